@@ -1,0 +1,3 @@
+"""Continuous evaluation for LLM personas."""
+
+__version__ = "0.1.0"

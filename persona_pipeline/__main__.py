@@ -1,0 +1,3 @@
+from persona_pipeline.cli import main
+
+main()

@@ -1,0 +1,33 @@
+"""The result model every report, the store, the command line and the assets share."""
+
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from persona_pipeline.scoring.results import DimensionEvaluation, UsageSummary
+
+
+class AgentEvaluation(BaseModel):
+    """One evaluation of one agent over one window.
+
+    Attributes:
+        run_id: derived from the inputs, so that the same inputs give the same run.
+        overall: mean of the scored dimensions except ideas_quantity, 0-9; None when there is none.
+        sample_size: messages of the agent in the window.
+        provenance: persona_hash, messages_hash, proposition hashes, judge, judge_model(s), prompt_version, world root name.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    run_id: str
+    agent_id: str
+    display_name: str
+    overall: float | None = None
+    dimensions: dict[str, DimensionEvaluation] = Field(default_factory=dict)
+    window_start: datetime | None = None
+    window_end: datetime
+    sample_size: int = 0
+    synthetic: bool = False
+    provenance: dict[str, Any] = Field(default_factory=dict)
+    usage: UsageSummary = Field(default_factory=UsageSummary)

@@ -1,0 +1,145 @@
+"""The judge's answer: scored 0-9 or unscored with a reason, never a guess."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, Protocol
+
+from persona_pipeline.world.canonical import content_hash
+from persona_pipeline.world.trajectory import Trajectory
+
+SCALE = range(10)
+
+
+class Unscored(StrEnum):
+    """Why there is no number. The first two are answers; the others are failures and count against coverage."""
+
+    NO_EVIDENCE = "no_evidence"
+    NOT_APPLICABLE = "not_applicable"
+    REFUSAL = "refusal"
+    TRUNCATED = "truncated"
+    INVALID_OUTPUT = "invalid_output"
+    TIMEOUT = "timeout"
+    API_ERROR = "api_error"
+    BUDGET = "budget"
+    UNRECORDED = "unrecorded"
+
+    @property
+    def is_answer(self) -> bool:
+        return self in (Unscored.NO_EVIDENCE, Unscored.NOT_APPLICABLE)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A quote the judge rests on. ``verified``: the quote stands in that message, letter for letter after folding white space."""
+
+    message_id: str | None
+    quote: str
+    verified: bool = False
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Tokens of one or more calls (``input_tokens`` excludes cached ones), and their price in US dollars (None: unknown)."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_creation_tokens: int = 0
+    cache_read_tokens: int = 0
+    calls: int = 0
+    usd: float | None = 0.0
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cache_creation_tokens + other.cache_creation_tokens,
+            self.cache_read_tokens + other.cache_read_tokens,
+            self.calls + other.calls,
+            None if self.usd is None or other.usd is None else self.usd + other.usd,
+        )
+
+
+@dataclass(frozen=True)
+class JudgeRequest:
+    """One claim to be judged against one trajectory.
+
+    Attributes:
+        claim: the claim with its variables filled in.
+        persona: the persona text if it belongs to the judge's context, else None.
+        lists_ideas: the judge also lists the distinct ideas it saw.
+        sample: 0-based index of a repeated judgment.
+        agent_id: for book-keeping; not part of what is judged.
+    """
+
+    dimension: str
+    proposition_id: str
+    claim: str
+    trajectory: Trajectory
+    persona: str | None = None
+    lists_ideas: bool = False
+    sample: int = 0
+    agent_id: str = ""
+
+    @cached_property
+    def subject(self) -> Mapping[str, Any]:
+        """What is judged, as plain data: the same content gives the same recording whatever the prompt or the model."""
+        return {
+            "kind": "proposition",
+            "dimension": self.dimension,
+            "proposition_id": self.proposition_id,
+            "claim": self.claim,
+            "persona": self.persona,
+            "trajectory": self.trajectory.content(),
+        }
+
+    @cached_property
+    def key(self) -> str:
+        """SHA-256 of the subject; a repeated sample adds its index to the key."""
+        subject = dict(self.subject)
+        return content_hash(subject if self.sample == 0 else {**subject, "sample": self.sample})
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The answer to one ``JudgeRequest``: exactly one of ``score`` (whole, 0-9) and ``unscored``.
+
+    Attributes:
+        detail: for a failure, what went wrong in one line.
+        model: the model that answered (None: nobody did).
+    """
+
+    proposition_id: str
+    score: int | None = None
+    unscored: Unscored | None = None
+    reasoning: str = ""
+    evidence: tuple[Evidence, ...] = ()
+    ideas: tuple[str, ...] = ()
+    detail: str = ""
+    model: str | None = None
+    prompt_version: str | None = None
+    usage: Usage = field(default_factory=Usage)
+    injection_suspected: bool = False
+
+    def __post_init__(self) -> None:
+        if (self.score is None) == (self.unscored is None):
+            raise ValueError("a verdict has exactly one of score and unscored")
+        if self.score is not None and (isinstance(self.score, bool) or self.score not in SCALE):
+            raise ValueError(f"score {self.score!r} is not a whole number from 0 to 9")
+
+
+class Judge(Protocol):
+    """Anything that turns requests into verdicts, in the order asked, and never raises for a failed call."""
+
+    @property
+    def name(self) -> str:
+        """What stands in provenance, such as ``recorded`` or ``anthropic:claude-haiku-5-5``."""
+        ...
+
+    @property
+    def live(self) -> bool:
+        """Whether calls cost money and vary; sets the default minimum coverage."""
+        ...
+
+    async def judge(self, requests: Sequence[JudgeRequest]) -> list[Verdict]: ...

@@ -1,0 +1,112 @@
+"""What a scorer returns: one result a proposition, one a dimension. These models are also the JSON of the reports."""
+
+from collections import Counter
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from persona_pipeline.judging.verdict import Unscored
+
+Score = float
+_ANSWERS = {reason.value for reason in Unscored if reason.is_answer}
+
+
+class QuotedEvidence(BaseModel):
+    """A quote a verdict rests on. ``verified``: it stands in that message."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    message_id: str | None = None
+    quote: str
+    verified: bool = False
+
+
+class PropositionResult(BaseModel):
+    """One proposition of one agent: exactly one of ``score`` (0-9, after the rules) and ``unscored`` (a reason).
+
+    Attributes:
+        raw: mean of the judge's samples (0-9) before inversion and hard mode; None for algorithmic parts and unscored ones.
+        algorithmic: computed, not judged (ids ``_ngram``, ``_catchphrase``, ``_vocabulary``, ``_agreement``).
+        samples: raw scores of the samples that were scored.
+        spread: standard deviation (n - 1) of the samples, standard_error: spread / sqrt(n); None below two samples.
+        keys: recording keys of the judgments it rests on.
+        parts: per-channel or per-action judgments where there is more than one.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    id: str
+    claim: str
+    weight: float = 1.0
+    inverted: bool = False
+    algorithmic: bool = False
+    score: float | None = None
+    raw: float | None = None
+    unscored: str | None = None
+    detail: str = ""
+    reasoning: str = ""
+    evidence: list[QuotedEvidence] = Field(default_factory=list)
+    recommendation: str | None = None
+    samples: list[float] = Field(default_factory=list)
+    spread: float | None = None
+    standard_error: float | None = None
+    keys: list[str] = Field(default_factory=list)
+    parts: list[dict[str, Any]] = Field(default_factory=list)
+    injection_suspected: bool = False
+
+
+class UsageSummary(BaseModel):
+    """Tokens and US dollars spent on judgments of this evaluation; cached and recorded verdicts cost nothing."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_creation_tokens: int = 0
+    cache_read_tokens: int = 0
+    calls: int = 0
+    usd: float | None = 0.0
+
+
+class DimensionEvaluation(BaseModel):
+    """One dimension of one agent.
+
+    Attributes:
+        score: 0-9, None when nothing could be scored or a judged part failed as a whole.
+        unscored: why there is no score, None when there is one.
+        n_expected: propositions an answer was due for; ``no_evidence`` and ``not_applicable`` are answers and leave both counts.
+        n_scored: those of them that have a score.
+        statistics: the dimension's own numbers (see the scorers), plain JSON.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    dimension: str
+    score: float | None = None
+    unscored: str | None = None
+    n_scored: int = 0
+    n_expected: int = 0
+    propositions: dict[str, PropositionResult] = Field(default_factory=dict)
+    statistics: dict[str, Any] = Field(default_factory=dict)
+    usage: UsageSummary = Field(default_factory=UsageSummary)
+    proposition_set_hash: str | None = None
+    input_hash: str | None = None
+
+    @property
+    def coverage(self) -> float:
+        """Share of expected judgments that were scored, 0-1; 1 when none was expected."""
+        return self.n_scored / self.n_expected if self.n_expected else 1.0
+
+    @property
+    def unscored_reasons(self) -> dict[str, int]:
+        """How many propositions are unscored, by reason."""
+        return dict(Counter(item.unscored for item in self.propositions.values() if item.unscored))
+
+    @property
+    def failures(self) -> dict[str, PropositionResult]:
+        """Propositions that should have been scored and were not."""
+        return {
+            key: item
+            for key, item in self.propositions.items()
+            if item.unscored and item.unscored not in _ANSWERS
+        }

@@ -1,0 +1,57 @@
+"""Settings from the environment, prefix ``PERSONA_``."""
+
+from functools import lru_cache
+from pathlib import Path
+
+from pydantic import SecretStr, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+PACKAGE_PARENT = Path(__file__).resolve().parents[1]
+DEFAULT_JUDGE_MODEL = "claude-haiku-5-5"
+
+
+class Settings(BaseSettings):
+    """What can be set from outside. Every field has a default that works on a fresh machine.
+
+    Attributes:
+        root: the world's folder (personas/, propositions/, messages/, recordings/, baselines/, suites/). Default: the current
+            folder if it has ``personas/``, else the project.
+        database_url: the store; default SQLite in ``<root>/.persona/store.db``. A Postgres URL switches everything.
+        judge_model: model id the live judge asks for.
+        judge_width: calls to the judge under way at once.
+        judge_deadline: wall-clock seconds one judge call may take in all, retries included.
+        run_deadline: wall-clock seconds all judge calls of one evaluation may take, None for no limit.
+        min_coverage_replay, min_coverage_live: share of expected judgments (0-1) below which the gate fails.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="PERSONA_", extra="ignore")
+
+    root: Path | None = None
+    database_url: SecretStr | None = None
+    judge_model: str = DEFAULT_JUDGE_MODEL
+    judge_effort: str = "low"
+    judge_width: int = 20
+    judge_deadline: float = 60.0
+    judge_max_tokens: int = 2048
+    run_deadline: float | None = None
+    min_coverage_replay: float = 1.0
+    min_coverage_live: float = 0.95
+
+    @field_validator("database_url", "root", mode="before")
+    @classmethod
+    def _blank_is_unset(cls, value: object) -> object:
+        return None if value == "" else value
+
+    @property
+    def world_root(self) -> Path:
+        """The world's folder, absolute."""
+        if self.root is not None:
+            return self.root.expanduser().resolve()
+        here = Path.cwd()
+        return here if (here / "personas").is_dir() else PACKAGE_PARENT
+
+
+@lru_cache
+def get_settings() -> Settings:
+    """Return the settings of this process, read once from the environment."""
+    return Settings()

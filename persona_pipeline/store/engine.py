@@ -1,0 +1,135 @@
+"""Opening the store: SQLite by default, Postgres by URL, migrated to the newest schema when it is opened."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import URL, Connection, Engine, make_url
+
+from persona_pipeline.errors import ConfigError
+from persona_pipeline.settings import Settings, get_settings
+from persona_pipeline.store.tables import SCHEMA
+
+_MIGRATIONS = Path(__file__).parent / "migrations"
+# Bounds how long a writer waits for another on SQLite before `database is locked`.
+SQLITE_BUSY_SECONDS = 30
+
+
+class Store:
+    """A database with the project's tables. One instance a process and URL; connections are pooled.
+
+    Use ``begin()`` for one transaction (commit at the end, roll back on an error) and ``connect()`` to read.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    @property
+    def is_sqlite(self) -> bool:
+        return self.engine.dialect.name == "sqlite"
+
+    @contextmanager
+    def begin(self) -> Iterator[Connection]:
+        with self.engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def connect(self) -> Iterator[Connection]:
+        with self.engine.connect() as connection:
+            yield connection
+
+    def insert(self, table: sa.Table) -> Any:
+        """Return an INSERT of this dialect, which knows ``on_conflict_do_update`` and ``on_conflict_do_nothing``."""
+        if self.is_sqlite:
+            from sqlalchemy.dialects.sqlite import insert
+        else:
+            from sqlalchemy.dialects.postgresql import insert
+        return insert(table)
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+
+def default_url(settings: Settings) -> URL:
+    """Return the store's URL: ``PERSONA_DATABASE_URL``, else SQLite in the world's ``.persona`` folder."""
+    if settings.database_url is None:
+        return URL.create("sqlite", database=str(settings.world_root / ".persona" / "store.db"))
+    return normalise_url(settings.database_url.get_secret_value())
+
+
+def normalise_url(text: str) -> URL:
+    """Return the URL with psycopg 3 as the driver of a bare Postgres URL.
+
+    Raises:
+        ConfigError: the text is no database URL, or names a database other than SQLite and Postgres.
+    """
+    try:
+        url = make_url(text)
+    except sa.exc.ArgumentError as error:
+        raise ConfigError("PERSONA_DATABASE_URL is not a database URL; write postgresql://user:password@host/name") from error
+    if url.drivername in ("postgres", "postgresql"):
+        url = url.set(drivername="postgresql+psycopg")
+    if url.get_backend_name() not in ("sqlite", "postgresql"):
+        raise ConfigError(f"database {url.get_backend_name()!r} is not supported; use SQLite or Postgres")
+    return url
+
+
+def open_store(url: URL | str | None = None, *, migrate: bool = True) -> Store:
+    """Open the store and bring its schema up to date.
+
+    Args:
+        url: the database; by default what the settings say.
+        migrate: run pending migrations first.
+
+    Raises:
+        ConfigError: the URL is not usable or the database cannot be reached.
+    """
+    if url is None:
+        url = default_url(get_settings())
+    elif isinstance(url, str):
+        url = normalise_url(url)
+    engine = _sqlite_engine(url) if url.get_backend_name() == "sqlite" else sa.create_engine(url, pool_pre_ping=True)
+    if migrate:
+        try:
+            _migrate(engine)
+        except sa.exc.OperationalError as error:
+            reason = str(error.orig).strip().splitlines()[0] if error.orig else "no reason given"
+            raise ConfigError(
+                f"the store at {url.render_as_string(hide_password=True)} cannot be opened ({reason}); "
+                "check PERSONA_DATABASE_URL and that the server runs"
+            ) from error
+    return Store(engine)
+
+
+def _sqlite_engine(url: URL) -> Engine:
+    if url.database and url.database != ":memory:":
+        Path(url.database).parent.mkdir(parents=True, exist_ok=True)
+    engine = sa.create_engine(
+        url,
+        connect_args={"timeout": SQLITE_BUSY_SECONDS},
+        execution_options={"schema_translate_map": {SCHEMA: None}},
+    )
+
+    @sa.event.listens_for(engine, "connect")
+    def _configure(connection: Any, _record: Any) -> None:
+        # autocommit=None hands BEGIN to the hook below: pysqlite would start writers as readers and deadlock them.
+        connection.isolation_level = None
+        cursor = connection.cursor()
+        cursor.execute("PRAGMA journal_mode=WAL")
+        cursor.execute("PRAGMA synchronous=NORMAL")
+        cursor.execute("PRAGMA foreign_keys=ON")
+        cursor.close()
+
+    @sa.event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.get_execution_options().get("writes") else "BEGIN")
+
+    return engine
+
+
+def _migrate(engine: Engine) -> None:
+    from persona_pipeline.store.migrate import upgrade
+
+    upgrade(engine, _MIGRATIONS)

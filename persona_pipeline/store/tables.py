@@ -1,0 +1,250 @@
+"""The tables (spec/2), with provenance columns. Migrations are written against these."""
+
+import uuid
+
+import sqlalchemy as sa
+
+from persona_pipeline.store.types import JsonColumn, TextArray, UtcDateTime
+
+SCHEMA = "persona"
+# On Postgres the tables live in a schema of their own (Dagster has a `runs` table too); SQLite has no schemas: store.py maps it away.
+metadata = sa.MetaData(
+    schema=SCHEMA,
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    },
+)
+
+
+def _uuid_key() -> sa.Column[uuid.UUID]:
+    return sa.Column("id", sa.Uuid(), primary_key=True, default=uuid.uuid4)
+
+
+def _created_at(name: str = "created_at") -> sa.Column:
+    return sa.Column(name, UtcDateTime(), nullable=False, server_default=sa.func.now())
+
+
+def _agent(**options: object) -> sa.Column[str]:
+    return sa.Column(
+        "agent_id", sa.Text(), sa.ForeignKey(f"{SCHEMA}.agents.id", ondelete="CASCADE"), nullable=False, **options
+    )
+
+
+agents = sa.Table(
+    "agents",
+    metadata,
+    sa.Column("id", sa.Text(), primary_key=True),
+    sa.Column("display_name", sa.Text(), nullable=False),
+    # NULL: somebody who speaks but has no persona file, such as a person in a channel.
+    sa.Column("persona", sa.Text()),
+    sa.Column("persona_hash", sa.Text()),
+    _created_at("updated_at"),
+)
+
+channels = sa.Table("channels", metadata, sa.Column("id", sa.Text(), primary_key=True), _created_at())
+
+runs = sa.Table("runs", metadata, _uuid_key(), _created_at())
+
+run_messages = sa.Table(
+    "run_messages",
+    metadata,
+    sa.Column("id", sa.Text(), primary_key=True),
+    _agent(),
+    sa.Column("channel_id", sa.Text(), sa.ForeignKey(f"{SCHEMA}.channels.id", ondelete="CASCADE")),
+    sa.Column("recipient_id", sa.Text()),
+    sa.Column("text", sa.Text(), nullable=False),
+    sa.Column("run_id", sa.Uuid(), sa.ForeignKey(f"{SCHEMA}.runs.id", ondelete="SET NULL")),
+    sa.Column("synthetic", sa.Boolean(), nullable=False, server_default=sa.false()),
+    # The file of the world it came from; NULL when it was ingested or written by the agents' runtime.
+    sa.Column("source", sa.Text()),
+    _created_at(),
+    sa.Index(None, "agent_id", "created_at"),
+    sa.Index(None, "channel_id", "created_at"),
+    sa.Index(None, "created_at"),
+    sa.CheckConstraint("(channel_id IS NULL) <> (recipient_id IS NULL)", name="channel_or_recipient"),
+)
+
+message_sources = sa.Table(
+    "message_sources",
+    metadata,
+    sa.Column("path", sa.Text(), primary_key=True),
+    sa.Column("content_hash", sa.Text(), nullable=False),
+    sa.Column("problems", JsonColumn),
+    _created_at("updated_at"),
+)
+
+proposition_sets = sa.Table(
+    "proposition_sets",
+    metadata,
+    _agent(primary_key=True),
+    sa.Column("dimension", sa.Text(), primary_key=True),
+    sa.Column("content_hash", sa.Text(), nullable=False),
+    # NULL: the dimension has no propositions for this agent.
+    sa.Column("content", JsonColumn),
+    _created_at("updated_at"),
+)
+
+evaluation_runs = sa.Table(
+    "evaluation_runs",
+    metadata,
+    _uuid_key(),
+    _agent(),
+    sa.Column("status", sa.Text(), nullable=False, server_default="pending"),
+    sa.Column("dimensions", TextArray, nullable=False),
+    sa.Column("window_start", UtcDateTime()),
+    sa.Column("window_end", UtcDateTime()),
+    sa.Column("sample_size", sa.Integer(), nullable=False),
+    sa.Column("overall_score", sa.REAL()),
+    sa.Column("is_baseline", sa.Boolean(), nullable=False, server_default=sa.false()),
+    sa.Column("token_usage", JsonColumn),
+    _created_at(),
+    sa.Column("completed_at", UtcDateTime()),
+    # Provenance; `result` is the evaluation as JSON, exact where REAL is not.
+    sa.Column("persona_hash", sa.Text()),
+    sa.Column("messages_hash", sa.Text()),
+    sa.Column("judge", sa.Text()),
+    sa.Column("judge_model", sa.Text()),
+    sa.Column("prompt_version", sa.Text()),
+    sa.Column("synthetic", sa.Boolean(), nullable=False, server_default=sa.false()),
+    sa.Column("result", JsonColumn),
+    sa.Index(None, "agent_id", "created_at"),
+    sa.CheckConstraint("status IN ('pending', 'running', 'completed', 'failed')", name="status"),
+    sa.CheckConstraint("overall_score BETWEEN 0 AND 9", name="overall_score"),
+)
+
+evaluation_scores = sa.Table(
+    "evaluation_scores",
+    metadata,
+    _uuid_key(),
+    sa.Column(
+        "evaluation_run_id",
+        sa.Uuid(),
+        sa.ForeignKey(f"{SCHEMA}.evaluation_runs.id", ondelete="CASCADE"),
+        nullable=False,
+    ),
+    sa.Column("dimension", sa.Text(), nullable=False),
+    sa.Column("proposition_id", sa.Text(), nullable=False),
+    sa.Column("score", sa.REAL()),
+    sa.Column("raw", sa.REAL()),
+    sa.Column("unscored_reason", sa.Text()),
+    sa.Column("reasoning", sa.Text(), nullable=False),
+    sa.Column("context_snippet", sa.Text()),
+    _created_at(),
+    sa.Column("proposition_set_hash", sa.Text()),
+    sa.Column("input_hash", sa.Text()),
+    sa.Index(None, "evaluation_run_id", "dimension"),
+    sa.UniqueConstraint("evaluation_run_id", "dimension", "proposition_id"),
+    sa.CheckConstraint("(score IS NULL) <> (unscored_reason IS NULL)", name="scored_or_unscored"),
+    sa.CheckConstraint("score BETWEEN 0 AND 9", name="score"),
+    sa.CheckConstraint("raw BETWEEN 0 AND 9", name="raw"),
+)
+
+correction_logs = sa.Table(
+    "correction_logs",
+    metadata,
+    _uuid_key(),
+    _agent(),
+    sa.Column("run_id", sa.Uuid(), sa.ForeignKey(f"{SCHEMA}.runs.id", ondelete="SET NULL")),
+    sa.Column("original_text", sa.Text(), nullable=False),
+    sa.Column("corrected_text", sa.Text()),
+    sa.Column("score", sa.REAL(), nullable=False),
+    sa.Column("threshold", sa.REAL(), nullable=False),
+    sa.Column("reasoning", sa.Text(), nullable=False),
+    sa.Column("attempt_number", sa.Integer(), nullable=False),
+    sa.Column("outcome", sa.Text(), nullable=False),
+    sa.Column("token_usage", JsonColumn),
+    _created_at(),
+    sa.Column("action_id", sa.Text()),
+    sa.Column("judge_model", sa.Text()),
+    sa.Index(None, "agent_id", "created_at"),
+    sa.CheckConstraint("outcome IN ('corrected', 'passed_after_retry', 'forced_through')", name="outcome"),
+    sa.CheckConstraint("score BETWEEN 0 AND 9", name="score"),
+)
+
+gate_checks = sa.Table(
+    "gate_checks",
+    metadata,
+    _uuid_key(),
+    _agent(),
+    # One action is one message on its way out, over all its attempts.
+    sa.Column("action_id", sa.Text(), nullable=False),
+    sa.Column("attempt_number", sa.Integer(), nullable=False),
+    sa.Column("decision", sa.Text(), nullable=False),
+    # Why it passed without a score: disabled, timeout, api_error, database, ...; NULL for a judged one.
+    sa.Column("reason", sa.Text()),
+    sa.Column("score", sa.REAL()),
+    sa.Column("latency_ms", sa.REAL(), nullable=False),
+    sa.Column("token_usage", JsonColumn),
+    sa.Column("usd", sa.Float()),
+    _created_at(),
+    sa.Index(None, "agent_id", "created_at"),
+    sa.CheckConstraint("score BETWEEN 0 AND 9", name="score"),
+)
+
+agent_evaluation_config = sa.Table(
+    "agent_evaluation_config",
+    metadata,
+    _uuid_key(),
+    _agent(unique=True),
+    sa.Column("action_gate_enabled", sa.Boolean(), nullable=False, server_default=sa.false()),
+    sa.Column("action_gate_threshold", sa.REAL(), nullable=False, server_default="5.0"),
+    sa.Column("anti_convergence_enabled", sa.Boolean(), nullable=False, server_default=sa.false()),
+    sa.Column("convergence_threshold", sa.REAL(), nullable=False, server_default="0.6"),
+    sa.Column("repetition_suppression_enabled", sa.Boolean(), nullable=False, server_default=sa.false()),
+    sa.Column("repetition_threshold", sa.REAL(), nullable=False, server_default="0.3"),
+    sa.Column("max_correction_attempts", sa.Integer(), nullable=False, server_default="2"),
+    _created_at("updated_at"),
+    # Where the row came from: 'persona' (its file) or 'api' (set by command line or service, which then wins).
+    sa.Column("source", sa.Text(), nullable=False, server_default="persona"),
+)
+
+judgments = sa.Table(
+    "judgments",
+    metadata,
+    # SHA-256 of the whole request, endpoint, API version, prompt version and sample.
+    sa.Column("key", sa.Text(), primary_key=True),
+    sa.Column("subject_key", sa.Text(), nullable=False),
+    sa.Column("kind", sa.Text(), nullable=False),
+    sa.Column("agent_id", sa.Text()),
+    sa.Column("model", sa.Text(), nullable=False),
+    sa.Column("prompt_version", sa.Text(), nullable=False),
+    sa.Column("answer", JsonColumn, nullable=False),
+    sa.Column("token_usage", JsonColumn),
+    sa.Column("usd", sa.Float()),
+    _created_at(),
+    sa.Index(None, "subject_key"),
+)
+
+judge_batches = sa.Table(
+    "judge_batches",
+    metadata,
+    _uuid_key(),
+    # NULL until the API has answered the submission.
+    sa.Column("batch_id", sa.Text(), unique=True),
+    sa.Column("status", sa.Text(), nullable=False, server_default="submitting"),
+    sa.Column("requests", JsonColumn, nullable=False),
+    sa.Column("summary", JsonColumn),
+    _created_at(),
+    sa.Column("ended_at", UtcDateTime()),
+    sa.CheckConstraint(
+        "status IN ('submitting', 'submitted', 'collected', 'failed')", name="status"
+    ),
+)
+
+suite_runs = sa.Table(
+    "suite_runs",
+    metadata,
+    _uuid_key(),
+    sa.Column("suite", sa.Text(), nullable=False),
+    sa.Column("suite_hash", sa.Text(), nullable=False),
+    sa.Column("target", sa.Text()),
+    sa.Column("verdict", sa.Text(), nullable=False),
+    sa.Column("score", sa.Float()),
+    sa.Column("result", JsonColumn, nullable=False),
+    _created_at(),
+    sa.Index(None, "suite", "created_at"),
+)

@@ -1,0 +1,15 @@
+"""One spelling for one content: canonical JSON and its hash."""
+
+import hashlib
+import json
+from typing import Any
+
+
+def canonical_json(value: Any) -> str:
+    """Return JSON with sorted keys, no spaces and ASCII escapes; NaN and infinity raise ``ValueError``."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def content_hash(value: Any) -> str:
+    """Return the SHA-256 (64 hex digits) of a JSON value's canonical form."""
+    return hashlib.sha256(canonical_json(value).encode("ascii")).hexdigest()

@@ -1,0 +1,98 @@
+"""What is evaluated: personas, messages, windows of time."""
+
+import hashlib
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from persona_pipeline.world.canonical import content_hash
+
+
+class CorrectionSettings(BaseModel):
+    """Runtime corrections of one agent (spec/2 ``agent_evaluation_config``). All off by default.
+
+    Attributes:
+        action_gate_threshold: score 0-9 an action must reach.
+        convergence_threshold, repetition_threshold: shares 0-1 above which a nudge is given.
+        max_correction_attempts: rejections before the text goes through.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    action_gate_enabled: bool = False
+    action_gate_threshold: float = Field(5.0, ge=0, le=9, allow_inf_nan=False)
+    anti_convergence_enabled: bool = False
+    convergence_threshold: float = Field(0.6, ge=0, le=1, allow_inf_nan=False)
+    repetition_suppression_enabled: bool = False
+    repetition_threshold: float = Field(0.3, ge=0, le=1, allow_inf_nan=False)
+    max_correction_attempts: int = Field(2, ge=0, le=10)
+
+
+@dataclass(frozen=True)
+class Persona:
+    """Who an agent is. ``persona`` is the text its system prompt is built from."""
+
+    agent_id: str
+    display_name: str
+    persona: str
+    corrections: CorrectionSettings = CorrectionSettings()
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 of what a judge can see of the persona (name and text)."""
+        return content_hash({"display_name": self.display_name, "persona": self.persona})
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message as it was sent. A direct message has ``recipient`` and no ``channel``; times are UTC."""
+
+    id: str
+    agent_id: str
+    text: str
+    created_at: datetime
+    channel: str | None = None
+    recipient: str | None = None
+    run_id: str | None = None
+    synthetic: bool = False
+
+    @property
+    def is_direct(self) -> bool:
+        return self.channel is None
+
+    @property
+    def conversation(self) -> str:
+        """Where it was said: the channel, or the two parties of a direct message in a fixed order."""
+        if self.channel is not None:
+            return f"#{self.channel}"
+        return "dm:" + "+".join(sorted((self.agent_id, self.recipient or "")))
+
+
+@dataclass(frozen=True)
+class Window:
+    """A span of time, ``start`` excluded and ``end`` included; ``start`` None means from the first message."""
+
+    end: datetime
+    start: datetime | None = None
+
+    def __contains__(self, moment: datetime) -> bool:
+        return moment <= self.end and (self.start is None or moment > self.start)
+
+    def previous(self) -> "Window | None":
+        """Return the window of the same length before this one; None when this one is unbounded."""
+        if self.start is None:
+            return None
+        return Window(end=self.start, start=self.start - (self.end - self.start))
+
+    @classmethod
+    def ending(cls, end: datetime, length: timedelta | None) -> "Window":
+        """Return the window of a length (None: everything) that ends at a moment."""
+        return cls(end=end, start=None if length is None else end - length)
+
+
+def seed_from(*parts: Any) -> int:
+    """Return a 64-bit seed from content, the same on every machine and Python."""
+    digest = hashlib.sha256("\x1f".join(str(part) for part in parts).encode("utf-8", "surrogatepass"))
+    return int.from_bytes(digest.digest()[:8], "big")
