@@ -1,0 +1,43 @@
+"""Golden baselines: what the scores should not fall below."""
+
+from persona_pipeline.baselines.golden import (
+    BASELINES,
+    baseline_path,
+    captured,
+    find_baseline,
+    load_baseline,
+    save_baseline,
+)
+from persona_pipeline.baselines.models import (
+    Baseline,
+    BaselineComparison,
+    DimensionComparison,
+    PropositionDrop,
+    Regression,
+)
+from persona_pipeline.baselines.regression import (
+    PROPOSITION_DELTA,
+    REGRESSION_DELTA,
+    check_delta,
+    compare,
+    find_regressions,
+)
+
+__all__ = [
+    "BASELINES",
+    "PROPOSITION_DELTA",
+    "REGRESSION_DELTA",
+    "Baseline",
+    "BaselineComparison",
+    "DimensionComparison",
+    "PropositionDrop",
+    "Regression",
+    "baseline_path",
+    "captured",
+    "check_delta",
+    "compare",
+    "find_baseline",
+    "find_regressions",
+    "load_baseline",
+    "save_baseline",
+]

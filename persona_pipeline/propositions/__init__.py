@@ -1,0 +1,42 @@
+"""Propositions: claims about an agent, read from YAML and merged."""
+
+from persona_pipeline.propositions.loading import (
+    PROPOSITIONS,
+    find_proposition_set,
+    load_proposition_file,
+    load_proposition_set,
+    proposition_files_hash,
+)
+from persona_pipeline.propositions.models import (
+    ACTION_LEVEL_WINDOW_DEFAULTS,
+    ALL_DIMENSIONS,
+    EVALUATION_WINDOW_DEFAULTS,
+    Catchphrase,
+    Dimension,
+    Proposition,
+    PropositionSet,
+    WindowDefaults,
+)
+from persona_pipeline.propositions.storing import store_proposition_set, stored_proposition_set
+from persona_pipeline.propositions.templates import TEMPLATE_VARIABLES, fill_template, template_variables
+
+__all__ = [
+    "ACTION_LEVEL_WINDOW_DEFAULTS",
+    "ALL_DIMENSIONS",
+    "EVALUATION_WINDOW_DEFAULTS",
+    "PROPOSITIONS",
+    "TEMPLATE_VARIABLES",
+    "Catchphrase",
+    "Dimension",
+    "Proposition",
+    "PropositionSet",
+    "WindowDefaults",
+    "fill_template",
+    "find_proposition_set",
+    "load_proposition_file",
+    "load_proposition_set",
+    "proposition_files_hash",
+    "store_proposition_set",
+    "stored_proposition_set",
+    "template_variables",
+]

@@ -10,9 +10,9 @@ from sqlalchemy.engine import URL, Connection, Engine, make_url
 
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.settings import Settings, get_settings
+from persona_pipeline.store.migrate import upgrade
 from persona_pipeline.store.tables import SCHEMA
 
-_MIGRATIONS = Path(__file__).parent / "migrations"
 # Bounds how long a writer waits for another on SQLite before `database is locked`.
 SQLITE_BUSY_SECONDS = 30
 
@@ -25,6 +25,7 @@ class Store:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
+        self._writer = engine.execution_options(writes=True)
 
     @property
     def is_sqlite(self) -> bool:
@@ -32,7 +33,7 @@ class Store:
 
     @contextmanager
     def begin(self) -> Iterator[Connection]:
-        with self.engine.begin() as connection:
+        with self._writer.begin() as connection:
             yield connection
 
     @contextmanager
@@ -68,7 +69,9 @@ def normalise_url(text: str) -> URL:
     try:
         url = make_url(text)
     except sa.exc.ArgumentError as error:
-        raise ConfigError("PERSONA_DATABASE_URL is not a database URL; write postgresql://user:password@host/name") from error
+        raise ConfigError(
+            "PERSONA_DATABASE_URL is not a database URL; write postgresql://user:password@host/name"
+        ) from error
     if url.drivername in ("postgres", "postgresql"):
         url = url.set(drivername="postgresql+psycopg")
     if url.get_backend_name() not in ("sqlite", "postgresql"):
@@ -90,10 +93,14 @@ def open_store(url: URL | str | None = None, *, migrate: bool = True) -> Store:
         url = default_url(get_settings())
     elif isinstance(url, str):
         url = normalise_url(url)
-    engine = _sqlite_engine(url) if url.get_backend_name() == "sqlite" else sa.create_engine(url, pool_pre_ping=True)
+    engine = (
+        _sqlite_engine(url)
+        if url.get_backend_name() == "sqlite"
+        else sa.create_engine(url, pool_pre_ping=True)
+    )
     if migrate:
         try:
-            _migrate(engine)
+            upgrade(engine)
         except sa.exc.OperationalError as error:
             reason = str(error.orig).strip().splitlines()[0] if error.orig else "no reason given"
             raise ConfigError(
@@ -114,7 +121,7 @@ def _sqlite_engine(url: URL) -> Engine:
 
     @sa.event.listens_for(engine, "connect")
     def _configure(connection: Any, _record: Any) -> None:
-        # autocommit=None hands BEGIN to the hook below: pysqlite would start writers as readers and deadlock them.
+        # The hook below issues BEGIN: pysqlite would start writers as readers, which fail at once when they upgrade.
         connection.isolation_level = None
         cursor = connection.cursor()
         cursor.execute("PRAGMA journal_mode=WAL")
@@ -124,12 +131,8 @@ def _sqlite_engine(url: URL) -> Engine:
 
     @sa.event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.get_execution_options().get("writes") else "BEGIN")
+        connection.exec_driver_sql(
+            "BEGIN IMMEDIATE" if connection.get_execution_options().get("writes") else "BEGIN"
+        )
 
     return engine
-
-
-def _migrate(engine: Engine) -> None:
-    from persona_pipeline.store.migrate import upgrade
-
-    upgrade(engine, _MIGRATIONS)

@@ -4,7 +4,7 @@ import uuid
 
 import sqlalchemy as sa
 
-from persona_pipeline.store.types import JsonColumn, TextArray, UtcDateTime
+from persona_pipeline.store.types import JsonColumn, TextArray, UtcDateTime, random_uuid
 
 SCHEMA = "persona"
 # On Postgres the tables live in a schema of their own (Dagster has a `runs` table too); SQLite has no schemas: store.py maps it away.
@@ -21,7 +21,7 @@ metadata = sa.MetaData(
 
 
 def _uuid_key() -> sa.Column[uuid.UUID]:
-    return sa.Column("id", sa.Uuid(), primary_key=True, default=uuid.uuid4)
+    return sa.Column("id", sa.Uuid(), primary_key=True, default=uuid.uuid4, server_default=random_uuid())
 
 
 def _created_at(name: str = "created_at") -> sa.Column:
@@ -30,7 +30,11 @@ def _created_at(name: str = "created_at") -> sa.Column:
 
 def _agent(**options: object) -> sa.Column[str]:
     return sa.Column(
-        "agent_id", sa.Text(), sa.ForeignKey(f"{SCHEMA}.agents.id", ondelete="CASCADE"), nullable=False, **options
+        "agent_id",
+        sa.Text(),
+        sa.ForeignKey(f"{SCHEMA}.agents.id", ondelete="CASCADE"),
+        nullable=False,
+        **options,
     )
 
 
@@ -230,9 +234,7 @@ judge_batches = sa.Table(
     sa.Column("summary", JsonColumn),
     _created_at(),
     sa.Column("ended_at", UtcDateTime()),
-    sa.CheckConstraint(
-        "status IN ('submitting', 'submitted', 'collected', 'failed')", name="status"
-    ),
+    sa.CheckConstraint("status IN ('submitting', 'submitted', 'collected', 'failed')", name="status"),
 )
 
 suite_runs = sa.Table(

@@ -5,6 +5,8 @@ from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import FunctionElement
 
 JsonColumn = sa.JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
 TextArray = sa.JSON().with_variant(ARRAY(sa.Text()), "postgresql")
@@ -27,3 +29,20 @@ class UtcDateTime(sa.TypeDecorator[datetime]):
         if value is None:
             return None
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+class random_uuid(FunctionElement[Any]):  # noqa: N801 - reads as the SQL function it is
+    """The server's own random uuid, as a column default."""
+
+    type = sa.Uuid()
+    inherit_cache = True
+
+
+@compiles(random_uuid, "postgresql")
+def _postgres_uuid(element: Any, compiler: Any, **options: Any) -> str:
+    return "gen_random_uuid()"
+
+
+@compiles(random_uuid, "sqlite")
+def _sqlite_uuid(element: Any, compiler: Any, **options: Any) -> str:
+    return "(lower(hex(randomblob(16))))"

@@ -1,0 +1,186 @@
+"""Golden baselines on disk: ``baselines/<agent_id>.json``."""
+
+import json
+import math
+import os
+import tempfile
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from persona_pipeline.baselines.models import Baseline
+from persona_pipeline.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.propositions.models import ALL_DIMENSIONS
+from persona_pipeline.scoring.results import DimensionEvaluation
+from persona_pipeline.world.files import check_agent_id
+
+BASELINES = "baselines"
+_KEYS = ("agentId", "capturedAt", "dimensions", "propositionScores", "provenance")
+
+
+def baseline_path(root: Path, agent_id: str) -> Path:
+    """Return where an agent's baseline stands."""
+    return root / BASELINES / f"{check_agent_id(agent_id)}.json"
+
+
+def find_baseline(root: Path, agent_id: str) -> Baseline | None:
+    """Return an agent's baseline, None when it has none.
+
+    Raises:
+        ConfigError: the file is not a valid baseline, or is another agent's.
+    """
+    path = baseline_path(root, agent_id)
+    if not path.exists():
+        return None
+    baseline = load_baseline(path)
+    if baseline.agent_id != agent_id:
+        raise ConfigError(Problem(f"is the baseline of {baseline.agent_id!r}; its agentId must be {agent_id!r}", str(path)))
+    return baseline
+
+
+def load_baseline(path: Path | str) -> Baseline:
+    """Read a golden file, with provenance or in the four-key form.
+
+    Raises:
+        ConfigError: it is missing, not JSON, or its content is not a baseline; every problem of it.
+    """
+    try:
+        data = json.loads(Path(path).read_bytes().decode("utf-8"), object_pairs_hook=_unique)
+    except OSError as error:
+        raise ConfigError(Problem(f"cannot be read ({error.strerror}); run persona-pipeline baseline", str(path))) from error
+    except json.JSONDecodeError as error:
+        raise ConfigError(Problem(f"is not JSON ({error.msg}); restore it", str(path), error.lineno, error.colno)) from error
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(Problem(f"is not a baseline ({error}); restore it", str(path))) from error
+    return _parse(data, str(path))
+
+
+def save_baseline(root: Path, baseline: Baseline) -> Path:
+    """Write a golden file atomically; a file that says the same but for its time is left alone."""
+    path = baseline_path(root, baseline.agent_id)
+    data = {
+        "agentId": baseline.agent_id,
+        "capturedAt": baseline.captured_at.astimezone(UTC).isoformat().replace("+00:00", "Z"),
+        "dimensions": baseline.dimensions,
+        "propositionScores": baseline.proposition_scores,
+        "provenance": baseline.provenance,
+    }
+    if path.exists():
+        known = json.loads(path.read_text(encoding="utf-8"))
+        if {**known, "capturedAt": None} == {**data, "capturedAt": None}:
+            return path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    return path
+
+
+def captured(
+    agent_id: str,
+    dimensions: Mapping[str, DimensionEvaluation],
+    provenance: Mapping[str, Any],
+    *,
+    known: Baseline | None = None,
+    now: datetime | None = None,
+) -> Baseline:
+    """Return a baseline with the dimensions that were scored in full; what ``known`` says of the others is kept."""
+    scored = {name: item for name, item in dimensions.items() if item.score is not None and item.coverage >= 1}
+    kept = known or Baseline(agent_id=agent_id, captured_at=datetime.now(UTC), dimensions={})
+    scores = {**kept.dimensions, **{name: item.score for name, item in scored.items() if item.score is not None}}
+    propositions = dict(kept.proposition_scores)
+    for name, item in scored.items():
+        propositions[name] = {key: row.score for key, row in item.propositions.items() if row.score is not None}
+    per_dimension = dict(kept.provenance.get("dimensions", {}))
+    for name, item in scored.items():
+        per_dimension[name] = {
+            **provenance,
+            "proposition_set_hash": item.proposition_set_hash,
+            "input_hash": item.input_hash,
+            "n_scored": item.n_scored,
+            "samples": max((len(row.samples) for row in item.propositions.values()), default=0),
+            "spread": {key: row.spread for key, row in item.propositions.items() if row.spread is not None},
+        }
+    order = [name for name in ALL_DIMENSIONS if name in scores] + [n for n in scores if n not in ALL_DIMENSIONS]
+    return Baseline(
+        agent_id=agent_id,
+        captured_at=now or datetime.now(UTC),
+        dimensions={name: scores[name] for name in order},
+        proposition_scores={name: propositions[name] for name in order if name in propositions},
+        provenance={"dimensions": {name: per_dimension[name] for name in order if name in per_dimension}},
+    )
+
+
+def _parse(data: Any, path: str) -> Baseline:
+    if not isinstance(data, dict):
+        raise ConfigError(Problem("is not an object; restore it", path))
+    problems = [Problem(f"unknown key {key!r}{did_you_mean(key, _KEYS)}", path) for key in data if key not in _KEYS]
+    problems += [Problem(f"{key} is missing; restore it", path) for key in ("agentId", "dimensions") if key not in data]
+    dimensions = data.get("dimensions", {})
+    if not isinstance(dimensions, dict):
+        problems.append(Problem("dimensions must map a dimension to its score", path))
+        dimensions = {}
+    for name, score in dimensions.items():
+        if name not in ALL_DIMENSIONS:
+            problems.append(Problem(f"unknown dimension {name!r}{did_you_mean(name, ALL_DIMENSIONS)}", path))
+        elif not _is_score(score):
+            problems.append(Problem(f"the score of {name} must be a number from 0 to 9, not {score!r}", path))
+    scores = data.get("propositionScores", {})
+    propositions: dict[str, dict[str, float]] = {}
+    if not isinstance(scores, dict):
+        problems.append(Problem("propositionScores must map propositions to scores", path))
+        scores = {}
+    for key, value in scores.items():
+        nested = value if isinstance(value, dict) else {key: value}
+        # The flat form does not say which dimension a proposition belongs to.
+        propositions[key if isinstance(value, dict) else ""] = {
+            **propositions.get("" if not isinstance(value, dict) else key, {}), **nested
+        }
+        problems += [
+            Problem(f"the score of proposition {item!r} must be a number from 0 to 9, not {score!r}", path)
+            for item, score in nested.items()
+            if not _is_score(score)
+        ]
+    if not isinstance(data.get("agentId", ""), str):
+        problems.append(Problem("agentId must be a string", path))
+    captured_at = data.get("capturedAt")
+    moment = datetime.fromtimestamp(0, UTC)
+    if captured_at is not None:
+        try:
+            moment = datetime.fromisoformat(captured_at)
+            moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        except (TypeError, ValueError):
+            problems.append(Problem(f"capturedAt {captured_at!r} is not an RFC 3339 time", path))
+    provenance = data.get("provenance") or {}
+    if not isinstance(provenance, dict):
+        problems.append(Problem("provenance must be an object", path))
+    if problems:
+        raise ConfigError(problems)
+    return Baseline(
+        agent_id=data["agentId"],
+        captured_at=moment,
+        dimensions=dimensions,
+        proposition_scores=propositions,
+        provenance=provenance,
+    )
+
+
+def _is_score(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and 0 <= value <= 9
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        twice = next(key for key, _ in pairs if sum(key == other for other, _ in pairs) > 1)
+        raise ValueError(f"key {twice!r} stands twice")
+    return found

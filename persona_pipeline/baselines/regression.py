@@ -1,0 +1,144 @@
+"""The rules that call a drop a regression (spec/2), on unrounded values."""
+
+import math
+from collections.abc import Mapping
+
+from persona_pipeline.baselines.models import (
+    Baseline,
+    BaselineComparison,
+    DimensionComparison,
+    PropositionDrop,
+    Regression,
+)
+from persona_pipeline.errors import ConfigError
+from persona_pipeline.scoring.results import DimensionEvaluation
+
+REGRESSION_DELTA = 1.0
+PROPOSITION_DELTA = 3.0
+TOLERANCE = 1e-9
+
+
+def dropped(current: float, baseline: float, delta: float) -> bool:
+    """Return whether ``current < baseline - delta``, strictly, beyond 1e-9."""
+    return current < baseline - delta - TOLERANCE
+
+
+def check_delta(delta: float, name: str = "--regression-delta") -> float:
+    """Return the allowed drop.
+
+    Raises:
+        ConfigError: it is not a finite number of at least 0.
+    """
+    if isinstance(delta, bool) or not math.isfinite(delta) or delta < 0:
+        raise ConfigError(f"{name} must be a finite number of at least 0, not {delta!r}")
+    return delta
+
+
+def find_regressions(
+    current: Mapping[str, float | None], baseline: Mapping[str, float] | Baseline, delta: float = REGRESSION_DELTA
+) -> list[Regression]:
+    """Return the dimensions that fell by more than ``delta``, in baseline order.
+
+    A dimension without a current score is no regression (coverage reports it); one without a baseline is not compared.
+
+    Raises:
+        ConfigError: ``delta`` is negative or not finite.
+    """
+    check_delta(delta)
+    golden = baseline.dimensions if isinstance(baseline, Baseline) else baseline
+    regressions = []
+    for name, before in golden.items():
+        now = current.get(name)
+        if now is not None and dropped(now, before, delta):
+            regressions.append(Regression(dimension=name, baseline=before, current=now, delta=now - before))
+    return regressions
+
+
+def compare(
+    agent_id: str,
+    dimensions: Mapping[str, DimensionEvaluation],
+    baseline: Baseline | None,
+    *,
+    delta: float = REGRESSION_DELTA,
+    proposition_delta: float = PROPOSITION_DELTA,
+    min_coverage: float = 1.0,
+    provenance: Mapping[str, str | None] | None = None,
+) -> BaselineComparison:
+    """Compare what was evaluated with the baseline; dimensions that were not evaluated are left out.
+
+    Args:
+        provenance: what judged the current scores (``judge_model``, ``prompt_version``), to warn when it is not comparable.
+    """
+    check_delta(delta)
+    check_delta(proposition_delta, "proposition delta")
+    golden = baseline.dimensions if baseline else {}
+    order = [name for name in golden if name in dimensions] + [name for name in dimensions if name not in golden]
+    comparison = BaselineComparison(agent_id=agent_id)
+    for name in order:
+        evaluated = dimensions[name]
+        item = DimensionComparison(
+            dimension=name, status="ok", current=evaluated.score, baseline=golden.get(name)
+        )
+        if item.current is None:
+            item.status = "unscored"
+        elif evaluated.coverage < min_coverage - TOLERANCE:
+            item.status = "incomplete"
+        elif item.baseline is None:
+            item.status = "no_baseline"
+        elif dropped(item.current, item.baseline, delta):
+            item.status = "regressed"
+        if item.current is not None and item.baseline is not None:
+            item.delta = item.current - item.baseline
+        if baseline is not None:
+            item.drops = _drops(name, evaluated, baseline, proposition_delta)
+        comparison.dimensions[name] = item
+    if baseline is not None:
+        comparison.warnings = _warnings(dimensions, baseline, provenance or {})
+    return comparison
+
+
+def golden_propositions(baseline: Baseline, dimension: str) -> dict[str, float]:
+    """Return the baseline's proposition scores of a dimension; the flat form keeps them all under no dimension."""
+    return {**baseline.proposition_scores.get("", {}), **baseline.proposition_scores.get(dimension, {})}
+
+
+def _drops(
+    dimension: str, evaluated: DimensionEvaluation, baseline: Baseline, delta: float
+) -> list[PropositionDrop]:
+    # Computed parts move in steps (one catchphrase of two is 4.5 points); the dimension's own rule covers them.
+    before = golden_propositions(baseline, dimension)
+    return [
+        PropositionDrop(
+            dimension=dimension,
+            proposition_id=key,
+            baseline=before[key],
+            current=row.score,
+            delta=row.score - before[key],
+            claim=row.claim,
+            recommendation=row.recommendation,
+        )
+        for key, row in evaluated.propositions.items()
+        if row.score is not None and not row.algorithmic and key in before and dropped(row.score, before[key], delta)
+    ]
+
+
+def _warnings(
+    dimensions: Mapping[str, DimensionEvaluation], baseline: Baseline, provenance: Mapping[str, str | None]
+) -> list[str]:
+    warnings = []
+    for name, evaluated in dimensions.items():
+        known = baseline.provenance.get("dimensions", {}).get(name, {})
+        for key, label in (("judge_model", "judge model"), ("prompt_version", "prompt version")):
+            then, now = known.get(key), provenance.get(key)
+            if then and now and then != now:
+                warnings.append(f"{name}: the {label} was {then} for the baseline and is {now} now; re-capture the baseline")
+        before = golden_propositions(baseline, name) if name in baseline.proposition_scores else {}
+        gone = sorted(before.keys() - evaluated.propositions.keys())
+        new = sorted(
+            key for key, row in evaluated.propositions.items() if before and key not in before and not row.algorithmic
+        )
+        if gone:
+            warnings.append(f"{name}: in the baseline and no longer evaluated: {', '.join(gone)}")
+        if new:
+            warnings.append(f"{name}: evaluated and not in the baseline: {', '.join(new)}")
+    return warnings

@@ -1,0 +1,184 @@
+"""Tests and effect sizes for comparing scores. Groups are plain sequences of finite numbers."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import Literal
+
+Alternative = Literal["two-sided", "greater", "less"]
+_RESAMPLES = 9999
+
+
+@dataclass(frozen=True)
+class WelchResult:
+    """Welch's t-test of two independent groups (Welch, 1947), two-sided. ``significant``: p below alpha."""
+
+    t_statistic: float
+    degrees_of_freedom: float
+    p_value: float
+    significant: bool
+    mean_a: float
+    mean_b: float
+    sd_a: float
+    sd_b: float
+
+
+@dataclass(frozen=True)
+class PairedDrop:
+    """By how much paired values fell from ``before`` to ``after``.
+
+    Attributes:
+        mean_drop: mean of before - after; positive means the scores fell.
+        low, high: two-sided confidence interval of the mean drop.
+        p_value: of the asked alternative against no drop at all.
+        n: pairs.
+    """
+
+    mean_drop: float
+    low: float
+    high: float
+    p_value: float
+    confidence: float
+    n: int
+
+
+def welch(a: Sequence[float], b: Sequence[float], alpha: float = 0.05) -> WelchResult:
+    """Compare the means of two groups that may differ in size and spread.
+
+    Two constant groups have no spread to test against: equal means give t 0 and p 1, different ones t
+    +-infinity and p 0, with n_a + n_b - 2 degrees of freedom.
+
+    Raises:
+        ValueError: a group has fewer than two values, or one that is not finite.
+    """
+    _check(a, "a")
+    _check(b, "b")
+    mean_a, mean_b, sd_a, sd_b = fmean(a), fmean(b), stdev(a), stdev(b)
+    square_a, square_b = sd_a**2 / len(a), sd_b**2 / len(b)
+    squares = square_a + square_b
+    if squares == 0:
+        t = 0.0 if mean_a == mean_b else math.copysign(math.inf, mean_a - mean_b)
+        degrees = float(len(a) + len(b) - 2)
+        p = 1.0 if t == 0 else 0.0
+    else:
+        t = (mean_a - mean_b) / math.sqrt(squares)
+        # As shares of the whole, so that tiny spreads do not underflow when squared again.
+        share_a, share_b = square_a / squares, square_b / squares
+        degrees = 1 / (share_a**2 / (len(a) - 1) + share_b**2 / (len(b) - 1))
+        p = _t_p_value(t, degrees)
+    return WelchResult(t, degrees, p, p < alpha, mean_a, mean_b, sd_a, sd_b)
+
+
+def cohens_d(a: Sequence[float], b: Sequence[float]) -> float:
+    """Return the difference of two means in pooled standard deviations (Cohen, 1988).
+
+    Two constant groups give 0.0 for equal means, else +-infinity.
+
+    Raises:
+        ValueError: a group has fewer than two values, or one that is not finite.
+    """
+    _check(a, "a")
+    _check(b, "b")
+    difference = fmean(a) - fmean(b)
+    squares = (len(a) - 1) * stdev(a) ** 2 + (len(b) - 1) * stdev(b) ** 2
+    if squares == 0:
+        return 0.0 if difference == 0 else math.copysign(math.inf, difference)
+    return difference / math.sqrt(squares / (len(a) + len(b) - 2))
+
+
+def paired_drop(
+    before: Sequence[float],
+    after: Sequence[float],
+    *,
+    confidence: float = 0.95,
+    alternative: Alternative = "two-sided",
+    method: Literal["t", "bootstrap"] = "t",
+    seed: int = 0,
+) -> PairedDrop:
+    """Test whether paired values fell, and by how much.
+
+    ``alternative="greater"`` asks for a drop above 0. ``t`` is the paired t-test; ``bootstrap`` gives a
+    bias-corrected interval (BCa) and the p-value of a sign-flip permutation test, both seeded, for
+    differences that are far from normal. Differences without spread give an interval of zero width, p 1
+    without a drop and else 0 (or 1 against the alternative).
+
+    Raises:
+        ValueError: fewer than two pairs, unequal lengths, a value that is not finite, or a confidence outside
+            0-1.
+    """
+    if len(before) != len(after):
+        raise ValueError(f"pairs need equally many values, not {len(before)} and {len(after)}")
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence {confidence!r} is not between 0 and 1")
+    _check(before, "before")
+    _check(after, "after")
+    drops = [first - second for first, second in zip(before, after, strict=True)]
+    mean, spread, n = fmean(drops), stdev(drops), len(drops)
+    if spread == 0:
+        against = (alternative == "greater" and mean < 0) or (alternative == "less" and mean > 0)
+        p = 1.0 if mean == 0 or against else 0.0
+        return PairedDrop(mean, mean, mean, p, confidence, n)
+    if method == "bootstrap":
+        low, high, p = _resampled(drops, confidence, alternative, seed)
+    else:
+        from scipy.special import stdtrit
+
+        error = spread / math.sqrt(n)
+        reach = float(stdtrit(n - 1, (1 + confidence) / 2)) * error
+        low, high, p = mean - reach, mean + reach, _t_p_value(mean / error, n - 1, alternative)
+    return PairedDrop(mean, low, high, p, confidence, n)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return p-values adjusted for being one of several (Holm, 1979), in the order given.
+
+    Raises:
+        ValueError: a value is not within 0-1.
+    """
+    for p in p_values:
+        if not 0 <= p <= 1:
+            raise ValueError(f"p-value {p!r} is not within 0 and 1")
+    adjusted = [0.0] * len(p_values)
+    highest = 0.0
+    for rank, index in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
+        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[index]))
+        adjusted[index] = highest
+    return adjusted
+
+
+def _check(values: Sequence[float], name: str) -> None:
+    if len(values) < 2:
+        raise ValueError(f"group {name} has {len(values)} value(s); at least two are needed")
+    if not all(math.isfinite(value) for value in values):
+        raise ValueError(f"group {name} holds a value that is not finite")
+
+
+def _t_p_value(t: float, degrees: float, alternative: Alternative = "two-sided") -> float:
+    # The special function alone: scipy.stats takes a second longer to import.
+    from scipy.special import stdtr
+
+    if alternative == "two-sided":
+        return float(2 * stdtr(degrees, -abs(t)))
+    return float(stdtr(degrees, -t if alternative == "greater" else t))
+
+
+def _resampled(
+    drops: Sequence[float], confidence: float, alternative: Alternative, seed: int
+) -> tuple[float, float, float]:
+    import numpy as np
+    from scipy import stats
+
+    generator = np.random.default_rng(seed)
+    interval = stats.bootstrap(
+        (np.asarray(drops),), np.mean, confidence_level=confidence, n_resamples=_RESAMPLES, rng=generator
+    ).confidence_interval
+    test = stats.permutation_test(
+        (np.asarray(drops),),
+        np.mean,
+        permutation_type="samples",
+        alternative=alternative,
+        n_resamples=_RESAMPLES,
+        rng=generator,
+    )
+    return float(interval.low), float(interval.high), float(test.pvalue)

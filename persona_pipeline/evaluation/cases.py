@@ -1,0 +1,152 @@
+"""From the store to a scorer's input: one agent, one window."""
+
+import hashlib
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from persona_pipeline.errors import ConfigError
+from persona_pipeline.judging.verdict import JudgeRequest, Verdict
+from persona_pipeline.propositions import PropositionSet, stored_proposition_set
+from persona_pipeline.scoring import SCORERS, AgentCase, DimensionEvaluation, DimensionPlan
+from persona_pipeline.scoring.results import UsageSummary
+from persona_pipeline.world import World, parse_window
+from persona_pipeline.world.canonical import content_hash
+from persona_pipeline.world.messages import messages_hash
+from persona_pipeline.world.models import Message, Window
+
+ALL_TIME = "all"
+
+
+@dataclass(frozen=True)
+class AgentPlan:
+    """Everything one agent's evaluation asks the judge, by dimension, and what it was made from."""
+
+    case: AgentCase
+    plans: dict[str, DimensionPlan]
+    messages_hash: str
+    persona_hash: str
+    synthetic: bool = False
+
+    @property
+    def requests(self) -> list[JudgeRequest]:
+        """All requests, in the order of ``plans``."""
+        return [request for plan in self.plans.values() for request in plan.requests]
+
+    def finish(self, verdicts: Sequence[Verdict]) -> dict[str, DimensionEvaluation]:
+        """Return the dimensions' evaluations from the verdicts of ``requests``."""
+        finished: dict[str, DimensionEvaluation] = {}
+        position = 0
+        for dimension, plan in self.plans.items():
+            own = verdicts[position : position + len(plan.requests)]
+            position += len(plan.requests)
+            item = plan.finish(own)
+            item.input_hash = self.input_hash(dimension)
+            finished[dimension] = item
+        return finished
+
+    def input_hash(self, dimension: str) -> str:
+        """Return a hash of what the dimension was scored on: its judgments and its messages."""
+        return content_hash([self.messages_hash, *(request.key for request in self.plans[dimension].requests)])
+
+
+def resolve_window(world: World, window: str, as_of: datetime | None) -> Window:
+    """Return the window that ends at ``as_of`` (default: the newest message in the store; never the clock).
+
+    Raises:
+        ConfigError: ``window`` is neither ``all`` nor a length of time, ``as_of`` has no offset, or there is no message.
+    """
+    length = None if window == ALL_TIME else parse_window(window)
+    if as_of is not None and as_of.tzinfo is None:
+        raise ConfigError(f"as-of {as_of.isoformat()} has no offset; add Z or +02:00")
+    end = as_of or world.newest_message_time()
+    if end is None:
+        raise ConfigError("there are no messages; put them into messages/ or run persona-pipeline ingest FILE")
+    try:
+        return Window.ending(end, length)
+    except OverflowError as error:
+        raise ConfigError(f"window {window!r} reaches before year 1; shorten it or use 'all'") from error
+
+
+def build_case(world: World, agent_id: str, window: Window, *, samples: int = 1) -> AgentCase:
+    """Read an agent's case from the store.
+
+    Raises:
+        ConfigError: the agent has no persona there.
+    """
+    persona = world.persona(agent_id)
+    messages = world.messages(window, agent_id=agent_id)
+    earlier_window = window.previous()
+    spoken_in = sorted({message.channel for message in messages if message.channel is not None})
+    channels: dict[str, list[Message]] = {channel: [] for channel in spoken_in}
+    for message in world.messages(window, channels=spoken_in) if spoken_in else []:
+        channels[message.channel or ""].append(message)
+    return AgentCase(
+        agent_id=agent_id,
+        display_name=persona.display_name,
+        persona=persona.persona,
+        window=window,
+        messages=messages,
+        earlier=world.messages(earlier_window, agent_id=agent_id) if earlier_window else (),
+        channels=channels,
+        names=world.display_names(),
+        samples=samples,
+    )
+
+
+def plan_agent(
+    world: World, agent_id: str, dimensions: Sequence[str], window: Window, *, samples: int = 1
+) -> AgentPlan:
+    """Return what must be judged; a dimension without propositions for the agent is left out.
+
+    Raises:
+        ConfigError: the agent or its proposition sets are not in the store.
+    """
+    case = build_case(world, agent_id, window, samples=samples)
+    plans: dict[str, DimensionPlan] = {}
+    for dimension in dimensions:
+        propositions: PropositionSet | None = stored_proposition_set(world.store, agent_id, dimension)
+        if propositions is not None:
+            plans[dimension] = SCORERS[dimension](case, propositions)
+    everything = [*case.messages, *case.earlier, *(m for channel in case.channels.values() for m in channel)]
+    return AgentPlan(case, plans, messages_hash(everything), world.persona(agent_id).hash)
+
+
+def run_identity(plan: AgentPlan, judge: str) -> str:
+    """Return the id of the run these inputs give, the same for the same inputs, whichever dimensions are asked for."""
+    window, case = plan.case.window, plan.case
+    digest = content_hash(
+        [
+            case.agent_id,
+            window.start.isoformat() if window.start else None,
+            window.end.isoformat(),
+            plan.persona_hash,
+            plan.messages_hash,
+            judge,
+            case.samples,
+            plan.synthetic,
+        ]
+    )
+    return str(uuid_from(digest))
+
+
+def uuid_from(text: str) -> uuid.UUID:
+    """Return a name-based UUID of a text."""
+    return uuid.UUID(bytes=hashlib.sha256(text.encode()).digest()[:16], version=5)
+
+
+def total_usage(dimensions: Sequence[DimensionEvaluation]) -> UsageSummary:
+    """Return the tokens and price of several dimensions, summed; an unknown price makes the sum unknown."""
+    total = UsageSummary()
+    for item in dimensions:
+        usd = None if total.usd is None or item.usage.usd is None else total.usd + item.usage.usd
+        total = UsageSummary(
+            input_tokens=total.input_tokens + item.usage.input_tokens,
+            output_tokens=total.output_tokens + item.usage.output_tokens,
+            cache_creation_tokens=total.cache_creation_tokens + item.usage.cache_creation_tokens,
+            cache_read_tokens=total.cache_read_tokens + item.usage.cache_read_tokens,
+            calls=total.calls + item.usage.calls,
+            usd=usd,
+        )
+    return total

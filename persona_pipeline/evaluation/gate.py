@@ -1,0 +1,169 @@
+"""What makes a run fail, and with which exit code."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from persona_pipeline.baselines import PROPOSITION_DELTA, REGRESSION_DELTA, BaselineComparison, check_delta
+from persona_pipeline.errors import ConfigError, did_you_mean
+from persona_pipeline.evaluation.report import (
+    EXIT_BUDGET,
+    EXIT_COVERAGE,
+    EXIT_REGRESSION,
+    AgentReport,
+    Finding,
+    worst_exit_code,
+)
+from persona_pipeline.evaluation.results import AgentEvaluation
+from persona_pipeline.judging.verdict import Unscored
+from persona_pipeline.scoring.results import DimensionEvaluation
+
+# What `--fail-on` can name, and the kinds of finding each stands for.
+FAILURES: Mapping[str, tuple[str, ...]] = {
+    "regression": ("regression", "proposition_drop"),
+    "threshold": ("threshold",),
+    "coverage": ("coverage", "nothing_evaluated"),
+    "no_baseline": ("no_baseline",),
+    "budget": ("budget",),
+}
+
+
+@dataclass(frozen=True)
+class GateRules:
+    """When a run fails.
+
+    Attributes:
+        regression_delta, proposition_delta: points (0-9) a dimension or a proposition may fall.
+        min_coverage: share (0-1) of due judgments that must be scored.
+        threshold: the overall score (0-9) an agent must reach; None: off.
+        fail_on: the names of ``FAILURES`` that set the exit code; None: all.
+    """
+
+    regression_delta: float = REGRESSION_DELTA
+    proposition_delta: float = PROPOSITION_DELTA
+    min_coverage: float = 1.0
+    threshold: float | None = None
+    fail_on: Collection[str] | None = None
+
+    def __post_init__(self) -> None:
+        check_delta(self.regression_delta)
+        check_delta(self.proposition_delta, "--proposition-delta")
+        if not 0 <= self.min_coverage <= 1:
+            raise ConfigError(f"--min-coverage must be from 0 to 1, not {self.min_coverage!r}")
+        if self.threshold is not None and not 0 <= self.threshold <= 9:
+            raise ConfigError(f"--threshold must be from 0 to 9, not {self.threshold!r}")
+        for name in self.fail_on or ():
+            if name not in FAILURES:
+                hint = did_you_mean(name, FAILURES) or f"; the names are {', '.join(FAILURES)}"
+                raise ConfigError(f"--fail-on does not know {name!r}{hint}")
+
+
+def judge_agent(evaluation: AgentEvaluation, comparison: BaselineComparison, rules: GateRules) -> AgentReport:
+    """Return the agent's report with everything that is wrong, worst first."""
+    findings = [
+        *_regressions(evaluation, comparison, rules),
+        *_coverage(evaluation, comparison, rules),
+    ]
+    if rules.threshold is not None and evaluation.overall is not None and evaluation.overall < rules.threshold - 1e-9:
+        findings.append(
+            Finding(
+                kind="threshold",
+                exit_code=EXIT_REGRESSION,
+                message=f"{evaluation.agent_id}: overall {evaluation.overall:.2f} is below {rules.threshold:g}",
+                agent_id=evaluation.agent_id,
+            )
+        )
+    return AgentReport(evaluation=evaluation, comparison=comparison, findings=findings)
+
+
+def exit_code_of(findings: Collection[Finding], rules: GateRules) -> int:
+    """Return the exit code of findings, those left out that ``fail_on`` does not name."""
+    kinds = {kind for name in (FAILURES if rules.fail_on is None else rules.fail_on) for kind in FAILURES[name]}
+    return worst_exit_code({finding.exit_code for finding in findings if finding.kind in kinds})
+
+
+def nothing_evaluated(reports: Collection[AgentReport]) -> list[Finding]:
+    """Return a finding when no dimension of any agent has a score: an empty run is never a pass."""
+    if any(item.score is not None for report in reports for item in report.evaluation.dimensions.values()):
+        return []
+    return [
+        Finding(kind="nothing_evaluated", exit_code=EXIT_COVERAGE, message="nothing was evaluated: no dimension has a score")
+    ]
+
+
+def _regressions(evaluation: AgentEvaluation, comparison: BaselineComparison, rules: GateRules) -> list[Finding]:
+    agent = evaluation.agent_id
+    found = [
+        Finding(
+            kind="regression",
+            exit_code=EXIT_REGRESSION,
+            message=f"{agent}: {item.dimension} fell from {item.baseline:.2f} to {item.current:.2f} "
+            f"({item.delta:+.2f}, allowed {-rules.regression_delta:+g})",
+            agent_id=agent,
+            dimension=item.dimension,
+        )
+        for item in comparison.regressions
+    ]
+    return found + [
+        Finding(
+            kind="proposition_drop",
+            exit_code=EXIT_REGRESSION,
+            message=f"{agent}: {drop.dimension}/{drop.proposition_id} fell from {drop.baseline:.1f} to {drop.current:.1f} "
+            f"({drop.delta:+.1f}, allowed {-rules.proposition_delta:+g})",
+            agent_id=agent,
+            dimension=drop.dimension,
+            proposition_id=drop.proposition_id,
+        )
+        for drop in comparison.drops
+    ]
+
+
+def _coverage(evaluation: AgentEvaluation, comparison: BaselineComparison, rules: GateRules) -> list[Finding]:
+    findings = []
+    for name, item in evaluation.dimensions.items():
+        findings += _budget(evaluation.agent_id, name, item)
+        compared = comparison.dimensions.get(name)
+        if compared and compared.baseline is not None and item.score is None and not item.failures:
+            message = f"{evaluation.agent_id}: {name} has a baseline and no score now ({item.unscored})"
+        elif item.failures and (item.coverage < rules.min_coverage - 1e-9 or item.score is None):
+            reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(_failed(item).items()))
+            message = (
+                f"{evaluation.agent_id}: {name} is scored for {item.n_scored} of {item.n_expected} ({reasons}: "
+                f"{', '.join(item.failures)}); {next(iter(item.failures.values())).detail}"
+            )
+        else:
+            if compared and compared.status == "no_baseline":
+                findings.append(
+                    Finding(
+                        kind="no_baseline",
+                        exit_code=EXIT_COVERAGE,
+                        message=f"{evaluation.agent_id}: {name} has no baseline; run persona-pipeline baseline "
+                        f"--agents {evaluation.agent_id}",
+                        agent_id=evaluation.agent_id,
+                        dimension=name,
+                    )
+                )
+            continue
+        findings.append(
+            Finding(
+                kind="coverage",
+                exit_code=EXIT_COVERAGE,
+                message=message,
+                agent_id=evaluation.agent_id,
+                dimension=name,
+            )
+        )
+    return findings
+
+
+def _failed(item: DimensionEvaluation) -> dict[str, int]:
+    return {reason: count for reason, count in item.unscored_reasons.items() if not Unscored(reason).is_answer}
+
+
+def _budget(agent_id: str, dimension: str, item: DimensionEvaluation) -> list[Finding]:
+    stopped = item.unscored_reasons.get(Unscored.BUDGET.value, 0)
+    if not stopped:
+        return []
+    message = f"{agent_id}: {stopped} judgments of {dimension} were not made: the budget was used up"
+    return [
+        Finding(kind="budget", exit_code=EXIT_BUDGET, message=message, agent_id=agent_id, dimension=dimension)
+    ]

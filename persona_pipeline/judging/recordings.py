@@ -1,0 +1,285 @@
+"""Recorded judgments on disk: JSON lines to be read in a diff, keyed by the content that was judged."""
+
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from persona_pipeline.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.judging.verdict import SCALE, Unscored
+
+PROPOSITION = "proposition"
+# Agents that a recording is filed under when it has none.
+_NOBODY = "_shared"
+_SAFE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_KEY = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One recorded judgment: of kind ``proposition`` a verdict, of any other kind an ``answer``.
+
+    Attributes:
+        key: ``JudgeRequest.key`` or ``Question.key``.
+        evidence: pairs of local message id (``m3``) and quote.
+        recorded_at: RFC 3339.
+    """
+
+    key: str
+    kind: str = PROPOSITION
+    agent_id: str = ""
+    dimension: str = ""
+    proposition_id: str = ""
+    claim: str = ""
+    score: int | None = None
+    unscored: Unscored | None = None
+    reasoning: str = ""
+    evidence: tuple[tuple[str, str], ...] = ()
+    ideas: tuple[str, ...] = ()
+    label: str = ""
+    answer: Mapping[str, Any] | None = None
+    model: str | None = None
+    prompt_version: str | None = None
+    recorded_at: str = ""
+
+    @property
+    def judged(self) -> tuple[Any, ...]:
+        """What the judge said, without the circumstances."""
+        answer = None if self.answer is None else json.dumps(self.answer, sort_keys=True)
+        return (self.score, self.unscored, self.reasoning, self.evidence, self.ideas, answer)
+
+    @property
+    def data(self) -> Mapping[str, Any]:
+        """The answer as the judge gave it: of kind ``proposition`` in the form of the prompt's schema."""
+        if self.answer is not None:
+            return self.answer
+        verdict = {
+            "proposition_id": self.proposition_id,
+            "evidence": [{"message": message, "quote": quote} for message, quote in self.evidence],
+            "reasoning": self.reasoning,
+            "ideas": list(self.ideas),
+            "verdict": self.unscored.value if self.unscored else "scored",
+            "score": self.score,
+        }
+        return {"verdicts": [verdict]}
+
+    def to_line(self) -> str:
+        """Return the JSON line, ended by a line feed."""
+        data: dict[str, Any] = {"key": self.key, "kind": self.kind}
+        if self.kind == PROPOSITION:
+            data |= {
+                "agent_id": self.agent_id,
+                "dimension": self.dimension,
+                "proposition_id": self.proposition_id,
+                "claim": self.claim,
+                "score": self.score,
+                "unscored": self.unscored,
+                "reasoning": self.reasoning,
+                "evidence": [{"message": message, "quote": quote} for message, quote in self.evidence],
+            }
+            if self.ideas:
+                data["ideas"] = list(self.ideas)
+        else:
+            data |= {"label": self.label, "answer": self.answer}
+            if self.agent_id:
+                data["agent_id"] = self.agent_id
+        data |= {"model": self.model, "prompt_version": self.prompt_version, "recorded_at": self.recorded_at}
+        text = json.dumps(data, ensure_ascii=False, allow_nan=False)
+        return _LONE_SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
+
+    @property
+    def file(self) -> Path:
+        """Where the recording is filed, relative to the recordings folder."""
+        if self.kind == PROPOSITION:
+            return Path(_safe(self.agent_id), f"{_safe(self.dimension)}.jsonl")
+        return Path(_safe(self.kind), f"{_safe(self.agent_id)}.jsonl")
+
+
+_FIELDS = {field.name for field in fields(Recording)}
+_STRINGS = ("kind", "agent_id", "dimension", "proposition_id", "claim", "reasoning", "label", "recorded_at")
+
+
+def load_recordings(folder: Path) -> dict[str, Recording]:
+    """Return the recordings of a folder at any depth, by key. A missing folder has none.
+
+    Raises:
+        ConfigError: lines that are no recording, and keys recorded twice with different answers, each with
+            its place.
+    """
+    recordings: dict[str, Recording] = {}
+    places: dict[str, str] = {}
+    problems: list[Problem] = []
+    for path in sorted(folder.glob("**/*.jsonl")):
+        for number, recording in _read(path, problems):
+            earlier = recordings.setdefault(recording.key, recording)
+            place = places.setdefault(recording.key, f"{path}:{number}")
+            if earlier.judged != recording.judged:
+                problems.append(
+                    Problem(
+                        f"this judgment is recorded with another answer at {place}; delete one of the two",
+                        str(path),
+                        number,
+                    )
+                )
+    if problems:
+        raise ConfigError(problems)
+    return recordings
+
+
+def write_recordings(folder: Path, recordings: Iterable[Recording]) -> list[Path]:
+    """Add recordings to their files, replacing those of the same key, and return the files that changed.
+
+    Files are sorted and replaced atomically; writers wait for one another.
+
+    Raises:
+        ConfigError: a file to be added to does not load.
+    """
+    from filelock import FileLock
+
+    by_file: dict[Path, list[Recording]] = {}
+    for recording in recordings:
+        by_file.setdefault(folder / recording.file, []).append(recording)
+    changed = []
+    folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder / ".lock"):
+        for path, added in sorted(by_file.items()):
+            problems: list[Problem] = []
+            merged = (
+                {recording.key: recording for _, recording in _read(path, problems)} if path.exists() else {}
+            )
+            if problems:
+                raise ConfigError(problems)
+            merged |= {recording.key: recording for recording in added}
+            ordered = sorted(
+                merged.values(), key=lambda item: (item.proposition_id, item.claim, item.label, item.key)
+            )
+            text = "".join(recording.to_line() for recording in ordered)
+            if not path.exists() or path.read_bytes() != text.encode("utf-8"):
+                _replace(path, text)
+                changed.append(path)
+    return changed
+
+
+def _replace(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _safe(name: str) -> str:
+    if not name:
+        return _NOBODY
+    if not _SAFE_NAME.fullmatch(name):
+        raise ConfigError(
+            f"{name!r} cannot name a recording's file; use letters, digits, '-' and '_', at most 64"
+        )
+    return name
+
+
+def _read(path: Path, problems: list[Problem]) -> list[tuple[int, Recording]]:
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        problems.append(
+            Problem(f"not UTF-8 ({error.reason} at byte {error.start}); save it as UTF-8", str(path))
+        )
+        return []
+    found = []
+    # Not splitlines(): a quote may hold U+2028.
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            found.append((number, _parse(line)))
+        except ValueError as error:
+            problems.append(
+                Problem(f"{error}; correct the line or delete it and record again", str(path), number)
+            )
+    return found
+
+
+def _parse(line: str) -> Recording:
+    try:
+        data = json.loads(line, parse_constant=_no_constant)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not JSON ({error.msg} at column {error.colno})") from None
+    if not isinstance(data, dict):
+        raise ValueError("not a JSON object")
+    for name in data.keys() - _FIELDS:
+        raise ValueError(f"unknown field {name!r}{did_you_mean(name, _FIELDS)}")
+    if not isinstance(data.get("key"), str) or not _KEY.fullmatch(data["key"]):
+        raise ValueError("'key' is not a SHA-256 in hex")
+    kind = data.get("kind", PROPOSITION)
+    for name in (
+        "kind",
+        "agent_id",
+        "dimension",
+        "proposition_id",
+        "claim",
+        "reasoning",
+        "label",
+        "recorded_at",
+    ):
+        if not isinstance(data.get(name, ""), str):
+            raise ValueError(f"{name!r} is not a string")
+    for name in ("model", "prompt_version"):
+        if not isinstance(data.get(name), str | None):
+            raise ValueError(f"{name!r} is neither a string nor null")
+    if kind == PROPOSITION:
+        data["unscored"] = _unscored(data)
+        data["evidence"] = _evidence(data.get("evidence", []))
+        ideas = data.get("ideas", [])
+        if not isinstance(ideas, list) or not all(isinstance(idea, str) for idea in ideas):
+            raise ValueError("'ideas' is not a list of strings")
+        data["ideas"] = tuple(ideas)
+        return Recording(**data)
+    if not isinstance(data.get("answer"), dict):
+        raise ValueError(f"a recording of kind {kind!r} has an object under 'answer'")
+    return Recording(**data)
+
+
+def _unscored(data: Mapping[str, Any]) -> Unscored | None:
+    for name in ("dimension", "proposition_id"):
+        if not data.get(name):
+            raise ValueError(f"{name!r} is missing")
+    score, unscored = data.get("score"), data.get("unscored")
+    if (score is None) == (unscored is None):
+        raise ValueError("exactly one of 'score' and 'unscored' has a value")
+    if unscored is None:
+        if type(score) is not int or score not in SCALE:
+            raise ValueError(f"score {json.dumps(score)} is not a whole number from 0 to 9")
+        return None
+    if unscored not in [reason.value for reason in Unscored if reason.is_answer]:
+        raise ValueError("only not_applicable and no_evidence are recorded as 'unscored'")
+    return Unscored(unscored)
+
+
+def _evidence(value: Any) -> tuple[tuple[str, str], ...]:
+    if not isinstance(value, list) or not all(
+        isinstance(item, dict)
+        and set(item) == {"message", "quote"}
+        and all(isinstance(text, str) for text in item.values())
+        for item in value
+    ):
+        raise ValueError("'evidence' is not a list of objects with 'message' and 'quote'")
+    return tuple((item["message"], item["quote"]) for item in value)
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")

@@ -1,0 +1,158 @@
+"""The body of a Messages API call: rules, reference, transcript as a tool's result, and the question last."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from persona_pipeline.judging.prompt import plain_json
+from persona_pipeline.judging.questions import Question
+from persona_pipeline.world.canonical import content_hash
+
+_TOOL_USE_ID = "toolu_read_transcript"
+_READ_TRANSCRIPT = {
+    "name": "read_transcript",
+    "description": "Returns the transcript to be judged, as JSON.",
+    "input_schema": {"type": "object", "properties": {}, "additionalProperties": False},
+}
+
+
+@dataclass(frozen=True)
+class ModelTraits:
+    """What a model accepts.
+
+    Attributes:
+        cache_minimum: tokens below which a prefix is not cached.
+        effort: whether ``output_config.effort`` is accepted.
+        thinking, no_thinking: the ``thinking`` parameter to let it think first or keep it from it; None: not sent.
+    """
+
+    cache_minimum: int
+    effort: bool = True
+    thinking: Mapping[str, Any] | None = None
+    no_thinking: Mapping[str, Any] | None = None
+
+
+_ADAPTIVE = {"type": "adaptive"}
+_TRAITS = {
+    "claude-haiku-5-5": ModelTraits(512, True, _ADAPTIVE, {"type": "disabled"}),
+    "claude-haiku-4-5": ModelTraits(4096, False),
+    "claude-sonnet-5-5": ModelTraits(1024, True, _ADAPTIVE, {"type": "between_tools"}),
+    "claude-opus-5-5": ModelTraits(1024, True, _ADAPTIVE),
+}
+# A model we know nothing of gets the plainest request.
+_UNKNOWN = ModelTraits(4096, False)
+
+
+def traits_of(model: str) -> ModelTraits:
+    """Return what is known of a model; dated ids share the traits of their model."""
+    for name, traits in _TRAITS.items():
+        if model == name or model.startswith(f"{name}-"):
+            return traits
+    return _UNKNOWN
+
+
+@dataclass(frozen=True)
+class RequestStyle:
+    """How questions become requests: all that is not in the question and can change the answer.
+
+    Attributes:
+        structured: the answer's schema goes into ``output_config``; otherwise into the last turn, as text.
+    """
+
+    model: str
+    effort: str | None = None
+    structured: bool = True
+
+    def body(self, question: Question, *, cache_ttl: str | None = None) -> dict[str, Any]:
+        """Return the body of ``POST /v1/messages``; ``cache_ttl`` (``5m`` or ``1h``) marks the shared prefix."""
+        traits = traits_of(self.model)
+        read = "Call read_transcript and read what it returns. The question comes after that."
+        last_shared: dict[str, Any] = _text("I have read the transcript. What is the question?")
+        if cache_ttl:
+            last_shared["cache_control"] = {"type": "ephemeral", "ttl": cache_ttl}
+        ask = question.ask
+        if not self.structured:
+            ask = f"{ask}\n\nAnswer with one JSON object that matches this JSON schema, and nothing else:\n" + plain_json(
+                dict(question.schema)
+            )
+        body: dict[str, Any] = {
+            "model": self.model,
+            "max_tokens": question.max_tokens,
+            "system": [_text(question.system)],
+            "tools": [_READ_TRANSCRIPT],
+            # The call is ours; the judge has no tools.
+            "tool_choice": {"type": "none"},
+            "messages": [
+                {"role": "user", "content": [*map(_text, question.context), _text(read)]},
+                {
+                    "role": "assistant",
+                    "content": [
+                        {"type": "tool_use", "id": _TOOL_USE_ID, "name": "read_transcript", "input": {}}
+                    ],
+                },
+                {
+                    "role": "user",
+                    "content": [
+                        {
+                            "type": "tool_result",
+                            "tool_use_id": _TOOL_USE_ID,
+                            "content": _encodable(question.evidence),
+                        }
+                    ],
+                },
+                {"role": "assistant", "content": [last_shared]},
+                {"role": "user", "content": [_text(ask)]},
+            ],
+        }
+        if not self.structured:
+            return body
+        body["output_config"] = {"format": {"type": "json_schema", "schema": dict(question.schema)}}
+        if traits.effort and self.effort:
+            body["output_config"]["effort"] = self.effort
+        thinking = traits.thinking if question.thinking else traits.no_thinking
+        if thinking:
+            body["thinking"] = dict(thinking)
+        return body
+
+
+def cache_key(body: Mapping[str, Any], *, base_url: str, api_version: str, prompt_version: str, sample: int) -> str:
+    """Return the SHA-256 of everything that can change an answer. Cache marks cannot, so they are left out."""
+    messages = [
+        {
+            **message,
+            "content": [
+                {key: value for key, value in block.items() if key != "cache_control"}
+                for block in message["content"]
+            ],
+        }
+        for message in body["messages"]
+    ]
+    return content_hash(
+        {
+            "body": {**body, "messages": messages},
+            "base_url": base_url,
+            "api_version": api_version,
+            "prompt_version": prompt_version,
+            "sample": sample,
+        }
+    )
+
+
+def prefix_key(body: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of what calls must share to share a cached prefix: all but the last turn and max_tokens."""
+    shared = {key: value for key, value in body.items() if key not in ("messages", "max_tokens")}
+    return content_hash({**shared, "messages": body["messages"][:-1]})
+
+
+def prefix_text(body: Mapping[str, Any]) -> str:
+    """Return the text of the shared prefix, for estimating its tokens."""
+    return plain_json({"system": body["system"], "tools": body["tools"], "messages": body["messages"][:-1]})
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": _encodable(text)}
+
+
+def _encodable(text: str) -> str:
+    """Lone surrogates cannot be sent as UTF-8; they become the replacement character."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

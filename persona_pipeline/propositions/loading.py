@@ -1,0 +1,148 @@
+"""Reading proposition files and merging an agent's onto the default's."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from persona_pipeline.documents import Document, load_document, validate_document
+from persona_pipeline.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.propositions.models import ALL_DIMENSIONS, Catchphrase, Proposition, PropositionSet
+from persona_pipeline.propositions.schema import PropositionFile
+from persona_pipeline.world.canonical import content_hash
+from persona_pipeline.world.files import check_agent_id, find_yaml
+
+DEFAULT = "_default"
+PROPOSITIONS = "propositions"
+_SETTINGS = ("include_personas", "hard", "target_type", "level", "first_n", "last_n")
+
+
+@dataclass(frozen=True)
+class LoadedFile:
+    """One proposition file: its content and where each piece of it stands."""
+
+    document: Document
+    content: PropositionFile
+
+
+def load_proposition_set(root: Path | str, dimension: str, agent_id: str | None = None) -> PropositionSet:
+    """Load the propositions of a dimension for an agent: ``_default.yaml``, then ``<agent_id>.yaml`` merged onto it.
+
+    Args:
+        root: the propositions folder.
+        agent_id: None loads the default file alone.
+
+    Returns:
+        The merged set, claims not yet filled in; ``agent_id`` is set only if the agent has a file.
+
+    Raises:
+        ConfigError: a file is not valid (every problem of both files), or neither file exists.
+    """
+    merged = find_proposition_set(root, dimension, agent_id)
+    if merged is None:
+        folder = Path(root) / dimension
+        names = " or ".join(f"{name}.yaml" for name in (DEFAULT, agent_id) if name)
+        raise ConfigError(f"no propositions for dimension {dimension!r}; write {folder}/{names}")
+    return merged
+
+
+def find_proposition_set(root: Path | str, dimension: str, agent_id: str | None = None) -> PropositionSet | None:
+    """Like ``load_proposition_set``, but None when neither file exists."""
+    if dimension not in ALL_DIMENSIONS:
+        hint = did_you_mean(dimension, ALL_DIMENSIONS) or f"; the dimensions are {', '.join(ALL_DIMENSIONS)}"
+        raise ConfigError(f"unknown dimension {dimension!r}{hint}")
+    folder = Path(root) / dimension
+    files: dict[str, LoadedFile] = {}
+    problems: list[Problem] = []
+    for stem in filter(None, (DEFAULT, agent_id and check_agent_id(agent_id))):
+        try:
+            path = find_yaml(folder, stem)
+            if path is not None:
+                files[stem] = load_proposition_file(path)
+        except ConfigError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigError(problems)
+    if not files:
+        return None
+    return _merge(dimension, files.get(DEFAULT), files.get(agent_id or ""), agent_id)
+
+
+def load_proposition_file(path: Path) -> LoadedFile:
+    """Read one file on its own.
+
+    Raises:
+        ConfigError: every problem in it, each with its place.
+    """
+    document = load_document(path)
+    content = validate_document(PropositionFile, document)
+    problems = []
+    folder = path.parent.name
+    if content.dimension != folder:
+        problems.append(
+            document.problem(("dimension",), f"dimension {content.dimension!r} is unlike its folder {folder!r}; move the file or correct it")
+        )
+    allowed = (None, path.stem)
+    if content.agent_id not in allowed:
+        problems.append(
+            document.problem(("agent_id",), f"agent_id {content.agent_id!r} is unlike the file's name; write {path.stem!r}")
+        )
+    if content.level == "action" and content.dimension != "adherence":
+        problems.append(document.problem(("level",), "level: action is for adherence; remove it"))
+    if content.catchphrases and content.dimension != "fluency":
+        problems.append(document.problem(("catchphrases",), "catchphrases are for fluency; move them there", key=True))
+    problems += _duplicates({path.stem: LoadedFile(document, content)})
+    if problems:
+        raise ConfigError(problems)
+    return LoadedFile(document, content)
+
+
+def _merge(
+    dimension: str, default: LoadedFile | None, own: LoadedFile | None, agent_id: str | None
+) -> PropositionSet:
+    files = [file for file in (default, own) if file]
+    problems = _duplicates(dict(enumerate(files)))
+    entries = [entry for file in files for entry in file.content.propositions]
+    if entries and not any(entry.weight for entry in entries):
+        problems.append(files[-1].document.problem(("propositions",), "all weights are 0; give at least one claim a weight"))
+    if problems:
+        raise ConfigError(problems)
+    settings: dict[str, Any] = {}
+    catchphrases: list[Any] = []
+    for file in files:
+        present = file.content.model_fields_set
+        settings |= {name: getattr(file.content, name) for name in _SETTINGS if name in present}
+        if "catchphrases" in present:
+            catchphrases = file.content.catchphrases
+    return PropositionSet(
+        dimension=dimension,
+        agent_id=agent_id if own else None,
+        propositions=tuple(Proposition(**entry.model_dump()) for entry in entries),
+        catchphrases=tuple(Catchphrase(**entry.model_dump()) for entry in catchphrases),
+        **settings,
+    )
+
+
+def _duplicates(files: dict[Any, LoadedFile]) -> list[Problem]:
+    seen: dict[str, str] = {}
+    problems = []
+    for file in files.values():
+        for index, entry in enumerate(file.content.propositions):
+            location = ("propositions", index, "id")
+            line, _ = file.document.where(location)
+            if entry.id in seen:
+                problems.append(
+                    file.document.problem(location, f"proposition id {entry.id!r} is taken by {seen[entry.id]}; rename one")
+                )
+            seen.setdefault(entry.id, f"{file.document.path}:{line}")
+    return problems
+
+
+def proposition_files_hash(root: Path, dimension: str, agent_id: str) -> str:
+    """Return a hash of the bytes of the files behind a set, valid or not: what a change is noticed by."""
+    contents = []
+    for stem in (DEFAULT, check_agent_id(agent_id)):
+        for ending in (".yaml", ".yml"):
+            path = root / PROPOSITIONS / dimension / f"{stem}{ending}"
+            if path.is_file():
+                contents.append([path.name, path.read_bytes().decode("utf-8", "backslashreplace")])
+    return content_hash(contents)

@@ -1,0 +1,20 @@
+"""Small charts as inline SVG. Colours come from CSS classes, so that one chart fits a light and a dark page."""
+
+from persona_pipeline.reporting.charts.bars import Bar, bar_chart
+from persona_pipeline.reporting.charts.bullet import bullet
+from persona_pipeline.reporting.charts.map import Link, map_chart
+from persona_pipeline.reporting.charts.sparkline import sparkline
+from persona_pipeline.reporting.charts.svg import data_uri
+from persona_pipeline.reporting.charts.timeline import Series, timeline
+
+__all__ = [
+    "Bar",
+    "Link",
+    "Series",
+    "bar_chart",
+    "bullet",
+    "data_uri",
+    "map_chart",
+    "sparkline",
+    "timeline",
+]

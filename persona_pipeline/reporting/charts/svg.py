@@ -1,0 +1,76 @@
+"""SVG as strings: every attribute and text is escaped, and no chart carries a style attribute, which a strict CSP blocks."""
+
+import base64
+from collections.abc import Iterable, Sequence
+
+from markupsafe import Markup, escape
+
+from persona_pipeline.reporting.text import html_text, xml_text
+
+# What a chart looks like on its own, outside the HTML report: the same classes in a calm light palette.
+_STANDALONE_STYLE = """
+text{font:11px system-ui,sans-serif;fill:#5c6470}.label{fill:#1f2530}
+.grid{stroke:#e3e1dc}.axis{stroke:#b9b6ae}.line{fill:none;stroke:#35607f;stroke-width:2}
+.dot{fill:#35607f}.bar{fill:#35607f}.track{fill:#eceae5}.tick{stroke:#1f2530;stroke-width:2}
+.change{stroke:#a8382b;stroke-dasharray:4 3}.bad{fill:#a8382b;stroke:#a8382b}.link{stroke:#35607f}
+.d1{stroke:#0f766e;fill:#0f766e}.d2{stroke:#7c5295;fill:#7c5295}.d3{stroke:#b0691b;fill:#b0691b}
+.d4{stroke:#3f6fb5;fill:#3f6fb5}.d5{stroke:#7a7a2e;fill:#7a7a2e}path.line{fill:none}
+"""
+
+
+def element(name: str, attributes: dict[str, object] | None = None, *children: str) -> Markup:
+    """Return one element. Attributes that are None are left out; a child that is not ``Markup`` is escaped."""
+    pairs = Markup("").join(
+        Markup(' {}="{}"').format(key, _attribute(value))
+        for key, value in (attributes or {}).items()
+        if value is not None
+    )
+    content = Markup("").join(
+        child if isinstance(child, Markup) else escape(html_text(xml_text(child))) for child in children
+    )
+    return Markup("<{0}{1}>{2}</{0}>").format(name, pairs, content)
+
+
+def picture(width: float, height: float, title: str, children: Iterable[Markup], *, classes: str = "chart") -> Markup:
+    """Return an ``<svg>`` of this view box that a screen reader announces as one image with this title."""
+    return element(
+        "svg",
+        {
+            "xmlns": "http://www.w3.org/2000/svg",
+            "class": classes,
+            "viewBox": f"0 0 {number(width)} {number(height)}",
+            "role": "img",
+            "aria-label": title,
+        },
+        *children,
+    )
+
+
+def path(points: Sequence[tuple[float, float] | None]) -> str:
+    """Return path data through the points; None breaks the line, and a lone point becomes a dot of no length."""
+    data, pen_down = [], False
+    for point in points:
+        if point is None:
+            pen_down = False
+            continue
+        data.append(f"{'L' if pen_down else 'M'}{number(point[0])} {number(point[1])}")
+        pen_down = True
+    return " ".join(data)
+
+
+def number(value: float) -> str:
+    """Return a coordinate with at most two digits after the point."""
+    return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def data_uri(chart: Markup) -> str:
+    """Return the chart as a ``data:`` address with a palette of its own, for Markdown in Dagster's metadata."""
+    head, body = str(chart).split(">", 1)
+    text = f"{head}><style>{_STANDALONE_STYLE}</style>{body}"
+    return "data:image/svg+xml;base64," + base64.b64encode(text.encode("utf-8")).decode("ascii")
+
+
+def _attribute(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return number(value) if isinstance(value, int | float) else html_text(xml_text(str(value)))

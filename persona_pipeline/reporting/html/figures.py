@@ -1,0 +1,155 @@
+"""The page's charts, each with a title, a sentence that says what it shows, and the numbers as a table."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from persona_pipeline.reporting.charts import Bar, Link, Series, bar_chart, map_chart, timeline
+from persona_pipeline.reporting.history import ChangePoint
+from persona_pipeline.reporting.sections import HistoryPoint, VoiceMap
+from persona_pipeline.reporting.view import ReportView, dimension_label, format_delta, format_score
+from persona_pipeline.propositions.models import ALL_DIMENSIONS
+
+# The defaults above which the runtime corrections step in (spec/2).
+REPETITION_LIMIT = 0.3
+AGREEMENT_LIMIT = 0.6
+# Standard deviations above the agents' own other windows from which two voices count as merging.
+MERGING_Z = 2.0
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A chart and its numbers: ``rows`` are (heading, values) under ``columns``; ``legend`` is (label, CSS class)."""
+
+    title: str
+    chart: Markup
+    caption: str
+    columns: Sequence[str]
+    rows: Sequence[tuple[str, Sequence[str]]]
+    legend: Sequence[tuple[str, str]] = ()
+    alarming: bool = False
+
+
+def timeline_figure(name: str, points: Sequence[HistoryPoint], change: ChangePoint | None) -> Figure:
+    """Return an agent's scores over its windows, the change point marked."""
+    known = {key for point in points for key in point.dimensions}
+    names = [key for key in ALL_DIMENSIONS if key in known]
+    styles = {key: f"d{ALL_DIMENSIONS.index(key) + 1}" for key in names}
+    series = [Series("Overall", [point.overall for point in points])]
+    series += [Series(dimension_label(key), [point.dimensions.get(key) for point in points], styles[key]) for key in names]
+    ends = [point.window_end for point in points]
+    if change:
+        when = ends[change.index]
+        caption = (
+            f"{'Fell' if change.change < 0 else 'Rose'} from {format_score(change.before)} to {format_score(change.after)} "
+            f"({format_delta(change.change)}) with the window that ends {when.day} {when:%B}."
+        )
+    else:
+        caption = "No lasting change: the overall score stays on one level."
+    return Figure(
+        title=name,
+        chart=timeline(
+            ends,
+            series,
+            title=f"{name}: scores over {len(points)} windows. {caption}",
+            change_index=change.index if change else None,
+            change_label=f"{format_delta(change.change)}" if change else "",
+        ),
+        caption=caption,
+        columns=["Window end", "Overall", *(dimension_label(key) for key in names)],
+        rows=[
+            (
+                f"{point.window_end:%Y-%m-%d %H:%M}",
+                [format_score(point.overall), *(format_score(point.dimensions.get(key)) for key in names)],
+            )
+            for point in reversed(points)
+        ],
+        legend=[("Overall", ""), *((dimension_label(key), styles[key]) for key in names)],
+        alarming=change is not None and change.change < 0,
+    )
+
+
+def voice_figure(voices: VoiceMap) -> Figure:
+    """Return the agents laid out by how alike they write."""
+    links = [
+        Link(pair.a, pair.b, similarity, bad=pair.z is not None and pair.z >= MERGING_Z)
+        for pair in voices.pairs
+        if (similarity := pair.characters if pair.characters is not None else pair.vocabulary) is not None
+    ]
+    merging = [f"{link.a} and {link.b}" for link in links if link.bad]
+    if merging:
+        caption = f"Closer than they usually are: {', '.join(merging)}."
+    elif links:
+        closest = max(links, key=lambda link: link.similarity)
+        caption = f"Closest: {closest.a} and {closest.b}; no pair is closer than usual."
+    else:
+        caption = "No pair was compared."
+    return Figure(
+        title="How alike the agents write",
+        chart=map_chart(voices.ids, links, title=f"Voice map of {len(voices.ids)} agents. {caption}"),
+        caption=caption,
+        columns=["Agents", "Characters", "Vocabulary", "Against usual (sd)"],
+        rows=[
+            (
+                f"{pair.a} and {pair.b}",
+                [_share(pair.characters), _share(pair.vocabulary), format_delta(pair.z, 1) or "–"],
+            )
+            for pair in sorted(voices.pairs, key=lambda pair: -(pair.characters or 0.0))
+        ],
+        alarming=bool(merging),
+    )
+
+
+def language_figures(view: ReportView) -> list[Figure]:
+    """Return repetition and agreement of each agent, where they were measured."""
+    figures = []
+    repetition = _measured(view, "fluency", "repetition")
+    if repetition:
+        figures.append(
+            _bars(
+                "Repetition",
+                "Share of an agent's word triples that stand in another of its messages too.",
+                repetition,
+                REPETITION_LIMIT,
+            )
+        )
+    agreement = _measured(view, "convergence", "agreement_ratio")
+    if agreement:
+        figures.append(
+            _bars("Agreement", "Share of messages that agree with somebody.", agreement, AGREEMENT_LIMIT)
+        )
+    return figures
+
+
+def _bars(title: str, what: str, values: Sequence[tuple[str, float]], limit: float) -> Figure:
+    over = [name for name, value in values if value > limit]
+    caption = f"{what} {'Beyond the limit: ' + ', '.join(over) + '.' if over else 'Nobody is beyond the limit.'}"
+    largest = max(limit * 1.25, *(value for _, value in values))
+    return Figure(
+        title=title,
+        chart=bar_chart(
+            [Bar(name, value, _share(value)) for name, value in values],
+            title=f"{title}. {caption}",
+            maximum=largest,
+            limit=limit,
+        ),
+        caption=caption,
+        columns=["Agent", title],
+        rows=[(name, [_share(value)]) for name, value in values],
+        alarming=bool(over),
+    )
+
+
+def _measured(view: ReportView, dimension: str, name: str) -> list[tuple[str, float]]:
+    values = []
+    for row in view.rows:
+        evaluation = row.report.evaluation.dimensions.get(dimension)
+        value = evaluation.statistics.get(name) if evaluation else None
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            values.append((row.agent_id, float(value)))
+    return values
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1%}" if value < 0.1 else f"{value:.0%}"

@@ -1,0 +1,208 @@
+"""What the HTML templates show, worked out in Python so that they hold no logic."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from markupsafe import Markup
+
+from persona_pipeline.baselines.models import PropositionDrop
+from persona_pipeline.evaluation.report import EXIT_OK, EXIT_REGRESSION, Finding, RunReport
+from persona_pipeline.reporting import facts, sections
+from persona_pipeline.reporting.charts import bullet, sparkline
+from persona_pipeline.reporting.history import ChangePoint, change_point
+from persona_pipeline.reporting.html.figures import Figure, language_figures, timeline_figure, voice_figure
+from persona_pipeline.reporting.view import LOW_SCORE, OUTCOMES, AgentRow, ReportView, ScoreCell
+from persona_pipeline.scoring.results import PropositionResult
+
+_MOST_BROKEN_LINES = 12
+
+
+@dataclass(frozen=True)
+class BrokenLine:
+    """A quote a low verdict rests on."""
+
+    quote: str
+    message_id: str | None
+    verified: bool
+    claim: str
+    score: float
+    inverted: bool
+
+
+@dataclass(frozen=True)
+class PropositionItem:
+    """One proposition with its fall, if it fell."""
+
+    result: PropositionResult
+    drop: PropositionDrop | None
+
+    @property
+    def low(self) -> bool:
+        """Whether its recommendation and evidence matter: it dropped, or scores below the middle of the scale."""
+        return self.drop is not None or (self.result.score is not None and self.result.score < LOW_SCORE)
+
+    @property
+    def chart(self) -> Markup:
+        return bullet(self.result.score, self.drop.baseline if self.drop else None, bad=self.low)
+
+
+@dataclass(frozen=True)
+class DimensionBlock:
+    """One dimension of one agent: its cell, and its propositions with the worst first."""
+
+    cell: ScoreCell
+
+    @property
+    def chart(self) -> Markup:
+        return bullet(self.cell.score, self.cell.baseline, bad=self.cell.drifted)
+
+    @cached_property
+    def propositions(self) -> list[PropositionItem]:
+        if not self.cell.evaluation:
+            return []
+        drops = {drop.proposition_id: drop for drop in self.cell.drops}
+        items = [
+            PropositionItem(result, drops.get(result.id)) for result in self.cell.evaluation.propositions.values()
+        ]
+        return sorted(items, key=lambda item: (item.result.algorithmic, _rank(item.result), item.result.id))
+
+    @property
+    def statistics(self) -> list[tuple[str, str]]:
+        return facts.scalar_facts(self.cell.evaluation.statistics) if self.cell.evaluation else []
+
+
+@dataclass(frozen=True)
+class AgentBlock:
+    """One agent's part of the page. ``anchor`` is an id of ours, never the agent's."""
+
+    row: AgentRow
+    anchor: str
+    points: list[sections.HistoryPoint]
+
+    @cached_property
+    def dimensions(self) -> list[DimensionBlock]:
+        return [DimensionBlock(cell) for cell in self.row.cells if cell.evaluation or cell.comparison]
+
+    @cached_property
+    def change(self) -> ChangePoint | None:
+        return change_point([point.overall for point in self.points])
+
+    @property
+    def spark(self) -> Markup | None:
+        if len(self.points) < 2:
+            return None
+        return sparkline([point.overall for point in self.points], self.change.index if self.change else None)
+
+    @cached_property
+    def timeline(self) -> Figure | None:
+        return timeline_figure(self.row.name, self.points, self.change) if len(self.points) > 1 else None
+
+    @cached_property
+    def broken_lines(self) -> list[BrokenLine]:
+        """Quotes behind low verdicts, the lowest first, each quote once."""
+        lines: dict[tuple[str | None, str], BrokenLine] = {}
+        items = [item for block in self.dimensions for item in block.propositions if item.low]
+        for item in sorted(items, key=lambda item: _rank(item.result)):
+            for evidence in item.result.evidence:
+                lines.setdefault(
+                    (evidence.message_id, evidence.quote),
+                    BrokenLine(
+                        evidence.quote,
+                        evidence.message_id,
+                        evidence.verified,
+                        item.result.claim,
+                        item.result.score or 0.0,
+                        item.result.inverted,
+                    ),
+                )
+        return list(lines.values())[:_MOST_BROKEN_LINES]
+
+    @property
+    def facts(self) -> list[tuple[str, str]]:
+        evaluation = self.row.report.evaluation
+        return [("Run", evaluation.run_id), *facts.agent_facts(evaluation.provenance)]
+
+
+@dataclass(frozen=True)
+class Page:
+    """The whole document."""
+
+    report: RunReport
+    view: ReportView
+    agents: list[AgentBlock]
+    language: list[Figure]
+    voices: Figure | None
+    voice_map: sections.VoiceMap | None
+    suites: list[sections.SuiteSummary]
+    corrections: dict[str, sections.CorrectionSummary]
+
+    @property
+    def tone(self) -> str:
+        """``good``, ``bad`` (a drift) or ``warn`` (anything else that is not clean)."""
+        if self.report.exit_code == EXIT_OK and self.agents:
+            return "good"
+        return "bad" if self.view.drifted or self.report.exit_code == EXIT_REGRESSION else "warn"
+
+    @property
+    def outcome(self) -> str:
+        return OUTCOMES.get(self.report.exit_code, "failed")
+
+    @property
+    def findings(self) -> list[Finding]:
+        return self.view.findings
+
+    @property
+    def warnings(self) -> list[tuple[str, str]]:
+        return [(row.agent_id, warning) for row in self.view.rows for warning in row.report.comparison.warnings]
+
+    @property
+    def has_timeline(self) -> bool:
+        return any(agent.timeline for agent in self.agents)
+
+    @property
+    def usage_facts(self) -> list[tuple[str, str]]:
+        return facts.usage_facts(self.report.usage)
+
+    @property
+    def provenance_facts(self) -> list[tuple[str, str]]:
+        return facts.provenance_facts(self.report)
+
+    @property
+    def navigation(self) -> list[tuple[str, str]]:
+        """(anchor, title) of the sections that are there."""
+        present = [
+            ("scores", "Scores", bool(self.agents)),
+            ("findings", "Findings", bool(self.findings or self.warnings)),
+            ("timeline", "Timeline", self.has_timeline),
+            ("agents", "Agents", bool(self.agents)),
+            ("voices", "Voices", self.voices is not None),
+            ("language", "Language", bool(self.language)),
+            ("suites", "Suites", bool(self.suites)),
+            ("corrections", "Corrections", bool(self.corrections)),
+            ("provenance", "Cost and provenance", True),
+        ]
+        return [(anchor, title) for anchor, title, there in present if there]
+
+
+def build_page(report: RunReport) -> Page:
+    """Return the page of a run; malformed ``statistics`` raise ``ConfigError``."""
+    view = ReportView(report)
+    histories = sections.history(report)
+    voices = sections.voice_map(report)
+    return Page(
+        report=report,
+        view=view,
+        agents=[
+            AgentBlock(row, f"agent-{index}", histories.get(row.agent_id, []))
+            for index, row in enumerate(view.rows, start=1)
+        ],
+        language=language_figures(view),
+        voices=voice_figure(voices) if voices else None,
+        voice_map=voices,
+        suites=sections.suites(report),
+        corrections=sections.corrections(report),
+    )
+
+
+def _rank(result: PropositionResult) -> float:
+    return -1.0 if result.score is None else result.score

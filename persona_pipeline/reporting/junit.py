@@ -1,0 +1,113 @@
+"""The run as JUnit XML: a suite per agent, a case per dimension and per proposition that dropped."""
+
+from collections.abc import Iterator
+from typing import cast
+
+from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
+
+from persona_pipeline.baselines.models import PropositionDrop
+from persona_pipeline.evaluation.report import EXIT_REGRESSION, Finding, RunReport
+from persona_pipeline.judging.verdict import Unscored
+from persona_pipeline.reporting.text import xml_text
+from persona_pipeline.reporting.view import AgentRow, ReportView, ScoreCell, format_delta, format_score, unscored_label
+
+_DECLARATION = '<?xml version="1.0" encoding="utf-8"?>\n'
+_ANSWERS = {reason.value for reason in Unscored if reason.is_answer}
+
+
+def render_junit(report: RunReport) -> str:
+    """Return JUnit XML: a drift is a failure, a judgment that is missing an error, a dimension without evidence is skipped.
+
+    What concerns the whole run stands in a suite named ``run``. Characters XML cannot hold become U+FFFD.
+    """
+    view = ReportView(report)
+    document = JUnitXml("persona-pipeline")
+    for row in view.rows:
+        suite = TestSuite(_text(row.agent_id))
+        for case in _cases(row):
+            suite.add_testcase(case)
+        document.add_testsuite(suite)
+    if report.findings:
+        suite = TestSuite("run")
+        for finding in report.findings:
+            suite.add_testcase(_finding_case("persona.run", finding.kind, finding))
+        document.add_testsuite(suite)
+    document.update_statistics()
+    return _DECLARATION + cast(bytes, document.tostring()).decode("utf-8") + "\n"
+
+
+def _cases(row: AgentRow) -> Iterator[TestCase]:
+    named = set()
+    for cell in row.cells:
+        findings = [finding for finding in row.report.findings if finding.dimension == cell.dimension]
+        named.update(id(finding) for finding in findings)
+        if cell.evaluation or cell.comparison:
+            yield _dimension_case(row, cell, findings)
+        for drop in cell.drops:
+            yield _drop_case(row, drop)
+    for finding in row.report.findings:
+        if id(finding) not in named:
+            yield _finding_case(_class(row), finding.kind, finding)
+
+
+def _dimension_case(row: AgentRow, cell: ScoreCell, findings: list[Finding]) -> TestCase:
+    case = TestCase(_text(cell.dimension), classname=_class(row))
+    results = []
+    if cell.status == "regressed":
+        results.append(_result(Failure, "regression", _fall(cell.baseline, cell.score, cell.delta)))
+    for finding in findings:
+        if finding.kind not in ("regression", "proposition_drop"):
+            kind = Failure if finding.exit_code == EXIT_REGRESSION else Error
+            results.append(_result(kind, finding.kind, finding.message))
+    failures = cell.evaluation.failures if cell.evaluation else {}
+    if failures and not any(isinstance(result, Error) for result in results):
+        missing = ", ".join(f"{key}: {unscored_label(item.unscored)}" for key, item in failures.items())
+        results.append(_result(Error, "coverage", f"{len(failures)} propositions were not judged: {missing}"))
+    if not results and cell.score is None:
+        reason = cell.evaluation.unscored if cell.evaluation else None
+        if reason in _ANSWERS or reason is None:
+            results.append(_result(Skipped, reason or "not_evaluated", unscored_label(reason)))
+        else:
+            results.append(_result(Error, reason, unscored_label(reason)))
+    if results:
+        case.result = results
+    case.system_out = _text(
+        f"score {format_score(cell.score)}, baseline {format_score(cell.baseline)}, "
+        f"judged {cell.n_scored}/{cell.n_expected}"
+    )
+    return case
+
+
+def _drop_case(row: AgentRow, drop: PropositionDrop) -> TestCase:
+    case = TestCase(_text(f"{drop.dimension}/{drop.proposition_id}"), classname=_class(row))
+    message = _fall(drop.baseline, drop.current, drop.delta)
+    details = "\n".join(text for text in (drop.claim, drop.recommendation or "") if text)
+    case.result = [_result(Failure, "proposition_drop", message, details)]
+    return case
+
+
+def _finding_case(classname: str, name: str, finding: Finding) -> TestCase:
+    case = TestCase(_text(name), classname=classname)
+    case.result = [
+        _result(Failure if finding.exit_code == EXIT_REGRESSION else Error, finding.kind, finding.message)
+    ]
+    return case
+
+
+def _result(kind: type, type_: str, message: str, text: str = "") -> Failure | Error | Skipped:
+    result = kind(_text(message), _text(type_))
+    if text:
+        result.text = _text(text)
+    return result
+
+
+def _fall(baseline: float | None, current: float | None, delta: float | None) -> str:
+    return f"fell from {format_score(baseline)} to {format_score(current)} ({format_delta(delta)})"
+
+
+def _class(row: AgentRow) -> str:
+    return _text(f"persona.{row.agent_id}")
+
+
+def _text(text: str) -> str:
+    return xml_text(text)

@@ -1,0 +1,185 @@
+"""The pull-request comment and GitHub's step summary."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from persona_pipeline.evaluation.report import EXIT_OK, RunReport
+from persona_pipeline.reporting.facts import provenance_facts, usage_facts
+from persona_pipeline.reporting.text import markdown_code, markdown_text
+from persona_pipeline.reporting.view import (
+    AgentRow,
+    AgentStatus,
+    ReportView,
+    ScoreCell,
+    dimension_label,
+    format_delta,
+    format_score,
+    unscored_label,
+)
+
+MARKER = "<!-- persona-pipeline -->"
+COMMENT_LIMIT = 65_536
+SUMMARY_LIMIT = 1_000_000
+_ICONS = {AgentStatus.OK: "✅", AgentStatus.DRIFTED: "🔻", AgentStatus.INCOMPLETE: "⚠️"}
+_MESSAGE_LIMIT = 600
+
+
+@dataclass
+class _Section:
+    """Lines that stay together at their start and end, with items between that may be left out."""
+
+    head: list[str]
+    items: list[str] = field(default_factory=list)
+    foot: list[str] = field(default_factory=list)
+
+
+def render_comment(report: RunReport, limit: int = COMMENT_LIMIT) -> str:
+    """Return the pull-request comment: at most ``limit`` characters, with a notice where items had to be left out.
+
+    It starts with ``MARKER``, by which the one comment is found and updated.
+    """
+    return _fit([_Section([MARKER]), *_sections(report)], limit)
+
+
+def render_step_summary(report: RunReport, limit: int = SUMMARY_LIMIT) -> str:
+    """Return Markdown for GitHub's step summary: the comment without its marker."""
+    return _fit(list(_sections(report)), limit)
+
+
+def _sections(report: RunReport) -> Iterator[_Section]:
+    view = ReportView(report)
+    yield _Section([f"## {'✅' if report.exit_code == EXIT_OK else '❌'} Persona evaluation: {view.headline}", ""])
+    if view.rows:
+        yield _scores(view)
+    regressions = [item for row in view.rows for item in _regressions(row)]
+    if regressions:
+        yield _Section(["### Regressions", ""], regressions, [""])
+    drops = [item for row in view.rows for item in _drops(row)]
+    if drops:
+        yield _Section(["### Propositions that dropped", ""], drops, [""])
+    unscored = [item for row in view.rows for item in _unscored(row)]
+    if unscored:
+        yield _Section(["### Not judged", ""], unscored, [""])
+    others = list(_other_findings(view))
+    if others:
+        yield _Section(["### Also", ""], others, [""])
+    yield _Section(
+        ["<details>", "<summary>Cost and provenance</summary>", "", "| | |", "|:--|:--|"],
+        [
+            f"| {markdown_text(name)} | {markdown_code(value, 300, in_table=True)} |"
+            for name, value in (*usage_facts(report.usage), *provenance_facts(report))
+        ],
+        ["", "</details>"],
+    )
+
+
+def _scores(view: ReportView) -> _Section:
+    labels = ["Agent", *(dimension_label(name) for name in view.dimensions), "Overall", "Judged"]
+    return _Section(
+        ["| " + " | ".join(markdown_text(label) for label in labels) + " |", "|:--|" + "--:|" * (len(labels) - 1)],
+        [_row(row) for row in view.rows],
+        ["", "Scores are 0–9 with the change against the baseline in brackets; 🔻 fell further than allowed.", ""],
+    )
+
+
+def _row(row: AgentRow) -> str:
+    cells = [
+        f"{_ICONS[row.status]} {markdown_code(row.agent_id, 64, in_table=True)}",
+        *(_cell(cell) for cell in row.cells),
+        _score(row.overall, row.overall_delta, bold=row.status is AgentStatus.DRIFTED),
+        f"{row.n_scored}/{row.n_expected}",
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+def _cell(cell: ScoreCell) -> str:
+    if cell.score is None:
+        return f"*{cell.why_unscored}*" if cell.evaluation else "–"
+    if cell.status == "no_baseline":
+        return f"{format_score(cell.score)} (new)"
+    return _score(cell.score, cell.delta, bold=cell.drifted) + (" 🔻" if cell.drifted else "")
+
+
+def _score(score: float | None, delta: float | None, *, bold: bool) -> str:
+    text = format_score(score) + (f" ({format_delta(delta)})" if delta is not None else "")
+    return f"**{text}**" if bold else text
+
+
+def _regressions(row: AgentRow) -> Iterator[str]:
+    for cell in row.cells:
+        if cell.status != "regressed":
+            continue
+        text = (
+            f"- {markdown_code(row.agent_id, 64)} **{markdown_text(dimension_label(cell.dimension))}** fell from "
+            f"{format_score(cell.baseline)} to {format_score(cell.score)} ({format_delta(cell.delta)})"
+        )
+        if cell.comparison and cell.comparison.interval:
+            low, high = cell.comparison.interval
+            text += f", 95 % interval {format_delta(low)} to {format_delta(high)}"
+        if cell.comparison and cell.comparison.p_value is not None:
+            text += f", p = {cell.comparison.p_value:.3g}"
+        yield text
+
+
+def _drops(row: AgentRow) -> Iterator[str]:
+    for drop in row.report.comparison.drops:
+        text = (
+            f"- {markdown_code(row.agent_id, 64)} {markdown_code(drop.proposition_id, 120)} "
+            f"({markdown_text(dimension_label(drop.dimension))}) fell from {format_score(drop.baseline)} to "
+            f"{format_score(drop.current)} ({format_delta(drop.delta)})"
+        )
+        if drop.claim:
+            text += f": {markdown_text(drop.claim, _MESSAGE_LIMIT)}"
+        if drop.recommendation:
+            text += f" *To do:* {markdown_text(drop.recommendation, _MESSAGE_LIMIT)}"
+        yield text
+
+
+def _unscored(row: AgentRow) -> Iterator[str]:
+    for dimension, result in row.failures:
+        text = (
+            f"- {markdown_code(row.agent_id, 64)} {markdown_code(result.id, 120)} "
+            f"({markdown_text(dimension_label(dimension))}): {unscored_label(result.unscored)}"
+        )
+        if result.detail:
+            text += f", {markdown_text(result.detail, _MESSAGE_LIMIT)}"
+        elif result.unscored == "unrecorded":
+            text += ", for the persona, the claim or the messages changed since they were recorded"
+        yield text
+    if any(result.unscored == "unrecorded" for _, result in row.failures):
+        command = f"persona-pipeline evaluate --agents {row.agent_id} --judge anthropic --record"
+        yield f"- Record {markdown_code(row.agent_id, 64)} again with {markdown_code(command)}"
+
+
+def _other_findings(view: ReportView) -> Iterator[str]:
+    """Yield what no other section names: thresholds, missing baselines, budgets, and the comparison's warnings."""
+    for finding in view.findings:
+        named_above = finding.kind in ("regression", "proposition_drop") or (
+            finding.kind == "coverage" and finding.proposition_id
+        )
+        if not named_above:
+            yield f"- {markdown_text(finding.message, _MESSAGE_LIMIT)}"
+    for row in view.rows:
+        for warning in row.report.comparison.warnings:
+            yield f"- {markdown_code(row.agent_id, 64)} {markdown_text(warning, _MESSAGE_LIMIT)}"
+
+
+def _fit(sections: Iterable[_Section], limit: int) -> str:
+    """Join the sections in at most ``limit`` characters: heads and feet stay, items are left out from the end of each."""
+    sections = list(sections)
+    notice = "*Shortened: {} more lines are in the full report, an artefact of this run.*"
+    fixed = sum(len(line) + 1 for section in sections for line in (*section.head, *section.foot))
+    room = limit - fixed - (len(notice) + 24) * len(sections)
+    lines: list[str] = []
+    for section in sections:
+        kept = 0
+        for item in section.items:
+            if len(item) + 1 > room:
+                break
+            room -= len(item) + 1
+            kept += 1
+        lines += [*section.head, *section.items[:kept]]
+        if kept < len(section.items):
+            lines += ["", notice.format(len(section.items) - kept)]
+        lines += section.foot
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,112 @@
+"""The scores table for a terminal or a log."""
+
+import io
+import sys
+from typing import TextIO
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+from persona_pipeline.evaluation.report import EXIT_REGRESSION, RunReport
+from persona_pipeline.reporting.text import one_line, printable
+from persona_pipeline.reporting.view import (
+    AgentRow,
+    AgentStatus,
+    ReportView,
+    ScoreCell,
+    dimension_label,
+    format_delta,
+    format_score,
+    format_usd,
+)
+
+_MARKS = {AgentStatus.OK: " ", AgentStatus.DRIFTED: "!", AgentStatus.INCOMPLETE: "?"}
+_STYLES = {AgentStatus.OK: "", AgentStatus.DRIFTED: "bold red", AgentStatus.INCOMPLETE: "yellow"}
+_SHORT = {"adherence": "adher.", "consistency": "consist.", "convergence": "converg.", "judged": "n/m"}
+_ASCII = {"−": "-", "–": "-", "±": "+-", "…": "...", "━": "-", "─": "-"}
+_LEGEND = "! drifted   ? not fully judged   * beyond the allowed drop   new: no baseline   n/m: judgments scored of expected"
+
+
+def render_table(report: RunReport) -> str:
+    """Return the table and findings as plain text without colour, ending in a new line."""
+    stream = io.StringIO()
+    _draw(report, Console(file=stream, width=10_000, color_system=None, legacy_windows=False))
+    return stream.getvalue()
+
+
+def print_table(report: RunReport, file: TextIO | None = None) -> None:
+    """Write the table to ``file`` (default: stderr), in colour on a terminal only and never failing on its encoding."""
+    file = file or sys.stderr
+    if not file.isatty():
+        encoding = getattr(file, "encoding", None) or "utf-8"
+        file.write(_transliterated(render_table(report), encoding))
+        return
+    console = Console(file=file)
+    needed = Measurement.get(console, console.options.update(width=10_000), _table(report)).maximum
+    _draw(report, console, short=needed > console.width)
+
+
+def _draw(report: RunReport, console: Console, *, short: bool = False) -> None:
+    view = ReportView(report)
+    if view.rows:
+        console.print(_table(report, short=short))
+        console.print(Text(_LEGEND, style="dim"), soft_wrap=True)
+    for finding in view.findings:
+        style = "red" if finding.exit_code == EXIT_REGRESSION else "yellow"
+        console.print(Text(f"{finding.kind}: {one_line(finding.message)}", style=style), soft_wrap=True)
+    for row in view.rows:
+        for warning in row.report.comparison.warnings:
+            console.print(Text(f"warning: {row.agent_id}: {one_line(warning)}", style="yellow"), soft_wrap=True)
+    console.print(Text(f"{view.headline}. {_cost(report)} Exit code {report.exit_code}."), soft_wrap=True)
+
+
+def _table(report: RunReport, *, short: bool = False) -> Table:
+    view = ReportView(report)
+    labels = [dimension_label(name).lower() for name in view.dimensions]
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
+    table.add_column("agent", no_wrap=True)
+    for label in (*labels, "overall", "judged"):
+        table.add_column(_SHORT.get(label, label) if short else printable(label), justify="right", no_wrap=True)
+    for row in view.rows:
+        table.add_row(*_row(row, short), style=_STYLES[row.status])
+    return table
+
+
+def _row(row: AgentRow, short: bool) -> list[Text]:
+    label = f"{_MARKS[row.status]} {one_line(row.agent_id, 40)}"
+    overall = f"{format_score(row.overall, 1)} {format_delta(row.overall_delta, 1)}".strip()
+    return [
+        Text(label),
+        *(Text(_cell(cell, short)) for cell in row.cells),
+        Text(overall),
+        Text(f"{row.n_scored}/{row.n_expected}"),
+    ]
+
+
+def _cell(cell: ScoreCell, short: bool) -> str:
+    if cell.score is None:
+        return cell.why_unscored if cell.evaluation and not short else "–"
+    change = "new" if cell.status == "no_baseline" else format_delta(cell.delta, 1)
+    mark = "*" if cell.drifted else ""
+    return f"{format_score(cell.score, 1)} {change}{mark}".strip()
+
+
+def _cost(report: RunReport) -> str:
+    usage = report.usage
+    if not usage.calls:
+        return "No judge call was made."
+    return f"{usage.calls} judge calls, {format_usd(usage.usd)}."
+
+
+def _transliterated(text: str, encoding: str) -> str:
+    """Return text that the encoding can hold: our own signs get an ASCII stand-in, other characters a question mark."""
+    try:
+        text.encode(encoding)
+        return text
+    except UnicodeEncodeError:
+        for sign, plain in _ASCII.items():
+            text = text.replace(sign, plain)
+        return text.encode(encoding, "replace").decode(encoding)

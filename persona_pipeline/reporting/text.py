@@ -1,0 +1,75 @@
+"""Foreign text made harmless for the place it is written to: a terminal, Markdown, XML, HTML."""
+
+import re
+
+REPLACEMENT = "\ufffd"
+ZERO_WIDTH_SPACE = "\u200b"
+
+# CSI and two-character escapes, then OSC, DCS, SOS, PM and APC strings up to their terminator, in 7- and 8-bit spelling.
+_ESCAPES = re.compile(
+    r"(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"
+    r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"
+    r"|\x1b[ -/]*[0-~]?"
+)
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# Marks, embeddings, overrides and isolates that reorder what stands around them.
+_BIDI = re.compile(r"[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_SURROGATES = re.compile(r"[\ud800-\udfff]")
+_XML_ILLEGAL = re.compile(r"[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+_MARKDOWN_PUNCTUATION = re.compile(r"([\\`*_{}\[\]()#+\-.!|~^=$])")
+_HTML = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+# What GitHub links after rendering, whatever stands escaped: mentions, issues, commits, addresses, emoji names.
+_AUTOLINKS = re.compile(
+    r"(?P<mark>[@#])"
+    r"|(?P<scheme>://)"
+    r"|(?P<www>\bwww)(?=\.)"
+    r"|(?P<issue>\bGH)(?=-\d)"
+    r"|(?P<emoji>:)(?=[\w+-]+:)"
+    r"|(?P<commit>\b[0-9a-f]{3})(?=[0-9a-f]{4,37}\b)",
+    re.IGNORECASE,
+)
+
+
+def printable(text: str) -> str:
+    """Return text without escape sequences, control characters (new line and tab stay), bidi controls and lone surrogates."""
+    text = _CONTROLS.sub("", _ESCAPES.sub("", text))
+    return _SURROGATES.sub(REPLACEMENT, _BIDI.sub("", text))
+
+
+def one_line(text: str, limit: int | None = None) -> str:
+    """Return printable text on one line, runs of white space folded; beyond ``limit`` characters it ends in an ellipsis."""
+    line = " ".join(printable(text).split())
+    return line if limit is None or len(line) <= limit else line[: limit - 1].rstrip() + "…"
+
+
+def markdown_text(text: str, limit: int | None = None) -> str:
+    """Return one line of Markdown that renders as this text: no markup, HTML, link, mention or table cell comes of it."""
+    line = _AUTOLINKS.sub(lambda match: match.group() + ZERO_WIDTH_SPACE, one_line(text, limit))
+    line = _MARKDOWN_PUNCTUATION.sub(r"\\\1", line)
+    return re.sub(r"[&<>]", lambda match: _HTML[match.group()], line)
+
+
+def markdown_code(text: str, limit: int | None = None, *, in_table: bool = False) -> str:
+    """Return a Markdown code span of one line of this text; an empty text gives nothing.
+
+    ``in_table``: the span stands in a table, where a row is cut at its pipes before code spans are looked for.
+    """
+    line = one_line(text, limit)
+    if not line:
+        return ""
+    fence = "`" * (1 + max((len(run) for run in re.findall(r"`+", line)), default=0))
+    padding = " " if line.startswith("`") or line.endswith("`") else ""
+    if in_table:
+        line = line.replace("|", "\\|")
+    return f"{fence}{padding}{line}{padding}{fence}"
+
+
+def xml_text(text: str) -> str:
+    """Return text with the characters XML 1.0 cannot hold replaced by U+FFFD."""
+    return _XML_ILLEGAL.sub(REPLACEMENT, text)
+
+
+def html_text(text: str) -> str:
+    """Return text with what an HTML document in UTF-8 cannot hold (NUL, lone surrogates) replaced by U+FFFD."""
+    return _SURROGATES.sub(REPLACEMENT, text.replace("\x00", REPLACEMENT))

@@ -1,0 +1,70 @@
+"""Adherence: does the agent behave as its persona says? Judged on the window, or action by action."""
+
+import random
+from collections.abc import Sequence
+
+from persona_pipeline.judging.verdict import Verdict
+from persona_pipeline.propositions.models import (
+    ACTION_LEVEL_WINDOW_DEFAULTS,
+    EVALUATION_WINDOW_DEFAULTS,
+    PropositionSet,
+)
+from persona_pipeline.scoring.case import AgentCase
+from persona_pipeline.scoring.judged import JudgingContext, plan_judgments
+from persona_pipeline.scoring.plan import DimensionPlan, evaluation, judged_part, no_evidence
+from persona_pipeline.scoring.results import DimensionEvaluation
+from persona_pipeline.world.models import Message
+from persona_pipeline.world.trajectory import windowed
+
+MOST_ACTIONS = 20
+
+
+def plan_adherence(case: AgentCase, propositions: PropositionSet) -> DimensionPlan:
+    """Plan adherence: persona and trajectory, weighted mean of the propositions."""
+    if not case.messages:
+        return no_evidence("adherence", propositions, "the agent said nothing in the window")
+    contexts = _actions(case, propositions) if propositions.level == "action" else [_window(case, propositions)]
+    plan = plan_judgments(
+        propositions, contexts, agent_id=case.agent_id, persona=case.persona, samples=case.samples
+    )
+
+    def finish(verdicts: Sequence[Verdict]) -> DimensionEvaluation:
+        judged = plan.collect(verdicts)
+        statistics = {"messages": len(case.messages), "level": propositions.level, "contexts": len(contexts)}
+        return evaluation("adherence", judged, (), [judged_part(judged)], statistics, propositions)
+
+    return DimensionPlan(plan.requests, finish)
+
+
+def trajectory_messages(case: AgentCase, propositions: PropositionSet) -> Sequence[Message]:
+    """Return the messages a set is about: the agent's own, or everything said in its channels."""
+    if propositions.target_type == "agent":
+        return case.messages
+    messages = [message for channel in case.channels.values() for message in channel]
+    return sorted(messages, key=lambda message: (message.created_at, message.id))
+
+
+def _window(case: AgentCase, propositions: PropositionSet) -> JudgingContext:
+    messages = trajectory_messages(case, propositions)
+    first_n, last_n = propositions.window(EVALUATION_WINDOW_DEFAULTS)
+    entries = [case.entry(message) for message in messages]
+    return JudgingContext(windowed(entries, first_n, last_n), {"agent_name": case.display_name})
+
+
+def _actions(case: AgentCase, propositions: PropositionSet) -> list[JudgingContext]:
+    """Up to 20 messages drawn by seed, each at the end of what was said before it."""
+    count = min(MOST_ACTIONS, len(case.messages))
+    chosen = random.Random(case.seed("actions")).sample(range(len(case.messages)), count)
+    contexts = []
+    for index in sorted(chosen):
+        action = case.messages[index]
+        before = [m for m in trajectory_messages(case, propositions) if m.created_at <= action.created_at]
+        first_n, last_n = propositions.window(ACTION_LEVEL_WINDOW_DEFAULTS)
+        variables = {"agent_name": case.display_name, "action": action.text}
+        if action.channel is not None:
+            variables["channel_name"] = action.channel
+        if action.recipient is not None:
+            variables["recipient_name"] = case.name_of(action.recipient)
+        trajectory = windowed([case.entry(message) for message in before], first_n, last_n)
+        contexts.append(JudgingContext(trajectory, variables, part=action.id))
+    return contexts

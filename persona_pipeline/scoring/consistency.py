@@ -1,0 +1,76 @@
+"""Consistency: does the agent still sound like itself? Pairs of excerpts, one earlier and one now, no persona shown."""
+
+import random
+from collections import defaultdict
+from collections.abc import Sequence
+
+from persona_pipeline.judging.verdict import Verdict
+from persona_pipeline.propositions.models import EVALUATION_WINDOW_DEFAULTS, PropositionSet
+from persona_pipeline.scoring.case import AgentCase
+from persona_pipeline.scoring.judged import JudgingContext, plan_judgments
+from persona_pipeline.scoring.plan import DimensionPlan, evaluation, judged_part, no_evidence
+from persona_pipeline.scoring.results import DimensionEvaluation
+from persona_pipeline.world.models import Message
+from persona_pipeline.world.trajectory import Entry, message_entry, windowed
+
+MOST_PAIRS = 10
+EXCERPT_LENGTH = 5
+SPEAKER = "Speaker A"
+
+
+def plan_consistency(case: AgentCase, propositions: PropositionSet) -> DimensionPlan:
+    """Plan consistency: up to 10 pairs in one trajectory, weighted mean of the propositions."""
+    pairs = excerpt_pairs(case)
+    if not pairs:
+        return no_evidence("consistency", propositions, "there are no earlier messages to compare with")
+    entries = _entries(case, pairs)
+    first_n, last_n = propositions.window(EVALUATION_WINDOW_DEFAULTS)
+    context = JudgingContext(windowed(entries, first_n, last_n), {"agent_name": SPEAKER})
+    plan = plan_judgments(
+        propositions, [context], agent_id=case.agent_id, persona=case.persona, samples=case.samples
+    )
+
+    def finish(verdicts: Sequence[Verdict]) -> DimensionEvaluation:
+        judged = plan.collect(verdicts)
+        statistics = {"pairs": len(pairs), "messages": len(entries)}
+        return evaluation("consistency", judged, (), [judged_part(judged)], statistics, propositions)
+
+    return DimensionPlan(plan.requests, finish)
+
+
+def excerpt_pairs(case: AgentCase) -> list[tuple[Sequence[Message], Sequence[Message]]]:
+    """Return up to 10 pairs (earlier, current) of up to 5 consecutive messages from the same conversation.
+
+    Every current excerpt meets one earlier excerpt of its conversation, drawn by seed without repeats while they last.
+    """
+    generator = random.Random(case.seed("pairs"))
+    earlier, current = _excerpts(case.earlier), _excerpts(case.messages)
+    pairs = []
+    for conversation in sorted(earlier.keys() & current.keys()):
+        partners: list[Sequence[Message]] = []
+        for excerpt in current[conversation]:
+            if not partners:
+                partners = generator.sample(earlier[conversation], len(earlier[conversation]))
+            pairs.append((partners.pop(), excerpt))
+    if len(pairs) > MOST_PAIRS:
+        pairs = [pairs[index] for index in sorted(generator.sample(range(len(pairs)), MOST_PAIRS))]
+    return pairs
+
+
+def _excerpts(messages: Sequence[Message]) -> dict[str, list[Sequence[Message]]]:
+    conversations: dict[str, list[Message]] = defaultdict(list)
+    for message in messages:
+        conversations[message.conversation].append(message)
+    return {
+        conversation: [said[start : start + EXCERPT_LENGTH] for start in range(0, len(said), EXCERPT_LENGTH)]
+        for conversation, said in conversations.items()
+    }
+
+
+def _entries(case: AgentCase, pairs: Sequence[tuple[Sequence[Message], Sequence[Message]]]) -> list[Entry]:
+    return [
+        message_entry(message, SPEAKER, recipient=message.recipient and "Speaker B", part=f"pair {number}, {when}")
+        for number, pair in enumerate(pairs, start=1)
+        for when, excerpt in zip(("earlier", "now"), pair, strict=True)
+        for message in excerpt
+    ]

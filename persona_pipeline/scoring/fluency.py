@@ -1,0 +1,103 @@
+"""Fluency: is the language free of repetition? 40 % n-grams, 20 % catchphrases, 40 % judged structural variety."""
+
+import random
+from collections.abc import Sequence
+from statistics import fmean
+
+from persona_pipeline.judging.verdict import Verdict
+from persona_pipeline.propositions.models import Catchphrase, PropositionSet
+from persona_pipeline.scoring.aggregate import HIGHEST
+from persona_pipeline.scoring.case import AgentCase
+from persona_pipeline.scoring.judged import JudgingContext, plan_judgments
+from persona_pipeline.scoring.plan import DimensionPlan, Part, algorithmic_row, evaluation, judged_part, no_evidence
+from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
+from persona_pipeline.scoring.text.ngrams import corpus_repetition, cross_message_share, ngram_score
+from persona_pipeline.scoring.text.tokens import tokenize
+from persona_pipeline.world.trajectory import windowed
+
+NGRAM_WEIGHT, CATCHPHRASE_WEIGHT, STRUCTURE_WEIGHT = 0.4, 0.2, 0.4
+NGRAM_LENGTHS = (3, 5)
+MOST_MESSAGES = 10
+
+
+def plan_fluency(case: AgentCase, propositions: PropositionSet) -> DimensionPlan:
+    """Plan fluency; a part that does not apply leaves and the others share its weight."""
+    if not case.messages:
+        return no_evidence("fluency", propositions, "the agent said nothing in the window")
+    texts = [message.text for message in case.messages]
+    generator = random.Random(case.seed("structure"))
+    count = min(MOST_MESSAGES, len(case.messages))
+    chosen = [case.messages[index] for index in sorted(generator.sample(range(len(case.messages)), count))]
+    entries = [case.entry(message) for message in chosen]
+    first_n, last_n = propositions.window()
+    context = JudgingContext(windowed(entries, first_n, last_n), {"agent_name": case.display_name})
+    plan = plan_judgments(
+        propositions, [context], agent_id=case.agent_id, persona=case.persona, samples=case.samples
+    )
+
+    def finish(verdicts: Sequence[Verdict]) -> DimensionEvaluation:
+        judged = plan.collect(verdicts)
+        ngram, repetition = ngram_part(texts)
+        catchphrase, rates = catchphrase_part(texts, propositions.catchphrases)
+        statistics = {"messages": len(texts), "repetition": repetition, "catchphrases": rates}
+        parts = [
+            Part(ngram.score, NGRAM_WEIGHT),
+            Part(catchphrase.score if catchphrase else None, CATCHPHRASE_WEIGHT),
+            judged_part(judged, STRUCTURE_WEIGHT),
+        ]
+        rows = [row for row in (ngram, catchphrase) if row]
+        return evaluation("fluency", judged, rows, parts, statistics, propositions)
+
+    return DimensionPlan(plan.requests, finish)
+
+
+def ngram_part(texts: Sequence[str]) -> tuple[PropositionResult, dict[str, dict[str, float]]]:
+    """Return the ``_ngram`` row and, by n-gram length, the share (0-1) and mean pairwise Jaccard (0-1) of repetition."""
+    repetition = {
+        str(n): {
+            "cross_message_share": cross_message_share(texts, n),
+            "corpus_repetition": corpus_repetition(texts, n),
+        }
+        for n in NGRAM_LENGTHS
+    }
+    claim = "No phrase of three or five words comes back in another message"
+    if len(texts) < 2:
+        return algorithmic_row("_ngram", claim, None, "one message has nothing to repeat"), repetition
+    score = fmean(ngram_score(values["cross_message_share"]) for values in repetition.values())
+    shares = ", ".join(f"{values['cross_message_share']:.1%} of {n}-grams" for n, values in repetition.items())
+    return algorithmic_row("_ngram", claim, score, f"{shares} also stand in another message"), repetition
+
+
+def catchphrase_part(
+    texts: Sequence[str], catchphrases: Sequence[Catchphrase]
+) -> tuple[PropositionResult | None, dict[str, dict[str, float | bool]]]:
+    """Return the ``_catchphrase`` row (None without catchphrases) and each phrase's rate in uses per message."""
+    if not catchphrases:
+        return None, {}
+    rates: dict[str, dict[str, float | bool]] = {}
+    for item in catchphrases:
+        rate = sum(phrase_uses(text, item.phrase) for text in texts) / len(texts)
+        in_range = item.min_rate <= rate <= item.max_rate
+        rates[item.phrase] = {
+            "rate": rate, "min_rate": item.min_rate, "max_rate": item.max_rate, "in_range": in_range
+        }
+    kept = sum(bool(values["in_range"]) for values in rates.values())
+    score = HIGHEST * kept / len(rates)
+    reasoning = f"{kept} of {len(rates)} catchphrases are used as often as they should be"
+    row = algorithmic_row("_catchphrase", "Catchphrases are used neither too rarely nor too often", score, reasoning)
+    return row, rates
+
+
+def phrase_uses(text: str, phrase: str) -> int:
+    """Return how often a phrase stands in a text, word by word, whatever the case and punctuation."""
+    words, wanted = tokenize(text), tokenize(phrase)
+    if not wanted:
+        return 0
+    uses = position = 0
+    while position <= len(words) - len(wanted):
+        if words[position : position + len(wanted)] == wanted:
+            uses += 1
+            position += len(wanted)
+        else:
+            position += 1
+    return uses

@@ -1,0 +1,46 @@
+"""Ideas quantity: how many ideas of its own does the agent bring? Judged per channel; the distinct ideas are counted."""
+
+from collections.abc import Sequence
+
+from persona_pipeline.judging.verdict import Verdict
+from persona_pipeline.propositions.models import EVALUATION_WINDOW_DEFAULTS, PropositionSet
+from persona_pipeline.scoring.case import AgentCase
+from persona_pipeline.scoring.judged import JudgingContext, plan_judgments
+from persona_pipeline.scoring.plan import DimensionPlan, evaluation, judged_part, no_evidence
+from persona_pipeline.scoring.results import DimensionEvaluation
+from persona_pipeline.scoring.text.tokens import tokenize
+from persona_pipeline.world.trajectory import windowed
+
+
+def plan_ideas_quantity(case: AgentCase, propositions: PropositionSet) -> DimensionPlan:
+    """Plan ideas quantity: each channel the agent spoke in, weighted by its messages there; no part of the overall score."""
+    channels = {channel: messages for channel, messages in case.channels.items() if messages}
+    if not channels:
+        return no_evidence("ideas_quantity", propositions, "the agent said nothing in a channel")
+    first_n, last_n = propositions.window(EVALUATION_WINDOW_DEFAULTS)
+    contexts = [
+        JudgingContext(
+            windowed([case.entry(message) for message in messages], first_n, last_n),
+            {"agent_name": case.display_name, "channel_name": channel},
+            part=channel,
+            weight=float(case.own_count(messages)),
+        )
+        for channel, messages in channels.items()
+    ]
+    plan = plan_judgments(
+        propositions, contexts, agent_id=case.agent_id, persona=case.persona, samples=case.samples, lists_ideas=True
+    )
+
+    def finish(verdicts: Sequence[Verdict]) -> DimensionEvaluation:
+        judged = plan.collect(verdicts)
+        ideas = {channel: distinct_ideas(listed) for channel, listed in judged.ideas.items()}
+        complete = ideas.keys() == channels.keys()
+        statistics = {"idea_count": sum(map(len, ideas.values())) if complete else None, "ideas": ideas}
+        return evaluation("ideas_quantity", judged, (), [judged_part(judged)], statistics, propositions)
+
+    return DimensionPlan(plan.requests, finish)
+
+
+def distinct_ideas(ideas: Sequence[str]) -> list[str]:
+    """Return the ideas, each once, whatever its case and punctuation, in order."""
+    return list({" ".join(tokenize(idea)): idea for idea in reversed(ideas) if tokenize(idea)}.values())[::-1]

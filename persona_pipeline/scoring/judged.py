@@ -1,0 +1,199 @@
+"""Judging every proposition of a set against one or more contexts, and putting the verdicts together again."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Usage, Verdict
+from persona_pipeline.propositions.models import Proposition, PropositionSet
+from persona_pipeline.propositions.templates import fill_template
+from persona_pipeline.scoring.aggregate import final_score, spread, weighted_mean
+from persona_pipeline.scoring.results import PropositionResult, QuotedEvidence, UsageSummary
+from persona_pipeline.world.trajectory import Trajectory
+
+
+@dataclass(frozen=True)
+class JudgingContext:
+    """One trajectory every proposition is judged on.
+
+    Attributes:
+        part: what tells it from the others, such as a channel; None when it is the only one.
+        weight: its share in a proposition's score.
+        variables: what the claim's template variables stand for.
+    """
+
+    trajectory: Trajectory
+    variables: Mapping[str, str]
+    part: str | None = None
+    weight: float = 1.0
+
+
+@dataclass(frozen=True)
+class JudgedPropositions:
+    """Propositions with their verdicts put together.
+
+    ``n_expected`` and ``n_scored`` count judgments: answers (``no_evidence``, ``not_applicable``) are in neither.
+    """
+
+    results: dict[str, PropositionResult] = field(default_factory=dict)
+    n_scored: int = 0
+    n_expected: int = 0
+    ideas: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    usage: UsageSummary = field(default_factory=UsageSummary)
+
+    def mean(self) -> float | None:
+        """Return the weighted mean of the scored propositions, None when none is or all of them weigh 0."""
+        pairs = [(item.score, item.weight) for item in self.results.values() if item.score is not None]
+        return weighted_mean(pairs) if sum(weight for _, weight in pairs) > 0 else None
+
+    def reason(self) -> str:
+        """Return why nothing is scored: the first failure, else the first answer, else ``no_evidence``."""
+        reasons = [Unscored(item.unscored) for item in self.results.values() if item.unscored]
+        failures = [reason for reason in reasons if not reason.is_answer]
+        return (failures or reasons or [Unscored.NO_EVIDENCE])[0].value
+
+
+@dataclass(frozen=True)
+class JudgingPlan:
+    """The requests of a set over its contexts; ``collect`` takes the verdicts in the same order."""
+
+    propositions: PropositionSet
+    contexts: Sequence[JudgingContext]
+    requests: tuple[JudgeRequest, ...]
+    samples: int
+
+    def collect(self, verdicts: Sequence[Verdict]) -> JudgedPropositions:
+        """Put the verdicts of ``requests`` together.
+
+        Raises:
+            ValueError: there are not as many verdicts as requests.
+        """
+        pairs = list(zip(self.requests, verdicts, strict=True))
+        step = len(self.contexts) * self.samples
+        results: dict[str, PropositionResult] = {}
+        ideas: dict[str, tuple[str, ...]] = {}
+        for index, proposition in enumerate(self.propositions.propositions):
+            own = pairs[index * step : (index + 1) * step]
+            results[proposition.id] = self._result(proposition, own)
+            for position, (request, verdict) in enumerate(own):
+                part = self.contexts[position // self.samples].part or ""
+                if request.lists_ideas and request.sample == 0 and verdict.score is not None:
+                    ideas[part] = verdict.ideas
+        expected = [v for v in verdicts if not (v.unscored and v.unscored.is_answer)]
+        return JudgedPropositions(
+            results=results,
+            n_scored=sum(verdict.score is not None for verdict in verdicts),
+            n_expected=len(expected),
+            ideas=ideas,
+            usage=summarise_usage(verdicts),
+        )
+
+    def _result(
+        self, proposition: Proposition, pairs: Sequence[tuple[JudgeRequest, Verdict]]
+    ) -> PropositionResult:
+        scored = [(request, verdict) for request, verdict in pairs if verdict.score is not None]
+        result = PropositionResult(
+            id=proposition.id,
+            claim=pairs[0][0].claim if pairs else proposition.claim,
+            weight=proposition.weight,
+            inverted=proposition.inverted,
+            recommendation=proposition.recommendations_for_improvement,
+            keys=[request.key for request, _ in pairs],
+            injection_suspected=any(verdict.injection_suspected for _, verdict in pairs),
+        )
+        failed = [verdict for _, verdict in pairs if verdict.unscored and not verdict.unscored.is_answer]
+        # A stale recording is never averaged away: the rest of the proposition would pass for the whole.
+        stale = [verdict for verdict in failed if verdict.unscored is Unscored.UNRECORDED]
+        if stale or not scored:
+            first = (stale or failed or [verdict for _, verdict in pairs] or [None])[0]
+            result.unscored = first.unscored.value if first and first.unscored else Unscored.NO_EVIDENCE.value
+            result.detail = first.detail if first else "there is nothing to judge"
+            result.reasoning = first.reasoning if first else ""
+            return result
+        result.raw = self._raw(pairs)
+        result.score = final_score(result.raw, inverted=proposition.inverted, hard=self.propositions.hard)
+        result.samples = [float(verdict.score or 0) for _, verdict in scored]
+        if self.samples > 1:
+            result.spread, result.standard_error = self._spread(pairs)
+        result.reasoning = " / ".join(dict.fromkeys(verdict.reasoning for _, verdict in scored))
+        result.evidence = [
+            QuotedEvidence(message_id=item.message_id, quote=item.quote, verified=item.verified)
+            for _, verdict in scored
+            for item in verdict.evidence
+        ]
+        if len(self.contexts) > 1:
+            result.parts = [self._part(position, verdict) for position, (_, verdict) in enumerate(pairs)]
+        return result
+
+    def _raw(self, pairs: Sequence[tuple[JudgeRequest, Verdict]]) -> float:
+        """Mean of the samples within a context, then the contexts' weighted mean."""
+        means = []
+        for position, context in enumerate(self.contexts):
+            own = pairs[position * self.samples : (position + 1) * self.samples]
+            scores = [verdict.score for _, verdict in own if verdict.score is not None]
+            if scores:
+                means.append((sum(scores) / len(scores), context.weight))
+        return min(9.0, max(0.0, weighted_mean(means)))
+
+    def _spread(self, pairs: Sequence[tuple[JudgeRequest, Verdict]]) -> tuple[float | None, float | None]:
+        """Pooled over contexts: how much repeated judgments of the same thing differ."""
+        groups = []
+        for position in range(len(self.contexts)):
+            own = pairs[position * self.samples : (position + 1) * self.samples]
+            groups.append([float(verdict.score) for _, verdict in own if verdict.score is not None])
+        deviations = [(spread(group)[0], len(group)) for group in groups]
+        known = [(deviation, n) for deviation, n in deviations if deviation is not None]
+        if not known:
+            return None, None
+        degrees = sum(n - 1 for _, n in known)
+        pooled = math.sqrt(sum(deviation**2 * (n - 1) for deviation, n in known) / degrees)
+        return pooled, pooled / math.sqrt(sum(n for _, n in known))
+
+    def _part(self, position: int, verdict: Verdict) -> dict[str, object]:
+        context = self.contexts[position // self.samples]
+        return {
+            "part": context.part,
+            "weight": context.weight,
+            "raw": verdict.score,
+            "unscored": verdict.unscored.value if verdict.unscored else None,
+            "reasoning": verdict.reasoning,
+        }
+
+
+def plan_judgments(
+    propositions: PropositionSet,
+    contexts: Sequence[JudgingContext],
+    *,
+    agent_id: str,
+    persona: str,
+    samples: int = 1,
+    lists_ideas: bool = False,
+) -> JudgingPlan:
+    """Return the requests for every proposition, context and sample, in that nesting.
+
+    Args:
+        persona: shown to the judge only if the set includes personas.
+        lists_ideas: the first proposition's judgment also lists the ideas of each context.
+    """
+    requests = tuple(
+        JudgeRequest(
+            dimension=propositions.dimension,
+            proposition_id=proposition.id,
+            claim=fill_template(proposition.claim, context.variables),
+            trajectory=context.trajectory,
+            persona=persona if propositions.include_personas else None,
+            lists_ideas=lists_ideas and index == 0,
+            sample=sample,
+            agent_id=agent_id,
+        )
+        for index, proposition in enumerate(propositions.propositions)
+        for context in contexts
+        for sample in range(samples)
+    )
+    return JudgingPlan(propositions, contexts, requests, samples)
+
+
+def summarise_usage(verdicts: Sequence[Verdict]) -> UsageSummary:
+    """Return the tokens and price of verdicts, summed."""
+    total = sum((verdict.usage for verdict in verdicts), Usage())
+    return UsageSummary(**vars(total))

@@ -1,0 +1,94 @@
+"""The few rules of JavaScript the suite format is defined by: JSON text, trimming, numbers in text."""
+
+import json
+import math
+import re
+from typing import Any, NoReturn
+
+# What String.prototype.trim removes and \s matches; Python's own list differs (it lacks U+FEFF and adds U+001C-U+001F and U+0085).
+WHITESPACE = (
+    "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
+)
+_LEADING_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+
+
+def trim(text: str) -> str:
+    """Return the text without white space at its ends."""
+    return text.strip(WHITESPACE)
+
+
+def parse_float(text: str) -> float | None:
+    """Return the number a text starts with, as ``parseFloat`` does (``"100 USD"`` is 100), None where there is none."""
+    match = _LEADING_NUMBER.match(text.lstrip(WHITESPACE))
+    value = float(match[0]) if match else math.nan
+    return value if math.isfinite(value) else None
+
+
+def stringify(value: Any, indent: int | None = None) -> str:
+    """Return JSON text spelled as ``JSON.stringify`` spells it: whole floats without ``.0``, no escapes beyond JSON's own."""
+    separators = (",", ":") if indent is None else (",", ": ")
+    return json.dumps(_plain_numbers(value), ensure_ascii=False, indent=indent, separators=separators)
+
+
+def _plain_numbers(value: Any) -> Any:
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            return None
+        return int(value) if value.is_integer() and abs(value) < 1e21 else value
+    if isinstance(value, dict):
+        return {key: _plain_numbers(item) for key, item in value.items()}
+    return [_plain_numbers(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _reject(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_reject)
+# Whole numbers as floats: Python refuses integers of more than 4,300 digits, JSON does not.
+_VALIDATOR = json.JSONDecoder(parse_constant=_reject, parse_int=float)
+
+
+def is_json(text: str) -> bool:
+    """Return whether ``JSON.parse`` accepts the text. Raises ``RecursionError`` when it nests too deep to tell."""
+    try:
+        _VALIDATOR.decode(text)
+    except ValueError:
+        return False
+    return True
+
+
+def parse_json(text: str) -> Any:
+    """Return the value of a JSON text. Raises ``ValueError`` for what is not JSON, NaN, infinity and too deep nesting included."""
+    try:
+        value = _DECODER.decode(text)
+    except RecursionError as error:
+        raise ValueError("nests too deep") from error
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("a number is too large")
+    return value
+
+
+def parse_object(text: str) -> dict[str, Any] | None:
+    """Return the JSON object inside an answer: code fences dropped, first ``{`` to last ``}``; None when there is none."""
+    start, end = text.find("{"), text.rfind("}")
+    if start < 0 or end < start:
+        return None
+    try:
+        value = parse_json(text[start : end + 1])
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def json_equal(left: Any, right: Any) -> bool:
+    """Return whether two JSON values are the same: 5 is 5.0, but true is not 1; the order of keys does not matter."""
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(json_equal(item, right[key]) for key, item in left.items())
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(json_equal, left, right))
+    if isinstance(left, int | float) and isinstance(right, int | float):
+        return left == right
+    return type(left) is type(right) and left == right

@@ -1,0 +1,166 @@
+"""The files a suite refers to: found beside the file that names them, confined to roots, read once."""
+
+import errno
+import os
+import stat
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import unquote
+
+MAX_BYTES = 64_000_000
+
+
+class FileProblem(Exception):
+    """A reference that cannot be used; the message says why, and where it was looked for."""
+
+
+def repository_root(folder: Path) -> Path | None:
+    """Return the nearest folder at or above that holds ``.git``, None where there is none."""
+    folder = folder.resolve()
+    return next((parent for parent in (folder, *folder.parents) if (parent / ".git").exists()), None)
+
+
+def default_roots(suite: Path) -> tuple[Path, ...]:
+    """Return what the command line confines a suite's files to: the git top level of the suite, else its folder."""
+    folder = suite.resolve().parent
+    return (repository_root(folder) or folder,)
+
+
+@dataclass
+class Files:
+    """Resolves references and reads what they name.
+
+    ``roots``: folders a file must be in once symbolic links are followed, None for no limit.
+    """
+
+    roots: tuple[Path, ...] | None = None
+    read_files: dict[Path, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.roots is not None:
+            self.roots = tuple(root.resolve() for root in self.roots)
+
+    def find(self, reference: str, folders: Iterable[Path], *, folder: bool = False) -> Path:
+        """Return the absolute path of the first match.
+
+        Args:
+            reference: a relative or absolute path, with or without ``file://``.
+            folders: where a relative one is looked for, in order.
+            folder: a folder is wanted, not a file.
+
+        Raises:
+            FileProblem: there is none, it is not a regular file, it lies outside the roots, or it is a URL.
+        """
+        tried: list[Path] = []
+        for candidate in self.candidates(reference, folders):
+            try:
+                if not (candidate.is_dir() if folder else candidate.exists()):
+                    tried.append(candidate)
+                    continue
+                found = Path(os.path.realpath(candidate))
+            except (OSError, ValueError) as error:
+                raise FileProblem(f"{reference!r} is no usable path ({_reason(error)})") from error
+            self._check_root(found, reference)
+            if not folder and not found.is_file():
+                raise FileProblem(f"{reference!r} is not a regular file")
+            return Path(os.path.normpath(candidate))
+        kind = "folder" if folder else "file"
+        raise FileProblem(f"{kind} {reference!r} does not exist (tried {', '.join(map(str, tried))})")
+
+    def candidates(self, reference: str, folders: Iterable[Path]) -> list[Path]:
+        """Return the paths a reference can mean, in order."""
+        text = reference
+        if text.startswith("file://"):
+            text = text.removeprefix("file://")
+            if "%" in text:
+                text = unquote(text)
+        elif "://" in text:
+            raise FileProblem(f"{reference!r} is a URL; only files can be named")
+        if not text or "\0" in text:
+            raise FileProblem(f"{reference!r} is no usable path")
+        # A backslash is an ordinary character here, but who writes one means a separator.
+        spellings = [text] if "\\" not in text else [text, text.replace("\\", "/")]
+        return [folder / spelling for spelling in spellings for folder in folders]
+
+    def _check_root(self, path: Path, reference: str) -> None:
+        if self.roots is None or any(path.is_relative_to(root) for root in self.roots):
+            return
+        raise FileProblem(
+            f"{reference!r} lies outside {', '.join(map(str, self.roots))}; move it, or allow its folder with --allow-path"
+        )
+
+    def read(self, path: Path) -> str:
+        """Return the text of a file that ``find`` gave.
+
+        Raises:
+            FileProblem: it cannot be read, has changed into something outside the roots, is too large or not UTF-8.
+        """
+        if path in self.read_files:
+            return self.read_files[path]
+        try:
+            with path.open("rb") as stream:
+                status = os.fstat(stream.fileno())
+                if not stat.S_ISREG(status.st_mode):
+                    raise FileProblem(f"{path} is not a regular file")
+                real = Path(os.path.realpath(path))
+                # A link may have been turned elsewhere since `find` looked.
+                if not os.path.samestat(status, real.stat()):
+                    raise FileProblem(f"{path} changed while it was read")
+                self._check_root(real, str(path))
+                raw = stream.read(MAX_BYTES + 1)
+        except (OSError, ValueError) as error:
+            raise FileProblem(f"{path} cannot be read ({_reason(error)})") from error
+        if len(raw) > MAX_BYTES:
+            raise FileProblem(f"{path} is larger than {MAX_BYTES:,} bytes; split it")
+        try:
+            text = raw.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            line = raw.count(b"\n", 0, error.start) + 1
+            raise FileProblem(f"{path}:{line}: is not UTF-8; save it as UTF-8") from error
+        self.read_files[path] = text
+        return text
+
+    def glob(self, pattern: str, folders: Sequence[Path]) -> list[Path]:
+        """Return the regular files a pattern (``*``, ``?``, ``**``, ``[...]``, ``{a,b}``) matches, sorted."""
+        found: set[Path] = set()
+        for expanded in expand_braces(pattern):
+            for candidate in self.candidates(expanded, folders[:1]):
+                try:
+                    base, rest = Path(candidate.anchor), str(candidate.relative_to(candidate.anchor))
+                    found.update(path for path in base.glob(os.path.normpath(rest)) if path.is_file())
+                except (OSError, ValueError, IndexError, NotImplementedError) as error:
+                    raise FileProblem(f"{pattern!r} is no usable pattern ({_reason(error)})") from error
+        for path in found:
+            self._check_root(Path(os.path.realpath(path)), pattern)
+        return sorted(found)
+
+
+def is_pattern(reference: str) -> bool:
+    """Return whether a reference is a glob pattern."""
+    return any(sign in reference for sign in "*?{[")
+
+
+def expand_braces(pattern: str, limit: int = 1000) -> list[str]:
+    """Return the patterns that ``{a,b}`` stands for; other braces stay as they are."""
+    done: list[str] = []
+    waiting = [pattern]
+    while waiting:
+        text = waiting.pop()
+        start = text.find("{")
+        end = text.find("}", start)
+        inner_start = text.rfind("{", 0, end) if end > 0 else -1
+        if inner_start < 0 or "," not in text[inner_start:end]:
+            done.append(text)
+        else:
+            choices = text[inner_start + 1 : end].split(",")
+            waiting += [text[:inner_start] + choice + text[end + 1 :] for choice in choices]
+        if len(done) + len(waiting) > limit:
+            raise FileProblem(f"{pattern!r} expands to more than {limit:,} patterns")
+    return done
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.errno == errno.ELOOP:
+        return "a symbolic link points at itself"
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -1,0 +1,153 @@
+"""Collecting everything that is wrong with a suite, and saying it in one voice."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from persona_pipeline.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.suites.loading.files import Files
+from persona_pipeline.suites.places import Entry
+
+
+@dataclass
+class Reader:
+    """What every part of loading shares: the files, the suite's folder, and the problems and warnings found so far."""
+
+    files: Files
+    suite_folder: Path
+    problems: list[Problem] = field(default_factory=list)
+    warnings: list[Problem] = field(default_factory=list)
+
+    def fail(self, entry: Entry, message: str, *keys: str | int, key: bool = False) -> None:
+        self.problems.append(entry.problem(message, *keys, key=key))
+
+    def warn(self, entry: Entry, message: str, *keys: str | int, key: bool = False) -> None:
+        self.warnings.append(entry.problem(message, *keys, key=key))
+
+    def deprecated(self, entry: Entry, old: str, new: str, *keys: str | int) -> None:
+        self.warn(entry, f"{old} is deprecated; {new}", *keys, key=True)
+
+    @contextmanager
+    def collecting(self) -> Iterator[None]:
+        """Turn a ``ConfigError`` from below into problems of this suite."""
+        try:
+            yield
+        except ConfigError as error:
+            self.problems += error.problems
+
+    @property
+    def clean(self) -> bool:
+        return not self.problems
+
+    def folders(self, entry: Entry) -> list[Path]:
+        """Return where files named in an entry are looked for: beside the file that names them, then beside the suite."""
+        own = Path(entry.source.path).parent
+        return [own] if own == self.suite_folder else [own, self.suite_folder]
+
+    @cached_property
+    def top(self) -> Path | None:
+        from persona_pipeline.suites.loading.files import repository_root
+
+        return repository_root(self.suite_folder)
+
+
+_TEXTS = {
+    "string_type": "must be a string",
+    "bool_type": "must be true or false",
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "list_type": "must be a list",
+    "tuple_type": "must be a list",
+    "dict_type": "must be a mapping",
+    "model_type": "must be a mapping",
+    "model_attributes_type": "must be a mapping",
+    "finite_number": "must be a finite number",
+    "string_too_short": "must not be empty",
+    "too_short": "must not be empty",
+}
+_BOUNDS = {
+    "greater_than_equal": (">=", "ge"),
+    "greater_than": (">", "gt"),
+    "less_than_equal": ("<=", "le"),
+    "less_than": ("<", "lt"),
+}
+
+
+def add_model_problems(
+    reader: Reader, entry: Entry, error: ValidationError, label: str, model: type[BaseModel]
+) -> None:
+    """Add the problems of a pydantic error, each at its place, in plain words and with the thing they are about."""
+    for item in error.errors(include_url=False):
+        location = tuple(item["loc"])
+        name = _dotted(location)
+        if item["type"] == "extra_forbidden":
+            known = sorted(_names(model)) if len(location) == 1 else []
+            known = known or _sibling_names(model, location)
+            reader.fail(entry, f"{label}: unknown key {name!r}{did_you_mean(str(location[-1]), known)}", *location, key=True)
+        elif item["type"] == "missing":
+            reader.fail(entry, f"{label}: {name} is required", *location[:-1])
+        else:
+            prefix = f"{name}: " if name else ""
+            reader.fail(entry, f"{label}: {prefix}{_text(item, location)}", *location)
+
+
+def _text(item: Any, location: tuple[str | int, ...]) -> str:
+    kind, context = item["type"], item.get("ctx", {})
+    shown = _shown(item.get("input"))
+    if location and location[-1] == "weight":
+        return f"must be a finite number >= 0, not {shown}"
+    if kind in _BOUNDS:
+        sign, name = _BOUNDS[kind]
+        return f"must be {sign} {context[name]:g}, not {shown}"
+    if kind == "literal_error":
+        return f"must be one of {context['expected']}, not {shown}".replace(" or '", ", '")
+    if kind in _TEXTS:
+        return _TEXTS[kind] + ("" if kind.endswith("short") else f", not {shown}")
+    return item["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list | tuple):
+        return "a list"
+    names = {None: "null", True: "true", False: "false"}
+    text = names[value] if value is None or isinstance(value, bool) else repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _dotted(location: tuple[str | int, ...]) -> str:
+    text = ""
+    for part in location:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
+    return text
+
+
+def _names(model: type[BaseModel]) -> set[str]:
+    return {info.alias or name for name, info in model.model_fields.items()}
+
+
+def _sibling_names(model: type[BaseModel], location: tuple[str | int, ...]) -> list[str]:
+    current: Any = model
+    for part in location[:-1]:
+        if isinstance(part, int):
+            continue
+        info = next(
+            (info for name, info in getattr(current, "model_fields", {}).items() if part in (name, info.alias)), None
+        )
+        current = _model_in(info.annotation) if info else None
+        if current is None:
+            return []
+    return sorted(_names(current))
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for part in getattr(annotation, "__args__", ()) if (found := _model_in(part))), None)

@@ -1,0 +1,152 @@
+"""Messages in the store: writing them idempotently, and reading a window of them."""
+
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from persona_pipeline.store import Store, tables, upsert
+from persona_pipeline.world.canonical import content_hash
+from persona_pipeline.world.models import Message, Window
+
+_TABLE = tables.run_messages
+_CHUNK = 5000
+
+
+@dataclass(frozen=True)
+class WriteResult:
+    """How many messages a write added, changed, left and removed."""
+
+    inserted: int = 0
+    updated: int = 0
+    unchanged: int = 0
+    removed: int = 0
+
+
+def write_messages(
+    store: Store, messages: Sequence[Message], *, source: str | None = None, mirror: bool = False
+) -> WriteResult:
+    """Write messages by id, in one transaction: an id that is known is updated, never doubled.
+
+    Args:
+        source: the world's file they come from; None for messages from elsewhere.
+        mirror: also remove messages of that source that are not among these.
+    """
+    with store.begin() as connection:
+        return write_messages_in(store, connection, messages, source=source, mirror=mirror)
+
+
+def write_messages_in(
+    store: Store, connection: Connection, messages: Sequence[Message], *, source: str | None, mirror: bool
+) -> WriteResult:
+    """Like ``write_messages``, inside a transaction of the caller's."""
+    known = _known(connection, [message.id for message in messages])
+    inserted = [message for message in messages if message.id not in known]
+    updated = [message for message in messages if message.id in known and known[message.id] != message]
+    removed = 0
+    if mirror:
+        kept = {message.id for message in messages}
+        of_source = connection.execute(sa.select(_TABLE.c.id).where(_TABLE.c.source == source)).scalars().all()
+        gone = [message_id for message_id in of_source if message_id not in kept]
+        for start in range(0, len(gone), _CHUNK):
+            connection.execute(sa.delete(_TABLE).where(_TABLE.c.id.in_(gone[start : start + _CHUNK])))
+        removed = len(gone)
+    changed = inserted + updated
+    _write_parents(store, connection, changed)
+    upsert(store, connection, _TABLE, [_row(message, source) for message in changed])
+    return WriteResult(len(inserted), len(updated), len(messages) - len(changed), removed)
+
+
+def read_messages(
+    store: Store,
+    window: Window | None = None,
+    *,
+    agent_id: str | None = None,
+    channels: Iterable[str] | None = None,
+    synthetic: bool = False,
+    limit: int | None = None,
+) -> list[Message]:
+    """Return messages in order of time (then id).
+
+    Args:
+        window: None for all times.
+        agent_id: only this speaker's.
+        channels: only in these channels; direct messages are then left out.
+        synthetic: generated messages instead of real ones, never both.
+        limit: the newest so many, still in order of time.
+    """
+    query = sa.select(_TABLE).where(_TABLE.c.synthetic == synthetic)
+    if window is not None:
+        query = query.where(_TABLE.c.created_at <= window.end)
+        if window.start is not None:
+            query = query.where(_TABLE.c.created_at > window.start)
+    if agent_id is not None:
+        query = query.where(_TABLE.c.agent_id == agent_id)
+    if channels is not None:
+        query = query.where(_TABLE.c.channel_id.in_(list(channels)))
+    query = query.order_by(_TABLE.c.created_at.desc(), _TABLE.c.id.desc()).limit(limit)
+    with store.connect() as connection:
+        rows = connection.execute(query).all()
+    return [_message(row) for row in reversed(rows)]
+
+
+def newest_message_time(store: Store) -> datetime | None:
+    """Return when the newest real message was sent; None when there is none."""
+    with store.connect() as connection:
+        return connection.execute(
+            sa.select(sa.func.max(_TABLE.c.created_at)).where(_TABLE.c.synthetic.is_(False))
+        ).scalar()
+
+
+def messages_hash(messages: Iterable[Message]) -> str:
+    """Return a hash of what was said, by whom, where and when."""
+    return content_hash(
+        [[m.id, m.agent_id, m.channel, m.recipient, m.text, m.created_at.isoformat()] for m in messages]
+    )
+
+
+def _known(connection: Connection, ids: Sequence[str]) -> dict[str, Message]:
+    known: dict[str, Message] = {}
+    for start in range(0, len(ids), _CHUNK):
+        rows = connection.execute(sa.select(_TABLE).where(_TABLE.c.id.in_(ids[start : start + _CHUNK])))
+        known |= {row.id: _message(row) for row in rows}
+    return known
+
+
+def _write_parents(store: Store, connection: Connection, messages: Sequence[Message]) -> None:
+    speakers = sorted({message.agent_id for message in messages})
+    upsert(store, connection, tables.agents, [{"id": s, "display_name": s} for s in speakers], update=False)
+    channels = sorted({message.channel for message in messages if message.channel is not None})
+    upsert(store, connection, tables.channels, [{"id": channel} for channel in channels], update=False)
+    runs = sorted({message.run_id for message in messages if message.run_id is not None})
+    upsert(store, connection, tables.runs, [{"id": uuid.UUID(run)} for run in runs], update=False)
+
+
+def _row(message: Message, source: str | None) -> dict[str, object]:
+    return {
+        "id": message.id,
+        "agent_id": message.agent_id,
+        "channel_id": message.channel,
+        "recipient_id": message.recipient,
+        "text": message.text,
+        "run_id": uuid.UUID(message.run_id) if message.run_id else None,
+        "synthetic": message.synthetic,
+        "source": source,
+        "created_at": message.created_at,
+    }
+
+
+def _message(row: sa.Row) -> Message:
+    return Message(
+        id=row.id,
+        agent_id=row.agent_id,
+        text=row.text,
+        created_at=row.created_at,
+        channel=row.channel_id,
+        recipient=row.recipient_id,
+        run_id=str(row.run_id) if row.run_id else None,
+        synthetic=row.synthetic,
+    )

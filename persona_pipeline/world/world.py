@@ -1,0 +1,186 @@
+"""A world: a folder of personas, propositions, messages, recordings, baselines and suites, and the store behind it."""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+import sqlalchemy as sa
+from sqlalchemy.engine import URL
+
+from persona_pipeline.errors import ConfigError, Problem
+from persona_pipeline.settings import get_settings
+from persona_pipeline.store import Store, open_store, tables, upsert
+from persona_pipeline.world import personas
+from persona_pipeline.world.ingest import ENDINGS, parse_messages
+from persona_pipeline.world.messages import (
+    WriteResult,
+    newest_message_time,
+    read_messages,
+    write_messages,
+    write_messages_in,
+)
+from persona_pipeline.world.models import Message, Persona, Window
+
+MESSAGES = "messages"
+
+
+@dataclass
+class SyncResult:
+    """What bringing the world's files into the store did. ``problems``: lines of message files that were left out."""
+
+    problems: list[Problem] = field(default_factory=list)
+    written: WriteResult = WriteResult()
+
+
+@dataclass(frozen=True)
+class World:
+    """Where everything is. Cheap to make; holds no data of its own."""
+
+    root: Path
+    store: Store
+
+    @classmethod
+    def open(cls, root: Path | str | None = None, database_url: str | None = None) -> "World":
+        """Open a world.
+
+        Args:
+            root: its folder; by default what the settings say.
+            database_url: its store; by default the settings', else SQLite in ``<root>/.persona/store.db``.
+
+        Raises:
+            ConfigError: the folder has no ``personas`` folder, or the store cannot be opened.
+        """
+        settings = get_settings()
+        folder = Path(root).expanduser().resolve() if root is not None else settings.world_root
+        if not (folder / personas.PERSONAS).is_dir():
+            raise ConfigError(
+                f"{folder} is no world: it has no personas folder; set PERSONA_ROOT or run persona-pipeline init"
+            )
+        if database_url is not None:
+            return cls(folder, open_store(database_url))
+        if settings.database_url is None:
+            return cls(folder, open_store(URL.create("sqlite", database=str(folder / ".persona" / "store.db"))))
+        return cls(folder, open_store())
+
+    def agent_ids(self) -> list[str]:
+        """Return the agents that have a persona file, sorted."""
+        return personas.agent_ids(self.root)
+
+    def sync(self, agent_ids: Iterable[str] | None = None) -> SyncResult:
+        """Bring persona and message files into the store, idempotently.
+
+        Raises:
+            ConfigError: a persona file is not valid; the problems of all of them.
+        """
+        problems: list[Problem] = []
+        for agent_id in self.agent_ids() if agent_ids is None else agent_ids:
+            try:
+                self.sync_persona(agent_id)
+            except ConfigError as error:
+                problems += error.problems
+        if problems:
+            raise ConfigError(problems)
+        return self.sync_messages()
+
+    def sync_persona(self, agent_id: str) -> Persona:
+        """Read one persona file, write it to the store and return it.
+
+        Raises:
+            ConfigError: the file is missing or not valid.
+        """
+        persona = personas.load_persona(self.root, agent_id)
+        row = {
+            "id": agent_id,
+            "display_name": persona.display_name,
+            "persona": persona.persona,
+            "persona_hash": persona.hash,
+        }
+        config = {"agent_id": agent_id, **persona.corrections.model_dump(), "source": "persona"}
+        agents, configs = tables.agents, tables.agent_evaluation_config
+        with self.store.connect() as connection:
+            known = connection.execute(sa.select(agents).where(agents.c.id == agent_id)).one_or_none()
+            kept = connection.execute(sa.select(configs).where(configs.c.agent_id == agent_id)).one_or_none()
+        with_config = kept is None or (
+            kept.source == "persona" and any(getattr(kept, key) != value for key, value in config.items())
+        )
+        if known is None or any(getattr(known, key) != value for key, value in row.items()) or with_config:
+            with self.store.begin() as connection:
+                upsert(self.store, connection, agents, [row])
+                if with_config:
+                    upsert(self.store, connection, configs, [config], key=["agent_id"])
+        return persona
+
+    def sync_messages(self) -> SyncResult:
+        """Mirror ``messages/**`` into the store: new, changed and removed lines; a file that did not change is not parsed."""
+        sources = tables.message_sources
+        with self.store.connect() as connection:
+            known = {row.path: row for row in connection.execute(sa.select(sources))}
+        result = SyncResult()
+        found: set[str] = set()
+        for path in self.message_files():
+            name = path.relative_to(self.root).as_posix()
+            found.add(name)
+            with path.open("rb") as stream:
+                digest = hashlib.file_digest(stream, "sha256").hexdigest()
+            if name in known and known[name].content_hash == digest:
+                result.problems += [Problem(**problem) for problem in known[name].problems or ()]
+                continue
+            parsed = parse_messages(path)
+            problems = [Problem(p.message, name, p.line, p.column) for p in parsed.problems]
+            with self.store.begin() as connection:
+                result.written = write_messages_in(
+                    self.store, connection, parsed.messages, source=name, mirror=True
+                )
+                row = {"path": name, "content_hash": digest, "problems": [vars(problem) for problem in problems]}
+                upsert(self.store, connection, sources, [row])
+            result.problems += problems
+        for name in known.keys() - found:
+            with self.store.begin() as connection:
+                result.written = write_messages_in(self.store, connection, [], source=name, mirror=True)
+                connection.execute(sa.delete(sources).where(sources.c.path == name))
+        return result
+
+    def message_files(self) -> list[Path]:
+        """Return the world's message files, sorted."""
+        folder = self.root / MESSAGES
+        return sorted(path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS) if folder.is_dir() else []
+
+    def ingest(self, path: Path) -> SyncResult:
+        """Add the messages of a file from anywhere; nothing is removed.
+
+        Raises:
+            ConfigError: the file cannot be read at all.
+        """
+        parsed = parse_messages(path)
+        return SyncResult(parsed.problems, write_messages(self.store, parsed.messages))
+
+    def persona(self, agent_id: str) -> Persona:
+        """Return the persona last brought into the store.
+
+        Raises:
+            ConfigError: none was.
+        """
+        agents = tables.agents
+        with self.store.connect() as connection:
+            row = connection.execute(sa.select(agents).where(agents.c.id == agent_id)).one_or_none()
+        if row is None or row.persona is None:
+            raise ConfigError(f"agent {agent_id!r} has no persona in the store; write personas/{agent_id}.yaml")
+        return Persona(agent_id, row.display_name, row.persona)
+
+    def display_names(self) -> dict[str, str]:
+        """Return the display name of everybody who ever spoke or has a persona."""
+        with self.store.connect() as connection:
+            rows = connection.execute(sa.select(tables.agents.c.id, tables.agents.c.display_name))
+            return {row.id: row.display_name for row in rows}
+
+    def messages(
+        self, window: Window | None = None, *, agent_id: str | None = None, channels: Iterable[str] | None = None
+    ) -> list[Message]:
+        """Return real messages in order of time; see ``world.messages.read_messages``."""
+        return read_messages(self.store, window, agent_id=agent_id, channels=channels)
+
+    def newest_message_time(self) -> datetime | None:
+        """Return when the newest real message was sent."""
+        return newest_message_time(self.store)

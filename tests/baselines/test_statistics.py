@@ -1,0 +1,153 @@
+import math
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from persona_pipeline.baselines.statistics import cohens_d, holm, paired_drop, welch
+
+SCORES = st.lists(st.floats(0, 9).map(lambda value: round(value, 3)), min_size=2, max_size=12)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "t", "p", "d"),
+    [
+        pytest.param([5, 5], [5, 5, 5], 0.0, 1.0, 0.0, id="equal constants"),
+        pytest.param([7, 7], [5, 5], math.inf, 0.0, math.inf, id="constant and higher"),
+        pytest.param([3, 3], [5, 5], -math.inf, 0.0, -math.inf, id="constant and lower"),
+    ],
+)
+def test_constant_groups(a: list[float], b: list[float], t: float, p: float, d: float) -> None:
+    result = welch(a, b)
+    assert (result.t_statistic, result.p_value, result.significant) == (t, p, p < 0.05)
+    assert result.degrees_of_freedom == len(a) + len(b) - 2
+    assert cohens_d(a, b) == d
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "message"),
+    [
+        ([1], [1, 2], "group a has 1 value"),
+        ([1, 2], [], "group b has 0 value"),
+        ([1, math.nan], [1, 2], "not finite"),
+        ([1, 2], [1, math.inf], "not finite"),
+    ],
+)
+@pytest.mark.parametrize("compare", [welch, cohens_d])
+def test_groups_that_cannot_be_compared_are_refused(compare, a, b, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        compare(a, b)
+
+
+@given(SCORES, SCORES)
+def test_welch_agrees_with_scipy(a: list[float], b: list[float]) -> None:
+    from scipy import stats
+
+    if len(set(a)) < 2 and len(set(b)) < 2:
+        return
+    result, expected = welch(a, b), stats.ttest_ind(a, b, equal_var=False)
+    assert result.t_statistic == pytest.approx(expected.statistic, rel=1e-6, abs=1e-9)
+    assert result.degrees_of_freedom == pytest.approx(expected.df, rel=1e-6)
+    assert result.p_value == pytest.approx(expected.pvalue, rel=1e-5, abs=1e-9)
+    mirrored = welch(b, a)
+    assert mirrored.t_statistic == pytest.approx(-result.t_statistic)
+    assert mirrored.p_value == pytest.approx(result.p_value)
+
+
+def test_significance_follows_alpha() -> None:
+    a, b = [7, 8, 6, 9, 7, 5, 8, 7], [5, 6, 4, 7, 5, 6, 3, 6]
+    assert welch(a, b).significant
+    assert not welch(a, b, alpha=0.01).significant
+
+
+@given(SCORES, st.data())
+def test_paired_t_agrees_with_scipy(before: list[float], data: st.DataObject) -> None:
+    from scipy import stats
+
+    after = data.draw(
+        st.lists(st.floats(0, 9).map(lambda v: round(v, 3)), min_size=len(before), max_size=len(before))
+    )
+    drops = {round(x - y, 6) for x, y in zip(before, after, strict=True)}
+    if len(drops) < 2:
+        return
+    for alternative in ("two-sided", "greater", "less"):
+        result = paired_drop(before, after, alternative=alternative)
+        expected = stats.ttest_rel(before, after, alternative=alternative)
+        assert result.p_value == pytest.approx(expected.pvalue, rel=1e-5, abs=1e-9)
+    interval = stats.ttest_rel(before, after).confidence_interval(0.95)
+    assert (result.low, result.high) == pytest.approx((interval.low, interval.high), rel=1e-6, abs=1e-9)
+
+
+def test_bootstrap_is_seeded_and_holds_the_mean() -> None:
+    before, after = [7, 8, 6, 9, 8, 7, 9, 8], [5, 6, 6, 7, 3, 7, 6, 5]
+    one = paired_drop(before, after, method="bootstrap", alternative="greater", seed=3)
+    assert one == paired_drop(before, after, method="bootstrap", alternative="greater", seed=3)
+    assert one.low < one.mean_drop == 2.125 < one.high
+    assert one.p_value < 0.05
+    assert one.n == 8
+
+
+@pytest.mark.parametrize(
+    ("drop", "alternative", "p"),
+    [
+        (0, "two-sided", 1.0),
+        (0, "greater", 1.0),
+        (2, "two-sided", 0.0),
+        (2, "greater", 0.0),
+        (2, "less", 1.0),
+        (-2, "greater", 1.0),
+        (-2, "less", 0.0),
+    ],
+)
+def test_drops_without_spread(drop: float, alternative, p: float) -> None:
+    result = paired_drop([5, 6, 7], [5 - drop, 6 - drop, 7 - drop], alternative=alternative)
+    assert (result.low, result.mean_drop, result.high, result.p_value) == (drop, drop, drop, p)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "options", "message"),
+    [
+        ([1], [2], {}, "group before has 1 value"),
+        ([1, 2], [1], {}, "equally many"),
+        ([1, 2], [1, math.nan], {}, "group after holds"),
+        ([1, 2], [1, 3], {"confidence": 1}, "confidence"),
+    ],
+)
+def test_pairs_that_cannot_be_compared_are_refused(before, after, options, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        paired_drop(before, after, **options)
+
+
+@pytest.mark.parametrize(
+    ("given_p", "adjusted"),
+    [
+        ([], []),
+        ([0.04], [0.04]),
+        ([0.01, 0.04, 0.03], [0.03, 0.06, 0.06]),
+        ([0.5, 0.6], [1.0, 1.0]),
+        ([0.0, 1.0], [0.0, 1.0]),
+    ],
+)
+def test_holm(given_p: list[float], adjusted: list[float]) -> None:
+    assert holm(given_p) == pytest.approx(adjusted)
+
+
+@given(st.lists(st.floats(0, 1), max_size=20))
+def test_holm_never_lowers_and_keeps_the_order(values: list[float]) -> None:
+    adjusted = holm(values)
+    assert all(before <= after <= 1 for before, after in zip(values, adjusted, strict=True))
+    order = sorted(range(len(values)), key=lambda index: values[index])
+    assert [adjusted[index] for index in order] == sorted(adjusted)
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.1, math.nan])
+def test_holm_refuses_what_is_no_p_value(value: float) -> None:
+    with pytest.raises(ValueError, match="p-value"):
+        holm([0.5, value])
+
+
+def test_importing_the_module_does_not_import_scipy() -> None:
+    code = "import sys, persona_pipeline.baselines.statistics; sys.exit('scipy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

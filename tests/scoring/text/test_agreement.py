@@ -1,0 +1,133 @@
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from persona_pipeline.errors import ConfigError
+from persona_pipeline.scoring.text.agreement import AgreementLexicon, agreement_ratio, is_agreement
+
+AGREEING = [
+    "I agree",
+    "I AGREE!!",
+    "Agreed.",
+    "Exactly!",
+    "That is exactly it",
+    "Good point, Dwight",
+    "You're right",
+    "You’re right about the copier",
+    "youre right",
+    "I couldn't agree more",
+    "We could not have agreed more on that",
+    "No, I agree",
+    "No. Good point.",
+    "Not today, but I agree with the plan",
+    "Why not? I agree.",
+    "I can't disagree with that",
+    "I don't disagree",
+    "I can't argue with that",
+    "There is no doubt you're right",
+    "Without a doubt, exactly",
+    "Not only do I agree, I made a chart",
+    "I can't believe I agree with you",
+    "Absolutely!",
+    "I don't know. Well said, though",
+    "Do you agree? Because I agree.",
+]
+NOT_AGREEING = [
+    "",
+    "Pretzel day is tomorrow",
+    "I disagree",
+    "I completely disagree exactly because it is Tuesday",
+    "not exactly",
+    "Not exactly what I meant",
+    "I don't agree",
+    "I don’t agree",
+    "I do not agree",
+    "I do not really think that I agree",
+    "I would never agree to that",
+    "Nobody here would agree with you",
+    "There's no good point in that",
+    "That is not a good point",
+    "I'm not sure you're right",
+    "I couldn't agree less",
+    "I couldn't disagree more",
+    "We will have to agree to disagree",
+    "Do you agree?",
+    "Is that exactly right?",
+    "The agreement is signed",
+    "A disagreeable man",
+    "It was exactly the opposite",
+    "He agrees whenever he is asked to",
+    "If you agree then sign here",
+    "Absolutely nobody came",
+]
+
+
+@pytest.mark.parametrize("text", AGREEING)
+def test_agrees(text: str) -> None:
+    assert is_agreement(text)
+
+
+@pytest.mark.parametrize("text", NOT_AGREEING)
+def test_does_not_agree(text: str) -> None:
+    assert not is_agreement(text)
+
+
+def test_ratio_is_the_share_of_agreeing_messages() -> None:
+    assert agreement_ratio(["I agree", "Beets", "Exactly", "not exactly"]) == 0.5
+    assert agreement_ratio([]) == 0.0
+
+
+@given(st.lists(st.text(max_size=40), max_size=8))
+def test_ratio_of_any_text_is_a_share(messages: list[str]) -> None:
+    assert 0 <= agreement_ratio(messages) <= 1
+
+
+def test_terms_can_be_added() -> None:
+    lexicon = AgreementLexicon(phrases=frozenset()).with_terms(["bears, beets", "word up"])
+    assert is_agreement("Bears! Beets!", lexicon) is False
+    assert is_agreement("well bears beets then", lexicon)
+    assert agreement_ratio(["Word up", "I agree"], lexicon) == 0.5
+
+
+GERMAN = """\
+language: de
+phrases: [genau, ich stimme zu, da hast du recht]
+negations: [nicht, kein, keine]
+"""
+
+
+def test_another_language_is_another_file(tmp_path: Path) -> None:
+    path = tmp_path / "agreement.de.yaml"
+    path.write_text(GERMAN, encoding="utf-8")
+    german = AgreementLexicon.load(path)
+    both = german | AgreementLexicon(phrases=frozenset({("exactly",)}), reach=2)
+    assert is_agreement("Ja, genau!", german)
+    assert not is_agreement("Nicht genau das", german)
+    assert not is_agreement("Exactly", german)
+    assert is_agreement("Exactly", both)
+    assert both.reach == 5
+
+
+def test_japanese_terms_match_by_character(tmp_path: Path) -> None:
+    path = tmp_path / "agreement.ja.yaml"
+    path.write_text("language: ja\nphrases: [その通り, 賛成]\n", encoding="utf-8")
+    lexicon = AgreementLexicon.load(path)
+    assert is_agreement("まったくその通りです。", lexicon)
+    assert not is_agreement("明日は雨です。", lexicon)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param("language: en\n", "phrases is required", id="no phrases"),
+        pytest.param("language: en\nphrases: [no, 1]\n", ":2:15: phrases.1: must be a string", id="a number"),
+        pytest.param("language: en\nphrase: []\nphrases: []\n", "did you mean 'phrases'", id="unknown key"),
+    ],
+)
+def test_a_bad_file_is_named_with_its_line(text: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "lexicon.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match=message):
+        AgreementLexicon.load(path)

@@ -1,0 +1,129 @@
+import random
+import time
+from itertools import combinations
+from statistics import fmean
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from persona_pipeline.scoring.text.ngrams import (
+    corpus_repetition,
+    cross_message_share,
+    extract_ngrams,
+    message_shares,
+    ngram_score,
+    overlap,
+)
+
+MESSAGES = st.lists(st.text(alphabet="abc ", max_size=24), max_size=12)
+CORRELATED_WORDS = [f"w{index}" for index in range(2000)]
+
+
+def repetition_by_definition(messages: list[str], n: int) -> float:
+    grams = [extract_ngrams(message, n) for message in messages]
+    return fmean(overlap(a, b) for a, b in combinations(grams, 2))
+
+
+def natural(count: int, seed: int, opener: str = "") -> list[str]:
+    """Messages whose words are as unevenly frequent as a language's."""
+    generator = random.Random(seed)
+    weights = [1 / rank for rank in range(1, len(CORRELATED_WORDS) + 1)]
+    return [
+        opener + " ".join(generator.choices(CORRELATED_WORDS, weights, k=generator.randrange(3, 25)))
+        for _ in range(count)
+    ]
+
+
+@pytest.mark.parametrize("n", [0, -1])
+def test_n_below_one_is_refused(n: int) -> None:
+    with pytest.raises(ValueError, match="at least 1"):
+        extract_ngrams("a b c", n)
+
+
+@pytest.mark.parametrize(
+    ("messages", "shares"),
+    [
+        pytest.param([], [], id="no messages"),
+        pytest.param(["a b c d"], [0.0], id="one message"),
+        pytest.param(["a b c", "a b c"], [1.0, 1.0], id="duplicates"),
+        pytest.param(["a b c d", "a b c x"], [0.5, 0.5], id="half of each"),
+        pytest.param(["a b c a b c", "x y z"], [0.0, 0.0], id="repetition inside one message"),
+        pytest.param(["a b c", "a b", "A, B! C?"], [1.0, None, 1.0], id="too short for an n-gram"),
+    ],
+)
+def test_share_of_a_message_that_stands_elsewhere(messages: list[str], shares: list[float | None]) -> None:
+    assert message_shares(messages, 3) == shares
+    numbers = [share for share in shares if share is not None]
+    assert cross_message_share(messages, 3) == (fmean(numbers) if numbers else 0.0)
+
+
+@given(MESSAGES, st.integers(1, 4))
+def test_share_is_a_share_and_ignores_order(messages: list[str], n: int) -> None:
+    share = cross_message_share(messages, n)
+    assert 0 <= share <= 1
+    assert cross_message_share(messages[::-1], n) == pytest.approx(share)
+
+
+@given(st.lists(st.text(alphabet="abc ", max_size=24), min_size=2, max_size=12), st.integers(1, 3))
+def test_corpus_repetition_is_the_mean_over_pairs(messages: list[str], n: int) -> None:
+    assert corpus_repetition(messages, n) == pytest.approx(repetition_by_definition(messages, n), abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        pytest.param(natural(400, 1), id="natural"),
+        pytest.param(natural(400, 2, "Hey everyone, just wanted to say "), id="one opener in all"),
+        pytest.param(natural(200, 3, "So I was thinking ") + natural(200, 4), id="an opener in half"),
+        pytest.param(natural(60, 5) * 5 + [""] * 20, id="many equal messages and empty ones"),
+        pytest.param(
+            [f"the {w} of the {x} is {y} again" for w in "abcdef" for x in "abcdef" for y in "abcdefgh"],
+            id="a template with three slots",
+        ),
+    ],
+)
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_corpus_repetition_is_exact_where_n_grams_are_shared_widely(messages: list[str], n: int) -> None:
+    assert corpus_repetition(messages, n) == pytest.approx(repetition_by_definition(messages, n), abs=1e-12)
+
+
+@pytest.mark.parametrize("messages", [[], ["a b c"], ["", ""], ["a", "b c d e"]])
+def test_corpus_repetition_without_a_pair_to_compare_is_zero(messages: list[str]) -> None:
+    assert corpus_repetition(messages, 3) == 0.0
+
+
+@pytest.mark.parametrize(
+    "opener", ["", "Hey everyone, just wanted to say "], ids=["natural", "shared opener"]
+)
+def test_ten_thousand_messages_take_about_ten_times_as_long_as_a_thousand(opener: str) -> None:
+    def seconds(count: int) -> float:
+        messages = natural(count, 7, opener)
+        best = float("inf")
+        for _ in range(3):
+            started = time.process_time()
+            corpus_repetition(messages, 3)
+            best = min(best, time.process_time() - started)
+        return best
+
+    # A quadratic method would take a hundred times as long.
+    assert seconds(10_000) < 30 * seconds(1_000)
+
+
+@pytest.mark.parametrize(
+    ("share", "score"), [(0, 9), (0.037, 8), (0.074, 7), (0.187, 5), (0.3, 3), (0.65, 1.5), (1, 0)]
+)
+def test_ngram_score_is_linear_between_its_points(share: float, score: float) -> None:
+    assert ngram_score(share) == pytest.approx(score)
+
+
+@pytest.mark.parametrize("share", [-0.01, 1.01, float("nan")])
+def test_ngram_score_refuses_what_is_no_share(share: float) -> None:
+    with pytest.raises(ValueError, match="not within"):
+        ngram_score(share)
+
+
+@given(st.floats(0, 1), st.floats(0, 1))
+def test_more_repetition_never_scores_higher(a: float, b: float) -> None:
+    low, high = sorted((a, b))
+    assert ngram_score(low) >= ngram_score(high)

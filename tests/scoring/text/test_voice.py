@@ -1,0 +1,120 @@
+import math
+import random
+from statistics import fmean
+
+import pytest
+
+from persona_pipeline.scoring.text.voice import (
+    VoiceConvergence,
+    voice_convergence,
+    voice_map,
+    voice_similarity,
+)
+
+WORDS = ["paper", "sales", "client", "printer", "meeting", "report", "branch", "order", "invoice", "coffee", "warehouse", "phone"]
+
+
+def say(style: str, generator: random.Random) -> str:
+    first, second = generator.sample(WORDS, 2)
+    return {
+        "loud": f"OH MY GOD the {first}!!! The {second} is the BEST!!!",
+        "terse": f"False. The {first} precedes the {second}. Fact.",
+        "lazy": f"ummm so like, the {first}... and the {second}, i guess?",
+    }[style]
+
+
+def conversation(styles: dict[str, str], count: int, seed: int) -> dict[str, list[str]]:
+    generator = random.Random(seed)
+    return {agent: [say(style, generator) for _ in range(count)] for agent, style in styles.items()}
+
+
+DISTINCT = {"ann": "loud", "bob": "terse", "cyd": "lazy"}
+MERGED = {"ann": "lazy", "bob": "lazy", "cyd": "lazy"}
+
+
+def test_agents_who_sound_alike_are_more_similar() -> None:
+    similarity = voice_similarity(conversation({"ann": "loud", "bob": "loud", "cyd": "terse"}, 12, 1))
+    assert list(similarity) == [("ann", "bob"), ("ann", "cyd"), ("bob", "cyd")]
+    assert similarity["ann", "bob"] > 2 * similarity["ann", "cyd"]
+
+
+def test_case_is_part_of_a_voice() -> None:
+    quiet = voice_similarity({"a": ["the paper is here"], "b": ["the paper is here"]})
+    loud = voice_similarity({"a": ["the paper is here"], "b": ["THE PAPER IS HERE"]})
+    assert quiet["a", "b"] == pytest.approx(1)
+    assert loud["a", "b"] < 0.1
+
+
+def test_merged_voices_stand_out_against_the_same_agents_elsewhere() -> None:
+    elsewhere = [conversation(DISTINCT, 30, seed) for seed in (2, 3)]
+    merged = voice_convergence(conversation(MERGED, 10, 4), elsewhere)
+    usual = voice_convergence(conversation(DISTINCT, 10, 5), elsewhere)
+    assert merged.n_references == 6
+    assert merged.messages_per_agent == 10
+    assert merged.z is not None
+    assert merged.z > 4
+    assert usual.z is not None
+    assert abs(usual.z) < 3
+
+
+def test_the_quietest_agent_sets_how_many_messages_are_compared() -> None:
+    current = conversation(DISTINCT, 8, 6) | {"bob": ["False. Fact.", "False."]}
+    found = voice_convergence(current, [conversation(DISTINCT, 9, 7)])
+    assert found.messages_per_agent == 2
+    assert found.n_references == 4
+
+
+@pytest.mark.parametrize(
+    ("current", "references"),
+    [
+        pytest.param({}, [], id="nobody"),
+        pytest.param({"ann": ["hello"]}, [], id="one speaker"),
+        pytest.param({"ann": ["hello"], "bob": []}, [], id="one speaker and one who is silent"),
+        pytest.param({"ann": ["hello"], "bob": ["  "]}, [], id="one speaker and one who says nothing"),
+    ],
+)
+def test_nothing_to_compare_is_no_number(
+    current: dict[str, list[str]], references: list[dict[str, list[str]]]
+) -> None:
+    assert voice_convergence(current, references) == VoiceConvergence(None)
+
+
+def test_too_few_references_give_no_z() -> None:
+    found = voice_convergence(conversation(DISTINCT, 10, 8), [conversation(DISTINCT, 20, 9)])
+    assert found.n_references == 2
+    assert found.z is None
+    assert found.similarity is not None
+    assert found.reference_mean is not None
+
+
+def test_a_reference_without_one_of_the_agents_is_left_out() -> None:
+    found = voice_convergence(conversation(DISTINCT, 3, 10), [{"ann": ["hi"] * 9, "bob": ["ho"] * 9}])
+    assert found.n_references == 0
+    assert found.reference_mean is None
+
+
+def test_map_puts_like_voices_near_and_is_the_same_every_time() -> None:
+    agents = conversation({"ann": "loud", "bob": "loud", "cyd": "terse", "dee": "lazy"}, 12, 11)
+    points = {point.agent_id: point for point in voice_map(agents)}
+    assert list(points) == ["ann", "bob", "cyd", "dee"]
+
+    def distance(a: str, b: str) -> float:
+        return math.dist((points[a].x, points[a].y), (points[b].x, points[b].y))
+
+    assert distance("ann", "bob") < 0.5 * min(
+        distance("ann", "cyd"), distance("bob", "dee"), distance("cyd", "dee")
+    )
+    assert voice_map(dict(reversed(list(agents.items())))) == list(points.values())
+    assert fmean(point.x for point in points.values()) == pytest.approx(0, abs=1e-9)
+    assert max(points.values(), key=lambda point: round(abs(point.x), 9)).x > 0
+
+
+@pytest.mark.parametrize("agents", [{}, {"ann": ["hello"]}, {"ann": ["hello"], "bob": [""]}])
+def test_map_of_fewer_than_two_voices_is_the_middle(agents: dict[str, list[str]]) -> None:
+    assert [(point.x, point.y) for point in voice_map(agents)] == [(0.0, 0.0)] * min(len(agents), 1)
+
+
+def test_two_agents_lie_on_a_line() -> None:
+    first, second = voice_map({"ann": ["hello there"], "bob": ["beets"]})
+    assert first.x == pytest.approx(-second.x)
+    assert (first.y, second.y) == pytest.approx((0, 0), abs=1e-6)
