@@ -35,7 +35,9 @@ def find_baseline(root: Path, agent_id: str) -> Baseline | None:
         return None
     baseline = load_baseline(path)
     if baseline.agent_id != agent_id:
-        raise ConfigError(Problem(f"is the baseline of {baseline.agent_id!r}; its agentId must be {agent_id!r}", str(path)))
+        raise ConfigError(
+            Problem(f"is the baseline of {baseline.agent_id!r}; its agentId must be {agent_id!r}", str(path))
+        )
     return baseline
 
 
@@ -48,9 +50,13 @@ def load_baseline(path: Path | str) -> Baseline:
     try:
         data = json.loads(Path(path).read_bytes().decode("utf-8"), object_pairs_hook=_unique)
     except OSError as error:
-        raise ConfigError(Problem(f"cannot be read ({error.strerror}); run persona-pipeline baseline", str(path))) from error
+        raise ConfigError(
+            Problem(f"cannot be read ({error.strerror}); run persona-pipeline baseline", str(path))
+        ) from error
     except json.JSONDecodeError as error:
-        raise ConfigError(Problem(f"is not JSON ({error.msg}); restore it", str(path), error.lineno, error.colno)) from error
+        raise ConfigError(
+            Problem(f"is not JSON ({error.msg}); restore it", str(path), error.lineno, error.colno)
+        ) from error
     except (ValueError, RecursionError) as error:
         raise ConfigError(Problem(f"is not a baseline ({error}); restore it", str(path))) from error
     return _parse(data, str(path))
@@ -94,12 +100,19 @@ def captured(
     now: datetime | None = None,
 ) -> Baseline:
     """Return a baseline with the dimensions that were scored in full; what ``known`` says of the others is kept."""
-    scored = {name: item for name, item in dimensions.items() if item.score is not None and item.coverage >= 1}
+    scored = {
+        name: item for name, item in dimensions.items() if item.score is not None and item.coverage >= 1
+    }
     kept = known or Baseline(agent_id=agent_id, captured_at=datetime.now(UTC), dimensions={})
-    scores = {**kept.dimensions, **{name: item.score for name, item in scored.items() if item.score is not None}}
+    scores = {
+        **kept.dimensions,
+        **{name: item.score for name, item in scored.items() if item.score is not None},
+    }
     propositions = dict(kept.proposition_scores)
     for name, item in scored.items():
-        propositions[name] = {key: row.score for key, row in item.propositions.items() if row.score is not None}
+        propositions[name] = {
+            key: row.score for key, row in item.propositions.items() if row.score is not None
+        }
     per_dimension = dict(kept.provenance.get("dimensions", {}))
     for name, item in scored.items():
         per_dimension[name] = {
@@ -110,7 +123,9 @@ def captured(
             "samples": max((len(row.samples) for row in item.propositions.values()), default=0),
             "spread": {key: row.spread for key, row in item.propositions.items() if row.spread is not None},
         }
-    order = [name for name in ALL_DIMENSIONS if name in scores] + [n for n in scores if n not in ALL_DIMENSIONS]
+    order = [name for name in ALL_DIMENSIONS if name in scores] + [
+        n for n in scores if n not in ALL_DIMENSIONS
+    ]
     return Baseline(
         agent_id=agent_id,
         captured_at=now or datetime.now(UTC),
@@ -123,8 +138,12 @@ def captured(
 def _parse(data: Any, path: str) -> Baseline:
     if not isinstance(data, dict):
         raise ConfigError(Problem("is not an object; restore it", path))
-    problems = [Problem(f"unknown key {key!r}{did_you_mean(key, _KEYS)}", path) for key in data if key not in _KEYS]
-    problems += [Problem(f"{key} is missing; restore it", path) for key in ("agentId", "dimensions") if key not in data]
+    problems = [
+        Problem(f"unknown key {key!r}{did_you_mean(key, _KEYS)}", path) for key in data if key not in _KEYS
+    ]
+    problems += [
+        Problem(f"{key} is missing; restore it", path) for key in ("agentId", "dimensions") if key not in data
+    ]
     dimensions = data.get("dimensions", {})
     if not isinstance(dimensions, dict):
         problems.append(Problem("dimensions must map a dimension to its score", path))
@@ -143,7 +162,8 @@ def _parse(data: Any, path: str) -> Baseline:
         nested = value if isinstance(value, dict) else {key: value}
         # The flat form does not say which dimension a proposition belongs to.
         propositions[key if isinstance(value, dict) else ""] = {
-            **propositions.get("" if not isinstance(value, dict) else key, {}), **nested
+            **propositions.get("" if not isinstance(value, dict) else key, {}),
+            **nested,
         }
         problems += [
             Problem(f"the score of proposition {item!r} must be a number from 0 to 9, not {score!r}", path)
@@ -175,7 +195,12 @@ def _parse(data: Any, path: str) -> Baseline:
 
 
 def _is_score(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and 0 <= value <= 9
+    return (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and math.isfinite(value)
+        and 0 <= value <= 9
+    )
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -78,7 +78,9 @@ class BaselineComparison(BaseModel):
     def regressions(self) -> list[Regression]:
         """Dimensions that regressed by their mean, in baseline order."""
         return [
-            Regression(dimension=item.dimension, baseline=item.baseline, current=item.current, delta=item.delta)
+            Regression(
+                dimension=item.dimension, baseline=item.baseline, current=item.current, delta=item.delta
+            )
             for item in self.dimensions.values()
             if item.status == "regressed" and None not in (item.baseline, item.current, item.delta)
         ]  # pyright: ignore[reportArgumentType]

@@ -35,7 +35,9 @@ def check_delta(delta: float, name: str = "--regression-delta") -> float:
 
 
 def find_regressions(
-    current: Mapping[str, float | None], baseline: Mapping[str, float] | Baseline, delta: float = REGRESSION_DELTA
+    current: Mapping[str, float | None],
+    baseline: Mapping[str, float] | Baseline,
+    delta: float = REGRESSION_DELTA,
 ) -> list[Regression]:
     """Return the dimensions that fell by more than ``delta``, in baseline order.
 
@@ -72,7 +74,9 @@ def compare(
     check_delta(delta)
     check_delta(proposition_delta, "proposition delta")
     golden = baseline.dimensions if baseline else {}
-    order = [name for name in golden if name in dimensions] + [name for name in dimensions if name not in golden]
+    order = [name for name in golden if name in dimensions] + [
+        name for name in dimensions if name not in golden
+    ]
     comparison = BaselineComparison(agent_id=agent_id)
     for name in order:
         evaluated = dimensions[name]
@@ -118,7 +122,10 @@ def _drops(
             recommendation=row.recommendation,
         )
         for key, row in evaluated.propositions.items()
-        if row.score is not None and not row.algorithmic and key in before and dropped(row.score, before[key], delta)
+        if row.score is not None
+        and not row.algorithmic
+        and key in before
+        and dropped(row.score, before[key], delta)
     ]
 
 
@@ -131,11 +138,15 @@ def _warnings(
         for key, label in (("judge_model", "judge model"), ("prompt_version", "prompt version")):
             then, now = known.get(key), provenance.get(key)
             if then and now and then != now:
-                warnings.append(f"{name}: the {label} was {then} for the baseline and is {now} now; re-capture the baseline")
+                warnings.append(
+                    f"{name}: the {label} was {then} for the baseline and is {now} now; re-capture the baseline"
+                )
         before = golden_propositions(baseline, name) if name in baseline.proposition_scores else {}
         gone = sorted(before.keys() - evaluated.propositions.keys())
         new = sorted(
-            key for key, row in evaluated.propositions.items() if before and key not in before and not row.algorithmic
+            key
+            for key, row in evaluated.propositions.items()
+            if before and key not in before and not row.algorithmic
         )
         if gone:
             warnings.append(f"{name}: in the baseline and no longer evaluated: {', '.join(gone)}")

@@ -48,7 +48,9 @@ class AgentPlan:
 
     def input_hash(self, dimension: str) -> str:
         """Return a hash of what the dimension was scored on: its judgments and its messages."""
-        return content_hash([self.messages_hash, *(request.key for request in self.plans[dimension].requests)])
+        return content_hash(
+            [self.messages_hash, *(request.key for request in self.plans[dimension].requests)]
+        )
 
 
 def resolve_window(world: World, window: str, as_of: datetime | None) -> Window:
@@ -62,7 +64,9 @@ def resolve_window(world: World, window: str, as_of: datetime | None) -> Window:
         raise ConfigError(f"as-of {as_of.isoformat()} has no offset; add Z or +02:00")
     end = as_of or world.newest_message_time()
     if end is None:
-        raise ConfigError("there are no messages; put them into messages/ or run persona-pipeline ingest FILE")
+        raise ConfigError(
+            "there are no messages; put them into messages/ or run persona-pipeline ingest FILE"
+        )
     try:
         return Window.ending(end, length)
     except OverflowError as error:
@@ -79,9 +83,6 @@ def build_case(world: World, agent_id: str, window: Window, *, samples: int = 1)
     messages = world.messages(window, agent_id=agent_id)
     earlier_window = window.previous()
     spoken_in = sorted({message.channel for message in messages if message.channel is not None})
-    channels: dict[str, list[Message]] = {channel: [] for channel in spoken_in}
-    for message in world.messages(window, channels=spoken_in) if spoken_in else []:
-        channels[message.channel or ""].append(message)
     return AgentCase(
         agent_id=agent_id,
         display_name=persona.display_name,
@@ -89,10 +90,18 @@ def build_case(world: World, agent_id: str, window: Window, *, samples: int = 1)
         window=window,
         messages=messages,
         earlier=world.messages(earlier_window, agent_id=agent_id) if earlier_window else (),
-        channels=channels,
+        channels=_by_channel(world, spoken_in, window),
+        earlier_channels=_by_channel(world, spoken_in, earlier_window) if earlier_window else {},
         names=world.display_names(),
         samples=samples,
     )
+
+
+def _by_channel(world: World, channels: Sequence[str], window: Window) -> dict[str, list[Message]]:
+    found: dict[str, list[Message]] = {channel: [] for channel in channels}
+    for message in world.messages(window, channels=channels) if channels else []:
+        found[message.channel or ""].append(message)
+    return found
 
 
 def plan_agent(
@@ -109,7 +118,8 @@ def plan_agent(
         propositions: PropositionSet | None = stored_proposition_set(world.store, agent_id, dimension)
         if propositions is not None:
             plans[dimension] = SCORERS[dimension](case, propositions)
-    everything = [*case.messages, *case.earlier, *(m for channel in case.channels.values() for m in channel)]
+    around = [*case.channels.values(), *case.earlier_channels.values()]
+    everything = [*case.messages, *case.earlier, *(message for channel in around for message in channel)]
     return AgentPlan(case, plans, messages_hash(everything), world.persona(agent_id).hash)
 
 

@@ -73,8 +73,29 @@ def evaluate_agents(
     """Evaluate several agents with their judgments pooled in one call to the judge; see ``evaluate_agent``."""
     sync_agents(world, agent_ids, dimensions)
     span = resolve_window(world, window, as_of)
-    plans = [plan_agent(world, agent_id, dimensions, span, samples=samples) for agent_id in agent_ids]
-    return [save_evaluation(world.store, item) for item in judge_plans(plans, judge)]
+    return evaluate_stored(world, agent_ids, span, judge=judge, dimensions=dimensions, samples=samples)
+
+
+def evaluate_stored(
+    world: World,
+    agent_ids: Sequence[str],
+    window: Window,
+    *,
+    judge: Judge,
+    dimensions: Sequence[str] = ALL_DIMENSIONS,
+    samples: int = 1,
+    complete: bool = True,
+) -> list[AgentEvaluation]:
+    """Evaluate agents on what the store holds, without reading the world's files, and save the runs.
+
+    Args:
+        complete: False while other dimensions of the same runs are still to come.
+
+    Raises:
+        ConfigError: a persona or a proposition set is not in the store.
+    """
+    plans = [plan_agent(world, agent_id, dimensions, window, samples=samples) for agent_id in agent_ids]
+    return [save_evaluation(world.store, item, complete=complete) for item in judge_plans(plans, judge)]
 
 
 def judge_plans(plans: Sequence[AgentPlan], judge: Judge) -> list[AgentEvaluation]:
@@ -155,12 +176,18 @@ def assemble(
     run = RunReport(
         agents=reports,
         findings=nothing_evaluated(reports.values()),
-        usage=total_usage([item for report in reports.values() for item in report.evaluation.dimensions.values()]),
+        usage=total_usage(
+            [item for report in reports.values() for item in report.evaluation.dimensions.values()]
+        ),
         provenance={
             "version": __version__,
             "judge": judge.name,
-            "judge_models": sorted({m for r in reports.values() for m in r.evaluation.provenance["judge_models"]}),
-            "prompt_versions": sorted({p for r in reports.values() for p in r.evaluation.provenance["prompt_versions"]}),
+            "judge_models": sorted(
+                {m for r in reports.values() for m in r.evaluation.provenance["judge_models"]}
+            ),
+            "prompt_versions": sorted(
+                {p for r in reports.values() for p in r.evaluation.provenance["prompt_versions"]}
+            ),
             "window": window,
             "window_end": max(ends).isoformat() if ends else None,
             "dimensions": list(dimensions),
@@ -204,7 +231,9 @@ def select_dimensions(dimensions: Sequence[str] | None) -> list[str]:
     if dimensions is None:
         return list(ALL_DIMENSIONS)
     problems = [
-        Problem(f"unknown dimension {d!r}{did_you_mean(d, ALL_DIMENSIONS) or '; known: ' + ', '.join(ALL_DIMENSIONS)}")
+        Problem(
+            f"unknown dimension {d!r}{did_you_mean(d, ALL_DIMENSIONS) or '; known: ' + ', '.join(ALL_DIMENSIONS)}"
+        )
         for d in dimensions
         if d not in ALL_DIMENSIONS
     ]

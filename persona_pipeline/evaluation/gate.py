@@ -63,7 +63,11 @@ def judge_agent(evaluation: AgentEvaluation, comparison: BaselineComparison, rul
         *_regressions(evaluation, comparison, rules),
         *_coverage(evaluation, comparison, rules),
     ]
-    if rules.threshold is not None and evaluation.overall is not None and evaluation.overall < rules.threshold - 1e-9:
+    if (
+        rules.threshold is not None
+        and evaluation.overall is not None
+        and evaluation.overall < rules.threshold - 1e-9
+    ):
         findings.append(
             Finding(
                 kind="threshold",
@@ -77,7 +81,9 @@ def judge_agent(evaluation: AgentEvaluation, comparison: BaselineComparison, rul
 
 def exit_code_of(findings: Collection[Finding], rules: GateRules) -> int:
     """Return the exit code of findings, those left out that ``fail_on`` does not name."""
-    kinds = {kind for name in (FAILURES if rules.fail_on is None else rules.fail_on) for kind in FAILURES[name]}
+    kinds = {
+        kind for name in (FAILURES if rules.fail_on is None else rules.fail_on) for kind in FAILURES[name]
+    }
     return worst_exit_code({finding.exit_code for finding in findings if finding.kind in kinds})
 
 
@@ -86,11 +92,17 @@ def nothing_evaluated(reports: Collection[AgentReport]) -> list[Finding]:
     if any(item.score is not None for report in reports for item in report.evaluation.dimensions.values()):
         return []
     return [
-        Finding(kind="nothing_evaluated", exit_code=EXIT_COVERAGE, message="nothing was evaluated: no dimension has a score")
+        Finding(
+            kind="nothing_evaluated",
+            exit_code=EXIT_COVERAGE,
+            message="nothing was evaluated: no dimension has a score",
+        )
     ]
 
 
-def _regressions(evaluation: AgentEvaluation, comparison: BaselineComparison, rules: GateRules) -> list[Finding]:
+def _regressions(
+    evaluation: AgentEvaluation, comparison: BaselineComparison, rules: GateRules
+) -> list[Finding]:
     agent = evaluation.agent_id
     found = [
         Finding(
@@ -156,7 +168,9 @@ def _coverage(evaluation: AgentEvaluation, comparison: BaselineComparison, rules
 
 
 def _failed(item: DimensionEvaluation) -> dict[str, int]:
-    return {reason: count for reason, count in item.unscored_reasons.items() if not Unscored(reason).is_answer}
+    return {
+        reason: count for reason, count in item.unscored_reasons.items() if not Unscored(reason).is_answer
+    }
 
 
 def _budget(agent_id: str, dimension: str, item: DimensionEvaluation) -> list[Finding]:

@@ -77,8 +77,7 @@ def verdicts_of(
                 unscored=unscored,
                 reasoning=item["reasoning"],
                 evidence=tuple(
-                    checked_quote(request.trajectory, quoted["message"], quoted["quote"])
-                    for quoted in item["evidence"]
+                    checked_quote(request.trajectory, quoted["message"], quoted["quote"]) for quoted in item["evidence"]
                 ),
                 ideas=tuple(item["ideas"]) if request.lists_ideas else (),
                 model=model,

@@ -48,14 +48,10 @@ _PATTERNS = (
     r"(?:-{3,}|={3,}|#{3,})\s*end of (?:data|transcript|messages|conversation|evidence)",
     r"\bend[_ ]of[_ ]transcript\b",
 )
-_HIDDEN = re.compile(
-    "[\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\U000e0000-\U000e0fff]"
-)
+_HIDDEN = re.compile("[\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\U000e0000-\U000e0fff]")
 # Joiners in emoji and in Arabic or Indic words are ordinary; hidden runs between Latin letters are not.
 _HIDDEN_IN_WORD = re.compile(r"[A-Za-z][\u00ad\u180e\u200b-\u200d\u2060-\u2064\ufeff]+[A-Za-z]")
-_TAGS_OR_OVERRIDES = re.compile(
-    "[\u202d\u202e\U000e0020-\U000e007e](?![\U000e0020-\U000e007f]{0,8}\U000e007f)"
-)
+_TAGS_OR_OVERRIDES = re.compile("[\u202d\u202e\U000e0020-\U000e007e](?![\U000e0020-\U000e007f]{0,8}\U000e007f)")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]{32,}={0,2}")
 # Cyrillic and Greek letters that pass for Latin ones.
 _LOOKALIKES = str.maketrans("аеорсухіјѕԁɡһӏΑΒΕΖΗΙΚΜΝΟΡΤΥΧο", "aeopcyxijsdghlABEZHIKMNOPTYXo")

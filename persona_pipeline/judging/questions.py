@@ -28,7 +28,7 @@ class Question:
         sample: 0-based index of a repeated judgment.
         thinking: whether the model may think first, where it can do both.
         mechanism: who pays: ``evaluation``, ``gate``, ``suite``, ``synthetic``.
-        check: returns what is wrong with an answer, or None; by default the schema decides (``schema_problem``).
+        check: returns what is wrong with an answer, or None; by default ``schema_problem`` decides.
     """
 
     kind: str

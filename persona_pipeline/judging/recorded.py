@@ -83,9 +83,7 @@ class RecordedJudge:
             score=recording.score,
             unscored=recording.unscored,
             reasoning=recording.reasoning,
-            evidence=tuple(
-                checked_quote(request.trajectory, message, quote) for message, quote in recording.evidence
-            ),
+            evidence=tuple(checked_quote(request.trajectory, message, quote) for message, quote in recording.evidence),
             ideas=recording.ideas if request.lists_ideas else (),
             model=recording.model,
             prompt_version=recording.prompt_version,
@@ -95,9 +93,7 @@ class RecordedJudge:
     def _remedy(self, request: JudgeRequest) -> str:
         who = f" of {request.agent_id}" if request.agent_id else ""
         sample = f", sample {request.sample + 1}" if request.sample else ""
-        claims = self._recorded_claims.get(
-            (request.agent_id, request.dimension, request.proposition_id), set()
-        )
+        claims = self._recorded_claims.get((request.agent_id, request.dimension, request.proposition_id), set())
         if not claims:
             reason = "never recorded"
         elif request.claim not in claims:
@@ -123,9 +119,7 @@ def recording_of(request: JudgeRequest, verdict: Verdict, *, recorded_at: dateti
     """Return the recording of an answer, None of a failure. Quotes go under local message ids."""
     if verdict.unscored is not None and not verdict.unscored.is_answer:
         return None
-    local = {
-        entry.message_id: f"m{number}" for number, entry in enumerate(request.trajectory.entries, start=1)
-    }
+    local = {entry.message_id: f"m{number}" for number, entry in enumerate(request.trajectory.entries, start=1)}
     return Recording(
         key=request.key,
         agent_id=request.agent_id,
@@ -170,12 +164,7 @@ class RecordingWriter:
         self, questions: Iterable[Question], answers: Iterable[Answer], *, recorded_at: datetime | None = None
     ) -> None:
         """Write the answers to questions of other kinds; failures are left out."""
-        moment = (
-            (recorded_at or datetime.now(UTC))
-            .astimezone(UTC)
-            .isoformat(timespec="seconds")
-            .replace("+00:00", "Z")
-        )
+        moment = (recorded_at or datetime.now(UTC)).astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         self.write(
             Recording(
                 key=question.key,

@@ -149,15 +149,11 @@ def write_recordings(folder: Path, recordings: Iterable[Recording]) -> list[Path
     with FileLock(folder / ".lock"):
         for path, added in sorted(by_file.items()):
             problems: list[Problem] = []
-            merged = (
-                {recording.key: recording for _, recording in _read(path, problems)} if path.exists() else {}
-            )
+            merged = {recording.key: recording for _, recording in _read(path, problems)} if path.exists() else {}
             if problems:
                 raise ConfigError(problems)
             merged |= {recording.key: recording for recording in added}
-            ordered = sorted(
-                merged.values(), key=lambda item: (item.proposition_id, item.claim, item.label, item.key)
-            )
+            ordered = sorted(merged.values(), key=lambda item: (item.proposition_id, item.claim, item.label, item.key))
             text = "".join(recording.to_line() for recording in ordered)
             if not path.exists() or path.read_bytes() != text.encode("utf-8"):
                 _replace(path, text)
@@ -184,9 +180,7 @@ def _safe(name: str) -> str:
     if not name:
         return _NOBODY
     if not _SAFE_NAME.fullmatch(name):
-        raise ConfigError(
-            f"{name!r} cannot name a recording's file; use letters, digits, '-' and '_', at most 64"
-        )
+        raise ConfigError(f"{name!r} cannot name a recording's file; use letters, digits, '-' and '_', at most 64")
     return name
 
 
@@ -194,9 +188,7 @@ def _read(path: Path, problems: list[Problem]) -> list[tuple[int, Recording]]:
     try:
         text = path.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
-        problems.append(
-            Problem(f"not UTF-8 ({error.reason} at byte {error.start}); save it as UTF-8", str(path))
-        )
+        problems.append(Problem(f"not UTF-8 ({error.reason} at byte {error.start}); save it as UTF-8", str(path)))
         return []
     found = []
     # Not splitlines(): a quote may hold U+2028.
@@ -206,9 +198,7 @@ def _read(path: Path, problems: list[Problem]) -> list[tuple[int, Recording]]:
         try:
             found.append((number, _parse(line)))
         except ValueError as error:
-            problems.append(
-                Problem(f"{error}; correct the line or delete it and record again", str(path), number)
-            )
+            problems.append(Problem(f"{error}; correct the line or delete it and record again", str(path), number))
     return found
 
 

@@ -23,7 +23,7 @@ class ModelTraits:
     Attributes:
         cache_minimum: tokens below which a prefix is not cached.
         effort: whether ``output_config.effort`` is accepted.
-        thinking, no_thinking: the ``thinking`` parameter to let it think first or keep it from it; None: not sent.
+        thinking, no_thinking: the ``thinking`` parameter that allows and that forbids it; None: not sent.
     """
 
     cache_minimum: int
@@ -53,10 +53,10 @@ def traits_of(model: str) -> ModelTraits:
 
 @dataclass(frozen=True)
 class RequestStyle:
-    """How questions become requests: all that is not in the question and can change the answer.
+    """How questions become requests: what is not in the question and can change the answer.
 
     Attributes:
-        structured: the answer's schema goes into ``output_config``; otherwise into the last turn, as text.
+        structured: the schema goes into ``output_config``; otherwise into the last turn, as text.
     """
 
     model: str
@@ -72,8 +72,9 @@ class RequestStyle:
             last_shared["cache_control"] = {"type": "ephemeral", "ttl": cache_ttl}
         ask = question.ask
         if not self.structured:
-            ask = f"{ask}\n\nAnswer with one JSON object that matches this JSON schema, and nothing else:\n" + plain_json(
-                dict(question.schema)
+            ask = (
+                f"{ask}\n\nAnswer with one JSON object that matches this JSON schema, and nothing else:\n"
+                + plain_json(dict(question.schema))
             )
         body: dict[str, Any] = {
             "model": self.model,
@@ -86,9 +87,7 @@ class RequestStyle:
                 {"role": "user", "content": [*map(_text, question.context), _text(read)]},
                 {
                     "role": "assistant",
-                    "content": [
-                        {"type": "tool_use", "id": _TOOL_USE_ID, "name": "read_transcript", "input": {}}
-                    ],
+                    "content": [{"type": "tool_use", "id": _TOOL_USE_ID, "name": "read_transcript", "input": {}}],
                 },
                 {
                     "role": "user",
@@ -106,9 +105,10 @@ class RequestStyle:
         }
         if not self.structured:
             return body
-        body["output_config"] = {"format": {"type": "json_schema", "schema": dict(question.schema)}}
+        output: dict[str, Any] = {"format": {"type": "json_schema", "schema": dict(question.schema)}}
         if traits.effort and self.effort:
-            body["output_config"]["effort"] = self.effort
+            output["effort"] = self.effort
+        body["output_config"] = output
         thinking = traits.thinking if question.thinking else traits.no_thinking
         if thinking:
             body["thinking"] = dict(thinking)
@@ -116,13 +116,12 @@ class RequestStyle:
 
 
 def cache_key(body: Mapping[str, Any], *, base_url: str, api_version: str, prompt_version: str, sample: int) -> str:
-    """Return the SHA-256 of everything that can change an answer. Cache marks cannot, so they are left out."""
+    """Return the SHA-256 of all that can change an answer. Cache marks cannot: they are left out."""
     messages = [
         {
             **message,
             "content": [
-                {key: value for key, value in block.items() if key != "cache_control"}
-                for block in message["content"]
+                {key: value for key, value in block.items() if key != "cache_control"} for block in message["content"]
             ],
         }
         for message in body["messages"]
@@ -139,7 +138,7 @@ def cache_key(body: Mapping[str, Any], *, base_url: str, api_version: str, promp
 
 
 def prefix_key(body: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of what calls must share to share a cached prefix: all but the last turn and max_tokens."""
+    """Return the SHA-256 of what calls with one cached prefix share: all but last turn and max_tokens."""
     shared = {key: value for key, value in body.items() if key not in ("messages", "max_tokens")}
     return content_hash({**shared, "messages": body["messages"][:-1]})
 

@@ -13,9 +13,14 @@ _FENCED = re.compile(r"\s*```(?:json)?[ \t]*\n(.*?)\n?[ \t]*```\s*", re.DOTALL)
 
 
 def read_response(
-    message: Any, question: Question, *, requested_model: str, fences_allowed: bool = False, batch: bool = False
+    message: Any,
+    question: Question,
+    *,
+    requested_model: str,
+    fences_allowed: bool = False,
+    batch: bool = False,
 ) -> Answer:
-    """Return the answer in a response body that is parsed JSON. Never raises; what is no valid answer is unscored.
+    """Return the answer in a parsed response body. Never raises: what is no valid answer is unscored.
 
     Args:
         fences_allowed: a Markdown code fence around the whole answer is taken off (prompted JSON).
@@ -23,13 +28,12 @@ def read_response(
     """
     if not isinstance(message, Mapping) or not isinstance(message.get("content"), list):
         return Answer(unscored=Unscored.API_ERROR, detail="the response is no message", usage=unknown_usage())
-    model = message.get("model") if isinstance(message.get("model"), str) else requested_model
+    served = message.get("model")
+    model = served if isinstance(served, str) else requested_model
     usage = read_usage(message.get("usage"), model, requested_model, batch=batch)
 
     def unscored(reason: Unscored, detail: str) -> Answer:
-        return Answer(
-            unscored=reason, detail=detail, usage=usage, model=model, prompt_version=question.prompt_version
-        )
+        return Answer(unscored=reason, detail=detail, usage=usage, model=model, prompt_version=question.prompt_version)
 
     stop = message.get("stop_reason")
     if stop == "refusal":
@@ -56,12 +60,17 @@ def read_response(
 
 
 def read_usage(usage: Any, model: str, requested_model: str | None = None, *, batch: bool = False) -> Usage:
-    """Return the tokens and price of one call; a response that does not say costs an unknown sum, not nothing."""
+    """Return tokens and price of one call; a response that does not say costs an unknown sum, not nothing."""
     if not isinstance(usage, Mapping):
         return unknown_usage()
     counts = [
         usage.get(name) or 0
-        for name in ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+        for name in (
+            "input_tokens",
+            "output_tokens",
+            "cache_creation_input_tokens",
+            "cache_read_input_tokens",
+        )
     ]
     if "input_tokens" not in usage or "output_tokens" not in usage or not all(map(_is_count, counts)):
         return unknown_usage()
@@ -72,7 +81,7 @@ def read_usage(usage: Any, model: str, requested_model: str | None = None, *, ba
         tokens,
         model,
         requested_model,
-        hour_cache_tokens=hour if _is_count(hour) else 0,
+        hour_cache_tokens=hour if isinstance(hour, int) and hour > 0 else 0,
         batch=batch or usage.get("service_tier") == "batch",
     )
     return Usage(*counts, calls=1, usd=usd)

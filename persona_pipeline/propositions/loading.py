@@ -45,7 +45,9 @@ def load_proposition_set(root: Path | str, dimension: str, agent_id: str | None 
     return merged
 
 
-def find_proposition_set(root: Path | str, dimension: str, agent_id: str | None = None) -> PropositionSet | None:
+def find_proposition_set(
+    root: Path | str, dimension: str, agent_id: str | None = None
+) -> PropositionSet | None:
     """Like ``load_proposition_set``, but None when neither file exists."""
     if dimension not in ALL_DIMENSIONS:
         hint = did_you_mean(dimension, ALL_DIMENSIONS) or f"; the dimensions are {', '.join(ALL_DIMENSIONS)}"
@@ -79,17 +81,24 @@ def load_proposition_file(path: Path) -> LoadedFile:
     folder = path.parent.name
     if content.dimension != folder:
         problems.append(
-            document.problem(("dimension",), f"dimension {content.dimension!r} is unlike its folder {folder!r}; move the file or correct it")
+            document.problem(
+                ("dimension",),
+                f"dimension {content.dimension!r} is unlike its folder {folder!r}; move the file or correct it",
+            )
         )
     allowed = (None, path.stem)
     if content.agent_id not in allowed:
         problems.append(
-            document.problem(("agent_id",), f"agent_id {content.agent_id!r} is unlike the file's name; write {path.stem!r}")
+            document.problem(
+                ("agent_id",), f"agent_id {content.agent_id!r} is unlike the file's name; write {path.stem!r}"
+            )
         )
     if content.level == "action" and content.dimension != "adherence":
         problems.append(document.problem(("level",), "level: action is for adherence; remove it"))
     if content.catchphrases and content.dimension != "fluency":
-        problems.append(document.problem(("catchphrases",), "catchphrases are for fluency; move them there", key=True))
+        problems.append(
+            document.problem(("catchphrases",), "catchphrases are for fluency; move them there", key=True)
+        )
     problems += _duplicates({path.stem: LoadedFile(document, content)})
     if problems:
         raise ConfigError(problems)
@@ -103,7 +112,11 @@ def _merge(
     problems = _duplicates(dict(enumerate(files)))
     entries = [entry for file in files for entry in file.content.propositions]
     if entries and not any(entry.weight for entry in entries):
-        problems.append(files[-1].document.problem(("propositions",), "all weights are 0; give at least one claim a weight"))
+        problems.append(
+            files[-1].document.problem(
+                ("propositions",), "all weights are 0; give at least one claim a weight"
+            )
+        )
     if problems:
         raise ConfigError(problems)
     settings: dict[str, Any] = {}
@@ -131,7 +144,9 @@ def _duplicates(files: dict[Any, LoadedFile]) -> list[Problem]:
             line, _ = file.document.where(location)
             if entry.id in seen:
                 problems.append(
-                    file.document.problem(location, f"proposition id {entry.id!r} is taken by {seen[entry.id]}; rename one")
+                    file.document.problem(
+                        location, f"proposition id {entry.id!r} is taken by {seen[entry.id]}; rename one"
+                    )
                 )
             seen.setdefault(entry.id, f"{file.document.path}:{line}")
     return problems

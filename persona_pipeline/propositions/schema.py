@@ -20,10 +20,14 @@ class PropositionEntry(BaseModel):
     model_config = ConfigDict(extra="forbid", title="Proposition")
 
     id: str = Field(description="Unique in the merged set.", min_length=1)
-    claim: str = Field(description="What is true of the agent. {{agent_name}}, {{action}}, {{channel_name}}, {{recipient_name}}.")
+    claim: str = Field(
+        description="What is true of the agent. {{agent_name}}, {{action}}, {{channel_name}}, {{recipient_name}}."
+    )
     weight: Weight = Field(1.0, description="Relative weight in the dimension's score.")
     inverted: bool = Field(False, description="An anti-pattern: true is bad, so the raw score is flipped.")
-    recommendations_for_improvement: str | None = Field(None, description="Advice given when the score is low.")
+    recommendations_for_improvement: str | None = Field(
+        None, description="Advice given when the score is low."
+    )
 
     @field_validator("id", "claim")
     @classmethod
@@ -72,9 +76,17 @@ class PropositionFile(BaseModel):
     agent_id: str | None = Field(None, description="The file's name; '_default' or absent in _default.yaml.")
     include_personas: bool = Field(True, description="Whether the persona is in the judge's context.")
     hard: bool = Field(False, description="Scores below 9 lose 20 percent.")
-    target_type: Literal["agent", "environment"] = Field("agent", description="One agent's messages, or the whole channel.")
-    level: Literal["evaluation", "action"] = Field("evaluation", description="Adherence only: judge the window, or single actions.")
-    first_n: Count | None = Field(None, description="First entries of the trajectory that are shown (default 10; action 5).")
-    last_n: Count | None = Field(None, description="Last entries of the trajectory that are shown (default 100; action 10).")
+    target_type: Literal["agent", "environment"] = Field(
+        "agent", description="One agent's messages, or the whole channel."
+    )
+    level: Literal["evaluation", "action"] = Field(
+        "evaluation", description="Adherence only: judge the window, or single actions."
+    )
+    first_n: Count | None = Field(
+        None, description="First entries of the trajectory that are shown (default 10; action 5)."
+    )
+    last_n: Count | None = Field(
+        None, description="Last entries of the trajectory that are shown (default 100; action 10)."
+    )
     catchphrases: list[CatchphraseEntry] = Field(default_factory=list, description="Fluency only.")
     propositions: list[PropositionEntry] = Field(default_factory=list)

@@ -8,7 +8,9 @@ from persona_pipeline.store import Store, tables, upsert
 from persona_pipeline.world.canonical import content_hash
 
 
-def store_proposition_set(store: Store, agent_id: str, dimension: str, propositions: PropositionSet | None) -> str:
+def store_proposition_set(
+    store: Store, agent_id: str, dimension: str, propositions: PropositionSet | None
+) -> str:
     """Write an agent's set of a dimension (None: it has none) and return its content hash."""
     content = propositions.to_dict() if propositions else None
     digest = content_hash(content)
@@ -33,5 +35,7 @@ def stored_proposition_set(store: Store, agent_id: str, dimension: str) -> Propo
     with store.connect() as connection:
         row = connection.execute(query).one_or_none()
     if row is None:
-        raise ConfigError(f"the {dimension} propositions of {agent_id!r} are not in the store; materialize proposition_sets/{dimension}")
+        raise ConfigError(
+            f"the {dimension} propositions of {agent_id!r} are not in the store; materialize proposition_sets/{dimension}"
+        )
     return PropositionSet.from_dict(row.content) if row.content else None

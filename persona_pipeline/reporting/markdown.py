@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from persona_pipeline.evaluation.report import EXIT_OK, RunReport
+from persona_pipeline.evaluation.report import EXIT_OK, Finding, RunReport
 from persona_pipeline.reporting.facts import provenance_facts, usage_facts
 from persona_pipeline.reporting.text import markdown_code, markdown_text
 from persona_pipeline.reporting.view import (
@@ -154,14 +154,21 @@ def _unscored(row: AgentRow) -> Iterator[str]:
 def _other_findings(view: ReportView) -> Iterator[str]:
     """Yield what no other section names: thresholds, missing baselines, budgets, and the comparison's warnings."""
     for finding in view.findings:
-        named_above = finding.kind in ("regression", "proposition_drop") or (
-            finding.kind == "coverage" and finding.proposition_id
-        )
-        if not named_above:
-            yield f"- {markdown_text(finding.message, _MESSAGE_LIMIT)}"
+        if finding.kind in ("regression", "proposition_drop") or (finding.kind == "coverage" and _is_listed(finding, view)):
+            continue
+        yield f"- {markdown_text(finding.message, _MESSAGE_LIMIT)}"
     for row in view.rows:
         for warning in row.report.comparison.warnings:
             yield f"- {markdown_code(row.agent_id, 64)} {markdown_text(warning, _MESSAGE_LIMIT)}"
+
+
+def _is_listed(finding: Finding, view: ReportView) -> bool:
+    """Whether the judgments a coverage finding counts are listed one by one."""
+    return any(
+        row.agent_id == finding.agent_id and dimension == finding.dimension
+        for row in view.rows
+        for dimension, _ in row.failures
+    )
 
 
 def _fit(sections: Iterable[_Section], limit: int) -> str:

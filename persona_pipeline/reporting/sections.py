@@ -28,12 +28,17 @@ class HistoryPoint(_Section):
 
 
 class Voice(_Section):
-    """How one agent writes: shares 0-1, sentence length in words, messages it was measured on."""
+    """How one agent writes: shares 0-1, sentence length in words, messages it was measured on.
+
+    ``x`` and ``y``: its place on a plane where agents who write alike stand close; only distances mean something.
+    """
 
     unique_word_ratio: float | None = None
     average_sentence_length: float | None = None
     punctuation_density: float | None = None
     messages: int | None = None
+    x: float | None = None
+    y: float | None = None
 
 
 class VoicePair(_Section):

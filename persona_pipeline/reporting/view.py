@@ -185,6 +185,11 @@ class AgentRow:
             return AgentStatus.DRIFTED
         return AgentStatus.OK if worst_exit_code(codes) == EXIT_OK else AgentStatus.INCOMPLETE
 
+    @property
+    def severity(self) -> int:
+        """0 for a drift, 1 for missing judgments, 2 for an agent in character: what to look at first."""
+        return (AgentStatus.DRIFTED, AgentStatus.INCOMPLETE, AgentStatus.OK).index(self.status)
+
     def propositions(self) -> Iterator[tuple[str, PropositionResult]]:
         """Yield (dimension, result) of every proposition, dimensions in their order."""
         for cell in self.cells:
@@ -255,9 +260,9 @@ class ReportView:
         drifted, incomplete = len(self.drifted), len(self.incomplete)
         agents = "1 agent" if total == 1 else f"{total} agents"
         if drifted and incomplete:
-            return f"{drifted} of {agents} drifted, {incomplete} could not be fully judged"
+            return f"{drifted} of {agents} drifted, {incomplete} not fully judged"
         if drifted or incomplete:
-            return f"{drifted or incomplete} of {agents} {'drifted' if drifted else 'could not be fully judged'}"
+            return f"{drifted or incomplete} of {agents} {'drifted' if drifted else 'not fully judged'}"
         if self.report.exit_code != EXIT_OK:
             return f"Run failed: {OUTCOMES.get(self.report.exit_code, f'exit code {self.report.exit_code}')}"
         return "The agent is in character" if total == 1 else f"All {total} agents are in character"

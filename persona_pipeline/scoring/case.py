@@ -15,6 +15,7 @@ class AgentCase:
         messages: the agent's own in the window, in order of time, direct ones included.
         earlier: the agent's own in the window before, of the same length; empty for an unbounded window.
         channels: every message of each channel the agent spoke in, in the window.
+        earlier_channels: the same channels in the window before.
         names: display names by agent id.
         samples: judgments asked for per claim.
     """
@@ -26,6 +27,7 @@ class AgentCase:
     messages: Sequence[Message]
     earlier: Sequence[Message] = ()
     channels: Mapping[str, Sequence[Message]] = field(default_factory=dict)
+    earlier_channels: Mapping[str, Sequence[Message]] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
     samples: int = 1
 

@@ -69,7 +69,9 @@ def _excerpts(messages: Sequence[Message]) -> dict[str, list[Sequence[Message]]]
 
 def _entries(case: AgentCase, pairs: Sequence[tuple[Sequence[Message], Sequence[Message]]]) -> list[Entry]:
     return [
-        message_entry(message, SPEAKER, recipient=message.recipient and "Speaker B", part=f"pair {number}, {when}")
+        message_entry(
+            message, SPEAKER, recipient=message.recipient and "Speaker B", part=f"pair {number}, {when}"
+        )
         for number, pair in enumerate(pairs, start=1)
         for when, excerpt in zip(("earlier", "now"), pair, strict=True)
         for message in excerpt

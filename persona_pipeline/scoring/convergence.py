@@ -2,7 +2,8 @@
 
 import random
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import count
 from statistics import fmean
 
@@ -11,10 +12,18 @@ from persona_pipeline.propositions.models import EVALUATION_WINDOW_DEFAULTS, Pro
 from persona_pipeline.scoring.aggregate import HIGHEST, weighted_mean
 from persona_pipeline.scoring.case import AgentCase
 from persona_pipeline.scoring.judged import JudgingContext, plan_judgments
-from persona_pipeline.scoring.plan import DimensionPlan, Part, algorithmic_row, evaluation, judged_part, no_evidence
+from persona_pipeline.scoring.plan import (
+    DimensionPlan,
+    Part,
+    algorithmic_row,
+    evaluation,
+    judged_part,
+    no_evidence,
+)
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
 from persona_pipeline.scoring.text.agreement import agreement_ratio
 from persona_pipeline.scoring.text.vocabulary import pairwise_similarity, vocabulary_stats
+from persona_pipeline.scoring.text.voice import voice_convergence
 from persona_pipeline.world.models import Message, seed_from
 from persona_pipeline.world.trajectory import Entry, Omission, Trajectory, message_entry, windowed
 
@@ -28,7 +37,8 @@ def plan_convergence(case: AgentCase, propositions: PropositionSet) -> Dimension
         return no_evidence("convergence", propositions, "nobody else spoke in the agent's channels")
     weights = {channel: case.own_count(messages) for channel, messages in channels.items()}
     contexts = [
-        _context(case, channel, messages, propositions, weights[channel]) for channel, messages in channels.items()
+        _context(case, channel, messages, propositions, weights[channel])
+        for channel, messages in channels.items()
     ]
     plan = plan_judgments(
         propositions, contexts, agent_id=case.agent_id, persona=case.persona, samples=case.samples
@@ -37,15 +47,28 @@ def plan_convergence(case: AgentCase, propositions: PropositionSet) -> Dimension
     def finish(verdicts: Sequence[Verdict]) -> DimensionEvaluation:
         judged = plan.collect(verdicts)
         by_channel = {channel: channel_statistics(messages) for channel, messages in channels.items()}
-        vocabulary = _row("_vocabulary", "The speakers use words of their own", by_channel, weights, "diversity")
+        voices = {channel: _voices(case, channel) for channel in channels}
+        vocabulary = _row(
+            "_vocabulary", "The speakers use words of their own", by_channel, weights, "diversity"
+        )
         agreement = _row("_agreement", "The speakers do not just agree", by_channel, weights, "disagreement")
         parts = [
             Part(vocabulary.score, VOCABULARY_WEIGHT),
             judged_part(judged, DISTINCTNESS_WEIGHT),
             Part(agreement.score, AGREEMENT_WEIGHT),
         ]
-        own = [message.text for messages in channels.values() for message in messages if message.agent_id == case.agent_id]
-        statistics = {"channels": by_channel, "vocabulary": vars(vocabulary_stats(own)) if own else {}}
+        own = [
+            message.text
+            for messages in channels.values()
+            for message in messages
+            if message.agent_id == case.agent_id
+        ]
+        statistics = {
+            "channels": {
+                channel: {**values, "voices": voices[channel]} for channel, values in by_channel.items()
+            },
+            "vocabulary": vars(vocabulary_stats(own)) if own else {},
+        }
         return evaluation("convergence", judged, [vocabulary, agreement], parts, statistics, propositions)
 
     return DimensionPlan(plan.requests, finish)
@@ -53,9 +76,7 @@ def plan_convergence(case: AgentCase, propositions: PropositionSet) -> Dimension
 
 def channel_statistics(messages: Sequence[Message]) -> dict[str, float]:
     """Return a channel's mean pairwise vocabulary Jaccard (0-1), agreement ratio (0-1), and both as scores 0-9."""
-    spoken: dict[str, list[str]] = {}
-    for message in messages:
-        spoken.setdefault(message.agent_id, []).append(message.text)
+    spoken = by_speaker(messages)
     similarity = fmean(pairwise_similarity(spoken).values())
     agreement = agreement_ratio([message.text for message in messages])
     return {
@@ -68,6 +89,31 @@ def channel_statistics(messages: Sequence[Message]) -> dict[str, float]:
     }
 
 
+def by_speaker(messages: Sequence[Message]) -> dict[str, list[str]]:
+    """Return each speaker's texts, in order."""
+    spoken: dict[str, list[str]] = {}
+    for message in messages:
+        spoken.setdefault(message.agent_id, []).append(message.text)
+    return spoken
+
+
+def _voices(case: AgentCase, channel: str) -> dict[str, float | int | None]:
+    """How alike the channel's speakers write, and its z-score against the same speakers elsewhere and before."""
+    here = case.channels[channel]
+    elsewhere = [messages for name, messages in case.channels.items() if name != channel]
+    references = (*elsewhere, *case.earlier_channels.values())
+    return dict(_voice_convergence(tuple(here), tuple(tuple(messages) for messages in references)))
+
+
+@lru_cache(maxsize=256)
+def _voice_convergence(
+    here: tuple[Message, ...], references: tuple[tuple[Message, ...], ...]
+) -> tuple[tuple[str, float | int | None], ...]:
+    # Everybody in a channel asks for the same numbers.
+    result = voice_convergence(by_speaker(here), [by_speaker(messages) for messages in references])
+    return tuple(vars(result).items())
+
+
 def anonymous_labels(messages: Sequence[Message], seed: int) -> dict[str, str]:
     """Return a label (``Speaker A``, ...) for every speaker, dealt by seed."""
     speakers = sorted({message.agent_id for message in messages})
@@ -75,7 +121,7 @@ def anonymous_labels(messages: Sequence[Message], seed: int) -> dict[str, str]:
     return {speaker: f"Speaker {letter}" for speaker, letter in zip(speakers, _letters(), strict=False)}
 
 
-def _letters():  # noqa: ANN202
+def _letters() -> Iterator[str]:
     yield from string.ascii_uppercase
     for number in count(1):
         yield from (f"{letter}{number}" for letter in string.ascii_uppercase)

@@ -9,7 +9,14 @@ from persona_pipeline.propositions.models import Catchphrase, PropositionSet
 from persona_pipeline.scoring.aggregate import HIGHEST
 from persona_pipeline.scoring.case import AgentCase
 from persona_pipeline.scoring.judged import JudgingContext, plan_judgments
-from persona_pipeline.scoring.plan import DimensionPlan, Part, algorithmic_row, evaluation, judged_part, no_evidence
+from persona_pipeline.scoring.plan import (
+    DimensionPlan,
+    Part,
+    algorithmic_row,
+    evaluation,
+    judged_part,
+    no_evidence,
+)
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
 from persona_pipeline.scoring.text.ngrams import corpus_repetition, cross_message_share, ngram_score
 from persona_pipeline.scoring.text.tokens import tokenize
@@ -64,7 +71,9 @@ def ngram_part(texts: Sequence[str]) -> tuple[PropositionResult, dict[str, dict[
     if len(texts) < 2:
         return algorithmic_row("_ngram", claim, None, "one message has nothing to repeat"), repetition
     score = fmean(ngram_score(values["cross_message_share"]) for values in repetition.values())
-    shares = ", ".join(f"{values['cross_message_share']:.1%} of {n}-grams" for n, values in repetition.items())
+    shares = ", ".join(
+        f"{values['cross_message_share']:.1%} of {n}-grams" for n, values in repetition.items()
+    )
     return algorithmic_row("_ngram", claim, score, f"{shares} also stand in another message"), repetition
 
 
@@ -79,12 +88,17 @@ def catchphrase_part(
         rate = sum(phrase_uses(text, item.phrase) for text in texts) / len(texts)
         in_range = item.min_rate <= rate <= item.max_rate
         rates[item.phrase] = {
-            "rate": rate, "min_rate": item.min_rate, "max_rate": item.max_rate, "in_range": in_range
+            "rate": rate,
+            "min_rate": item.min_rate,
+            "max_rate": item.max_rate,
+            "in_range": in_range,
         }
     kept = sum(bool(values["in_range"]) for values in rates.values())
     score = HIGHEST * kept / len(rates)
     reasoning = f"{kept} of {len(rates)} catchphrases are used as often as they should be"
-    row = algorithmic_row("_catchphrase", "Catchphrases are used neither too rarely nor too often", score, reasoning)
+    row = algorithmic_row(
+        "_catchphrase", "Catchphrases are used neither too rarely nor too often", score, reasoning
+    )
     return row, rates
 
 

@@ -28,7 +28,12 @@ def plan_ideas_quantity(case: AgentCase, propositions: PropositionSet) -> Dimens
         for channel, messages in channels.items()
     ]
     plan = plan_judgments(
-        propositions, contexts, agent_id=case.agent_id, persona=case.persona, samples=case.samples, lists_ideas=True
+        propositions,
+        contexts,
+        agent_id=case.agent_id,
+        persona=case.persona,
+        samples=case.samples,
+        lists_ideas=True,
     )
 
     def finish(verdicts: Sequence[Verdict]) -> DimensionEvaluation:

@@ -93,11 +93,7 @@ def open_store(url: URL | str | None = None, *, migrate: bool = True) -> Store:
         url = default_url(get_settings())
     elif isinstance(url, str):
         url = normalise_url(url)
-    engine = (
-        _sqlite_engine(url)
-        if url.get_backend_name() == "sqlite"
-        else sa.create_engine(url, pool_pre_ping=True)
-    )
+    engine = _sqlite_engine(url) if url.get_backend_name() == "sqlite" else sa.create_engine(url, pool_pre_ping=True)
     if migrate:
         try:
             upgrade(engine)
@@ -131,8 +127,6 @@ def _sqlite_engine(url: URL) -> Engine:
 
     @sa.event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
-        connection.exec_driver_sql(
-            "BEGIN IMMEDIATE" if connection.get_execution_options().get("writes") else "BEGIN"
-        )
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.get_execution_options().get("writes") else "BEGIN")
 
     return engine

@@ -92,6 +92,18 @@ proposition_sets = sa.Table(
     _created_at("updated_at"),
 )
 
+message_windows = sa.Table(
+    "message_windows",
+    metadata,
+    # The window an agent is being evaluated on: what the steps of one Dagster run, on whatever host, agree on.
+    _agent(primary_key=True),
+    sa.Column("window_start", UtcDateTime()),
+    sa.Column("window_end", UtcDateTime(), nullable=False),
+    sa.Column("messages_hash", sa.Text(), nullable=False),
+    sa.Column("sample_size", sa.Integer(), nullable=False),
+    _created_at("updated_at"),
+)
+
 evaluation_runs = sa.Table(
     "evaluation_runs",
     metadata,
@@ -145,6 +157,23 @@ evaluation_scores = sa.Table(
     sa.CheckConstraint("(score IS NULL) <> (unscored_reason IS NULL)", name="scored_or_unscored"),
     sa.CheckConstraint("score BETWEEN 0 AND 9", name="score"),
     sa.CheckConstraint("raw BETWEEN 0 AND 9", name="raw"),
+)
+
+baseline_comparisons = sa.Table(
+    "baseline_comparisons",
+    metadata,
+    sa.Column(
+        "evaluation_run_id",
+        sa.Uuid(),
+        sa.ForeignKey(f"{SCHEMA}.evaluation_runs.id", ondelete="CASCADE"),
+        primary_key=True,
+    ),
+    _agent(index=True),
+    sa.Column("regressed", sa.Boolean(), nullable=False),
+    # The comparison and its findings, as evaluation.report.AgentReport without the evaluation.
+    sa.Column("comparison", JsonColumn, nullable=False),
+    sa.Column("findings", JsonColumn, nullable=False),
+    _created_at("updated_at"),
 )
 
 correction_logs = sa.Table(

@@ -61,7 +61,9 @@ class World:
         if database_url is not None:
             return cls(folder, open_store(database_url))
         if settings.database_url is None:
-            return cls(folder, open_store(URL.create("sqlite", database=str(folder / ".persona" / "store.db"))))
+            return cls(
+                folder, open_store(URL.create("sqlite", database=str(folder / ".persona" / "store.db")))
+            )
         return cls(folder, open_store())
 
     def agent_ids(self) -> list[str]:
@@ -133,7 +135,11 @@ class World:
                 result.written = write_messages_in(
                     self.store, connection, parsed.messages, source=name, mirror=True
                 )
-                row = {"path": name, "content_hash": digest, "problems": [vars(problem) for problem in problems]}
+                row = {
+                    "path": name,
+                    "content_hash": digest,
+                    "problems": [vars(problem) for problem in problems],
+                }
                 upsert(self.store, connection, sources, [row])
             result.problems += problems
         for name in known.keys() - found:
@@ -145,7 +151,11 @@ class World:
     def message_files(self) -> list[Path]:
         """Return the world's message files, sorted."""
         folder = self.root / MESSAGES
-        return sorted(path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS) if folder.is_dir() else []
+        return (
+            sorted(path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS)
+            if folder.is_dir()
+            else []
+        )
 
     def ingest(self, path: Path) -> SyncResult:
         """Add the messages of a file from anywhere; nothing is removed.
@@ -166,7 +176,9 @@ class World:
         with self.store.connect() as connection:
             row = connection.execute(sa.select(agents).where(agents.c.id == agent_id)).one_or_none()
         if row is None or row.persona is None:
-            raise ConfigError(f"agent {agent_id!r} has no persona in the store; write personas/{agent_id}.yaml")
+            raise ConfigError(
+                f"agent {agent_id!r} has no persona in the store; write personas/{agent_id}.yaml"
+            )
         return Persona(agent_id, row.display_name, row.persona)
 
     def display_names(self) -> dict[str, str]:
@@ -176,7 +188,11 @@ class World:
             return {row.id: row.display_name for row in rows}
 
     def messages(
-        self, window: Window | None = None, *, agent_id: str | None = None, channels: Iterable[str] | None = None
+        self,
+        window: Window | None = None,
+        *,
+        agent_id: str | None = None,
+        channels: Iterable[str] | None = None,
     ) -> list[Message]:
         """Return real messages in order of time; see ``world.messages.read_messages``."""
         return read_messages(self.store, window, agent_id=agent_id, channels=channels)

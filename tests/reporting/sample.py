@@ -132,9 +132,29 @@ def _dimension(agent_id: str, name: str, score: float | None, drifted: bool) -> 
     statistics: dict = {}
     if name == "fluency":
         share = 0.31 if out_of_character or (drifted and agent_id == "michael") else 0.04 + 0.01 * len(agent_id)
-        statistics = {"repetition": share, "corpus_repetition": share / 5, "messages": 42}
+        statistics = {
+            "messages": 42,
+            "repetition": {
+                "3": {"cross_message_share": share, "corpus_repetition": share / 5},
+                "5": {"cross_message_share": share / 3, "corpus_repetition": share / 9},
+            },
+            "catchphrases": {},
+        }
     if name == "convergence":
-        statistics = {"agreement_ratio": 0.52 if drifted and agent_id == "michael" else 0.12 + 0.01 * len(agent_id)}
+        statistics = {
+            "channels": {
+                channel: {
+                    "speakers": 4,
+                    "messages": 80,
+                    "vocabulary_similarity": 0.18,
+                    "agreement_ratio": ratio,
+                    "diversity": 7.4,
+                    "disagreement": 9 * (1 - ratio),
+                }
+                for channel, ratio in (("general", 0.42 if drifted else 0.14), ("sales", 0.11))
+            },
+            "vocabulary": {"unique_word_ratio": 0.5, "average_sentence_length": 9.1, "punctuation_density": 0.04},
+        }
     if name == "ideas_quantity":
         statistics = {"idea_count": 5}
     expected = len(results)
@@ -220,13 +240,13 @@ def _findings(evaluation: AgentEvaluation, comparison: BaselineComparison) -> li
         Finding(
             kind="coverage",
             exit_code=EXIT_COVERAGE,
-            message=f"{agent_id}: {key} is not recorded; record it with `persona-pipeline evaluate --record`",
+            message=f"{agent_id}: {name} is scored for {dimension.n_scored} of {dimension.n_expected} "
+            f"(1 unrecorded: {', '.join(dimension.failures)}); no recording for this claim, persona and window",
             agent_id=agent_id,
             dimension=name,
-            proposition_id=key,
         )
         for name, dimension in evaluation.dimensions.items()
-        for key in dimension.failures
+        if dimension.failures
     ]
     return findings
 
@@ -260,6 +280,7 @@ def _voice_map(drifted: bool) -> dict:
         ("jim", "pam"): (0.22, 0.44, 0.9),
         ("michael", "pam"): (0.18, 0.34, 0.1),
     }
+    places = ((-0.4, -0.1), (0.35, -0.4), (-0.28 if drifted else -0.1, 0.08 if drifted else 0.5), (0.42, 0.36))
     return {
         "agents": {
             agent_id: {
@@ -267,8 +288,10 @@ def _voice_map(drifted: bool) -> dict:
                 "average_sentence_length": 8.4 + index,
                 "punctuation_density": 0.031 + 0.004 * index,
                 "messages": 42,
+                "x": place[0],
+                "y": place[1],
             }
-            for index, agent_id in enumerate(NAMES)
+            for index, (agent_id, place) in enumerate(zip(NAMES, places, strict=True))
         },
         "pairs": [
             {"a": a, "b": b, "vocabulary": vocabulary, "characters": characters, "z": z}

@@ -7,7 +7,7 @@ from markupsafe import Markup
 
 from persona_pipeline.reporting.charts.svg import element, picture
 
-_LABEL, _PLOT, _VALUE, _ROW, _BAR = 130.0, 300.0, 60.0, 28.0, 12.0
+_LABEL, _PLOT, _VALUE, _ROW, _BAR = 120.0, 270.0, 50.0, 28.0, 12.0
 _LABEL_CHARACTERS = 20
 
 

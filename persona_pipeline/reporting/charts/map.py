@@ -1,14 +1,14 @@
 """Things laid out so that those alike stand close together."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
 from persona_pipeline.reporting.charts.svg import element, picture
 
-_SIZE, _MARGIN = 340.0, 52.0
+_WIDTH, _HEIGHT, _MARGIN = 440.0, 330.0, 48.0
 _LABEL_CHARACTERS = 18
 
 
@@ -22,12 +22,17 @@ class Link:
     bad: bool = False
 
 
-def map_chart(names: Sequence[str], links: Sequence[Link], *, title: str) -> Markup:
-    """Return the names as dots at distances close to ``1 - similarity``; the thicker a line, the more alike its ends."""
-    positions = layout(names, links)
+def map_chart(
+    names: Sequence[str], links: Sequence[Link], places: Mapping[str, tuple[float, float]], *, title: str
+) -> Markup:
+    """Return the names as dots at their places; the thicker a line, the more alike its ends.
+
+    ``places`` may have any unit and origin. Without a place for every name they stand in a circle.
+    """
+    positions = _fitted(names, places) if all(name in places for name in names) else _circle(names)
     strongest = max((link.similarity for link in links), default=0.0)
     parts: list[Markup] = []
-    for link in sorted(links, key=lambda link: link.similarity):
+    for link in sorted(links, key=lambda link: (link.bad, link.similarity)):
         (x1, y1), (x2, y2) = positions[link.a], positions[link.b]
         weight = 0.5 + 4.5 * (link.similarity / strongest) ** 2 if strongest else 0.5
         line = {"class": "link bad" if link.bad else "link", "x1": x1, "y1": y1, "x2": x2, "y2": y2}
@@ -35,38 +40,29 @@ def map_chart(names: Sequence[str], links: Sequence[Link], *, title: str) -> Mar
     for name in names:
         x, y = positions[name]
         shown = name if len(name) <= _LABEL_CHARACTERS else name[: _LABEL_CHARACTERS - 1] + "…"
-        above = y < _SIZE / 2
         parts.append(element("circle", {"class": "dot", "cx": x, "cy": y, "r": 7}))
-        place = {"class": "label halo", "x": x, "y": y - 14 if above else y + 23, "text-anchor": "middle"}
+        place = {"class": "label halo", "x": x, "y": y - 14 if y < _HEIGHT / 2 else y + 23, "text-anchor": "middle"}
         parts.append(element("text", place, shown))
-    return picture(_SIZE, _SIZE, title, parts, classes="chart map")
+    return picture(_WIDTH, _HEIGHT, title, parts, classes="chart map")
 
 
-def layout(names: Sequence[str], links: Sequence[Link]) -> dict[str, tuple[float, float]]:
-    """Return a place for each name by classical multidimensional scaling of ``1 - similarity`` (unknown pairs: 1).
-
-    The same input gives the same picture: axes are turned so that the first name lies left and up.
-    """
-    if len(names) < 2:
-        return {name: (_SIZE / 2, _SIZE / 2) for name in names}
-    import numpy
-
-    index = {name: position for position, name in enumerate(names)}
-    distances = numpy.ones((len(names), len(names))) - numpy.eye(len(names))
-    for link in links:
-        distance = 1.0 - min(max(link.similarity, 0.0), 1.0)
-        distances[index[link.a], index[link.b]] = distances[index[link.b], index[link.a]] = distance
-    centring = numpy.eye(len(names)) - 1.0 / len(names)
-    values, vectors = numpy.linalg.eigh(-0.5 * centring @ (distances**2) @ centring)
-    axes = vectors[:, -2:][:, ::-1] * numpy.sqrt(numpy.clip(values[-2:][::-1], 0.0, None))
-    axes *= numpy.where(axes[0] > 0, -1.0, 1.0)
-    reach = float(numpy.abs(axes).max()) or 1.0
-    scale = (_SIZE / 2 - _MARGIN) / reach
+def _fitted(names: Sequence[str], places: Mapping[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
+    """Scale both axes alike, so that distances stay distances, into the middle of the picture."""
+    xs, ys = [places[name][0] for name in names], [places[name][1] for name in names]
+    middle_x, middle_y = (min(xs) + max(xs)) / 2, (min(ys) + max(ys)) / 2
+    scale = min(
+        (_WIDTH - 2 * _MARGIN) / ((max(xs) - min(xs)) or 1.0), (_HEIGHT - 2 * _MARGIN) / ((max(ys) - min(ys)) or 1.0)
+    )
     return {
-        name: (_finite(_SIZE / 2 + axes[position, 0] * scale), _finite(_SIZE / 2 + axes[position, 1] * scale))
-        for name, position in index.items()
+        name: (_WIDTH / 2 + (places[name][0] - middle_x) * scale, _HEIGHT / 2 + (places[name][1] - middle_y) * scale)
+        for name in names
     }
 
 
-def _finite(value: float) -> float:
-    return float(value) if math.isfinite(value) else _SIZE / 2
+def _circle(names: Sequence[str]) -> dict[str, tuple[float, float]]:
+    radius = min(_WIDTH, _HEIGHT) / 2 - _MARGIN
+    turns = {name: 2 * math.pi * index / len(names) for index, name in enumerate(names)}
+    return {
+        name: (_WIDTH / 2 + radius * math.sin(turn), _HEIGHT / 2 - radius * math.cos(turn))
+        for name, turn in turns.items()
+    }

@@ -9,9 +9,9 @@ from markupsafe import Markup
 from persona_pipeline.reporting.charts.bullet import SCALE_MAXIMUM
 from persona_pipeline.reporting.charts.svg import element, path, picture
 
-_WIDTH, _HEIGHT = 640.0, 220.0
+_WIDTH, _HEIGHT = 480.0, 200.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 26.0, 12.0, 20.0, 26.0
-_MOST_DATES = 7
+_MOST_DATES = 6
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from markupsafe import Markup
 
 from persona_pipeline.reporting.charts import Bar, Link, Series, bar_chart, map_chart, timeline
 from persona_pipeline.reporting.history import ChangePoint
 from persona_pipeline.reporting.sections import HistoryPoint, VoiceMap
-from persona_pipeline.reporting.view import ReportView, dimension_label, format_delta, format_score
+from persona_pipeline.reporting.view import AgentRow, ReportView, dimension_label, format_delta, format_score
 from persona_pipeline.propositions.models import ALL_DIMENSIONS
 
 # The defaults above which the runtime corrections step in (spec/2).
@@ -85,9 +86,10 @@ def voice_figure(voices: VoiceMap) -> Figure:
         caption = f"Closest: {closest.a} and {closest.b}; no pair is closer than usual."
     else:
         caption = "No pair was compared."
+    places = {name: (voice.x, voice.y) for name, voice in voices.agents.items() if voice.x is not None and voice.y is not None}
     return Figure(
         title="How alike the agents write",
-        chart=map_chart(voices.ids, links, title=f"Voice map of {len(voices.ids)} agents. {caption}"),
+        chart=map_chart(voices.ids, links, places, title=f"Voice map of {len(voices.ids)} agents. {caption}"),
         caption=caption,
         columns=["Agents", "Characters", "Vocabulary", "Against usual (sd)"],
         rows=[
@@ -102,27 +104,45 @@ def voice_figure(voices: VoiceMap) -> Figure:
 
 
 def language_figures(view: ReportView) -> list[Figure]:
-    """Return repetition and agreement of each agent, where they were measured."""
+    """Return each agent's repetition and each channel's agreement, where they were measured."""
     figures = []
-    repetition = _measured(view, "fluency", "repetition")
-    if repetition:
-        figures.append(
-            _bars(
-                "Repetition",
-                "Share of an agent's word triples that stand in another of its messages too.",
-                repetition,
-                REPETITION_LIMIT,
-            )
-        )
-    agreement = _measured(view, "convergence", "agreement_ratio")
-    if agreement:
-        figures.append(
-            _bars("Agreement", "Share of messages that agree with somebody.", agreement, AGREEMENT_LIMIT)
-        )
+    if repetition := _repetition(view):
+        what = "Share of an agent's word triples that stand in another of its messages too."
+        figures.append(_bars("Repetition", "Agent", what, repetition, REPETITION_LIMIT))
+    if agreement := _agreement(view):
+        what = "Share of a channel's messages that agree with somebody."
+        figures.append(_bars("Agreement", "Channel", what, agreement, AGREEMENT_LIMIT))
     return figures
 
 
-def _bars(title: str, what: str, values: Sequence[tuple[str, float]], limit: float) -> Figure:
+def _repetition(view: ReportView) -> list[tuple[str, float]]:
+    shares = {row.agent_id: _number(_statistics(row, "fluency"), "repetition", "3", "cross_message_share") for row in view.rows}
+    return [(agent_id, share) for agent_id, share in shares.items() if share is not None]
+
+
+def _agreement(view: ReportView) -> list[tuple[str, float]]:
+    """Every agent of a channel carries the same numbers for it."""
+    ratios: dict[str, float] = {}
+    for row in view.rows:
+        for channel, values in (_statistics(row, "convergence").get("channels") or {}).items():
+            ratio = _number(values, "agreement_ratio")
+            if ratio is not None:
+                ratios[f"#{channel}"] = ratio
+    return sorted(ratios.items())
+
+
+def _statistics(row: AgentRow, dimension: str) -> dict[str, Any]:
+    evaluation = row.report.evaluation.dimensions.get(dimension)
+    return evaluation.statistics if evaluation else {}
+
+
+def _number(value: Any, *keys: str) -> float | None:
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _bars(title: str, heading: str, what: str, values: Sequence[tuple[str, float]], limit: float) -> Figure:
     over = [name for name, value in values if value > limit]
     caption = f"{what} {'Beyond the limit: ' + ', '.join(over) + '.' if over else 'Nobody is beyond the limit.'}"
     largest = max(limit * 1.25, *(value for _, value in values))
@@ -135,20 +155,10 @@ def _bars(title: str, what: str, values: Sequence[tuple[str, float]], limit: flo
             limit=limit,
         ),
         caption=caption,
-        columns=["Agent", title],
+        columns=[heading, title],
         rows=[(name, [_share(value)]) for name, value in values],
         alarming=bool(over),
     )
-
-
-def _measured(view: ReportView, dimension: str, name: str) -> list[tuple[str, float]]:
-    values = []
-    for row in view.rows:
-        evaluation = row.report.evaluation.dimensions.get(dimension)
-        value = evaluation.statistics.get(name) if evaluation else None
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            values.append((row.agent_id, float(value)))
-    return values
 
 
 def _share(value: float | None) -> str:

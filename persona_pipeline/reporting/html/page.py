@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from markupsafe import Markup
 
@@ -30,20 +31,49 @@ class BrokenLine:
 
 
 @dataclass(frozen=True)
+class PartItem:
+    """One channel or action a proposition was judged on. ``score`` 0-9, higher is better."""
+
+    name: str
+    score: float | None
+    unscored: str | None
+    reasoning: str
+
+    @classmethod
+    def read(cls, part: dict[str, Any], *, inverted: bool) -> "PartItem":
+        raw = part.get("raw")
+        score = None if raw is None else 9.0 - raw if inverted else float(raw)
+        return cls(str(part.get("part") or ""), score, part.get("unscored"), str(part.get("reasoning") or ""))
+
+
+@dataclass(frozen=True)
 class PropositionItem:
     """One proposition with its fall, if it fell."""
 
     result: PropositionResult
     drop: PropositionDrop | None
 
+    drifted: bool
+
     @property
     def low(self) -> bool:
-        """Whether its recommendation and evidence matter: it dropped, or scores below the middle of the scale."""
+        """Whether its recommendation matters: it dropped, or scores below the middle of the scale."""
         return self.drop is not None or (self.result.score is not None and self.result.score < LOW_SCORE)
 
     @property
+    def bad(self) -> bool:
+        """Whether it is part of a drift."""
+        return self.drop is not None or (self.low and self.drifted)
+
+    @property
     def chart(self) -> Markup:
-        return bullet(self.result.score, self.drop.baseline if self.drop else None, bad=self.low)
+        return bullet(self.result.score, self.drop.baseline if self.drop else None, bad=self.bad)
+
+    @property
+    def parts(self) -> list[PartItem]:
+        """Its channels or actions, the lowest first."""
+        parts = [PartItem.read(part, inverted=self.result.inverted) for part in self.result.parts]
+        return sorted(parts, key=lambda part: -1.0 if part.score is None else part.score)
 
 
 @dataclass(frozen=True)
@@ -52,17 +82,14 @@ class DimensionBlock:
 
     cell: ScoreCell
 
-    @property
-    def chart(self) -> Markup:
-        return bullet(self.cell.score, self.cell.baseline, bad=self.cell.drifted)
-
     @cached_property
     def propositions(self) -> list[PropositionItem]:
         if not self.cell.evaluation:
             return []
         drops = {drop.proposition_id: drop for drop in self.cell.drops}
         items = [
-            PropositionItem(result, drops.get(result.id)) for result in self.cell.evaluation.propositions.values()
+            PropositionItem(result, drops.get(result.id), self.cell.drifted)
+            for result in self.cell.evaluation.propositions.values()
         ]
         return sorted(items, key=lambda item: (item.result.algorithmic, _rank(item.result), item.result.id))
 
@@ -99,9 +126,9 @@ class AgentBlock:
 
     @cached_property
     def broken_lines(self) -> list[BrokenLine]:
-        """Quotes behind low verdicts, the lowest first, each quote once."""
+        """Quotes behind the verdicts of a drift, the lowest first, each quote once."""
         lines: dict[tuple[str | None, str], BrokenLine] = {}
-        items = [item for block in self.dimensions for item in block.propositions if item.low]
+        items = [item for block in self.dimensions for item in block.propositions if item.bad]
         for item in sorted(items, key=lambda item: _rank(item.result)):
             for evidence in item.result.evidence:
                 lines.setdefault(
@@ -194,7 +221,7 @@ def build_page(report: RunReport) -> Page:
         view=view,
         agents=[
             AgentBlock(row, f"agent-{index}", histories.get(row.agent_id, []))
-            for index, row in enumerate(view.rows, start=1)
+            for index, row in enumerate(sorted(view.rows, key=lambda row: row.severity), start=1)
         ],
         language=language_figures(view),
         voices=voice_figure(voices) if voices else None,

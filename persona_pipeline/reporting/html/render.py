@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from persona_pipeline.evaluation.report import RunReport
 from persona_pipeline.reporting import view
+from persona_pipeline.reporting.charts import bullet
 from persona_pipeline.reporting.html.page import build_page
 from persona_pipeline.reporting.text import html_text
 
@@ -46,6 +47,7 @@ def _environment() -> Environment:
         usd=view.format_usd,
         dimension=view.dimension_label,
         unscored=view.unscored_label,
+        bullet=_bullet,
         percent=_percent,
         plural=_plural,
     )
@@ -60,6 +62,10 @@ def _asset(name: str) -> str:
 def _digest(text: str) -> str:
     """Return the CSP source of an inline element with exactly this text."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
+
+
+def _bullet(cell: view.ScoreCell) -> Markup:
+    return bullet(cell.score, cell.baseline, bad=cell.drifted)
 
 
 def _percent(value: float | None, digits: int = 0) -> str:

@@ -11,7 +11,20 @@ from persona_pipeline.scoring.text.voice import (
     voice_similarity,
 )
 
-WORDS = ["paper", "sales", "client", "printer", "meeting", "report", "branch", "order", "invoice", "coffee", "warehouse", "phone"]
+WORDS = [
+    "paper",
+    "sales",
+    "client",
+    "printer",
+    "meeting",
+    "report",
+    "branch",
+    "order",
+    "invoice",
+    "coffee",
+    "warehouse",
+    "phone",
+]
 
 
 def say(style: str, generator: random.Random) -> str:

@@ -39,8 +39,7 @@ def upgrade() -> None:
         sa.Column("created_at", UtcDateTime(), server_default=sa.func.now(), nullable=False),
         sa.Column("ended_at", UtcDateTime(), nullable=True),
         sa.CheckConstraint(
-            "status IN ('submitting', 'submitted', 'collected', 'failed')",
-            name=op.f("ck_judge_batches_status"),
+            "status IN ('submitting', 'submitted', 'collected', 'failed')", name=op.f("ck_judge_batches_status")
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_judge_batches")),
         sa.UniqueConstraint("batch_id", name=op.f("uq_judge_batches_batch_id")),
@@ -61,9 +60,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("key", name=op.f("pk_judgments")),
         schema="persona",
     )
-    op.create_index(
-        op.f("ix_judgments_subject_key"), "judgments", ["subject_key"], unique=False, schema="persona"
-    )
+    op.create_index(op.f("ix_judgments_subject_key"), "judgments", ["subject_key"], unique=False, schema="persona")
     op.create_table(
         "message_sources",
         sa.Column("path", sa.Text(), nullable=False),
@@ -94,11 +91,7 @@ def upgrade() -> None:
         schema="persona",
     )
     op.create_index(
-        op.f("ix_suite_runs_suite_created_at"),
-        "suite_runs",
-        ["suite", "created_at"],
-        unique=False,
-        schema="persona",
+        op.f("ix_suite_runs_suite_created_at"), "suite_runs", ["suite", "created_at"], unique=False, schema="persona"
     )
     op.create_table(
         "agent_evaluation_config",
@@ -114,10 +107,7 @@ def upgrade() -> None:
         sa.Column("updated_at", UtcDateTime(), server_default=sa.func.now(), nullable=False),
         sa.Column("source", sa.Text(), server_default="persona", nullable=False),
         sa.ForeignKeyConstraint(
-            ["agent_id"],
-            ["persona.agents.id"],
-            name=op.f("fk_agent_evaluation_config_agent_id"),
-            ondelete="CASCADE",
+            ["agent_id"], ["persona.agents.id"], name=op.f("fk_agent_evaluation_config_agent_id"), ondelete="CASCADE"
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_agent_evaluation_config")),
         sa.UniqueConstraint("agent_id", name=op.f("uq_agent_evaluation_config_agent_id")),
@@ -140,8 +130,7 @@ def upgrade() -> None:
         sa.Column("action_id", sa.Text(), nullable=True),
         sa.Column("judge_model", sa.Text(), nullable=True),
         sa.CheckConstraint(
-            "outcome IN ('corrected', 'passed_after_retry', 'forced_through')",
-            name=op.f("ck_correction_logs_outcome"),
+            "outcome IN ('corrected', 'passed_after_retry', 'forced_through')", name=op.f("ck_correction_logs_outcome")
         ),
         sa.CheckConstraint("score BETWEEN 0 AND 9", name=op.f("ck_correction_logs_score")),
         sa.ForeignKeyConstraint(
@@ -226,6 +215,20 @@ def upgrade() -> None:
         schema="persona",
     )
     op.create_table(
+        "message_windows",
+        sa.Column("agent_id", sa.Text(), nullable=False),
+        sa.Column("window_start", UtcDateTime(), nullable=True),
+        sa.Column("window_end", UtcDateTime(), nullable=False),
+        sa.Column("messages_hash", sa.Text(), nullable=False),
+        sa.Column("sample_size", sa.Integer(), nullable=False),
+        sa.Column("updated_at", UtcDateTime(), server_default=sa.func.now(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["agent_id"], ["persona.agents.id"], name=op.f("fk_message_windows_agent_id"), ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("agent_id", name=op.f("pk_message_windows")),
+        schema="persona",
+    )
+    op.create_table(
         "proposition_sets",
         sa.Column("agent_id", sa.Text(), nullable=False),
         sa.Column("dimension", sa.Text(), nullable=False),
@@ -250,17 +253,13 @@ def upgrade() -> None:
         sa.Column("source", sa.Text(), nullable=True),
         sa.Column("created_at", UtcDateTime(), server_default=sa.func.now(), nullable=False),
         sa.CheckConstraint(
-            "(channel_id IS NULL) <> (recipient_id IS NULL)",
-            name=op.f("ck_run_messages_channel_or_recipient"),
+            "(channel_id IS NULL) <> (recipient_id IS NULL)", name=op.f("ck_run_messages_channel_or_recipient")
         ),
         sa.ForeignKeyConstraint(
             ["agent_id"], ["persona.agents.id"], name=op.f("fk_run_messages_agent_id"), ondelete="CASCADE"
         ),
         sa.ForeignKeyConstraint(
-            ["channel_id"],
-            ["persona.channels.id"],
-            name=op.f("fk_run_messages_channel_id"),
-            ondelete="CASCADE",
+            ["channel_id"], ["persona.channels.id"], name=op.f("fk_run_messages_channel_id"), ondelete="CASCADE"
         ),
         sa.ForeignKeyConstraint(
             ["run_id"], ["persona.runs.id"], name=op.f("fk_run_messages_run_id"), ondelete="SET NULL"
@@ -282,8 +281,29 @@ def upgrade() -> None:
         unique=False,
         schema="persona",
     )
+    op.create_index(op.f("ix_run_messages_created_at"), "run_messages", ["created_at"], unique=False, schema="persona")
+    op.create_table(
+        "baseline_comparisons",
+        sa.Column("evaluation_run_id", sa.Uuid(), nullable=False),
+        sa.Column("agent_id", sa.Text(), nullable=False),
+        sa.Column("regressed", sa.Boolean(), nullable=False),
+        sa.Column("comparison", JsonColumn, nullable=False),
+        sa.Column("findings", JsonColumn, nullable=False),
+        sa.Column("updated_at", UtcDateTime(), server_default=sa.func.now(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["agent_id"], ["persona.agents.id"], name=op.f("fk_baseline_comparisons_agent_id"), ondelete="CASCADE"
+        ),
+        sa.ForeignKeyConstraint(
+            ["evaluation_run_id"],
+            ["persona.evaluation_runs.id"],
+            name=op.f("fk_baseline_comparisons_evaluation_run_id"),
+            ondelete="CASCADE",
+        ),
+        sa.PrimaryKeyConstraint("evaluation_run_id", name=op.f("pk_baseline_comparisons")),
+        schema="persona",
+    )
     op.create_index(
-        op.f("ix_run_messages_created_at"), "run_messages", ["created_at"], unique=False, schema="persona"
+        op.f("ix_baseline_comparisons_agent_id"), "baseline_comparisons", ["agent_id"], unique=False, schema="persona"
     )
     op.create_table(
         "evaluation_scores",
@@ -300,8 +320,7 @@ def upgrade() -> None:
         sa.Column("proposition_set_hash", sa.Text(), nullable=True),
         sa.Column("input_hash", sa.Text(), nullable=True),
         sa.CheckConstraint(
-            "(score IS NULL) <> (unscored_reason IS NULL)",
-            name=op.f("ck_evaluation_scores_scored_or_unscored"),
+            "(score IS NULL) <> (unscored_reason IS NULL)", name=op.f("ck_evaluation_scores_scored_or_unscored")
         ),
         sa.CheckConstraint("raw BETWEEN 0 AND 9", name=op.f("ck_evaluation_scores_raw")),
         sa.CheckConstraint("score BETWEEN 0 AND 9", name=op.f("ck_evaluation_scores_score")),
@@ -331,25 +350,22 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     op.drop_index(
-        op.f("ix_evaluation_scores_evaluation_run_id_dimension"),
-        table_name="evaluation_scores",
-        schema="persona",
+        op.f("ix_evaluation_scores_evaluation_run_id_dimension"), table_name="evaluation_scores", schema="persona"
     )
     op.drop_table("evaluation_scores", schema="persona")
+    op.drop_index(op.f("ix_baseline_comparisons_agent_id"), table_name="baseline_comparisons", schema="persona")
+    op.drop_table("baseline_comparisons", schema="persona")
     op.drop_index(op.f("ix_run_messages_created_at"), table_name="run_messages", schema="persona")
     op.drop_index(op.f("ix_run_messages_channel_id_created_at"), table_name="run_messages", schema="persona")
     op.drop_index(op.f("ix_run_messages_agent_id_created_at"), table_name="run_messages", schema="persona")
     op.drop_table("run_messages", schema="persona")
     op.drop_table("proposition_sets", schema="persona")
+    op.drop_table("message_windows", schema="persona")
     op.drop_index(op.f("ix_gate_checks_agent_id_created_at"), table_name="gate_checks", schema="persona")
     op.drop_table("gate_checks", schema="persona")
-    op.drop_index(
-        op.f("ix_evaluation_runs_agent_id_created_at"), table_name="evaluation_runs", schema="persona"
-    )
+    op.drop_index(op.f("ix_evaluation_runs_agent_id_created_at"), table_name="evaluation_runs", schema="persona")
     op.drop_table("evaluation_runs", schema="persona")
-    op.drop_index(
-        op.f("ix_correction_logs_agent_id_created_at"), table_name="correction_logs", schema="persona"
-    )
+    op.drop_index(op.f("ix_correction_logs_agent_id_created_at"), table_name="correction_logs", schema="persona")
     op.drop_table("correction_logs", schema="persona")
     op.drop_table("agent_evaluation_config", schema="persona")
     op.drop_index(op.f("ix_suite_runs_suite_created_at"), table_name="suite_runs", schema="persona")

@@ -1,0 +1,26 @@
+"""The commands, registered."""
+
+import typer
+
+from persona_pipeline.cli.baseline import baseline
+from persona_pipeline.cli.evaluate import evaluate
+from persona_pipeline.cli.ingest import ingest
+from persona_pipeline.cli.propositions import app as propositions
+from persona_pipeline.cli.report import report
+from persona_pipeline.cli.schema import schema
+from persona_pipeline.cli.validate import validate
+
+app = typer.Typer(
+    name="persona-pipeline",
+    help="Continuous evaluation for LLM personas: measure, guard and correct a character's voice.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+app.command()(evaluate)
+app.command()(baseline)
+app.command()(validate)
+app.command()(ingest)
+app.command()(report)
+app.command()(schema)
+app.add_typer(propositions, name="propositions")

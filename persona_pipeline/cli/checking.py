@@ -1,0 +1,110 @@
+"""What ``validate`` looks at: each kind of file by its place in the world."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from persona_pipeline.errors import ConfigError, Problem
+from persona_pipeline.propositions import (
+    ALL_DIMENSIONS,
+    TEMPLATE_VARIABLES,
+    find_proposition_set,
+    load_proposition_file,
+    template_variables,
+)
+from persona_pipeline.world.files import yaml_stems
+from persona_pipeline.world.ingest import ENDINGS, parse_messages
+from persona_pipeline.world.personas import PERSONAS, load_persona
+
+
+@dataclass
+class Checked:
+    """What was found: how many files were read, what is wrong, what is odd."""
+
+    files: int = 0
+    problems: list[Problem] = field(default_factory=list)
+    warnings: list[Problem] = field(default_factory=list)
+
+    def run(self, check: Callable[[], object]) -> None:
+        """Count a file and keep what its check raises."""
+        self.files += 1
+        try:
+            check()
+        except ConfigError as error:
+            self.problems += error.problems
+
+
+def check_world(root: Path) -> Checked:
+    """Check everything in a world, merged sets of every agent too."""
+    checked = check_paths(
+        path
+        for name in (PERSONAS, "propositions", "messages", "recordings", "baselines", "suites")
+        for path in [root / name]
+        if path.exists()
+    )
+    for agent_id in yaml_stems(root / PERSONAS):
+        for dimension in ALL_DIMENSIONS:
+            try:
+                find_proposition_set(root / "propositions", dimension, agent_id)
+            except ConfigError as error:
+                checked.problems += error.problems
+    return checked
+
+
+def check_paths(paths: Iterable[Path]) -> Checked:
+    """Check files, and folders whole."""
+    checked = Checked()
+    for path in paths:
+        files = sorted(item for item in path.rglob("*") if item.is_file()) if path.is_dir() else [path]
+        for file in files:
+            _check_file(file, checked)
+    return checked
+
+
+def _check_file(path: Path, checked: Checked) -> None:
+    parents = {parent.name for parent in path.resolve().parents}
+    suffix = path.suffix.lower()
+    if not path.exists():
+        checked.problems.append(Problem("does not exist; check the path", str(path)))
+    elif path.name.startswith("."):
+        return
+    elif suffix in (".yaml", ".yml") and path.name.endswith((".eval.yaml", ".eval.yml")):
+        checked.run(lambda: _suite(path, checked))
+    elif suffix in (".yaml", ".yml") and path.resolve().parent.name == PERSONAS:
+        checked.run(lambda: load_persona(path.parent.parent, path.stem))
+    elif suffix in (".yaml", ".yml") and "propositions" in parents:
+        checked.run(lambda: _propositions(path, checked))
+    elif suffix == ".json" and path.resolve().parent.name == "baselines":
+        checked.run(lambda: _baseline(path))
+    elif suffix == ".jsonl" and "recordings" in parents:
+        checked.run(lambda: _recordings(path))
+    elif suffix in ENDINGS and "messages" in parents:
+        checked.run(lambda: checked.problems.extend(parse_messages(path).problems))
+
+
+def _propositions(path: Path, checked: Checked) -> None:
+    loaded = load_proposition_file(path)
+    for index, entry in enumerate(loaded.content.propositions):
+        for name in template_variables(entry.claim):
+            if name not in TEMPLATE_VARIABLES:
+                known = ", ".join(TEMPLATE_VARIABLES)
+                message = f"{{{{{name}}}}} is never filled in; the variables are {known}"
+                checked.warnings.append(loaded.document.problem(("propositions", index, "claim"), message))
+
+
+def _baseline(path: Path) -> None:
+    from persona_pipeline.baselines import load_baseline
+
+    load_baseline(path)
+
+
+def _recordings(path: Path) -> None:
+    from persona_pipeline.judging.recordings import load_recording_file
+
+    load_recording_file(path)
+
+
+def _suite(path: Path, checked: Checked) -> None:
+    from persona_pipeline.suites import load_suite
+
+    load_suite(path)

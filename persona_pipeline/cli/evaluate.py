@@ -1,0 +1,133 @@
+"""``persona-pipeline evaluate``: score agents, compare them with their baselines, exit with what was found."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from persona_pipeline.cli.options import (
+    Agents,
+    AsOf,
+    Dimensions,
+    JudgeName,
+    MockJudge,
+    WindowLength,
+    judge_name,
+    moment,
+    names,
+)
+from persona_pipeline.errors import ConfigError
+
+FORMATS = ("json", "markdown", "html", "junit")
+
+
+def evaluate(
+    agents: Agents = "all",
+    dimensions: Dimensions = "all",
+    window: WindowLength = "7d",
+    as_of: AsOf = None,
+    judge: JudgeName = "recorded",
+    mock_judge: MockJudge = False,
+    synthetic: Annotated[
+        bool, typer.Option(help="Generate conversations for agents with fewer than 10 messages.")
+    ] = False,
+    samples: Annotated[int, typer.Option(min=1, max=50, help="Judgments per claim.")] = 1,
+    threshold: Annotated[
+        float | None, typer.Option(help="Overall score (0-9) an agent must reach; off by default.")
+    ] = None,
+    regression_delta: Annotated[
+        float, typer.Option(help="Points a dimension may fall below its baseline.")
+    ] = 1.0,
+    proposition_delta: Annotated[
+        float, typer.Option(help="Points a proposition may fall below its baseline.")
+    ] = 3.0,
+    min_coverage: Annotated[
+        float | None,
+        typer.Option(help="Share (0-1) of judgments that must be scored; default 1.0 recorded, 0.95 live."),
+    ] = None,
+    update_baseline: Annotated[bool, typer.Option(help="Write the scores to baselines/ when done.")] = False,
+    record: Annotated[bool, typer.Option(help="Write the verdicts of a live judge to recordings/.")] = False,
+    estimate: Annotated[
+        bool, typer.Option(help="Print calls, tokens and US dollars a live run would take; judge nothing.")
+    ] = False,
+    max_usd: Annotated[
+        float | None, typer.Option(help="US dollars the run may cost; what it stops is unscored.")
+    ] = None,
+    history: Annotated[
+        int, typer.Option(min=0, max=60, help="Also evaluate this many windows before, for the timeline.")
+    ] = 0,
+    output: Annotated[
+        Path | None, typer.Option(help="Write the report to this file instead of stdout.")
+    ] = None,
+    format: Annotated[str, typer.Option(help="json, markdown, html or junit.")] = "json",
+    fail_on: Annotated[
+        str | None,
+        typer.Option(
+            help="What sets the exit code: regression, threshold, coverage, no_baseline, budget, or 'none'."
+        ),
+    ] = None,
+) -> None:
+    """Score agents and compare them with their baselines.
+
+    Prints the report on stdout and a table on stderr. Exit codes: 0 clean, 1 regression or below the threshold, 2 usage or
+    configuration, 3 coverage or judge failure, 4 budget.
+    """
+    from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
+    from persona_pipeline.evaluation.run import RunOptions, estimate_run, run_evaluation
+    from persona_pipeline.world import World
+
+    if format not in FORMATS:
+        raise ConfigError(f"--format {format!r} is unknown; use {', '.join(FORMATS)}")
+    options = RunOptions(
+        agents=names(agents),
+        dimensions=names(dimensions),
+        window=window,
+        as_of=moment(as_of),
+        samples=samples,
+        threshold=threshold,
+        regression_delta=regression_delta,
+        proposition_delta=proposition_delta,
+        min_coverage=min_coverage,
+        fail_on=_fail_on(fail_on),
+        history=history,
+        update_baseline=update_baseline,
+        synthetic=synthetic,
+    )
+    world = World.open()
+    if estimate:
+        typer.echo(estimate_run(world, options))
+        return
+    opened = open_judge(judge_name(judge, mock_judge), world, JudgeOptions(max_usd=max_usd, record=record))
+    run = run_evaluation(world, opened, options)
+    for problem in run.problems:
+        typer.echo(f"left out: {problem}", err=True)
+
+    from persona_pipeline.reporting.table import print_table
+
+    print_table(run.report, sys.stderr)
+    for path in run.baselines:
+        typer.echo(f"baseline written: {path}", err=True)
+    _emit(run.report, format, output)
+    raise typer.Exit(run.report.exit_code)
+
+
+def _fail_on(text: str | None) -> list[str] | None:
+    if text is None:
+        return None
+    return [] if text.strip() == "none" else names(text)
+
+
+def _emit(report: "RunReport", format: str, output: Path | None) -> None:  # noqa: F821
+    from persona_pipeline.reporting.render import render
+
+    text = render(report, format)
+    if output is None:
+        sys.stdout.write(text if text.endswith("\n") else text + "\n")
+        return
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(text, encoding="utf-8")
+    typer.echo(f"report written: {output}", err=True)
+    if format != "json":
+        return
+    sys.stdout.write(text + "\n")

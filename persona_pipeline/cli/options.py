@@ -1,0 +1,65 @@
+"""Options that several commands share."""
+
+from datetime import datetime
+from typing import Annotated
+
+import typer
+
+from persona_pipeline.errors import ConfigError
+
+Agents = Annotated[str, typer.Option(help="'all', or agent ids with commas between them.")]
+Dimensions = Annotated[str, typer.Option(help="'all', or dimensions with commas between them.")]
+WindowLength = Annotated[
+    str, typer.Option("--window", help="Length of the window such as 7d or 12h, or 'all'.")
+]
+AsOf = Annotated[
+    str | None,
+    typer.Option(
+        "--as-of", help="Where the window ends (RFC 3339 with offset); default: the newest message."
+    ),
+]
+JudgeName = Annotated[
+    str, typer.Option("--judge", help="'recorded' replays recordings; 'anthropic' asks the model.")
+]
+MockJudge = Annotated[bool, typer.Option("--mock-judge", help="The same as --judge recorded.")]
+
+
+def names(text: str) -> list[str] | None:
+    """Return the names in a comma list; None for ``all``.
+
+    Raises:
+        ConfigError: the list is empty.
+    """
+    if text.strip() == "all":
+        return None
+    found = [name.strip() for name in text.split(",") if name.strip()]
+    if not found:
+        raise ConfigError("a list of names is empty; write 'all' or names with commas between them")
+    return found
+
+
+def moment(text: str | None) -> datetime | None:
+    """Return the time of an option.
+
+    Raises:
+        ConfigError: it is no RFC 3339 time with an offset.
+    """
+    if text is None:
+        return None
+    from persona_pipeline.world.ingest import parse_time
+
+    try:
+        return parse_time(text, name="--as-of")
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+
+
+def judge_name(judge: str, mock_judge: bool) -> str:
+    """Return the judge that is meant.
+
+    Raises:
+        ConfigError: the two options contradict each other.
+    """
+    if mock_judge and judge != "recorded":
+        raise ConfigError(f"--mock-judge contradicts --judge {judge}; leave one out")
+    return judge

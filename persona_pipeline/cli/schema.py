@@ -1,0 +1,34 @@
+"""``persona-pipeline schema``: JSON schemas that editors complete from."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+
+def schema(
+    directory: Annotated[
+        Path, typer.Argument(help="Where propositions.json and persona.json are written.")
+    ] = Path("schemas"),
+) -> None:
+    """Write the JSON schemas of persona and proposition files."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, text in schema_texts().items():
+        (directory / name).write_text(text, encoding="utf-8")
+        typer.echo(str(directory / name))
+
+
+def schema_texts() -> dict[str, str]:
+    """Return the schema files by name."""
+    from persona_pipeline.propositions.schema import PropositionFile
+    from persona_pipeline.world.personas import PersonaFile
+
+    return {
+        "propositions.json": _text(PropositionFile.model_json_schema()),
+        "persona.json": _text(PersonaFile.model_json_schema()),
+    }
+
+
+def _text(data: dict[str, Any]) -> str:
+    return json.dumps({"$schema": "https://json-schema.org/draft/2020-12/schema", **data}, indent=2) + "\n"

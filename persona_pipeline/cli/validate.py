@@ -1,0 +1,28 @@
+"""``persona-pipeline validate``: check a world's files without evaluating anything."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from persona_pipeline.errors import ConfigError, Problem
+
+
+def validate(
+    paths: Annotated[
+        list[Path] | None, typer.Argument(help="Files or folders; by default the whole world.")
+    ] = None,
+) -> None:
+    """Check personas, propositions, messages, recordings, baselines and suites. Every problem is a line; exit code 2 if there is one."""
+    from persona_pipeline.cli.checking import check_paths, check_world
+    from persona_pipeline.settings import get_settings
+
+    root = get_settings().world_root
+    checked = check_paths(paths) if paths else check_world(root)
+    for warning in checked.warnings:
+        typer.echo(f"warning: {warning}", err=True)
+    if checked.problems:
+        raise ConfigError(list(dict.fromkeys(checked.problems)))
+    if not checked.files:
+        raise ConfigError(Problem("nothing to validate", str(root)))
+    typer.echo(f"{checked.files} files are valid")

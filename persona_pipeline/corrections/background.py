@@ -1,0 +1,118 @@
+"""Blocking work on threads that nobody ever has to wait for, and a breaker that stops asking what keeps failing."""
+
+import asyncio
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
+_LOGGER = logging.getLogger(__name__)
+
+
+class QueueFullError(Exception):
+    """The pool has more work waiting than it may."""
+
+
+class DaemonPool:
+    """A few daemon threads that run blocking calls.
+
+    Unlike an executor's, the threads never hold up the end of the process, and a call that was given up before it started is
+    skipped, so that a database which hangs and comes back does not work off a backlog nobody waits for.
+    """
+
+    def __init__(self, threads: int, name: str, *, capacity: int = 1000) -> None:
+        self._calls: queue.Queue[tuple[Future[Any], Callable[[], Any]]] = queue.Queue(capacity)
+        self._threads, self._name = threads, name
+        self._started = 0
+        self._lock = threading.Lock()
+
+    def submit(self, call: Callable[[], Result]) -> Future[Result]:
+        """Queue a call.
+
+        Raises:
+            QueueFullError: as many calls as the pool's capacity wait already.
+        """
+        future: Future[Result] = Future()
+        try:
+            self._calls.put_nowait((future, call))
+        except queue.Full:
+            raise QueueFullError(f"{self._name}: too much work is waiting") from None
+        with self._lock:
+            if self._started < self._threads:
+                self._started += 1
+                threading.Thread(target=self._work, name=f"{self._name}-{self._started}", daemon=True).start()
+        return future
+
+    async def run(self, call: Callable[[], Result]) -> Result:
+        """Run a call and return its result; cancelling this leaves a call that already runs to itself."""
+        return await asyncio.wrap_future(self.submit(call))
+
+    def wait_idle(self, seconds: float) -> bool:
+        """Wait until nothing is queued or running; return whether that was so in time."""
+        deadline = time.monotonic() + seconds
+        while self._calls.unfinished_tasks:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.005)
+        return True
+
+    def _work(self) -> None:
+        while True:
+            future, call = self._calls.get()
+            try:
+                if future.set_running_or_notify_cancel():
+                    try:
+                        result = call()
+                    except BaseException as error:
+                        self._finish(future.set_exception, error)
+                    else:
+                        self._finish(future.set_result, result)
+            finally:
+                self._calls.task_done()
+
+    @staticmethod
+    def _finish(settle: Callable[[Any], None], value: Any) -> None:
+        try:
+            settle(value)
+        except RuntimeError:
+            # The event loop that waited has ended meanwhile.
+            _LOGGER.debug("a result came after its event loop was closed")
+
+
+class CircuitBreaker:
+    """Opens after so many failures in a row; then lets one call through every ``pause`` seconds until one succeeds."""
+
+    def __init__(
+        self, failures: int = 5, pause: float = 30.0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._limit, self._pause, self._clock = failures, pause, clock
+        self._failures = 0
+        self._next_try = 0.0
+        self._lock = threading.Lock()
+
+    def allows(self) -> bool:
+        """Return whether to call; while open, True at most once a pause."""
+        with self._lock:
+            if self._failures < self._limit:
+                return True
+            now = self._clock()
+            if now < self._next_try:
+                return False
+            self._next_try = now + self._pause
+            return True
+
+    def succeeded(self) -> None:
+        """Note a success: the breaker closes."""
+        with self._lock:
+            self._failures = 0
+
+    def failed(self) -> None:
+        """Note a failure; the last of ``failures`` in a row opens the breaker."""
+        with self._lock:
+            self._failures += 1
+            if self._failures == self._limit:
+                self._next_try = self._clock() + self._pause

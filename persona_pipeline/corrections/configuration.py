@@ -1,0 +1,99 @@
+"""Each agent's correction settings: from its persona file, unless somebody set them here."""
+
+import logging
+from dataclasses import dataclass
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from persona_pipeline.corrections.background import CircuitBreaker, DaemonPool
+from persona_pipeline.errors import ConfigError
+from persona_pipeline.store import Store, tables, upsert
+from persona_pipeline.world.models import CorrectionSettings
+
+FROM_PERSONA, FROM_API = "persona", "api"
+_TABLE = tables.agent_evaluation_config
+_LOGGER = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class StoredConfig:
+    """An agent's settings and where they come from (``persona`` or ``api``; None: nothing is stored, all is off)."""
+
+    agent_id: str
+    settings: CorrectionSettings
+    source: str | None = None
+    updated_at: datetime | None = None
+
+
+def read_config(store: Store, agent_id: str) -> StoredConfig:
+    """Return an agent's settings, all off when none are stored."""
+    with store.connect() as connection:
+        row = connection.execute(sa.select(_TABLE).where(_TABLE.c.agent_id == agent_id)).one_or_none()
+    if row is None:
+        return StoredConfig(agent_id, CorrectionSettings())
+    values = {name: getattr(row, name) for name in CorrectionSettings.model_fields}
+    # REAL keeps seven digits: 0.6 must not come back as 0.60000002.
+    values = {name: round(value, 6) if isinstance(value, float) else value for name, value in values.items()}
+    return StoredConfig(agent_id, CorrectionSettings(**values), row.source, row.updated_at)
+
+
+def write_config(store: Store, agent_id: str, settings: CorrectionSettings) -> StoredConfig:
+    """Set an agent's settings; from now on its persona file does not change them.
+
+    Raises:
+        ConfigError: the store does not know the agent.
+    """
+    _require_agent(store, agent_id)
+    row = {"agent_id": agent_id, **settings.model_dump(), "source": FROM_API}
+    with store.begin() as connection:
+        upsert(store, connection, _TABLE, [row], key=["agent_id"])
+    return read_config(store, agent_id)
+
+
+def reset_config(store: Store, agent_id: str, settings: CorrectionSettings) -> StoredConfig:
+    """Give an agent its persona file's settings again, which later edits of the file then change.
+
+    Raises:
+        ConfigError: the store does not know the agent.
+    """
+    _require_agent(store, agent_id)
+    row = {"agent_id": agent_id, **settings.model_dump(), "source": FROM_PERSONA}
+    with store.begin() as connection:
+        upsert(store, connection, _TABLE, [row], key=["agent_id"])
+    return read_config(store, agent_id)
+
+
+def _require_agent(store: Store, agent_id: str) -> None:
+    with store.connect() as connection:
+        known = connection.execute(sa.select(tables.agents.c.id).where(tables.agents.c.id == agent_id)).scalar()
+    if known is None:
+        raise ConfigError(f"agent {agent_id!r} is not in the store; write personas/{agent_id}.yaml and run evaluate once")
+
+
+class StoredSettings:
+    """Looks settings up without ever waiting long: within ``seconds``, else what was last read, else all off."""
+
+    def __init__(self, store: Store, *, seconds: float = 1.0) -> None:
+        self._store, self._seconds = store, seconds
+        self._pool = DaemonPool(2, "correction-settings")
+        self._breaker = CircuitBreaker()
+        self._last: dict[str, CorrectionSettings] = {}
+
+    def __call__(self, agent_id: str) -> CorrectionSettings:
+        if self._breaker.allows():
+            try:
+                future = self._pool.submit(lambda: read_config(self._store, agent_id).settings)
+                try:
+                    self._last[agent_id] = future.result(self._seconds)
+                finally:
+                    future.cancel()
+                self._breaker.succeeded()
+            except Exception as error:
+                self._breaker.failed()
+                _LOGGER.warning("settings of %r not read (%s); the last known hold", agent_id, _shown(error))
+        return self._last.get(agent_id, CorrectionSettings())
+
+
+def _shown(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).splitlines()[0]}" if str(error) else type(error).__name__

@@ -1,0 +1,49 @@
+"""Which judge a run uses: recorded by default, live by name."""
+
+from dataclasses import dataclass
+
+from persona_pipeline.errors import ConfigError, did_you_mean
+from persona_pipeline.judging.recorded import RecordedJudge, RecordingJudge, RecordingWriter
+from persona_pipeline.judging.verdict import Judge
+from persona_pipeline.settings import get_settings
+from persona_pipeline.world import World
+
+RECORDINGS = "recordings"
+JUDGES = ("recorded", "anthropic")
+
+
+@dataclass(frozen=True)
+class JudgeOptions:
+    """What a live judge may spend and keep.
+
+    Attributes:
+        max_usd: US dollars this run may cost; None: no limit.
+        record: write the verdicts to the world's recordings.
+        use_cache: answer what was judged before from the store.
+    """
+
+    max_usd: float | None = None
+    record: bool = False
+    use_cache: bool = True
+
+
+def open_judge(name: str, world: World, options: JudgeOptions | None = None) -> Judge:
+    """Return the judge of a name.
+
+    Raises:
+        ConfigError: the name is unknown, an option does not fit it, or its recordings or settings are not valid.
+    """
+    options = options or JudgeOptions()
+    if name not in JUDGES:
+        hint = did_you_mean(name, JUDGES) or f"; the judges are {', '.join(JUDGES)}"
+        raise ConfigError(f"unknown judge {name!r}{hint}")
+    if name == "recorded":
+        if options.record:
+            raise ConfigError("--record needs a live judge; add --judge anthropic")
+        return RecordedJudge(world.root / RECORDINGS)
+    from persona_pipeline.judging.anthropic import open_anthropic_judge
+
+    judge: Judge = open_anthropic_judge(
+        get_settings(), store=world.store if options.use_cache else None, max_usd=options.max_usd
+    )
+    return RecordingJudge(judge, RecordingWriter(world.root / RECORDINGS)) if options.record else judge

@@ -1,0 +1,58 @@
+"""The report of what the store already holds."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from persona_pipeline import __version__
+from persona_pipeline.baselines import find_baseline
+from persona_pipeline.errors import ConfigError
+from persona_pipeline.evaluation.cases import total_usage
+from persona_pipeline.evaluation.engine import report_agent, select_agents
+from persona_pipeline.evaluation.gate import GateRules, exit_code_of, nothing_evaluated
+from persona_pipeline.evaluation.history import score_history
+from persona_pipeline.evaluation.report import AgentReport, RunReport
+from persona_pipeline.evaluation.saving import latest_evaluations
+from persona_pipeline.evaluation.voices import voice_statistics
+from persona_pipeline.world import World
+from persona_pipeline.world.models import Window
+
+
+def stored_report(
+    world: World,
+    agents: Sequence[str] | None = None,
+    *,
+    since: datetime | None = None,
+    rules: GateRules | None = None,
+) -> RunReport:
+    """Return a report of each agent's newest saved evaluation, compared with its baseline of today, and the history.
+
+    Raises:
+        ConfigError: nothing was evaluated since.
+    """
+    rules = rules or GateRules()
+    reports: dict[str, AgentReport] = {}
+    for agent_id in select_agents(world, agents):
+        runs = latest_evaluations(world.store, agent_id, since=since)
+        if runs:
+            reports[agent_id] = report_agent(runs[-1], find_baseline(world.root, agent_id), rules)
+    if not reports:
+        raise ConfigError("the store holds no evaluation of that time; run persona-pipeline evaluate")
+    newest = max((item.evaluation for item in reports.values()), key=lambda item: item.window_end)
+    report = RunReport(
+        agents=reports,
+        findings=nothing_evaluated(list(reports.values())),
+        usage=total_usage([item for r in reports.values() for item in r.evaluation.dimensions.values()]),
+        provenance={
+            "version": __version__,
+            "judge": newest.provenance.get("judge"),
+            "window_end": newest.window_end.isoformat(),
+            "min_coverage": rules.min_coverage,
+            "regression_delta": rules.regression_delta,
+            "proposition_delta": rules.proposition_delta,
+        },
+    )
+    report.statistics["history"] = score_history(world.store, list(reports), since=since)
+    window = Window(end=newest.window_end, start=newest.window_start)
+    report.statistics["voice_map"] = voice_statistics(world, list(reports), window)
+    report.exit_code = exit_code_of(report.all_findings(), rules)
+    return report

@@ -1,0 +1,289 @@
+"""Asking a model over the Messages API, at Anthropic or at any server that speaks it."""
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from persona_pipeline.judging.breaker import Breaker
+from persona_pipeline.judging.budget import Budget, Reservation, require_price
+from persona_pipeline.judging.cache import JudgmentCache
+from persona_pipeline.judging.client import AnthropicOptions, CallError, connect, send
+from persona_pipeline.judging.fanout import AdaptiveWidth, fan_out
+from persona_pipeline.judging.prices import estimated_tokens
+from persona_pipeline.judging.prompt import plain_json
+from persona_pipeline.judging.questions import Answer, Question
+from persona_pipeline.judging.request import RequestStyle, cache_key, prefix_key, prefix_text, traits_of
+from persona_pipeline.judging.response import read_response, unknown_usage
+from persona_pipeline.judging.usage import UsageLedger
+from persona_pipeline.judging.verdict import Unscored, Usage
+
+if TYPE_CHECKING:
+    from anthropic import AsyncAnthropic
+
+log = logging.getLogger(__name__)
+
+_REJECTED = (400, 422)
+# A server that rejects plain requests too has another complaint than structured output.
+_FALLBACK_TRIES = 2
+
+
+@dataclass(frozen=True)
+class _Call:
+    question: Question
+    style: RequestStyle
+    key: str
+    prefix: str
+    prefix_tokens: int
+
+
+class AnthropicBackend:
+    """Asks a model over the Messages API. Failures become unscored answers; only cancellation gets out.
+
+    One instance serves one thread; it may be used in any number of event loops, one after the other. Inside
+    ``async with`` its connections stay open between calls.
+
+    Args:
+        cache: judgments paid for earlier; None: everything is asked.
+        budget: limit in dollars; None: no limit.
+
+    Raises:
+        ConfigError: there is no key, or a budget for a model without a known price.
+
+    Attributes:
+        ledger: what was spent, by whom.
+        models: the models that served answers, with how often.
+        cached_answers: how many answers came from the cache.
+    """
+
+    live = True
+
+    def __init__(
+        self,
+        options: AnthropicOptions | None = None,
+        *,
+        cache: JudgmentCache | None = None,
+        budget: Budget | None = None,
+    ) -> None:
+        self.options = options or AnthropicOptions()
+        self.options.require_credentials()
+        if budget:
+            require_price(self.options.model)
+        self.cache = cache
+        self.budget = budget
+        self.ledger = UsageLedger()
+        self.models: Counter[str] = Counter()
+        self.cached_answers = 0
+        self.width = AdaptiveWidth(self.options.width)
+        self.breaker = Breaker(threshold=self.options.breaker_threshold)
+        rejects = cache is not None and cache.rejects_structured_output(self.options.endpoint, self.options.model)
+        self.style = RequestStyle(self.options.model, self.options.effort, structured=not rejects)
+        self._run_ends: float | None = None
+        self._fallback_tries = 0
+        self._client: AsyncAnthropic | None = None
+        self._client_loop: asyncio.AbstractEventLoop | None = None
+        self._client_users = 0
+        self._stack = AsyncExitStack()
+
+    @property
+    def name(self) -> str:
+        return f"anthropic:{self.options.model}"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a report should say of how this backend had to work."""
+        if self.style.structured:
+            return ()
+        return (
+            f"{self.options.endpoint} rejects structured output for {self.options.model}: "
+            "answers are prompted JSON, strictly validated",
+        )
+
+    async def __aenter__(self) -> "AnthropicBackend":
+        await self._stack.enter_async_context(self._connected())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    async def ask(self, questions: Sequence[Question]) -> list[Answer]:
+        """Return an answer to every question, in their order; equal questions are asked once."""
+        calls = [self._prepare(question, self.style) for question in questions]
+        answers = self.cache.find((call.key, call.question) for call in calls) if self.cache else {}
+        self.cached_answers += len(answers)
+        pending = {call.key: call for call in calls if call.key not in answers}
+        if pending:
+            if self._run_ends is None and self.options.run_deadline is not None:
+                self._run_ends = time.monotonic() + self.options.run_deadline
+            async with self._connected() as client:
+
+                async def answer(call: _Call) -> bool:
+                    answers[call.key] = await self._answer(client, call, shared=call.prefix in shared)
+                    return answers[call.key].data is not None
+
+                groups = _by_prefix(pending.values())
+                shared = {group[0].prefix for group in groups if self._is_cacheable(group)}
+                await fan_out(groups, answer, leads=lambda group: group[0].prefix in shared)
+        return list(_each_paid_once(calls, answers))
+
+    def _prepare(self, question: Question, style: RequestStyle) -> _Call:
+        from anthropic._constants import ANTHROPIC_API_VERSION
+
+        body = style.body(question)
+        key = cache_key(
+            body,
+            base_url=self.options.endpoint,
+            api_version=ANTHROPIC_API_VERSION,
+            prompt_version=question.prompt_version,
+            sample=question.sample,
+        )
+        return _Call(question, style, key, prefix_key(body), estimated_tokens(prefix_text(body)))
+
+    def _is_cacheable(self, group: Sequence[_Call]) -> bool:
+        return len(group) > 1 and group[0].prefix_tokens >= traits_of(self.options.model).cache_minimum
+
+    async def _answer(self, client: "AsyncAnthropic", call: _Call, *, shared: bool) -> Answer:
+        async with self.width.slot():
+            if why := self.breaker.refusal():
+                return Answer(unscored=Unscored.API_ERROR, detail=why)
+            now = time.monotonic()
+            ends = now + self.options.deadline
+            if self._run_ends is not None:
+                if now >= self._run_ends:
+                    detail = f"not asked: the run's deadline of {self.options.run_deadline:g} s has passed"
+                    return Answer(unscored=Unscored.TIMEOUT, detail=detail)
+                ends = min(ends, self._run_ends)
+            try:
+                answer = await self._attempt(client, call, ends, shared=shared)
+            except Exception as error:
+                log.exception("judging %s failed", call.question.label)
+                answer = Answer(unscored=Unscored.API_ERROR, detail=f"{type(error).__name__}: {error}"[:200])
+            self.ledger.add(call.question, answer.usage)
+            return answer
+
+    async def _attempt(self, client: "AsyncAnthropic", call: _Call, ends: float, *, shared: bool) -> Answer:
+        try:
+            answer = await self._paid(client, call, ends, shared=shared)
+        except CallError as error:
+            if error.status not in _REJECTED or not self._may_fall_back(call):
+                return _failed(error)
+            self._fallback_tries += 1
+            call = self._prepare(call.question, replace(call.style, structured=False))
+            try:
+                answer = await self._paid(client, call, ends, shared=shared)
+            except CallError:
+                return _failed(error)
+            self._note_rejection()
+        if answer.unscored is Unscored.TRUNCATED:
+            longer = replace(call.question, max_tokens=2 * call.question.max_tokens)
+            try:
+                second = await self._paid(client, replace(call, question=longer), ends, shared=shared)
+            except CallError as error:
+                second = _failed(error)
+            if second.unscored is Unscored.BUDGET:
+                return answer
+            answer = replace(second, usage=answer.usage + second.usage)
+        if answer.data is not None:
+            self.models[answer.model or ""] += 1
+            if self.cache:
+                # Nothing is awaited between the response and its commit: a kill loses what is under way, no more.
+                self.cache.put(call.key, call.question, answer)
+        return answer
+
+    async def _paid(self, client: "AsyncAnthropic", call: _Call, ends: float, *, shared: bool) -> Answer:
+        """One call within the budget.
+
+        Raises:
+            CallError: the call brought no message.
+        """
+        body = call.style.body(call.question, cache_ttl=self.options.cache_ttl if shared else None)
+        text = plain_json(body) if self.budget else ""
+        reservation: Reservation | None = None
+        if self.budget:
+            reservation = await self.budget.reserve(
+                self.budget.worst_price(text, body["max_tokens"], self.options.model)
+            )
+            if reservation is None:
+                detail = f"not asked: it could pass the limit of {self.budget.max_usd:g} dollars"
+                return Answer(unscored=Unscored.BUDGET, detail=detail)
+        usage = unknown_usage()
+        try:
+            message = await send(client, body, ends=ends)
+            answer = read_response(
+                message,
+                call.question,
+                requested_model=self.options.model,
+                fences_allowed=not call.style.structured,
+            )
+            usage = answer.usage
+        except CallError as error:
+            usage = error.usage
+            self.breaker.failed(error.signature, error.detail, fatal=error.fatal)
+            raise
+        finally:
+            if reservation:
+                reservation.settle(usage.usd)
+        if self.budget:
+            self.budget.measured(text, usage)
+        if answer.unscored in (Unscored.API_ERROR, Unscored.INVALID_OUTPUT):
+            self.breaker.failed(str(answer.unscored), answer.detail)
+        else:
+            self.breaker.succeeded()
+            self.width.succeeded()
+        return answer
+
+    def _may_fall_back(self, call: _Call) -> bool:
+        if self.options.is_anthropic or not call.style.structured:
+            return False
+        return self._fallback_tries < _FALLBACK_TRIES
+
+    def _note_rejection(self) -> None:
+        if self.style.structured:
+            self.style = replace(self.style, structured=False)
+            log.warning("%s", self.notes[0])
+            if self.cache:
+                self.cache.note_rejection(self.options.endpoint, self.options.model)
+
+    def _hear(self, status: int) -> None:
+        if status in (429, 529):
+            self.width.throttled()
+
+    @asynccontextmanager
+    async def _connected(self) -> "AsyncIterator[AsyncAnthropic]":
+        """One client for all that ask at the same time in one event loop."""
+        loop = asyncio.get_running_loop()
+        client = self._client
+        if client is None or self._client_loop is not loop:
+            client = self._client = connect(self.options, self._hear)
+            self._client_loop, self._client_users = loop, 0
+        self._client_users += 1
+        try:
+            yield client
+        finally:
+            self._client_users -= 1
+            if not self._client_users and self._client is client:
+                self._client = None
+                await client.close()
+
+
+def _failed(error: CallError) -> Answer:
+    return Answer(unscored=error.reason, detail=error.detail, usage=error.usage)
+
+
+def _by_prefix(calls: Iterable[_Call]) -> list[list[_Call]]:
+    groups: dict[str, list[_Call]] = {}
+    for call in calls:
+        groups.setdefault(call.prefix, []).append(call)
+    return list(groups.values())
+
+
+def _each_paid_once(calls: Sequence[_Call], answers: dict[str, Answer]) -> Iterator[Answer]:
+    seen: set[str] = set()
+    for call in calls:
+        answer = answers[call.key]
+        yield replace(answer, usage=Usage(), cached=True) if call.key in seen else answer
+        seen.add(call.key)

@@ -1,0 +1,143 @@
+"""Judgments that were paid for, by all that could have changed them, each committed when it is obtained."""
+
+import hashlib
+import json
+import logging
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import SQLAlchemyError
+
+from persona_pipeline.judging.questions import Answer, Question
+from persona_pipeline.judging.verdict import Usage
+from persona_pipeline.store.engine import Store
+from persona_pipeline.store.tables import judgments
+from persona_pipeline.world.canonical import canonical_json, content_hash
+
+log = logging.getLogger(__name__)
+
+# Bound parameters of one statement: SQLite takes 32,766, older builds 999.
+_CHUNK = 500
+_ENDPOINT = "endpoint"
+# Servers are upgraded; what one rejected is tried again after this.
+_REJECTION_LASTS = timedelta(days=7)
+
+
+class JudgmentCache:
+    """The table ``judgments``. Only valid answers are kept, so no failure is ever replayed."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    def find(self, wanted: Iterable[tuple[str, Question]]) -> dict[str, Answer]:
+        """Return cached answers by key. A damaged entry, or one not valid any more, is a miss and a warning."""
+        questions = dict(wanted)
+        found: dict[str, Answer] = {}
+        keys = list(questions)
+        # As text, so that a row whose JSON is damaged can be told from the rest.
+        answer = sa.cast(judgments.c.answer, sa.Text)
+        columns = (judgments.c.key, answer, judgments.c.model, judgments.c.prompt_version)
+        with self.store.connect() as connection:
+            for start in range(0, len(keys), _CHUNK):
+                chosen = judgments.c.key.in_(keys[start : start + _CHUNK])
+                for key, stored, model, prompt_version in connection.execute(sa.select(*columns).where(chosen)):
+                    try:
+                        data = _unpack(stored)
+                        problem = questions[key].problem(data)
+                    except ValueError as error:
+                        problem, data = str(error), {}
+                    if problem:
+                        log.warning("cached judgment %s is ignored and asked again: %s", key[:12], problem)
+                        continue
+                    found[key] = Answer(data, model=model, prompt_version=prompt_version, cached=True)
+        return found
+
+    def put(self, key: str, question: Question, answer: Answer) -> None:
+        """Keep a valid answer, committed on return. A database that fails costs a warning, not the answer."""
+        if answer.data is None:
+            raise ValueError("only valid answers are cached")
+        row = {
+            "key": key,
+            "subject_key": question.key,
+            "kind": question.kind,
+            "agent_id": question.agent_id or None,
+            "model": answer.model or "",
+            "prompt_version": answer.prompt_version or "",
+            "answer": _pack(answer.data),
+            "token_usage": _tokens(answer.usage),
+            "usd": answer.usage.usd,
+        }
+        try:
+            self._write([row])
+        except SQLAlchemyError as error:
+            log.warning("judgment of %s was not cached: %s", question.label, type(error).__name__)
+
+    def rejects_structured_output(self, base_url: str, model: str) -> bool:
+        """Whether the endpoint is known to reject ``output_config`` for a model."""
+        query = sa.select(judgments.c.created_at).where(judgments.c.key == _endpoint_key(base_url, model))
+        with self.store.connect() as connection:
+            noted = connection.execute(query).scalar_one_or_none()
+        return noted is not None and datetime.now(UTC) - noted < _REJECTION_LASTS
+
+    def note_rejection(self, base_url: str, model: str) -> None:
+        """Remember that the endpoint rejects ``output_config`` for a model."""
+        key = _endpoint_key(base_url, model)
+        row = {
+            "key": key,
+            "subject_key": key,
+            "kind": _ENDPOINT,
+            "agent_id": None,
+            "model": model,
+            "prompt_version": "",
+            "answer": {"structured_output": False},
+            "token_usage": None,
+            "usd": None,
+        }
+        try:
+            self._write([row])
+        except SQLAlchemyError as error:
+            log.warning("what the endpoint rejects was not remembered: %s", type(error).__name__)
+
+    def _write(self, rows: Sequence[dict[str, Any]]) -> None:
+        moment = datetime.now(UTC)
+        with self.store.begin() as connection:
+            for row in rows:
+                values = {**row, "created_at": moment}
+                insert = self.store.insert(judgments).values(values)
+                connection.execute(
+                    insert.on_conflict_do_update(
+                        index_elements=["key"], set_={name: values[name] for name in values if name != "key"}
+                    )
+                )
+
+
+def _pack(data: Any) -> dict[str, str]:
+    # As text: JSONB takes neither NUL nor lone surrogates, and the digest tells a damaged row from a sound one.
+    text = canonical_json(data)
+    return {"json": text, "sha256": hashlib.sha256(text.encode("ascii")).hexdigest()}
+
+
+def _unpack(column: str) -> Any:
+    stored = json.loads(column)
+    if not isinstance(stored, dict) or not isinstance(stored.get("json"), str):
+        raise ValueError("it has no answer")
+    text = stored["json"]
+    if hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest() != stored.get("sha256"):
+        raise ValueError("its checksum is wrong")
+    return json.loads(text)
+
+
+def _tokens(usage: Usage) -> dict[str, int]:
+    return {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cache_creation_tokens": usage.cache_creation_tokens,
+        "cache_read_tokens": usage.cache_read_tokens,
+        "calls": usage.calls,
+    }
+
+
+def _endpoint_key(base_url: str, model: str) -> str:
+    return content_hash({"endpoint": base_url, "model": model})

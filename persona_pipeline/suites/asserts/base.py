@@ -1,0 +1,76 @@
+"""The one shape of every assert. A new type is a subclass with its fields and ``grade``."""
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+
+from persona_pipeline.suites.grades import Grade
+from persona_pipeline.suites.places import Entry
+from persona_pipeline.suites.values import Gate, Text, Weight
+
+if TYPE_CHECKING:
+    from persona_pipeline.suites.context import Context
+    from persona_pipeline.suites.loading.problems import Reader
+    from persona_pipeline.suites.output import Output
+
+
+class Assert(BaseModel):
+    """One condition an output must satisfy. Fields are checked strictly; an unknown key is an error.
+
+    Subclasses add fields and override ``grade``; those whose spelling differs from their fields override ``prepare`` too.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    # Whether it needs a judge, and whether it runs code of the suite: what `explain` says and a run prepares for.
+    judged: ClassVar[bool] = False
+    runs_code: ClassVar[bool] = False
+
+    name: Text = Field("", description="What results call it; made up from the type where it is left out.")
+    type: str = Field(description="Which assert this is.")
+    weight: Weight = Field(1.0, description="Its share in the test's score; 0 leaves it out, but a gate stays a gate.")
+    required: Gate = Field(
+        False, description="A gate: true needs a score of 0.8, a number that score; otherwise the whole test scores 0."
+    )
+    negate: bool = Field(False, description="Turn the result round: it must not hold.")
+
+    _entry: Entry | None = PrivateAttr(None)
+
+    @property
+    def entry(self) -> Entry | None:
+        """Where it was written."""
+        return self._entry
+
+    @classmethod
+    def prepare(cls, data: dict[str, Any], entry: Entry, label: str, reader: "Reader") -> dict[str, Any]:
+        """Return the keys as the fields want them; called before validation, on a copy.
+
+        Older spellings are renamed here and files are looked up. Problems are added to the reader.
+        """
+        return data
+
+    def default_name(self, spelled: str) -> str:
+        """Return the name of an unnamed assert, given the type as the file spells it."""
+        return spelled
+
+    def grade(self, output: "Output", context: "Context") -> Grade:
+        """Return the grade of an output.
+
+        Raises:
+            CouldNotRun: there is no way to tell; the test becomes an error.
+        """
+        raise NotImplementedError
+
+    def dump(self) -> dict[str, Any]:
+        """Return the normalised form as plain data."""
+        data = self.model_dump(by_alias=True, exclude_none=True)
+        if not self.negate:
+            del data["negate"]
+        return data
+
+
+def rename(data: dict[str, Any], old: str, new: str) -> None:
+    """Move a value to its field's name; the field's own spelling wins when both are there."""
+    if old in data:
+        value = data.pop(old)
+        data.setdefault(new, value)

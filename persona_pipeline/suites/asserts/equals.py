@@ -1,0 +1,30 @@
+"""``equals``: the answer is this text."""
+
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from persona_pipeline.suites.asserts.base import Assert
+from persona_pipeline.suites.grades import Grade
+from persona_pipeline.suites.javascript import trim
+from persona_pipeline.suites.values import Text
+
+if TYPE_CHECKING:
+    from persona_pipeline.suites.context import Context
+    from persona_pipeline.suites.output import Output
+
+
+class Equals(Assert):
+    """1 if answer and ``value`` are the same text once white space at their ends is gone; else 0."""
+
+    value: Text = Field(description="The text the answer must be.")
+
+    def default_name(self, spelled: str) -> str:
+        return f"equals-{self.value}"
+
+    def grade(self, output: "Output", context: "Context") -> Grade:
+        return Grade.of(
+            trim(output.text) == trim(self.value),
+            f"The answer is {self.value!r}.",
+            f"The answer is not {self.value!r}.",
+        )

@@ -1,0 +1,32 @@
+"""``latency``: the answer came in time."""
+
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from persona_pipeline.suites.asserts.base import Assert, rename
+from persona_pipeline.suites.grades import Grade
+from persona_pipeline.suites.places import Entry
+from persona_pipeline.suites.values import Limit
+
+if TYPE_CHECKING:
+    from persona_pipeline.suites.context import Context
+    from persona_pipeline.suites.loading.problems import Reader
+    from persona_pipeline.suites.output import Output
+
+
+class Latency(Assert):
+    """1 if the answer took at most ``max_ms`` milliseconds; 0 if it took longer, or nobody knows how long."""
+
+    max_ms: Limit = Field(description="Longest time in milliseconds.")
+
+    @classmethod
+    def prepare(cls, data: dict[str, Any], entry: Entry, label: str, reader: "Reader") -> dict[str, Any]:
+        rename(data, "threshold", "max_ms")
+        return data
+
+    def grade(self, output: "Output", context: "Context") -> Grade:
+        if output.duration_ms is None:
+            return Grade(0.0, misses=("The target did not report how long it took.",))
+        text = f"The answer took {output.duration_ms:g} ms, limit {self.max_ms:g} ms."
+        return Grade.of(output.duration_ms <= self.max_ms, text, text)
