@@ -1,4 +1,4 @@
-"""Blocking work on threads that nobody ever has to wait for, and a breaker that stops asking what keeps failing."""
+"""Blocking work on threads that nobody ever has to wait for."""
 
 import asyncio
 import logging
@@ -20,8 +20,9 @@ class QueueFullError(Exception):
 class DaemonPool:
     """A few daemon threads that run blocking calls.
 
-    Unlike an executor's, the threads never hold up the end of the process, and a call that was given up before it started is
-    skipped, so that a database which hangs and comes back does not work off a backlog nobody waits for.
+    Unlike an executor's, the threads never hold up the end of the process, and a call that was given up
+    before it started is skipped, so that a database which hangs and comes back does not work off a backlog
+    nobody waits for.
     """
 
     def __init__(self, threads: int, name: str, *, capacity: int = 1000) -> None:
@@ -81,38 +82,3 @@ class DaemonPool:
         except RuntimeError:
             # The event loop that waited has ended meanwhile.
             _LOGGER.debug("a result came after its event loop was closed")
-
-
-class CircuitBreaker:
-    """Opens after so many failures in a row; then lets one call through every ``pause`` seconds until one succeeds."""
-
-    def __init__(
-        self, failures: int = 5, pause: float = 30.0, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._limit, self._pause, self._clock = failures, pause, clock
-        self._failures = 0
-        self._next_try = 0.0
-        self._lock = threading.Lock()
-
-    def allows(self) -> bool:
-        """Return whether to call; while open, True at most once a pause."""
-        with self._lock:
-            if self._failures < self._limit:
-                return True
-            now = self._clock()
-            if now < self._next_try:
-                return False
-            self._next_try = now + self._pause
-            return True
-
-    def succeeded(self) -> None:
-        """Note a success: the breaker closes."""
-        with self._lock:
-            self._failures = 0
-
-    def failed(self) -> None:
-        """Note a failure; the last of ``failures`` in a row opens the breaker."""
-        with self._lock:
-            self._failures += 1
-            if self._failures == self._limit:
-                self._next_try = self._clock() + self._pause

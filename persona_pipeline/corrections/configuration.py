@@ -6,8 +6,9 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from persona_pipeline.corrections.background import CircuitBreaker, DaemonPool
+from persona_pipeline.corrections.background import DaemonPool
 from persona_pipeline.errors import ConfigError
+from persona_pipeline.judging.breaker import Breaker
 from persona_pipeline.store import Store, tables, upsert
 from persona_pipeline.world.models import CorrectionSettings
 
@@ -68,7 +69,9 @@ def _require_agent(store: Store, agent_id: str) -> None:
     with store.connect() as connection:
         known = connection.execute(sa.select(tables.agents.c.id).where(tables.agents.c.id == agent_id)).scalar()
     if known is None:
-        raise ConfigError(f"agent {agent_id!r} is not in the store; write personas/{agent_id}.yaml and run evaluate once")
+        raise ConfigError(
+            f"agent {agent_id!r} is not in the store; write personas/{agent_id}.yaml and run evaluate once"
+        )
 
 
 class StoredSettings:
@@ -77,23 +80,22 @@ class StoredSettings:
     def __init__(self, store: Store, *, seconds: float = 1.0) -> None:
         self._store, self._seconds = store, seconds
         self._pool = DaemonPool(2, "correction-settings")
-        self._breaker = CircuitBreaker()
+        self._breaker = Breaker(threshold=5)
         self._last: dict[str, CorrectionSettings] = {}
 
     def __call__(self, agent_id: str) -> CorrectionSettings:
-        if self._breaker.allows():
+        if self._breaker.refusal() is None:
             try:
-                future = self._pool.submit(lambda: read_config(self._store, agent_id).settings)
-                try:
-                    self._last[agent_id] = future.result(self._seconds)
-                finally:
-                    future.cancel()
+                self._last[agent_id] = self._read(agent_id)
                 self._breaker.succeeded()
             except Exception as error:
-                self._breaker.failed()
-                _LOGGER.warning("settings of %r not read (%s); the last known hold", agent_id, _shown(error))
+                self._breaker.failed("database", type(error).__name__)
+                _LOGGER.warning("settings of %r not read (%s); the last known hold", agent_id, type(error).__name__)
         return self._last.get(agent_id, CorrectionSettings())
 
-
-def _shown(error: Exception) -> str:
-    return f"{type(error).__name__}: {str(error).splitlines()[0]}" if str(error) else type(error).__name__
+    def _read(self, agent_id: str) -> CorrectionSettings:
+        future = self._pool.submit(lambda: read_config(self._store, agent_id).settings)
+        try:
+            return future.result(self._seconds)
+        finally:
+            future.cancel()

@@ -17,9 +17,9 @@ class Action(StrEnum):
 class Outcome(StrEnum):
     """How one check ended. The three with a row in ``correction_logs`` are spec/2's own.
 
-    ``passed``: first try. ``corrected``: this text was rejected and feedback given. ``passed_after_retry``: a later attempt
-    reached the threshold. ``forced_through``: still below it after the last attempt. ``fail_open``: no score, so it passes.
-    ``disabled``: the agent has no gate.
+    ``passed``: first try. ``corrected``: this text was rejected and feedback given. ``passed_after_retry``: a
+    later attempt reached the threshold. ``forced_through``: still below it after the last attempt.
+    ``fail_open``: no score, so it passes. ``disabled``: the agent has no gate.
     """
 
     PASSED = "passed"

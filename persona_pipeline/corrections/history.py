@@ -30,10 +30,7 @@ def action_trajectory(
         whole_channel: everybody's messages of the conversation instead of the agent's own anywhere.
         first_n, last_n: of what was said before; the action is always shown.
     """
-    if whole_channel:
-        scope = _conversation(agent_id, channel, recipient)
-    else:
-        scope = _TABLE.c.agent_id == agent_id
+    scope = _conversation(agent_id, channel, recipient) if whole_channel else _TABLE.c.agent_id == agent_id
     scope = sa.and_(scope, _TABLE.c.synthetic.is_(False))
     order = (_TABLE.c.created_at, _TABLE.c.id)
     total = connection.execute(sa.select(sa.func.count()).select_from(_TABLE).where(scope)).scalar_one()
@@ -51,7 +48,12 @@ def action_trajectory(
     items += [_entry(row, names) for row in last]
     items.append(
         Entry(
-            names.get(agent_id, agent_id), text, "", channel, recipient and names.get(recipient, recipient), UNDER_REVIEW
+            names.get(agent_id, agent_id),
+            text,
+            "",
+            channel,
+            recipient and names.get(recipient, recipient),
+            UNDER_REVIEW,
         )
     )
     return Trajectory(tuple(items))
@@ -95,4 +97,5 @@ def _display_names(connection: Connection, agent_ids: set[str]) -> dict[str, str
 
 def _entry(row: sa.Row, names: dict[str, str]) -> Entry:
     recipient = None if row.recipient_id is None else names.get(row.recipient_id, row.recipient_id)
-    return Entry(names.get(row.agent_id, row.agent_id), row.text, row.id, row.channel_id, recipient, EARLIER)
+    speaker = names.get(str(row.agent_id), str(row.agent_id))
+    return Entry(speaker, row.text, row.id, row.channel_id, recipient, EARLIER)

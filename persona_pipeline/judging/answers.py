@@ -89,6 +89,12 @@ def verdicts_of(
     return verdicts
 
 
+def no_entries(request: JudgeRequest) -> Verdict:
+    """Return the verdict on a trajectory without entries; nobody needs to be asked."""
+    detail = "there are no messages to judge"
+    return Verdict(request.proposition_id, unscored=Unscored.NO_EVIDENCE, detail=detail)
+
+
 def checked_quote(trajectory: Trajectory, local_id: str, quote: str) -> Evidence:
     """Return a quote under its message's outside id; ``verified`` if it stands there, white space folded."""
     entry = trajectory.entry(local_id)

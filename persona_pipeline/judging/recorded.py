@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
-from persona_pipeline.judging.answers import checked_quote
+from persona_pipeline.judging.answers import checked_quote, no_entries
 from persona_pipeline.judging.injection import suspicious_entries
 from persona_pipeline.judging.questions import Answer, Backend, Question
 from persona_pipeline.judging.recordings import PROPOSITION, Recording, load_recordings, write_recordings
@@ -75,6 +75,8 @@ class RecordedJudge:
         return [self._verdict(request) for request in requests]
 
     def _verdict(self, request: JudgeRequest) -> Verdict:
+        if not request.trajectory.entries:
+            return no_entries(request)
         recording = self.backend.find(request.key)
         if recording is None or recording.kind != PROPOSITION:
             return Verdict(request.proposition_id, unscored=Unscored.UNRECORDED, detail=self._remedy(request))

@@ -131,6 +131,19 @@ def load_recordings(folder: Path) -> dict[str, Recording]:
     return recordings
 
 
+def load_recording_file(path: Path) -> list[Recording]:
+    """Return the recordings of one file.
+
+    Raises:
+        ConfigError: lines that are no recording, each with its place.
+    """
+    problems: list[Problem] = []
+    found = _read(path, problems)
+    if problems:
+        raise ConfigError(problems)
+    return [recording for _, recording in found]
+
+
 def write_recordings(folder: Path, recordings: Iterable[Recording]) -> list[Path]:
     """Add recordings to their files, replacing those of the same key, and return the files that changed.
 

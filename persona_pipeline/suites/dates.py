@@ -24,6 +24,8 @@ _TOKENS = {
     "D": r"(?P<d>\d{1,2})",
 }
 _TOKEN = re.compile("|".join(_TOKENS))
+# Formats such as DD/MM/YYYY: they say which of two numbers is the day.
+_ORDER = re.compile(r"(?:D{1,2}.M{1,2}|M{1,2}.D{1,2}).YYYY\Z")
 
 
 def check_format(text: str) -> None:
@@ -52,13 +54,14 @@ def parse_date(value: Any, formats: Sequence[str] = ()) -> date | None:
     """Return the calendar day a text names, None when it names none.
 
     Args:
-        formats: tried first, in order; they also say whether 2/3/2025 is in February (a format with the month first) or March.
-            Without them a number above 12 decides, else the month comes first.
+        formats: tried first, in order. 2/3/2025 is in February if all of them that have two numbers put the month first, and in March
+            if all put the day first; otherwise a number above 12 decides, and else the month comes first.
     """
     if not isinstance(value, str):
         return None
     text = value.strip()
-    for pattern in (*map(_format_pattern, formats), _ISO, _YEAR_FIRST, _DAY_NAME, _NAME_DAY):
+    own = [_format_pattern(text) for text in formats if not _ORDER.match(text)]
+    for pattern in (*own, _ISO, _YEAR_FIRST, _DAY_NAME, _NAME_DAY):
         match = pattern.match(text)
         if match:
             found = _from_groups(match.groupdict())
@@ -73,7 +76,7 @@ def parse_date(value: Any, formats: Sequence[str] = ()) -> date | None:
 
 
 def _month_first(formats: Sequence[str], first: int, second: int) -> bool:
-    orders = {text.find("M") < text.find("D") for text in formats if re.fullmatch(r"[MD]{1,2}.[MD]{1,2}.Y+", text)}
+    orders = {text.find("M") < text.find("D") for text in formats if _ORDER.match(text)}
     if len(orders) == 1:
         return orders.pop()
     return not (first > 12 >= second)

@@ -22,12 +22,12 @@ class CorrectionSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     action_gate_enabled: bool = False
-    action_gate_threshold: float = Field(5.0, ge=0, le=9, allow_inf_nan=False)
+    action_gate_threshold: float = Field(default=5.0, ge=0, le=9, allow_inf_nan=False)
     anti_convergence_enabled: bool = False
-    convergence_threshold: float = Field(0.6, ge=0, le=1, allow_inf_nan=False)
+    convergence_threshold: float = Field(default=0.6, ge=0, le=1, allow_inf_nan=False)
     repetition_suppression_enabled: bool = False
-    repetition_threshold: float = Field(0.3, ge=0, le=1, allow_inf_nan=False)
-    max_correction_attempts: int = Field(2, ge=0, le=10)
+    repetition_threshold: float = Field(default=0.3, ge=0, le=1, allow_inf_nan=False)
+    max_correction_attempts: int = Field(default=2, ge=0, le=10)
 
 
 @dataclass(frozen=True)

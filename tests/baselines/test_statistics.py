@@ -66,9 +66,7 @@ def test_significance_follows_alpha() -> None:
 def test_paired_t_agrees_with_scipy(before: list[float], data: st.DataObject) -> None:
     from scipy import stats
 
-    after = data.draw(
-        st.lists(st.floats(0, 9).map(lambda v: round(v, 3)), min_size=len(before), max_size=len(before))
-    )
+    after = data.draw(st.lists(st.floats(0, 9).map(lambda v: round(v, 3)), min_size=len(before), max_size=len(before)))
     drops = {round(x - y, 6) for x, y in zip(before, after, strict=True)}
     if len(drops) < 2:
         return

@@ -165,9 +165,7 @@ AREAS: dict[str, Callable[[dict[str, Any], Path], Any]] = {
 
 def approximate(value: Any, tolerance: float) -> Any:
     if isinstance(value, dict):
-        return {
-            snake(key) if "-" not in key else key: approximate(item, tolerance) for key, item in value.items()
-        }
+        return {snake(key) if "-" not in key else key: approximate(item, tolerance) for key, item in value.items()}
     if isinstance(value, list):
         return [approximate(item, tolerance) for item in value]
     if isinstance(value, float | int) and not isinstance(value, bool):

@@ -69,9 +69,7 @@ class AgreementLexicon:
     def lengths(self) -> dict[str, tuple[int, ...]]:
         """Lengths in tokens of the terms of each list, longest first."""
         names = [field.name for field in fields(self) if field.name != "reach"]
-        return {
-            name: tuple(sorted({len(term) for term in getattr(self, name)}, reverse=True)) for name in names
-        }
+        return {name: tuple(sorted({len(term) for term in getattr(self, name)}, reverse=True)) for name in names}
 
 
 @cache

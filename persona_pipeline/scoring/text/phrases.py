@@ -59,9 +59,7 @@ def shared_openers(messages: Sequence[str], length: int = OPENER_LENGTH) -> list
     Messages of fewer tokens have no opener.
     """
     openers = Counter(
-        " ".join(tokens[:length])
-        for tokens in map(tokenize, messages)
-        if length > 0 and len(tokens) >= length
+        " ".join(tokens[:length]) for tokens in map(tokenize, messages) if length > 0 and len(tokens) >= length
     )
     return [SharedPhrase(opener, count, length) for opener, count in openers.most_common() if count > 1]
 
@@ -104,9 +102,7 @@ class _SuffixAutomaton:
         return state
 
     def _split(self, last: int, token: str, known: int) -> int:
-        clone = self._new(
-            self.length[last] + 1, self.link[known], dict(self.following[known]), self.end[known]
-        )
+        clone = self._new(self.length[last] + 1, self.link[known], dict(self.following[known]), self.end[known])
         self.link[known] = clone
         while last != -1 and self.following[last].get(token) == known:
             self.following[last][token] = clone

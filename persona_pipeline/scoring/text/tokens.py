@@ -3,9 +3,7 @@
 import regex
 
 _SCRIPTS_WITHOUT_SPACES = ("Han", "Hiragana", "Katakana", "Thai", "Lao", "Khmer", "Myanmar")
-_UNSPACED = "[{}&&[\\p{{L}}\\p{{N}}]]".format(
-    "".join(rf"\p{{scx={name}}}" for name in _SCRIPTS_WITHOUT_SPACES)
-)
+_UNSPACED = "[{}&&[\\p{{L}}\\p{{N}}]]".format("".join(rf"\p{{scx={name}}}" for name in _SCRIPTS_WITHOUT_SPACES))
 # Variation selectors and the keycap sign are marks that belong to emoji, so they go with them.
 _DELETED = regex.compile(r"[^\p{L}\p{M}\p{N}_\s]+|[\uFE00-\uFE0F\u20E3]+")
 _HAS_UNSPACED = regex.compile(_UNSPACED, regex.V1)

@@ -50,8 +50,7 @@ def pairwise_similarity(agents: Mapping[str, Sequence[str]]) -> dict[tuple[str, 
     How often a word is used does not matter. A pair without any word is 0.
     """
     words = {
-        agent: {token for message in messages for token in tokenize(message)}
-        for agent, messages in agents.items()
+        agent: {token for message in messages for token in tokenize(message)} for agent, messages in agents.items()
     }
     similarities = {}
     for first, second in combinations(sorted(agents), 2):

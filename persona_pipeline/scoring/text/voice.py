@@ -72,8 +72,7 @@ def voice_convergence(current: Voices, references: Sequence[Voices]) -> VoiceCon
     for reference in references:
         available = min(len(reference.get(name, ())) for name in names) // count
         blocks.extend(
-            {name: reference[name][block * count : (block + 1) * count] for name in names}
-            for block in range(available)
+            {name: reference[name][block * count : (block + 1) * count] for name in names} for block in range(available)
         )
     if not all(any(message.strip() for message in block[name]) for block in blocks[:1] for name in names):
         return VoiceConvergence(None)

@@ -93,9 +93,7 @@ def test_corpus_repetition_without_a_pair_to_compare_is_zero(messages: list[str]
     assert corpus_repetition(messages, 3) == 0.0
 
 
-@pytest.mark.parametrize(
-    "opener", ["", "Hey everyone, just wanted to say "], ids=["natural", "shared opener"]
-)
+@pytest.mark.parametrize("opener", ["", "Hey everyone, just wanted to say "], ids=["natural", "shared opener"])
 def test_ten_thousand_messages_take_about_ten_times_as_long_as_a_thousand(opener: str) -> None:
     def seconds(count: int) -> float:
         messages = natural(count, 7, opener)

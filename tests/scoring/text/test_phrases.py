@@ -65,9 +65,7 @@ def test_maximal_repeated(messages: list[str], phrases: list[SharedPhrase]) -> N
 @given(MESSAGES, st.integers(1, 3))
 def test_maximal_repeated_is_what_its_definition_says(messages: list[str], n: int) -> None:
     found = maximal_repeated(messages, n)
-    assert {(item.phrase, item.messages, item.length) for item in found} == repeated_by_definition(
-        messages, n
-    )
+    assert {(item.phrase, item.messages, item.length) for item in found} == repeated_by_definition(messages, n)
     assert all((a.messages, a.length) >= (b.messages, b.length) for a, b in pairwise(found))
 
 

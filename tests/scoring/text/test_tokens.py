@@ -17,9 +17,7 @@ from persona_pipeline.scoring.text.tokens import tokenize
         pytest.param("1️⃣ first", ["1", "first"], id="keycap sign goes"),
         pytest.param("Crème brûlée", ["crème", "brûlée"], id="accents stay"),
         pytest.param("cafe\u0301 noir", ["cafe\u0301", "noir"], id="combining accent stays with its letter"),
-        pytest.param(
-            "n\u0303andu\u0301", ["n\u0303andu\u0301"], id="a mark shared with Thai cuts no Latin word"
-        ),
+        pytest.param("n\u0303andu\u0301", ["n\u0303andu\u0301"], id="a mark shared with Thai cuts no Latin word"),
         pytest.param("हिन्दी भाषा", ["हिन्दी", "भाषा"], id="Devanagari vowel signs stay"),
         pytest.param("Привет, мир", ["привет", "мир"], id="Cyrillic"),
         pytest.param("مرحبا بالعالم", ["مرحبا", "بالعالم"], id="Arabic"),

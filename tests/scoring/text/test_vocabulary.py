@@ -9,9 +9,7 @@ from persona_pipeline.scoring.text.vocabulary import (
     vocabulary_stats,
 )
 
-AGENTS = st.dictionaries(
-    st.sampled_from("abcd"), st.lists(st.text(alphabet="xyz .!", max_size=20), max_size=4)
-)
+AGENTS = st.dictionaries(st.sampled_from("abcd"), st.lists(st.text(alphabet="xyz .!", max_size=20), max_size=4))
 
 
 @pytest.mark.parametrize(

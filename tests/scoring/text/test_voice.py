@@ -86,9 +86,7 @@ def test_the_quietest_agent_sets_how_many_messages_are_compared() -> None:
         pytest.param({"ann": ["hello"], "bob": ["  "]}, [], id="one speaker and one who says nothing"),
     ],
 )
-def test_nothing_to_compare_is_no_number(
-    current: dict[str, list[str]], references: list[dict[str, list[str]]]
-) -> None:
+def test_nothing_to_compare_is_no_number(current: dict[str, list[str]], references: list[dict[str, list[str]]]) -> None:
     assert voice_convergence(current, references) == VoiceConvergence(None)
 
 
@@ -114,9 +112,7 @@ def test_map_puts_like_voices_near_and_is_the_same_every_time() -> None:
     def distance(a: str, b: str) -> float:
         return math.dist((points[a].x, points[a].y), (points[b].x, points[b].y))
 
-    assert distance("ann", "bob") < 0.5 * min(
-        distance("ann", "cyd"), distance("bob", "dee"), distance("cyd", "dee")
-    )
+    assert distance("ann", "bob") < 0.5 * min(distance("ann", "cyd"), distance("bob", "dee"), distance("cyd", "dee"))
     assert voice_map(dict(reversed(list(agents.items())))) == list(points.values())
     assert fmean(point.x for point in points.values()) == pytest.approx(0, abs=1e-9)
     assert max(points.values(), key=lambda point: round(abs(point.x), 9)).x > 0

@@ -1,0 +1,118 @@
+"""Is a drop more than the judge's noise? For live runs, where a claim gets another score each time it is judged.
+
+A dimension's propositions are fixed, not a sample of some larger set: what varies is the judge. So a drop is tested within
+propositions (a stratified comparison of means): its standard error comes from how much repeated judgments of the same
+thing differ, pooled over the dimension, and not from how unequally propositions fell.
+"""
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import TypeVar
+
+from persona_pipeline.baselines.statistics import PairedDrop, holm
+
+Key = TypeVar("Key", bound=Hashable)
+
+CONFIRMATIONS = 5
+# Dimensions and propositions are two families of tests that share 5 % of false alarms a run.
+FAMILY_ALPHA = 0.025
+# A score is a whole number: rounding alone spreads it by the deviation of a uniform distribution of width 1.
+ROUNDING_SPREAD = math.sqrt(1 / 12)
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """Repeated judgments of one claim: their mean (0-9), how many, and their standard deviation (n - 1; None below two)."""
+
+    mean: float
+    n: int
+    spread: float | None = None
+
+    @classmethod
+    def of(cls, samples: Sequence[float]) -> "Sampled":
+        """Summarise samples.
+
+        Raises:
+            ValueError: there are none.
+        """
+        if not samples:
+            raise ValueError("a claim needs at least one judgment")
+        return cls(fmean(samples), len(samples), stdev(samples) if len(samples) > 1 else None)
+
+
+@dataclass(frozen=True)
+class PropositionPair:
+    """One proposition in the baseline and now, both on the same scale (0-9, higher is better, before hard mode)."""
+
+    proposition_id: str
+    before: Sampled
+    after: Sampled
+    weight: float = 1.0
+
+    @property
+    def drop(self) -> float:
+        """By how much it fell; positive is worse."""
+        return self.before.mean - self.after.mean
+
+
+@dataclass(frozen=True)
+class JudgeNoise:
+    """Standard deviation of one judgment, in points, and the degrees of freedom it was estimated with."""
+
+    spread: float
+    degrees: int
+
+
+def judge_noise(pairs: Sequence[PropositionPair]) -> JudgeNoise | None:
+    """Return the noise pooled over every repeated judgment of the pairs, at least that of rounding; None without repeats."""
+    known = [
+        (side.spread, side.n - 1) for pair in pairs for side in (pair.before, pair.after) if side.spread is not None
+    ]
+    degrees = sum(n for _, n in known)
+    if not degrees:
+        return None
+    return JudgeNoise(max(ROUNDING_SPREAD, math.sqrt(sum(s**2 * n for s, n in known) / degrees)), degrees)
+
+
+def test_dimension(
+    pairs: Sequence[PropositionPair], noise: JudgeNoise, *, share: float = 1.0, confidence: float = 0.95
+) -> PairedDrop:
+    """Test whether the weighted mean of the propositions fell.
+
+    Args:
+        share: part of the dimension's score (0-1) that is judged; the computed rest has no noise.
+
+    Raises:
+        ValueError: there are no pairs, or all weights are 0.
+    """
+    total = sum(pair.weight for pair in pairs)
+    if not total > 0:
+        raise ValueError("a drop needs at least one proposition with a weight above 0")
+    drop = share * sum(pair.weight * pair.drop for pair in pairs) / total
+    variance = sum((pair.weight / total) ** 2 * (1 / pair.before.n + 1 / pair.after.n) for pair in pairs)
+    return _tested(drop, share * noise.spread * math.sqrt(variance), noise.degrees, len(pairs), confidence)
+
+
+def test_proposition(pair: PropositionPair, noise: JudgeNoise, *, confidence: float = 0.95) -> PairedDrop:
+    """Test whether one proposition fell, by the noise of its dimension."""
+    error = noise.spread * math.sqrt(1 / pair.before.n + 1 / pair.after.n)
+    return _tested(pair.drop, error, noise.degrees, 1, confidence)
+
+
+def confirmed(tests: Mapping[Key, PairedDrop], alpha: float = FAMILY_ALPHA) -> dict[Key, float]:
+    """Return those drops that hold against being one of many, with their p-values after Holm's correction.
+
+    ``tests`` are all comparisons of a run, not only the suspicious ones; a family each for dimensions and propositions.
+    """
+    adjusted = dict(zip(tests, holm([test.p_value for test in tests.values()]), strict=True))
+    return {key: p for key, p in adjusted.items() if p < alpha}
+
+
+def _tested(drop: float, error: float, degrees: int, n: int, confidence: float) -> PairedDrop:
+    from scipy.special import stdtr, stdtrit
+
+    reach = float(stdtrit(degrees, (1 + confidence) / 2)) * error
+    p_value = float(stdtr(degrees, -drop / error))
+    return PairedDrop(drop, drop - reach, drop + reach, p_value, confidence, n)

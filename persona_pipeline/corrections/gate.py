@@ -1,0 +1,241 @@
+"""The action gate: is a message in character, asked before it is sent, and never at the price of the message."""
+
+import asyncio
+import logging
+import threading
+import time
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from typing import Self
+
+from persona_pipeline.corrections.background import DaemonPool, QueueFullError
+from persona_pipeline.corrections.decision import Action, GateDecision, Outcome, decide
+from persona_pipeline.corrections.judgment import INTERNAL_ERROR, ActionJudge, GateCall, NotJudgedError
+from persona_pipeline.corrections.records import CheckRecord, PriorAttempts, write_check
+from persona_pipeline.corrections.review import feedback_text, review_of
+from persona_pipeline.judging.questions import Backend
+from persona_pipeline.judging.verdict import Unscored
+from persona_pipeline.world.models import CorrectionSettings
+from persona_pipeline.world.world import World
+
+DEADLINE_SECONDS = 5.0
+# Left of the deadline for coming back to the caller.
+_MARGIN_SECONDS = 0.02
+_RECORD_WAIT_SECONDS = 0.25
+_MOST_OPEN_ACTIONS = 10_000
+_LOGGER = logging.getLogger(__name__)
+
+Observer = Callable[[str, GateDecision], None]
+
+
+class ActionGate:
+    """Checks each message an agent is about to send against its adherence propositions.
+
+    Whatever fails or hangs, the judge or the database, ``check`` returns within the deadline and lets the text through. Use
+    ``check`` from one event loop, or ``check_sync``, which has a loop of its own; not both on one gate. ``async with``
+    keeps the judge's connections open between checks.
+
+    Args:
+        world: where settings, persona, propositions and earlier messages come from.
+        backend: the judge. Without a cache: looking things up in it would block the event loop.
+        deadline: wall-clock seconds a check may take, the database included.
+        settings: instead of each agent's stored ones.
+        observer: told of every decision, such as for metrics.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        backend: Backend,
+        *,
+        deadline: float = DEADLINE_SECONDS,
+        settings: CorrectionSettings | None = None,
+        observer: Observer | None = None,
+        breaker_threshold: int = 5,
+        breaker_cooldown: float = 30.0,
+    ) -> None:
+        self.world, self.backend, self.deadline = world, backend, deadline
+        self._observer = observer
+        self._judge = ActionJudge(
+            world,
+            backend,
+            settings=settings,
+            breaker_threshold=breaker_threshold,
+            breaker_cooldown=breaker_cooldown,
+        )
+        self._writes = DaemonPool(2, "gate-write")
+        self._open: OrderedDict[tuple[str, str | None, str | None], tuple[str, PriorAttempts]] = OrderedDict()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._lock = threading.Lock()
+
+    async def __aenter__(self) -> Self:
+        if isinstance(self.backend, AbstractAsyncContextManager):
+            await self.backend.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        if isinstance(self.backend, AbstractAsyncContextManager):
+            await self.backend.__aexit__(None, None, None)
+        await asyncio.to_thread(self.flush)
+
+    async def check(
+        self,
+        agent_id: str,
+        text: str,
+        *,
+        channel: str | None = None,
+        recipient: str | None = None,
+        attempt: int = 1,
+        action_id: str | None = None,
+        run_id: uuid.UUID | None = None,
+    ) -> GateDecision:
+        """Decide what happens to a text.
+
+        Args:
+            channel: where it is going; None for a direct message, which has a recipient.
+            attempt: 1 for the first text of an action; after ``retry``, one more.
+            action_id: what the decision on the first attempt returned. Needed where several processes, or several
+                messages at a time to one place, share an agent; else the gate remembers it.
+
+        Returns:
+            A decision whose ``text`` is the text given. ``retry``: have the agent write again with ``feedback`` and check
+            that with the next attempt. ``commit`` and ``force``: send it.
+        """
+        started = time.monotonic()
+        call = self._begin(agent_id, text, channel, recipient, attempt, action_id, started)
+        record = CheckRecord(agent_id, _unscored_decision(call), call.known.first_text or text, run_id=run_id)
+        try:
+            record = await self._judged(call, record)
+        except Exception:
+            _LOGGER.exception("gate of %r fails open", agent_id)
+            record = _failed_open(record, NotJudgedError(INTERNAL_ERROR))
+        latency = (time.monotonic() - started) * 1000
+        record = replace(record, decision=replace(record.decision, latency_ms=latency))
+        self._end(call, record)
+        if record.decision.outcome is not Outcome.DISABLED:
+            await self._write(record, call.ends)
+        if self._observer:
+            self._observer(agent_id, record.decision)
+        return record.decision
+
+    def check_sync(
+        self,
+        agent_id: str,
+        text: str,
+        *,
+        channel: str | None = None,
+        recipient: str | None = None,
+        attempt: int = 1,
+        action_id: str | None = None,
+        run_id: uuid.UUID | None = None,
+    ) -> GateDecision:
+        """Like ``check``, for callers without an event loop."""
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                threading.Thread(target=self._loop.run_forever, name="gate-loop", daemon=True).start()
+                asyncio.run_coroutine_threadsafe(self.__aenter__(), self._loop)
+        check = self.check(
+            agent_id, text, channel=channel, recipient=recipient, attempt=attempt, action_id=action_id, run_id=run_id
+        )
+        return asyncio.run_coroutine_threadsafe(check, self._loop).result()
+
+    def flush(self, seconds: float = 2.0) -> bool:
+        """Wait until every decision is written down; return whether that was so in time."""
+        return self._writes.wait_idle(seconds)
+
+    def _begin(
+        self,
+        agent_id: str,
+        text: str,
+        channel: str | None,
+        recipient: str | None,
+        attempt: int,
+        action_id: str | None,
+        started: float,
+    ) -> GateCall:
+        known = PriorAttempts()
+        remembered = self._open.get((agent_id, channel, recipient))
+        if remembered and (action_id == remembered[0] or (action_id is None and attempt > 1)):
+            action_id, known = remembered
+        attempt = max(attempt, known.rejections + 1)
+        ends = started + self.deadline - _MARGIN_SECONDS
+        return GateCall(agent_id, text, channel, recipient, attempt, action_id or uuid.uuid4().hex, known, ends)
+
+    async def _judged(self, call: GateCall, record: CheckRecord) -> CheckRecord:
+        try:
+            facts = await self._judge.facts(call)
+            if facts is None:
+                return replace(record, decision=replace(record.decision, outcome=Outcome.DISABLED))
+            call = replace(call, attempt=max(call.attempt, facts.prior.rejections + 1))
+            record = replace(
+                record,
+                first_text=facts.prior.first_text or record.first_text,
+                decision=replace(record.decision, attempt=call.attempt),
+            )
+            answer = await self._judge.answer(call, facts)
+            review = review_of(answer.data or {}, facts.propositions, facts.variables)
+            if review.score is None:
+                raise NotJudgedError(Unscored.NOT_APPLICABLE.value, "no claim applies", answer.usage)
+        except NotJudgedError as error:
+            _LOGGER.warning("gate of %r fails open: %s", call.agent_id, error)
+            return _failed_open(record, error)
+        settings, threshold = facts.settings, facts.settings.action_gate_threshold
+        action = decide(review.score, threshold, attempt=call.attempt, max_attempts=settings.max_correction_attempts)
+        decision = replace(
+            record.decision,
+            action=action,
+            outcome=_outcome(action, call.attempt),
+            feedback=feedback_text(review, threshold) if action is Action.RETRY else None,
+            score=review.score,
+            threshold=threshold,
+            usage=answer.usage,
+        )
+        return replace(record, decision=decision, reasoning=review.reasoning(threshold), judge_model=answer.model)
+
+    def _end(self, call: GateCall, record: CheckRecord) -> None:
+        """Remember an action that goes on, forget one that has ended."""
+        decision = record.decision
+        if decision.sends:
+            self._open.pop(call.place, None)
+            return
+        self._open[call.place] = (decision.action_id, PriorAttempts(decision.attempt, record.first_text))
+        while len(self._open) > _MOST_OPEN_ACTIONS:
+            self._open.popitem(last=False)
+
+    async def _write(self, record: CheckRecord, ends: float) -> None:
+        """Write the check down; slow or failing, it goes on without the caller."""
+        try:
+            future = self._writes.submit(lambda: self._write_safely(record))
+        except QueueFullError:
+            _LOGGER.warning("a check of %r is not written down: too many wait already", record.agent_id)
+            return
+        seconds = min(_RECORD_WAIT_SECONDS, ends - time.monotonic())
+        if seconds > 0:
+            await asyncio.wait({asyncio.wrap_future(future)}, timeout=seconds)
+
+    def _write_safely(self, record: CheckRecord) -> None:
+        try:
+            write_check(self.world.store, record)
+        except Exception as error:
+            _LOGGER.warning("a check of %r is not written down: %s", record.agent_id, type(error).__name__)
+
+
+def _unscored_decision(call: GateCall) -> GateDecision:
+    return GateDecision(Action.COMMIT, Outcome.FAIL_OPEN, call.text, action_id=call.action_id, attempt=call.attempt)
+
+
+def _failed_open(record: CheckRecord, error: NotJudgedError) -> CheckRecord:
+    decision = replace(record.decision, outcome=Outcome.FAIL_OPEN, reason=error.reason, usage=error.usage)
+    return replace(record, decision=decision)
+
+
+def _outcome(action: Action, attempt: int) -> Outcome:
+    if action is Action.RETRY:
+        return Outcome.CORRECTED
+    if action is Action.FORCE:
+        return Outcome.FORCED_THROUGH
+    return Outcome.PASSED if attempt == 1 else Outcome.PASSED_AFTER_RETRY

@@ -1,0 +1,5 @@
+"""One partition an agent, one key a persona file. Keys come and go while Dagster runs."""
+
+import dagster as dg
+
+agents = dg.DynamicPartitionsDefinition(name="agents")

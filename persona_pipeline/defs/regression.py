@@ -1,0 +1,103 @@
+"""All agents in one process, for CI: needs no instance state, no registered partition and no daemon."""
+
+import sys
+from pathlib import Path
+
+import dagster as dg
+
+from persona_pipeline.defs import assets, metadata
+from persona_pipeline.defs.resources import WorldResource, end_of_window, failing_on_bad_input
+from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
+from persona_pipeline.evaluation.report import RunReport
+from persona_pipeline.evaluation.run import RunOptions, run_evaluation
+
+REPORTS = ".persona/reports"
+FORMATS = {"json": "report.json", "markdown": "comment.md", "html": "report.html", "junit": "junit.xml"}
+
+
+class RegressionConfig(dg.Config):
+    """What to evaluate, as on the command line. Empty lists mean all; an empty ``as_of`` the newest message."""
+
+    agents: list[str] = []
+    dimensions: list[str] = []
+    window: str = "7d"
+    as_of: str = ""
+    judge: str = "recorded"
+    samples: int = 1
+    history: int = 0
+    regression_delta: float = 1.0
+    proposition_delta: float = 3.0
+    min_coverage: float | None = None
+    threshold: float | None = None
+    max_usd: float | None = None
+    fail_on: list[str] | None = None
+    update_baseline: bool = False
+    reports: str = REPORTS
+
+    def options(self) -> RunOptions:
+        """Return the run's options.
+
+        Raises:
+            ConfigError: ``as_of`` is no time.
+        """
+        return RunOptions(
+            agents=self.agents or None,
+            dimensions=self.dimensions or None,
+            window=self.window,
+            as_of=end_of_window(self.as_of),
+            samples=self.samples,
+            threshold=self.threshold,
+            regression_delta=self.regression_delta,
+            proposition_delta=self.proposition_delta,
+            min_coverage=self.min_coverage,
+            fail_on=self.fail_on,
+            history=self.history,
+            update_baseline=self.update_baseline,
+        )
+
+
+def evaluate_by_config(world: WorldResource, config: RegressionConfig) -> tuple[RunReport, Path]:
+    """Run an evaluation as configured, write its reports and return both."""
+    from persona_pipeline.reporting.render import render
+
+    with failing_on_bad_input():
+        opened = world.open()
+        judge = open_judge(config.judge, opened, JudgeOptions(max_usd=config.max_usd))
+        report = run_evaluation(opened, judge, config.options()).report
+        folder = opened.root / config.reports
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, file in FORMATS.items():
+            (folder / file).write_text(render(report, name), encoding="utf-8")
+    return report, folder
+
+
+@dg.asset(group_name="evaluation", deps=[assets.baseline_comparisons], kinds={"sql"}, owners=assets.OWNERS)
+def regression_report(
+    context: dg.AssetExecutionContext, world: WorldResource, config: RegressionConfig
+) -> dg.MaterializeResult:
+    """Every agent evaluated and compared with its baseline; the run fails when one regressed or could not be judged."""
+    from persona_pipeline.reporting.markdown import render_comment
+    from persona_pipeline.reporting.table import print_table
+
+    report, folder = evaluate_by_config(world, config)
+    print_table(report, sys.stdout)
+    facts = {
+        "scores": dg.MetadataValue.md(render_comment(report)),
+        "exit_code": report.exit_code,
+        "report": dg.MetadataValue.path(str(folder / FORMATS["html"])),
+        **metadata.findings_metadata(report.all_findings()),
+        **metadata.usage_metadata(report.usage.model_dump()),
+    }
+    if report.exit_code:
+        lines = "\n".join(finding.message for finding in report.all_findings())
+        raise dg.Failure(f"exit code {report.exit_code}\n{lines}", metadata=facts, allow_retries=False)
+    return dg.MaterializeResult(metadata=facts)
+
+
+@dg.op
+def capture_baselines(context: dg.OpExecutionContext, world: WorldResource, config: RegressionConfig) -> None:
+    """Evaluate the agents and write what was scored in full to `baselines/`."""
+    report, _ = evaluate_by_config(world, config.model_copy(update={"update_baseline": True}))
+    for agent_id, agent in report.agents.items():
+        scores = {name: item.score for name, item in agent.evaluation.dimensions.items()}
+        context.log.info(f"{agent_id}: {scores}")

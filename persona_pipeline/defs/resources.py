@@ -1,0 +1,120 @@
+"""What every asset needs: the world, and how to judge it."""
+
+from datetime import datetime
+from functools import cached_property
+
+import dagster as dg
+from pydantic import PrivateAttr
+
+from persona_pipeline.defs.partitions import agents
+from persona_pipeline.errors import ConfigError
+from persona_pipeline.evaluation.gate import GateRules
+from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
+from persona_pipeline.evaluation.run import RunOptions
+from persona_pipeline.judging.verdict import Judge
+from persona_pipeline.world import World
+from persona_pipeline.world.ingest import parse_time
+
+
+class WorldResource(dg.ConfigurableResource):
+    """The world on disk and its store. Registers the agents as partitions when a run starts.
+
+    Attributes:
+        root: the world's folder; empty: PERSONA_ROOT, else the project.
+        database_url: the store; empty: PERSONA_DATABASE_URL, else SQLite in the world.
+    """
+
+    root: str = ""
+    database_url: str = ""
+    _world: World | None = PrivateAttr(default=None)
+
+    def open(self) -> World:
+        """Return the world, opened once a process.
+
+        Raises:
+            dagster.Failure: it cannot be opened; nothing a retry would mend.
+        """
+        if self._world is None:
+            with failing_on_bad_input():
+                self._world = World.open(self.root or None, self.database_url or None)
+        return self._world
+
+    def setup_for_execution(self, context: dg.InitResourceContext) -> None:
+        # A blank instance (CI) knows no agents, and a step's output fails on a partition that is not registered.
+        if context.instance:
+            with failing_on_bad_input():
+                context.instance.add_dynamic_partitions(agents.name, self.open().agent_ids())
+
+
+class EvaluationSettings(dg.ConfigurableResource):
+    """How a run evaluates: window, judge, and when it fails.
+
+    Attributes:
+        window: a length such as 7d or 12h, or 'all'.
+        as_of: where the window ends (RFC 3339); empty: the newest message.
+        judge: 'recorded' or 'anthropic'.
+        samples: judgments per claim.
+        max_usd: US dollars a step may spend; 0: no limit.
+        min_coverage: share (0-1) of judgments that must be scored; negative: the judge's default.
+    """
+
+    window: str = "7d"
+    as_of: str = ""
+    judge: str = "recorded"
+    samples: int = 1
+    max_usd: float = 0.0
+    min_coverage: float = -1.0
+    regression_delta: float = 1.0
+    proposition_delta: float = 3.0
+
+    @cached_property
+    def _judges(self) -> dict[str, Judge]:
+        return {}
+
+    def open_judge(self, world: World) -> Judge:
+        """Return the judge, opened once a process and world."""
+        key = str(world.root)
+        if key not in self._judges:
+            self._judges[key] = open_judge(self.judge, world, JudgeOptions(max_usd=self.max_usd or None))
+        return self._judges[key]
+
+    @property
+    def window_end(self) -> datetime | None:
+        """Where the window ends; None: at the newest message."""
+        return end_of_window(self.as_of)
+
+    def rules(self, judge: Judge) -> GateRules:
+        """Return what makes a run fail."""
+        return RunOptions(
+            min_coverage=None if self.min_coverage < 0 else self.min_coverage,
+            regression_delta=self.regression_delta,
+            proposition_delta=self.proposition_delta,
+        ).rules(judge)
+
+
+def end_of_window(as_of: str) -> datetime | None:
+    """Return the time written in run config, None when it is empty.
+
+    Raises:
+        ConfigError: it is no RFC 3339 time with an offset.
+    """
+    if not as_of:
+        return None
+    try:
+        return parse_time(as_of, name="as_of")
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+
+
+class failing_on_bad_input:  # noqa: N801 - reads as a clause
+    """Turns a ``ConfigError`` into a Dagster failure that is not retried and shows file and line."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, ConfigError):
+            problems = "\n".join(f"- `{problem}`" for problem in error.problems)
+            raise dg.Failure(
+                str(error), metadata={"problems": dg.MetadataValue.md(problems)}, allow_retries=False
+            ) from error

@@ -1,0 +1,147 @@
+"""The live judge of propositions: claims become questions, answers become verdicts."""
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from persona_pipeline.judging.answers import no_entries, verdicts_of
+from persona_pipeline.judging.backend import AnthropicBackend
+from persona_pipeline.judging.budget import Budget
+from persona_pipeline.judging.cache import JudgmentCache
+from persona_pipeline.judging.client import AnthropicOptions
+from persona_pipeline.judging.prompt import PROMPT_VERSION, proposition_question
+from persona_pipeline.judging.questions import Answer
+from persona_pipeline.judging.verdict import JudgeRequest, Usage, Verdict
+from persona_pipeline.settings import Settings, get_settings
+from persona_pipeline.store.engine import Store
+from persona_pipeline.world.models import seed_from
+
+__all__ = ["AnthropicBackend", "AnthropicJudge", "AnthropicOptions", "open_anthropic_judge", "question_groups"]
+
+
+@dataclass(frozen=True)
+class AnthropicJudge:
+    """Judges propositions over the Messages API.
+
+    Attributes:
+        grouping: claims of one trajectory in one call; 1 keeps claims from colouring one another and is the default.
+            Another grouping is another prompt, so it shares no cached judgments.
+        mechanism: whom the calls are charged to.
+    """
+
+    backend: AnthropicBackend
+    grouping: int = 1
+    mechanism: str = "evaluation"
+
+    @property
+    def name(self) -> str:
+        return self.backend.name + (f" grouped by {self.grouping}" if self.grouping > 1 else "")
+
+    @property
+    def live(self) -> bool:
+        return True
+
+    @property
+    def model(self) -> str:
+        return self.backend.options.model
+
+    @property
+    def prompt_version(self) -> str:
+        return PROMPT_VERSION
+
+    async def judge(self, requests: Sequence[JudgeRequest]) -> list[Verdict]:
+        """Return verdicts in the order of the requests. What has no entries is ``no_evidence``, without a call."""
+        verdicts = {
+            index: no_entries(request) for index, request in enumerate(requests) if not request.trajectory.entries
+        }
+        rest = [index for index in range(len(requests)) if index not in verdicts]
+        groups = question_groups([requests[index] for index in rest], self.grouping)
+        questions = [
+            proposition_question(
+                [requests[rest[place]] for place in group],
+                max_tokens=self.backend.options.max_tokens,
+                mechanism=self.mechanism,
+            )
+            for group in groups
+        ]
+        answers = await self.backend.ask(questions)
+        for group, answer in zip(groups, answers, strict=True):
+            asked = [rest[place] for place in group]
+            for index, verdict in zip(asked, _verdicts(answer, [requests[i] for i in asked]), strict=True):
+                verdicts[index] = verdict
+        return [verdicts[index] for index in range(len(requests))]
+
+
+def open_anthropic_judge(
+    settings: Settings | None = None,
+    *,
+    store: Store | None = None,
+    max_usd: float | None = None,
+    grouping: int = 1,
+    mechanism: str = "evaluation",
+) -> AnthropicJudge:
+    """Return the live judge of the settings.
+
+    Args:
+        store: where judgments are cached; None: nothing is cached.
+        max_usd: limit in dollars of all that this judge asks.
+
+    Raises:
+        ConfigError: there is no key, or a limit for a model without a known price.
+    """
+    backend = AnthropicBackend(
+        AnthropicOptions.from_settings(settings or get_settings()),
+        cache=JudgmentCache(store) if store else None,
+        budget=None if max_usd is None else Budget(max_usd),
+    )
+    return AnthropicJudge(backend, grouping, mechanism)
+
+
+def question_groups(requests: Sequence[JudgeRequest], size: int) -> list[list[int]]:
+    """Return indexes of requests that are asked together, at most ``size`` of one trajectory, persona and dimension.
+
+    Within a trajectory the order is shuffled by content, so that no claim always comes first.
+    """
+    if size <= 1:
+        return [[index] for index in range(len(requests))]
+    alike: dict[tuple[object, ...], list[int]] = {}
+    for index, request in enumerate(requests):
+        shared = (request.dimension, request.trajectory, request.persona, request.sample, request.agent_id)
+        alike.setdefault(shared, []).append(index)
+    groups: list[list[int]] = []
+    for indexes in alike.values():
+        indexes.sort(key=lambda index: requests[index].key)
+        random.Random(seed_from(*(requests[index].key for index in indexes))).shuffle(indexes)
+        groups.extend(_chunks(indexes, requests, size))
+    return groups
+
+
+def _chunks(indexes: Iterable[int], requests: Sequence[JudgeRequest], size: int) -> list[list[int]]:
+    chunks: list[list[int]] = []
+    for index in indexes:
+        name = requests[index].proposition_id
+        for chunk in chunks:
+            if len(chunk) < size and all(requests[other].proposition_id != name for other in chunk):
+                chunk.append(index)
+                break
+        else:
+            chunks.append([index])
+    return chunks
+
+
+def _verdicts(answer: Answer, requests: Sequence[JudgeRequest]) -> list[Verdict]:
+    if answer.data is not None:
+        return verdicts_of(
+            answer.data, requests, model=answer.model, prompt_version=answer.prompt_version, usage=answer.usage
+        )
+    return [
+        Verdict(
+            request.proposition_id,
+            unscored=answer.unscored,
+            detail=answer.detail,
+            model=answer.model,
+            prompt_version=answer.prompt_version,
+            usage=answer.usage if place == 0 else Usage(),
+        )
+        for place, request in enumerate(requests)
+    ]

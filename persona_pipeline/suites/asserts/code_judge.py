@@ -1,0 +1,210 @@
+"""``code_judge``: a program of the suite grades the output, JSON in and JSON out."""
+
+import json
+import math
+import shlex
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from persona_pipeline.errors import did_you_mean
+from persona_pipeline.suites.asserts.base import Assert
+from persona_pipeline.suites.grades import TOLERANCE, CouldNotRun, Grade, SuiteVerdict
+from persona_pipeline.suites.javascript import parse_json
+from persona_pipeline.suites.places import Entry
+from persona_pipeline.suites.processes import ProcessFailed, run_process
+
+if TYPE_CHECKING:
+    from persona_pipeline.suites.context import Context
+    from persona_pipeline.suites.loading.problems import Reader
+    from persona_pipeline.suites.output import Output
+
+LARGE_OUTPUT = 50_000
+_KNOWN = ("name", "type", "weight", "required", "negate", "script", "cwd", "target", "config")
+
+
+class CodeJudge(Assert):
+    """The score, 0-1, that the suite's own program prints. Runs only when code is allowed.
+
+    The program gets one JSON document on standard input and prints one JSON object with ``score`` and perhaps ``hits``, ``misses``,
+    ``reasoning``, ``details``. A crash, a timeout, other output or a score that is no number from 0 to 1 is an error.
+    """
+
+    runs_code = True
+
+    script: list[str] = Field(min_length=1, description="The program and its arguments; text is split as a shell would.")
+    cwd: str | None = Field(None, description="Where it runs; the suite's folder by default.")
+    target: bool | dict[str, Any] | None = Field(None, description="Accepted; the program gets no access to a target.")
+    config: dict[str, Any] | None = Field(None, description="Handed to the program; unknown keys are added to it.")
+
+    @classmethod
+    def prepare(cls, data: dict[str, Any], entry: Entry, label: str, reader: "Reader") -> dict[str, Any]:
+        data["script"] = read_script(data, entry, label, reader)
+        config = dict(data["config"]) if isinstance(data.get("config"), dict) else data.get("config")
+        extra = {key: data.pop(key) for key in list(data) if key not in _KNOWN}
+        for key in extra:
+            hint = did_you_mean(key, _KNOWN)
+            if hint:
+                reader.warn(entry, f"{label}: {key!r} is handed to the script as config{hint}", key, key=True)
+        if extra and (config is None or isinstance(config, dict)):
+            data["config"] = {**(config or {}), **extra}
+        if isinstance(data.get("cwd"), str):
+            data["cwd"] = find_folder(data["cwd"], entry, f"{label}: cwd", reader, "cwd")
+        return data
+
+    def grade(self, output: "Output", context: "Context") -> Grade:
+        context.require_code(f"code_judge {self.name!r}")
+        with tempfile.TemporaryDirectory(prefix="persona-judge-") as folder:
+            data = payload(output, context, self.config, Path(folder))
+            environment = {} if output.workspace is None else {
+                "AGENTV_WORKSPACE_PATH": output.workspace,
+                "PERSONA_WORKSPACE_PATH": output.workspace,
+            }
+            return run_judge(self.script, data, Path(self.cwd or context.suite.path.parent), context, environment)
+
+
+def read_script(data: dict[str, Any], entry: Entry, label: str, reader: "Reader", key: str = "script") -> list[str]:
+    """Return a script's argv; text is split as a shell would. What is wrong with it is added to the reader."""
+    value = data.get(key)
+    if value is None:
+        reader.fail(entry, f"{label}: {key} is required, a list of arguments")
+    elif isinstance(value, str):
+        try:
+            value = shlex.split(value)
+        except ValueError as error:
+            reader.fail(entry, f"{label}: {key} cannot be split into arguments ({error}); write it as a list", key)
+            return ["-"]
+        if value:
+            return value
+        reader.fail(entry, f"{label}: {key} must not be empty", key)
+    elif not isinstance(value, list) or not value:
+        reader.fail(entry, f"{label}: {key} must be a list of arguments", key)
+    else:
+        for index, token in enumerate(value):
+            if not isinstance(token, str) or not token.strip() or "\0" in token:
+                reader.fail(entry, f"{label}: {key}[{index}] must be a text that is not blank", key, index)
+        return [str(token) for token in value]
+    return ["-"]
+
+
+def find_folder(reference: str, entry: Entry, label: str, reader: "Reader", key: str) -> str:
+    """Return the absolute path of a folder named in a suite; a problem is added to the reader when there is none."""
+    from persona_pipeline.suites.loading.files import FileProblem
+
+    try:
+        return str(reader.files.find(reference, reader.folders(entry), folder=True))
+    except FileProblem as problem:
+        reader.fail(entry, f"{label}: {problem}", key)
+        return reference
+
+
+def payload(output: "Output", context: "Context", config: dict[str, Any] | None, folder: Path) -> dict[str, Any]:
+    """Return what a program gets on standard input. User data keeps its keys as they are; older names stand beside the new ones.
+
+    Messages of more than 50,000 bytes go into a file in ``folder``, named by ``output_path``.
+    """
+    test = context.test
+    messages: list[dict[str, Any]] | None = output.messages
+    path = None
+    text = json.dumps(messages, ensure_ascii=True)
+    if len(text) > LARGE_OUTPUT:
+        path, messages = folder / "output.json", None
+        path.write_text(text, encoding="utf-8")
+    trace = output.trace()
+    return {
+        "question": test.question,
+        "criteria": test.expected_outcome,
+        "expected_outcome": test.expected_outcome,
+        "expected_output": list(test.expected_messages),
+        "expected_messages": list(test.expected_messages),
+        "reference_answer": test.reference_answer,
+        "answer": output.text,
+        "candidate_answer": output.text,
+        "output": messages,
+        "output_messages": messages,
+        "output_path": None if path is None else str(path),
+        "guideline_files": [],
+        "input_files": input_files(context),
+        "input": list(test.input_messages),
+        "input_messages": list(test.input_messages),
+        "trace": trace,
+        "trace_summary": trace,
+        "file_changes": output.file_changes,
+        "workspace_path": output.workspace,
+        "config": config,
+    }
+
+
+def input_files(context: "Context") -> list[str]:
+    """Return the paths of the input's file parts, as they are written."""
+    return [
+        part["value"]
+        for message in context.test.input_messages
+        if isinstance(message.get("content"), list)
+        for part in message["content"]
+        if part.get("type") == "file" and isinstance(part.get("value"), str)
+    ]
+
+
+def run_judge(
+    script: list[str],
+    data: dict[str, Any],
+    cwd: Path,
+    context: "Context",
+    environment: dict[str, str] | None = None,
+    *,
+    own_verdict: bool = False,
+) -> Grade:
+    """Run a judging program and return its grade.
+
+    Raises:
+        CouldNotRun: it did not start, did not end in time, failed, or did not print a grade.
+    """
+    text = json.dumps(data, ensure_ascii=True)
+    try:
+        result = run_process(
+            script, cwd=cwd, stdin=text.encode("ascii"), timeout=context.time_left(), environment=environment
+        )
+    except ProcessFailed as problem:
+        raise CouldNotRun(problem.reason, f"{shlex.join(script)}: {problem.message}") from problem
+    if result.returncode != 0:
+        raise CouldNotRun("script_failed", f"{shlex.join(script)} exited with code {result.returncode}: {result.error_text}")
+    return read_grade(result.stdout, own_verdict=own_verdict)
+
+
+def read_grade(stdout: bytes, *, own_verdict: bool = False) -> Grade:
+    """Return the grade a program printed.
+
+    Raises:
+        CouldNotRun: it is not one JSON object with a score from 0 to 1.
+    """
+    try:
+        data = parse_json(stdout.decode("utf-8").strip())
+    except ValueError as error:
+        shown = stdout[:80].decode("utf-8", "replace").strip()
+        raise CouldNotRun("invalid_output", f"the script must print one JSON object, it printed {shown!r} ({error})") from error
+    if not isinstance(data, dict):
+        raise CouldNotRun("invalid_output", "the script must print one JSON object")
+    score = data.get("score")
+    if isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score):
+        raise CouldNotRun("invalid_output", f"the script's score must be a number from 0 to 1, not {score!r}")
+    if not -TOLERANCE <= score <= 1 + TOLERANCE:
+        raise CouldNotRun("invalid_output", f"the script's score must be from 0 to 1, not {score!r}")
+    verdict = data.get("verdict") if own_verdict else None
+    details = data.get("details")
+    reasoning = data.get("reasoning")
+    return Grade(
+        min(1.0, max(0.0, score)),
+        sentences(data.get("hits")),
+        sentences(data.get("misses")),
+        reasoning if isinstance(reasoning, str) else None,
+        SuiteVerdict(verdict) if verdict in ("pass", "borderline", "fail") else None,
+        details if isinstance(details, dict) else None,
+    )
+
+
+def sentences(value: Any) -> tuple[str, ...]:
+    """Return the texts of a list that are not blank."""
+    return tuple(text for text in value if isinstance(text, str) and text.strip()) if isinstance(value, list) else ()

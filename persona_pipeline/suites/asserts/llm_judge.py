@@ -1,0 +1,151 @@
+"""``llm_judge``: a judge gives a score, guided by the test's goal or by a prompt of the suite."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from persona_pipeline.suites.asserts.base import Assert
+from persona_pipeline.suites.asserts.code_judge import payload, read_script
+from persona_pipeline.suites.grades import CouldNotRun, Grade
+from persona_pipeline.suites.places import Entry
+
+if TYPE_CHECKING:
+    from persona_pipeline.suites.context import Context
+    from persona_pipeline.suites.loading.problems import Reader
+    from persona_pipeline.suites.output import Output
+
+_PROMPT_ENDINGS = (".md", ".txt", ".prompt", ".j2", ".jinja", ".jinja2", ".tmpl", ".mustache", ".liquid")
+
+
+class PromptScript(BaseModel):
+    """A program that prints the prompt. It gets the same JSON as a code judge, with ``config`` as it stands here."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    script: list[str] = Field(min_length=1)
+    config: dict[str, Any] | None = None
+
+
+class LlmJudge(Assert):
+    """The score, 0-1, a judge gives for how far the answer meets the test's goal, or what ``prompt`` asks for.
+
+    ``prompt`` is text or a file; its variables, such as ``{{ answer }}``, name the evidence the judge gets. With ``rubrics`` this is
+    the ``rubrics`` assert.
+    """
+
+    judged = True
+
+    prompt: str | PromptScript | None = Field(None, description="What to judge: text, a file, or a script that prints it.")
+    model: str | None = Field(None, description="A judge model for this assert alone, where the judge is live.")
+    config: dict[str, Any] | None = Field(None, description="Kept, not interpreted.")
+    prompt_text: str | None = Field(None, exclude=True, repr=False, json_schema_extra={"internal": True})
+
+    @classmethod
+    def prepare(cls, data: dict[str, Any], entry: Entry, label: str, reader: "Reader") -> dict[str, Any]:
+        if "prompt_text" in data:
+            reader.fail(entry, f"{label}: unknown key 'prompt_text'; did you mean 'prompt'?", "prompt_text", key=True)
+        prompt = data.get("prompt")
+        if isinstance(prompt, dict):
+            script = read_script(prompt, entry.child("prompt"), f"{label}: prompt", reader)
+            data["prompt"] = {**prompt, "script": script}
+        elif isinstance(prompt, str):
+            data["prompt_text"] = read_prompt(prompt, entry, label, reader)
+        return data
+
+    def grade(self, output: "Output", context: "Context") -> Grade:
+        from persona_pipeline.suites.judge_questions import (
+            FREEFORM_ASK,
+            FREEFORM_RULES,
+            FREEFORM_SCHEMA,
+            evidence,
+            fill_prompt,
+            freeform_grade,
+            freeform_problem,
+            question,
+        )
+
+        prompt = self.prompt_text
+        if isinstance(self.prompt, PromptScript):
+            prompt = printed_prompt(self.prompt, output, context)
+        data = context.judge.ask(
+            question(
+                "llm_judge",
+                evidence(output, context, prompt),
+                context=context,
+                name=self.name,
+                rules=FREEFORM_RULES,
+                ask=FREEFORM_ASK if prompt is None else fill_prompt(prompt),
+                schema=FREEFORM_SCHEMA,
+                subject={"prompt": prompt},
+                check=freeform_problem,
+            ),
+            context.time_left(),
+            model=self.model,
+        )
+        return freeform_grade(data)
+
+
+def read_prompt(prompt: str, entry: Entry, label: str, reader: "Reader") -> str:
+    """Return the text of a prompt: that of the file it names, else itself. What looks like a path must be one."""
+    from persona_pipeline.suites.judge_questions import names_the_answer, unknown_variables
+    from persona_pipeline.suites.loading.files import FileProblem
+
+    text, is_file = prompt, False
+    if could_be_path(prompt):
+        try:
+            text = reader.files.read(reader.files.find(prompt, reader.folders(entry)))
+            is_file = True
+        except FileProblem as problem:
+            if looks_like_path(prompt):
+                reader.fail(entry, f"{label}: prompt: {problem}", "prompt")
+    if not text.strip():
+        reader.fail(entry, f"{label}: prompt must not be empty", "prompt")
+    if is_file and not names_the_answer(text):
+        reader.fail(
+            entry,
+            f"{label}: prompt file {prompt} never names the answer; use {{{{ answer }}}} or {{{{ expected_output }}}}",
+            "prompt",
+        )
+    for name in unknown_variables(text):
+        reader.warn(entry, f"{label}: prompt names {{{{ {name} }}}}, which stands for nothing and stays as it is", "prompt")
+    return text
+
+
+def could_be_path(text: str) -> bool:
+    """Return whether a text is short and plain enough to name a file."""
+    return len(text) < 500 and "\n" not in text and "{{" not in text
+
+
+def looks_like_path(text: str) -> bool:
+    """Return whether a text can only have been meant as a path."""
+    if text.startswith(("./", "../", "/", "~/", "file://", ".\\", "..\\")):
+        return True
+    return Path(text).suffix.lower() in _PROMPT_ENDINGS and " " not in text
+
+
+def printed_prompt(prompt: PromptScript, output: "Output", context: "Context") -> str:
+    """Return what a prompt's program prints.
+
+    Raises:
+        CouldNotRun: code is not allowed, or the program fails or prints nothing.
+    """
+    import json
+    import tempfile
+
+    from persona_pipeline.suites.processes import ProcessFailed, run_process
+
+    context.require_code("a prompt script")
+    with tempfile.TemporaryDirectory(prefix="persona-judge-") as folder:
+        data = json.dumps(payload(output, context, prompt.config, Path(folder))).encode("ascii")
+        try:
+            result = run_process(
+                prompt.script, cwd=context.suite.path.parent, stdin=data, timeout=context.time_left()
+            )
+        except ProcessFailed as problem:
+            raise CouldNotRun(problem.reason, f"prompt script {problem.message}") from problem
+    text = result.stdout.decode("utf-8", "replace")
+    if result.returncode != 0 or not text.strip():
+        what = "printed nothing" if result.returncode == 0 else f"exited with code {result.returncode}: {result.error_text}"
+        raise CouldNotRun("script_failed", f"the prompt script {what}")
+    return text

@@ -1,0 +1,75 @@
+"""``rubrics``: a judge checks criteria one by one."""
+
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from persona_pipeline.suites.asserts.base import Assert, rename
+from persona_pipeline.suites.grades import Grade
+from persona_pipeline.suites.places import Entry
+from persona_pipeline.suites.rubrics import (
+    Criterion,
+    check_schema,
+    grade_checks,
+    is_analytic,
+    prepare_criteria,
+    reply_problem,
+)
+
+if TYPE_CHECKING:
+    from persona_pipeline.suites.context import Context
+    from persona_pipeline.suites.loading.problems import Reader
+    from persona_pipeline.suites.output import Output
+
+
+class Rubrics(Assert):
+    """The weighted share of criteria that a judge finds satisfied, or their mean score over 10 where they have score ranges.
+
+    An unmet ``required`` criterion makes the verdict fail and leaves the score. A reply that leaves a criterion out is an error.
+    """
+
+    judged = True
+
+    criteria: list[Criterion] = Field(min_length=1, description="What to check; weights are relative within the group.")
+    model: str | None = Field(None, description="A judge model for this assert alone, where the judge is live.")
+    prompt: str | None = Field(None, description="Further guidance for the judge.")
+    config: dict[str, Any] | None = Field(None, description="Kept, not interpreted.")
+
+    @classmethod
+    def prepare(cls, data: dict[str, Any], entry: Entry, label: str, reader: "Reader") -> dict[str, Any]:
+        key = "criteria" if "criteria" in data else "rubrics"
+        if key in data:
+            data[key] = prepare_criteria(data[key], key, entry, label, reader)
+        elif entry.data.get("type") == "rubric":
+            reader.fail(entry, f"{label}: rubrics is required, a list of criteria")
+            data["criteria"] = [{"id": "rubric-1", "outcome": "-"}]
+        rename(data, "rubrics", "criteria")
+        return data
+
+    def grade(self, output: "Output", context: "Context") -> Grade:
+        from persona_pipeline.judging.prompt import plain_json
+        from persona_pipeline.suites.judge_questions import ANALYTIC_RULES, CHECKLIST_RULES, evidence, question
+
+        analytic = is_analytic(self.criteria)
+        asked = [item.asked() for item in self.criteria]
+        ask = f"Check these criteria:\n{plain_json({'criteria': asked})}"
+        subject: dict[str, Any] = {"criteria": asked, "analytic": analytic}
+        if self.prompt is not None:
+            ask = f"{self.prompt}\n\n{ask}"
+            subject["prompt"] = self.prompt
+        data = context.judge.ask(
+            question(
+                "rubrics",
+                evidence(output, context),
+                context=context,
+                name=self.name,
+                rules=ANALYTIC_RULES if analytic else CHECKLIST_RULES,
+                ask=ask,
+                schema=check_schema(analytic),
+                subject=subject,
+                check=lambda reply: reply_problem(reply, self.criteria),
+            ),
+            context.time_left(),
+            model=self.model,
+        )
+        return grade_checks(data, self.criteria)

@@ -1,0 +1,399 @@
+"""A local server that speaks the Messages API over real sockets: messages, token counts, batches and models.
+
+It runs in a thread of its own, checks every request, simulates prompt caching and answers with what a handler says.
+
+    with MessagesServer() as server:                          # deterministic verdicts, derived from each request
+        options = AnthropicOptions(base_url=server.url, api_key=SecretStr("test"))
+        ...
+        assert server.paid == 3 and not server.problems
+
+    MessagesServer(latency=0.3)                               # every answer takes 300 ms
+    MessagesServer(handler=lambda call: message("no JSON"))   # your own answer; `call.body` is the request
+    server.script(status(529), Reset(), Hang(), ANSWER)       # what happens to the next requests, in order
+    server.always(status(500))                                # what happens to all of them from now on
+
+A handler or script returns a ``Reply`` (``message()``, ``status()``, or one of your own), one of the faults ``Reset``,
+``Hang``, ``Trickle``, ``Cut``, or ``ANSWER`` for the server's own verdicts on proposition questions. Other questions need
+a handler. ``python -m tests.support.messages_server --latency 0.3`` runs it as a process, prints its URL, and prints its
+counts as JSON when its standard input is closed.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import hashlib
+import json
+import socket
+import struct
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+from tests.support.messages_api import Batches, answer_body, check_request, model_info, prompt_tokens
+
+API_VERSION = "2026-10-21"
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An HTTP response. ``body`` is JSON unless it is bytes; ``delay`` seconds come before it."""
+
+    body: Any = None
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    delay: float = 0.0
+
+
+@dataclass(frozen=True)
+class Reset:
+    """The connection breaks off with a TCP reset instead of a response."""
+
+
+@dataclass(frozen=True)
+class Hang:
+    """Nothing ever comes."""
+
+
+@dataclass(frozen=True)
+class Trickle:
+    """The response comes one byte at a time, ``interval`` seconds apart."""
+
+    reply: Reply
+    interval: float = 0.05
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The connection ends after ``share`` of the response's body."""
+
+    reply: Reply
+    share: float = 0.5
+
+
+ANSWER = Reply(body="answer")
+Outcome = Reply | Reset | Hang | Trickle | Cut
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request as it came over the wire."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    raw: bytes
+    body: Any
+    index: int
+
+    @property
+    def evidence(self) -> str:
+        """The text of the ``tool_result`` block."""
+        return next(
+            block["content"]
+            for item in self.body["messages"]
+            for block in item["content"]
+            if block["type"] == "tool_result"
+        )
+
+
+Handler = Callable[[Call], Outcome]
+
+
+def message(text: str | None = None, *, stop_reason: str = "end_turn", **changes: Any) -> Reply:
+    """Return a message with one text block (None: no block); ``changes`` replace fields or, if None, remove them."""
+    body = answer_body(text, stop_reason=stop_reason) | changes
+    return Reply({key: value for key, value in body.items() if value is not None})
+
+
+def status(code: int, kind: str = "api_error", *, error_code: str | None = None, **headers: str) -> Reply:
+    """Return an API error; header names are written with underscores."""
+    details = {"details": {"error_code": error_code}} if error_code else {}
+    body = {"type": "error", "error": {"type": kind, "message": f"the server says {code}", **details}}
+    return Reply(body, code, {name.replace("_", "-"): value for name, value in headers.items()})
+
+
+class MessagesServer:
+    """See the module.
+
+    Attributes:
+        calls: every request to ``/v1/messages``, in the order of arrival.
+        paid: answers to ``/v1/messages`` that were sent in full with status 200.
+        problems: what was wrong with requests; such a request gets 400.
+        busiest: the most requests that were under way at once.
+        batches: the message batches, see ``messages_api.Batches``.
+        usage: what the answers charged, summed.
+    """
+
+    def __init__(self, handler: Handler | None = None, *, latency: float = 0.0, structured_output: bool = True) -> None:
+        self.handler = handler or (lambda call: ANSWER)
+        self.latency = latency
+        self.structured_output = structured_output
+        self.calls: list[Call] = []
+        self.requests: list[tuple[str, str]] = []
+        self.problems: list[str] = []
+        self.paid = 0
+        self.busiest = 0
+        self.usage: dict[str, int] = {}
+        self.batches = Batches()
+        self._busy = 0
+        self._script: deque[Outcome] = deque()
+        self._always: Outcome | None = None
+        self._cached_prefixes: set[str] = set()
+        self._held: asyncio.Event | None = None
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._loop = asyncio.new_event_loop()
+        self._port = 0
+        self._thread = threading.Thread(target=self._run, name="messages-server", daemon=True)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
+
+    def script(self, *outcomes: Outcome) -> None:
+        """Set what happens to the next requests for messages; afterwards the handler is asked again."""
+        self._script.extend(outcomes)
+
+    def always(self, outcome: Outcome | None) -> None:
+        """Set what happens to every request for messages that is not scripted; None asks the handler."""
+        self._always = outcome
+
+    def hold(self) -> None:
+        """Send no more answers until ``release()``; requests are still taken."""
+        self._on_loop(lambda: setattr(self, "_held", asyncio.Event()))
+
+    def release(self) -> None:
+        """Send what was held."""
+        self._on_loop(self._release)
+
+    def __enter__(self) -> Self:
+        ready = threading.Event()
+        self._ready = ready
+        self._thread.start()
+        ready.wait(10)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+
+    def _on_loop(self, action: Callable[[], None]) -> None:
+        done = threading.Event()
+
+        def run() -> None:
+            action()
+            done.set()
+
+        self._loop.call_soon_threadsafe(run)
+        done.wait(10)
+
+    def _release(self) -> None:
+        if self._held:
+            self._held.set()
+            self._held = None
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        server = self._loop.run_until_complete(
+            asyncio.start_server(self._serve, "127.0.0.1", 0, limit=2**20, backlog=1024)
+        )
+        self._port = server.sockets[0].getsockname()[1]
+        self._ready.set()
+        self._loop.run_forever()
+        server.close()
+        for task in asyncio.all_tasks(self._loop):
+            task.cancel()
+        for writer in list(self._writers):
+            writer.transport.abort()
+        self._loop.run_until_complete(asyncio.sleep(0))
+        self._loop.run_until_complete(asyncio.sleep(0))
+        self._loop.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
+        try:
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                method, path, headers = _parse_head(head)
+                raw = await reader.readexactly(int(headers.get("content-length", 0)))
+                self._busy += 1
+                self.busiest = max(self.busiest, self._busy)
+                try:
+                    await self._respond(writer, method, path, headers, raw)
+                finally:
+                    self._busy -= 1
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            pass
+        finally:
+            self._writers.discard(writer)
+            with contextlib.suppress(Exception):
+                writer.close()
+
+    async def _respond(
+        self, writer: asyncio.StreamWriter, method: str, path: str, headers: dict[str, str], raw: bytes
+    ) -> None:
+        self.requests.append((method, path))
+        try:
+            body = json.loads(raw) if raw else None
+        except ValueError as error:
+            self.problems.append(f"{path}: the body is not JSON: {error}")
+            await _send(writer, status(400, "invalid_request_error"))
+            return
+        problems = [f"{path}: {problem}" for problem in check_request(method, path, headers, body)]
+        self.problems.extend(problems)
+        if problems:
+            await _send(writer, status(400, "invalid_request_error"))
+            return
+        if (method, path) != ("POST", "/v1/messages"):
+            await self._send_outcome(writer, self._other(method, path, body))
+            return
+        call = Call(method, path, headers, raw, body, len(self.calls))
+        self.calls.append(call)
+        if not self.structured_output and "output_config" in call.body:
+            await _send(writer, status(400, "invalid_request_error"))
+            return
+        outcome = self._outcome(call)
+        await asyncio.sleep(self.latency)
+        while self._held:
+            await self._held.wait()
+        await self._send_outcome(writer, outcome)
+        if isinstance(outcome, Reply) and outcome.status == 200:
+            self.paid += 1
+
+    def _outcome(self, call: Call) -> Outcome:
+        outcome = self._script.popleft() if self._script else self._always or self.handler(call)
+        inner = outcome.reply if isinstance(outcome, (Trickle, Cut)) else outcome
+        if not isinstance(inner, Reply) or inner.status != 200:
+            return outcome
+        if inner is ANSWER:
+            inner = message(json.dumps(verdicts(call.body)), model=call.body["model"])
+        if isinstance(inner.body, dict) and inner.body.get("usage") == "measured":
+            inner = replace(inner, body=inner.body | {"usage": self._measure(call.body, inner.body)})
+        return replace(outcome, reply=inner) if isinstance(outcome, (Trickle, Cut)) else inner
+
+    def _measure(self, request: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, int]:
+        prefix, rest = prompt_tokens(request)
+        output = len(json.dumps(answer["content"])) // 4 + 1
+        usage = {
+            "input_tokens": rest,
+            "output_tokens": output,
+            "cache_creation_input_tokens": 0,
+            "cache_read_input_tokens": 0,
+        }
+        if prefix:
+            name = hashlib.sha256(prefix[0].encode("utf-8")).hexdigest()
+            kind = "cache_read_input_tokens" if name in self._cached_prefixes else "cache_creation_input_tokens"
+            usage[kind] = prefix[1]
+            self._cached_prefixes.add(name)
+        for key, count in usage.items():
+            self.usage[key] = self.usage.get(key, 0) + count
+        return usage
+
+    def _other(self, method: str, path: str, body: Any) -> Outcome:
+        if path.startswith("/v1/models/"):
+            return Reply(model_info(path.removeprefix("/v1/models/")))
+        if path == "/v1/messages/count_tokens":
+            prefix, rest = prompt_tokens(body)
+            return Reply({"input_tokens": rest + (prefix[1] if prefix else 0)})
+        if path.startswith("/v1/messages/batches"):
+            found = self.batches.handle(method, path, body, lambda params: self._batched(params), self.url)
+            if found is not None:
+                return found if isinstance(found, (Reply, Reset, Hang)) else Reply(found)
+        return status(404, "not_found_error")
+
+    def _batched(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        call = Call("POST", "/v1/messages", {}, b"", params, len(self.calls))
+        outcome = self._outcome(call)
+        return outcome.body if isinstance(outcome, Reply) else {}
+
+    async def _send_outcome(self, writer: asyncio.StreamWriter, outcome: Outcome) -> None:
+        match outcome:
+            case Hang():
+                await asyncio.sleep(3600)
+            case Reset():
+                sock = writer.get_extra_info("socket")
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                writer.transport.abort()
+                raise ConnectionResetError
+            case Trickle(reply, interval):
+                for byte in _encoded(reply):
+                    writer.write(bytes([byte]))
+                    await writer.drain()
+                    await asyncio.sleep(interval)
+            case Cut(reply, share):
+                head, _, content = _encoded(reply).partition(b"\r\n\r\n")
+                writer.write(head + b"\r\n\r\n" + content[: int(len(content) * share)])
+                await writer.drain()
+                writer.close()
+                raise ConnectionResetError
+            case Reply():
+                await _send(writer, outcome)
+
+
+def verdicts(request: Mapping[str, Any], score: Callable[[str], int] | None = None) -> dict[str, Any]:
+    """Return valid verdicts on the propositions of a request: scores from the claims, quotes from the transcript."""
+    asked = json.loads(request["messages"][-1]["content"][0]["text"].split("\n")[1])
+    evidence = next(
+        block["content"] for item in request["messages"] for block in item["content"] if block["type"] == "tool_result"
+    )
+    entries = [entry for entry in json.loads(evidence) if "text" in entry]
+    quotes = [{"message": entries[0]["id"], "quote": entries[0]["text"][:40]}] if entries else []
+    return {
+        "verdicts": [
+            {
+                "proposition_id": item["proposition_id"],
+                "evidence": quotes,
+                "reasoning": f"About {item['claim'][:40]!r}.",
+                "ideas": ["an idea"] if item.get("list_ideas") else [],
+                "verdict": "scored",
+                "score": (score or _score)(item["claim"]),
+            }
+            for item in asked["propositions"]
+        ]
+    }
+
+
+def _score(claim: str) -> int:
+    return hashlib.sha256(claim.encode("utf-8", "surrogatepass")).digest()[0] % 10
+
+
+def _parse_head(head: bytes) -> tuple[str, str, dict[str, str]]:
+    first, *lines = head.decode("latin-1").strip().split("\r\n")
+    method, path, _ = first.split(" ")
+    headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    return method, path.partition("?")[0], headers
+
+
+def _encoded(reply: Reply) -> bytes:
+    is_bytes = isinstance(reply.body, bytes)
+    content = reply.body if is_bytes else json.dumps(reply.body).encode("utf-8")
+    headers = {
+        "content-type": "text/html" if is_bytes else "application/json",
+        "content-length": str(len(content)),
+        "request-id": "req_test",
+        **reply.headers,
+    }
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return f"HTTP/1.1 {reply.status} Status\r\n{lines}\r\n".encode("latin-1") + content
+
+
+async def _send(writer: asyncio.StreamWriter, reply: Reply) -> None:
+    await asyncio.sleep(reply.delay)
+    writer.write(_encoded(reply))
+    await writer.drain()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--latency", type=float, default=0.0)
+    arguments = parser.parse_args()
+    with MessagesServer(latency=arguments.latency) as server:
+        print(server.url, flush=True)
+        sys.stdin.read()
+        counts = {"calls": len(server.calls), "paid": server.paid, "busiest": server.busiest, "usage": server.usage}
+        print(json.dumps(counts | {"problems": server.problems[:3]}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
