@@ -14,7 +14,6 @@ claim, 0.5-1.5.
 
 import argparse
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,13 +30,13 @@ from persona_pipeline.baselines.confirm import (
     test_dimension,
     test_proposition,
 )
-from persona_pipeline.baselines.statistics import holm, paired_drop
+from persona_pipeline.baselines.statistics import paired_drop
 
 AGENTS, DIMENSIONS = 4, 4
 DELTA, PROPOSITION_DELTA = 1.0, 3.0
-SPREADS = (0.5, 1.0, 1.5, None)
+SPREADS = (0.5, 1.0, 1.5, None)  # None: mixed
 MIXED = (0.5, 1.5)
-Truth = np.ndarray  # (agents, dimensions, propositions), true scores 0-9
+Place = tuple[int, ...]  # of a dimension (agent, dimension) or of a proposition (agent, dimension, proposition)
 
 
 @dataclass(frozen=True)
@@ -68,143 +67,142 @@ RULES = (
 )
 
 
+@dataclass(frozen=True)
+class World:
+    """True scores (agents, dimensions, propositions) before and after, and the judge's noise on each claim."""
+
+    before: np.ndarray
+    after: np.ndarray
+    spreads: np.ndarray
+
+    @property
+    def propositions(self) -> int:
+        return self.before.shape[-1]
+
+
 class Judge:
     """Draws judgments."""
 
-    def __init__(self, spread: float | None, seed: int) -> None:
-        self.spread = spread
+    def __init__(self, seed: int) -> None:
         self.generator = np.random.default_rng(seed)
-        self.fractions = np.random.default_rng(seed + 99).uniform(size=10_000)
 
-    def samples(self, truth: np.ndarray, count: int) -> np.ndarray:
+    def samples(self, truth: np.ndarray, spreads: np.ndarray, count: int) -> np.ndarray:
         """Return (..., count) whole scores of the true ones."""
-        noise = self.generator.normal(0.0, 1.0, (*truth.shape, count))
-        noise *= self._spreads(truth)[..., None]
+        noise = self.generator.normal(0.0, 1.0, (*truth.shape, count)) * spreads[..., None]
         return np.clip(np.rint(truth[..., None] + noise), 0, 9)
 
-    def _spreads(self, truth: np.ndarray) -> np.ndarray:
-        """A mixed judge has one noise a claim: a claim keeps it through a run, by its place."""
-        if self.spread is not None:
-            return np.full(truth.shape, self.spread)
-        low, high = MIXED
-        return low + (high - low) * self.fractions[: truth.size].reshape(truth.shape)
 
-
-def alarms(rule: Rule, judge: Judge, before: Truth, after: Truth) -> tuple[set[int], int]:
-    """Return the agents a rule reports, and the judgments it cost beyond one a proposition."""
-    golden = judge.samples(before, rule.baseline)
-    current = judge.samples(after, rule.samples)
-    cost = current.size - after.size
-    rows = [
-        [[list(current[a, d, p]) for p in range(PROPOSITIONS)] for d in range(DIMENSIONS)] for a in range(AGENTS)
-    ]
+def alarms(rule: Rule, judge: Judge, world: World) -> tuple[set[int], float]:
+    """Return the agents a rule reports, and the judgments it made for each proposition."""
+    golden = judge.samples(world.before, world.spreads, rule.baseline)
+    current = judge.samples(world.after, world.spreads, rule.samples)
+    rows = {place: list(current[place]) for place in np.ndindex(world.after.shape)}
     suspects, dropped = _beyond(rule, golden, rows)
     if rule.confirm:
-        again = dropped | {(a, d, p) for a, d in suspects for p in range(PROPOSITIONS)}
-        for a, d, p in again:
-            rows[a][d][p] += list(judge.samples(after[a, d, p : p + 1], rule.confirm)[0])
-        cost += rule.confirm * len(again)
+        again = dropped | {(*place, p) for place in suspects for p in range(world.propositions)}
+        for place in again:
+            rows[place] += list(judge.samples(world.after[place], world.spreads[place], rule.confirm))
         still, still_dropped = _beyond(rule, golden, rows)
         suspects, dropped = suspects & still, dropped & still_dropped
+    cost = sum(len(samples) for samples in rows.values()) / len(rows)
     if rule.test == "paired":
         return _paired(golden, rows), cost
-    if rule.test == "within":
+    if rule.test == "within" and (suspects or dropped):
         suspects, dropped = _within(golden, rows, suspects, dropped)
     return {a for a, *_ in suspects} | {a for a, *_ in dropped}, cost
 
 
-def _beyond(rule: Rule, golden: np.ndarray, rows: list) -> tuple[set[tuple], set[tuple]]:
-    drops = golden.mean(axis=-1) - np.array([[[np.mean(s) for s in d] for d in a] for a in rows])
+def _beyond(rule: Rule, golden: np.ndarray, rows: dict[Place, list[float]]) -> tuple[set[Place], set[Place]]:
+    """Return the dimensions and the propositions that fell beyond their deltas."""
+    now = np.array([np.mean(rows[place]) for place in np.ndindex(golden.shape[:-1])]).reshape(golden.shape[:-1])
+    drops = golden.mean(axis=-1) - now
     suspects = set(zip(*np.nonzero(drops.mean(axis=-1) > DELTA + 1e-9), strict=True)) if rule.dimensions else set()
     dropped = set(zip(*np.nonzero(drops > PROPOSITION_DELTA + 1e-9), strict=True)) if rule.propositions else set()
     return suspects, dropped
 
 
-def _paired(golden: np.ndarray, rows: list) -> set[int]:
-    keys = [(a, d) for a in range(AGENTS) for d in range(DIMENSIONS)]
-    tests = [
-        paired_drop(golden[a, d].mean(axis=-1), [float(np.mean(s)) for s in rows[a][d]], alternative="greater")
-        for a, d in keys
-    ]
-    return {key[0] for key, p in zip(keys, holm([test.p_value for test in tests]), strict=True) if p < 0.05}
+def _paired(golden: np.ndarray, rows: dict[Place, list[float]]) -> set[int]:
+    tests = {}
+    for place in np.ndindex(golden.shape[:2]):
+        now = [float(np.mean(rows[*place, p])) for p in range(golden.shape[2])]
+        tests[place] = paired_drop(golden[place].mean(axis=-1), now, alternative="greater")
+    return {a for a, _ in confirmed(tests, 0.05)}
 
 
-def _within(golden: np.ndarray, rows: list, suspects: set[tuple], dropped: set[tuple]) -> tuple[set[tuple], set[tuple]]:
-    if not suspects and not dropped:
-        return suspects, dropped
+def _within(
+    golden: np.ndarray, rows: dict[Place, list[float]], suspects: set[Place], dropped: set[Place]
+) -> tuple[set[Place], set[Place]]:
     dimensions, propositions = {}, {}
-    for a in range(AGENTS):
-        for d in range(DIMENSIONS):
-            pairs = [
-                PropositionPair(str(p), Sampled.of(list(golden[a, d, p])), Sampled.of(rows[a][d][p]))
-                for p in range(PROPOSITIONS)
-            ]
-            noise = judge_noise(pairs)
-            if noise is None:
-                continue
-            dimensions[a, d] = test_dimension(pairs, noise)
-            propositions |= {(a, d, p): test_proposition(pair, noise) for p, pair in enumerate(pairs)}
-    # Where nothing was judged twice there is no test; such a comparison still belongs to the family.
-    dimensions |= {(a, d): _UNTESTED for a in range(AGENTS) for d in range(DIMENSIONS) if (a, d) not in dimensions}
-    propositions |= {
-        (a, d, p): _UNTESTED
-        for a in range(AGENTS)
-        for d in range(DIMENSIONS)
-        for p in range(PROPOSITIONS)
-        if (a, d, p) not in propositions
-    }
+    for place in np.ndindex(golden.shape[:2]):
+        pairs = [
+            PropositionPair(str(p), Sampled.of(list(golden[*place, p])), Sampled.of(rows[*place, p]))
+            for p in range(golden.shape[2])
+        ]
+        noise = judge_noise(pairs)
+        # Where nothing was judged twice there is no test; such a comparison still belongs to the family.
+        dimensions[place] = test_dimension(pairs, noise) if noise else _UNTESTED
+        propositions |= {
+            (*place, p): test_proposition(pair, noise) if noise else _UNTESTED for p, pair in enumerate(pairs)
+        }
     return suspects & confirmed(dimensions).keys(), dropped & confirmed(propositions).keys()
 
 
 _UNTESTED = paired_drop([0.0, 0.0], [0.0, 0.0])
 
 
-def unchanged(generator: np.random.Generator) -> tuple[Truth, Truth]:
+def unchanged(generator: np.random.Generator, propositions: int, spread: float | None) -> World:
     """Return true scores between 6 and 8.5, the same before and after."""
-    truth = generator.uniform(6.0, 8.5, (AGENTS, DIMENSIONS, PROPOSITIONS))
-    return truth, truth.copy()
+    truth = generator.uniform(6.0, 8.5, (AGENTS, DIMENSIONS, propositions))
+    low, high = (spread, spread) if spread is not None else MIXED
+    return World(truth, truth.copy(), generator.uniform(low, high, truth.shape))
 
 
-def collapse(generator: np.random.Generator) -> tuple[Truth, Truth]:
-    """Return true scores of which the first agent's first proposition falls to 0."""
-    before, after = unchanged(generator)
-    after[0, 0, 0] = 0.0
-    return before, after
+def collapse(generator: np.random.Generator, propositions: int, spread: float | None) -> World:
+    """Return a world in which the first agent's first proposition falls to 0."""
+    world = unchanged(generator, propositions, spread)
+    world.after[0, 0, 0] = 0.0
+    return world
 
 
-def drift(generator: np.random.Generator) -> tuple[Truth, Truth]:
-    """Return true scores of which the first agent's first dimension falls by 2."""
-    before, after = unchanged(generator)
-    after[0, 0] -= 2.0
-    return before, after
+def drift(generator: np.random.Generator, propositions: int, spread: float | None) -> World:
+    """Return a world in which the first agent's first dimension falls by 2."""
+    world = unchanged(generator, propositions, spread)
+    world.after[0, 0] -= 2.0
+    return world
 
 
-def rate(rule: Rule, spread: float, world: Callable, runs: int, seed: int, *, anybody: bool) -> tuple[float, float]:
-    """Return the share of runs with an alarm (for anybody, or for the first agent), and the mean extra judgments."""
-    judge = Judge(spread, seed)
-    hits = total = 0
-    for _ in range(runs):
-        agents, cost = alarms(rule, judge, *world(judge.generator))
-        hits += bool(agents) if anybody else 0 in agents
-        total += cost
-    return hits / runs, total / runs
+def rates(rule: Rule, propositions: int, spread: float | None, runs: int, seed: int) -> list[float]:
+    """Return the shares of false alarms, collapses and drifts seen, and the judgments a proposition."""
+    shares, cost = [], 0.0
+    for number, make in enumerate((unchanged, collapse, drift)):
+        judge, hits = Judge(seed + number), 0
+        for _ in range(runs):
+            agents, judgments = alarms(rule, judge, make(judge.generator, propositions, spread))
+            hits += bool(agents) if make is unchanged else 0 in agents
+            cost += judgments / runs if make is unchanged else 0.0
+        shares.append(hits / runs)
+    return [*shares, cost]
 
 
 def main() -> None:
-    """Print the table as Markdown."""
+    """Print a table for each number of propositions, as Markdown."""
     parser = argparse.ArgumentParser(description="False-alarm and detection rates of the regression rules.")
     parser.add_argument("--runs", type=int, default=1000, help="simulated runs a cell")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--propositions", type=int, nargs="+", default=[5, 12], help="propositions a dimension")
     options = parser.parse_args()
-    print(f"{options.runs} runs a cell, seed {options.seed}\n")
-    print("| rule | judge sd | false alarms | collapse | drift 2 | judgments |")
-    print("|:--|--:|--:|--:|--:|--:|")
-    for rule in RULES:
-        for spread in SPREADS:
-            false, cost = rate(rule, spread, unchanged, options.runs, options.seed, anybody=True)
-            seen, _ = rate(rule, spread, collapse, options.runs, options.seed + 1, anybody=False)
-            drifted, _ = rate(rule, spread, drift, options.runs, options.seed + 2, anybody=False)
-            print(f"| {rule.name} | {spread} | {false:.1%} | {seen:.1%} | {drifted:.1%} | {cost:.0f} |", flush=True)
+    for propositions in options.propositions:
+        print(f"\n{propositions} propositions a dimension, {options.runs} runs a cell, seed {options.seed}\n")
+        print("| rule | baseline x | run x | judge sd | false alarms | collapse | drift 2 | judgments |")
+        print("|:--|--:|--:|--:|--:|--:|--:|--:|")
+        for rule in RULES:
+            for spread in SPREADS:
+                false, seen, drifted, cost = rates(rule, propositions, spread, options.runs, options.seed)
+                print(
+                    f"| {rule.name} | {rule.baseline} | {rule.samples} | {spread or 'mixed'} "
+                    f"| {false:.1%} | {seen:.1%} | {drifted:.1%} | {cost:.2f} |",
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Strict YAML 1.2 with positions: what every configuration file of the project is read with.
 
 PyYAML's C parser delivers events; scalars are resolved by the YAML 1.2 core schema (``no``, dates and ``1:30`` are
-strings), keys are strings, duplicate keys, custom tags and merge keys are errors, and size, depth and expansion are bounded, so that a hostile
-file ends in a ``ConfigError`` and nothing else.
+strings), keys are strings, duplicate keys, custom tags and merge keys are errors, and size, depth and expansion are
+bounded, so that a hostile file ends in a ``ConfigError`` and nothing else.
 """
 
 import json
@@ -132,7 +132,9 @@ class _Builder:
     def count(self, event: yaml.Event, nodes: int) -> None:
         self.nodes += nodes
         if self.nodes > self.limits.nodes:
-            raise self.fail(event, f"holds more than {self.limits.nodes:,} values once aliases are expanded; shorten it")
+            raise self.fail(
+                event, f"holds more than {self.limits.nodes:,} values once aliases are expanded; shorten it"
+            )
 
     def build(self, text: str) -> Any:
         stack: list[_Open] = []

@@ -201,9 +201,7 @@ def test_personas() -> None:
         assert persona["display_name"].lower().startswith(agent_id)
         assert len(persona["persona"].split("\n\n")) >= 4
         assert "never does" in persona["persona"]
-    assert (
-        load_document(ROOT / "personas" / "michael.yaml").data["corrections"]["action_gate_enabled"] is True
-    )
+    assert load_document(ROOT / "personas" / "michael.yaml").data["corrections"]["action_gate_enabled"] is True
 
 
 @pytest.mark.parametrize("dimension", DIMENSIONS)

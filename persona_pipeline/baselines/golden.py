@@ -100,9 +100,7 @@ def captured(
     now: datetime | None = None,
 ) -> Baseline:
     """Return a baseline with the dimensions that were scored in full; what ``known`` says of the others is kept."""
-    scored = {
-        name: item for name, item in dimensions.items() if item.score is not None and item.coverage >= 1
-    }
+    scored = {name: item for name, item in dimensions.items() if item.score is not None and item.coverage >= 1}
     kept = known or Baseline(agent_id=agent_id, captured_at=datetime.now(UTC), dimensions={})
     scores = {
         **kept.dimensions,
@@ -110,9 +108,7 @@ def captured(
     }
     propositions = dict(kept.proposition_scores)
     for name, item in scored.items():
-        propositions[name] = {
-            key: row.score for key, row in item.propositions.items() if row.score is not None
-        }
+        propositions[name] = {key: row.score for key, row in item.propositions.items() if row.score is not None}
     per_dimension = dict(kept.provenance.get("dimensions", {}))
     for name, item in scored.items():
         per_dimension[name] = {
@@ -123,9 +119,7 @@ def captured(
             "samples": max((len(row.samples) for row in item.propositions.values()), default=0),
             "spread": {key: row.spread for key, row in item.propositions.items() if row.spread is not None},
         }
-    order = [name for name in ALL_DIMENSIONS if name in scores] + [
-        n for n in scores if n not in ALL_DIMENSIONS
-    ]
+    order = [name for name in ALL_DIMENSIONS if name in scores] + [n for n in scores if n not in ALL_DIMENSIONS]
     return Baseline(
         agent_id=agent_id,
         captured_at=now or datetime.now(UTC),
@@ -138,12 +132,8 @@ def captured(
 def _parse(data: Any, path: str) -> Baseline:
     if not isinstance(data, dict):
         raise ConfigError(Problem("is not an object; restore it", path))
-    problems = [
-        Problem(f"unknown key {key!r}{did_you_mean(key, _KEYS)}", path) for key in data if key not in _KEYS
-    ]
-    problems += [
-        Problem(f"{key} is missing; restore it", path) for key in ("agentId", "dimensions") if key not in data
-    ]
+    problems = [Problem(f"unknown key {key!r}{did_you_mean(key, _KEYS)}", path) for key in data if key not in _KEYS]
+    problems += [Problem(f"{key} is missing; restore it", path) for key in ("agentId", "dimensions") if key not in data]
     dimensions = data.get("dimensions", {})
     if not isinstance(dimensions, dict):
         problems.append(Problem("dimensions must map a dimension to its score", path))
@@ -195,12 +185,7 @@ def _parse(data: Any, path: str) -> Baseline:
 
 
 def _is_score(value: Any) -> bool:
-    return (
-        isinstance(value, int | float)
-        and not isinstance(value, bool)
-        and math.isfinite(value)
-        and 0 <= value <= 9
-    )
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and 0 <= value <= 9
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

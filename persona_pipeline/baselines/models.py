@@ -49,8 +49,8 @@ class PropositionDrop(BaseModel):
 class DimensionComparison(BaseModel):
     """One dimension beside its baseline.
 
-    status: ``ok``, ``regressed``, ``no_baseline`` (scored, nothing to compare with), ``unscored`` (no score now; a coverage failure
-    when the baseline has one and the reason is a failure or evidence is gone), ``incomplete`` (coverage below the minimum).
+    status: ``ok``, ``regressed``, ``no_baseline`` (scored, nothing to compare with), ``unscored`` (no score now),
+    ``incomplete`` (coverage below the minimum, so the mean is not compared).
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -77,13 +77,15 @@ class BaselineComparison(BaseModel):
     @property
     def regressions(self) -> list[Regression]:
         """Dimensions that regressed by their mean, in baseline order."""
-        return [
-            Regression(
-                dimension=item.dimension, baseline=item.baseline, current=item.current, delta=item.delta
+        found = []
+        for item in self.dimensions.values():
+            if item.status != "regressed" or item.baseline is None or item.current is None:
+                continue
+            delta = item.current - item.baseline
+            found.append(
+                Regression(dimension=item.dimension, baseline=item.baseline, current=item.current, delta=delta)
             )
-            for item in self.dimensions.values()
-            if item.status == "regressed" and None not in (item.baseline, item.current, item.delta)
-        ]  # pyright: ignore[reportArgumentType]
+        return found
 
     @property
     def drops(self) -> list[PropositionDrop]:

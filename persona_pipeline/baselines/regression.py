@@ -74,15 +74,11 @@ def compare(
     check_delta(delta)
     check_delta(proposition_delta, "proposition delta")
     golden = baseline.dimensions if baseline else {}
-    order = [name for name in golden if name in dimensions] + [
-        name for name in dimensions if name not in golden
-    ]
+    order = [name for name in golden if name in dimensions] + [name for name in dimensions if name not in golden]
     comparison = BaselineComparison(agent_id=agent_id)
     for name in order:
         evaluated = dimensions[name]
-        item = DimensionComparison(
-            dimension=name, status="ok", current=evaluated.score, baseline=golden.get(name)
-        )
+        item = DimensionComparison(dimension=name, status="ok", current=evaluated.score, baseline=golden.get(name))
         if item.current is None:
             item.status = "unscored"
         elif evaluated.coverage < min_coverage - TOLERANCE:
@@ -106,9 +102,7 @@ def golden_propositions(baseline: Baseline, dimension: str) -> dict[str, float]:
     return {**baseline.proposition_scores.get("", {}), **baseline.proposition_scores.get(dimension, {})}
 
 
-def _drops(
-    dimension: str, evaluated: DimensionEvaluation, baseline: Baseline, delta: float
-) -> list[PropositionDrop]:
+def _drops(dimension: str, evaluated: DimensionEvaluation, baseline: Baseline, delta: float) -> list[PropositionDrop]:
     # Computed parts move in steps (one catchphrase of two is 4.5 points); the dimension's own rule covers them.
     before = golden_propositions(baseline, dimension)
     return [
@@ -122,10 +116,7 @@ def _drops(
             recommendation=row.recommendation,
         )
         for key, row in evaluated.propositions.items()
-        if row.score is not None
-        and not row.algorithmic
-        and key in before
-        and dropped(row.score, before[key], delta)
+        if row.score is not None and not row.algorithmic and key in before and dropped(row.score, before[key], delta)
     ]
 
 
@@ -144,9 +135,7 @@ def _warnings(
         before = golden_propositions(baseline, name) if name in baseline.proposition_scores else {}
         gone = sorted(before.keys() - evaluated.propositions.keys())
         new = sorted(
-            key
-            for key, row in evaluated.propositions.items()
-            if before and key not in before and not row.algorithmic
+            key for key, row in evaluated.propositions.items() if before and key not in before and not row.algorithmic
         )
         if gone:
             warnings.append(f"{name}: in the baseline and no longer evaluated: {', '.join(gone)}")

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,6 +18,9 @@ from persona_pipeline.cli.options import (
     names,
 )
 from persona_pipeline.errors import ConfigError
+
+if TYPE_CHECKING:
+    from persona_pipeline.evaluation.report import RunReport
 
 FORMATS = ("json", "markdown", "html", "junit")
 
@@ -36,12 +39,8 @@ def evaluate(
     threshold: Annotated[
         float | None, typer.Option(help="Overall score (0-9) an agent must reach; off by default.")
     ] = None,
-    regression_delta: Annotated[
-        float, typer.Option(help="Points a dimension may fall below its baseline.")
-    ] = 1.0,
-    proposition_delta: Annotated[
-        float, typer.Option(help="Points a proposition may fall below its baseline.")
-    ] = 3.0,
+    regression_delta: Annotated[float, typer.Option(help="Points a dimension may fall below its baseline.")] = 1.0,
+    proposition_delta: Annotated[float, typer.Option(help="Points a proposition may fall below its baseline.")] = 3.0,
     min_coverage: Annotated[
         float | None,
         typer.Option(help="Share (0-1) of judgments that must be scored; default 1.0 recorded, 0.95 live."),
@@ -57,15 +56,11 @@ def evaluate(
     history: Annotated[
         int, typer.Option(min=0, max=60, help="Also evaluate this many windows before, for the timeline.")
     ] = 0,
-    output: Annotated[
-        Path | None, typer.Option(help="Write the report to this file instead of stdout.")
-    ] = None,
+    output: Annotated[Path | None, typer.Option(help="Write the report to this file instead of stdout.")] = None,
     format: Annotated[str, typer.Option(help="json, markdown, html or junit.")] = "json",
     fail_on: Annotated[
         str | None,
-        typer.Option(
-            help="What sets the exit code: regression, threshold, coverage, no_baseline, budget, or 'none'."
-        ),
+        typer.Option(help="What sets the exit code: regression, threshold, coverage, no_baseline, budget, or 'none'."),
     ] = None,
 ) -> None:
     """Score agents and compare them with their baselines.
@@ -118,7 +113,7 @@ def _fail_on(text: str | None) -> list[str] | None:
     return [] if text.strip() == "none" else names(text)
 
 
-def _emit(report: "RunReport", format: str, output: Path | None) -> None:  # noqa: F821
+def _emit(report: "RunReport", format: str, output: Path | None) -> None:
     from persona_pipeline.reporting.render import render
 
     text = render(report, format)

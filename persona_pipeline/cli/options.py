@@ -9,18 +9,12 @@ from persona_pipeline.errors import ConfigError
 
 Agents = Annotated[str, typer.Option(help="'all', or agent ids with commas between them.")]
 Dimensions = Annotated[str, typer.Option(help="'all', or dimensions with commas between them.")]
-WindowLength = Annotated[
-    str, typer.Option("--window", help="Length of the window such as 7d or 12h, or 'all'.")
-]
+WindowLength = Annotated[str, typer.Option("--window", help="Length of the window such as 7d or 12h, or 'all'.")]
 AsOf = Annotated[
     str | None,
-    typer.Option(
-        "--as-of", help="Where the window ends (RFC 3339 with offset); default: the newest message."
-    ),
+    typer.Option("--as-of", help="Where the window ends (RFC 3339 with offset); default: the newest message."),
 ]
-JudgeName = Annotated[
-    str, typer.Option("--judge", help="'recorded' replays recordings; 'anthropic' asks the model.")
-]
+JudgeName = Annotated[str, typer.Option("--judge", help="'recorded' replays recordings; 'anthropic' asks the model.")]
 MockJudge = Annotated[bool, typer.Option("--mock-judge", help="The same as --judge recorded.")]
 
 

@@ -8,9 +8,9 @@ import typer
 
 
 def schema(
-    directory: Annotated[
-        Path, typer.Argument(help="Where propositions.json and persona.json are written.")
-    ] = Path("schemas"),
+    directory: Annotated[Path, typer.Argument(help="Where propositions.json and persona.json are written.")] = Path(
+        "schemas"
+    ),
 ) -> None:
     """Write the JSON schemas of persona and proposition files."""
     directory.mkdir(parents=True, exist_ok=True)

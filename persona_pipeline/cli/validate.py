@@ -9,11 +9,12 @@ from persona_pipeline.errors import ConfigError, Problem
 
 
 def validate(
-    paths: Annotated[
-        list[Path] | None, typer.Argument(help="Files or folders; by default the whole world.")
-    ] = None,
+    paths: Annotated[list[Path] | None, typer.Argument(help="Files or folders; by default the whole world.")] = None,
 ) -> None:
-    """Check personas, propositions, messages, recordings, baselines and suites. Every problem is a line; exit code 2 if there is one."""
+    """Check personas, propositions, messages, recordings, baselines and suites.
+
+    Every problem is a line on stderr; exit code 2 if there is one.
+    """
     from persona_pipeline.cli.checking import check_paths, check_world
     from persona_pipeline.settings import get_settings
 

@@ -1,7 +1,6 @@
 """Blocking work on threads that nobody ever has to wait for."""
 
 import asyncio
-import logging
 import queue
 import threading
 import time
@@ -10,7 +9,6 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
-_LOGGER = logging.getLogger(__name__)
 
 
 class QueueFullError(Exception):
@@ -69,16 +67,8 @@ class DaemonPool:
                     try:
                         result = call()
                     except BaseException as error:
-                        self._finish(future.set_exception, error)
+                        future.set_exception(error)
                     else:
-                        self._finish(future.set_result, result)
+                        future.set_result(result)
             finally:
                 self._calls.task_done()
-
-    @staticmethod
-    def _finish(settle: Callable[[Any], None], value: Any) -> None:
-        try:
-            settle(value)
-        except RuntimeError:
-            # The event loop that waited has ended meanwhile.
-            _LOGGER.debug("a result came after its event loop was closed")

@@ -34,9 +34,9 @@ Observer = Callable[[str, GateDecision], None]
 class ActionGate:
     """Checks each message an agent is about to send against its adherence propositions.
 
-    Whatever fails or hangs, the judge or the database, ``check`` returns within the deadline and lets the text through. Use
-    ``check`` from one event loop, or ``check_sync``, which has a loop of its own; not both on one gate. ``async with``
-    keeps the judge's connections open between checks.
+    Whatever fails or hangs, the judge or the database, ``check`` returns within the deadline and lets the text through.
+    Use ``check`` from one event loop, or ``check_sync``, which has a loop of its own; not both on one gate. ``async
+    with`` keeps the judge's connections open between checks.
 
     Args:
         world: where settings, persona, propositions and earlier messages come from.
@@ -101,8 +101,8 @@ class ActionGate:
                 messages at a time to one place, share an agent; else the gate remembers it.
 
         Returns:
-            A decision whose ``text`` is the text given. ``retry``: have the agent write again with ``feedback`` and check
-            that with the next attempt. ``commit`` and ``force``: send it.
+            A decision whose ``text`` is the text given. ``retry``: have the agent write again with ``feedback`` and
+            check that with the next attempt. ``commit`` and ``force``: send it.
         """
         started = time.monotonic()
         call = self._begin(agent_id, text, channel, recipient, attempt, action_id, started)

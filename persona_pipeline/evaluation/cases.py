@@ -48,9 +48,7 @@ class AgentPlan:
 
     def input_hash(self, dimension: str) -> str:
         """Return a hash of what the dimension was scored on: its judgments and its messages."""
-        return content_hash(
-            [self.messages_hash, *(request.key for request in self.plans[dimension].requests)]
-        )
+        return content_hash([self.messages_hash, *(request.key for request in self.plans[dimension].requests)])
 
 
 def resolve_window(world: World, window: str, as_of: datetime | None) -> Window:
@@ -64,9 +62,7 @@ def resolve_window(world: World, window: str, as_of: datetime | None) -> Window:
         raise ConfigError(f"as-of {as_of.isoformat()} has no offset; add Z or +02:00")
     end = as_of or world.newest_message_time()
     if end is None:
-        raise ConfigError(
-            "there are no messages; put them into messages/ or run persona-pipeline ingest FILE"
-        )
+        raise ConfigError("there are no messages; put them into messages/ or run persona-pipeline ingest FILE")
     try:
         return Window.ending(end, length)
     except OverflowError as error:

@@ -176,15 +176,11 @@ def assemble(
     run = RunReport(
         agents=reports,
         findings=nothing_evaluated(reports.values()),
-        usage=total_usage(
-            [item for report in reports.values() for item in report.evaluation.dimensions.values()]
-        ),
+        usage=total_usage([item for report in reports.values() for item in report.evaluation.dimensions.values()]),
         provenance={
             "version": __version__,
             "judge": judge.name,
-            "judge_models": sorted(
-                {m for r in reports.values() for m in r.evaluation.provenance["judge_models"]}
-            ),
+            "judge_models": sorted({m for r in reports.values() for m in r.evaluation.provenance["judge_models"]}),
             "prompt_versions": sorted(
                 {p for r in reports.values() for p in r.evaluation.provenance["prompt_versions"]}
             ),
@@ -231,9 +227,7 @@ def select_dimensions(dimensions: Sequence[str] | None) -> list[str]:
     if dimensions is None:
         return list(ALL_DIMENSIONS)
     problems = [
-        Problem(
-            f"unknown dimension {d!r}{did_you_mean(d, ALL_DIMENSIONS) or '; known: ' + ', '.join(ALL_DIMENSIONS)}"
-        )
+        Problem(f"unknown dimension {d!r}{did_you_mean(d, ALL_DIMENSIONS) or '; known: ' + ', '.join(ALL_DIMENSIONS)}")
         for d in dimensions
         if d not in ALL_DIMENSIONS
     ]
@@ -297,7 +291,7 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
     def target() -> None:
         try:
             outcome["value"] = asyncio.run(work)
-        except BaseException as error:  # noqa: BLE001 - handed to the caller below
+        except BaseException as error:
             outcome["error"] = error
 
     thread = threading.Thread(target=target, name="evaluation")

@@ -63,11 +63,7 @@ def judge_agent(evaluation: AgentEvaluation, comparison: BaselineComparison, rul
         *_regressions(evaluation, comparison, rules),
         *_coverage(evaluation, comparison, rules),
     ]
-    if (
-        rules.threshold is not None
-        and evaluation.overall is not None
-        and evaluation.overall < rules.threshold - 1e-9
-    ):
+    if rules.threshold is not None and evaluation.overall is not None and evaluation.overall < rules.threshold - 1e-9:
         findings.append(
             Finding(
                 kind="threshold",
@@ -81,9 +77,7 @@ def judge_agent(evaluation: AgentEvaluation, comparison: BaselineComparison, rul
 
 def exit_code_of(findings: Collection[Finding], rules: GateRules) -> int:
     """Return the exit code of findings, those left out that ``fail_on`` does not name."""
-    kinds = {
-        kind for name in (FAILURES if rules.fail_on is None else rules.fail_on) for kind in FAILURES[name]
-    }
+    kinds = {kind for name in (FAILURES if rules.fail_on is None else rules.fail_on) for kind in FAILURES[name]}
     return worst_exit_code({finding.exit_code for finding in findings if finding.kind in kinds})
 
 
@@ -100,9 +94,7 @@ def nothing_evaluated(reports: Collection[AgentReport]) -> list[Finding]:
     ]
 
 
-def _regressions(
-    evaluation: AgentEvaluation, comparison: BaselineComparison, rules: GateRules
-) -> list[Finding]:
+def _regressions(evaluation: AgentEvaluation, comparison: BaselineComparison, rules: GateRules) -> list[Finding]:
     agent = evaluation.agent_id
     found = [
         Finding(
@@ -168,9 +160,7 @@ def _coverage(evaluation: AgentEvaluation, comparison: BaselineComparison, rules
 
 
 def _failed(item: DimensionEvaluation) -> dict[str, int]:
-    return {
-        reason: count for reason, count in item.unscored_reasons.items() if not Unscored(reason).is_answer
-    }
+    return {reason: count for reason, count in item.unscored_reasons.items() if not Unscored(reason).is_answer}
 
 
 def _budget(agent_id: str, dimension: str, item: DimensionEvaluation) -> list[Finding]:
@@ -178,6 +168,4 @@ def _budget(agent_id: str, dimension: str, item: DimensionEvaluation) -> list[Fi
     if not stopped:
         return []
     message = f"{agent_id}: {stopped} judgments of {dimension} were not made: the budget was used up"
-    return [
-        Finding(kind="budget", exit_code=EXIT_BUDGET, message=message, agent_id=agent_id, dimension=dimension)
-    ]
+    return [Finding(kind="budget", exit_code=EXIT_BUDGET, message=message, agent_id=agent_id, dimension=dimension)]

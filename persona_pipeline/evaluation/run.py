@@ -94,9 +94,7 @@ def run_evaluation(world: World, judge: Judge, options: RunOptions) -> Evaluatio
         run.baselines = update_baselines(world, report)
         # What has just become the baseline is what the run is compared with.
         for agent_id, agent in report.agents.items():
-            report.agents[agent_id] = report_agent(
-                agent.evaluation, find_baseline(world.root, agent_id), rules
-            )
+            report.agents[agent_id] = report_agent(agent.evaluation, find_baseline(world.root, agent_id), rules)
         report.exit_code = exit_code_of(report.all_findings(), rules)
     return run
 
@@ -116,9 +114,7 @@ def update_baselines(world: World, report: RunReport) -> list[Path]:
             "window_end": evaluation.window_end.isoformat(),
             "messages": evaluation.sample_size,
         }
-        baseline = captured(
-            agent_id, evaluation.dimensions, provenance, known=find_baseline(world.root, agent_id)
-        )
+        baseline = captured(agent_id, evaluation.dimensions, provenance, known=find_baseline(world.root, agent_id))
         if baseline.dimensions:
             paths.append(save_baseline(world.root, baseline))
             mark_baseline(world.store, evaluation.run_id)
@@ -145,9 +141,7 @@ def estimate_run(world: World, options: RunOptions) -> str:
     return str(estimate(planned_requests(world, options)))
 
 
-def _evaluate_earlier(
-    world: World, judge: Judge, options: RunOptions, agent_ids: Sequence[str], span: Window
-) -> None:
+def _evaluate_earlier(world: World, judge: Judge, options: RunOptions, agent_ids: Sequence[str], span: Window) -> None:
     """Evaluate the windows before, so that their runs are in the store; what they hold is history, not a finding."""
     if not options.history:
         return

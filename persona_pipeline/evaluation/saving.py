@@ -43,9 +43,7 @@ def load_evaluation(store: Store, run_id: str) -> AgentEvaluation | None:
     return AgentEvaluation.model_validate(result) if result else None
 
 
-def latest_evaluations(
-    store: Store, agent_id: str, *, since: datetime | None = None
-) -> list[AgentEvaluation]:
+def latest_evaluations(store: Store, agent_id: str, *, since: datetime | None = None) -> list[AgentEvaluation]:
     """Return an agent's completed runs by window end, the newest run of each window, oldest window first."""
     query = (
         sa.select(_RUNS.c.result)
@@ -68,9 +66,7 @@ def mark_baseline(store: Store, run_id: str) -> None:
     with store.begin() as connection:
         agent = sa.select(_RUNS.c.agent_id).where(_RUNS.c.id == uuid.UUID(run_id)).scalar_subquery()
         connection.execute(
-            sa.update(_RUNS)
-            .where(_RUNS.c.agent_id == agent)
-            .values(is_baseline=_RUNS.c.id == uuid.UUID(run_id))
+            sa.update(_RUNS).where(_RUNS.c.agent_id == agent).values(is_baseline=_RUNS.c.id == uuid.UUID(run_id))
         )
 
 

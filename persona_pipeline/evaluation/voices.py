@@ -25,11 +25,9 @@ def voice_statistics(world: World, agent_ids: list[str], window: Window) -> dict
     words, characters = pairwise_similarity(spoken), voice_similarity(spoken)
     return {
         "agents": {
-            agent_id: {**vars(vocabulary_stats(texts)), "messages": len(texts)}
-            for agent_id, texts in spoken.items()
+            agent_id: {**vars(vocabulary_stats(texts)), "messages": len(texts)} for agent_id, texts in spoken.items()
         },
         "pairs": [
-            {"a": a, "b": b, "vocabulary": words[a, b], "characters": characters.get((a, b))}
-            for a, b in sorted(words)
+            {"a": a, "b": b, "vocabulary": words[a, b], "characters": characters.get((a, b))} for a, b in sorted(words)
         ],
     }

@@ -45,9 +45,7 @@ def load_proposition_set(root: Path | str, dimension: str, agent_id: str | None 
     return merged
 
 
-def find_proposition_set(
-    root: Path | str, dimension: str, agent_id: str | None = None
-) -> PropositionSet | None:
+def find_proposition_set(root: Path | str, dimension: str, agent_id: str | None = None) -> PropositionSet | None:
     """Like ``load_proposition_set``, but None when neither file exists."""
     if dimension not in ALL_DIMENSIONS:
         hint = did_you_mean(dimension, ALL_DIMENSIONS) or f"; the dimensions are {', '.join(ALL_DIMENSIONS)}"
@@ -96,26 +94,20 @@ def load_proposition_file(path: Path) -> LoadedFile:
     if content.level == "action" and content.dimension != "adherence":
         problems.append(document.problem(("level",), "level: action is for adherence; remove it"))
     if content.catchphrases and content.dimension != "fluency":
-        problems.append(
-            document.problem(("catchphrases",), "catchphrases are for fluency; move them there", key=True)
-        )
+        problems.append(document.problem(("catchphrases",), "catchphrases are for fluency; move them there", key=True))
     problems += _duplicates({path.stem: LoadedFile(document, content)})
     if problems:
         raise ConfigError(problems)
     return LoadedFile(document, content)
 
 
-def _merge(
-    dimension: str, default: LoadedFile | None, own: LoadedFile | None, agent_id: str | None
-) -> PropositionSet:
+def _merge(dimension: str, default: LoadedFile | None, own: LoadedFile | None, agent_id: str | None) -> PropositionSet:
     files = [file for file in (default, own) if file]
     problems = _duplicates(dict(enumerate(files)))
     entries = [entry for file in files for entry in file.content.propositions]
     if entries and not any(entry.weight for entry in entries):
         problems.append(
-            files[-1].document.problem(
-                ("propositions",), "all weights are 0; give at least one claim a weight"
-            )
+            files[-1].document.problem(("propositions",), "all weights are 0; give at least one claim a weight")
         )
     if problems:
         raise ConfigError(problems)

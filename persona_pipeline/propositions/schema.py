@@ -25,9 +25,7 @@ class PropositionEntry(BaseModel):
     )
     weight: Weight = Field(1.0, description="Relative weight in the dimension's score.")
     inverted: bool = Field(False, description="An anti-pattern: true is bad, so the raw score is flipped.")
-    recommendations_for_improvement: str | None = Field(
-        None, description="Advice given when the score is low."
-    )
+    recommendations_for_improvement: str | None = Field(None, description="Advice given when the score is low.")
 
     @field_validator("id", "claim")
     @classmethod

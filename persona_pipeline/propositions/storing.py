@@ -8,9 +8,7 @@ from persona_pipeline.store import Store, tables, upsert
 from persona_pipeline.world.canonical import content_hash
 
 
-def store_proposition_set(
-    store: Store, agent_id: str, dimension: str, propositions: PropositionSet | None
-) -> str:
+def store_proposition_set(store: Store, agent_id: str, dimension: str, propositions: PropositionSet | None) -> str:
     """Write an agent's set of a dimension (None: it has none) and return its content hash."""
     content = propositions.to_dict() if propositions else None
     digest = content_hash(content)

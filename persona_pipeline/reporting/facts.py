@@ -51,7 +51,11 @@ def scalar_facts(statistics: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _flat(value: Any, prefix: str = "") -> list[tuple[str, str]]:
     if isinstance(value, dict):
-        return [pair for key in sorted(value, key=str) for pair in _flat(value[key], f"{prefix}.{key}" if prefix else str(key))]
+        return [
+            pair
+            for key in sorted(value, key=str)
+            for pair in _flat(value[key], f"{prefix}.{key}" if prefix else str(key))
+        ]
     if isinstance(value, list | tuple | set):
         return [(prefix, ", ".join(_scalar(item) for item in value) or "none")]
     return [(prefix, _scalar(value))]

@@ -88,9 +88,7 @@ def _drop_case(row: AgentRow, drop: PropositionDrop) -> TestCase:
 
 def _finding_case(classname: str, name: str, finding: Finding) -> TestCase:
     case = TestCase(_text(name), classname=classname)
-    case.result = [
-        _result(Failure if finding.exit_code == EXIT_REGRESSION else Error, finding.kind, finding.message)
-    ]
+    case.result = [_result(Failure if finding.exit_code == EXIT_REGRESSION else Error, finding.kind, finding.message)]
     return case
 
 

@@ -154,7 +154,9 @@ def _unscored(row: AgentRow) -> Iterator[str]:
 def _other_findings(view: ReportView) -> Iterator[str]:
     """Yield what no other section names: thresholds, missing baselines, budgets, and the comparison's warnings."""
     for finding in view.findings:
-        if finding.kind in ("regression", "proposition_drop") or (finding.kind == "coverage" and _is_listed(finding, view)):
+        if finding.kind in ("regression", "proposition_drop") or (
+            finding.kind == "coverage" and _is_listed(finding, view)
+        ):
             continue
         yield f"- {markdown_text(finding.message, _MESSAGE_LIMIT)}"
     for row in view.rows:

@@ -1,9 +1,9 @@
 """What ``RunReport.statistics`` may hold beside the scores, typed. Every key is optional; a malformed one raises ``ConfigError``.
 
-    history      {agent_id: [HistoryPoint, ...]} in time order
-    voice_map    VoiceMap
-    suites       [SuiteSummary, ...]
-    corrections  {agent_id: CorrectionSummary}
+history      {agent_id: [HistoryPoint, ...]} in time order
+voice_map    VoiceMap
+suites       [SuiteSummary, ...]
+corrections  {agent_id: CorrectionSummary}
 """
 
 from datetime import datetime

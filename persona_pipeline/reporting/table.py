@@ -27,7 +27,9 @@ _MARKS = {AgentStatus.OK: " ", AgentStatus.DRIFTED: "!", AgentStatus.INCOMPLETE:
 _STYLES = {AgentStatus.OK: "", AgentStatus.DRIFTED: "bold red", AgentStatus.INCOMPLETE: "yellow"}
 _SHORT = {"adherence": "adher.", "consistency": "consist.", "convergence": "converg.", "judged": "n/m"}
 _ASCII = {"−": "-", "–": "-", "±": "+-", "…": "...", "━": "-", "─": "-"}
-_LEGEND = "! drifted   ? not fully judged   * beyond the allowed drop   new: no baseline   n/m: judgments scored of expected"
+_LEGEND = (
+    "! drifted   ? not fully judged   * beyond the allowed drop   new: no baseline   n/m: judgments scored of expected"
+)
 
 
 def render_table(report: RunReport) -> str:

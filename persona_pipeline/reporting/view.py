@@ -266,4 +266,3 @@ class ReportView:
         if self.report.exit_code != EXIT_OK:
             return f"Run failed: {OUTCOMES.get(self.report.exit_code, f'exit code {self.report.exit_code}')}"
         return "The agent is in character" if total == 1 else f"All {total} agents are in character"
-

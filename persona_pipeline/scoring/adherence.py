@@ -23,12 +23,8 @@ def plan_adherence(case: AgentCase, propositions: PropositionSet) -> DimensionPl
     """Plan adherence: persona and trajectory, weighted mean of the propositions."""
     if not case.messages:
         return no_evidence("adherence", propositions, "the agent said nothing in the window")
-    contexts = (
-        _actions(case, propositions) if propositions.level == "action" else [_window(case, propositions)]
-    )
-    plan = plan_judgments(
-        propositions, contexts, agent_id=case.agent_id, persona=case.persona, samples=case.samples
-    )
+    contexts = _actions(case, propositions) if propositions.level == "action" else [_window(case, propositions)]
+    plan = plan_judgments(propositions, contexts, agent_id=case.agent_id, persona=case.persona, samples=case.samples)
 
     def finish(verdicts: Sequence[Verdict]) -> DimensionEvaluation:
         judged = plan.collect(verdicts)

@@ -26,9 +26,7 @@ def plan_consistency(case: AgentCase, propositions: PropositionSet) -> Dimension
     entries = _entries(case, pairs)
     first_n, last_n = propositions.window(EVALUATION_WINDOW_DEFAULTS)
     context = JudgingContext(windowed(entries, first_n, last_n), {"agent_name": SPEAKER})
-    plan = plan_judgments(
-        propositions, [context], agent_id=case.agent_id, persona=case.persona, samples=case.samples
-    )
+    plan = plan_judgments(propositions, [context], agent_id=case.agent_id, persona=case.persona, samples=case.samples)
 
     def finish(verdicts: Sequence[Verdict]) -> DimensionEvaluation:
         judged = plan.collect(verdicts)
@@ -69,9 +67,7 @@ def _excerpts(messages: Sequence[Message]) -> dict[str, list[Sequence[Message]]]
 
 def _entries(case: AgentCase, pairs: Sequence[tuple[Sequence[Message], Sequence[Message]]]) -> list[Entry]:
     return [
-        message_entry(
-            message, SPEAKER, recipient=message.recipient and "Speaker B", part=f"pair {number}, {when}"
-        )
+        message_entry(message, SPEAKER, recipient=message.recipient and "Speaker B", part=f"pair {number}, {when}")
         for number, pair in enumerate(pairs, start=1)
         for when, excerpt in zip(("earlier", "now"), pair, strict=True)
         for message in excerpt

@@ -37,20 +37,15 @@ def plan_convergence(case: AgentCase, propositions: PropositionSet) -> Dimension
         return no_evidence("convergence", propositions, "nobody else spoke in the agent's channels")
     weights = {channel: case.own_count(messages) for channel, messages in channels.items()}
     contexts = [
-        _context(case, channel, messages, propositions, weights[channel])
-        for channel, messages in channels.items()
+        _context(case, channel, messages, propositions, weights[channel]) for channel, messages in channels.items()
     ]
-    plan = plan_judgments(
-        propositions, contexts, agent_id=case.agent_id, persona=case.persona, samples=case.samples
-    )
+    plan = plan_judgments(propositions, contexts, agent_id=case.agent_id, persona=case.persona, samples=case.samples)
 
     def finish(verdicts: Sequence[Verdict]) -> DimensionEvaluation:
         judged = plan.collect(verdicts)
         by_channel = {channel: channel_statistics(messages) for channel, messages in channels.items()}
         voices = {channel: _voices(case, channel) for channel in channels}
-        vocabulary = _row(
-            "_vocabulary", "The speakers use words of their own", by_channel, weights, "diversity"
-        )
+        vocabulary = _row("_vocabulary", "The speakers use words of their own", by_channel, weights, "diversity")
         agreement = _row("_agreement", "The speakers do not just agree", by_channel, weights, "disagreement")
         parts = [
             Part(vocabulary.score, VOCABULARY_WEIGHT),
@@ -58,15 +53,10 @@ def plan_convergence(case: AgentCase, propositions: PropositionSet) -> Dimension
             Part(agreement.score, AGREEMENT_WEIGHT),
         ]
         own = [
-            message.text
-            for messages in channels.values()
-            for message in messages
-            if message.agent_id == case.agent_id
+            message.text for messages in channels.values() for message in messages if message.agent_id == case.agent_id
         ]
         statistics = {
-            "channels": {
-                channel: {**values, "voices": voices[channel]} for channel, values in by_channel.items()
-            },
+            "channels": {channel: {**values, "voices": voices[channel]} for channel, values in by_channel.items()},
             "vocabulary": vars(vocabulary_stats(own)) if own else {},
         }
         return evaluation("convergence", judged, [vocabulary, agreement], parts, statistics, propositions)

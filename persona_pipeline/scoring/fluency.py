@@ -38,9 +38,7 @@ def plan_fluency(case: AgentCase, propositions: PropositionSet) -> DimensionPlan
     entries = [case.entry(message) for message in chosen]
     first_n, last_n = propositions.window()
     context = JudgingContext(windowed(entries, first_n, last_n), {"agent_name": case.display_name})
-    plan = plan_judgments(
-        propositions, [context], agent_id=case.agent_id, persona=case.persona, samples=case.samples
-    )
+    plan = plan_judgments(propositions, [context], agent_id=case.agent_id, persona=case.persona, samples=case.samples)
 
     def finish(verdicts: Sequence[Verdict]) -> DimensionEvaluation:
         judged = plan.collect(verdicts)
@@ -71,9 +69,7 @@ def ngram_part(texts: Sequence[str]) -> tuple[PropositionResult, dict[str, dict[
     if len(texts) < 2:
         return algorithmic_row("_ngram", claim, None, "one message has nothing to repeat"), repetition
     score = fmean(ngram_score(values["cross_message_share"]) for values in repetition.values())
-    shares = ", ".join(
-        f"{values['cross_message_share']:.1%} of {n}-grams" for n, values in repetition.items()
-    )
+    shares = ", ".join(f"{values['cross_message_share']:.1%} of {n}-grams" for n, values in repetition.items())
     return algorithmic_row("_ngram", claim, score, f"{shares} also stand in another message"), repetition
 
 
@@ -96,9 +92,7 @@ def catchphrase_part(
     kept = sum(bool(values["in_range"]) for values in rates.values())
     score = HIGHEST * kept / len(rates)
     reasoning = f"{kept} of {len(rates)} catchphrases are used as often as they should be"
-    row = algorithmic_row(
-        "_catchphrase", "Catchphrases are used neither too rarely nor too often", score, reasoning
-    )
+    row = algorithmic_row("_catchphrase", "Catchphrases are used neither too rarely nor too often", score, reasoning)
     return row, rates
 
 

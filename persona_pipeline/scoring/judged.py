@@ -88,9 +88,7 @@ class JudgingPlan:
             usage=summarise_usage(verdicts),
         )
 
-    def _result(
-        self, proposition: Proposition, pairs: Sequence[tuple[JudgeRequest, Verdict]]
-    ) -> PropositionResult:
+    def _result(self, proposition: Proposition, pairs: Sequence[tuple[JudgeRequest, Verdict]]) -> PropositionResult:
         scored = [(request, verdict) for request, verdict in pairs if verdict.score is not None]
         result = PropositionResult(
             id=proposition.id,

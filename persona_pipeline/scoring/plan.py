@@ -1,6 +1,6 @@
 """A scorer in two halves: what must be judged, and the score once it has been. So runs can be estimated, batched and pooled."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -66,7 +66,7 @@ def evaluation(
     judged: JudgedPropositions,
     rows: Sequence[PropositionResult],
     parts: Sequence[Part],
-    statistics: dict[str, object],
+    statistics: Mapping[str, object],
     propositions: PropositionSet,
 ) -> DimensionEvaluation:
     """Return the dimension's evaluation from its judged propositions, its computed rows and the parts of its score."""
@@ -79,7 +79,7 @@ def evaluation(
         n_scored=judged.n_scored + len(computed),
         n_expected=judged.n_expected + len(computed),
         propositions={**judged.results, **{row.id: row for row in rows}},
-        statistics=statistics,
+        statistics=dict(statistics),
         usage=judged.usage,
         proposition_set_hash=propositions.hash,
     )

@@ -105,8 +105,4 @@ class DimensionEvaluation(BaseModel):
     @property
     def failures(self) -> dict[str, PropositionResult]:
         """Propositions that should have been scored and were not."""
-        return {
-            key: item
-            for key, item in self.propositions.items()
-            if item.unscored and item.unscored not in _ANSWERS
-        }
+        return {key: item for key, item in self.propositions.items() if item.unscored and item.unscored not in _ANSWERS}

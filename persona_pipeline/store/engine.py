@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy import event, exc
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 
 from persona_pipeline.errors import ConfigError
@@ -68,7 +69,7 @@ def normalise_url(text: str) -> URL:
     """
     try:
         url = make_url(text)
-    except sa.exc.ArgumentError as error:
+    except exc.ArgumentError as error:
         raise ConfigError(
             "PERSONA_DATABASE_URL is not a database URL; write postgresql://user:password@host/name"
         ) from error
@@ -97,7 +98,7 @@ def open_store(url: URL | str | None = None, *, migrate: bool = True) -> Store:
     if migrate:
         try:
             upgrade(engine)
-        except sa.exc.OperationalError as error:
+        except exc.OperationalError as error:
             reason = str(error.orig).strip().splitlines()[0] if error.orig else "no reason given"
             raise ConfigError(
                 f"the store at {url.render_as_string(hide_password=True)} cannot be opened ({reason}); "
@@ -115,7 +116,7 @@ def _sqlite_engine(url: URL) -> Engine:
         execution_options={"schema_translate_map": {SCHEMA: None}},
     )
 
-    @sa.event.listens_for(engine, "connect")
+    @event.listens_for(engine, "connect")
     def _configure(connection: Any, _record: Any) -> None:
         # The hook below issues BEGIN: pysqlite would start writers as readers, which fail at once when they upgrade.
         connection.isolation_level = None
@@ -125,7 +126,7 @@ def _sqlite_engine(url: URL) -> Engine:
         cursor.execute("PRAGMA foreign_keys=ON")
         cursor.close()
 
-    @sa.event.listens_for(engine, "begin")
+    @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.get_execution_options().get("writes") else "BEGIN")
 

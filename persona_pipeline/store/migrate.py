@@ -45,7 +45,7 @@ def upgrade(engine: Engine) -> None:
         command.upgrade(alembic_config(connection), "head")
 
 
-def alembic_config(connection: Connection):  # noqa: ANN201 - alembic is imported lazily
+def alembic_config(connection: Connection):
     """Return Alembic's configuration bound to a connection."""
     from alembic.config import Config
 

@@ -1,13 +1,14 @@
 """The tables (spec/2), with provenance columns. Migrations are written against these."""
 
 import uuid
+from typing import Any
 
 import sqlalchemy as sa
 
 from persona_pipeline.store.types import JsonColumn, TextArray, UtcDateTime, random_uuid
 
 SCHEMA = "persona"
-# On Postgres the tables live in a schema of their own (Dagster has a `runs` table too); SQLite has no schemas: store.py maps it away.
+# On Postgres the tables live in a schema of their own: Dagster has a `runs` table too. SQLite has none; engine.py maps it away.
 metadata = sa.MetaData(
     schema=SCHEMA,
     naming_convention={
@@ -28,7 +29,7 @@ def _created_at(name: str = "created_at") -> sa.Column:
     return sa.Column(name, UtcDateTime(), nullable=False, server_default=sa.func.now())
 
 
-def _agent(**options: object) -> sa.Column[str]:
+def _agent(**options: Any) -> sa.Column[str]:
     return sa.Column(
         "agent_id",
         sa.Text(),

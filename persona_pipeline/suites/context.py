@@ -72,7 +72,9 @@ class Context:
         """What was asked, for a judge: a single visible message flat, several under their roles."""
         from persona_pipeline.suites.loading.messages import content_texts
 
-        shown = [(message, "\n".join(content_texts(message.get("content"))).strip()) for message in self.test.input_messages]
+        shown = [
+            (message, "\n".join(content_texts(message.get("content"))).strip()) for message in self.test.input_messages
+        ]
         shown = [(message, text) for message, text in shown if text]
         if len(shown) == 1:
             return shown[0][1]

@@ -175,9 +175,7 @@ def freeform_problem(data: Any) -> str | None:
 
 def freeform_grade(data: Mapping[str, Any]) -> Grade:
     """Return the grade of a freeform reply without problems."""
-    texts = {
-        key: [text for text in data.get(key, ()) if text.strip()][:MOST_SENTENCES] for key in ("hits", "misses")
-    }
+    texts = {key: [text for text in data.get(key, ()) if text.strip()][:MOST_SENTENCES] for key in ("hits", "misses")}
     reasoning = data.get("reasoning")
     return Grade(
         float(data["score"]),

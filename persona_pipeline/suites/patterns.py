@@ -16,7 +16,14 @@ _NOT_SPACE = (
 _DOT = "[^\\n\\r\\x{2028}\\x{2029}]"
 _SAME_IN_BOTH = frozenset("dDwWbBtnvfr")
 # JavaScript takes these for the letter itself, other languages for something else: a pattern that has one is a mistake.
-_MISLEADING = {"A": "write ^", "z": "write $", "Z": "write $", "Q": "escape each character", "G": "remove it", "K": "remove it"}
+_MISLEADING = {
+    "A": "write ^",
+    "z": "write $",
+    "Z": "write $",
+    "Q": "escape each character",
+    "G": "remove it",
+    "K": "remove it",
+}
 MAX_PATTERN = 10_000
 
 
@@ -52,7 +59,10 @@ def search(pattern: str, text: str) -> bool:
         return compile_pattern(pattern).search(text) is not None
     except UnicodeEncodeError:
         # Half a surrogate pair cannot be encoded; no pattern can name one either.
-        return compile_pattern(pattern).search(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")) is not None
+        return (
+            compile_pattern(pattern).search(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+            is not None
+        )
 
 
 def _advice(pattern: str) -> str:

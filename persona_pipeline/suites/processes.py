@@ -112,10 +112,10 @@ def run_process(
     mark = uuid.uuid4().hex
     # A relative program is the one in its folder, as a shell would find it there.
     program = argv[0]
-    if not os.path.isabs(program) and os.path.dirname(program):
+    if not Path(program).is_absolute() and os.path.dirname(program):
         program = str(cwd / program)
     if (os.sep in program and not os.access(program, os.X_OK)) or not cwd.is_dir():
-        reason = "is not executable" if os.path.isfile(program) else "does not exist"
+        reason = "is not executable" if Path(program).is_file() else "does not exist"
         raise ProcessFailed("not_found", f"{argv[0]!r} {reason} (in {cwd})")
     command = [sys.executable, "-I", "-S", "-c", _LAUNCHER, *limits.arguments(), program, *argv[1:]]
     started = time.monotonic()
@@ -136,7 +136,9 @@ def run_process(
     finally:
         _kill(process, mark)
     if process.returncode == 127 and not stdout:
-        raise ProcessFailed("not_found", f"{argv[0]!r} could not be started: {stderr.decode('utf-8', 'replace')[-500:]}")
+        raise ProcessFailed(
+            "not_found", f"{argv[0]!r} could not be started: {stderr.decode('utf-8', 'replace')[-500:]}"
+        )
     return ProcessResult(process.returncode, stdout, stderr, time.monotonic() - started)
 
 

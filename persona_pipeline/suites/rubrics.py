@@ -129,8 +129,7 @@ def _spell_out(
         return [{"score_range": [0, TOP], "outcome": "-"}]
     ends = [numbers[name] - 1 for name in ordered[1:]] + [TOP]
     return [
-        {"score_range": [numbers[name], end], "outcome": ranges[name]}
-        for name, end in zip(ordered, ends, strict=True)
+        {"score_range": [numbers[name], end], "outcome": ranges[name]} for name, end in zip(ordered, ends, strict=True)
     ]
 
 

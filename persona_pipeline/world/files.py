@@ -20,9 +20,7 @@ def check_agent_id(text: str) -> str:
         ConfigError: it could not be a file's name.
     """
     if not is_agent_id(text):
-        raise ConfigError(
-            f"agent id {text!r} is not allowed; use lower-case letters, digits, '-' and '_', at most 64"
-        )
+        raise ConfigError(f"agent id {text!r} is not allowed; use lower-case letters, digits, '-' and '_', at most 64")
     return text
 
 

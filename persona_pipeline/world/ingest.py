@@ -43,9 +43,7 @@ def parse_messages(path: Path) -> ParsedMessages:
     except OSError as error:
         raise ConfigError(Problem(f"cannot be read ({error.strerror}); check the path", str(path))) from error
     except UnicodeDecodeError as error:
-        raise ConfigError(
-            Problem(f"is not UTF-8 (byte {error.start}); save it as UTF-8", str(path))
-        ) from error
+        raise ConfigError(Problem(f"is not UTF-8 (byte {error.start}); save it as UTF-8", str(path))) from error
     rows = _jsonl_rows(text) if path.suffix.lower() == ".jsonl" else _csv_rows(text, path)
     parsed = ParsedMessages()
     seen: dict[str, tuple[int, Message]] = {}
@@ -90,9 +88,7 @@ def parse_message(row: Any) -> Message:
         if not isinstance(value, str):
             raise ValueError(f"{name} must be a string, not {json.dumps(value)[:40]}")
     for name in _NAMES:
-        if name in values and (
-            not values[name].strip() or len(values[name]) > 256 or not values[name].isprintable()
-        ):
+        if name in values and (not values[name].strip() or len(values[name]) > 256 or not values[name].isprintable()):
             raise ValueError(f"{name} {values[name][:40]!r} must be 1 to 256 printable characters")
     if ("channel" in values) == ("recipient" in values):
         raise ValueError("must have either a channel or a recipient (a direct message)")
@@ -125,9 +121,7 @@ def parse_time(text: str, *, name: str = "time") -> datetime:
         if len(text) < 19 or text[10:11] not in "Tt ":
             raise ValueError(text)
     except ValueError:
-        raise ValueError(
-            f"{name} {text[:40]!r} is not an RFC 3339 time such as 2026-06-01T09:30:00Z"
-        ) from None
+        raise ValueError(f"{name} {text[:40]!r} is not an RFC 3339 time such as 2026-06-01T09:30:00Z") from None
     if moment.tzinfo is None:
         raise ValueError(f"{name} {text!r} has no offset; add Z or +02:00")
     try:
@@ -161,11 +155,7 @@ def _csv_rows(text: str, path: Path) -> Iterator[tuple[int, Any]]:
     reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     unknown = [name for name in reader.fieldnames or [] if name not in FIELDS]
     if not reader.fieldnames or unknown:
-        found = (
-            f"unknown column {unknown[0]!r}{did_you_mean(str(unknown[0]), FIELDS)}"
-            if unknown
-            else "has no header"
-        )
+        found = f"unknown column {unknown[0]!r}{did_you_mean(str(unknown[0]), FIELDS)}" if unknown else "has no header"
         raise ConfigError(Problem(f"{found}; the columns are {', '.join(FIELDS)}", str(path), 1))
     line = 2
     while True:

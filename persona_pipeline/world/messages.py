@@ -49,9 +49,7 @@ def write_messages_in(
     removed = 0
     if mirror:
         kept = {message.id for message in messages}
-        of_source = (
-            connection.execute(sa.select(_TABLE.c.id).where(_TABLE.c.source == source)).scalars().all()
-        )
+        of_source = connection.execute(sa.select(_TABLE.c.id).where(_TABLE.c.source == source)).scalars().all()
         gone = [message_id for message_id in of_source if message_id not in kept]
         for start in range(0, len(gone), _CHUNK):
             connection.execute(sa.delete(_TABLE).where(_TABLE.c.id.in_(gone[start : start + _CHUNK])))

@@ -1,7 +1,7 @@
 """What is evaluated: personas, messages, windows of time."""
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -37,7 +37,7 @@ class Persona:
     agent_id: str
     display_name: str
     persona: str
-    corrections: CorrectionSettings = CorrectionSettings()
+    corrections: CorrectionSettings = field(default_factory=CorrectionSettings)
 
     @property
     def hash(self) -> str:

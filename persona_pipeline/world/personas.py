@@ -76,8 +76,6 @@ def load_persona(root: Path, agent_id: str) -> Persona:
     file = validate_document(PersonaFile, document)
     if file.agent_id not in (None, agent_id):
         raise ConfigError(
-            document.problem(
-                ("agent_id",), f"agent_id {file.agent_id!r} is not the file's name; write {agent_id!r}"
-            )
+            document.problem(("agent_id",), f"agent_id {file.agent_id!r} is not the file's name; write {agent_id!r}")
         )
     return Persona(agent_id, file.display_name.strip(), file.persona.strip(), file.corrections)

@@ -58,9 +58,7 @@ class Trajectory:
                 "to": item.recipient,
             }
             content.append(
-                {"id": f"m{number}"}
-                | {k: v for k, v in fields.items() if v is not None}
-                | {"text": item.text}
+                {"id": f"m{number}"} | {k: v for k, v in fields.items() if v is not None} | {"text": item.text}
             )
         return content
 
@@ -86,8 +84,6 @@ def windowed(entries: Sequence[Entry], first_n: int, last_n: int) -> Trajectory:
     return Trajectory(tuple(items))
 
 
-def message_entry(
-    message: Message, speaker: str, *, recipient: str | None = None, part: str | None = None
-) -> Entry:
+def message_entry(message: Message, speaker: str, *, recipient: str | None = None, part: str | None = None) -> Entry:
     """Return the entry of a message under a speaker's label."""
     return Entry(speaker, message.text, message.id, message.channel, recipient, part)

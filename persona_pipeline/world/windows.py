@@ -30,7 +30,5 @@ def parse_window(text: str) -> timedelta:
     """
     match = _WINDOW.fullmatch(text)
     if not match:
-        raise ConfigError(
-            f"window {text!r} is not a length of time; write whole hours or days such as 12h or 7d"
-        )
+        raise ConfigError(f"window {text!r} is not a length of time; write whole hours or days such as 12h or 7d")
     return timedelta(hours=int(match[1]) * _HOURS[match[2]])

@@ -31,7 +31,7 @@ class SyncResult:
     """What bringing the world's files into the store did. ``problems``: lines of message files that were left out."""
 
     problems: list[Problem] = field(default_factory=list)
-    written: WriteResult = WriteResult()
+    written: WriteResult = field(default_factory=WriteResult)
 
 
 @dataclass(frozen=True)
@@ -61,9 +61,7 @@ class World:
         if database_url is not None:
             return cls(folder, open_store(database_url))
         if settings.database_url is None:
-            return cls(
-                folder, open_store(URL.create("sqlite", database=str(folder / ".persona" / "store.db")))
-            )
+            return cls(folder, open_store(URL.create("sqlite", database=str(folder / ".persona" / "store.db"))))
         return cls(folder, open_store())
 
     def agent_ids(self) -> list[str]:
@@ -132,9 +130,7 @@ class World:
             parsed = parse_messages(path)
             problems = [Problem(p.message, name, p.line, p.column) for p in parsed.problems]
             with self.store.begin() as connection:
-                result.written = write_messages_in(
-                    self.store, connection, parsed.messages, source=name, mirror=True
-                )
+                result.written = write_messages_in(self.store, connection, parsed.messages, source=name, mirror=True)
                 row = {
                     "path": name,
                     "content_hash": digest,
@@ -151,11 +147,7 @@ class World:
     def message_files(self) -> list[Path]:
         """Return the world's message files, sorted."""
         folder = self.root / MESSAGES
-        return (
-            sorted(path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS)
-            if folder.is_dir()
-            else []
-        )
+        return sorted(path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS) if folder.is_dir() else []
 
     def ingest(self, path: Path) -> SyncResult:
         """Add the messages of a file from anywhere; nothing is removed.
@@ -176,9 +168,7 @@ class World:
         with self.store.connect() as connection:
             row = connection.execute(sa.select(agents).where(agents.c.id == agent_id)).one_or_none()
         if row is None or row.persona is None:
-            raise ConfigError(
-                f"agent {agent_id!r} has no persona in the store; write personas/{agent_id}.yaml"
-            )
+            raise ConfigError(f"agent {agent_id!r} has no persona in the store; write personas/{agent_id}.yaml")
         return Persona(agent_id, row.display_name, row.persona)
 
     def display_names(self) -> dict[str, str]:

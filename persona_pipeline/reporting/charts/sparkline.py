@@ -21,7 +21,9 @@ def sparkline(scores: Sequence[float | None], change_index: int | None = None) -
         for index, score in enumerate(scores)
     ]
     known = [score for score in scores if score is not None]
-    title = f"{len(known)} windows, from {format_score(known[0])} to {format_score(known[-1])}" if known else "no scores"
+    title = (
+        f"{len(known)} windows, from {format_score(known[0])} to {format_score(known[-1])}" if known else "no scores"
+    )
     parts = [element("path", {"class": "line", "d": path(points)})]
     if change_index is not None:
         x = _MARGIN + (change_index - 0.5) * step

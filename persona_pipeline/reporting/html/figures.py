@@ -6,11 +6,11 @@ from typing import Any
 
 from markupsafe import Markup
 
+from persona_pipeline.propositions.models import ALL_DIMENSIONS
 from persona_pipeline.reporting.charts import Bar, Link, Series, bar_chart, map_chart, timeline
 from persona_pipeline.reporting.history import ChangePoint
 from persona_pipeline.reporting.sections import HistoryPoint, VoiceMap
 from persona_pipeline.reporting.view import AgentRow, ReportView, dimension_label, format_delta, format_score
-from persona_pipeline.propositions.models import ALL_DIMENSIONS
 
 # The defaults above which the runtime corrections step in (spec/2).
 REPETITION_LIMIT = 0.3
@@ -38,7 +38,9 @@ def timeline_figure(name: str, points: Sequence[HistoryPoint], change: ChangePoi
     names = [key for key in ALL_DIMENSIONS if key in known]
     styles = {key: f"d{ALL_DIMENSIONS.index(key) + 1}" for key in names}
     series = [Series("Overall", [point.overall for point in points])]
-    series += [Series(dimension_label(key), [point.dimensions.get(key) for point in points], styles[key]) for key in names]
+    series += [
+        Series(dimension_label(key), [point.dimensions.get(key) for point in points], styles[key]) for key in names
+    ]
     ends = [point.window_end for point in points]
     if change:
         when = ends[change.index]
@@ -86,7 +88,9 @@ def voice_figure(voices: VoiceMap) -> Figure:
         caption = f"Closest: {closest.a} and {closest.b}; no pair is closer than usual."
     else:
         caption = "No pair was compared."
-    places = {name: (voice.x, voice.y) for name, voice in voices.agents.items() if voice.x is not None and voice.y is not None}
+    places = {
+        name: (voice.x, voice.y) for name, voice in voices.agents.items() if voice.x is not None and voice.y is not None
+    }
     return Figure(
         title="How alike the agents write",
         chart=map_chart(voices.ids, links, places, title=f"Voice map of {len(voices.ids)} agents. {caption}"),
@@ -116,7 +120,10 @@ def language_figures(view: ReportView) -> list[Figure]:
 
 
 def _repetition(view: ReportView) -> list[tuple[str, float]]:
-    shares = {row.agent_id: _number(_statistics(row, "fluency"), "repetition", "3", "cross_message_share") for row in view.rows}
+    shares = {
+        row.agent_id: _number(_statistics(row, "fluency"), "repetition", "3", "cross_message_share")
+        for row in view.rows
+    }
     return [(agent_id, share) for agent_id, share in shares.items() if share is not None]
 
 

@@ -25,8 +25,10 @@ def render_html(report: RunReport) -> str:
         f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
         "base-uri 'none'; form-action 'none'"
     )
-    document = _environment().get_template("report.html.j2").render(
-        page=build_page(report), policy=policy, style=Markup(style), script=Markup(script)
+    document = (
+        _environment()
+        .get_template("report.html.j2")
+        .render(page=build_page(report), policy=policy, style=Markup(style), script=Markup(script))
     )
     return html_text(document)
 

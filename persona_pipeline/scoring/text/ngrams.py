@@ -39,20 +39,29 @@ def overlap(a: Sequence[str], b: Sequence[str]) -> float:
     return len(first & second) / union if union else 0.0
 
 
-def message_shares(messages: Sequence[str], n: int) -> list[float | None]:
-    """Return for each message the share (0-1) of its n-grams that also stand in another message.
+def shares_of_ngrams(grams: Sequence[Sequence[str]]) -> list[float | None]:
+    """Return for each message, given as its distinct n-grams, the share (0-1) that also stands in another message.
 
     A message without n-grams has None.
     """
-    grams = [extract_ngrams(message, n) for message in messages]
     holders = Counter(gram for each in grams for gram in each)
     return [sum(holders[gram] > 1 for gram in each) / len(each) if each else None for each in grams]
 
 
+def mean_share(shares: Sequence[float | None]) -> float:
+    """Return the mean of the shares that are there; 0.0 when none is."""
+    numbers = [share for share in shares if share is not None]
+    return math.fsum(numbers) / len(numbers) if numbers else 0.0
+
+
+def message_shares(messages: Sequence[str], n: int) -> list[float | None]:
+    """Return ``shares_of_ngrams`` of messages given as text."""
+    return shares_of_ngrams([extract_ngrams(message, n) for message in messages])
+
+
 def cross_message_share(messages: Sequence[str], n: int) -> float:
     """Return the mean of ``message_shares`` over the messages that have n-grams; 0.0 when none has."""
-    shares = [share for share in message_shares(messages, n) if share is not None]
-    return math.fsum(shares) / len(shares) if shares else 0.0
+    return mean_share(message_shares(messages, n))
 
 
 def corpus_repetition(messages: Sequence[str], n: int) -> float:

@@ -27,9 +27,13 @@ def maximal_repeated(messages: Sequence[str], n: int = 3) -> list[SharedPhrase]:
     Raises:
         ValueError: ``n`` is below 1.
     """
+    return maximal_repeated_tokens([tokenize(message) for message in messages], n)
+
+
+def maximal_repeated_tokens(corpus: Sequence[Sequence[str]], n: int = 3) -> list[SharedPhrase]:
+    """Like ``maximal_repeated``, of messages given as tokens."""
     if n < 1:
         raise ValueError(f"n must be at least 1, not {n}")
-    corpus = [tokenize(message) for message in messages]
     automaton = _SuffixAutomaton()
     for tokens in corpus:
         automaton.add(tokens)

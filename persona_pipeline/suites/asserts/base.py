@@ -22,7 +22,7 @@ class Assert(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    # Whether it needs a judge, and whether it runs code of the suite: what `explain` says and a run prepares for.
+    # Whether grading asks the judge, and whether it runs code of the suite.
     judged: ClassVar[bool] = False
     runs_code: ClassVar[bool] = False
 
@@ -41,6 +41,16 @@ class Assert(BaseModel):
         """Where it was written."""
         return self._entry
 
+    @property
+    def needs_judge(self) -> bool:
+        """Whether this one asks the judge: what ``explain`` says and a run prepares for."""
+        return self.judged
+
+    @property
+    def needs_code(self) -> bool:
+        """Whether this one runs code of the suite."""
+        return self.runs_code
+
     @classmethod
     def prepare(cls, data: dict[str, Any], entry: Entry, label: str, reader: "Reader") -> dict[str, Any]:
         """Return the keys as the fields want them; called before validation, on a copy.
@@ -48,6 +58,9 @@ class Assert(BaseModel):
         Older spellings are renamed here and files are looked up. Problems are added to the reader.
         """
         return data
+
+    def resolve(self, entry: Entry, label: str, reader: "Reader") -> None:
+        """Look up the files the assert names; called once after validation. Problems are added to the reader."""
 
     def default_name(self, spelled: str) -> str:
         """Return the name of an unnamed assert, given the type as the file spells it."""

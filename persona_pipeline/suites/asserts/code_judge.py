@@ -34,7 +34,9 @@ class CodeJudge(Assert):
 
     runs_code = True
 
-    script: list[str] = Field(min_length=1, description="The program and its arguments; text is split as a shell would.")
+    script: list[str] = Field(
+        min_length=1, description="The program and its arguments; text is split as a shell would."
+    )
     cwd: str | None = Field(None, description="Where it runs; the suite's folder by default.")
     target: bool | dict[str, Any] | None = Field(None, description="Accepted; the program gets no access to a target.")
     config: dict[str, Any] | None = Field(None, description="Handed to the program; unknown keys are added to it.")
@@ -58,10 +60,14 @@ class CodeJudge(Assert):
         context.require_code(f"code_judge {self.name!r}")
         with tempfile.TemporaryDirectory(prefix="persona-judge-") as folder:
             data = payload(output, context, self.config, Path(folder))
-            environment = {} if output.workspace is None else {
-                "AGENTV_WORKSPACE_PATH": output.workspace,
-                "PERSONA_WORKSPACE_PATH": output.workspace,
-            }
+            environment = (
+                {}
+                if output.workspace is None
+                else {
+                    "AGENTV_WORKSPACE_PATH": output.workspace,
+                    "PERSONA_WORKSPACE_PATH": output.workspace,
+                }
+            )
             return run_judge(self.script, data, Path(self.cwd or context.suite.path.parent), context, environment)
 
 
@@ -170,7 +176,9 @@ def run_judge(
     except ProcessFailed as problem:
         raise CouldNotRun(problem.reason, f"{shlex.join(script)}: {problem.message}") from problem
     if result.returncode != 0:
-        raise CouldNotRun("script_failed", f"{shlex.join(script)} exited with code {result.returncode}: {result.error_text}")
+        raise CouldNotRun(
+            "script_failed", f"{shlex.join(script)} exited with code {result.returncode}: {result.error_text}"
+        )
     return read_grade(result.stdout, own_verdict=own_verdict)
 
 
@@ -184,7 +192,9 @@ def read_grade(stdout: bytes, *, own_verdict: bool = False) -> Grade:
         data = parse_json(stdout.decode("utf-8").strip())
     except ValueError as error:
         shown = stdout[:80].decode("utf-8", "replace").strip()
-        raise CouldNotRun("invalid_output", f"the script must print one JSON object, it printed {shown!r} ({error})") from error
+        raise CouldNotRun(
+            "invalid_output", f"the script must print one JSON object, it printed {shown!r} ({error})"
+        ) from error
     if not isinstance(data, dict):
         raise CouldNotRun("invalid_output", "the script must print one JSON object")
     score = data.get("score")

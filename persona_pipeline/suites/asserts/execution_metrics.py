@@ -12,9 +12,7 @@ if TYPE_CHECKING:
     from persona_pipeline.suites.context import Context
     from persona_pipeline.suites.output import Output
 
-EXPLORING = frozenset(
-    ("read", "grep", "glob", "search", "list", "Read", "Grep", "Glob", "WebSearch", "WebFetch")
-)
+EXPLORING = frozenset(("read", "grep", "glob", "search", "list", "Read", "Grep", "Glob", "WebSearch", "WebFetch"))
 _LIMITS = ("max_tool_calls", "max_llm_calls", "max_tokens", "max_cost_usd", "max_duration_ms")
 
 

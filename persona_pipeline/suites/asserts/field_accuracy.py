@@ -40,7 +40,9 @@ class FieldCheck(BaseModel):
     @classmethod
     def _readable(cls, value: str) -> str:
         if not re.fullmatch(r"(?:\[\d+\]|[^.\[\]]+)(?:\.[^.\[\]]+|\[\d+\])*", value):
-            raise ValueError(f"{value!r} is no path; write keys with dots and list positions in brackets, as in a.b[0].c")
+            raise ValueError(
+                f"{value!r} is no path; write keys with dots and list positions in brackets, as in a.b[0].c"
+            )
         return value
 
     @field_validator("formats")

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from persona_pipeline.suites.asserts.base import Assert
 from persona_pipeline.suites.asserts.code_judge import payload, read_script
@@ -36,22 +36,29 @@ class LlmJudge(Assert):
 
     judged = True
 
-    prompt: str | PromptScript | None = Field(None, description="What to judge: text, a file, or a script that prints it.")
+    prompt: str | PromptScript | None = Field(
+        None, description="What to judge: text, a file, or a script that prints it."
+    )
     model: str | None = Field(None, description="A judge model for this assert alone, where the judge is live.")
     config: dict[str, Any] | None = Field(None, description="Kept, not interpreted.")
-    prompt_text: str | None = Field(None, exclude=True, repr=False, json_schema_extra={"internal": True})
+
+    _prompt_text: str | None = PrivateAttr(None)
+
+    @property
+    def needs_code(self) -> bool:
+        return isinstance(self.prompt, PromptScript)
 
     @classmethod
     def prepare(cls, data: dict[str, Any], entry: Entry, label: str, reader: "Reader") -> dict[str, Any]:
-        if "prompt_text" in data:
-            reader.fail(entry, f"{label}: unknown key 'prompt_text'; did you mean 'prompt'?", "prompt_text", key=True)
         prompt = data.get("prompt")
         if isinstance(prompt, dict):
             script = read_script(prompt, entry.child("prompt"), f"{label}: prompt", reader)
             data["prompt"] = {**prompt, "script": script}
-        elif isinstance(prompt, str):
-            data["prompt_text"] = read_prompt(prompt, entry, label, reader)
         return data
+
+    def resolve(self, entry: Entry, label: str, reader: "Reader") -> None:
+        if isinstance(self.prompt, str):
+            self._prompt_text = read_prompt(self.prompt, entry, label, reader)
 
     def grade(self, output: "Output", context: "Context") -> Grade:
         from persona_pipeline.suites.judge_questions import (
@@ -65,7 +72,7 @@ class LlmJudge(Assert):
             question,
         )
 
-        prompt = self.prompt_text
+        prompt = self._prompt_text
         if isinstance(self.prompt, PromptScript):
             prompt = printed_prompt(self.prompt, output, context)
         data = context.judge.ask(
@@ -86,8 +93,13 @@ class LlmJudge(Assert):
         return freeform_grade(data)
 
 
-def read_prompt(prompt: str, entry: Entry, label: str, reader: "Reader") -> str:
-    """Return the text of a prompt: that of the file it names, else itself. What looks like a path must be one."""
+def read_prompt(
+    prompt: str, entry: Entry, label: str, reader: "Reader", *, alone: bool = True
+) -> str:
+    """Return the text of a prompt: that of the file it names, else itself. What looks like a path must be one.
+
+    ``alone``: the prompt is all the judge is told, so a file must say where the answer is.
+    """
     from persona_pipeline.suites.judge_questions import names_the_answer, unknown_variables
     from persona_pipeline.suites.loading.files import FileProblem
 
@@ -101,14 +113,16 @@ def read_prompt(prompt: str, entry: Entry, label: str, reader: "Reader") -> str:
                 reader.fail(entry, f"{label}: prompt: {problem}", "prompt")
     if not text.strip():
         reader.fail(entry, f"{label}: prompt must not be empty", "prompt")
-    if is_file and not names_the_answer(text):
+    if alone and is_file and not names_the_answer(text):
         reader.fail(
             entry,
             f"{label}: prompt file {prompt} never names the answer; use {{{{ answer }}}} or {{{{ expected_output }}}}",
             "prompt",
         )
     for name in unknown_variables(text):
-        reader.warn(entry, f"{label}: prompt names {{{{ {name} }}}}, which stands for nothing and stays as it is", "prompt")
+        reader.warn(
+            entry, f"{label}: prompt names {{{{ {name} }}}}, which stands for nothing and stays as it is", "prompt"
+        )
     return text
 
 
@@ -139,13 +153,15 @@ def printed_prompt(prompt: PromptScript, output: "Output", context: "Context") -
     with tempfile.TemporaryDirectory(prefix="persona-judge-") as folder:
         data = json.dumps(payload(output, context, prompt.config, Path(folder))).encode("ascii")
         try:
-            result = run_process(
-                prompt.script, cwd=context.suite.path.parent, stdin=data, timeout=context.time_left()
-            )
+            result = run_process(prompt.script, cwd=context.suite.path.parent, stdin=data, timeout=context.time_left())
         except ProcessFailed as problem:
             raise CouldNotRun(problem.reason, f"prompt script {problem.message}") from problem
     text = result.stdout.decode("utf-8", "replace")
     if result.returncode != 0 or not text.strip():
-        what = "printed nothing" if result.returncode == 0 else f"exited with code {result.returncode}: {result.error_text}"
+        what = (
+            "printed nothing"
+            if result.returncode == 0
+            else f"exited with code {result.returncode}: {result.error_text}"
+        )
         raise CouldNotRun("script_failed", f"the prompt script {what}")
     return text

@@ -2,9 +2,10 @@
 
 from typing import TYPE_CHECKING, Any
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from persona_pipeline.suites.asserts.base import Assert, rename
+from persona_pipeline.suites.asserts.llm_judge import read_prompt
 from persona_pipeline.suites.grades import Grade
 from persona_pipeline.suites.places import Entry
 from persona_pipeline.suites.rubrics import (
@@ -35,6 +36,8 @@ class Rubrics(Assert):
     prompt: str | None = Field(None, description="Further guidance for the judge.")
     config: dict[str, Any] | None = Field(None, description="Kept, not interpreted.")
 
+    _prompt_text: str | None = PrivateAttr(None)
+
     @classmethod
     def prepare(cls, data: dict[str, Any], entry: Entry, label: str, reader: "Reader") -> dict[str, Any]:
         key = "criteria" if "criteria" in data else "rubrics"
@@ -46,21 +49,31 @@ class Rubrics(Assert):
         rename(data, "rubrics", "criteria")
         return data
 
+    def resolve(self, entry: Entry, label: str, reader: "Reader") -> None:
+        if self.prompt is not None:
+            self._prompt_text = read_prompt(self.prompt, entry, label, reader, alone=False)
+
     def grade(self, output: "Output", context: "Context") -> Grade:
         from persona_pipeline.judging.prompt import plain_json
-        from persona_pipeline.suites.judge_questions import ANALYTIC_RULES, CHECKLIST_RULES, evidence, question
+        from persona_pipeline.suites.judge_questions import (
+            ANALYTIC_RULES,
+            CHECKLIST_RULES,
+            evidence,
+            fill_prompt,
+            question,
+        )
 
         analytic = is_analytic(self.criteria)
         asked = [item.asked() for item in self.criteria]
         ask = f"Check these criteria:\n{plain_json({'criteria': asked})}"
         subject: dict[str, Any] = {"criteria": asked, "analytic": analytic}
-        if self.prompt is not None:
-            ask = f"{self.prompt}\n\n{ask}"
-            subject["prompt"] = self.prompt
+        if self._prompt_text is not None:
+            ask = f"{fill_prompt(self._prompt_text)}\n\n{ask}"
+            subject["prompt"] = self._prompt_text
         data = context.judge.ask(
             question(
                 "rubrics",
-                evidence(output, context),
+                evidence(output, context, self._prompt_text),
                 context=context,
                 name=self.name,
                 rules=ANALYTIC_RULES if analytic else CHECKLIST_RULES,

@@ -125,7 +125,9 @@ class ToolTrajectory(Assert):
             tally.misses.append(f"There are more calls than expected: {extra}.")
             total = len(calls)
         score = (matched + tally.duration_hits) / (total + tally.duration_checks)
-        return Grade(score, tally.hits, tally.misses, f"{matched} of {len(expected)} expected calls in {self.mode} mode.")
+        return Grade(
+            score, tally.hits, tally.misses, f"{matched} of {len(expected)} expected calls in {self.mode} mode."
+        )
 
     def _pairs(
         self, expected: Sequence[ExpectedCall], calls: Sequence[dict[str, Any]]

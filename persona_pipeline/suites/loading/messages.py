@@ -141,7 +141,9 @@ def content_texts(content: Any) -> list[str]:
         return [stringify(content, indent=2)]
     if not isinstance(content, list):
         return []
-    texts = [part.get("value", part.get("text")) for part in content if isinstance(part, dict) and part.get("type") == "text"]
+    texts = [
+        part.get("value", part.get("text")) for part in content if isinstance(part, dict) and part.get("type") == "text"
+    ]
     return [text for text in texts if isinstance(text, str)]
 
 

@@ -16,12 +16,16 @@ from persona_pipeline.suites.places import Entry
 
 @dataclass
 class Reader:
-    """What every part of loading shares: the files, the suite's folder, and the problems and warnings found so far."""
+    """What every part of loading shares: the files, the suite's folder, and the problems and warnings found so far.
+
+    ``depth``: how many composites the assert being read stands in.
+    """
 
     files: Files
     suite_folder: Path
     problems: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
+    depth: int = 0
 
     def fail(self, entry: Entry, message: str, *keys: str | int, key: bool = False) -> None:
         self.problems.append(entry.problem(message, *keys, key=key))
@@ -89,7 +93,9 @@ def add_model_problems(
         if item["type"] == "extra_forbidden":
             known = sorted(_names(model)) if len(location) == 1 else []
             known = known or _sibling_names(model, location)
-            reader.fail(entry, f"{label}: unknown key {name!r}{did_you_mean(str(location[-1]), known)}", *location, key=True)
+            reader.fail(
+                entry, f"{label}: unknown key {name!r}{did_you_mean(str(location[-1]), known)}", *location, key=True
+            )
         elif item["type"] == "missing":
             reader.fail(entry, f"{label}: {name} is required", *location[:-1])
         else:

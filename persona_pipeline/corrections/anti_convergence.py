@@ -1,0 +1,63 @@
+"""Anti-convergence: when a channel has been agreeing with itself, the next speaker is nudged back to its own voice."""
+
+from collections.abc import Callable, Sequence
+
+from persona_pipeline.corrections.guidance import Intervention, Nudge, guidance_block
+from persona_pipeline.corrections.nudges import Nudges
+from persona_pipeline.scoring.text.agreement import AgreementLexicon, agreement_ratio
+from persona_pipeline.world.models import CorrectionSettings, Message
+
+WINDOW = 10
+
+SettingsOf = Callable[[str], CorrectionSettings]
+
+
+class AntiConvergence:
+    """Looks for agreement in the last ten messages of a channel. No judge, no database, nothing remembered.
+
+    Args:
+        settings: of all agents, or a function from an agent's id, such as ``StoredSettings``.
+        nudges: by default the texts that come with the package.
+        lexicon: by default English.
+    """
+
+    def __init__(
+        self,
+        settings: CorrectionSettings | SettingsOf,
+        *,
+        nudges: Nudges | None = None,
+        lexicon: AgreementLexicon | None = None,
+    ) -> None:
+        self._settings_of: SettingsOf = settings if callable(settings) else lambda _: settings
+        self._nudges = nudges or Nudges.load()
+        self._lexicon = lexicon
+
+    def nudge(self, agent_id: str, messages: Sequence[Message | str], *, agent_name: str = "") -> str | None:
+        """Return the block to append to the agent's prompt for its next turn, or None.
+
+        Args:
+            messages: of one channel, oldest first; the last ten count. Direct messages never lead to a nudge.
+        """
+        found = self.find(agent_id, messages, agent_name=agent_name)
+        return guidance_block([found]) if found else None
+
+    def find(self, agent_id: str, messages: Sequence[Message | str], *, agent_name: str = "") -> Nudge | None:
+        """Return the nudge behind the block, with the agreement ratio that led to it."""
+        settings = self._settings_of(agent_id)
+        latest = messages[-WINDOW:]
+        if not settings.anti_convergence_enabled or not latest or any(_is_direct(message) for message in latest):
+            return None
+        texts = [message if isinstance(message, str) else message.text for message in latest]
+        ratio = agreement_ratio(texts, self._lexicon)
+        if not ratio > settings.convergence_threshold:
+            return None
+        variables = {"agent_name": agent_name or agent_id}
+        channels = {message.channel for message in latest if isinstance(message, Message)}
+        if len(channels) == 1 and (channel := channels.pop()) is not None:
+            variables["channel_name"] = channel
+        text = self._nudges.choose(agent_id, texts[-1], variables=variables)
+        return Nudge(Intervention.ANTI_CONVERGENCE, text, ratio, settings.convergence_threshold)
+
+
+def _is_direct(message: Message | str) -> bool:
+    return isinstance(message, Message) and message.is_direct

@@ -1,0 +1,186 @@
+"""``composite``: several asserts graded as one."""
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, InstanceOf, SerializeAsAny, model_validator
+
+from persona_pipeline.errors import did_you_mean
+from persona_pipeline.suites.asserts.base import Assert, rename
+from persona_pipeline.suites.asserts.code_judge import read_script, run_judge
+from persona_pipeline.suites.grades import AssertResult, CouldNotRun, Grade, SuiteVerdict, reaches
+from persona_pipeline.suites.places import Entry
+from persona_pipeline.suites.scoring import run_assert, weighted_mean
+from persona_pipeline.suites.values import Share, Text, Weight
+
+if TYPE_CHECKING:
+    from persona_pipeline.suites.context import Context
+    from persona_pipeline.suites.loading.problems import Reader
+    from persona_pipeline.suites.output import Output
+
+_RESULTS = "EVALUATOR_RESULTS_JSON"
+_KINDS = ("weighted_average", "threshold", "code_judge", "llm_judge")
+
+
+class _Aggregator(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class WeightedAverage(_Aggregator):
+    """Weighted mean of the members; a member without a weight counts 1. The members' own weights are not used."""
+
+    type: Literal["weighted_average"]
+    weights: dict[str, Weight] | None = None
+
+
+class Threshold(_Aggregator):
+    """The share of members that pass or are borderline; pass when it reaches ``threshold``."""
+
+    type: Literal["threshold"]
+    threshold: Share
+
+
+class CodeAggregator(_Aggregator):
+    """A program that gets ``{"results": {member: ...}}`` and prints a grade; its ``verdict`` counts."""
+
+    type: Literal["code_judge"]
+    script: list[str] = Field(alias="path", min_length=1)
+
+
+class JudgeAggregator(_Aggregator):
+    """A judge that sees the members' results."""
+
+    type: Literal["llm_judge"]
+    prompt: Text | None = None
+    model: str | None = None
+
+
+Aggregator = Annotated[
+    WeightedAverage | Threshold | CodeAggregator | JudgeAggregator, Field(discriminator="type")
+]
+
+
+class Composite(Assert):
+    """Members graded one by one, put together by an aggregator. A member that is an error makes the composite one."""
+
+    members: list[SerializeAsAny[InstanceOf[Assert]]] = Field(alias="assert", min_length=1, description="The members.")
+    aggregator: Aggregator = Field(description="How the members' results become one.")
+
+    @classmethod
+    def prepare(cls, data: dict[str, Any], entry: Entry, label: str, reader: "Reader") -> dict[str, Any]:
+        from persona_pipeline.suites.loading.asserts import read_asserts
+
+        key = "assert" if "assert" in data else "evaluators"
+        if key in data:
+            before = len(reader.problems)
+            data[key] = read_asserts(reader, entry, key, label, depth=reader.depth + 1)
+            if not data[key] and len(reader.problems) > before:
+                data[key] = [_PLACEHOLDER]
+        rename(data, "evaluators", "assert")
+        aggregator = data.get("aggregator")
+        if isinstance(aggregator, dict):
+            data["aggregator"] = _prepare_aggregator(dict(aggregator), entry, label, reader)
+        return data
+
+    @model_validator(mode="after")
+    def _names_are_clear(self) -> "Composite":
+        names = [member.name for member in self.members]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"members {', '.join(map(repr, twice))} stand twice; give each a name of its own")
+        weights = self.aggregator.weights if isinstance(self.aggregator, WeightedAverage) else None
+        for name in weights or ():
+            if name not in names:
+                raise ValueError(f"aggregator.weights: there is no member {name!r}{did_you_mean(name, names)}")
+        return self
+
+    @property
+    def needs_judge(self) -> bool:
+        return isinstance(self.aggregator, JudgeAggregator) or any(member.needs_judge for member in self.members)
+
+    @property
+    def needs_code(self) -> bool:
+        return isinstance(self.aggregator, CodeAggregator) or any(member.needs_code for member in self.members)
+
+    def dump(self) -> dict[str, Any]:
+        data = super().dump()
+        return data | {"assert": [member.dump() for member in self.members]}
+
+    def grade(self, output: "Output", context: "Context") -> Grade:
+        results = [run_assert(member, output, context) for member in self.members]
+        failed = [item for item in results if item.error]
+        if failed:
+            raise CouldNotRun(
+                failed[0].error.reason if failed[0].error else "error",
+                "; ".join(f"[{item.name}] {item.error.message}" for item in failed if item.error),
+            )
+        grade = self._aggregate(results, context)
+        hits = [*(f"[{item.name}] {text}" for item in results for text in item.hits), *grade.hits]
+        misses = [*(f"[{item.name}] {text}" for item in results for text in item.misses), *grade.misses]
+        return Grade(grade.score, hits, misses, grade.reasoning, grade.verdict, grade.details, grade.children or results)
+
+    def _aggregate(self, results: list[AssertResult], context: "Context") -> Grade:
+        how = self.aggregator
+        if isinstance(how, WeightedAverage):
+            weights = how.weights or {}
+            weighted = [_with_weight(item, weights.get(item.name, 1.0)) for item in results]
+            return Grade(weighted_mean((item.score or 0.0, item.weight) for item in weighted), children=weighted)
+        if isinstance(how, Threshold):
+            good = sum(item.verdict in (SuiteVerdict.PASS, SuiteVerdict.BORDERLINE) for item in results)
+            share = good / len(results)
+            verdict = SuiteVerdict.PASS if reaches(share, how.threshold) else SuiteVerdict.FAIL
+            return Grade(share, reasoning=f"{good} of {len(results)} members are good enough.", verdict=verdict)
+        shown = {"results": {item.name: item.to_dict() for item in results}}
+        if isinstance(how, CodeAggregator):
+            context.require_code(f"the aggregator of {self.name!r}")
+            return run_judge(how.script, shown, context.suite.path.parent, context, own_verdict=True)
+        return _judge(how, shown, self.name, context)
+
+
+def _with_weight(item: AssertResult, weight: float) -> AssertResult:
+    from dataclasses import replace
+
+    return replace(item, weight=weight)
+
+
+def _judge(how: JudgeAggregator, shown: dict[str, Any], name: str, context: "Context") -> Grade:
+    from persona_pipeline.suites.judge_questions import (
+        FREEFORM_RULES,
+        FREEFORM_SCHEMA,
+        freeform_grade,
+        freeform_problem,
+        question,
+    )
+
+    ask = how.prompt or "Give the score that sums these results up: how far the answer meets all of them together."
+    ask = ask.replace("{{" + _RESULTS + "}}", '[the field "results" of the evidence]')
+    evidence = {"question": context.question, "criteria": context.test.expected_outcome, **shown}
+    data = context.judge.ask(
+        question(
+            "composite",
+            json.loads(json.dumps(evidence)),
+            context=context,
+            name=name,
+            rules=FREEFORM_RULES,
+            ask=ask,
+            schema=FREEFORM_SCHEMA,
+            subject={"prompt": how.prompt},
+            check=freeform_problem,
+        ),
+        context.time_left(),
+        model=how.model,
+    )
+    return freeform_grade(data)
+
+
+def _prepare_aggregator(data: dict[str, Any], entry: Entry, label: str, reader: "Reader") -> dict[str, Any]:
+    kind = data.get("type")
+    if isinstance(kind, str):
+        data["type"] = kind = kind.replace("-", "_")
+    if kind == "code_judge":
+        rename(data, "script", "path")
+        data["path"] = read_script(data, entry.child("aggregator"), f"{label}: aggregator", reader, "path")
+    return data
+
+
+_PLACEHOLDER = Assert(name="-", type="-")
