@@ -14,6 +14,7 @@ from typing import Self
 from persona_pipeline.corrections.background import DaemonPool, QueueFullError
 from persona_pipeline.corrections.decision import Action, GateDecision, Outcome, decide
 from persona_pipeline.corrections.judgment import INTERNAL_ERROR, ActionJudge, GateCall, NotJudgedError
+from persona_pipeline.corrections.prompt import claim_verdicts
 from persona_pipeline.corrections.records import CheckRecord, PriorAttempts, write_check
 from persona_pipeline.corrections.review import feedback_text, review_of
 from persona_pipeline.judging.questions import Backend
@@ -34,9 +35,9 @@ Observer = Callable[[str, GateDecision], None]
 class ActionGate:
     """Checks each message an agent is about to send against its adherence propositions.
 
-    Whatever fails or hangs, the judge or the database, ``check`` returns within the deadline and lets the text through.
-    Use ``check`` from one event loop, or ``check_sync``, which has a loop of its own; not both on one gate. ``async
-    with`` keeps the judge's connections open between checks.
+    Whatever fails or hangs, the judge or the database, ``check`` returns within the deadline and lets the
+    text through. Use ``check`` from one event loop, or ``check_sync``, which has a loop of its own; not both
+    on one gate. ``async with`` keeps the judge's connections open between checks.
 
     Args:
         world: where settings, persona, propositions and earlier messages come from.
@@ -97,12 +98,12 @@ class ActionGate:
         Args:
             channel: where it is going; None for a direct message, which has a recipient.
             attempt: 1 for the first text of an action; after ``retry``, one more.
-            action_id: what the decision on the first attempt returned. Needed where several processes, or several
-                messages at a time to one place, share an agent; else the gate remembers it.
+            action_id: what the decision on the first attempt returned. Needed where several processes, or
+                several messages at a time to one place, share an agent; else the gate remembers it.
 
         Returns:
-            A decision whose ``text`` is the text given. ``retry``: have the agent write again with ``feedback`` and
-            check that with the next attempt. ``commit`` and ``force``: send it.
+            A decision whose ``text`` is the text given. ``retry``: have the agent write again with
+            ``feedback`` and check that with the next attempt. ``commit`` and ``force``: send it.
         """
         started = time.monotonic()
         call = self._begin(agent_id, text, channel, recipient, attempt, action_id, started)
@@ -177,7 +178,7 @@ class ActionGate:
                 decision=replace(record.decision, attempt=call.attempt),
             )
             answer = await self._judge.answer(call, facts)
-            review = review_of(answer.data or {}, facts.propositions, facts.variables)
+            review = review_of(claim_verdicts(answer.data or {}), facts.propositions, facts.variables)
             if review.score is None:
                 raise NotJudgedError(Unscored.NOT_APPLICABLE.value, "no claim applies", answer.usage)
         except NotJudgedError as error:

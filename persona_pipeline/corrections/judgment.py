@@ -14,6 +14,7 @@ from persona_pipeline.errors import ConfigError
 from persona_pipeline.judging.breaker import Breaker
 from persona_pipeline.judging.questions import Answer, Backend
 from persona_pipeline.judging.verdict import Unscored, Usage
+from persona_pipeline.world.files import is_agent_id
 from persona_pipeline.world.models import CorrectionSettings
 from persona_pipeline.world.world import World
 
@@ -79,6 +80,8 @@ class ActionJudge:
         Raises:
             NotJudgedError: the store does not answer in time or at all, or the agent's files are not valid.
         """
+        if not is_agent_id(call.agent_id):
+            raise NotJudgedError(CONFIGURATION, "no such agent")
         breaker = self._database
         if refusal := breaker.refusal():
             raise NotJudgedError(DATABASE, refusal)
@@ -143,7 +146,8 @@ class ActionJudge:
 async def within(work: Awaitable[Value], ends: float) -> Value:
     """Return the result of some work, or raise TimeoutError at a moment (``time.monotonic``).
 
-    The work is cancelled then, but not waited for: whatever ignores its cancellation does not hold up the caller.
+    The work is cancelled then, but not waited for: whatever ignores its cancellation does not hold up the
+    caller.
     """
     task = asyncio.ensure_future(work)
     task.add_done_callback(lambda done: done.cancelled() or done.exception())

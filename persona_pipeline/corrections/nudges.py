@@ -38,7 +38,10 @@ class _NudgeFile(BaseModel):
 
 @dataclass(frozen=True)
 class Nudges:
-    """Texts by agent id; ``_default`` is for agents without their own. ``{{agent_name}}`` and ``{{channel_name}}`` are filled in."""
+    """Texts by agent id; ``_default`` is for agents without their own.
+
+    ``{{agent_name}}`` and, where it is known, ``{{channel_name}}`` are filled in.
+    """
 
     texts: Mapping[str, tuple[str, ...]]
 

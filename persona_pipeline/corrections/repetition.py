@@ -8,7 +8,7 @@ from persona_pipeline.corrections.anti_convergence import SettingsOf
 from persona_pipeline.corrections.guidance import Intervention, Nudge, guidance_block
 from persona_pipeline.propositions.models import Catchphrase
 from persona_pipeline.scoring.text.ngrams import mean_share, ngrams_of, shares_of_ngrams
-from persona_pipeline.scoring.text.phrases import OPENER_LENGTH, SharedPhrase, maximal_repeated_tokens
+from persona_pipeline.scoring.text.phrases import SharedPhrase, maximal_repeated_tokens, shared_openers_tokens
 from persona_pipeline.scoring.text.tokens import tokenize
 from persona_pipeline.world.models import CorrectionSettings, Message
 
@@ -50,7 +50,7 @@ def find_repetition(messages: Sequence[str], catchphrases: Sequence[Catchphrase]
     ]
     # A mark between the parts that stands nowhere else, so that no phrase spans what was taken out.
     joined = [_joined(parts, number) for number, parts in enumerate(segments)]
-    openers = _openers([parts[0] if parts else [] for parts in segments])
+    openers = shared_openers_tokens([parts[0] for parts in segments if parts])
     return Repetition(
         share=mean_share(shares_of_ngrams(grams)),
         phrases=tuple(maximal_repeated_tokens(joined, NGRAM_LENGTH)),
@@ -77,7 +77,8 @@ class RepetitionSuppression:
         """Return the block to append to the agent's prompt for its next turn, or None.
 
         Args:
-            messages: oldest first, from all channels; the agent's own last five count (texts are taken to be its own).
+            messages: oldest first, from all channels; the agent's own last five count (texts are taken to be
+                its own).
         """
         found = self.find(agent_id, messages)
         return guidance_block([found]) if found else None
@@ -99,10 +100,10 @@ class RepetitionSuppression:
 
 def _text(repetition: Repetition, messages: Sequence[str]) -> str:
     count = len(messages)
-    lines = ["Your last messages repeat themselves. Say what you have to say in new words, and leave these phrases out:"]
-    lines += [
-        f'- "{_cut(item.phrase)}" (in {item.messages} of {count})' for item in repetition.phrases[:_MOST_PHRASES]
+    lines = [
+        "Your last messages repeat themselves. Say what you have to say in new words, and leave these phrases out:"
     ]
+    lines += [f'- "{_cut(item.phrase)}" (in {item.messages} of {count})' for item in repetition.phrases[:_MOST_PHRASES]]
     if repetition.openers:
         lines.append("Begin differently from:")
         lines += [f'- "{_cut(item.phrase)} ..." (begins {item.messages} of {count})' for item in repetition.openers]
@@ -147,10 +148,3 @@ def _joined(parts: Sequence[Sequence[str]], number: int) -> list[str]:
     for index, part in enumerate(parts):
         tokens += [f" {number}.{index}"] * bool(tokens) + list(part)
     return tokens
-
-
-def _openers(beginnings: Sequence[Sequence[str]]) -> list[SharedPhrase]:
-    from collections import Counter
-
-    openers = Counter(" ".join(tokens[:OPENER_LENGTH]) for tokens in beginnings if len(tokens) >= OPENER_LENGTH)
-    return [SharedPhrase(opener, count, OPENER_LENGTH) for opener, count in openers.most_common() if count > 1]

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from persona_pipeline.corrections.prompt import ClaimVerdict
 from persona_pipeline.propositions.models import Proposition, PropositionSet
 from persona_pipeline.propositions.templates import fill_template
 from persona_pipeline.scoring.aggregate import final_score, weighted_mean
@@ -39,20 +39,15 @@ class Review:
         return "\n".join(f"{item.proposition.id} ({item.score:.1f}): {item.reasoning}" for item in shown)
 
 
-def review_of(data: Mapping[str, Any], propositions: PropositionSet, variables: Mapping[str, str]) -> Review:
-    """Return the review an answer stands for.
-
-    Args:
-        data: valid for ``corrections.prompt.SCHEMA``, one verdict for each proposition.
-    """
-    verdicts = {item["proposition_id"]: item for item in data["verdicts"]}
+def review_of(verdicts: Sequence[ClaimVerdict], propositions: PropositionSet, variables: Mapping[str, str]) -> Review:
+    """Return the review that verdicts on each proposition, in order, stand for."""
     claims = []
-    for proposition in propositions.propositions:
-        verdict = verdicts[proposition.id]
-        raw = verdict["score"]
-        score = None if raw is None else final_score(raw, inverted=proposition.inverted, hard=propositions.hard)
+    for proposition, verdict in zip(propositions.propositions, verdicts, strict=True):
+        score = None
+        if verdict.raw is not None:
+            score = final_score(verdict.raw, inverted=proposition.inverted, hard=propositions.hard)
         claim = fill_template(proposition.claim, {**variables, "action": "your message"})
-        claims.append(ReviewedClaim(proposition, claim, score, " ".join(verdict["reasoning"].split())))
+        claims.append(ReviewedClaim(proposition, claim, score, verdict.reason))
     pairs = [(item.score, item.proposition.weight) for item in claims if item.score is not None]
     score = weighted_mean(pairs) if sum(weight for _, weight in pairs) > 0 else None
     return Review(score, tuple(claims))

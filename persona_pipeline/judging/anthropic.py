@@ -9,14 +9,15 @@ from persona_pipeline.judging.backend import AnthropicBackend
 from persona_pipeline.judging.budget import Budget
 from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.client import AnthropicOptions
+from persona_pipeline.judging.collected import CollectedBackend
 from persona_pipeline.judging.prompt import PROMPT_VERSION, proposition_question
-from persona_pipeline.judging.questions import Answer
+from persona_pipeline.judging.questions import Answer, Question
 from persona_pipeline.judging.verdict import JudgeRequest, Usage, Verdict
 from persona_pipeline.settings import Settings, get_settings
 from persona_pipeline.store.engine import Store
 from persona_pipeline.world.models import seed_from
 
-__all__ = ["AnthropicBackend", "AnthropicJudge", "AnthropicOptions", "open_anthropic_judge", "question_groups"]
+__all__ = ["AnthropicBackend", "AnthropicJudge", "AnthropicOptions", "open_anthropic_judge", "questions_about"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class AnthropicJudge:
         mechanism: whom the calls are charged to.
     """
 
-    backend: AnthropicBackend
+    backend: AnthropicBackend | CollectedBackend
     grouping: int = 1
     mechanism: str = "evaluation"
 
@@ -55,18 +56,15 @@ class AnthropicJudge:
             index: no_entries(request) for index, request in enumerate(requests) if not request.trajectory.entries
         }
         rest = [index for index in range(len(requests)) if index not in verdicts]
-        groups = question_groups([requests[index] for index in rest], self.grouping)
-        questions = [
-            proposition_question(
-                [requests[rest[place]] for place in group],
-                max_tokens=self.backend.options.max_tokens,
-                mechanism=self.mechanism,
-            )
-            for group in groups
-        ]
-        answers = await self.backend.ask(questions)
-        for group, answer in zip(groups, answers, strict=True):
-            asked = [rest[place] for place in group]
+        asking = questions_about(
+            [requests[index] for index in rest],
+            max_tokens=self.backend.options.max_tokens,
+            grouping=self.grouping,
+            mechanism=self.mechanism,
+        )
+        answers = await self.backend.ask([question for _, question in asking])
+        for (places, _), answer in zip(asking, answers, strict=True):
+            asked = [rest[place] for place in places]
             for index, verdict in zip(asked, _verdicts(answer, [requests[i] for i in asked]), strict=True):
                 verdicts[index] = verdict
         return [verdicts[index] for index in range(len(requests))]
@@ -97,11 +95,21 @@ def open_anthropic_judge(
     return AnthropicJudge(backend, grouping, mechanism)
 
 
-def question_groups(requests: Sequence[JudgeRequest], size: int) -> list[list[int]]:
-    """Return indexes of requests that are asked together, at most ``size`` of one trajectory, persona and dimension.
+def questions_about(
+    requests: Sequence[JudgeRequest], *, max_tokens: int, grouping: int = 1, mechanism: str = "evaluation"
+) -> list[tuple[list[int], Question]]:
+    """Return the questions that ask for verdicts on requests, each with the indexes of its requests in its order.
 
-    Within a trajectory the order is shuffled by content, so that no claim always comes first.
+    Grouped questions hold at most ``grouping`` claims of one trajectory, persona and dimension, shuffled by content so
+    that no claim always comes first.
     """
+    return [
+        (group, proposition_question([requests[i] for i in group], max_tokens=max_tokens, mechanism=mechanism))
+        for group in _groups(requests, grouping)
+    ]
+
+
+def _groups(requests: Sequence[JudgeRequest], size: int) -> list[list[int]]:
     if size <= 1:
         return [[index] for index in range(len(requests))]
     alike: dict[tuple[object, ...], list[int]] = {}

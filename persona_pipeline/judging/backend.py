@@ -17,7 +17,7 @@ from persona_pipeline.judging.fanout import AdaptiveWidth, fan_out
 from persona_pipeline.judging.prices import estimated_tokens
 from persona_pipeline.judging.prompt import plain_json
 from persona_pipeline.judging.questions import Answer, Question
-from persona_pipeline.judging.request import RequestStyle, cache_key, prefix_key, prefix_text, traits_of
+from persona_pipeline.judging.request import RequestStyle, prefix_key, prefix_text, request_key, traits_of
 from persona_pipeline.judging.response import read_response, unknown_usage
 from persona_pipeline.judging.usage import UsageLedger
 from persona_pipeline.judging.verdict import Unscored, Usage
@@ -83,7 +83,7 @@ class AnthropicBackend:
         rejects = cache is not None and cache.rejects_structured_output(self.options.endpoint, self.options.model)
         self.style = RequestStyle(self.options.model, self.options.effort, structured=not rejects)
         self._run_ends: float | None = None
-        self._fallback_tries = 0
+        self._fallbacks_rejected = 0
         self._client: AsyncAnthropic | None = None
         self._client_loop: asyncio.AbstractEventLoop | None = None
         self._client_users = 0
@@ -131,16 +131,8 @@ class AnthropicBackend:
         return list(_each_paid_once(calls, answers))
 
     def _prepare(self, question: Question, style: RequestStyle) -> _Call:
-        from anthropic._constants import ANTHROPIC_API_VERSION
-
         body = style.body(question)
-        key = cache_key(
-            body,
-            base_url=self.options.endpoint,
-            api_version=ANTHROPIC_API_VERSION,
-            prompt_version=question.prompt_version,
-            sample=question.sample,
-        )
+        key = request_key(body, question, self.options.endpoint)
         return _Call(question, style, key, prefix_key(body), estimated_tokens(prefix_text(body)))
 
     def _is_cacheable(self, group: Sequence[_Call]) -> bool:
@@ -171,11 +163,11 @@ class AnthropicBackend:
         except CallError as error:
             if error.status not in _REJECTED or not self._may_fall_back(call):
                 return _failed(error)
-            self._fallback_tries += 1
             call = self._prepare(call.question, replace(call.style, structured=False))
             try:
                 answer = await self._paid(client, call, ends, shared=shared)
-            except CallError:
+            except CallError as second:
+                self._fallbacks_rejected += second.status in _REJECTED
                 return _failed(error)
             self._note_rejection()
         if answer.unscored is Unscored.TRUNCATED:
@@ -239,7 +231,7 @@ class AnthropicBackend:
     def _may_fall_back(self, call: _Call) -> bool:
         if self.options.is_anthropic or not call.style.structured:
             return False
-        return self._fallback_tries < _FALLBACK_TRIES
+        return not self.style.structured or self._fallbacks_rejected < _FALLBACK_TRIES
 
     def _note_rejection(self) -> None:
         if self.style.structured:

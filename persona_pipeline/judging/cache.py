@@ -3,16 +3,17 @@
 import hashlib
 import json
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
-from persona_pipeline.judging.questions import Answer, Question
+from persona_pipeline.judging.questions import Answer, Asked, Question
 from persona_pipeline.judging.verdict import Usage
 from persona_pipeline.store.engine import Store
+from persona_pipeline.store.rows import upsert
 from persona_pipeline.store.tables import judgments
 from persona_pipeline.world.canonical import canonical_json, content_hash
 
@@ -54,13 +55,13 @@ class JudgmentCache:
                     found[key] = Answer(data, model=model, prompt_version=prompt_version, cached=True)
         return found
 
-    def put(self, key: str, question: Question, answer: Answer) -> None:
+    def put(self, key: str, question: Asked, answer: Answer) -> None:
         """Keep a valid answer, committed on return. A database that fails costs a warning, not the answer."""
         if answer.data is None:
             raise ValueError("only valid answers are cached")
         row = {
             "key": key,
-            "subject_key": question.key,
+            "subject_key": question.subject_key,
             "kind": question.kind,
             "agent_id": question.agent_id or None,
             "model": answer.model or "",
@@ -70,7 +71,7 @@ class JudgmentCache:
             "usd": answer.usage.usd,
         }
         try:
-            self._write([row])
+            self._write(row)
         except SQLAlchemyError as error:
             log.warning("judgment of %s was not cached: %s", question.label, type(error).__name__)
 
@@ -96,21 +97,13 @@ class JudgmentCache:
             "usd": None,
         }
         try:
-            self._write([row])
+            self._write(row)
         except SQLAlchemyError as error:
             log.warning("what the endpoint rejects was not remembered: %s", type(error).__name__)
 
-    def _write(self, rows: Sequence[dict[str, Any]]) -> None:
-        moment = datetime.now(UTC)
+    def _write(self, row: Mapping[str, Any]) -> None:
         with self.store.begin() as connection:
-            for row in rows:
-                values = {**row, "created_at": moment}
-                insert = self.store.insert(judgments).values(values)
-                connection.execute(
-                    insert.on_conflict_do_update(
-                        index_elements=["key"], set_={name: values[name] for name in values if name != "key"}
-                    )
-                )
+            upsert(self.store, connection, judgments, [{**row, "created_at": datetime.now(UTC)}])
 
 
 def _pack(data: Any) -> dict[str, str]:

@@ -19,7 +19,7 @@ from persona_pipeline.judging.verdict import Unscored, Usage
 from persona_pipeline.settings import DEFAULT_JUDGE_MODEL, Settings
 
 if TYPE_CHECKING:
-    from anthropic import AsyncAnthropic
+    from anthropic import Anthropic, AsyncAnthropic
 
 ANTHROPIC_URL = "https://api.anthropic.com"
 _CREDENTIALS = (
@@ -119,30 +119,47 @@ class CallError(Exception):
     usage: Usage = field(default_factory=lambda: Usage(calls=1))
 
 
-def connect(options: AnthropicOptions, on_status: Callable[[int], None]) -> "AsyncAnthropic":
+def connect(options: AnthropicOptions, on_status: Callable[[int], None] = lambda status: None) -> "AsyncAnthropic":
     """Return a client, to be closed. ``on_status`` hears of every response, those the SDK retries included.
 
     Raises:
         ConfigError: there is no key.
     """
-    from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient, Timeout
-
-    options.require_credentials()
-    key = options.api_key.get_secret_value() if options.api_key else None
-    if key is None and not options.is_anthropic and not any(map(os.environ.get, _CREDENTIALS)):
-        key = "none"
+    from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
 
     async def hear(response: Any) -> None:
         _statuses.get([]).append(response.status_code)
         on_status(response.status_code)
 
     return AsyncAnthropic(
-        api_key=key,
-        base_url=options.base_url,
-        timeout=Timeout(options.deadline, connect=min(5.0, options.deadline)),
-        max_retries=options.max_retries,
-        http_client=DefaultAsyncHttpxClient(event_hooks={"response": [hear]}),
+        **_client_arguments(options), http_client=DefaultAsyncHttpxClient(event_hooks={"response": [hear]})
     )
+
+
+def connect_sync(options: AnthropicOptions) -> "Anthropic":
+    """Return a client for code that waits, to be closed.
+
+    Raises:
+        ConfigError: there is no key.
+    """
+    from anthropic import Anthropic
+
+    return Anthropic(**_client_arguments(options))
+
+
+def _client_arguments(options: AnthropicOptions) -> dict[str, Any]:
+    from anthropic import Timeout
+
+    options.require_credentials()
+    key = options.api_key.get_secret_value() if options.api_key else None
+    if key is None and not options.is_anthropic and not any(map(os.environ.get, _CREDENTIALS)):
+        key = "none"
+    return {
+        "api_key": key,
+        "base_url": options.base_url,
+        "timeout": Timeout(options.deadline, connect=min(5.0, options.deadline)),
+        "max_retries": options.max_retries,
+    }
 
 
 async def send(client: "AsyncAnthropic", body: Mapping[str, Any], *, ends: float) -> Any:

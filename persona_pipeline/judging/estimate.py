@@ -3,12 +3,13 @@
 import asyncio
 import logging
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from persona_pipeline.judging.anthropic import question_groups
+from persona_pipeline.judging.anthropic import questions_about
 from persona_pipeline.judging.client import AnthropicOptions, connect
 from persona_pipeline.judging.prices import BATCH_FACTOR, estimated_tokens, price
-from persona_pipeline.judging.prompt import plain_json, proposition_question
+from persona_pipeline.judging.prompt import plain_json
 from persona_pipeline.judging.questions import Question
 from persona_pipeline.judging.request import RequestStyle, prefix_key, prefix_text, traits_of
 from persona_pipeline.judging.verdict import JudgeRequest, Usage
@@ -69,11 +70,8 @@ def estimate(
     """
     options = options or AnthropicOptions.from_settings(get_settings())
     shown = [request for request in requests if request.trajectory.entries]
-    questions = [
-        proposition_question([shown[index] for index in group], max_tokens=options.max_tokens)
-        for group in question_groups(shown, grouping)
-    ]
-    return estimate_questions(questions, options)
+    asking = questions_about(shown, max_tokens=options.max_tokens, grouping=grouping)
+    return estimate_questions([question for _, question in asking], options)
 
 
 def estimate_questions(questions: Sequence[Question], options: AnthropicOptions) -> Estimate:
@@ -112,7 +110,9 @@ def _counted(questions: Sequence[Question], style: RequestStyle, options: Anthro
     if not questions or not options.has_credentials():
         return None
     try:
-        return asyncio.run(_count(questions, style, options))
+        # In a thread: the caller may stand in an event loop.
+        with ThreadPoolExecutor(max_workers=1) as pool:
+            return pool.submit(asyncio.run, _count(questions, style, options)).result()
     except Exception as error:
         log.warning("tokens could not be counted (%s); they are guessed from the length", type(error).__name__)
         return None
@@ -120,7 +120,7 @@ def _counted(questions: Sequence[Question], style: RequestStyle, options: Anthro
 
 async def _count(questions: Sequence[Question], style: RequestStyle, options: AnthropicOptions) -> list[int]:
     places = asyncio.Semaphore(_COUNTED_AT_ONCE)
-    async with connect(options, lambda status: None) as client:
+    async with connect(options) as client:
 
         async def count(question: Question) -> int:
             body = style.body(question)

@@ -54,6 +54,11 @@ class Question:
         subject = dict(self.subject)
         return content_hash(subject if self.sample == 0 else {**subject, "sample": self.sample})
 
+    @property
+    def subject_key(self) -> str:
+        """``key``, by the name it has beside the key of a judgment."""
+        return self.key
+
     def problem(self, data: Any) -> str | None:
         """Return what makes parsed JSON no valid answer to this question, in one line, or None."""
         return self.check(data) if self.check else schema_problem(self.schema, data)
@@ -89,6 +94,27 @@ class Answer:
     def __post_init__(self) -> None:
         if (self.data is None) == (self.unscored is None):
             raise ValueError("an answer has exactly one of data and unscored")
+
+
+class Asked(Protocol):
+    """What must be known of a question to read and keep its answer, which may come a day later."""
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def label(self) -> str: ...
+
+    @property
+    def agent_id(self) -> str: ...
+
+    @property
+    def prompt_version(self) -> str: ...
+
+    @property
+    def subject_key(self) -> str: ...
+
+    def problem(self, data: Any) -> str | None: ...
 
 
 class Backend(Protocol):

@@ -137,6 +137,19 @@ def cache_key(body: Mapping[str, Any], *, base_url: str, api_version: str, promp
     )
 
 
+def request_key(body: Mapping[str, Any], question: Question, base_url: str) -> str:
+    """Return ``cache_key`` for a question at the API version of the installed SDK."""
+    from anthropic._constants import ANTHROPIC_API_VERSION
+
+    return cache_key(
+        body,
+        base_url=base_url,
+        api_version=ANTHROPIC_API_VERSION,
+        prompt_version=question.prompt_version,
+        sample=question.sample,
+    )
+
+
 def prefix_key(body: Mapping[str, Any]) -> str:
     """Return the SHA-256 of what calls with one cached prefix share: all but last turn and max_tokens."""
     shared = {key: value for key, value in body.items() if key not in ("messages", "max_tokens")}

@@ -6,7 +6,7 @@ from typing import Any
 
 from persona_pipeline.judging.answers import InvalidAnswerError, parse_object
 from persona_pipeline.judging.prices import price
-from persona_pipeline.judging.questions import Answer, Question
+from persona_pipeline.judging.questions import Answer, Asked
 from persona_pipeline.judging.verdict import Unscored, Usage
 
 _FENCED = re.compile(r"\s*```(?:json)?[ \t]*\n(.*?)\n?[ \t]*```\s*", re.DOTALL)
@@ -14,7 +14,7 @@ _FENCED = re.compile(r"\s*```(?:json)?[ \t]*\n(.*?)\n?[ \t]*```\s*", re.DOTALL)
 
 def read_response(
     message: Any,
-    question: Question,
+    question: Asked,
     *,
     requested_model: str,
     fences_allowed: bool = False,

@@ -1,5 +1,6 @@
 """The run as JUnit XML: a suite per agent, a case per dimension and per proposition that dropped."""
 
+import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from typing import cast
 
@@ -33,7 +34,9 @@ def render_junit(report: RunReport) -> str:
             suite.add_testcase(_finding_case("persona.run", finding.kind, finding))
         document.add_testsuite(suite)
     document.update_statistics()
-    return _DECLARATION + cast(bytes, document.tostring()).decode("utf-8") + "\n"
+    root = ElementTree.fromstring(cast(bytes, document.tostring()))
+    ElementTree.indent(root)
+    return _DECLARATION + ElementTree.tostring(root, encoding="unicode") + "\n"
 
 
 def _cases(row: AgentRow) -> Iterator[TestCase]:

@@ -41,12 +41,12 @@ def render_table(report: RunReport) -> str:
 
 def print_table(report: RunReport, file: TextIO | None = None) -> None:
     """Write the table to ``file`` (default: stderr), in colour on a terminal only and never failing on its encoding."""
-    file = file or sys.stderr
-    if not file.isatty():
-        encoding = getattr(file, "encoding", None) or "utf-8"
-        file.write(_transliterated(render_table(report), encoding))
+    stream: TextIO = file if file is not None else sys.stderr
+    if not stream.isatty():
+        encoding = getattr(stream, "encoding", None) or "utf-8"
+        stream.write(_transliterated(render_table(report), encoding))
         return
-    console = Console(file=file)
+    console = Console(file=stream)
     needed = Measurement.get(console, console.options.update(width=10_000), _table(report)).maximum
     _draw(report, console, short=needed > console.width)
 
@@ -68,7 +68,7 @@ def _draw(report: RunReport, console: Console, *, short: bool = False) -> None:
 def _table(report: RunReport, *, short: bool = False) -> Table:
     view = ReportView(report)
     labels = [dimension_label(name).lower() for name in view.dimensions]
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     table.add_column("agent", no_wrap=True)
     for label in (*labels, "overall", "judged"):
         table.add_column(_SHORT.get(label, label) if short else printable(label), justify="right", no_wrap=True)

@@ -22,7 +22,7 @@ _HTML = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 # What GitHub links after rendering, whatever stands escaped: mentions, issues, commits, addresses, emoji names.
 _AUTOLINKS = re.compile(
     r"(?P<mark>[@#])"
-    r"|(?P<scheme>://)"
+    r"|(?P<scheme>:)(?=//)"
     r"|(?P<www>\bwww)(?=\.)"
     r"|(?P<issue>\bGH)(?=-\d)"
     r"|(?P<emoji>:)(?=[\w+-]+:)"

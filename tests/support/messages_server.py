@@ -122,6 +122,7 @@ class MessagesServer:
         calls: every request to ``/v1/messages``, in the order of arrival.
         paid: answers to ``/v1/messages`` that were sent in full with status 200.
         problems: what was wrong with requests; such a request gets 400.
+        connections: how many were opened.
         busiest: the most requests that were under way at once.
         batches: the message batches, see ``messages_api.Batches``.
         usage: what the answers charged, summed.
@@ -136,6 +137,7 @@ class MessagesServer:
         self.problems: list[str] = []
         self.paid = 0
         self.busiest = 0
+        self.connections = 0
         self.usage: dict[str, int] = {}
         self.batches = Batches()
         self._busy = 0
@@ -213,6 +215,7 @@ class MessagesServer:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)
+        self.connections += 1
         try:
             while head := await reader.readuntil(b"\r\n\r\n"):
                 method, path, headers = _parse_head(head)

@@ -60,9 +60,9 @@ def _fitted(names: Sequence[str], places: Mapping[str, tuple[float, float]]) -> 
 
 
 def _circle(names: Sequence[str]) -> dict[str, tuple[float, float]]:
-    radius = min(_WIDTH, _HEIGHT) / 2 - _MARGIN
+    across, down = _WIDTH / 2 - _MARGIN, _HEIGHT / 2 - _MARGIN
     turns = {name: 2 * math.pi * index / len(names) for index, name in enumerate(names)}
     return {
-        name: (_WIDTH / 2 + radius * math.sin(turn), _HEIGHT / 2 - radius * math.cos(turn))
+        name: (_WIDTH / 2 + across * math.sin(turn), _HEIGHT / 2 - down * math.cos(turn))
         for name, turn in turns.items()
     }

@@ -85,7 +85,9 @@ def voice_figure(voices: VoiceMap) -> Figure:
         caption = f"Closer than they usually are: {', '.join(merging)}."
     elif links:
         closest = max(links, key=lambda link: link.similarity)
-        caption = f"Closest: {closest.a} and {closest.b}; no pair is closer than usual."
+        caption = f"Closest: {closest.a} and {closest.b}."
+        if any(pair.z is not None for pair in voices.pairs):
+            caption += " No pair is closer than it usually is."
     else:
         caption = "No pair was compared."
     places = {

@@ -13,21 +13,31 @@ from persona_pipeline.reporting.charts import bullet, sparkline
 from persona_pipeline.reporting.history import ChangePoint, change_point
 from persona_pipeline.reporting.html.figures import Figure, language_figures, timeline_figure, voice_figure
 from persona_pipeline.reporting.view import LOW_SCORE, OUTCOMES, AgentRow, ReportView, ScoreCell
-from persona_pipeline.scoring.results import PropositionResult
+from persona_pipeline.scoring.results import PropositionResult, QuotedEvidence
 
 _MOST_BROKEN_LINES = 12
 
 
 @dataclass(frozen=True)
-class BrokenLine:
-    """A quote a low verdict rests on."""
+class BrokenClaim:
+    """A claim that no longer holds, and lines of the agent that show it."""
 
-    quote: str
-    message_id: str | None
-    verified: bool
-    claim: str
-    score: float
-    inverted: bool
+    result: PropositionResult
+    lines: list[QuotedEvidence]
+
+
+@dataclass(frozen=True)
+class FindingGroup:
+    """The findings of one agent and dimension: what happened, and below it the propositions that dropped."""
+
+    agent: str | None
+    dimension: str | None
+    main: list[Finding]
+    drops: list[Finding]
+
+    @property
+    def bad(self) -> bool:
+        return any(finding.exit_code == EXIT_REGRESSION for finding in (*self.main, *self.drops))
 
 
 @dataclass(frozen=True)
@@ -125,24 +135,21 @@ class AgentBlock:
         return timeline_figure(self.row.name, self.points, self.change) if len(self.points) > 1 else None
 
     @cached_property
-    def broken_lines(self) -> list[BrokenLine]:
-        """Quotes behind the verdicts of a drift, the lowest first, each quote once."""
-        lines: dict[tuple[str | None, str], BrokenLine] = {}
-        items = [item for block in self.dimensions for item in block.propositions if item.bad]
-        for item in sorted(items, key=lambda item: _rank(item.result)):
-            for evidence in item.result.evidence:
-                lines.setdefault(
-                    (evidence.message_id, evidence.quote),
-                    BrokenLine(
-                        evidence.quote,
-                        evidence.message_id,
-                        evidence.verified,
-                        item.result.claim,
-                        item.result.score or 0.0,
-                        item.result.inverted,
-                    ),
-                )
-        return list(lines.values())[:_MOST_BROKEN_LINES]
+    def broken(self) -> list[BrokenClaim]:
+        """The claims of a drift with quotes that stand in a message, worst first; each quote once, twelve at most."""
+        claims: list[BrokenClaim] = []
+        seen: set[tuple[str | None, str]] = set()
+        for block in self.dimensions:
+            for item in block.propositions:
+                lines = []
+                for evidence in item.result.evidence if item.bad else ():
+                    key = (evidence.message_id, evidence.quote)
+                    if evidence.verified and key not in seen and len(seen) < _MOST_BROKEN_LINES:
+                        seen.add(key)
+                        lines.append(evidence)
+                if lines:
+                    claims.append(BrokenClaim(item.result, lines))
+        return claims
 
     @property
     def facts(self) -> list[tuple[str, str]]:
@@ -177,6 +184,19 @@ class Page:
     @property
     def findings(self) -> list[Finding]:
         return self.view.findings
+
+    @cached_property
+    def finding_groups(self) -> list[FindingGroup]:
+        """The findings by agent and dimension, in the order they first appear."""
+        names = {row.agent_id: row.name for row in self.view.rows}
+        groups: dict[tuple[str | None, str | None], FindingGroup] = {}
+        for finding in self.findings:
+            agent = names.get(finding.agent_id or "", finding.agent_id)
+            group = groups.setdefault(
+                (finding.agent_id, finding.dimension), FindingGroup(agent, finding.dimension, [], [])
+            )
+            (group.drops if finding.kind == "proposition_drop" else group.main).append(finding)
+        return list(groups.values())
 
     @property
     def warnings(self) -> list[tuple[str, str]]:

@@ -62,9 +62,12 @@ def shared_openers(messages: Sequence[str], length: int = OPENER_LENGTH) -> list
 
     Messages of fewer tokens have no opener.
     """
-    openers = Counter(
-        " ".join(tokens[:length]) for tokens in map(tokenize, messages) if length > 0 and len(tokens) >= length
-    )
+    return shared_openers_tokens([tokenize(message) for message in messages], length)
+
+
+def shared_openers_tokens(corpus: Sequence[Sequence[str]], length: int = OPENER_LENGTH) -> list[SharedPhrase]:
+    """Like ``shared_openers``, of messages given as tokens."""
+    openers = Counter(" ".join(tokens[:length]) for tokens in corpus if len(tokens) >= length > 0)
     return [SharedPhrase(opener, count, length) for opener, count in openers.most_common() if count > 1]
 
 

@@ -1,6 +1,7 @@
 """``composite``: several asserts graded as one."""
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, InstanceOf, SerializeAsAny, model_validator
@@ -73,7 +74,7 @@ class Composite(Assert):
         key = "assert" if "assert" in data else "evaluators"
         if key in data:
             before = len(reader.problems)
-            data[key] = read_asserts(reader, entry, key, label, depth=reader.depth + 1)
+            data[key] = _distinct(read_asserts(reader, entry, key, label, depth=reader.depth + 1))
             if not data[key] and len(reader.problems) > before:
                 data[key] = [_PLACEHOLDER]
         rename(data, "evaluators", "assert")
@@ -123,7 +124,7 @@ class Composite(Assert):
         how = self.aggregator
         if isinstance(how, WeightedAverage):
             weights = how.weights or {}
-            weighted = [_with_weight(item, weights.get(item.name, 1.0)) for item in results]
+            weighted = [replace(item, weight=weights.get(item.name, 1.0)) for item in results]
             return Grade(weighted_mean((item.score or 0.0, item.weight) for item in weighted), children=weighted)
         if isinstance(how, Threshold):
             good = sum(item.verdict in (SuiteVerdict.PASS, SuiteVerdict.BORDERLINE) for item in results)
@@ -137,10 +138,17 @@ class Composite(Assert):
         return _judge(how, shown, self.name, context)
 
 
-def _with_weight(item: AssertResult, weight: float) -> AssertResult:
-    from dataclasses import replace
-
-    return replace(item, weight=weight)
+def _distinct(members: list[Assert]) -> list[Assert]:
+    """Number the members that got the same name because nobody named them."""
+    taken: set[str] = set()
+    for member in members:
+        written = member.entry is not None and bool(member.entry.data.get("name"))
+        base, number = member.name, 1
+        while not written and member.name in taken:
+            number += 1
+            object.__setattr__(member, "name", f"{base}-{number}")
+        taken.add(member.name)
+    return members
 
 
 def _judge(how: JudgeAggregator, shown: dict[str, Any], name: str, context: "Context") -> Grade:

@@ -1,0 +1,57 @@
+# Everything runs in .venv, which these targets make: nothing but Python 3.11 (or newer) and make is needed.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+DEMO := .persona/demo
+
+.PHONY: demo test check lock dev baseline clean
+
+# The main job on the sample world, recorded judge: no key, no database, no network. The world it shows drifts, so the job fails: that
+# is the point of it, and the demo succeeds when the job failed for that reason and the report is there.
+demo: .venv/runtime
+	@mkdir -p $(DEMO)
+	@echo "Evaluating the sample world (dagster job execute -j persona_regression, recorded judge) ..."
+	@rm -f .persona/reports/report.html
+	@$(BIN)/dagster job execute -m persona_pipeline.definitions -j persona_regression -c demo.yaml > $(DEMO)/dagster.log 2>&1; \
+	  test -f .persona/reports/report.html || { cat $(DEMO)/dagster.log; exit 1; }
+	@$(BIN)/persona-pipeline report --format html --output .persona/reports/report.html
+	@echo
+	@echo "Open the report:  $(CURDIR)/.persona/reports/report.html"
+	@echo "Open Dagster:     make dev"
+
+test: .venv/dev
+	@command -v chromium >/dev/null || echo "no chromium: browser tests are skipped"
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+check: .venv/dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+dev: .venv/runtime
+	$(BIN)/dagster dev
+
+lock: .venv/dev
+	$(BIN)/uv pip compile pyproject.toml --extra build --universal --generate-hashes --no-header --no-annotate --no-emit-index-url -o requirements.lock -q
+	$(BIN)/uv pip compile pyproject.toml --extra build --extra dev --universal --generate-hashes --no-header --no-annotate --no-emit-index-url -c requirements.lock -o requirements-dev.lock -q
+
+clean:
+	rm -rf .venv .persona .dagster
+
+.venv/bin/python:
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed, not $$($(PYTHON) -V)"; exit 1; }
+	@echo "Making .venv ..."
+	@$(PYTHON) -m venv .venv
+
+.venv/runtime: requirements.lock pyproject.toml | .venv/bin/python
+	@echo "Installing what requirements.lock pins ..."
+	@$(PIP) install --require-hashes -r requirements.lock
+	@$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+.venv/dev: requirements-dev.lock .venv/runtime
+	@echo "Installing what requirements-dev.lock pins ..."
+	@$(PIP) install --require-hashes -r requirements-dev.lock
+	@touch $@

@@ -1,0 +1,208 @@
+"""``persona-pipeline corrections``: the service, each agent's settings, and what the gate did."""
+
+import ipaddress
+import os
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from persona_pipeline.cli.options import Agents, WindowLength, names
+from persona_pipeline.errors import ConfigError
+
+if TYPE_CHECKING:
+    from persona_pipeline.corrections.statistics import CorrectionStatistics, GateStatistics
+    from persona_pipeline.judging.questions import Backend
+    from persona_pipeline.world import World
+
+DEFAULT_PORT = 8765
+
+app = typer.Typer(help="Runtime corrections: serve them, set them, count them.", no_args_is_help=True)
+config = typer.Typer(help="An agent's corrections: all are off unless set.", no_args_is_help=True)
+app.add_typer(config, name="config")
+
+Agent = Annotated[str, typer.Argument(help="The agent's id.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.command()
+def serve(
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = DEFAULT_PORT,
+    token_env: Annotated[
+        str, typer.Option(help="Environment variable that holds the bearer token; required off this machine.")
+    ] = "PERSONA_CORRECTIONS_TOKEN",
+    judge: Annotated[
+        str, typer.Option(help="'anthropic' asks the model; 'recorded' replays recordings.")
+    ] = "anthropic",
+    max_body: Annotated[int, typer.Option(min=1024, help="Largest request body in bytes.")] = 256 * 1024,
+) -> None:
+    """Serve the gate and the interventions over HTTP. GET /openapi.json describes them."""
+    token = os.environ.get(token_env, "").strip() or None
+    if token is None and not _is_loopback(host):
+        raise ConfigError(f"{host} can be reached from outside; put a token into {token_env}, or listen on 127.0.0.1")
+    import uvicorn
+
+    from persona_pipeline.corrections.service.app import create_app
+    from persona_pipeline.corrections.service.boundary import Access
+    from persona_pipeline.world import World
+
+    world = World.open()
+    for problem in world.sync().problems:
+        typer.echo(str(problem), err=True)
+    application = create_app(world, _backend(judge, world), access=Access(token, max_body))
+    uvicorn.run(application, host=host, port=port, access_log=False)
+
+
+@config.command("show")
+def show(agent: Agent, as_json: AsJson = False) -> None:
+    """Show an agent's settings and where they come from."""
+    from persona_pipeline.corrections.configuration import read_config
+
+    world = _synced_world()
+    stored = read_config(world.store, agent)
+    if stored.source is None:
+        raise ConfigError(f"agent {agent!r} has no settings; write personas/{agent}.yaml")
+    _print_settings(stored.settings.model_dump(), stored.source, as_json)
+
+
+@config.command("set")
+def set_(
+    agent: Agent,
+    action_gate: Annotated[bool | None, typer.Option("--action-gate/--no-action-gate")] = None,
+    action_gate_threshold: Annotated[float | None, typer.Option(help="Score 0-9 a message must reach.")] = None,
+    anti_convergence: Annotated[bool | None, typer.Option("--anti-convergence/--no-anti-convergence")] = None,
+    convergence_threshold: Annotated[float | None, typer.Option(help="Agreement ratio 0-1.")] = None,
+    repetition_suppression: Annotated[
+        bool | None, typer.Option("--repetition-suppression/--no-repetition-suppression")
+    ] = None,
+    repetition_threshold: Annotated[float | None, typer.Option(help="Share 0-1 of repeated trigrams.")] = None,
+    max_correction_attempts: Annotated[int | None, typer.Option(help="Rejections before a text goes through.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Change some of an agent's settings. From then on its persona file does not change them (see reset)."""
+    from pydantic import ValidationError
+
+    from persona_pipeline.corrections.configuration import read_config, write_config
+    from persona_pipeline.world.models import CorrectionSettings
+
+    given = {
+        "action_gate_enabled": action_gate,
+        "action_gate_threshold": action_gate_threshold,
+        "anti_convergence_enabled": anti_convergence,
+        "convergence_threshold": convergence_threshold,
+        "repetition_suppression_enabled": repetition_suppression,
+        "repetition_threshold": repetition_threshold,
+        "max_correction_attempts": max_correction_attempts,
+    }
+    changes = {name: value for name, value in given.items() if value is not None}
+    if not changes:
+        raise ConfigError("nothing to set; give at least one option, see --help")
+    world = _synced_world()
+    current = read_config(world.store, agent).settings
+    try:
+        settings = CorrectionSettings(**{**current.model_dump(), **changes})
+    except ValidationError as error:
+        problems = [f"--{str(item['loc'][0]).replace('_', '-')}: {item['msg']}" for item in error.errors()]
+        raise ConfigError("\n".join(problems)) from error
+    stored = write_config(world.store, agent, settings)
+    _print_settings(stored.settings.model_dump(), stored.source, as_json)
+
+
+@config.command("reset")
+def reset(agent: Agent, as_json: AsJson = False) -> None:
+    """Give an agent the settings of its persona file again."""
+    from persona_pipeline.corrections.configuration import reset_config
+
+    world = _synced_world()
+    persona = world.sync_persona(agent)
+    stored = reset_config(world.store, agent, persona.corrections)
+    _print_settings(stored.settings.model_dump(), stored.source, as_json)
+
+
+@app.command()
+def statistics(agents: Agents = "all", window: WindowLength = "all", as_json: AsJson = False) -> None:
+    """Count what the gate did, by action, up to now."""
+    from datetime import UTC, datetime
+
+    from persona_pipeline.corrections.statistics import correction_statistics
+    from persona_pipeline.world import Window, World, parse_window
+
+    span = None if window == "all" else Window.ending(datetime.now(UTC), parse_window(window))
+    found = correction_statistics(World.open().store, span, agent_ids=names(agents))
+    if as_json:
+        typer.echo(found.model_dump_json(indent=2))
+    else:
+        _print_statistics(found)
+
+
+def _synced_world() -> "World":
+    from persona_pipeline.world import World
+
+    world = World.open()
+    for agent_id in world.agent_ids():
+        world.sync_persona(agent_id)
+    return world
+
+
+def _backend(judge: str, world: "World") -> "Backend":
+    if judge == "recorded":
+        from persona_pipeline.judging.recorded import RecordedBackend
+
+        return RecordedBackend(world.root / "recordings")
+    if judge != "anthropic":
+        raise ConfigError(f"unknown judge {judge!r}; write anthropic or recorded")
+    from persona_pipeline.corrections.backend import gate_backend
+
+    return gate_backend()
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _print_settings(settings: dict[str, object], source: str | None, as_json: bool) -> None:
+    import json
+
+    if as_json:
+        typer.echo(json.dumps({**settings, "source": source}, indent=2))
+        return
+    for name, value in settings.items():
+        typer.echo(f"{name:<32}{str(value).lower() if isinstance(value, bool) else value}")
+    typer.echo(f"{'source':<32}{source}")
+
+
+def _print_statistics(found: "CorrectionStatistics") -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("agent", *(name for name, _ in _COLUMNS), title="Corrections by action")
+    for agent_id, item in found.agents.items():
+        table.add_row(agent_id, *_cells(item))
+    table.add_section()
+    table.add_row("all", *_cells(found.total))
+    Console().print(table)
+    for reason, count in found.total.fail_open_by_reason.items():
+        typer.echo(f"sent unchecked, {reason}: {count}")
+
+
+_COLUMNS = (
+    ("actions", lambda item: str(item.actions)),
+    ("passed", lambda item: str(item.passed)),
+    ("after retry", lambda item: str(item.passed_after_retry)),
+    ("forced", lambda item: str(item.forced)),
+    ("unchecked", lambda item: str(item.fail_open)),
+    ("abandoned", lambda item: str(item.abandoned)),
+    ("pass rate", lambda item: "-" if item.pass_rate is None else f"{item.pass_rate:.1%}"),
+    (
+        "p50 / p99 ms",
+        lambda item: "-" if not item.latency_ms else f"{item.latency_ms.p50:.0f} / {item.latency_ms.p99:.0f}",
+    ),
+    ("usd", lambda item: "unknown" if item.usd is None else f"{item.usd:.5f}"),
+)
+
+
+def _cells(item: "GateStatistics") -> list[str]:
+    return [show_cell(item) for _, show_cell in _COLUMNS]

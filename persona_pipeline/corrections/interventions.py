@@ -1,0 +1,144 @@
+"""Both interventions before an agent's turn, read from the store, in bounded time and never at the price of the turn."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from persona_pipeline.corrections import anti_convergence, repetition
+from persona_pipeline.corrections.anti_convergence import AntiConvergence
+from persona_pipeline.corrections.background import DaemonPool
+from persona_pipeline.corrections.configuration import read_config
+from persona_pipeline.corrections.guidance import Nudge, guidance_block
+from persona_pipeline.corrections.history import recent_agent_messages, recent_channel_messages
+from persona_pipeline.corrections.judgment import within
+from persona_pipeline.corrections.nudges import Nudges
+from persona_pipeline.corrections.repetition import RepetitionSuppression
+from persona_pipeline.errors import ConfigError
+from persona_pipeline.judging.breaker import Breaker
+from persona_pipeline.propositions import PROPOSITIONS, find_proposition_set, proposition_files_hash
+from persona_pipeline.propositions.models import Catchphrase, Dimension
+from persona_pipeline.scoring.text.agreement import AgreementLexicon
+from persona_pipeline.store import tables
+from persona_pipeline.world.models import CorrectionSettings, Message
+from persona_pipeline.world.world import World
+
+DEADLINE_SECONDS = 1.0
+_LOGGER = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Guidance:
+    """What an agent is told for its next turn. ``failed``: nothing could be looked up, so there is no guidance."""
+
+    nudges: tuple[Nudge, ...] = ()
+    failed: bool = False
+
+    @property
+    def block(self) -> str | None:
+        """The text to append to the prompt of this one turn, under its heading; None when there is nothing to say."""
+        return guidance_block(self.nudges)
+
+
+@dataclass(frozen=True)
+class _Turn:
+    settings: CorrectionSettings
+    agent_name: str
+    channel_messages: Sequence[Message]
+    own_messages: Sequence[Message]
+
+
+class Interventions:
+    """Anti-convergence and repetition suppression for an agent's next turn.
+
+    Args:
+        lexicon: agreement language; by default English.
+        deadline: wall-clock seconds a turn may be held up; past it there is no guidance.
+
+    Raises:
+        ConfigError: the world's nudges are not valid.
+    """
+
+    def __init__(
+        self, world: World, *, lexicon: AgreementLexicon | None = None, deadline: float = DEADLINE_SECONDS
+    ) -> None:
+        self.world, self.deadline = world, deadline
+        self._lexicon = lexicon
+        self._nudges = Nudges.load(world.root)
+        self._catchphrases = Catchphrases(world.root)
+        self._pool = DaemonPool(4, "interventions")
+        self._breaker = Breaker(threshold=5)
+
+    async def before_turn(self, agent_id: str, *, channel: str | None = None) -> Guidance:
+        """Return the guidance for an agent's next turn, from what the store says was sent so far.
+
+        Args:
+            channel: where the agent is about to speak; None for a direct message, which is never a reason for
+                a nudge.
+        """
+        if self._breaker.refusal():
+            return Guidance(failed=True)
+        ends = time.monotonic() + self.deadline
+        try:
+            nudges = await within(self._pool.run(lambda: self._look(agent_id, channel)), ends)
+        except ConfigError as error:
+            _LOGGER.warning("no guidance for %r: %s", agent_id, error)
+            return Guidance(failed=True)
+        except Exception as error:
+            self._breaker.failed("database", type(error).__name__)
+            _LOGGER.warning("no guidance for %r: %s", agent_id, type(error).__name__)
+            return Guidance(failed=True)
+        self._breaker.succeeded()
+        return Guidance(nudges)
+
+    def before_turn_sync(self, agent_id: str, *, channel: str | None = None) -> Guidance:
+        """Like ``before_turn``, for callers without an event loop."""
+        return asyncio.run(self.before_turn(agent_id, channel=channel))
+
+    def _look(self, agent_id: str, channel: str | None) -> tuple[Nudge, ...]:
+        turn = self._turn(agent_id, channel)
+        convergence = AntiConvergence(turn.settings, nudges=self._nudges, lexicon=self._lexicon)
+        suppression = RepetitionSuppression(turn.settings, catchphrases=self._catchphrases.of)
+        found = (
+            convergence.find(agent_id, turn.channel_messages, agent_name=turn.agent_name),
+            suppression.find(agent_id, turn.own_messages),
+        )
+        return tuple(nudge for nudge in found if nudge)
+
+    def _turn(self, agent_id: str, channel: str | None) -> _Turn:
+        settings = read_config(self.world.store, agent_id).settings
+        channel_messages: Sequence[Message] = ()
+        own_messages: Sequence[Message] = ()
+        with self.world.store.connect() as connection:
+            agents = tables.agents
+            name = connection.execute(sa.select(agents.c.display_name).where(agents.c.id == agent_id)).scalar()
+            if settings.anti_convergence_enabled and channel is not None:
+                channel_messages = recent_channel_messages(connection, channel, anti_convergence.WINDOW)
+            if settings.repetition_suppression_enabled:
+                own_messages = recent_agent_messages(connection, agent_id, repetition.WINDOW)
+        return _Turn(settings, name or agent_id, channel_messages, own_messages)
+
+
+class Catchphrases:
+    """The catchphrases of each agent's fluency files, parsed again only when a file has changed."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._known: dict[str, tuple[str, tuple[Catchphrase, ...]]] = {}
+
+    def of(self, agent_id: str) -> tuple[Catchphrase, ...]:
+        """Return an agent's catchphrases.
+
+        Raises:
+            ConfigError: a file is not valid.
+        """
+        digest = proposition_files_hash(self._root, Dimension.FLUENCY, agent_id)
+        known = self._known.get(agent_id)
+        if known is None or known[0] != digest:
+            found = find_proposition_set(self._root / PROPOSITIONS, Dimension.FLUENCY, agent_id)
+            known = self._known[agent_id] = (digest, found.catchphrases if found else ())
+        return known[1]

@@ -1,0 +1,1 @@
+"""The corrections over HTTP, for agents in any language."""

@@ -1,0 +1,51 @@
+"""Prometheus metrics of the service, in a registry of their own. No agent ids: labels stay few."""
+
+from persona_pipeline.corrections.decision import GateDecision
+from persona_pipeline.corrections.interventions import Guidance
+
+_BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 5.05, 6.0)
+
+
+class ServiceMetrics:
+    """Counts decisions, time, tokens and money of the gate, and nudges by kind."""
+
+    def __init__(self) -> None:
+        from prometheus_client import CollectorRegistry, Counter, Histogram
+
+        self.registry = CollectorRegistry()
+        self._checks = Counter(
+            "persona_gate_checks",
+            "Gate checks by outcome and, for those that failed open, reason.",
+            ("outcome", "reason"),
+            registry=self.registry,
+        )
+        self._seconds = Histogram(
+            "persona_gate_check_seconds", "Wall-clock time of a gate check.", buckets=_BUCKETS, registry=self.registry
+        )
+        self._tokens = Counter("persona_gate_tokens", "Tokens of gate checks.", ("kind",), registry=self.registry)
+        self._usd = Counter("persona_gate_usd", "Known price of gate checks in US dollars.", registry=self.registry)
+        self._nudges = Counter("persona_nudges", "Nudges given before a turn.", ("kind",), registry=self.registry)
+        self._lookups = Counter(
+            "persona_interventions", "Turns looked at for nudges.", ("result",), registry=self.registry
+        )
+
+    def decided(self, _agent_id: str, decision: GateDecision) -> None:
+        """Count a decision; fits ``ActionGate(observer=...)``."""
+        self._checks.labels(decision.outcome.value, decision.reason or "").inc()
+        self._seconds.observe(decision.latency_ms / 1000)
+        self._tokens.labels("input").inc(decision.usage.input_tokens)
+        self._tokens.labels("output").inc(decision.usage.output_tokens)
+        self._tokens.labels("cached").inc(decision.usage.cache_creation_tokens + decision.usage.cache_read_tokens)
+        self._usd.inc(decision.usage.usd or 0.0)
+
+    def guided(self, guidance: Guidance) -> None:
+        """Count a look before a turn."""
+        self._lookups.labels("failed" if guidance.failed else "ok").inc()
+        for nudge in guidance.nudges:
+            self._nudges.labels(nudge.kind.value).inc()
+
+    def text(self) -> bytes:
+        """Return everything in Prometheus' text format."""
+        from prometheus_client import generate_latest
+
+        return generate_latest(self.registry)

@@ -1,0 +1,136 @@
+"""Requests and responses of the service. Strict: a number is not a string and 1 is not true."""
+
+import uuid
+from datetime import datetime
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from persona_pipeline.corrections.configuration import StoredConfig
+from persona_pipeline.corrections.decision import Action, GateDecision, Outcome
+from persona_pipeline.corrections.guidance import Intervention
+from persona_pipeline.corrections.interventions import Guidance
+from persona_pipeline.world.models import CorrectionSettings
+
+AGENT_ID = r"^[a-z0-9][a-z0-9_-]{0,63}$"
+AgentId = Annotated[str, Field(pattern=AGENT_ID, examples=["michael"])]
+# No NUL, which no database keeps.
+Place = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00]*$", examples=["general"])]
+ActionId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
+
+
+class _Wire(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class GateRequest(_Wire):
+    """A text an agent is about to send, to a channel or to a recipient."""
+
+    agent_id: AgentId
+    text: str = Field(max_length=100_000)
+    channel: Place | None = None
+    recipient: Place | None = None
+    attempt: int = Field(default=1, ge=1, le=1000, description="1 for the first text; one more after each retry.")
+    action_id: ActionId | None = Field(default=None, description="What the first response of this action returned.")
+    run_id: uuid.UUID | None = Field(default=None, strict=False)
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if (self.channel is None) == (self.recipient is None):
+            raise ValueError("give exactly one of channel and recipient")
+        return self
+
+
+class GateResponse(_Wire):
+    """What to do with the text: ``commit`` and ``force`` send it, ``retry`` has the agent write it again."""
+
+    action: Action
+    outcome: Outcome
+    text: str
+    feedback: str | None
+    score: float | None
+    threshold: float | None
+    reason: str | None
+    action_id: str
+    attempt: int
+    latency_ms: float
+
+    @classmethod
+    def of(cls, decision: GateDecision) -> Self:
+        return cls(**{name: getattr(decision, name) for name in cls.model_fields})
+
+
+class InterventionsRequest(_Wire):
+    """Who speaks next, and where; no channel for a direct message."""
+
+    agent_id: AgentId
+    channel: Place | None = None
+
+
+class NudgeResponse(_Wire):
+    """One piece of guidance and the share (0-1) that rose above its threshold."""
+
+    kind: Intervention
+    text: str
+    share: float
+    threshold: float
+
+
+class InterventionsResponse(_Wire):
+    """``guidance`` is appended to the prompt of this one turn and kept nowhere; null: nothing to say."""
+
+    guidance: str | None
+    nudges: list[NudgeResponse]
+    failed: bool = Field(description="Nothing could be looked up in time, so there is no guidance.")
+
+    @classmethod
+    def of(cls, guidance: Guidance) -> Self:
+        nudges = [
+            NudgeResponse(kind=item.kind, text=item.text, share=item.share, threshold=item.threshold)
+            for item in guidance.nudges
+        ]
+        return cls(guidance=guidance.block, nudges=nudges, failed=guidance.failed)
+
+
+class ConfigRequest(CorrectionSettings):
+    """All settings of an agent; what is left out gets its default, which for every correction is off."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    def settings(self) -> CorrectionSettings:
+        return CorrectionSettings(**self.model_dump())
+
+
+class ConfigResponse(CorrectionSettings):
+    """An agent's settings. ``source``: ``persona`` (its file) or ``api`` (set here or by command line)."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    agent_id: str
+    source: Literal["persona", "api"]
+    updated_at: datetime
+
+    @classmethod
+    def of(cls, config: StoredConfig) -> Self:
+        return cls.model_validate(
+            {
+                "agent_id": config.agent_id,
+                "source": config.source,
+                "updated_at": config.updated_at,
+                **config.settings.model_dump(),
+            }
+        )
+
+
+class HealthResponse(_Wire):
+    """``degraded``: the store does not answer; texts then go through unchecked."""
+
+    status: Literal["ok", "degraded"]
+    judge: str
+    version: str
+
+
+class ErrorResponse(_Wire):
+    """Why a request was not answered."""
+
+    detail: str

@@ -1,0 +1,94 @@
+"""Several attempts at one test, and the one score that comes of them."""
+
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from persona_pipeline.suites.grades import SuiteVerdict, reaches, verdict_of
+from persona_pipeline.suites.models import Trials
+from persona_pipeline.suites.results import Attempt
+from persona_pipeline.suites.values import PASS
+
+# Two-sided 95 % quantiles of Student's t for 1 to 29 degrees of freedom; 1.96 beyond.
+T_95 = (
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.16, 2.145, 2.131,
+    2.12, 2.11, 2.101, 2.093, 2.086, 2.08, 2.074, 2.069, 2.064, 2.06, 2.056, 2.052, 2.048, 2.045,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The score of several attempts. ``best``: the attempt that is shown; ``score`` None: an error."""
+
+    score: float | None
+    verdict: SuiteVerdict
+    best: Attempt
+    attempts: Sequence[Attempt]
+    aggregation: Mapping[str, Any]
+    cost_limited: bool = False
+    notes: Sequence[str] = ()
+
+
+def t_quantile(degrees: int) -> float:
+    """Return the two-sided 95 % quantile of Student's t. ``degrees`` >= 1."""
+    return T_95[degrees - 1] if degrees <= len(T_95) else 1.96
+
+
+def mean_interval(values: Sequence[float]) -> tuple[float, float, float, float]:
+    """Return mean, lower and upper end of its 95 % t interval, and standard deviation (n - 1) of at least two values."""
+    mean = math.fsum(values) / len(values)
+    spread = statistics.stdev(values)
+    half = t_quantile(len(values) - 1) * spread / math.sqrt(len(values))
+    return mean, mean - half, mean + half, spread
+
+
+def run_trials(trials: Trials, attempt: Callable[[int], Attempt]) -> Outcome:
+    """Make attempts until the strategy is satisfied, the count is reached or the money is spent, and put them together."""
+    attempts: list[Attempt] = []
+    spent, limited, notes = 0.0, False, []
+    for number in range(trials.count):
+        attempts.append(attempt(number))
+        cost = attempts[-1].cost_usd
+        if trials.cost_limit_usd is not None and cost is None and not notes:
+            notes.append("an attempt reported no cost, so the cost limit could not count it")
+        spent += cost or 0.0
+        if trials.strategy == "pass_at_k" and _passed(attempts[-1]):
+            break
+        if trials.cost_limit_usd is not None and spent >= trials.cost_limit_usd:
+            limited = number + 1 < trials.count
+            break
+    return _outcome(trials.strategy, attempts, limited, notes)
+
+
+def _passed(attempt: Attempt) -> bool:
+    return attempt.score is not None and reaches(attempt.score, PASS)
+
+
+def _outcome(strategy: str, attempts: Sequence[Attempt], limited: bool, notes: Sequence[str]) -> Outcome:
+    scored = [attempt for attempt in attempts if attempt.score is not None]
+    scores = [attempt.score for attempt in scored if attempt.score is not None]
+    best = max(scored, key=lambda item: item.score or 0.0) if scored else attempts[0]
+    aggregation: dict[str, Any] = {"strategy": strategy}
+    if strategy == "pass_at_k":
+        passed = sum(_passed(attempt) for attempt in attempts)
+        aggregation |= {"passed_attempts": passed, "total_attempts": len(attempts)}
+        # One pass decides. Without one, an attempt that could not be judged might have been it.
+        score = max(scores) if passed or (scores and len(scores) == len(attempts)) else None
+    elif len(scores) < len(attempts):
+        score = None
+    elif strategy == "mean" or len(scores) < 2:
+        mean = math.fsum(scores) / len(scores)
+        score = mean
+        aggregation |= {"mean": mean, "min": min(scores), "max": max(scores)}
+    else:
+        mean, lower, upper, spread = mean_interval(scores)
+        lower, upper = max(0.0, lower), min(1.0, upper)
+        score = lower
+        aggregation |= {"mean": mean, "ci95_lower": lower, "ci95_upper": upper, "stddev": spread}
+    verdict = SuiteVerdict.ERROR if score is None else verdict_of(score)
+    if score is None:
+        failed = next(attempt for attempt in attempts if attempt.score is None)
+        best = best if scored else failed
+    return Outcome(score, verdict, best, attempts, aggregation, limited, notes)

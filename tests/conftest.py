@@ -1,0 +1,92 @@
+"""Fixtures every test can use: a copy of the sample world, a small world, and a store on each database."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+from sqlalchemy.engine import URL
+
+from persona_pipeline.settings import get_settings
+from persona_pipeline.store import Store, open_store
+from persona_pipeline.world import World
+from tests.support.postgres import fresh_database, postgres_server
+from tests.support.worlds import write_small_world
+
+PROJECT = Path(__file__).parents[1]
+SAMPLE_FOLDERS = ("personas", "propositions", "messages", "recordings", "baselines")
+POSTGRES = pytest.param("postgres", marks=pytest.mark.xdist_group("postgres"))
+
+settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("default")
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Tests see no database, key or world of the person who runs them."""
+    for name in [*os.environ]:
+        if name.startswith(("PERSONA_", "ANTHROPIC_", "DAGSTER_")):
+            monkeypatch.delenv(name)
+    get_settings.cache_clear()
+    yield
+    get_settings.cache_clear()
+
+
+@pytest.fixture
+def sample_root(tmp_path: Path) -> Path:
+    """A copy of the sample world, to be edited."""
+    root = tmp_path / "world"
+    for name in SAMPLE_FOLDERS:
+        shutil.copytree(PROJECT / name, root / name)
+    return root
+
+
+@pytest.fixture
+def sample_world(sample_root: Path) -> Iterator[World]:
+    world = World.open(sample_root)
+    yield world
+    world.store.close()
+
+
+@pytest.fixture
+def small_root(tmp_path: Path) -> Path:
+    """A world of two agents, a few messages and a claim a dimension; nothing is recorded."""
+    return write_small_world(tmp_path / "small")
+
+
+@pytest.fixture
+def small_world(small_root: Path) -> Iterator[World]:
+    world = World.open(small_root)
+    yield world
+    world.store.close()
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[URL]:
+    """A Postgres server of this test run."""
+    with postgres_server(tmp_path_factory.mktemp("postgres")) as url:
+        yield url
+
+
+@pytest.fixture
+def postgres_url(postgres: URL) -> Iterator[str]:
+    """A new, empty database."""
+    with fresh_database(postgres) as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", POSTGRES])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A new, empty database of each kind."""
+    if request.param == "postgres":
+        return request.getfixturevalue("postgres_url")
+    return f"sqlite:///{tmp_path / 'store.db'}"
+
+
+@pytest.fixture
+def store(database_url: str) -> Iterator[Store]:
+    opened = open_store(database_url)
+    yield opened
+    opened.close()

@@ -1,0 +1,407 @@
+"""Asking many questions: order, cache, width, deadlines, limits, and stopping early."""
+
+import asyncio
+import json
+import time
+from dataclasses import replace
+
+import pytest
+from pydantic import SecretStr
+
+from persona_pipeline.errors import ConfigError
+from persona_pipeline.judging.anthropic import AnthropicJudge, open_anthropic_judge
+from persona_pipeline.judging.backend import AnthropicBackend
+from persona_pipeline.judging.budget import Budget
+from persona_pipeline.judging.cache import JudgmentCache
+from persona_pipeline.judging.client import AnthropicOptions
+from persona_pipeline.judging.prompt import proposition_question
+from persona_pipeline.judging.verdict import Unscored
+from persona_pipeline.settings import Settings
+from persona_pipeline.store.engine import Store
+from tests.support.judging import request, requests, trajectory
+from tests.support.messages_server import ANSWER, Hang, MessagesServer, message, status, verdicts
+
+LONG = trajectory(length=110)
+
+
+def test_verdicts_come_in_the_order_of_the_requests(server: MessagesServer, judge: AnthropicJudge) -> None:
+    asked = requests(30)
+    server.handler = lambda call: replace(
+        message(json.dumps(verdicts(call.body))), delay=0.02 if call.index % 3 else 0.0
+    )
+    told = asyncio.run(judge.judge(asked))
+    assert [verdict.proposition_id for verdict in told] == [item.proposition_id for item in asked]
+    assert {verdict.reasoning for verdict in told} == {f"About {item.claim!r}." for item in asked}
+
+
+def test_the_request_holds_rules_transcript_and_claim_in_their_places(
+    server: MessagesServer, judge: AnthropicJudge
+) -> None:
+    asyncio.run(judge.judge([request("is kind", persona="A kind man.")]))
+    body = server.calls[0].body
+    assert "0: false beyond doubt" in body["system"][0]["text"]
+    assert '{"persona":"A kind man."}' in body["messages"][0]["content"][0]["text"]
+    assert json.loads(server.calls[0].evidence) == trajectory().content()
+    assert body["messages"][-1]["role"] == "user"
+    assert '"claim":"is kind"' in body["messages"][-1]["content"][0]["text"]
+    assert body["tool_choice"] == {"type": "none"}
+    assert body["output_config"]["effort"] == "low"
+    assert body["thinking"] == {"type": "adaptive"}
+    assert "temperature" not in body
+
+
+def test_quotes_are_checked_against_the_transcript(server: MessagesServer, judge: AnthropicJudge) -> None:
+    quotes = [
+        {"message": "m2", "quote": "fact-checked  that"},
+        {"message": "m2", "quote": "never said"},
+        {"message": "m99", "quote": "fact-checked that"},
+        {"message": "m2", "quote": " "},
+    ]
+
+    def handler(call: object) -> object:
+        data = verdicts(server.calls[-1].body)
+        data["verdicts"][0]["evidence"] = quotes
+        return message(json.dumps(data))
+
+    server.handler = handler  # pyright: ignore[reportAttributeAccessIssue]
+    (verdict,) = asyncio.run(judge.judge([request()]))
+    assert [(item.message_id, item.verified) for item in verdict.evidence] == [
+        ("message-2", True),
+        ("message-2", False),
+        (None, False),
+        ("message-2", False),
+    ]
+
+
+def test_an_empty_trajectory_is_no_evidence_without_a_call(server: MessagesServer, judge: AnthropicJudge) -> None:
+    (verdict,) = asyncio.run(judge.judge([request(trajectory=type(LONG)(()))]))
+    assert verdict.unscored is Unscored.NO_EVIDENCE
+    assert server.calls == []
+
+
+def test_the_first_call_of_a_prefix_goes_alone_and_the_rest_reads_its_cache(
+    server: MessagesServer, judge: AnthropicJudge
+) -> None:
+    server.latency = 0.05
+    asyncio.run(judge.judge(requests(6, trajectory=LONG)))
+    assert server.usage["cache_read_input_tokens"] == 5 * server.usage["cache_creation_input_tokens"]
+    total = judge.backend.ledger.total
+    assert total.cache_read_tokens == server.usage["cache_read_input_tokens"]
+    assert total.calls == 6
+
+
+def test_a_prefix_too_short_to_be_cached_does_not_wait_for_a_first_call(
+    server: MessagesServer, options: AnthropicOptions
+) -> None:
+    server.latency = 0.1
+    judge = AnthropicJudge(AnthropicBackend(replace(options, model="claude-haiku-4-5")))
+    asyncio.run(judge.judge(requests(6)))
+    assert server.busiest == 6
+    assert "cache_control" not in server.calls[0].raw.decode()
+
+
+def test_no_more_calls_are_under_way_than_the_width(server: MessagesServer, options: AnthropicOptions) -> None:
+    server.latency = 0.02
+    judge = AnthropicJudge(AnthropicBackend(replace(options, width=3)))
+    asyncio.run(judge.judge(requests(12)))
+    assert server.busiest == 3
+
+
+def test_throttling_narrows_the_width_and_success_widens_it_again(
+    server: MessagesServer, options: AnthropicOptions
+) -> None:
+    backend = AnthropicBackend(replace(options, width=8, max_retries=2))
+    throttled = status(529, "overloaded_error", retry_after_ms="20")
+    server.handler = lambda call: throttled if call.headers["x-stainless-retry-count"] == "0" else ANSWER
+    told = asyncio.run(AnthropicJudge(backend).judge(requests(8, trajectory=trajectory("short"))))
+    assert all(verdict.score is not None for verdict in told)
+    assert backend.width.narrowed >= 1
+    narrowed = backend.width.width
+    server.handler = lambda call: ANSWER
+    asyncio.run(AnthropicJudge(backend).judge(requests(40, persona="other")))
+    assert narrowed < backend.width.width
+
+
+def test_a_call_ends_at_its_deadline_though_the_server_keeps_hanging(
+    server: MessagesServer, options: AnthropicOptions
+) -> None:
+    server.always(Hang())
+    judge = AnthropicJudge(AnthropicBackend(replace(options, deadline=0.2, width=4, breaker_threshold=99)))
+    started = time.monotonic()
+    told = asyncio.run(judge.judge(requests(4, trajectory=trajectory("short"))))
+    assert time.monotonic() - started < 1.5
+    assert {verdict.unscored for verdict in told} == {Unscored.TIMEOUT}
+    assert told[0].usage.usd is None
+
+
+def test_the_run_ends_at_its_deadline(server: MessagesServer, options: AnthropicOptions) -> None:
+    server.latency = 0.1
+    judge = AnthropicJudge(AnthropicBackend(replace(options, run_deadline=0.35, width=1)))
+    told = asyncio.run(judge.judge(requests(20)))
+    answered = [verdict for verdict in told if verdict.score is not None]
+    assert 1 <= len(answered) <= 3
+    rest = [verdict for verdict in told if verdict.score is None]
+    assert {verdict.unscored for verdict in rest} == {Unscored.TIMEOUT}
+    assert any("the run's deadline of 0.35 s has passed" in verdict.detail for verdict in rest)
+
+
+def test_cancelling_the_run_stops_it(server: MessagesServer, judge: AnthropicJudge) -> None:
+    server.always(Hang())
+
+    async def run() -> None:
+        async with asyncio.timeout(0.2):
+            await judge.judge(requests(3))
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [(401, "authentication_error"), (402, "billing_error"), (403, "permission_error"), (404, "not_found_error")],
+)
+def test_an_error_no_call_can_survive_stops_the_run(
+    code: int, kind: str, server: MessagesServer, options: AnthropicOptions
+) -> None:
+    server.always(status(code, kind))
+    judge = AnthropicJudge(AnthropicBackend(replace(options, width=2)))
+    told = asyncio.run(judge.judge(requests(30)))
+    assert len(server.calls) <= 3
+    assert {verdict.unscored for verdict in told} == {Unscored.API_ERROR}
+    assert all(f"HTTP {code} {kind}" in verdict.detail for verdict in told)
+
+
+def test_a_spend_limit_stops_the_run(server: MessagesServer, options: AnthropicOptions) -> None:
+    server.always(status(429, "rate_limit_error", error_code="enforced_spend_limit_reached"))
+    judge = AnthropicJudge(AnthropicBackend(replace(options, width=2)))
+    told = asyncio.run(judge.judge(requests(30)))
+    assert len(server.calls) <= 3
+    assert "enforced_spend_limit_reached" in told[-1].detail
+
+
+def test_many_identical_failures_in_a_row_stop_the_run(server: MessagesServer, options: AnthropicOptions) -> None:
+    server.always(status(500))
+    judge = AnthropicJudge(AnthropicBackend(replace(options, width=1, breaker_threshold=4)))
+    told = asyncio.run(judge.judge(requests(30)))
+    assert len(server.calls) == 4
+    assert "not asked after 4 identical failures in a row: HTTP 500" in told[-1].detail
+
+
+def test_failures_that_alternate_with_answers_stop_nothing(server: MessagesServer, options: AnthropicOptions) -> None:
+    server.handler = lambda call: status(500) if call.index % 2 else ANSWER
+    judge = AnthropicJudge(AnthropicBackend(replace(options, width=1, breaker_threshold=2)))
+    asyncio.run(judge.judge(requests(20)))
+    assert len(server.calls) == 20
+
+
+def test_a_judge_without_a_key_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match="ANTHROPIC_API_KEY"):
+        AnthropicBackend(AnthropicOptions())
+
+
+def test_a_server_of_ones_own_needs_no_key(server: MessagesServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+    judge = open_anthropic_judge(Settings())
+    (verdict,) = asyncio.run(judge.judge([request()]))
+    assert verdict.score is not None
+
+
+def test_the_endpoint_in_provenance_holds_no_password() -> None:
+    options = AnthropicOptions(base_url="https://user:secret@models.example:8443/api/")
+    assert options.endpoint == "https://models.example:8443/api"
+
+
+def test_grouped_claims_share_calls_and_keep_their_verdicts(server: MessagesServer, options: AnthropicOptions) -> None:
+    asked = requests(7)
+    alone = asyncio.run(AnthropicJudge(AnthropicBackend(options)).judge(asked))
+    del server.calls[:]
+    grouped = asyncio.run(AnthropicJudge(AnthropicBackend(options), grouping=3).judge(asked))
+    assert len(server.calls) == 3
+    assert [(verdict.proposition_id, verdict.score) for verdict in grouped] == [
+        (verdict.proposition_id, verdict.score) for verdict in alone
+    ]
+    assert sum(verdict.usage.calls for verdict in grouped) == 3
+
+
+def test_grouped_claims_keep_apart_what_shares_an_id_or_a_trajectory(
+    server: MessagesServer, options: AnthropicOptions
+) -> None:
+    asked = [request(), request("another claim"), request(trajectory=LONG), request(name="other"), request(sample=1)]
+    told = asyncio.run(AnthropicJudge(AnthropicBackend(options), grouping=9).judge(asked))
+    assert len(server.calls) == 4
+    assert [verdict.score is not None for verdict in told] == [True] * 5
+
+
+def test_unchanged_requests_are_never_paid_for_twice(
+    server: MessagesServer, options: AnthropicOptions, store: Store
+) -> None:
+    asked = requests(5)
+    first = asyncio.run(AnthropicJudge(AnthropicBackend(options, cache=JudgmentCache(store))).judge(asked))
+    again = AnthropicJudge(AnthropicBackend(options, cache=JudgmentCache(store)))
+    second = asyncio.run(again.judge(asked))
+    assert server.paid == 5
+    assert [verdict.score for verdict in second] == [verdict.score for verdict in first]
+    assert again.backend.ledger.total.calls == 0
+    assert again.backend.cached_answers == 5
+    assert sum(verdict.usage.calls for verdict in second) == 0
+
+
+def test_one_edited_claim_is_one_call(server: MessagesServer, options: AnthropicOptions, store: Store) -> None:
+    asked = list(requests(5))
+    judge = AnthropicJudge(AnthropicBackend(options, cache=JudgmentCache(store)))
+    asyncio.run(judge.judge(asked))
+    asked[2] = replace(asked[2], claim="Michael has another habit")
+    asyncio.run(judge.judge(asked))
+    assert server.paid == 6
+
+
+def test_samples_are_asked_for_each_and_cached_each(
+    server: MessagesServer, options: AnthropicOptions, store: Store
+) -> None:
+    asked = [request(sample=index) for index in range(3)]
+    judge = AnthropicJudge(AnthropicBackend(options, cache=JudgmentCache(store)))
+    asyncio.run(judge.judge(asked))
+    asyncio.run(judge.judge(asked))
+    assert server.paid == 3
+
+
+def test_equal_questions_are_asked_once(server: MessagesServer, judge: AnthropicJudge) -> None:
+    first, second = asyncio.run(judge.judge([request(), request()]))
+    assert server.paid == 1
+    assert first.score == second.score
+    assert (first.usage.calls, second.usage.calls) == (1, 0)
+
+
+def test_a_budget_stops_calls_before_they_are_sent(server: MessagesServer, options: AnthropicOptions) -> None:
+    budget = Budget(0.003)
+    judge = AnthropicJudge(AnthropicBackend(options, budget=budget))
+    told = asyncio.run(judge.judge(requests(60, trajectory=LONG)))
+    stopped = [verdict for verdict in told if verdict.unscored is Unscored.BUDGET]
+    assert 0 < len(stopped) < 60
+    assert server.paid == 60 - len(stopped)
+    assert budget.stopped == len(stopped)
+    assert budget.spent == pytest.approx(judge.backend.ledger.total.usd)
+    assert budget.spent <= 0.003
+    assert "limit of 0.003 dollars" in stopped[0].detail
+
+
+def test_calls_that_fit_the_budget_one_after_another_wait_for_one_another(
+    server: MessagesServer, options: AnthropicOptions
+) -> None:
+    server.latency = 0.01
+    judge = AnthropicJudge(AnthropicBackend(options, budget=Budget(0.004)))
+    told = asyncio.run(judge.judge(requests(8)))
+    assert [verdict.unscored for verdict in told] == [None] * 8
+    assert server.busiest < 8
+
+
+def test_a_budget_needs_a_model_with_a_price(options: AnthropicOptions) -> None:
+    with pytest.raises(ConfigError, match="no price is known for judge model 'home-grown'"):
+        AnthropicBackend(replace(options, model="home-grown"), budget=Budget(1.0))
+
+
+def test_an_answer_of_unknown_price_uses_up_all_that_was_reserved(
+    server: MessagesServer, options: AnthropicOptions
+) -> None:
+    server.handler = lambda call: message(json.dumps(verdicts(call.body)), usage=None)
+    budget = Budget(1.0)
+    asyncio.run(AnthropicJudge(AnthropicBackend(options, budget=budget)).judge([request()]))
+    assert budget.spent > 0.001
+
+
+def test_usage_is_charged_to_mechanism_agent_and_dimension(server: MessagesServer, backend: AnthropicBackend) -> None:
+    asyncio.run(AnthropicJudge(backend).judge([request(), request("x", "x", dimension="fluency", agent_id="dwight")]))
+    asyncio.run(AnthropicJudge(backend, mechanism="suite").judge([request("y", "y")]))
+    counts = {
+        party: {name: usage.calls for name, usage in backend.ledger.by(party).items()}
+        for party in ("mechanism", "agent_id", "dimension")
+    }
+    assert counts == {
+        "mechanism": {"evaluation": 2, "suite": 1},
+        "agent_id": {"dwight": 1, "michael": 2},
+        "dimension": {"adherence": 2, "fluency": 1},
+    }
+
+
+def test_structured_output_that_is_rejected_becomes_prompted_json_and_is_remembered(
+    options: AnthropicOptions, store: Store
+) -> None:
+    with MessagesServer(structured_output=False) as plain:
+        options = replace(options, base_url=plain.url, model="home-grown")
+        backend = AnthropicBackend(options, cache=JudgmentCache(store))
+        told = asyncio.run(AnthropicJudge(backend).judge(requests(3)))
+        assert [verdict.unscored for verdict in told] == [None] * 3
+        assert "rejects structured output for home-grown" in backend.notes[0]
+        assert "JSON schema" in plain.calls[-1].body["messages"][-1]["content"][0]["text"]
+
+        del plain.calls[:]
+        later = AnthropicBackend(options, cache=JudgmentCache(store))
+        assert later.notes == backend.notes
+        asyncio.run(AnthropicJudge(later).judge(requests(4)))
+        assert ["output_config" in call.body for call in plain.calls] == [False]
+
+
+def test_prompted_json_may_stand_in_a_code_fence_and_nowhere_else(options: AnthropicOptions) -> None:
+    with MessagesServer(structured_output=False) as plain:
+        judge = AnthropicJudge(AnthropicBackend(replace(options, base_url=plain.url)))
+        plain.handler = lambda call: message(f"```json\n{json.dumps(verdicts(call.body))}\n```\n")
+        (fenced,) = asyncio.run(judge.judge([request()]))
+        plain.handler = lambda call: message(f"Sure!\n```json\n{json.dumps(verdicts(call.body))}\n```")
+        (chatty,) = asyncio.run(judge.judge([request()]))
+    assert fenced.score is not None
+    assert chatty.unscored is Unscored.INVALID_OUTPUT
+
+
+def test_a_server_that_rejects_plain_requests_too_is_not_taken_to_lack_structured_output(
+    server: MessagesServer, options: AnthropicOptions
+) -> None:
+    server.always(status(400, "invalid_request_error"))
+    backend = AnthropicBackend(replace(options, width=1))
+    told = asyncio.run(AnthropicJudge(backend).judge(requests(5)))
+    assert {verdict.unscored for verdict in told} == {Unscored.API_ERROR}
+    assert backend.notes == ()
+    assert len(server.calls) == 5 + 2
+
+
+def test_connections_stay_open_inside_the_backends_context(server: MessagesServer, backend: AnthropicBackend) -> None:
+    async def run() -> None:
+        async with backend:
+            for index in range(3):
+                await AnthropicJudge(backend).judge([request(f"claim {index}")])
+
+    asyncio.run(run())
+    assert server.connections == 1
+
+
+def test_one_backend_serves_several_asks_at_once_and_event_loops_one_after_another(
+    server: MessagesServer, judge: AnthropicJudge
+) -> None:
+    server.latency = 0.02
+
+    async def both() -> list[int | None]:
+        told = await asyncio.gather(judge.judge(requests(3)), judge.judge([request()]))
+        return [verdict.score for some in told for verdict in some]
+
+    assert None not in asyncio.run(both())
+    assert None not in asyncio.run(both())
+
+
+def test_a_model_asked_not_to_think_is_told_so(server: MessagesServer, backend: AnthropicBackend) -> None:
+    question = replace(proposition_question([request()], max_tokens=300), thinking=False)
+    (answer,) = asyncio.run(backend.ask([question]))
+    assert answer.data is not None
+    assert server.calls[0].body["thinking"] == {"type": "disabled"}
+
+
+def test_the_key_is_nowhere_in_what_a_failure_says(server: MessagesServer, options: AnthropicOptions) -> None:
+    secret = "sk-ant-api03-canary-canary"
+    server.always(
+        replace(
+            status(401, "authentication_error"),
+            body={"type": "error", "error": {"type": "authentication_error", "message": f"bad key {secret}"}},
+        )
+    )
+    judge = AnthropicJudge(AnthropicBackend(replace(options, api_key=SecretStr(secret))))
+    (verdict,) = asyncio.run(judge.judge([request()]))
+    assert "bad key sk-..." in verdict.detail
+    assert "canary" not in repr(judge) + verdict.detail

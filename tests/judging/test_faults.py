@@ -1,0 +1,273 @@
+"""What a broken server, network or model does to a run: no number, a name for it, and the rest goes on."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import pytest
+
+from persona_pipeline.judging.anthropic import AnthropicJudge
+from persona_pipeline.judging.backend import AnthropicBackend
+from persona_pipeline.judging.client import AnthropicOptions
+from persona_pipeline.judging.verdict import Unscored
+from tests.support.judging import request, requests, trajectory
+from tests.support.messages_server import (
+    ANSWER,
+    Call,
+    Cut,
+    Hang,
+    MessagesServer,
+    Outcome,
+    Reply,
+    Reset,
+    Trickle,
+    message,
+    status,
+    verdicts,
+)
+
+BROKEN = "Michael has habit 1"
+
+
+def altered(change: Callable[[dict], object]) -> Callable[[Call], Outcome]:
+    """Answer with the server's own verdict, changed in place or replaced."""
+
+    def handler(call: Call) -> Outcome:
+        data = verdicts(call.body)
+        return message(json.dumps(change(data) or data))
+
+    return handler
+
+
+def item(**changes: object) -> Callable[[Call], Outcome]:
+    return altered(lambda data: data["verdicts"][0].update(changes))
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What happens to one call, and what the run says of it."""
+
+    outcome: Outcome | Callable[[Call], Outcome]
+    reason: Unscored
+    said: str
+    retries: int = 0
+
+
+def text(words: str) -> Reply:
+    return message(words)
+
+
+FAULTS = {
+    "reset": Fault(Reset(), Unscored.API_ERROR, "connection failed"),
+    "hang": Fault(Hang(), Unscored.TIMEOUT, "no answer within the deadline"),
+    "trickle": Fault(Trickle(ANSWER, interval=0.02), Unscored.TIMEOUT, "no answer within the deadline"),
+    "body cut off": Fault(Cut(ANSWER), Unscored.API_ERROR, "connection failed"),
+    "429 with Retry-After beyond the deadline": Fault(
+        status(429, "rate_limit_error", retry_after="30"), Unscored.TIMEOUT, "the server said 429", retries=3
+    ),
+    "429 without Retry-After": Fault(status(429, "rate_limit_error"), Unscored.API_ERROR, "HTTP 429 rate_limit_error"),
+    "500": Fault(status(500), Unscored.API_ERROR, "HTTP 500 api_error"),
+    "529": Fault(status(529, "overloaded_error"), Unscored.API_ERROR, "HTTP 529 overloaded_error"),
+    "502 with an HTML page": Fault(
+        Reply(b"<html>Bad gateway</html>", 502), Unscored.API_ERROR, "HTTP 502: no JSON in the response"
+    ),
+    "413": Fault(status(413, "invalid_request_error"), Unscored.API_ERROR, "HTTP 413"),
+    "200 with an HTML page": Fault(Reply(b"<html>Sign in</html>"), Unscored.API_ERROR, "a body that is not JSON"),
+    "200 with other JSON": Fault(Reply({"status": "ok"}), Unscored.API_ERROR, "the response is no message"),
+    "refusal": Fault(message(None, stop_reason="refusal"), Unscored.REFUSAL, "the model refused"),
+    "max_tokens twice": Fault(
+        message('{"verdicts": [', stop_reason="max_tokens"), Unscored.TRUNCATED, "stopped by max_tokens"
+    ),
+    "tool_use": Fault(message(None, stop_reason="tool_use"), Unscored.INVALID_OUTPUT, "'tool_use' instead"),
+    "no stop reason": Fault(
+        lambda call: message(json.dumps(verdicts(call.body)), stop_reason=None), Unscored.INVALID_OUTPUT, "'None'"
+    ),
+    "empty content": Fault(message(None), Unscored.INVALID_OUTPUT, "the answer has no text"),
+    "blank text": Fault(text(" \n"), Unscored.INVALID_OUTPUT, "the answer has no text"),
+    "truncated JSON": Fault(text('{"verdicts": [{"proposition_id": "ha'), Unscored.INVALID_OUTPUT, "not JSON"),
+    "text before JSON": Fault(
+        lambda call: message("Here is my verdict: " + json.dumps(verdicts(call.body))),
+        Unscored.INVALID_OUTPUT,
+        "not JSON",
+    ),
+    "JSON in a code fence": Fault(
+        lambda call: message(f"```json\n{json.dumps(verdicts(call.body))}\n```"), Unscored.INVALID_OUTPUT, "not JSON"
+    ),
+    "a list": Fault(text("[]"), Unscored.INVALID_OUTPUT, "a JSON list, not an object"),
+    "deep nesting": Fault(text("[" * 100_000), Unscored.INVALID_OUTPUT, "nested too deeply"),
+    "NaN": Fault(text('{"verdicts": NaN}'), Unscored.INVALID_OUTPUT, "NaN"),
+    "duplicate key": Fault(
+        lambda call: message(json.dumps(verdicts(call.body)).replace('"score":', '"score": 9, "score":')),
+        Unscored.INVALID_OUTPUT,
+        "duplicate key",
+    ),
+    "no verdict": Fault(altered(lambda data: {"verdicts": []}), Unscored.INVALID_OUTPUT, "no verdict on"),
+    "wrong id": Fault(item(proposition_id="habit_2"), Unscored.INVALID_OUTPUT, "nobody asked about"),
+    "duplicate id": Fault(
+        altered(lambda data: {"verdicts": data["verdicts"] * 2}), Unscored.INVALID_OUTPUT, "judged twice"
+    ),
+    "extra verdict": Fault(
+        altered(lambda data: data["verdicts"].append({**data["verdicts"][0], "proposition_id": "other"})),
+        Unscored.INVALID_OUTPUT,
+        "nobody asked about",
+    ),
+    "score 10": Fault(item(score=10), Unscored.INVALID_OUTPUT, "score 10"),
+    "score -1": Fault(item(score=-1), Unscored.INVALID_OUTPUT, "score -1"),
+    "score 7.0": Fault(item(score=7.0), Unscored.INVALID_OUTPUT, "score 7.0"),
+    "score true": Fault(item(score=True), Unscored.INVALID_OUTPUT, "score true"),
+    "score '7'": Fault(item(score="7"), Unscored.INVALID_OUTPUT, 'score "7"'),
+    "score null": Fault(item(score=None), Unscored.INVALID_OUTPUT, "score null"),
+    "score of what is not applicable": Fault(
+        item(verdict="not_applicable"), Unscored.INVALID_OUTPUT, "and yet has a score"
+    ),
+    "unknown verdict": Fault(item(verdict="pass"), Unscored.INVALID_OUTPUT, 'verdict "pass"'),
+    "field missing": Fault(
+        altered(lambda data: data["verdicts"][0].pop("reasoning") and None),
+        Unscored.INVALID_OUTPUT,
+        "exactly the fields",
+    ),
+    "field too many": Fault(item(passed=True), Unscored.INVALID_OUTPUT, "exactly the fields"),
+    "evidence of numbers": Fault(item(evidence=[1]), Unscored.INVALID_OUTPUT, "the evidence of"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+def test_a_fault_is_named_and_stops_nothing_else(
+    fault: Fault, server: MessagesServer, options: AnthropicOptions
+) -> None:
+    server.handler = lambda call: _outcome(fault, call) if BROKEN in call.raw.decode() else ANSWER
+    judge = AnthropicJudge(AnthropicBackend(replace(options, deadline=0.3, max_retries=fault.retries)))
+
+    before, broken, after = asyncio.run(judge.judge(requests(3)))
+
+    assert (broken.score, broken.unscored) == (None, fault.reason)
+    assert fault.said in broken.detail
+    assert before.score is not None
+    assert after.score is not None
+
+
+@pytest.mark.parametrize("fault", ["refusal", "truncated JSON", "score 10"])
+def test_what_a_useless_answer_cost_is_counted(fault: str, server: MessagesServer, judge: AnthropicJudge) -> None:
+    server.always(FAULTS[fault].outcome if isinstance(FAULTS[fault].outcome, Reply) else None)
+    server.handler = lambda call: _outcome(FAULTS[fault], call)
+    (verdict,) = asyncio.run(judge.judge([request()]))
+    assert verdict.usage.output_tokens > 0
+    assert verdict.usage.usd and verdict.usage.usd > 0
+
+
+def test_a_refused_connection_is_named_and_costs_nothing(options: AnthropicOptions) -> None:
+    with MessagesServer() as gone:
+        closed = gone.url
+    judge = AnthropicJudge(AnthropicBackend(replace(options, base_url=closed)))
+    (verdict,) = asyncio.run(judge.judge([request()]))
+    assert verdict.unscored is Unscored.API_ERROR
+    assert verdict.detail.startswith("connection failed: ConnectError")
+    assert verdict.usage.usd == 0
+
+
+def test_an_answer_cut_off_once_is_asked_again_with_twice_the_tokens(
+    server: MessagesServer, judge: AnthropicJudge
+) -> None:
+    server.script(message('{"verdi', stop_reason="max_tokens"))
+    (verdict,) = asyncio.run(judge.judge([request()]))
+    assert verdict.score is not None
+    assert [call.body["max_tokens"] for call in server.calls] == [2048, 4096]
+    assert verdict.usage.calls == 2
+
+
+def test_an_answer_behind_a_thinking_block_is_read(server: MessagesServer, judge: AnthropicJudge) -> None:
+    def handler(call: Call) -> Outcome:
+        thinking = {"type": "thinking", "thinking": '{"verdicts": []}', "signature": "x"}
+        answer = {"type": "text", "text": json.dumps(verdicts(call.body, lambda claim: 4))}
+        return message(None, content=[thinking, answer])
+
+    server.handler = handler
+    (verdict,) = asyncio.run(judge.judge([request()]))
+    assert verdict.score == 4
+
+
+def test_an_answer_without_usage_has_a_score_and_an_unknown_price(
+    server: MessagesServer, judge: AnthropicJudge
+) -> None:
+    server.handler = lambda call: message(json.dumps(verdicts(call.body)), usage=None)
+    (verdict,) = asyncio.run(judge.judge([request()]))
+    assert verdict.score is not None
+    assert verdict.usage.usd is None
+    assert verdict.usage.calls == 1
+
+
+def test_a_throttled_call_succeeds_when_the_server_recovers(server: MessagesServer, options: AnthropicOptions) -> None:
+    server.script(
+        status(429, "rate_limit_error", retry_after_ms="10"), status(529, "overloaded_error", retry_after_ms="10")
+    )
+    judge = AnthropicJudge(AnthropicBackend(replace(options, max_retries=2)))
+    (verdict,) = asyncio.run(judge.judge([request()]))
+    assert verdict.score is not None
+    assert judge.backend.width.narrowed == 1
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        "😀 👩‍👩‍👧‍👦 🏴󠁧󠁢󠁥󠁮󠁧󠁿",
+        "lone \ud83d surrogate",
+        "nul \x00 byte",
+        "שלום \u202e evil \u202c",
+        "\u2028\u2029\x85\x1b[2J",
+        "e\u0301\ufeff",
+    ],
+    ids=["emoji", "lone surrogate", "NUL", "right to left", "line separators", "combining"],
+)
+def test_hostile_text_reaches_the_judge_unchanged_and_is_judged(
+    hostile: str, server: MessagesServer, judge: AnthropicJudge
+) -> None:
+    shown = trajectory(hostile, "plain")
+    (verdict,) = asyncio.run(judge.judge([request(f"says {hostile}", trajectory=shown, persona=hostile)]))
+    assert json.loads(server.calls[0].evidence) == shown.content()
+    assert verdict.score is not None
+    assert verdict.evidence[0].verified
+
+
+def test_a_transcript_of_a_hundred_thousand_tokens_is_judged_at_its_higher_price(
+    server: MessagesServer, judge: AnthropicJudge
+) -> None:
+    long = trajectory("All work and no play makes Jack a dull boy, word by word by word. " * 60, length=110)
+    (verdict,) = asyncio.run(judge.judge([request(trajectory=long)]))
+    assert verdict.score is not None
+    assert verdict.usage.input_tokens > 100_000
+    assert verdict.usage.usd == pytest.approx(
+        verdict.usage.input_tokens * 0.5e-6 + verdict.usage.output_tokens * 2.5e-6
+    )
+
+
+def test_the_fault_table(server: MessagesServer, options: AnthropicOptions, capsys: pytest.CaptureFixture[str]) -> None:
+    """All faults in one run: prints what each became, and counts the numbers that came of them."""
+    names = list(FAULTS)
+    asked = [request(f"fault {index}:", f"fault_{index}") for index in range(len(names))]
+    server.handler = lambda call: _outcome(FAULTS[names[_number(call)]], call)
+    judge = AnthropicJudge(
+        AnthropicBackend(replace(options, deadline=0.5, width=len(names), breaker_threshold=len(names)))
+    )
+
+    told = asyncio.run(judge.judge(asked))
+    with MessagesServer() as gone:
+        nowhere = replace(options, base_url=gone.url)
+    names.insert(0, "refused")
+    told[:0] = asyncio.run(AnthropicJudge(AnthropicBackend(nowhere)).judge([request()]))
+
+    with capsys.disabled():
+        print(f"\n{'fault':<42}{'the run says':<16}detail")
+        for name, verdict in zip(names, told, strict=True):
+            print(f"{name:<42}{verdict.unscored:<16}{verdict.detail[:90]}")
+        print(f"scores from {len(names)} faults: {sum(verdict.score is not None for verdict in told)}")
+    assert [verdict.score for verdict in told] == [None] * len(names)
+    assert all(verdict.detail for verdict in told)
+
+
+def _number(call: Call) -> int:
+    return int(call.raw.decode().split("fault ")[1].split(":")[0])
+
+
+def _outcome(fault: Fault, call: Call) -> Outcome:
+    return fault.outcome(call) if callable(fault.outcome) else fault.outcome

@@ -1,0 +1,158 @@
+import base64
+import hashlib
+import re
+import time
+
+from persona_pipeline.evaluation.report import Finding, RunReport
+from persona_pipeline.reporting.html import render_html
+from tests.reporting.sample import sample_report
+
+POLICY = re.compile(r'http-equiv="Content-Security-Policy" content="([^"]*)"')
+COLOURS = re.compile(r"--([\w-]+): light-dark\((#\w{6}), (#\w{6})\)")
+
+
+def test_nothing_is_loaded_from_elsewhere() -> None:
+    html = render_html(sample_report())
+    # The SVG namespace is a name, not an address that is fetched.
+    assert "http" not in html.replace("http://www.w3.org/2000/svg", "").replace("http-equiv", "")
+    assert not re.search(r"<(?:link|iframe|object|embed|img|base|form)\b|\ssrc=|@import|url\(", html)
+
+
+def test_the_policy_allows_exactly_the_style_and_script_of_the_page() -> None:
+    html = render_html(sample_report())
+    policy = POLICY.search(html)
+    assert policy and policy.group(1).startswith("default-src &#39;none&#39;; ")
+    for tag in ("style", "script"):
+        (content,) = re.findall(rf"<{tag}>(.*?)</{tag}>", html, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(content.encode("utf-8")).digest()).decode("ascii")
+        assert f"{tag}-src &#39;sha256-{digest}&#39;" in policy.group(1)
+    assert html.index("Content-Security-Policy") < html.index("<style>")
+    assert not re.search(r"\sstyle=|\son\w+=", html)
+
+
+def test_the_script_never_writes_markup() -> None:
+    html = render_html(sample_report())
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", html)
+
+
+def test_one_heading_of_the_first_level_and_no_level_is_skipped() -> None:
+    levels = [int(level) for level in re.findall(r"<h([1-6])", render_html(sample_report()))]
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in zip(levels, levels[1:], strict=False))
+
+
+def test_ids_are_unique_and_every_link_within_the_page_has_its_target() -> None:
+    html = render_html(sample_report())
+    ids = re.findall(r'\sid="([^"]*)"', html)
+    assert len(ids) == len(set(ids))
+    assert set(re.findall(r'href="#([^"]*)"', html)) | set(re.findall(r'aria-labelledby="([^"]*)"', html)) <= set(ids)
+
+
+def test_sections_without_content_are_left_out() -> None:
+    report = sample_report(drifted=False)
+    report.statistics = {}
+    html = render_html(report)
+    for section in ("findings", "timeline", "voices", "suites", "corrections"):
+        assert f'id="{section}"' not in html and f'href="#{section}"' not in html
+    assert 'id="scores"' in html and 'id="provenance"' in html
+
+
+def test_a_run_without_agents_is_a_page_that_says_why() -> None:
+    finding = Finding(kind="nothing_evaluated", exit_code=3, message="nothing was evaluated")
+    html = render_html(RunReport(findings=[finding], exit_code=3))
+    assert "No agent was evaluated" in html and "nothing was evaluated" in html
+
+
+def test_only_lines_that_stand_in_a_message_are_said_to_break_character() -> None:
+    html = render_html(sample_report())
+    broken = html[html.index("Lines that broke character") : html.index('class="dimension')]
+    assert "Please find the quarterly figures attached" in broken
+    assert "As discussed, the meeting is moved" not in broken
+    assert html.count("Lines that broke character") == 1
+
+
+def test_the_change_point_is_told_in_words() -> None:
+    assert "Fell from 7.36 to 5.29 (−2.07) with the window that ends 17 June." in render_html(sample_report())
+
+
+def test_suites_and_corrections_are_shown_when_the_run_has_them() -> None:
+    report = sample_report()
+    report.statistics["suites"] = [
+        {
+            "suite": "suites/michael.eval.yaml",
+            "target": "haiku",
+            "verdict": "fail",
+            "score": 0.62,
+            "tests": {"pass": 4, "fail": 1},
+            "failures": [{"id": "greets", "verdict": "fail", "score": 0.2, "reason": "no greeting"}],
+        }
+    ]
+    report.statistics["corrections"] = {
+        "michael": {
+            "checks": 40,
+            "passed": 33,
+            "corrected": 5,
+            "passed_after_retry": 4,
+            "forced_through": 1,
+            "fail_open": {"timeout": 2},
+            "latency_p50": 410.0,
+            "latency_p95": 1900.5,
+            "usd": 0.0012,
+            "examples": [
+                {
+                    "original_text": "Kindly find attached.",
+                    "corrected_text": "Look what I made!",
+                    "score": 2.0,
+                    "threshold": 5.0,
+                    "outcome": "corrected",
+                    "reasoning": "Nobody talks like that.",
+                }
+            ],
+        }
+    }
+    html = render_html(report)
+    for text in (
+        "suites/michael.eval.yaml",
+        "1 fail, 4 pass",
+        "no greeting",
+        "2 timed out",
+        "410 / 1900 ms",
+        "$0.0012",
+    ):
+        assert text in html
+    assert "Kindly find attached." in html and "Look what I made!" in html
+
+
+def test_two_hundred_agents_render_within_five_seconds() -> None:
+    report = sample_report()
+    michael = report.agents["michael"]
+    report.agents = {f"agent-{number}": michael for number in range(200)}
+    report.statistics["history"] = dict.fromkeys(report.agents, report.statistics["history"]["michael"])
+    started = time.perf_counter()
+    html = render_html(report)
+    assert time.perf_counter() - started < 5 and html.count('class="agent card"') == 200
+
+
+def _luminance(colour: str) -> float:
+    channels = [int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5)]
+    linear = [value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def _contrast(first: str, second: str) -> float:
+    high, low = sorted((_luminance(first), _luminance(second)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_text_stands_out_from_its_ground_in_both_themes() -> None:
+    """WCAG 2.2 AA: 4.5 to 1 for text, 3 to 1 for lines of a chart."""
+    colours = {name: (light, dark) for name, light, dark in COLOURS.findall(render_html(sample_report()))}
+    texts = [(text, ground) for text in ("ink", "muted", "accent") for ground in ("paper", "card", "sunken")]
+    texts += [(tone, ground) for tone in ("bad", "warn", "good") for ground in ("card", f"{tone}-soft")]
+    texts += [("ink", "bad-soft"), ("muted", "bad-soft"), ("good", "bad-soft"), ("warn", "sunken")]
+    for theme in (0, 1):
+        for text, ground in texts:
+            ratio = _contrast(colours[text][theme], colours[ground][theme])
+            assert ratio >= 4.5, f"{text} on {ground}: {ratio:.2f}"
+        for line in ("d1", "d2", "d3", "d4", "d5", "accent", "bad"):
+            assert _contrast(colours[line][theme], colours["card"][theme]) >= 3

@@ -1,0 +1,71 @@
+import xml.etree.ElementTree as ElementTree
+
+from persona_pipeline.evaluation.report import Finding, RunReport
+from persona_pipeline.reporting.junit import render_junit
+from tests.reporting.sample import sample_report
+
+
+def cases(report: RunReport) -> dict[tuple[str, str], list[ElementTree.Element]]:
+    """Return each case's results by (class, name), read by a strict parser."""
+    root = ElementTree.fromstring(render_junit(report).encode("utf-8"))
+    return {
+        (case.get("classname", ""), case.get("name", "")): [child for child in case if child.tag != "system-out"]
+        for case in root.iter("testcase")
+    }
+
+
+def test_golden(report: RunReport, golden) -> None:
+    golden("junit.xml", render_junit(report))
+
+
+def test_a_case_for_each_agent_and_dimension(report: RunReport) -> None:
+    found = cases(sample_report(drifted=False))
+    assert len(found) == 4 * 5 and not any(found.values())
+
+
+def test_a_regression_is_a_failure_and_a_drop_has_a_case_of_its_own(report: RunReport) -> None:
+    found = cases(report)
+    (failure,) = found["persona.michael", "adherence"]
+    assert (failure.tag, failure.get("type")) == ("failure", "regression")
+    (drop,) = found["persona.michael", "adherence/michael-self-centred"]
+    assert drop.get("type") == "proposition_drop" and "Michael Scott turns conversations" in (drop.text or "")
+    assert not found["persona.michael", "fluency"]
+
+
+def test_a_judgment_that_is_missing_is_an_error(report: RunReport) -> None:
+    (error,) = cases(report)["persona.pam", "adherence"]
+    assert (error.tag, error.get("type")) == ("error", "coverage")
+
+
+def test_a_missing_judgment_is_an_error_even_when_the_gate_lets_it_pass(report: RunReport) -> None:
+    report.agents["pam"].findings.clear()
+    (error,) = cases(report)["persona.pam", "adherence"]
+    assert error.tag == "error" and "pam-self-centred: not recorded" in (error.get("message") or "")
+
+
+def test_a_dimension_without_evidence_is_skipped(report: RunReport) -> None:
+    consistency = report.agents["jim"].evaluation.dimensions["consistency"]
+    consistency.score, consistency.unscored, consistency.propositions = None, "no_evidence", {}
+    report.agents["jim"].comparison.dimensions.pop("consistency")
+    (skipped,) = cases(report)["persona.jim", "consistency"]
+    assert (skipped.tag, skipped.get("message")) == ("skipped", "no evidence")
+
+
+def test_findings_of_no_dimension_have_cases(report: RunReport) -> None:
+    low = Finding(kind="threshold", exit_code=1, message="overall 4 is below 5", agent_id="jim")
+    report.agents["jim"].findings.append(low)
+    report.findings.append(Finding(kind="nothing_evaluated", exit_code=3, message="nothing"))
+    found = cases(report)
+    assert found["persona.jim", "threshold"][0].tag == "failure"
+    assert found["persona.run", "nothing_evaluated"][0].tag == "error"
+
+
+def test_counts_add_up(report: RunReport) -> None:
+    root = ElementTree.fromstring(render_junit(report).encode("utf-8"))
+    assert (root.get("tests"), root.get("failures"), root.get("errors")) == ("22", "6", "1")
+
+
+def test_text_that_xml_cannot_hold_is_replaced(report: RunReport) -> None:
+    report.findings.append(Finding(kind="threshold", exit_code=1, message="a\x00b\x1b\ufffe\ud800<&>\"']]>"))
+    (failure,) = cases(report)["persona.run", "threshold"]
+    assert failure.get("message") == "a\ufffdb\ufffd\ufffd\ufffd<&>\"']]>"

@@ -1,0 +1,137 @@
+import pytest
+from markdown_it import MarkdownIt
+
+from persona_pipeline.evaluation.report import Finding, RunReport
+from persona_pipeline.reporting.markdown import COMMENT_LIMIT, MARKER, render_comment, render_step_summary
+from persona_pipeline.scoring.results import PropositionResult
+from tests.reporting.sample import sample_report
+
+MARKDOWN = MarkdownIt("commonmark", {"html": True}).enable("table")
+
+
+def test_comment_of_a_drifted_run(report: RunReport, golden) -> None:
+    golden("comment.md", render_comment(report))
+
+
+def test_comment_of_a_clean_run(golden) -> None:
+    golden("comment-clean.md", render_comment(sample_report(drifted=False)))
+
+
+def test_it_starts_with_the_marker_it_is_found_by(report: RunReport) -> None:
+    assert render_comment(report).splitlines()[0] == MARKER == "<!-- persona-pipeline -->"
+
+
+def test_the_step_summary_is_the_comment_without_marker(report: RunReport) -> None:
+    assert render_step_summary(report) == render_comment(report).removeprefix(MARKER + "\n")
+
+
+def test_regressions_and_drops_stand_by_name(report: RunReport) -> None:
+    text = render_comment(report)
+    assert "- `michael` **Adherence** fell from 7.90 to 3.20 (−4.70), 95 % interval −5.50 to −3.90, p = 0.004" in text
+    assert "- `michael` `michael-self-centred` (Adherence) fell from 7.00 to 2.60 (−4.40)" in text
+
+
+def test_what_is_not_recorded_stands_by_name_with_the_command_that_records_it(report: RunReport) -> None:
+    text = render_comment(report)
+    assert "- `pam` `pam-self-centred` (Adherence): not recorded" in text
+    assert "`persona-pipeline evaluate --agents pam --judge anthropic --record`" in text
+    # The finding that only counts them is not said again.
+    assert "scored for 2 of 3" not in text
+
+
+@pytest.mark.parametrize(
+    ("kind", "dimension"), [("threshold", None), ("no_baseline", "fluency"), ("budget", None), ("coverage", "fluency")]
+)
+def test_other_findings_are_not_lost(report: RunReport, kind: str, dimension: str | None) -> None:
+    finding = Finding(kind=kind, exit_code=3, message="jim needs a look", agent_id="jim", dimension=dimension)
+    report.agents["jim"].findings.append(finding)
+    assert "- jim needs a look" in render_comment(report)
+
+
+def test_warnings_of_the_comparison_are_said(report: RunReport) -> None:
+    report.agents["jim"].comparison.warnings.append("the judge model changed")
+    assert "- `jim` the judge model changed" in render_comment(report)
+
+
+HOSTILE = (
+    "@team </details> <script>x</script> ![i](http://e.example/i.png) | a | `b` ```\n# h\n<!-- persona-pipeline -->"
+)
+
+
+def hostile_report() -> RunReport:
+    """The run with hostile text in every place a text from outside can stand."""
+    report = sample_report()
+    report.agents[HOSTILE] = report.agents.pop("jim")
+    report.provenance[HOSTILE] = HOSTILE
+    report.findings.append(Finding(kind="threshold", exit_code=1, message=HOSTILE))
+    michael = report.agents["michael"]
+    michael.evaluation.display_name = HOSTILE
+    michael.comparison.warnings.append(HOSTILE)
+    adherence = michael.comparison.dimensions["adherence"]
+    adherence.drops = [
+        drop.model_copy(update={"claim": HOSTILE, "recommendation": HOSTILE, "proposition_id": HOSTILE})
+        for drop in adherence.drops
+    ]
+    for row in report.agents["pam"].evaluation.dimensions["adherence"].propositions.values():
+        row.detail = row.claim = HOSTILE
+    return report
+
+
+def test_foreign_text_makes_no_markup() -> None:
+    text = render_comment(hostile_report())
+    clean = MARKDOWN.parse(render_comment(sample_report()))
+    tokens = MARKDOWN.parse(text)
+    html = [token.content.strip() for token in tokens if token.type == "html_block"]
+    assert html == [token.content.strip() for token in clean if token.type == "html_block"]
+    inline = [child for token in tokens for child in token.children or ()]
+    assert not {child.type for child in inline} & {"html_inline", "link_open", "image"}
+    assert not any("@team" in child.content for child in inline if child.type == "text")
+    tables = [token for token in tokens if token.type == "table_open"]
+    assert len(tables) == 2
+    assert text.count(MARKER) == 1 + sum(child.content.count(MARKER) for child in inline if child.type == "code_inline")
+
+
+def test_every_row_of_the_table_has_every_column() -> None:
+    lines = render_comment(hostile_report()).splitlines()
+    start = next(index for index, line in enumerate(lines) if line.startswith("| Agent"))
+    tokens = MARKDOWN.parse("\n".join(lines[start : start + 6]))
+    cells = [token.type for token in tokens if token.type in ("th_open", "td_open")]
+    assert len(cells) == 8 * 5
+
+
+def crowded_report() -> RunReport:
+    """A run with far more to say than a comment can hold."""
+    report = sample_report()
+    adherence = report.agents["michael"].comparison.dimensions["adherence"]
+    adherence.drops = [
+        drop.model_copy(update={"proposition_id": f"drop-{number}", "claim": "word " * 100})
+        for number in range(300)
+        for drop in adherence.drops
+    ]
+    pam = report.agents["pam"].evaluation.dimensions["adherence"].propositions
+    for number in range(300):
+        pam[f"gone-{number}"] = PropositionResult(
+            id=f"gone-{number}", claim="c", unscored="unrecorded", detail="d" * 90
+        )
+    return report
+
+
+def test_a_long_comment_is_cut_between_items_and_says_so() -> None:
+    report = crowded_report()
+    text = render_comment(report)
+    assert 0.9 * COMMENT_LIMIT < len(text) <= COMMENT_LIMIT
+    assert "*Shortened: " in text and text.rstrip().endswith("</details>")
+    shown = sum(line.startswith("- `michael` `drop-") for line in text.splitlines())
+    hidden = [int(line.split()[1]) for line in text.splitlines() if line.startswith("*Shortened: ")]
+    assert shown + hidden[0] == 600
+    assert len(render_step_summary(report)) > COMMENT_LIMIT
+
+
+@pytest.mark.parametrize("agents", [1, 400, 5_000])
+def test_many_agents_never_break_the_limit(agents: int) -> None:
+    report = sample_report()
+    jim = report.agents["jim"]
+    report.agents = {f"agent-{number:05}": jim for number in range(agents)}
+    text = render_comment(report)
+    assert len(text) <= COMMENT_LIMIT
+    assert ("*Shortened: " in text) == (agents == 5_000)

@@ -1,0 +1,78 @@
+import io
+import os
+import pty
+
+import pytest
+
+from persona_pipeline.evaluation.report import Finding, RunReport
+from persona_pipeline.reporting.table import print_table, render_table
+from tests.reporting.sample import sample_report
+
+
+def test_table_of_a_drifted_run(report: RunReport, golden) -> None:
+    golden("table.txt", render_table(report))
+
+
+def test_table_of_a_clean_run(golden) -> None:
+    golden("table-clean.txt", render_table(sample_report(drifted=False)))
+
+
+def test_a_drifted_agent_is_marked_and_nobody_else(report: RunReport) -> None:
+    lines = {line[2:].split()[0]: line for line in render_table(report).splitlines() if line[:2] in ("! ", "? ", "  ")}
+    assert lines["michael"].startswith("! ")
+    assert lines["pam"].startswith("? ") and "not recorded" in lines["pam"]
+    assert lines["dwight"].startswith("  ") and lines["jim"].startswith("  ")
+
+
+def test_nothing_but_plain_text_goes_to_a_file(report: RunReport) -> None:
+    stream = io.StringIO()
+    print_table(report, stream)
+    assert "\x1b" not in stream.getvalue() and stream.getvalue() == render_table(report)
+
+
+def test_a_run_without_agents_says_so() -> None:
+    finding = Finding(kind="nothing_evaluated", exit_code=3, message="no agent matched")
+    text = render_table(RunReport(findings=[finding], exit_code=3))
+    assert text.startswith("nothing_evaluated: no agent matched\nNo agent was evaluated.")
+
+
+def test_a_dimension_without_a_baseline_is_new(report: RunReport) -> None:
+    compared = report.agents["jim"].comparison.dimensions["fluency"]
+    compared.status, compared.baseline, compared.delta = "no_baseline", None, None
+    assert "8.2 new" in render_table(report)
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252", "cp932"])
+def test_an_encoding_that_cannot_hold_the_signs_gets_stand_ins(report: RunReport, encoding: str) -> None:
+    report.agents["jim"].findings.append(Finding(kind="threshold", exit_code=1, message="jim: naïve – 東京 – 🎉"))
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding=encoding, newline="")
+    print_table(report, stream)
+    stream.flush()
+    text = raw.getvalue().decode(encoding)
+    assert "3.2 -4.7*" in text and "🎉" not in text
+
+
+def test_escape_sequences_in_names_and_messages_do_not_reach_the_terminal(report: RunReport) -> None:
+    report.agents["a\x1b[2J\u202eb"] = report.agents.pop("jim")
+    report.findings.append(Finding(kind="coverage", exit_code=3, message="two\nlines \x1b]8;;http://x\x07link"))
+    text = render_table(report)
+    assert "ab " in text and "coverage: two lines link\n" in text
+    assert not {"\x1b", "\u202e", "\x07"} & set(text)
+
+
+@pytest.mark.parametrize("columns", [200, 80], ids=["wide", "narrow"])
+def test_on_a_terminal_it_is_coloured_and_no_line_of_the_table_wraps(
+    report: RunReport, columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    master, slave = pty.openpty()
+    with os.fdopen(slave, "w", encoding="utf-8") as terminal:
+        print_table(report, terminal)
+        terminal.flush()
+        text = os.read(master, 100_000).decode("utf-8").replace("\r\n", "\n")
+    os.close(master)
+    assert "\x1b[1;31m! michael" in text
+    assert "…" not in text

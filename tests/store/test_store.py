@@ -1,0 +1,182 @@
+"""The store: one schema on two databases."""
+
+import threading
+import uuid
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+from persona_pipeline.errors import ConfigError
+from persona_pipeline.store import Store, normalise_url, open_store, tables, upsert
+from persona_pipeline.store.migrate import HEAD, MIGRATIONS, alembic_config, current_revision
+from persona_pipeline.store.tables import SCHEMA, metadata
+
+
+def _run(store: Store) -> uuid.UUID:
+    run_id = uuid.uuid4()
+    with store.begin() as connection:
+        upsert(store, connection, tables.agents, [{"id": "ann", "display_name": "Ann"}])
+        row = {"id": run_id, "agent_id": "ann", "dimensions": ["adherence"], "sample_size": 3}
+        connection.execute(sa.insert(tables.evaluation_runs).values(row))
+    return run_id
+
+
+def test_migrations_make_what_the_tables_say(store: Store) -> None:
+    with store.connect() as connection:
+        options = {
+            "include_schemas": True,
+            "version_table_schema": None if store.is_sqlite else SCHEMA,
+            "include_name": lambda name, kind, _: kind != "schema" or name in (SCHEMA, None),
+        }
+        context = MigrationContext.configure(connection, opts=options)
+        target = metadata
+        if store.is_sqlite:
+            target = sa.MetaData()
+            for table in metadata.tables.values():
+                table.to_metadata(target, schema=None, referred_schema_fn=lambda *_: sa.schema.BLANK_SCHEMA)
+        differences = [
+            d for d in compare_metadata(context, target) if d[0] in ("add_table", "remove_table", "add_column")
+        ]
+        assert differences == []
+        assert current_revision(connection) == HEAD
+
+
+def test_head_is_alembics_head(store: Store) -> None:
+    with store.connect() as connection:
+        assert ScriptDirectory.from_config(alembic_config(connection)).get_current_head() == HEAD
+    assert MIGRATIONS.is_dir()
+
+
+def test_opening_again_migrates_nothing(database_url: str) -> None:
+    first = open_store(database_url)
+    run_id = _run(first)
+    first.close()
+    again = open_store(database_url)
+    with again.connect() as connection:
+        assert connection.execute(sa.select(tables.evaluation_runs.c.id)).scalar_one() == run_id
+    again.close()
+
+
+def test_a_newer_schema_is_refused(database_url: str) -> None:
+    store = open_store(database_url)
+    table = "alembic_version" if store.is_sqlite else f"{SCHEMA}.alembic_version"
+    with store.begin() as connection:
+        connection.execute(sa.text(f"UPDATE {table} SET version_num = '9999'"))  # noqa: S608
+    store.close()
+    with pytest.raises(ConfigError, match="newer than this version"):
+        open_store(database_url)
+
+
+def test_many_processes_may_open_an_empty_database(database_url: str) -> None:
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            open_store(database_url).close()
+        except BaseException as error:  # noqa: BLE001
+            errors.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"score": 9.1}, {"score": -0.1}, {"score": float("nan")}, {"score": float("inf")}, {},
+        {"score": 5.0, "unscored_reason": "timeout"}, {"score": 5.0, "raw": 10.0},
+    ],
+    ids=["above 9", "below 0", "not a number", "infinite", "neither score nor reason", "both", "raw above 9"],
+)  # fmt: skip
+def test_no_impossible_score_enters(store: Store, values: dict[str, object]) -> None:
+    run_id = _run(store)
+    row = {"evaluation_run_id": run_id, "dimension": "adherence", "proposition_id": "p", "reasoning": "r", **values}
+    with pytest.raises(sa.exc.IntegrityError), store.begin() as connection:
+        connection.execute(sa.insert(tables.evaluation_scores).values(row))
+
+
+def test_rows_survive_with_their_types(store: Store) -> None:
+    run_id = _run(store)
+    offset = datetime(2026, 3, 1, 10, tzinfo=timezone(timedelta(hours=2)))
+    with store.begin() as connection:
+        runs = tables.evaluation_runs
+        connection.execute(
+            sa.update(runs).where(runs.c.id == run_id).values(window_end=offset, token_usage={"input_tokens": 3})
+        )
+        row = connection.execute(sa.select(runs)).one()
+    assert row.window_end == offset
+    assert row.window_end.tzinfo == UTC
+    assert row.dimensions == ["adherence"]
+    assert row.token_usage == {"input_tokens": 3}
+    assert row.status == "pending"
+    assert row.is_baseline is False
+
+
+def test_a_time_without_offset_is_refused(store: Store) -> None:
+    with pytest.raises(sa.exc.StatementError, match="no offset"), store.begin() as connection:
+        connection.execute(sa.select(tables.runs).where(tables.runs.c.created_at == datetime(2026, 1, 1)))
+
+
+def test_deleting_an_agent_deletes_what_is_its_own(store: Store) -> None:
+    _run(store)
+    with store.begin() as connection:
+        connection.execute(sa.delete(tables.agents))
+        assert connection.execute(sa.select(sa.func.count()).select_from(tables.evaluation_runs)).scalar() == 0
+
+
+def test_server_defaults_fill_a_row_written_by_other_hands(store: Store) -> None:
+    _run(store)
+    name = "agent_evaluation_config" if store.is_sqlite else f"{SCHEMA}.agent_evaluation_config"
+    with store.begin() as connection:
+        connection.execute(sa.text(f"INSERT INTO {name} (agent_id) VALUES ('ann')"))  # noqa: S608
+        row = connection.execute(sa.select(tables.agent_evaluation_config)).one()
+    assert isinstance(row.id, uuid.UUID)
+    assert row.action_gate_enabled is False
+    assert (row.action_gate_threshold, row.convergence_threshold, row.max_correction_attempts) == (
+        5.0,
+        pytest.approx(0.6),
+        2,
+    )
+
+
+def test_a_failed_transaction_leaves_nothing(store: Store) -> None:
+    with pytest.raises(RuntimeError), store.begin() as connection:
+        upsert(store, connection, tables.agents, [{"id": "bob", "display_name": "Bob"}])
+        raise RuntimeError("stop")
+    with store.connect() as connection:
+        assert connection.execute(sa.select(tables.agents)).all() == []
+
+
+@pytest.mark.parametrize("agent_id", ["a'b", 'a"b', "a\\b", "a%b", "a;--", "é", "\U0001f600"])
+def test_hostile_ids_are_data(store: Store, agent_id: str) -> None:
+    with store.begin() as connection:
+        upsert(store, connection, tables.agents, [{"id": agent_id, "display_name": agent_id}])
+        found = connection.execute(sa.select(tables.agents.c.display_name).where(tables.agents.c.id == agent_id))
+        assert found.scalar_one() == agent_id
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("not a url", "is not a database URL"),
+        ("mysql://u:p@h/d", "not supported"),
+        ("postgresql://u:hunter2@127.0.0.1:1/d?connect_timeout=2", "cannot be opened"),
+    ],
+)
+def test_bad_urls_are_explained_without_the_password(url: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says) as error:
+        open_store(url)
+    assert "hunter2" not in str(error.value)
+
+
+def test_a_bare_postgres_url_means_psycopg_3() -> None:
+    assert normalise_url("postgres://u@h/d").drivername == "postgresql+psycopg"
+    assert normalise_url("postgresql+psycopg2://u@h/d").drivername == "postgresql+psycopg2"

@@ -1,0 +1,36 @@
+"""Trajectories and requests to be judged, for tests and benchmarks."""
+
+from collections.abc import Sequence
+
+from persona_pipeline.judging.verdict import JudgeRequest
+from persona_pipeline.world.trajectory import Entry, Trajectory
+
+LINES = (
+    "Good morning, everybody! Who wants to hear my idea?",
+    "I fact-checked that, and the fact is false.",
+    "Paper does not sell itself.",
+    "That is what the stapler said.",
+)
+
+
+def trajectory(*texts: str, length: int | None = None) -> Trajectory:
+    """Return a trajectory of these texts (default: four short lines), repeated to a length."""
+    spoken = texts or LINES
+    count = len(spoken) if length is None else length
+    return Trajectory(
+        tuple(
+            Entry(speaker="Michael", text=spoken[index % len(spoken)], message_id=f"message-{index + 1}")
+            for index in range(count)
+        )
+    )
+
+
+def request(claim: str = "Michael is cheerful", name: str = "cheerful", **changes: object) -> JudgeRequest:
+    """Return a request about ``trajectory()``; ``changes`` are fields of the request."""
+    fields = {"dimension": "adherence", "trajectory": trajectory(), "agent_id": "michael", **changes}
+    return JudgeRequest(proposition_id=name, claim=claim, **fields)  # pyright: ignore[reportArgumentType]
+
+
+def requests(count: int, **changes: object) -> Sequence[JudgeRequest]:
+    """Return requests with distinct claims about one trajectory."""
+    return [request(f"Michael has habit {index}", f"habit_{index}", **changes) for index in range(count)]
