@@ -200,7 +200,7 @@ _COLUMNS = (
         "p50 / p99 ms",
         lambda item: "-" if not item.latency_ms else f"{item.latency_ms.p50:.0f} / {item.latency_ms.p99:.0f}",
     ),
-    ("usd", lambda item: "unknown" if item.usd is None else f"{item.usd:.5f}"),
+    ("usd", lambda item: f"{item.usd:.5f}" + ("+" if item.unpriced_checks else "")),
 )
 
 

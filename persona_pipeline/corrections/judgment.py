@@ -129,7 +129,9 @@ class ActionJudge:
             (answer,) = await within(self._backend.ask([question]), call.ends)
         except TimeoutError as error:
             breaker.failed("judge", "no answer within the deadline")
-            raise NotJudgedError(Unscored.TIMEOUT.value, "no answer within the deadline") from error
+            # The server may have worked on it, and may charge for it.
+            usage = Usage(calls=1, usd=None)
+            raise NotJudgedError(Unscored.TIMEOUT.value, "no answer within the deadline", usage) from error
         except Exception as error:
             breaker.failed("judge", type(error).__name__)
             raise NotJudgedError(Unscored.API_ERROR.value, f"{type(error).__name__}: {error}") from error

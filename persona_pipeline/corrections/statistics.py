@@ -40,7 +40,7 @@ class GateStatistics(BaseModel):
         pass_rate: (passed + passed_after_retry) / actions that ended with a score, 0-1; None without one.
         first_pass_rate: passed / the same, 0-1.
         checks: single checks of all attempts; ``rejections`` of them asked for another attempt.
-        usd: price of all checks in US dollars; None when one of them has no known price.
+        usd: price of the checks in US dollars, as far as it is known; ``unpriced_checks``: of how many it is not.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -61,7 +61,8 @@ class GateStatistics(BaseModel):
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
-    usd: float | None = 0.0
+    usd: float = 0.0
+    unpriced_checks: int = 0
     usd_per_check: float | None = None
 
 
@@ -118,7 +119,7 @@ def _statistics(actions: Sequence[Sequence[sa.Row]]) -> GateStatistics:
     checks = [check for action in actions for check in action]
     passed, retried, forced = endings["passed"], endings["passed_after_retry"], endings["forced"]
     judged = passed + retried + forced
-    usd = None if any(check.usd is None for check in checks) else fsum(check.usd for check in checks)
+    prices = [check.usd for check in checks if check.usd is not None]
     reasons = Counter(action[-1].reason for action in actions if _ending(action) == "fail_open")
     return GateStatistics(
         actions=len(actions),
@@ -137,8 +138,9 @@ def _statistics(actions: Sequence[Sequence[sa.Row]]) -> GateStatistics:
         input_tokens=_tokens(checks, "input_tokens"),
         output_tokens=_tokens(checks, "output_tokens"),
         cached_tokens=_tokens(checks, "cache_creation_tokens") + _tokens(checks, "cache_read_tokens"),
-        usd=usd,
-        usd_per_check=usd / len(checks) if usd is not None and checks else None,
+        usd=fsum(prices),
+        unpriced_checks=len(checks) - len(prices),
+        usd_per_check=fsum(prices) / len(prices) if prices else None,
     )
 
 

@@ -1,54 +1,47 @@
 """The lineage of one agent: persona, messages, claims -> scores -> run -> comparison with the baseline."""
 
+from typing import Any
+
 import dagster as dg
 
 from persona_pipeline.baselines import find_baseline
-from persona_pipeline.defs import metadata, sources
+from persona_pipeline.defs import outcomes, sources
+from persona_pipeline.defs.failures import known_failures, retry_unanswered
 from persona_pipeline.defs.partitions import agents
-from persona_pipeline.defs.resources import EvaluationSettings, WorldResource, failing_on_bad_input
+from persona_pipeline.defs.resources import EvaluationSettings, WorldResource
 from persona_pipeline.evaluation import steps
 from persona_pipeline.evaluation.engine import sync_propositions
+from persona_pipeline.evaluation.history import overall_history
 from persona_pipeline.judging.prompt import PROMPT_VERSION
 from persona_pipeline.propositions import ALL_DIMENSIONS, stored_proposition_set
 from persona_pipeline.settings import get_settings
-from persona_pipeline.world.canonical import content_hash
-from persona_pipeline.world.messages import messages_hash
 
-OWNERS = ["team:persona-quality"]
+OWNERS = sources.OWNERS
 JUDGE_POOL = "judge"
 # Changing the judge or its prompt makes every score visibly stale.
 JUDGE_VERSION = f"{PROMPT_VERSION}:{get_settings().judge_model}"
+_PER_AGENT: dict[str, Any] = {"partitions_def": agents, "owners": OWNERS}
 
 
-@dg.asset(partitions_def=agents, group_name="world", deps=[sources.persona_files], kinds={"yaml"}, owners=OWNERS)
+@dg.asset(group_name="world", deps=[sources.persona_files], kinds={"yaml", "sql"}, **_PER_AGENT)
 def personas(context: dg.AssetExecutionContext, world: WorldResource) -> dg.MaterializeResult:
     """The persona in the store: name, text and correction settings, from `personas/<agent>.yaml`."""
-    with failing_on_bad_input():
+    with known_failures():
         persona = world.open().sync_persona(context.partition_key)
-    return dg.MaterializeResult(
-        data_version=dg.DataVersion(persona.hash),
-        metadata={
-            "display_name": persona.display_name,
-            "persona": dg.MetadataValue.md(metadata.escaped(persona.persona)),
-            "corrections": dg.MetadataValue.json(persona.corrections.model_dump()),
-        },
-    )
+    return outcomes.persona_outcome(persona).result()
 
 
-@dg.asset(
-    partitions_def=agents, group_name="world", deps=[sources.message_files, personas], kinds={"sql"}, owners=OWNERS
-)
+@dg.asset(group_name="world", deps=[sources.message_windows, personas], kinds={"jsonl", "sql"}, **_PER_AGENT)
 def messages(
     context: dg.AssetExecutionContext, world: WorldResource, evaluation: EvaluationSettings
 ) -> dg.MaterializeResult:
     """The window of messages the agent is evaluated on: `run_messages` in the store, and the window's bounds."""
-    with failing_on_bad_input():
+    with known_failures():
         opened = world.open()
         for problem in opened.sync_messages().problems:
             context.log.warning(f"left out: {problem}")
         window, said = steps.open_window(opened, context.partition_key, evaluation.window, evaluation.window_end)
-    version = content_hash([window.end.isoformat(), evaluation.window, messages_hash(said)])
-    return dg.MaterializeResult(data_version=dg.DataVersion(version), metadata=metadata.messages_metadata(said, window))
+    return outcomes.messages_outcome(evaluation.window, window, said).result()
 
 
 def build_proposition_set(dimension: str) -> dg.AssetsDefinition:
@@ -57,22 +50,19 @@ def build_proposition_set(dimension: str) -> dg.AssetsDefinition:
     @dg.asset(
         name=dimension,
         key_prefix="proposition_sets",
-        partitions_def=agents,
         group_name="propositions",
         deps=[sources.proposition_files[dimension], personas],
-        kinds={"yaml"},
+        kinds={"yaml", "sql"},
         tags={"dimension": dimension},
-        owners=OWNERS,
         description=f"The agent's claims of {dimension}: the default file's, then the agent's own, merged.",
+        **_PER_AGENT,
     )
     def proposition_set(context: dg.AssetExecutionContext, world: WorldResource) -> dg.MaterializeResult:
-        with failing_on_bad_input():
+        with known_failures():
             opened = world.open()
             version = sync_propositions(opened, context.partition_key, dimension)
             merged = stored_proposition_set(opened.store, context.partition_key, dimension)
-        return dg.MaterializeResult(
-            data_version=dg.DataVersion(version), metadata=metadata.propositions_metadata(merged)
-        )
+        return outcomes.propositions_outcome(version, merged).result()
 
     return proposition_set
 
@@ -82,28 +72,28 @@ def build_scores(dimension: str, propositions: dg.AssetsDefinition) -> dg.Assets
 
     @dg.asset(
         name=f"{dimension}_scores",
-        partitions_def=agents,
         group_name="scores",
-        deps=[personas, messages, propositions],
+        # Dagster looks one step upstream for what is out of date: the files are named, so that an edit shows here too.
+        deps=[personas, messages, propositions, sources.persona_files, sources.proposition_files[dimension]],
         pool=JUDGE_POOL,
         code_version=JUDGE_VERSION,
         kinds={"anthropic", "sql"},
         tags={"dimension": dimension},
-        owners=OWNERS,
-        description=f"{dimension.replace('_', ' ').capitalize()} of the agent, 0-9, by proposition: rows of `evaluation_scores`.",
+        description=f"How the agent does in {dimension.replace('_', ' ')}, 0-9, claim by claim: rows of `evaluation_scores`.",
+        **_PER_AGENT,
     )
     def scores(
         context: dg.AssetExecutionContext, world: WorldResource, evaluation: EvaluationSettings
     ) -> dg.MaterializeResult:
-        with failing_on_bad_input():
+        with known_failures():
             opened = world.open()
             judge = evaluation.open_judge(opened)
             run = steps.score_dimension(
                 opened, context.partition_key, dimension, judge=judge, samples=evaluation.samples
             )
         scored = run.dimensions.get(dimension)
-        version = content_hash(scored.model_dump(mode="json", exclude={"usage"}) if scored else None)
-        return dg.MaterializeResult(data_version=dg.DataVersion(version), metadata=metadata.score_metadata(scored))
+        retry_unanswered(scored.unscored_reasons if scored else {}, judge, context.retry_number)
+        return outcomes.scores_outcome(scored).result()
 
     return scores
 
@@ -112,45 +102,32 @@ proposition_sets = {dimension: build_proposition_set(dimension) for dimension in
 scores = {dimension: build_scores(dimension, proposition_sets[dimension]) for dimension in ALL_DIMENSIONS}
 
 
-@dg.asset(partitions_def=agents, group_name="evaluation", deps=list(scores.values()), kinds={"sql"}, owners=OWNERS)
+@dg.asset(group_name="evaluation", deps=list(scores.values()), kinds={"sql"}, **_PER_AGENT)
 def evaluation_runs(
     context: dg.AssetExecutionContext, world: WorldResource, evaluation: EvaluationSettings
 ) -> dg.MaterializeResult:
     """The finished run: overall score, dimensions, cost and provenance, a row of `evaluation_runs`."""
-    with failing_on_bad_input():
+    agent_id = context.partition_key
+    with known_failures():
         opened = world.open()
         judge = evaluation.open_judge(opened)
-        run = steps.finish_run(opened, context.partition_key, judge=judge, samples=evaluation.samples)
-    version = content_hash(run.model_dump(mode="json", exclude={"usage"}))
-    return dg.MaterializeResult(data_version=dg.DataVersion(version), metadata=metadata.run_metadata(run))
+        run = steps.finish_run(opened, agent_id, judge=judge, samples=evaluation.samples)
+        history = overall_history(opened.store, agent_id, until=run.window_end)
+    return outcomes.run_outcome(run, history).result()
 
 
-@dg.asset(
-    partitions_def=agents,
-    group_name="evaluation",
-    deps=[evaluation_runs, sources.baseline_files],
-    kinds={"sql"},
-    owners=OWNERS,
-)
+@dg.asset(group_name="evaluation", deps=[evaluation_runs, sources.baseline_files], kinds={"sql", "json"}, **_PER_AGENT)
 def baseline_comparisons(
     context: dg.AssetExecutionContext, world: WorldResource, evaluation: EvaluationSettings
 ) -> dg.MaterializeResult:
-    """The run beside the agent's golden baseline: what fell, by how much, and which claims."""
-    with failing_on_bad_input():
+    """The run beside the agent's golden baseline: what fell, by how much, and which claims. Its checks are the gate."""
+    with known_failures():
         opened = world.open()
         judge = evaluation.open_judge(opened)
         run = steps.finish_run(opened, context.partition_key, judge=judge, samples=evaluation.samples)
         baseline = find_baseline(opened.root, context.partition_key)
         report = steps.compare_run(opened, run, baseline, evaluation.rules(judge))
-    return dg.MaterializeResult(
-        data_version=dg.DataVersion(content_hash(report.comparison.model_dump(mode="json"))),
-        metadata={
-            "regressions": len(report.comparison.regressions),
-            "proposition_drops": len(report.comparison.drops),
-            "run_id": run.run_id,
-            **metadata.findings_metadata(report.findings),
-        },
-    )
+    return outcomes.comparison_outcome(report).result()
 
 
 AGENT_ASSETS = [

@@ -1,72 +1,124 @@
-"""The gate, on ``baseline_comparisons``: only a blocking error fails a run."""
+"""The gate, on ``baseline_comparisons``: only a blocking error fails a run, a warning asks a person to look."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import dagster as dg
 
-from persona_pipeline.baselines import BaselineComparison
 from persona_pipeline.defs import assets, metadata
+from persona_pipeline.defs.failures import known_failures
 from persona_pipeline.defs.partitions import agents
-from persona_pipeline.defs.resources import EvaluationSettings, WorldResource, failing_on_bad_input
+from persona_pipeline.defs.resources import EvaluationSettings, WorldResource
 from persona_pipeline.evaluation import steps
 from persona_pipeline.evaluation.gate import FAILURES
-from persona_pipeline.evaluation.report import Finding
+from persona_pipeline.evaluation.report import AgentReport
+from persona_pipeline.reporting.text import markdown_text
+
+ERROR, WARN = dg.AssetCheckSeverity.ERROR, dg.AssetCheckSeverity.WARN
 
 
-def build_check(name: str, kinds: Sequence[str], description: str) -> dg.AssetChecksDefinition:
-    """Return a blocking check that fails on findings of some kinds."""
+@dataclass(frozen=True)
+class GateCheck:
+    """One question the gate asks of an agent's report. ``find`` returns Markdown lines of what is wrong, none when it passes."""
+
+    name: str
+    description: str
+    severity: dg.AssetCheckSeverity
+    find: Callable[[AgentReport], Sequence[str]]
+
+    @property
+    def blocking(self) -> bool:
+        """Whether a failure fails the run."""
+        return self.severity is ERROR
+
+    def result(self, report: AgentReport) -> dg.AssetCheckResult:
+        """Return the check's result."""
+        wrong = self.find(report)
+        return dg.AssetCheckResult(
+            passed=not wrong,
+            severity=self.severity,
+            description=f"{len(wrong)} found; the first: {wrong[0]}" if wrong else "nothing found",
+            metadata={
+                "found": len(wrong),
+                "what_is_wrong": dg.MetadataValue.md("\n".join(f"- {line}" for line in wrong) or "nothing"),
+                "comparison": dg.MetadataValue.md(metadata.comparison_table(report.comparison)),
+            },
+        )
+
+
+def _findings(*names: str) -> Callable[[AgentReport], Sequence[str]]:
+    kinds = {kind for name in names for kind in FAILURES[name]}
+    return lambda report: [markdown_text(item.message) for item in report.findings if item.kind in kinds]
+
+
+def _warnings(report: AgentReport) -> Sequence[str]:
+    return [markdown_text(warning) for warning in report.comparison.warnings]
+
+
+def _injections(report: AgentReport) -> Sequence[str]:
+    return [
+        f"{metadata.dimension_label(name)}, {markdown_text(item.id)}: the judged text seems to address the judge"
+        for name, dimension in report.evaluation.dimensions.items()
+        for item in dimension.propositions.values()
+        if item.injection_suspected
+    ]
+
+
+GATE = (
+    GateCheck(
+        "no_regression",
+        "No dimension and no proposition fell below its baseline by more than it may.",
+        ERROR,
+        _findings("regression"),
+    ),
+    GateCheck(
+        "full_coverage",
+        "Everything that should be judged was judged, and has a baseline.",
+        ERROR,
+        _findings("coverage", "no_baseline", "budget"),
+    ),
+    GateCheck(
+        "baseline_is_current",
+        "The baseline was taken with the same judge, prompt and claims; if not, scores are not quite comparable.",
+        WARN,
+        _warnings,
+    ),
+    GateCheck(
+        "no_injection_suspected",
+        "No message tries to talk the judge into a score.",
+        WARN,
+        _injections,
+    ),
+)
+
+
+def build_check(gate: GateCheck) -> dg.AssetChecksDefinition:
+    """Return the asset check of one of the gate's questions, for one agent."""
 
     @dg.asset_check(
-        asset=assets.baseline_comparisons, name=name, blocking=True, partitions_def=agents, description=description
+        asset=assets.baseline_comparisons,
+        name=gate.name,
+        blocking=gate.blocking,
+        partitions_def=agents,
+        description=gate.description,
     )
     def check(
         context: dg.AssetCheckExecutionContext, world: WorldResource, evaluation: EvaluationSettings
     ) -> dg.AssetCheckResult:
-        _, findings = _compared(context.partition_key, world, evaluation)
-        found = [finding for finding in findings if finding.kind in kinds]
-        return dg.AssetCheckResult(
-            passed=not found, severity=dg.AssetCheckSeverity.ERROR, metadata=metadata.findings_metadata(found)
-        )
+        return gate.result(_report(context.partition_key, world, evaluation))
 
     return check
 
 
-no_regression = build_check(
-    "no_regression",
-    FAILURES["regression"],
-    "No dimension and no proposition fell below its baseline by more than it may.",
-)
-full_coverage = build_check(
-    "full_coverage",
-    [*FAILURES["coverage"], *FAILURES["no_baseline"], *FAILURES["budget"]],
-    "Everything that should be judged was judged, and has a baseline.",
-)
-
-
-@dg.asset_check(asset=assets.baseline_comparisons, partitions_def=agents)
-def baseline_is_current(
-    context: dg.AssetCheckExecutionContext, world: WorldResource, evaluation: EvaluationSettings
-) -> dg.AssetCheckResult:
-    """The baseline was taken with the same judge, prompt and claims; if not, scores are not quite comparable."""
-    comparison, _ = _compared(context.partition_key, world, evaluation)
-    lines = "\n".join(f"- {metadata.escaped(warning)}" for warning in comparison.warnings)
-    return dg.AssetCheckResult(
-        passed=not comparison.warnings,
-        severity=dg.AssetCheckSeverity.WARN,
-        metadata={"warnings": dg.MetadataValue.md(lines or "none")},
-    )
-
-
-def _compared(
-    agent_id: str, world: WorldResource, evaluation: EvaluationSettings
-) -> tuple[BaselineComparison, list[Finding]]:
-    with failing_on_bad_input():
+def _report(agent_id: str, world: WorldResource, evaluation: EvaluationSettings) -> AgentReport:
+    with known_failures():
         opened = world.open()
         run = steps.finish_run(opened, agent_id, judge=evaluation.open_judge(opened), samples=evaluation.samples)
-    compared = steps.load_comparison(opened, run.run_id)
+        compared = steps.load_comparison(opened, run.run_id)
     if compared is None:
         raise dg.Failure(f"{agent_id} has not been compared; materialize baseline_comparisons", allow_retries=False)
-    return compared
+    comparison, findings = compared
+    return AgentReport(evaluation=run, comparison=comparison, findings=findings)
 
 
-CHECKS = [no_regression, full_coverage, baseline_is_current]
+CHECKS = [build_check(gate) for gate in GATE]

@@ -1,25 +1,40 @@
-"""What people see of an asset in the UI: numbers to plot, tables, Markdown."""
+"""What people see of an asset in the UI: numbers to plot, tables, Markdown, small pictures."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import dagster as dg
 
-from persona_pipeline.evaluation.report import Finding
+from persona_pipeline.baselines import BaselineComparison
+from persona_pipeline.defs import pictures
+from persona_pipeline.evaluation.history import HistoryValue
+from persona_pipeline.evaluation.report import AgentReport, Finding
 from persona_pipeline.evaluation.results import AgentEvaluation
 from persona_pipeline.propositions import PropositionSet
-from persona_pipeline.scoring.results import DimensionEvaluation
-from persona_pipeline.world.models import Message, Window
+from persona_pipeline.reporting.text import markdown_code, markdown_text
+from persona_pipeline.reporting.view import dimension_label, format_delta, format_score, unscored_label
+from persona_pipeline.scoring.results import DimensionEvaluation, UsageSummary
+from persona_pipeline.world.models import Message, Persona, Window
 
 Metadata = dict[str, Any]
 MOST_ROWS = 20
+MOST_TEXT = 300
+
+
+def persona_metadata(persona: Persona) -> Metadata:
+    """Return who the agent is and which corrections are on."""
+    return {
+        "display_name": persona.display_name,
+        "persona": dg.MetadataValue.md(paragraphs(persona.persona)),
+        "corrections": dg.MetadataValue.json(persona.corrections.model_dump()),
+    }
 
 
 def messages_metadata(messages: Sequence[Message], window: Window) -> Metadata:
     """Return the size and bounds of a window, and its newest messages."""
     rows = [
-        dg.TableRecord({"time": m.created_at.isoformat(), "where": m.conversation, "text": m.text[:200]})
-        for m in messages[-MOST_ROWS:]
+        dg.TableRecord({"time": f"{m.created_at:%Y-%m-%d %H:%M}", "where": m.conversation, "text": m.text[:MOST_TEXT]})
+        for m in messages[: -MOST_ROWS - 1 : -1]
     ]
     return {
         "dagster/row_count": len(messages),
@@ -32,15 +47,17 @@ def messages_metadata(messages: Sequence[Message], window: Window) -> Metadata:
 def propositions_metadata(propositions: PropositionSet | None) -> Metadata:
     """Return the merged claims as a table."""
     if propositions is None:
-        return {"propositions": 0}
+        return {"propositions": 0, "status": "no propositions for this agent"}
     rows = [
-        dg.TableRecord({"id": p.id, "claim": p.claim, "weight": p.weight, "inverted": p.inverted})
+        dg.TableRecord(
+            {"id": p.id, "claim": p.claim, "weight": p.weight, "wanted": "must not hold" if p.inverted else "should hold"}
+        )
         for p in propositions.propositions
     ]
     return {
         "propositions": len(rows),
         "anti_patterns": sum(p.inverted for p in propositions.propositions),
-        "claims": _table(rows, ("id", "claim", "weight", "inverted")),
+        "claims": _table(rows, ("id", "claim", "weight", "wanted")),
     }
 
 
@@ -52,61 +69,108 @@ def score_metadata(evaluation: DimensionEvaluation | None) -> Metadata:
         dg.TableRecord(
             {
                 "id": item.id,
-                "score": "" if item.score is None else round(item.score, 2),
-                "raw": "" if item.raw is None else round(item.raw, 2),
+                "claim": item.claim[:MOST_TEXT],
+                "score": format_score(item.score) if item.score is not None else unscored_label(item.unscored),
                 "weight": item.weight,
-                "unscored": item.unscored or "",
-                "reasoning": (item.reasoning or item.detail)[:300],
+                "reasoning": (item.reasoning or item.detail)[:MOST_TEXT],
+                "evidence": (item.evidence[0].quote if item.evidence else "")[:MOST_TEXT],
             }
         )
-        for item in evaluation.propositions.values()
+        for item in sorted(evaluation.propositions.values(), key=lambda item: item.score if item.score is not None else -1)
     ]
-    metadata: Metadata = {
-        "n_scored": evaluation.n_scored,
-        "n_expected": evaluation.n_expected,
+    found: Metadata = {
+        "judged": f"{evaluation.n_scored} of {evaluation.n_expected}",
         "coverage": evaluation.coverage,
-        "propositions": _table(rows, ("id", "score", "raw", "weight", "unscored", "reasoning")),
+        "propositions": _table(rows, ("id", "claim", "score", "weight", "reasoning", "evidence")),
         "statistics": dg.MetadataValue.json(evaluation.statistics),
-        **usage_metadata(evaluation.usage.model_dump()),
+        **usage_metadata(evaluation.usage),
     }
+    picture = pictures.repetition_picture(evaluation.statistics.get("repetition", {}))
+    if picture:
+        found = {"repetition": dg.MetadataValue.md(picture), **found}
     if evaluation.score is None:
-        return {"unscored": evaluation.unscored or "", **metadata}
-    return {"score": evaluation.score, **metadata}
+        return {"unscored": unscored_label(evaluation.unscored), **found}
+    return {"score": round(evaluation.score, 4), **found}
 
 
-def run_metadata(evaluation: AgentEvaluation) -> Metadata:
-    """Return the run's scores, its cost and what it came from."""
-    lines = ["| dimension | score | judged |", "|---|---|---|"]
+def run_metadata(evaluation: AgentEvaluation, history: Sequence[HistoryValue] = ()) -> Metadata:
+    """Return the run's scores, its history, its cost and what it came from."""
+    lines = ["| Dimension | Score (0–9) | Judged |", "|:--|--:|--:|"]
     for name, item in evaluation.dimensions.items():
-        score = f"{item.score:.2f}" if item.score is not None else f"_{item.unscored}_"
-        lines.append(f"| {name} | {score} | {item.n_scored}/{item.n_expected} |")
-    metadata: Metadata = {
-        "scores": dg.MetadataValue.md("\n".join(lines)),
-        "run_id": evaluation.run_id,
-        "sample_size": evaluation.sample_size,
-        "provenance": dg.MetadataValue.json(evaluation.provenance),
-        **{f"score/{name}": item.score for name, item in evaluation.dimensions.items() if item.score is not None},
-        **usage_metadata(evaluation.usage.model_dump()),
-    }
+        score = format_score(item.score) if item.score is not None else f"_{unscored_label(item.unscored)}_"
+        lines.append(f"| {dimension_label(name)} | {score} | {item.n_scored} of {item.n_expected} |")
+    lines.append(f"| **Overall** | **{format_score(evaluation.overall)}** | |")
+    found: Metadata = {"scores": dg.MetadataValue.md("\n".join(lines))}
+    picture = pictures.history_picture(evaluation.display_name, history)
+    if picture:
+        found["history"] = dg.MetadataValue.md(picture)
     if evaluation.overall is not None:
-        metadata["overall"] = evaluation.overall
-    return metadata
+        found["overall"] = round(evaluation.overall, 4)
+    scored = {name: item.score for name, item in evaluation.dimensions.items() if item.score is not None}
+    return {
+        **found,
+        **{f"score/{name}": round(score, 4) for name, score in scored.items()},
+        "messages": evaluation.sample_size,
+        "window_end": evaluation.window_end.isoformat(),
+        "evaluation_run": evaluation.run_id,
+        "provenance": dg.MetadataValue.json(evaluation.provenance),
+        **usage_metadata(evaluation.usage),
+    }
 
 
-def usage_metadata(usage: Mapping[str, Any]) -> Metadata:
-    """Return tokens and price; an unknown price is left out rather than shown as 0."""
-    return {key: value for key, value in usage.items() if value is not None}
+def comparison_metadata(report: AgentReport) -> Metadata:
+    """Return the run beside its baseline, and what is wrong."""
+    return {
+        "comparison": dg.MetadataValue.md(comparison_table(report.comparison)),
+        "regressions": len(report.comparison.regressions),
+        "proposition_drops": len(report.comparison.drops),
+        "evaluation_run": report.evaluation.run_id,
+        **findings_metadata(report.findings),
+    }
+
+
+def comparison_table(comparison: BaselineComparison) -> str:
+    """Return Markdown with a line a dimension."""
+    lines = ["| Dimension | Baseline | Now | Change | |", "|:--|--:|--:|--:|:--|"]
+    lines += [
+        f"| {dimension_label(item.dimension)} | {format_score(item.baseline)} | {format_score(item.current)} "
+        f"| {format_delta(item.delta)} | {_STATUS[item.status]} |"
+        for item in comparison.dimensions.values()
+    ]
+    return "\n".join(lines)
+
+
+def usage_metadata(usage: UsageSummary) -> Metadata:
+    """Return calls, tokens and price of what was paid for; nothing when nothing was, and no price when it is unknown."""
+    if not usage.calls:
+        return {}
+    return {f"judge/{key}": value for key, value in usage.model_dump().items() if value is not None}
 
 
 def findings_metadata(findings: Sequence[Finding]) -> Metadata:
-    """Return findings as numbers and a list."""
-    lines = "\n".join(f"- **{finding.kind}** {escaped(finding.message)}" for finding in findings)
-    return {"findings": len(findings), "what": dg.MetadataValue.md(lines or "nothing")}
+    """Return findings as a number and a list."""
+    lines = [f"- **{finding.kind.replace('_', ' ')}**: {markdown_text(finding.message)}" for finding in findings]
+    return {"findings": len(findings), "what_is_wrong": dg.MetadataValue.md("\n".join(lines) or "nothing")}
 
 
-def escaped(text: str) -> str:
-    """Return foreign text that Markdown shows as it is."""
-    return "".join(f"\\{c}" if c in "\\`*_{}[]<>()#+-.!|@~" else c for c in text)
+def paragraphs(text: str) -> str:
+    """Return foreign text as Markdown that shows it as it is, blank lines kept."""
+    parts = (part for part in text.split("\n\n") if part.strip())
+    return "\n\n".join(markdown_text(part) for part in parts)
+
+
+def problems_markdown(problems: Sequence[object]) -> str:
+    """Return problems, each ``file:line:column: what and how to fix it``, as a Markdown list."""
+    return "\n".join(f"- {markdown_code(str(problem))}" for problem in problems)
+
+
+_STATUS = {
+    "ok": "",
+    "regressed": "🔻 regressed",
+    "no_baseline": "no baseline",
+    "unscored": "no score now",
+    "incomplete": "⚠️ not all judged",
+}
 
 
 def _table(rows: Sequence[dg.TableRecord], columns: Sequence[str]) -> Any:

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import dagster as dg
 
-from persona_pipeline.defs import assets, metadata
-from persona_pipeline.defs.resources import WorldResource, end_of_window, failing_on_bad_input
+from persona_pipeline.defs import assets, metadata, pictures, run_tags
+from persona_pipeline.defs.failures import known_failures
+from persona_pipeline.defs.resources import WorldResource, end_of_window
 from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
 from persona_pipeline.evaluation.report import RunReport
 from persona_pipeline.evaluation.run import RunOptions, run_evaluation
@@ -56,48 +57,73 @@ class RegressionConfig(dg.Config):
         )
 
 
-def evaluate_by_config(world: WorldResource, config: RegressionConfig) -> tuple[RunReport, Path]:
-    """Run an evaluation as configured, write its reports and return both."""
-    from persona_pipeline.reporting.render import render
-
-    with failing_on_bad_input():
+def evaluate_by_config(
+    context: dg.OpExecutionContext | dg.AssetExecutionContext, world: WorldResource, config: RegressionConfig
+) -> tuple[RunReport, Path]:
+    """Run an evaluation as configured, write its reports and return both, the reports by their folder."""
+    run_tags.label_run(context.instance, context.run, judge=config.judge, window=config.window, as_of=config.as_of)
+    with known_failures():
         opened = world.open()
         judge = open_judge(config.judge, opened, JudgeOptions(max_usd=config.max_usd))
         report = run_evaluation(opened, judge, config.options()).report
-        folder = opened.root / config.reports
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, file in FORMATS.items():
-            (folder / file).write_text(render(report, name), encoding="utf-8")
-    return report, folder
+    return report, write_reports(report, opened.root / config.reports)
 
 
-@dg.asset(group_name="evaluation", deps=[assets.baseline_comparisons], kinds={"sql"}, owners=assets.OWNERS)
+def write_reports(report: RunReport, folder: Path) -> Path:
+    """Write a run's reports, one file a format, and return their folder."""
+    from persona_pipeline.reporting.render import render
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, file in FORMATS.items():
+        (folder / file).write_text(render(report, name), encoding="utf-8")
+    return folder
+
+
+def report_metadata(report: RunReport, folder: Path) -> metadata.Metadata:
+    """Return the scores, the voices, what is wrong, and where the HTML report is."""
+    from persona_pipeline.reporting.markdown import render_step_summary
+
+    page = folder / FORMATS["html"]
+    found: metadata.Metadata = {
+        "scores": dg.MetadataValue.md(render_step_summary(report, limit=20_000)),
+        "exit_code": report.exit_code,
+        "report": dg.MetadataValue.url(page.resolve().as_uri()),
+        "report_file": dg.MetadataValue.path(str(page)),
+        **metadata.findings_metadata(report.all_findings()[:50]),
+        "findings": len(report.all_findings()),
+        **metadata.usage_metadata(report.usage),
+    }
+    picture = pictures.voice_picture(report.statistics.get("voice_map", {}))
+    return {**found, "voices": dg.MetadataValue.md(picture)} if picture else found
+
+
+@dg.asset(
+    group_name="evaluation",
+    deps=[assets.baseline_comparisons],
+    kinds={"sql", "html"},
+    owners=assets.OWNERS,
+    pool=assets.JUDGE_POOL,
+    code_version=assets.JUDGE_VERSION,
+)
 def regression_report(
     context: dg.AssetExecutionContext, world: WorldResource, config: RegressionConfig
 ) -> dg.MaterializeResult:
     """Every agent evaluated and compared with its baseline; the run fails when one regressed or could not be judged."""
-    from persona_pipeline.reporting.markdown import render_comment
     from persona_pipeline.reporting.table import print_table
 
-    report, folder = evaluate_by_config(world, config)
+    report, folder = evaluate_by_config(context, world, config)
     print_table(report, sys.stdout)
-    facts = {
-        "scores": dg.MetadataValue.md(render_comment(report)),
-        "exit_code": report.exit_code,
-        "report": dg.MetadataValue.path(str(folder / FORMATS["html"])),
-        **metadata.findings_metadata(report.all_findings()),
-        **metadata.usage_metadata(report.usage.model_dump()),
-    }
+    facts = report_metadata(report, folder)
     if report.exit_code:
         lines = "\n".join(finding.message for finding in report.all_findings())
         raise dg.Failure(f"exit code {report.exit_code}\n{lines}", metadata=facts, allow_retries=False)
     return dg.MaterializeResult(metadata=facts)
 
 
-@dg.op
+@dg.op(pool=assets.JUDGE_POOL)
 def capture_baselines(context: dg.OpExecutionContext, world: WorldResource, config: RegressionConfig) -> None:
     """Evaluate the agents and write what was scored in full to `baselines/`."""
-    report, _ = evaluate_by_config(world, config.model_copy(update={"update_baseline": True}))
+    report, _ = evaluate_by_config(context, world, config.model_copy(update={"update_baseline": True}))
     for agent_id, agent in report.agents.items():
         scores = {name: item.score for name, item in agent.evaluation.dimensions.items()}
         context.log.info(f"{agent_id}: {scores}")

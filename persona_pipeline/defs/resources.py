@@ -2,10 +2,13 @@
 
 from datetime import datetime
 from functools import cached_property
+from pathlib import Path
 
 import dagster as dg
 from pydantic import PrivateAttr
 
+from persona_pipeline.defs import run_tags
+from persona_pipeline.defs.failures import known_failures
 from persona_pipeline.defs.partitions import agents
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation.gate import GateRules
@@ -13,7 +16,9 @@ from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
 from persona_pipeline.evaluation.run import RunOptions
 from persona_pipeline.judging.verdict import Judge
 from persona_pipeline.world import World
+from persona_pipeline.world.files import is_agent_id, yaml_stems
 from persona_pipeline.world.ingest import parse_time
+from persona_pipeline.world.personas import PERSONAS
 
 
 class WorldResource(dg.ConfigurableResource):
@@ -35,15 +40,20 @@ class WorldResource(dg.ConfigurableResource):
             dagster.Failure: it cannot be opened; nothing a retry would mend.
         """
         if self._world is None:
-            with failing_on_bad_input():
+            with known_failures(retry=False):
                 self._world = World.open(self.root or None, self.database_url or None)
         return self._world
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
         # A blank instance (CI) knows no agents, and a step's output fails on a partition that is not registered.
-        if context.instance:
-            with failing_on_bad_input():
-                context.instance.add_dynamic_partitions(agents.name, self.open().agent_ids())
+        # Outside a run the sensor adds and removes them.
+        if context.instance and context.run:
+            context.instance.add_dynamic_partitions(agents.name, known_agents(self.open().root))
+
+    def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
+        if self._world is not None:
+            self._world.store.close()
+            self._world = None
 
 
 class EvaluationSettings(dg.ConfigurableResource):
@@ -54,7 +64,7 @@ class EvaluationSettings(dg.ConfigurableResource):
         as_of: where the window ends (RFC 3339); empty: the newest message.
         judge: 'recorded' or 'anthropic'.
         samples: judgments per claim.
-        max_usd: US dollars a step may spend; 0: no limit.
+        max_usd: US dollars a run may spend (where every step has a process of its own: a step); 0: no limit.
         min_coverage: share (0-1) of judgments that must be scored; negative: the judge's default.
     """
 
@@ -70,6 +80,10 @@ class EvaluationSettings(dg.ConfigurableResource):
     @cached_property
     def _judges(self) -> dict[str, Judge]:
         return {}
+
+    def setup_for_execution(self, context: dg.InitResourceContext) -> None:
+        if context.instance and context.run:
+            run_tags.label_run(context.instance, context.run, judge=self.judge, window=self.window, as_of=self.as_of)
 
     def open_judge(self, world: World) -> Judge:
         """Return the judge, opened once a process and world."""
@@ -106,15 +120,6 @@ def end_of_window(as_of: str) -> datetime | None:
         raise ConfigError(str(error)) from error
 
 
-class failing_on_bad_input:  # noqa: N801 - reads as a clause
-    """Turns a ``ConfigError`` into a Dagster failure that is not retried and shows file and line."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, ConfigError):
-            problems = "\n".join(f"- `{problem}`" for problem in error.problems)
-            raise dg.Failure(
-                str(error), metadata={"problems": dg.MetadataValue.md(problems)}, allow_retries=False
-            ) from error
+def known_agents(root: Path) -> list[str]:
+    """Return who has a persona file, sorted; a file whose name cannot be an agent's id stops nobody else."""
+    return [stem for stem in yaml_stems(root / PERSONAS) if is_agent_id(stem)]

@@ -13,7 +13,7 @@ class OrchestrationSettings(BaseSettings):
     Attributes:
         judge: judge of scheduled and sensed runs, 'recorded' or 'anthropic'.
         window: length of the window they evaluate, such as 7d, or 'all'.
-        max_usd: US dollars one step may spend; 0: no limit.
+        max_usd: US dollars a run may spend; 0: no limit.
         timezone: IANA name the schedules go by.
         nightly_hour: hour (0-23) of the nightly evaluation.
         nightly_agents: agents it covers, separated by commas; empty: all.

@@ -1,40 +1,43 @@
-"""What lies outside: files and messages. Sensors record their data versions as observations, which is what makes scores stale."""
+"""What lies outside: files and messages. The sensor records their data versions as observations, which is what makes scores stale."""
+
+from typing import Any
 
 import dagster as dg
 
 from persona_pipeline.defs.partitions import agents
 from persona_pipeline.propositions import ALL_DIMENSIONS
 
-persona_files = dg.AssetSpec(
+OWNERS = ["team:persona-quality"]
+
+
+def _source(key: str | list[str], kind: str, description: str) -> dg.AssetSpec:
+    options: dict[str, Any] = {"partitions_def": agents, "group_name": "sources", "owners": OWNERS}
+    return dg.AssetSpec(key, kinds={kind}, description=description, **options)
+
+
+persona_files = _source(
     "persona_files",
-    partitions_def=agents,
-    group_name="sources",
-    kinds={"yaml"},
-    description="`personas/<agent>.yaml`: who the agent is. The data version is the file's content hash.",
+    "yaml",
+    "`personas/<agent>.yaml`: who the agent is. The data version is a digest of the file.",
 )
-message_files = dg.AssetSpec(
+message_windows = _source(
     "message_windows",
-    partitions_def=agents,
-    group_name="sources",
-    kinds={"jsonl"},
-    description="What the agent said lately, from `messages/` or written to the store by the agents' runtime.",
+    "jsonl",
+    "What the agent has said, from `messages/` or written to the store by the agents' runtime. The data version is the "
+    "number of messages and a digest of them, as of the last evaluation that was asked for.",
 )
-baseline_files = dg.AssetSpec(
+baseline_files = _source(
     "baseline_files",
-    partitions_def=agents,
-    group_name="sources",
-    kinds={"json"},
-    description="`baselines/<agent>.json`: golden scores the agent should not fall below.",
+    "json",
+    "`baselines/<agent>.json`: golden scores the agent should not fall below.",
 )
 proposition_files = {
-    dimension: dg.AssetSpec(
+    dimension: _source(
         ["proposition_files", dimension],
-        partitions_def=agents,
-        group_name="sources",
-        kinds={"yaml"},
-        description=f"`propositions/{dimension}/_default.yaml` and `<agent>.yaml`: claims about the agent.",
+        "yaml",
+        f"`propositions/{dimension}/_default.yaml` and `<agent>.yaml`: claims about the agent.",
     )
     for dimension in ALL_DIMENSIONS
 }
 
-SOURCES = [persona_files, message_files, baseline_files, *proposition_files.values()]
+SOURCES = [persona_files, message_windows, baseline_files, *proposition_files.values()]

@@ -126,7 +126,7 @@ def _digests(folder: Path, endings: tuple[str, ...]) -> dict[str, str]:
     """Return a digest by file stem; two spellings of one name (an error when it is read) are digested together."""
     found: dict[str, str] = {}
     try:
-        names = sorted(entry.name for entry in os.scandir(folder) if entry.name.endswith(endings))
+        names = sorted(name for name in os.listdir(folder) if name.endswith(endings))
     except (FileNotFoundError, NotADirectoryError):
         return found
     for name in names:
@@ -135,6 +135,8 @@ def _digests(folder: Path, endings: tuple[str, ...]) -> dict[str, str]:
             continue
         try:
             digest = _digest((folder / name).read_bytes())
+        except FileNotFoundError:
+            continue
         except OSError as error:
             # Its run will say what is wrong with it.
             digest = f"unreadable-{error.errno}"

@@ -67,12 +67,19 @@ def finish_run(world: World, agent_id: str, *, judge: Judge, samples: int = 1) -
     """Mark the run of the agent's current window as complete and return it.
 
     Raises:
-        ConfigError: no dimension of it was scored.
+        ConfigError: a dimension the agent has propositions of was not scored on what the window holds now.
     """
     plan = plan_agent(world, agent_id, [], current_window(world, agent_id), samples=samples)
     evaluation = load_evaluation(world.store, run_identity(plan, judge.name))
     if evaluation is None:
         raise ConfigError(f"agent {agent_id!r} has no scores for its current window; materialize them first")
+    sets = tables.proposition_sets
+    query = sa.select(sets.c.dimension).where(sets.c.agent_id == agent_id, sets.c.content.is_not(None))
+    with world.store.connect() as connection:
+        missing = sorted(set(connection.execute(query).scalars()) - set(evaluation.dimensions))
+    if missing:
+        names = ", ".join(f"{dimension}_scores" for dimension in missing)
+        raise ConfigError(f"{agent_id}: not every dimension is scored on the current messages; materialize {names}")
     return save_evaluation(world.store, evaluation)
 
 

@@ -1,6 +1,7 @@
 """Reading a judge's answer strictly, and turning it into verdicts with checked quotes."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -25,7 +26,7 @@ def parse_object(text: str) -> dict[str, Any]:
     if not text.strip():
         raise InvalidAnswerError("the answer has no text")
     try:
-        data = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_no_constant)
+        data = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_no_constant, parse_float=_finite)
     except RecursionError:
         raise InvalidAnswerError("the answer is nested too deeply") from None
     except InvalidAnswerError:
@@ -137,6 +138,11 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(data) != len(pairs):
         raise InvalidAnswerError("the answer has a duplicate key")
     return data
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _no_constant(text)
 
 
 def _no_constant(name: str) -> Any:

@@ -95,6 +95,11 @@ class BatchRecord:
     created_at: datetime
     summary: Mapping[str, Any] | None = None
 
+    @property
+    def not_ours(self) -> tuple[str, ...]:
+        """Batches that were taken for this one and turned out not to be."""
+        return tuple((self.summary or {}).get("not_ours", ()))
+
 
 def lock(store: Store, connection: Connection) -> None:
     """Keep other submitters out until the transaction ends. SQLite has but one writer anyway."""

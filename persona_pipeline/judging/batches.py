@@ -175,7 +175,9 @@ def _reconcile(store: Store, client: "Anthropic") -> None:
             (
                 batch
                 for batch in reversed(unknown)
-                if batch.created_at >= record.created_at - _CLOCK_SKEW and _size(batch) == len(record.requests)
+                if batch.created_at >= record.created_at - _CLOCK_SKEW
+                and _size(batch) == len(record.requests)
+                and batch.id not in record.not_ours
             ),
             None,
         )
@@ -215,9 +217,10 @@ def _collect(store: Store, client: "Anthropic", record: BatchRecord, options: An
             cache.put(custom_id, request, answer)
             answered.add(custom_id)
     if strangers and not answered and not unscored:
-        # Somebody else's batch of the same size and time was taken for ours.
-        records.update(store, record.id, records.FAILED, batch_id=None)
-        log.warning("batch %s is not ours; what was to be in ours can be submitted again", batch_id)
+        # Somebody else's batch of the same size and time was taken for ours; ours may still be on the list.
+        not_ours = [*record.not_ours, batch_id]
+        records.update(store, record.id, records.SUBMITTING, batch_id=None, summary={"not_ours": not_ours})
+        log.warning("batch %s is not ours", batch_id)
         return None
     for key in requests.keys() - answered - unscored.keys():
         unscored[key] = (Unscored.API_ERROR, f"batch {batch_id} has no result for it")

@@ -32,7 +32,10 @@ def weighted_mean(pairs: Iterable[tuple[float, float]]) -> float:
     total = math.fsum(weight for _, weight in pairs)
     if not total > 0:
         raise ValueError("nothing to average: no pair has a weight")
-    return math.fsum(score * weight for score, weight in pairs) / total
+    mean = math.fsum(score * weight for score, weight in pairs) / total
+    # Rounding must not carry a mean outside its scores: 9 is the top of the scale.
+    present = [score for score, weight in pairs if weight]
+    return min(max(mean, min(present)), max(present))
 
 
 def overall_score(dimensions: Mapping[str, float | None]) -> float | None:

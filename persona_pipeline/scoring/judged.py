@@ -131,7 +131,7 @@ class JudgingPlan:
             scores = [verdict.score for _, verdict in own if verdict.score is not None]
             if scores:
                 means.append((sum(scores) / len(scores), context.weight))
-        return min(9.0, max(0.0, weighted_mean(means)))
+        return weighted_mean(means)
 
     def _spread(self, pairs: Sequence[tuple[JudgeRequest, Verdict]]) -> tuple[float | None, float | None]:
         """Pooled over contexts: how much repeated judgments of the same thing differ."""

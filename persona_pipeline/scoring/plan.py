@@ -6,6 +6,7 @@ from typing import Protocol
 
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
 from persona_pipeline.propositions.models import PropositionSet
+from persona_pipeline.scoring.aggregate import weighted_mean
 from persona_pipeline.scoring.case import AgentCase
 from persona_pipeline.scoring.judged import JudgedPropositions
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
@@ -38,9 +39,8 @@ def compose(parts: Sequence[Part]) -> float | None:
     """Return the weighted mean of the parts that apply, 0-9; None when one failed or none applies."""
     if any(part.failed for part in parts):
         return None
-    present = [part for part in parts if part.score is not None]
-    total = sum(part.weight for part in present)
-    return sum((part.score or 0.0) * part.weight for part in present) / total if total else None
+    present = [(part.score, part.weight) for part in parts if part.score is not None]
+    return weighted_mean(present) if present else None
 
 
 def judged_part(judged: JudgedPropositions, weight: float = 1.0) -> Part:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from persona_pipeline.suites.grades import CouldNotRun
+from persona_pipeline.suites.grades import UngradedError
 from persona_pipeline.suites.models import Suite, Test
 
 if TYPE_CHECKING:
@@ -46,25 +46,25 @@ class Context:
         """Return the seconds an assert may still take.
 
         Raises:
-            CouldNotRun: the test's time is up.
+            UngradedError: the test's time is up.
         """
         if self.deadline is None:
             return most
         left = self.deadline - time.monotonic()
         if left <= 0:
-            raise CouldNotRun("timeout", "the test's time was up before this assert began; raise --timeout")
+            raise UngradedError("timeout", "the test's time was up before this assert began; raise --timeout")
         return min(most, left)
 
     def require_code(self, what: str) -> None:
-        """Raises ``CouldNotRun`` unless code of the suite may run."""
+        """Raises ``UngradedError`` unless code of the suite may run."""
         if not self.services.allow_code:
-            raise CouldNotRun("code_not_allowed", f"{what} runs code of the suite; pass --allow-code if you trust it")
+            raise UngradedError("code_not_allowed", f"{what} runs code of the suite; pass --allow-code if you trust it")
 
     @property
     def judge(self) -> "SuiteJudge":
-        """The judge. Raises ``CouldNotRun`` where the run has none."""
+        """The judge. Raises ``UngradedError`` where the run has none."""
         if self.services.judge is None:
-            raise CouldNotRun("unrecorded", "this run has no judge; pass --judge recorded or --judge anthropic")
+            raise UngradedError("unrecorded", "this run has no judge; pass --judge recorded or --judge anthropic")
         return self.services.judge()
 
     @property

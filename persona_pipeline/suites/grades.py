@@ -43,7 +43,7 @@ class Failure:
         return f"{self.reason}: {self.message}" if self.message else self.reason
 
 
-class CouldNotRun(Exception):
+class UngradedError(Exception):
     """An assert cannot give a score. It becomes an ``error`` in the results, never a number."""
 
     def __init__(self, reason: str, message: str = "") -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from persona_pipeline.suites.grades import CouldNotRun
+from persona_pipeline.suites.grades import UngradedError
 from persona_pipeline.suites.javascript import parse_object
 from persona_pipeline.suites.judge_questions import (
     ANALYTIC_RULES,
@@ -32,9 +32,9 @@ _MOST_FILES = 20_000
 
 _STEP_RULES = """
 Before you decide you may look into the workspace, one action a step: "list_files" (path: a folder), "read_file" (path: a file),
-"search_files" (pattern: a regular expression, path: a folder). The evidence holds what earlier steps brought, under "steps", and how
-many steps are left, under "steps_left". With none left you must finish. Fill "path" and "pattern" with "" where they do not apply;
-"result" is null unless the action is "finish".
+"search_files" (pattern: a regular expression, path: a folder). The evidence holds what earlier steps brought, under "steps",
+and how many steps are left, under "steps_left". With none left you must finish. Fill "path" and "pattern" with "" where they do
+not apply; "result" is null unless the action is "finish".
 """
 
 
@@ -72,7 +72,7 @@ def inspect_workspace(inspection: Inspection, folder: Path, output: "Output", co
     """Return the judge's reply after it has looked around.
 
     Raises:
-        CouldNotRun: the judge gave no answer, or did not finish within its steps.
+        UngradedError: the judge gave no answer, or did not finish within its steps.
     """
     shown = evidence(output, context, inspection.prompt)
     steps: list[dict[str, Any]] = []
@@ -97,19 +97,19 @@ def inspect_workspace(inspection: Inspection, folder: Path, output: "Output", co
         if left:
             action = {key: reply[key] for key in ("action", "path", "pattern")}
             steps.append({**action, "found": look(folder, reply["action"], reply["path"], reply["pattern"])})
-    raise CouldNotRun("invalid_output", f"the judge had not decided after {inspection.max_steps} steps")
+    raise UngradedError("invalid_output", f"the judge had not decided after {inspection.max_steps} steps")
 
 
 def ask_target(inspection: Inspection, target: str, output: "Output", context: "Context") -> Mapping[str, Any]:
     """Return the reply of a target that judges.
 
     Raises:
-        CouldNotRun: the target cannot be asked, or its answer holds no JSON object.
+        UngradedError: the target cannot be asked, or its answer holds no JSON object.
     """
     from persona_pipeline.judging.prompt import plain_json
 
     if context.services.invoke is None:
-        raise CouldNotRun("no_target", f"target {target!r} cannot be asked when recorded answers are graded")
+        raise UngradedError("no_target", f"target {target!r} cannot be asked when recorded answers are graded")
     prompt = "\n\n".join(
         (
             inspection.rules,
@@ -119,7 +119,7 @@ def ask_target(inspection: Inspection, target: str, output: "Output", context: "
     )
     reply = parse_object(context.services.invoke(target, prompt, context))
     if reply is None:
-        raise CouldNotRun("invalid_output", f"target {target!r} did not answer with a JSON object")
+        raise UngradedError("invalid_output", f"target {target!r} did not answer with a JSON object")
     return reply
 
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 from persona_pipeline.judging.backend import AnthropicBackend
 from persona_pipeline.judging.questions import Answer, Backend, Question
 from persona_pipeline.judging.verdict import JudgeRequest, Usage, Verdict
-from persona_pipeline.suites.grades import CouldNotRun
+from persona_pipeline.suites.grades import UngradedError
 
 Result = TypeVar("Result")
 
@@ -63,12 +63,12 @@ class SuiteJudge:
             model: another model than the judge's own, where the judge is live.
 
         Raises:
-            CouldNotRun: there is no valid answer; its reason is the judge's.
+            UngradedError: there is no valid answer; its reason is the judge's.
         """
         answer = self._wait(self._backend(model).ask([question]), timeout)[0]
         self._spent(answer.usage)
         if answer.data is None:
-            raise CouldNotRun(str(answer.unscored), answer.detail)
+            raise UngradedError(str(answer.unscored), answer.detail)
         if self.record:
             self.record([question], [answer])
         return answer.data
@@ -115,4 +115,4 @@ class SuiteJudge:
             return future.result(timeout)
         except FutureTimeout as error:
             future.cancel()
-            raise CouldNotRun("timeout", f"the judge did not answer within {timeout:g} s") from error
+            raise UngradedError("timeout", f"the judge did not answer within {timeout:g} s") from error

@@ -135,7 +135,10 @@ class Test:
 
 @dataclass(frozen=True)
 class Suite:
-    """A whole suite. ``roots``: folders its files are confined to, None for no limit; ``warnings``: what a person should look at."""
+    """A whole suite.
+
+    ``roots``: folders its files are confined to, None for no limit. ``warnings``: what a person should look at.
+    """
 
     path: Path
     tests: tuple[Test, ...]
@@ -156,6 +159,11 @@ class Suite:
         """The name in its metadata, else the file's name without endings."""
         return self.metadata.name if self.metadata else self.path.name.split(".")[0]
 
+    @property
+    def shared_workspace(self) -> Workspace | None:
+        """The workspace whose ``before_all`` and ``after_all`` frame the run: the first test's, which the suite's is part of."""
+        return (self.tests[0].workspace if self.tests else None) or self.workspace
+
     def model_dump(self) -> dict[str, Any]:
         """Return the normalised form as plain data."""
         data: dict[str, Any] = {
@@ -165,6 +173,6 @@ class Suite:
             "trials": self.trials and self.trials.model_dump(),
             "cache": self.cache,
         }
-        if self.workspace is not None:
-            data["workspace"] = self.workspace.model_dump()
+        if self.shared_workspace is not None:
+            data["workspace"] = self.shared_workspace.model_dump()
         return data | {"tests": [test.model_dump() for test in self.tests]}

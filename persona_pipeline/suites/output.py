@@ -10,7 +10,7 @@ from typing import Any
 from persona_pipeline.suites.javascript import stringify
 
 
-class OutputProblem(Exception):
+class OutputError(Exception):
     """A recorded or reported answer has no known shape."""
 
 
@@ -125,21 +125,21 @@ def parse_output(value: Any) -> Output:
             ``messages``) or ``text``, and perhaps ``token_usage``, ``cost_usd``, ``duration_ms``.
 
     Raises:
-        OutputProblem: it is none of these.
+        OutputError: it is none of these.
     """
     if isinstance(value, str):
         return Output([{"role": "assistant", "content": value}])
     if isinstance(value, list):
         return Output(_messages(value))
     if not isinstance(value, Mapping):
-        raise OutputProblem("an answer must be a string, a list of messages or a mapping")
+        raise OutputError("an answer must be a string, a list of messages or a mapping")
     messages = next((value[key] for key in _MESSAGE_KEYS if isinstance(value.get(key), list)), None)
     if messages is not None:
         found = _messages(messages)
     else:
         text = next((value[key] for key in ("text", "answer", "output") if isinstance(value.get(key), str)), None)
         if text is None:
-            raise OutputProblem(
+            raise OutputError(
                 f"an answer must have output_messages or text; this one has {', '.join(map(str, value)) or 'nothing'}"
             )
         found = [{"role": "assistant", "content": text}]
@@ -157,14 +157,14 @@ def parse_output(value: Any) -> Output:
 def _messages(value: list[Any]) -> list[dict[str, Any]]:
     for index, message in enumerate(value):
         if not isinstance(message, dict) or not isinstance(message.get("role"), str):
-            raise OutputProblem(f"message {index} of the answer is not a mapping with a role")
+            raise OutputError(f"message {index} of the answer is not a mapping with a role")
         calls = message.get("tool_calls")
         if calls is None:
             continue
         if not isinstance(calls, list) or not all(
             isinstance(call, dict) and isinstance(call.get("tool"), str) for call in calls
         ):
-            raise OutputProblem(f"tool_calls of message {index} of the answer are not a list of mappings with tool")
+            raise OutputError(f"tool_calls of message {index} of the answer are not a list of mappings with tool")
     return value
 
 

@@ -1,8 +1,8 @@
 """Regular expressions of the suite format: JavaScript's language, run by RE2 in linear time.
 
-JavaScript and RE2 read some things differently; ``translate`` rewrites them: ``\\s`` is Unicode, ``.`` stops at all four line
-terminators, ``[^]`` and ``[]`` are classes, a ``[`` in a class is literal, ``(?<name>...)`` names a group. ``$`` without flags is the very
-end in both. Look-around and back-references do not exist in RE2 and are refused.
+JavaScript and RE2 read some things differently; ``translate`` rewrites them: ``\\s`` is Unicode, ``.`` stops at all four
+line terminators, ``[^]`` and ``[]`` are classes, a ``[`` in a class is literal, ``(?<name>...)`` names a group. ``$`` without
+flags is the very end in both. Look-around and back-references do not exist in RE2 and are refused.
 """
 
 from functools import lru_cache

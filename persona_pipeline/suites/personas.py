@@ -10,7 +10,7 @@ from persona_pipeline.baselines import BaselineComparison, compare, find_baselin
 from persona_pipeline.errors import ConfigError, did_you_mean
 from persona_pipeline.propositions import PROPOSITIONS, PropositionSet, load_proposition_set
 from persona_pipeline.scoring import SCORERS, AgentCase, DimensionEvaluation
-from persona_pipeline.suites.grades import CouldNotRun
+from persona_pipeline.suites.grades import UngradedError
 from persona_pipeline.suites.loading.messages import content_texts
 from persona_pipeline.world.models import Message, Window
 from persona_pipeline.world.personas import load_persona
@@ -33,18 +33,19 @@ def evaluate_output(
         only: ids of the propositions to judge; all by default.
 
     Raises:
-        CouldNotRun: there is no world, the agent or its claims do not load, the target said nothing, or a claim could not be judged.
+        UngradedError: there is no world, the agent or its claims do not load, the target said nothing, or a claim could not
+            be judged.
     """
     root = _world_root(context)
     try:
         persona = load_persona(root, agent_id)
         propositions = _chosen(load_proposition_set(root / PROPOSITIONS, dimension, agent_id), only)
     except ConfigError as error:
-        raise CouldNotRun("invalid_configuration", str(error)) from error
+        raise UngradedError("invalid_configuration", str(error)) from error
     messages = conversation(output, context, agent_id)
     own = [message for message in messages if message.agent_id == agent_id]
     if not own:
-        raise CouldNotRun("no_evidence", f"there is no message of {agent_id} to judge")
+        raise UngradedError("no_evidence", f"there is no message of {agent_id} to judge")
     case = AgentCase(
         agent_id=agent_id,
         display_name=persona.display_name,
@@ -59,7 +60,7 @@ def evaluate_output(
     found = plan.finish(verdicts)
     for item in found.failures.values():
         detail = item.detail.partition("; record it with")[0]
-        raise CouldNotRun(
+        raise UngradedError(
             item.unscored or "invalid_output",
             f"{detail}; run the suite with --judge anthropic --record" if item.unscored == "unrecorded" else detail,
         )
@@ -78,17 +79,19 @@ def compare_output(
     """Return dimensions of an agent beside its baseline, judged on what the target said.
 
     Raises:
-        CouldNotRun: as ``evaluate_output``, and when the agent has no baseline of a dimension.
+        UngradedError: as ``evaluate_output``, and when the agent has no baseline of a dimension.
     """
     try:
         baseline = find_baseline(_world_root(context), agent_id)
     except ConfigError as error:
-        raise CouldNotRun("invalid_configuration", str(error)) from error
+        raise UngradedError("invalid_configuration", str(error)) from error
     if baseline is None:
-        raise CouldNotRun("no_baseline", f"{agent_id} has no baseline; run persona-pipeline evaluate --update-baseline")
+        raise UngradedError(
+            "no_baseline", f"{agent_id} has no baseline; run persona-pipeline evaluate --update-baseline"
+        )
     missing = [name for name in dimensions if name not in baseline.dimensions]
     if missing:
-        raise CouldNotRun("no_baseline", f"the baseline of {agent_id} has no {', '.join(missing)}")
+        raise UngradedError("no_baseline", f"the baseline of {agent_id} has no {', '.join(missing)}")
     evaluations = {name: evaluate_output(output, context, agent_id, name) for name in dimensions}
     return compare(agent_id, evaluations, baseline, delta=delta, proposition_delta=proposition_delta)
 
@@ -112,7 +115,7 @@ def conversation(output: "Output", context: "Context", agent_id: str) -> list[Me
 
 def _world_root(context: "Context") -> Path:
     if context.services.world_root is None:
-        raise CouldNotRun("no_world", "persona asserts need a world; set PERSONA_ROOT")
+        raise UngradedError("no_world", "persona asserts need a world; set PERSONA_ROOT")
     return context.services.world_root
 
 

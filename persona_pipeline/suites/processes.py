@@ -24,8 +24,9 @@ class ProcessLimits:
 
     Attributes:
         output_bytes: on its standard output; more ends it.
-        cpu_seconds, memory_bytes, file_bytes, open_files, processes: resource limits where the system has them. Memory is what is
-            written to (RLIMIT_DATA): JavaScript engines reserve far more addresses than they use, so a limit on those would stop them.
+        cpu_seconds, memory_bytes, file_bytes, open_files, processes: resource limits where the system has them. Memory is
+            what is written to (RLIMIT_DATA): JavaScript engines reserve far more addresses than they use, and a limit on those
+            would stop them.
     """
 
     output_bytes: int = 10_000_000
@@ -55,7 +56,7 @@ class ProcessResult:
         return self.stderr.decode("utf-8", "replace").strip()[-2000:]
 
 
-class ProcessFailed(Exception):
+class ProcessError(Exception):
     """The program could not be started (``not_found``), took too long (``timeout``) or wrote too much (``too_much_output``)."""
 
     def __init__(self, reason: str, message: str) -> None:
@@ -106,17 +107,17 @@ def run_process(
     It gets a session of its own; when it ends, runs out of time or is abandoned, everything it started is killed with it.
 
     Raises:
-        ProcessFailed: it could not be started, took longer than ``timeout`` seconds, or wrote more than it may.
+        ProcessError: it could not be started, took longer than ``timeout`` seconds, or wrote more than it may.
     """
     limits = limits or ProcessLimits()
     mark = uuid.uuid4().hex
     # A relative program is the one in its folder, as a shell would find it there.
     program = argv[0]
-    if not Path(program).is_absolute() and os.path.dirname(program):
+    if not Path(program).is_absolute() and "/" in program:
         program = str(cwd / program)
     if (os.sep in program and not os.access(program, os.X_OK)) or not cwd.is_dir():
         reason = "is not executable" if Path(program).is_file() else "does not exist"
-        raise ProcessFailed("not_found", f"{argv[0]!r} {reason} (in {cwd})")
+        raise ProcessError("not_found", f"{argv[0]!r} {reason} (in {cwd})")
     command = [sys.executable, "-I", "-S", "-c", _LAUNCHER, *limits.arguments(), program, *argv[1:]]
     started = time.monotonic()
     try:
@@ -130,15 +131,13 @@ def run_process(
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
-        raise ProcessFailed("not_found", f"{argv[0]!r} could not be started: {error}") from error
+        raise ProcessError("not_found", f"{argv[0]!r} could not be started: {error}") from error
     try:
         stdout, stderr = _communicate(process, stdin, started + timeout, timeout, limits.output_bytes)
     finally:
         _kill(process, mark)
     if process.returncode == 127 and not stdout:
-        raise ProcessFailed(
-            "not_found", f"{argv[0]!r} could not be started: {stderr.decode('utf-8', 'replace')[-500:]}"
-        )
+        raise ProcessError("not_found", f"{argv[0]!r} could not be started: {stderr.decode('utf-8', 'replace')[-500:]}")
     return ProcessResult(process.returncode, stdout, stderr, time.monotonic() - started)
 
 
@@ -159,7 +158,7 @@ def _communicate(
         while selector.get_map():
             now = time.monotonic()
             if now > deadline:
-                raise ProcessFailed("timeout", f"took longer than {timeout:g} s and was stopped")
+                raise ProcessError("timeout", f"took longer than {timeout:g} s and was stopped")
             if process.poll() is not None:
                 # Give what is already in the pipes a moment, then let go.
                 done_at = done_at or now
@@ -179,12 +178,12 @@ def _communicate(
                     continue
                 key.data.extend(chunk)
                 if len(out) > most:
-                    raise ProcessFailed("too_much_output", f"wrote more than {most:,} bytes and was stopped")
+                    raise ProcessError("too_much_output", f"wrote more than {most:,} bytes and was stopped")
                 if len(err) > _STDERR_KEPT:
                     del err[: len(err) - _STDERR_KEPT // 2]
         while process.poll() is None:
             if time.monotonic() > deadline:
-                raise ProcessFailed("timeout", f"took longer than {timeout:g} s and was stopped")
+                raise ProcessError("timeout", f"took longer than {timeout:g} s and was stopped")
             time.sleep(0.005)
     return bytes(out), bytes(err)
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from persona_pipeline.errors import ConfigError, Problem
 from persona_pipeline.suites.javascript import parse_json
-from persona_pipeline.suites.output import Output, OutputProblem, parse_output
+from persona_pipeline.suites.output import Output, OutputError, parse_output
 
 MAX_BYTES = 512_000_000
 
 
-class NoResponse(Exception):
+class ResponseError(Exception):
     """There is no recorded answer to give; ``reason`` is a word for machines."""
 
     def __init__(self, reason: str, message: str) -> None:
@@ -32,18 +32,21 @@ class Responses:
         """Return what is recorded for one attempt.
 
         Raises:
-            NoResponse: nothing is.
+            ResponseError: nothing is.
         """
         row_id = f"{test_id}@{target}"
         key = row_id if row_id in self.answers else test_id
         if key not in self.answers:
-            raise NoResponse("no_response", f"{self.source} has no answer for {key!r}; record one or leave the test out")
+            raise ResponseError(
+                "no_response", f"{self.source} has no answer for {key!r}; record one or leave the test out"
+            )
         value = self.answers[key]
         if not isinstance(value, list) or _is_conversation(value):
             return value
         if attempt >= len(value):
-            raise NoResponse(
-                "no_response", f"{self.source} has {len(value)} answers for {key!r}, attempt {attempt + 1} needs one more"
+            raise ResponseError(
+                "no_response",
+                f"{self.source} has {len(value)} answers for {key!r}, attempt {attempt + 1} needs one more",
             )
         return value[attempt]
 
@@ -54,23 +57,23 @@ class Responses:
             request_key: what is asked now; an answer recorded with another key is stale.
 
         Raises:
-            NoResponse: there is none, it has no known shape, it is stale, or an error was recorded.
+            ResponseError: there is none, it has no known shape, it is stale, or an error was recorded.
         """
         value = self.raw(test_id, target, attempt)
         if isinstance(value, Mapping):
             error = value.get("error")
             if error:
                 text = error.get("message") if isinstance(error, Mapping) else error
-                raise NoResponse("target_failed", f"the recorded answer is an error: {text}")
+                raise ResponseError("target_failed", f"the recorded answer is an error: {text}")
             if "__exit__" in value:
-                raise NoResponse("target_failed", f"the recorded target exited with code {value['__exit__']}")
+                raise ResponseError("target_failed", f"the recorded target exited with code {value['__exit__']}")
             known = value.get("request_key")
             if known is not None and request_key is not None and known != request_key:
-                raise NoResponse("stale", f"the test has changed since {test_id!r} was recorded; record it again")
+                raise ResponseError("stale", f"the test has changed since {test_id!r} was recorded; record it again")
         try:
             return parse_output(value)
-        except OutputProblem as problem:
-            raise NoResponse("invalid_response", f"{self.source}, {test_id!r}: {problem}") from problem
+        except OutputError as problem:
+            raise ResponseError("invalid_response", f"{self.source}, {test_id!r}: {problem}") from problem
 
 
 def _is_conversation(value: list[Any]) -> bool:

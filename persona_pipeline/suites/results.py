@@ -115,7 +115,8 @@ class TestResult:
             "verdict": self.verdict.value,
             "hits": [text for item in best.results for text in item.hits],
             "misses": [text for item in best.results for text in item.misses],
-            "reasoning": " | ".join(f"{item.name}: {item.reasoning}" for item in best.results if item.reasoning) or None,
+            "reasoning": " | ".join(f"{item.name}: {item.reasoning}" for item in best.results if item.reasoning)
+            or None,
             "answer": output.text if output else None,
             "results": [item.to_dict() for item in best.results],
             "coverage": {"n_scored": scored, "n_expected": expected},

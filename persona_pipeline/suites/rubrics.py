@@ -102,8 +102,9 @@ def prepare_criteria(value: Any, key: str, entry: Entry, label: str, reader: "Re
             item = {"id": f"rubric-{index + 1}", "outcome": item, "required": True}
         elif isinstance(item, dict):
             item = {"id": f"rubric-{index + 1}"} | {name: part for name, part in item.items() if part is not None}
-            if isinstance(item.get("score_ranges"), dict):
-                item["score_ranges"] = _spell_out(item["score_ranges"], index, key, entry, label, reader)
+            ranges: Any = item.get("score_ranges")
+            if isinstance(ranges, dict):
+                item["score_ranges"] = _spell_out(ranges, index, key, entry, label, reader)
         else:
             reader.fail(entry, f"{label}: {key}[{index}] must be a text or a mapping with outcome", key, index)
             continue

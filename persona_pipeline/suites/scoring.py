@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from persona_pipeline.suites.grades import (
     TOLERANCE,
     AssertResult,
-    CouldNotRun,
     Failure,
     SuiteVerdict,
+    UngradedError,
     verdict_of,
 )
 
@@ -48,14 +48,14 @@ def score_test(results: Sequence[AssertResult]) -> TestScore:
     score 0. Otherwise the score is the weighted mean.
     """
     scored = [(item.score, item.weight) for item in results if item.score is not None]
-    counts = {"n_scored": len(scored), "n_expected": len(results)}
-    if len(scored) < len(results) or not results:
-        return TestScore(None, SuiteVerdict.ERROR, **counts)
+    n_scored, n_expected = len(scored), len(results)
+    if n_scored < n_expected or not results:
+        return TestScore(None, SuiteVerdict.ERROR, (), n_scored, n_expected)
     gates = tuple(item.name for item in results if item.gate_failed)
     if gates:
-        return TestScore(0.0, SuiteVerdict.FAIL, gates, **counts)
+        return TestScore(0.0, SuiteVerdict.FAIL, gates, n_scored, n_expected)
     score = weighted_mean(scored)
-    return TestScore(score, verdict_of(score), **counts)
+    return TestScore(score, verdict_of(score), (), n_scored, n_expected)
 
 
 def run_assert(item: "Assert", output: "Output", context: "Context") -> AssertResult:
@@ -64,8 +64,8 @@ def run_assert(item: "Assert", output: "Output", context: "Context") -> AssertRe
     try:
         grade = item.grade(output, context)
         if not -TOLERANCE <= grade.score <= 1 + TOLERANCE:
-            raise CouldNotRun("invalid_score", f"the score {grade.score!r} is not a number from 0 to 1")
-    except CouldNotRun as problem:
+            raise UngradedError("invalid_score", f"the score {grade.score!r} is not a number from 0 to 1")
+    except UngradedError as problem:
         return replace(result, error=problem.failure)
     except Exception as problem:  # A user's assert may raise anything; one crash must not end the run.
         return replace(result, error=Failure("crashed", f"{type(problem).__name__}: {problem}"))

@@ -54,10 +54,8 @@ def run_trials(trials: Trials, attempt: Callable[[int], Attempt]) -> Outcome:
         if trials.cost_limit_usd is not None and cost is None and not notes:
             notes.append("an attempt reported no cost, so the cost limit could not count it")
         spent += cost or 0.0
-        if trials.strategy == "pass_at_k" and _passed(attempts[-1]):
-            break
-        if trials.cost_limit_usd is not None and spent >= trials.cost_limit_usd:
-            limited = number + 1 < trials.count
+        limited = trials.cost_limit_usd is not None and spent >= trials.cost_limit_usd
+        if limited or (trials.strategy == "pass_at_k" and _passed(attempts[-1])):
             break
     return _outcome(trials.strategy, attempts, limited, notes)
 

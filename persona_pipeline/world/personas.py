@@ -65,6 +65,20 @@ def persona_path(root: Path, agent_id: str) -> Path:
     return path
 
 
+def display_name_of(root: Path, agent_id: str) -> str | None:
+    """Return the display name in a persona file, also of one that is not valid otherwise; None when it cannot be told.
+
+    Others' transcripts show this name, and must not change because this agent's file is broken elsewhere.
+    """
+    try:
+        path = find_yaml(root / PERSONAS, agent_id)
+        data = load_document(path).data if path else None
+    except ConfigError:
+        return None
+    name = data.get("display_name") if isinstance(data, dict) else None
+    return name.strip() or None if isinstance(name, str) else None
+
+
 def load_persona(root: Path, agent_id: str) -> Persona:
     """Read one agent's persona file.
 

@@ -112,8 +112,22 @@ class World:
                     upsert(self.store, connection, configs, [config], key=["agent_id"])
         return persona
 
+    def sync_names(self) -> None:
+        """Bring every agent's display name into the store: whoever is evaluated, the others are shown by their names."""
+        names = {agent_id: personas.display_name_of(self.root, agent_id) for agent_id in self.agent_ids()}
+        known = self.display_names()
+        rows = [
+            {"id": agent_id, "display_name": name or agent_id}
+            for agent_id, name in names.items()
+            if agent_id not in known or (name is not None and known[agent_id] != name)
+        ]
+        if rows:
+            with self.store.begin() as connection:
+                upsert(self.store, connection, tables.agents, rows)
+
     def sync_messages(self) -> SyncResult:
-        """Mirror ``messages/**`` into the store: new, changed and removed lines; a file that did not change is not parsed."""
+        """Mirror ``messages/**`` into the store, and everybody's names; a file that did not change is not parsed again."""
+        self.sync_names()
         sources = tables.message_sources
         with self.store.connect() as connection:
             known = {row.path: row for row in connection.execute(sa.select(sources))}

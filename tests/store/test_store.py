@@ -77,7 +77,7 @@ def test_many_processes_may_open_an_empty_database(database_url: str) -> None:
     def work() -> None:
         try:
             open_store(database_url).close()
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:
             errors.append(error)
 
     threads = [threading.Thread(target=work) for _ in range(6)]

@@ -123,7 +123,10 @@ class Batches:
     Attributes:
         created: bodies of batches by id, in order of creation.
         outcomes: results other than success by custom id: ``errored``, ``expired`` or ``canceled``.
-        lose_response: the next creation takes effect, but its response never arrives.
+        lose_response: the next creation takes effect, but this comes instead of its response.
+        forget_next: the next creation takes no effect.
+        refuse: this comes instead of the next creation.
+        break_results: what becomes of a response with results.
         ended: whether batches have ended when they are asked about.
     """
 
@@ -132,16 +135,30 @@ class Batches:
         self.times: dict[str, datetime] = {}
         self.outcomes: dict[str, str] = {}
         self.lose_response: Any = None
+        self.forget_next = False
+        self.refuse: Any = None
+        self.break_results: Callable[[Any], Any] | None = None
         self.ended = True
+
+    def create(self, requests: list[dict[str, Any]]) -> str:
+        """Add a batch and return its id."""
+        name = f"msgbatch_{len(self.times):04d}"
+        self.created[name] = requests
+        self.times[name] = datetime.now(UTC)
+        return name
 
     def handle(
         self, method: str, path: str, body: Any, answer: Callable[[Mapping[str, Any]], Any], url: str
     ) -> Any | None:
         name = path.removeprefix("/v1/messages/batches").strip("/").split("/")[0]
         if method == "POST" and not name:
-            name = f"msgbatch_{len(self.created):04d}"
-            self.created[name] = body["requests"]
-            self.times[name] = datetime.now(UTC)
+            if self.refuse is not None:
+                refusal, self.refuse = self.refuse, None
+                return refusal
+            name = self.create(body["requests"])
+            if self.forget_next:
+                self.forget_next = False
+                del self.created[name]
             lost, self.lose_response = self.lose_response, None
             return lost or self._describe(name, url)
         if method == "GET" and not name:

@@ -302,7 +302,9 @@ class MessagesServer:
         if path.startswith("/v1/messages/batches"):
             found = self.batches.handle(method, path, body, lambda params: self._batched(params), self.url)
             if found is not None:
-                return found if isinstance(found, (Reply, Reset, Hang)) else Reply(found)
+                reply = found if isinstance(found, (Reply, Reset, Hang)) else Reply(found)
+                broken = self.batches.break_results
+                return broken(reply) if broken and path.endswith("/results") else reply
         return status(404, "not_found_error")
 
     def _batched(self, params: Mapping[str, Any]) -> dict[str, Any]:

@@ -29,7 +29,7 @@ def map_chart(
 
     ``places`` may have any unit and origin. Without a place for every name they stand in a circle.
     """
-    positions = _fitted(names, places) if all(name in places for name in names) else _circle(names)
+    positions = _fitted(names, places) if names and all(name in places for name in names) else _circle(names)
     strongest = max((link.similarity for link in links), default=0.0)
     parts: list[Markup] = []
     for link in sorted(links, key=lambda link: (link.bad, link.similarity)):

@@ -7,7 +7,7 @@ from pydantic import Field, PrivateAttr
 
 from persona_pipeline.suites.asserts.base import Assert
 from persona_pipeline.suites.asserts.llm_judge import read_prompt
-from persona_pipeline.suites.grades import CouldNotRun, Grade
+from persona_pipeline.suites.grades import Grade, UngradedError
 from persona_pipeline.suites.places import Entry
 from persona_pipeline.suites.rubrics import Criterion, grade_checks, prepare_criteria, reply_problem
 
@@ -30,7 +30,9 @@ class AgentJudge(Assert):
     max_steps: int = Field(10, ge=1, le=50, description="Most looks into the workspace.")
     temperature: float | None = Field(None, ge=0, le=2, description="Accepted; the judge's models have no temperature.")
     target: str | None = Field(None, min_length=1, description="A target that judges instead of the project's judge.")
-    criteria: list[Criterion] | None = Field(None, alias="rubrics", min_length=1, description="Criteria to check one by one.")
+    criteria: list[Criterion] | None = Field(
+        None, alias="rubrics", min_length=1, description="Criteria to check one by one."
+    )
     model: str | None = Field(None, description="A judge model for this assert alone, where the judge is live.")
 
     _prompt_text: str | None = PrivateAttr(None)
@@ -53,10 +55,10 @@ class AgentJudge(Assert):
         if self.target is not None:
             data = ask_target(inspection, self.target, output, context)
         elif output.workspace is None:
-            raise CouldNotRun("no_workspace", "agent_judge needs a workspace; give the suite or the test one")
+            raise UngradedError("no_workspace", "agent_judge needs a workspace; give the suite or the test one")
         else:
             data = inspect_workspace(inspection, Path(output.workspace), output, context)
         problem = reply_problem(data, self.criteria) if self.criteria else freeform_problem(data)
         if problem:
-            raise CouldNotRun("invalid_output", problem)
+            raise UngradedError("invalid_output", problem)
         return grade_checks(data, self.criteria) if self.criteria else freeform_grade(data)

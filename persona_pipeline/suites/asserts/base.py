@@ -70,7 +70,7 @@ class Assert(BaseModel):
         """Return the grade of an output.
 
         Raises:
-            CouldNotRun: there is no way to tell; the test becomes an error.
+            UngradedError: there is no way to tell; the test becomes an error.
         """
         raise NotImplementedError
 

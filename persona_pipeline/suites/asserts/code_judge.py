@@ -11,10 +11,10 @@ from pydantic import Field
 
 from persona_pipeline.errors import did_you_mean
 from persona_pipeline.suites.asserts.base import Assert
-from persona_pipeline.suites.grades import TOLERANCE, CouldNotRun, Grade, SuiteVerdict
+from persona_pipeline.suites.grades import TOLERANCE, Grade, SuiteVerdict, UngradedError
 from persona_pipeline.suites.javascript import parse_json
 from persona_pipeline.suites.places import Entry
-from persona_pipeline.suites.processes import ProcessFailed, run_process
+from persona_pipeline.suites.processes import ProcessError, run_process
 
 if TYPE_CHECKING:
     from persona_pipeline.suites.context import Context
@@ -97,11 +97,11 @@ def read_script(data: dict[str, Any], entry: Entry, label: str, reader: "Reader"
 
 def find_folder(reference: str, entry: Entry, label: str, reader: "Reader", key: str) -> str:
     """Return the absolute path of a folder named in a suite; a problem is added to the reader when there is none."""
-    from persona_pipeline.suites.loading.files import FileProblem
+    from persona_pipeline.suites.loading.files import FileError
 
     try:
         return str(reader.files.find(reference, reader.folders(entry), folder=True))
-    except FileProblem as problem:
+    except FileError as problem:
         reader.fail(entry, f"{label}: {problem}", key)
         return reference
 
@@ -166,17 +166,17 @@ def run_judge(
     """Run a judging program and return its grade.
 
     Raises:
-        CouldNotRun: it did not start, did not end in time, failed, or did not print a grade.
+        UngradedError: it did not start, did not end in time, failed, or did not print a grade.
     """
     text = json.dumps(data, ensure_ascii=True)
     try:
         result = run_process(
             script, cwd=cwd, stdin=text.encode("ascii"), timeout=context.time_left(), environment=environment
         )
-    except ProcessFailed as problem:
-        raise CouldNotRun(problem.reason, f"{shlex.join(script)}: {problem.message}") from problem
+    except ProcessError as problem:
+        raise UngradedError(problem.reason, f"{shlex.join(script)}: {problem.message}") from problem
     if result.returncode != 0:
-        raise CouldNotRun(
+        raise UngradedError(
             "script_failed", f"{shlex.join(script)} exited with code {result.returncode}: {result.error_text}"
         )
     return read_grade(result.stdout, own_verdict=own_verdict)
@@ -186,22 +186,22 @@ def read_grade(stdout: bytes, *, own_verdict: bool = False) -> Grade:
     """Return the grade a program printed.
 
     Raises:
-        CouldNotRun: it is not one JSON object with a score from 0 to 1.
+        UngradedError: it is not one JSON object with a score from 0 to 1.
     """
     try:
         data = parse_json(stdout.decode("utf-8").strip())
     except ValueError as error:
         shown = stdout[:80].decode("utf-8", "replace").strip()
-        raise CouldNotRun(
+        raise UngradedError(
             "invalid_output", f"the script must print one JSON object, it printed {shown!r} ({error})"
         ) from error
     if not isinstance(data, dict):
-        raise CouldNotRun("invalid_output", "the script must print one JSON object")
+        raise UngradedError("invalid_output", "the script must print one JSON object")
     score = data.get("score")
     if isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score):
-        raise CouldNotRun("invalid_output", f"the script's score must be a number from 0 to 1, not {score!r}")
+        raise UngradedError("invalid_output", f"the script's score must be a number from 0 to 1, not {score!r}")
     if not -TOLERANCE <= score <= 1 + TOLERANCE:
-        raise CouldNotRun("invalid_output", f"the script's score must be from 0 to 1, not {score!r}")
+        raise UngradedError("invalid_output", f"the script's score must be from 0 to 1, not {score!r}")
     verdict = data.get("verdict") if own_verdict else None
     details = data.get("details")
     reasoning = data.get("reasoning")

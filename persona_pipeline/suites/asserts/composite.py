@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, InstanceOf, SerializeAsAny, m
 from persona_pipeline.errors import did_you_mean
 from persona_pipeline.suites.asserts.base import Assert, rename
 from persona_pipeline.suites.asserts.code_judge import read_script, run_judge
-from persona_pipeline.suites.grades import AssertResult, CouldNotRun, Grade, SuiteVerdict, reaches
+from persona_pipeline.suites.grades import AssertResult, Grade, SuiteVerdict, UngradedError, reaches
 from persona_pipeline.suites.places import Entry
 from persona_pipeline.suites.scoring import run_assert, weighted_mean
 from persona_pipeline.suites.values import Share, Text, Weight
@@ -56,9 +56,7 @@ class JudgeAggregator(_Aggregator):
     model: str | None = None
 
 
-Aggregator = Annotated[
-    WeightedAverage | Threshold | CodeAggregator | JudgeAggregator, Field(discriminator="type")
-]
+Aggregator = Annotated[WeightedAverage | Threshold | CodeAggregator | JudgeAggregator, Field(discriminator="type")]
 
 
 class Composite(Assert):
@@ -111,14 +109,16 @@ class Composite(Assert):
         results = [run_assert(member, output, context) for member in self.members]
         failed = [item for item in results if item.error]
         if failed:
-            raise CouldNotRun(
+            raise UngradedError(
                 failed[0].error.reason if failed[0].error else "error",
                 "; ".join(f"[{item.name}] {item.error.message}" for item in failed if item.error),
             )
         grade = self._aggregate(results, context)
         hits = [*(f"[{item.name}] {text}" for item in results for text in item.hits), *grade.hits]
         misses = [*(f"[{item.name}] {text}" for item in results for text in item.misses), *grade.misses]
-        return Grade(grade.score, hits, misses, grade.reasoning, grade.verdict, grade.details, grade.children or results)
+        return Grade(
+            grade.score, hits, misses, grade.reasoning, grade.verdict, grade.details, grade.children or results
+        )
 
     def _aggregate(self, results: list[AssertResult], context: "Context") -> Grade:
         how = self.aggregator
@@ -191,4 +191,4 @@ def _prepare_aggregator(data: dict[str, Any], entry: Entry, label: str, reader: 
     return data
 
 
-_PLACEHOLDER = Assert(name="-", type="-")
+_PLACEHOLDER = Assert.model_construct(name="-", type="-")

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from persona_pipeline.suites.asserts.base import Assert
-from persona_pipeline.suites.grades import CouldNotRun, Grade
+from persona_pipeline.suites.grades import Grade, UngradedError
 from persona_pipeline.suites.javascript import is_json
 
 if TYPE_CHECKING:
@@ -18,5 +18,5 @@ class IsJson(Assert):
         try:
             valid = is_json(output.text)
         except RecursionError as error:
-            raise CouldNotRun("too_deep", "the answer nests too deep to be read") from error
+            raise UngradedError("too_deep", "the answer nests too deep to be read") from error
         return Grade.of(valid, "The answer is valid JSON.", "The answer is not valid JSON.")

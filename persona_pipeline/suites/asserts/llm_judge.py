@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from persona_pipeline.suites.asserts.base import Assert
 from persona_pipeline.suites.asserts.code_judge import payload, read_script
-from persona_pipeline.suites.grades import CouldNotRun, Grade
+from persona_pipeline.suites.grades import Grade, UngradedError
 from persona_pipeline.suites.places import Entry
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ class PromptScript(BaseModel):
 class LlmJudge(Assert):
     """The score, 0-1, a judge gives for how far the answer meets the test's goal, or what ``prompt`` asks for.
 
-    ``prompt`` is text or a file; its variables, such as ``{{ answer }}``, name the evidence the judge gets. With ``rubrics`` this is
-    the ``rubrics`` assert.
+    ``prompt`` is text or a file; its variables, such as ``{{ answer }}``, name the evidence the judge gets. With ``rubrics``
+    this is the ``rubrics`` assert.
     """
 
     judged = True
@@ -93,22 +93,20 @@ class LlmJudge(Assert):
         return freeform_grade(data)
 
 
-def read_prompt(
-    prompt: str, entry: Entry, label: str, reader: "Reader", *, alone: bool = True
-) -> str:
+def read_prompt(prompt: str, entry: Entry, label: str, reader: "Reader", *, alone: bool = True) -> str:
     """Return the text of a prompt: that of the file it names, else itself. What looks like a path must be one.
 
     ``alone``: the prompt is all the judge is told, so a file must say where the answer is.
     """
     from persona_pipeline.suites.judge_questions import names_the_answer, unknown_variables
-    from persona_pipeline.suites.loading.files import FileProblem
+    from persona_pipeline.suites.loading.files import FileError
 
     text, is_file = prompt, False
     if could_be_path(prompt):
         try:
             text = reader.files.read(reader.files.find(prompt, reader.folders(entry)))
             is_file = True
-        except FileProblem as problem:
+        except FileError as problem:
             if looks_like_path(prompt):
                 reader.fail(entry, f"{label}: prompt: {problem}", "prompt")
     if not text.strip():
@@ -142,20 +140,20 @@ def printed_prompt(prompt: PromptScript, output: "Output", context: "Context") -
     """Return what a prompt's program prints.
 
     Raises:
-        CouldNotRun: code is not allowed, or the program fails or prints nothing.
+        UngradedError: code is not allowed, or the program fails or prints nothing.
     """
     import json
     import tempfile
 
-    from persona_pipeline.suites.processes import ProcessFailed, run_process
+    from persona_pipeline.suites.processes import ProcessError, run_process
 
     context.require_code("a prompt script")
     with tempfile.TemporaryDirectory(prefix="persona-judge-") as folder:
         data = json.dumps(payload(output, context, prompt.config, Path(folder))).encode("ascii")
         try:
             result = run_process(prompt.script, cwd=context.suite.path.parent, stdin=data, timeout=context.time_left())
-        except ProcessFailed as problem:
-            raise CouldNotRun(problem.reason, f"prompt script {problem.message}") from problem
+        except ProcessError as problem:
+            raise UngradedError(problem.reason, f"prompt script {problem.message}") from problem
     text = result.stdout.decode("utf-8", "replace")
     if result.returncode != 0 or not text.strip():
         what = (
@@ -163,5 +161,5 @@ def printed_prompt(prompt: PromptScript, output: "Output", context: "Context") -
             if result.returncode == 0
             else f"exited with code {result.returncode}: {result.error_text}"
         )
-        raise CouldNotRun("script_failed", f"the prompt script {what}")
+        raise UngradedError("script_failed", f"the prompt script {what}")
     return text

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from persona_pipeline.suites.asserts.base import Assert
 from persona_pipeline.suites.asserts.propositions import check_dimensions
-from persona_pipeline.suites.grades import CouldNotRun, Grade
+from persona_pipeline.suites.grades import Grade, UngradedError
 from persona_pipeline.suites.places import Entry
 from persona_pipeline.suites.values import Limit, Text
 
@@ -59,7 +59,7 @@ class PersonaDrift(Assert):
         details: dict[str, Any] = {}
         for name, item in compared.dimensions.items():
             if item.current is None or item.baseline is None:
-                raise CouldNotRun("no_evidence", f"no claim of {name} could be judged on this answer")
+                raise UngradedError("no_evidence", f"no claim of {name} could be judged on this answer")
             text = f"{name} {item.current:.2f} of 9, baseline {item.baseline:.2f}"
             drops = [f"{drop.proposition_id} {drop.current:.1f} from {drop.baseline:.1f}" for drop in item.drops]
             behind = item.status == "regressed" or bool(drops)

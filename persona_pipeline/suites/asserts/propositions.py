@@ -7,7 +7,7 @@ from pydantic import Field
 
 from persona_pipeline.errors import did_you_mean
 from persona_pipeline.suites.asserts.base import Assert
-from persona_pipeline.suites.grades import CouldNotRun, Grade, reaches
+from persona_pipeline.suites.grades import Grade, UngradedError, reaches
 from persona_pipeline.suites.places import Entry
 from persona_pipeline.suites.values import PASS, Text
 
@@ -43,7 +43,9 @@ class Propositions(Assert):
 
         found = evaluate_output(output, context, self.agent, self.dimension, only=self.only)
         if found.score is None:
-            raise CouldNotRun(found.unscored or "no_evidence", f"no claim of {self.dimension} could be judged on this answer")
+            raise UngradedError(
+                found.unscored or "no_evidence", f"no claim of {self.dimension} could be judged on this answer"
+            )
         hits, misses = [], []
         for item in found.propositions.values():
             if item.score is not None:
@@ -51,7 +53,9 @@ class Propositions(Assert):
                 (hits if reaches(item.score, PASS * TOP) else misses).append(text)
         scores = {item.id: item.score for item in found.propositions.values()}
         details = {"dimension": self.dimension, "score": found.score, "propositions": scores}
-        return Grade(min(1.0, found.score / TOP), hits, misses, f"{self.dimension} {found.score:.2f} of 9", details=details)
+        return Grade(
+            min(1.0, found.score / TOP), hits, misses, f"{self.dimension} {found.score:.2f} of 9", details=details
+        )
 
 
 def check_dimensions(names: Sequence[str], entry: Entry, label: str, reader: "Reader") -> None:

@@ -38,7 +38,9 @@ def read_assert(reader: Reader, entry: Entry, where: str, index: int, *, depth: 
         return None
     spelled = data.get("type")
     if not isinstance(spelled, str) or not spelled:
-        reader.fail(entry, f"{where}[{index}]: type is required, such as type: contains", *(("type",) if "type" in data else ()))
+        reader.fail(
+            entry, f"{where}[{index}]: type is required, such as type: contains", *(("type",) if "type" in data else ())
+        )
         return None
     name = canonical_type(spelled)
     if name == "llm_judge" and data.get("rubrics") is not None:

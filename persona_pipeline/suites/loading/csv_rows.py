@@ -8,7 +8,7 @@ from typing import Any
 
 from persona_pipeline.errors import Problem, did_you_mean
 from persona_pipeline.suites.javascript import parse_json
-from persona_pipeline.suites.loading.expectations import ExpectationProblem, read_expectation
+from persona_pipeline.suites.loading.expectations import ExpectationError, read_expectation
 from persona_pipeline.suites.loading.problems import Reader
 from persona_pipeline.suites.places import Entry, RowSource
 
@@ -22,7 +22,7 @@ _CONFIG = re.compile(r"__config:__expected([1-9][0-9]*)?:threshold")
 _METADATA = re.compile(r"__metadata:(?P<key>[^\[\]]+)(?P<list>\[\])?")
 
 
-class RowProblem(Exception):
+class RowError(Exception):
     """A cell cannot be read."""
 
     def __init__(self, column: str, message: str) -> None:
@@ -55,7 +55,7 @@ def read_rows(reader: Reader, path: str, text: str) -> Iterator[tuple[Entry, str
         row = {name: cell for name, cell in zip(names, cells, strict=False) if cell != ""}
         try:
             yield Entry(_test(row, number), source, ()), f"row {number}"
-        except RowProblem as problem:
+        except RowError as problem:
             reader.problems.append(source.problem((problem.column,), f"{problem.column}: {problem}"))
 
 
@@ -110,7 +110,7 @@ def _test(row: dict[str, str], number: int) -> dict[str, Any]:
         words = {"true": True, "false": False}
         value = words.get(row["skip_defaults"].strip().lower())
         if value is None:
-            raise RowProblem("skip_defaults", "must be true or false")
+            raise RowError("skip_defaults", "must be true or false")
         test["skip_defaults"] = value
     if "targets" in row:
         test["execution"] = {**test.get("execution", {}), "targets": _words(row["targets"])}
@@ -127,10 +127,10 @@ def _data(row: dict[str, str], name: str) -> Any:
     try:
         value = parse_json(row[name])
     except ValueError as error:
-        raise RowProblem(name, f"is not JSON ({error})") from error
+        raise RowError(name, f"is not JSON ({error})") from error
     wanted = dict if name in ("metadata", "execution", "workspace") else list
     if name != "expected_output" and not isinstance(value, wanted):
-        raise RowProblem(name, f"must be a JSON {'object' if wanted is dict else 'list'}")
+        raise RowError(name, f"must be a JSON {'object' if wanted is dict else 'list'}")
     return value
 
 
@@ -153,14 +153,14 @@ def _expectations(row: dict[str, str]) -> list[dict[str, Any]]:
     for name in sorted((name for name in row if _EXPECTED.fullmatch(name)), key=lambda name: (len(name), name)):
         try:
             item = read_expectation(row[name])
-        except ExpectationProblem as problem:
-            raise RowProblem(name, str(problem)) from problem
+        except ExpectationError as problem:
+            raise RowError(name, str(problem)) from problem
         number = name.removeprefix("__expected")
         if number in gates:
             item["required"] = _number(gates.pop(number), f"__config:__expected{number}:threshold")
         asserts.append(item)
     for number in gates:
-        raise RowProblem(f"__config:__expected{number}:threshold", f"there is no __expected{number} in this row")
+        raise RowError(f"__config:__expected{number}:threshold", f"there is no __expected{number} in this row")
     metric = row.get("__metric")
     if "__threshold" in row and asserts:
         # A gate over all expectations of the row: they are graded as one.
@@ -181,7 +181,7 @@ def _number(text: str, column: str) -> float:
     try:
         value = float(text)
     except ValueError as error:
-        raise RowProblem(column, f"must be a number, not {text!r}") from error
+        raise RowError(column, f"must be a number, not {text!r}") from error
     if not 0 < value <= 1:
-        raise RowProblem(column, f"must be above 0 and at most 1, not {text!r}")
+        raise RowError(column, f"must be above 0 and at most 1, not {text!r}")
     return value

@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from persona_pipeline.suites.loading.files import FileProblem
+from persona_pipeline.suites.loading.files import FileError
 from persona_pipeline.suites.loading.problems import Reader, add_model_problems
 from persona_pipeline.suites.models import HOOKS, STRATEGIES, Hook, Trials, Workspace
 from persona_pipeline.suites.places import Entry
@@ -54,7 +54,9 @@ class WorkspaceFields(BaseModel):
     model_config = _STRICT
 
     template: Text | None = Field(None, description="A folder that is copied for each test.")
-    setup: HookFields | None = Field(None, description="Runs in the workspace before each test; a failure is the test's error.")
+    setup: HookFields | None = Field(
+        None, description="Runs in the workspace before each test; a failure is the test's error."
+    )
     teardown: HookFields | None = Field(None, description="Runs after each test.")
     before_all: HookFields | None = Field(None, description="Runs once before the first test.")
     after_all: HookFields | None = Field(None, description="Runs once after the last test.")
@@ -137,6 +139,6 @@ def _validated(reader: Reader, entry: Entry, model: type[BaseModel], label: str)
 def _folder(reader: Reader, entry: Entry, reference: str, label: str, key: str) -> str:
     try:
         return str(reader.files.find(reference, reader.folders(entry), folder=True))
-    except FileProblem as problem:
+    except FileError as problem:
         reader.fail(entry, f"{label}: {problem}", key)
         return reference

@@ -13,7 +13,7 @@ _WITH_VALUE = ("contains", "equals", "regex")
 _KNOWN = (*_WITH_VALUE, "is-json", "llm-rubric", "grade", "latency", "cost")
 
 
-class ExpectationProblem(ValueError):
+class ExpectationError(ValueError):
     """The text is no expectation; the message says what it could be."""
 
 
@@ -21,7 +21,7 @@ def read_expectation(text: str) -> dict[str, Any]:
     """Return the assert item of an expectation; plain text must be equalled.
 
     Raises:
-        ExpectationProblem: it looks like an expectation of a kind that there is not, or its value does not fit.
+        ExpectationError: it looks like an expectation of a kind that there is not, or its value does not fit.
     """
     text = text.strip()
     match = _SPELLED.match(text)
@@ -32,7 +32,7 @@ def read_expectation(text: str) -> dict[str, Any]:
         hint = did_you_mean(kind, _KNOWN)
         if not hint and not match["negated"] and not _looks_like_a_kind(kind):
             return {"type": "equals", "value": text}
-        raise ExpectationProblem(f"there is no expectation {kind!r}{hint or '; known: ' + ', '.join(_KNOWN)}")
+        raise ExpectationError(f"there is no expectation {kind!r}{hint or '; known: ' + ', '.join(_KNOWN)}")
     item = _item(kind, match)
     return item | ({"negate": True} if match["negated"] else {})
 
@@ -44,10 +44,10 @@ def _item(kind: str, match: re.Match[str]) -> dict[str, Any]:
     if kind in ("latency", "cost"):
         number = parse_float(match["argument"] or value)
         if number is None:
-            raise ExpectationProblem(f"{kind} needs a number, as in {kind}(1000)")
+            raise ExpectationError(f"{kind} needs a number, as in {kind}(1000)")
         return {"type": kind, "max_ms" if kind == "latency" else "max_usd": number}
     if not value:
-        raise ExpectationProblem(f"{kind} needs a value, as in {kind}:text")
+        raise ExpectationError(f"{kind} needs a value, as in {kind}:text")
     if kind in _WITH_VALUE:
         return {"type": kind, "value": value}
     return {"type": "rubrics", "criteria": [value]}
@@ -55,4 +55,12 @@ def _item(kind: str, match: re.Match[str]) -> dict[str, Any]:
 
 def _looks_like_a_kind(word: str) -> bool:
     """Whether a word before a colon names a check of other tools: plain prose has such words too, but without a hyphen."""
-    return "-" in word or word in ("icontains", "javascript", "python", "webhook", "similar", "levenshtein", "factuality")
+    return "-" in word or word in (
+        "icontains",
+        "javascript",
+        "python",
+        "webhook",
+        "similar",
+        "levenshtein",
+        "factuality",
+    )

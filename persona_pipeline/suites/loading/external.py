@@ -8,7 +8,7 @@ from persona_pipeline.documents import Limits, parse_document
 from persona_pipeline.errors import ConfigError, Problem
 from persona_pipeline.suites.javascript import parse_json
 from persona_pipeline.suites.loading.csv_rows import read_rows
-from persona_pipeline.suites.loading.files import MAX_BYTES, FileProblem, is_pattern
+from persona_pipeline.suites.loading.files import MAX_BYTES, FileError, is_pattern
 from persona_pipeline.suites.loading.problems import Reader
 from persona_pipeline.suites.places import Entry, LineSource
 
@@ -54,7 +54,7 @@ def _referenced(reader: Reader, entry: Entry, reference: str, where: str) -> lis
     if is_pattern(reference):
         try:
             found = [path for path in reader.files.glob(reference, reader.folders(entry)) if path.suffix in ENDINGS]
-        except FileProblem as problem:
+        except FileError as problem:
             reader.fail(entry, f"{where}: {problem}")
             return []
         if found:
@@ -68,11 +68,13 @@ def _referenced(reader: Reader, entry: Entry, reference: str, where: str) -> lis
 def _find(reader: Reader, entry: Entry, reference: str, where: str) -> Path | None:
     suffix = Path(reference).suffix
     if suffix.lower() not in ENDINGS:
-        reader.fail(entry, f"{where}: {reference!r} ends in {suffix or 'nothing'}; tests are read from {', '.join(ENDINGS)}")
+        reader.fail(
+            entry, f"{where}: {reference!r} ends in {suffix or 'nothing'}; tests are read from {', '.join(ENDINGS)}"
+        )
         return None
     try:
         return reader.files.find(reference, reader.folders(entry))
-    except FileProblem as problem:
+    except FileError as problem:
         reader.fail(entry, f"{where}: {problem}")
         return None
 
@@ -80,7 +82,7 @@ def _find(reader: Reader, entry: Entry, reference: str, where: str) -> Path | No
 def _file_tests(reader: Reader, entry: Entry, path: Path, seen: tuple[Path, ...]) -> Iterator[tuple[Entry, str]]:
     try:
         text = reader.files.read(path)
-    except FileProblem as problem:
+    except FileError as problem:
         reader.fail(entry, str(problem))
         return
     count = 0
@@ -143,8 +145,12 @@ def check_numbers(data: Any, source: Any) -> None:
                 name = location[-1] if location else "the value"
                 problems.append(source.problem(location, f"{name}: must be a finite number, not {value}"))
         elif isinstance(value, dict):
-            waiting += [(item, (*location, key)) for key, item in value.items() if isinstance(item, float | dict | list)]
+            waiting += [
+                (item, (*location, key)) for key, item in value.items() if isinstance(item, float | dict | list)
+            ]
         elif isinstance(value, list):
-            waiting += [(item, (*location, index)) for index, item in enumerate(value) if isinstance(item, float | dict | list)]
+            waiting += [
+                (item, (*location, index)) for index, item in enumerate(value) if isinstance(item, float | dict | list)
+            ]
     if problems:
         raise ConfigError(problems)

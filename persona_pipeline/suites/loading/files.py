@@ -11,7 +11,7 @@ from urllib.parse import unquote
 MAX_BYTES = 64_000_000
 
 
-class FileProblem(Exception):
+class FileError(Exception):
     """A reference that cannot be used; the message says why, and where it was looked for."""
 
 
@@ -50,7 +50,7 @@ class Files:
             folder: a folder is wanted, not a file.
 
         Raises:
-            FileProblem: there is none, it is not a regular file, it lies outside the roots, or it is a URL.
+            FileError: there is none, it is not a regular file, it lies outside the roots, or it is a URL.
         """
         tried: list[Path] = []
         for candidate in self.candidates(reference, folders):
@@ -60,13 +60,13 @@ class Files:
                     continue
                 found = Path(os.path.realpath(candidate))
             except (OSError, ValueError) as error:
-                raise FileProblem(f"{reference!r} is no usable path ({_reason(error)})") from error
+                raise FileError(f"{reference!r} is no usable path ({_reason(error)})") from error
             self._check_root(found, reference)
             if not folder and not found.is_file():
-                raise FileProblem(f"{reference!r} is not a regular file")
+                raise FileError(f"{reference!r} is not a regular file")
             return Path(os.path.normpath(candidate))
         kind = "folder" if folder else "file"
-        raise FileProblem(f"{kind} {reference!r} does not exist (tried {', '.join(map(str, tried))})")
+        raise FileError(f"{kind} {reference!r} does not exist (tried {', '.join(map(str, tried))})")
 
     def candidates(self, reference: str, folders: Iterable[Path]) -> list[Path]:
         """Return the paths a reference can mean, in order."""
@@ -76,9 +76,9 @@ class Files:
             if "%" in text:
                 text = unquote(text)
         elif "://" in text:
-            raise FileProblem(f"{reference!r} is a URL; only files can be named")
+            raise FileError(f"{reference!r} is a URL; only files can be named")
         if not text or "\0" in text:
-            raise FileProblem(f"{reference!r} is no usable path")
+            raise FileError(f"{reference!r} is no usable path")
         # A backslash is an ordinary character here, but who writes one means a separator.
         spellings = [text] if "\\" not in text else [text, text.replace("\\", "/")]
         return [folder / spelling for spelling in spellings for folder in folders]
@@ -86,7 +86,7 @@ class Files:
     def _check_root(self, path: Path, reference: str) -> None:
         if self.roots is None or any(path.is_relative_to(root) for root in self.roots):
             return
-        raise FileProblem(
+        raise FileError(
             f"{reference!r} lies outside {', '.join(map(str, self.roots))}; move it, or allow its folder with --allow-path"
         )
 
@@ -94,7 +94,7 @@ class Files:
         """Return the text of a file that ``find`` gave.
 
         Raises:
-            FileProblem: it cannot be read, has changed into something outside the roots, is too large or not UTF-8.
+            FileError: it cannot be read, has changed into something outside the roots, is too large or not UTF-8.
         """
         if path in self.read_files:
             return self.read_files[path]
@@ -102,22 +102,22 @@ class Files:
             with path.open("rb") as stream:
                 status = os.fstat(stream.fileno())
                 if not stat.S_ISREG(status.st_mode):
-                    raise FileProblem(f"{path} is not a regular file")
+                    raise FileError(f"{path} is not a regular file")
                 real = Path(os.path.realpath(path))
                 # A link may have been turned elsewhere since `find` looked.
                 if not os.path.samestat(status, real.stat()):
-                    raise FileProblem(f"{path} changed while it was read")
+                    raise FileError(f"{path} changed while it was read")
                 self._check_root(real, str(path))
                 raw = stream.read(MAX_BYTES + 1)
         except (OSError, ValueError) as error:
-            raise FileProblem(f"{path} cannot be read ({_reason(error)})") from error
+            raise FileError(f"{path} cannot be read ({_reason(error)})") from error
         if len(raw) > MAX_BYTES:
-            raise FileProblem(f"{path} is larger than {MAX_BYTES:,} bytes; split it")
+            raise FileError(f"{path} is larger than {MAX_BYTES:,} bytes; split it")
         try:
             text = raw.decode("utf-8-sig")
         except UnicodeDecodeError as error:
             line = raw.count(b"\n", 0, error.start) + 1
-            raise FileProblem(f"{path}:{line}: is not UTF-8; save it as UTF-8") from error
+            raise FileError(f"{path}:{line}: is not UTF-8; save it as UTF-8") from error
         self.read_files[path] = text
         return text
 
@@ -130,7 +130,7 @@ class Files:
                     base, rest = Path(candidate.anchor), str(candidate.relative_to(candidate.anchor))
                     found.update(path for path in base.glob(os.path.normpath(rest)) if path.is_file())
                 except (OSError, ValueError, IndexError, NotImplementedError) as error:
-                    raise FileProblem(f"{pattern!r} is no usable pattern ({_reason(error)})") from error
+                    raise FileError(f"{pattern!r} is no usable pattern ({_reason(error)})") from error
         for path in found:
             self._check_root(Path(os.path.realpath(path)), pattern)
         return sorted(found)
@@ -156,7 +156,7 @@ def expand_braces(pattern: str, limit: int = 1000) -> list[str]:
             choices = text[inner_start + 1 : end].split(",")
             waiting += [text[:inner_start] + choice + text[end + 1 :] for choice in choices]
         if len(done) + len(waiting) > limit:
-            raise FileProblem(f"{pattern!r} expands to more than {limit:,} patterns")
+            raise FileError(f"{pattern!r} expands to more than {limit:,} patterns")
     return done
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from persona_pipeline.suites.javascript import stringify, trim
-from persona_pipeline.suites.loading.files import FileProblem, Files
+from persona_pipeline.suites.loading.files import FileError, Files
 from persona_pipeline.suites.loading.problems import Reader
 from persona_pipeline.suites.places import Entry
 
@@ -117,7 +117,7 @@ def check_file_parts(reader: Reader, entry: Entry, key: str, messages: Sequence[
                 continue
             try:
                 find_file_part(reader.files, part["value"], reader.folders(entry), reader.top)
-            except FileProblem as problem:
+            except FileError as problem:
                 reader.fail(entry, f"{label}: {key}: {problem}", *place)
 
 

@@ -16,7 +16,7 @@ from persona_pipeline.suites.loading.external import (
     json_lines,
     test_entries,
 )
-from persona_pipeline.suites.loading.files import FileProblem, Files
+from persona_pipeline.suites.loading.files import FileError, Files
 from persona_pipeline.suites.loading.messages import check_file_parts, input_messages
 from persona_pipeline.suites.loading.metadata import check_license, check_version
 from persona_pipeline.suites.loading.problems import Reader, add_model_problems
@@ -56,7 +56,9 @@ class SuiteFields(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, populate_by_name=True)
 
     schema_: str | None = Field(None, alias="$schema")
-    name: str | None = Field(None, min_length=1, max_length=64, pattern="^[a-z0-9-]+$", description="Turns the metadata on.")
+    name: str | None = Field(
+        None, min_length=1, max_length=64, pattern="^[a-z0-9-]+$", description="Turns the metadata on."
+    )
     description: str | None = Field(None, max_length=1024, description="What the suite measures; required with name.")
     version: str | None = Field(None, description="Semantic version, quoted.")
     author: str | None = None
@@ -106,7 +108,7 @@ def _read(reader: Reader, path: Path) -> Suite | None:
     with reader.collecting():
         try:
             text = reader.files.read(reader.files.find(str(path), [path.parent]))
-        except FileProblem as problem:
+        except FileError as problem:
             reader.problems.append(Problem(str(problem), str(path)))
             return None
         if ending == ".jsonl":
@@ -123,7 +125,9 @@ def _document(reader: Reader, path: Path, text: str) -> Document | None:
         return None
     schema = document.data.get("$schema")
     if isinstance(schema, str) and schema.startswith("agentv-") and not schema.startswith("agentv-eval"):
-        reader.problems.append(document.problem(("$schema",), f"is no suite: $schema is {schema!r}, not {SCHEMA_NAME!r}"))
+        reader.problems.append(
+            document.problem(("$schema",), f"is no suite: $schema is {schema!r}, not {SCHEMA_NAME!r}")
+        )
         return None
     check_numbers(document.data, document)
     return document
@@ -141,7 +145,9 @@ def _read_lines(reader: Reader, path: Path, text: str) -> Suite | None:
         document = found
         if "tests" in document.data:
             reader.problems.append(
-                document.problem(("tests",), f"{path.name} holds the tests; run this file alone or remove tests", key=True)
+                document.problem(
+                    ("tests",), f"{path.name} holds the tests; run this file alone or remove tests", key=True
+                )
             )
     return _suite(reader, path, document, text)
 
@@ -237,13 +243,13 @@ def _fields(reader: Reader, entry: Entry) -> SuiteFields | None:
         try:
             model.model_validate({"type": canonical_type(fields.evaluator)})
         except ValidationError:
-            reader.fail(entry, f"evaluator: {fields.evaluator} needs fields of its own; write it under assert", "evaluator")
+            reader.fail(
+                entry, f"evaluator: {fields.evaluator} needs fields of its own; write it under assert", "evaluator"
+            )
     return fields
 
 
-def _tests(
-    reader: Reader, entry: Entry, path: Path, lines: str | None, defaults: Defaults
-) -> tuple[Test, ...]:
+def _tests(reader: Reader, entry: Entry, path: Path, lines: str | None, defaults: Defaults) -> tuple[Test, ...]:
     if lines is not None:
         found = json_lines(reader, str(path), lines)
     else:
@@ -263,6 +269,8 @@ def _tests(
         first = places.setdefault(test.id, item)
         if first is not item:
             line = first.problem("").line
-            reader.fail(item, f"test id {test.id!r} stands twice (first at {first.source.path}:{line}); rename one", "id")
+            reader.fail(
+                item, f"test id {test.id!r} stands twice (first at {first.source.path}:{line}); rename one", "id"
+            )
         tests.append(test)
     return tuple(tests)

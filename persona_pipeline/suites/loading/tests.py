@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
-from typing_extensions import Annotated
 
 from persona_pipeline.suites.asserts.base import Assert
 from persona_pipeline.suites.loading.asserts import read_assert, read_asserts
@@ -165,7 +164,9 @@ def _asserts(reader: Reader, entry: Entry, label: str) -> list[Assert]:
         found += read_asserts(reader, entry, "assert", label)
     execution = data.get("execution")
     if isinstance(execution, dict) and "evaluators" in execution:
-        reader.deprecated(entry, f"{label}: execution.evaluators", "rename it to assert, on the test", "execution", "evaluators")
+        reader.deprecated(
+            entry, f"{label}: execution.evaluators", "rename it to assert, on the test", "execution", "evaluators"
+        )
         found += read_asserts(reader, entry.child("execution"), "evaluators", label)
     if "evaluators" in data:
         reader.deprecated(entry, f"{label}: evaluators", "rename it to assert", "evaluators")

@@ -1,5 +1,6 @@
 import base64
 import hashlib
+import itertools
 import re
 import time
 
@@ -38,7 +39,7 @@ def test_the_script_never_writes_markup() -> None:
 def test_one_heading_of_the_first_level_and_no_level_is_skipped() -> None:
     levels = [int(level) for level in re.findall(r"<h([1-6])", render_html(sample_report()))]
     assert levels.count(1) == 1
-    assert all(after <= before + 1 for before, after in zip(levels, levels[1:], strict=False))
+    assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
 
 
 def test_ids_are_unique_and_every_link_within_the_page_has_its_target() -> None:

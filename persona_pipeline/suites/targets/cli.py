@@ -1,0 +1,181 @@
+"""``cli``: a program answers, on standard output or in a file."""
+
+import contextlib
+import shlex
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from persona_pipeline.suites.javascript import parse_json
+from persona_pipeline.suites.output import Output, OutputError, parse_output
+from persona_pipeline.suites.processes import ProcessError, ProcessResult, run_process
+from persona_pipeline.suites.targets.base import Request, TargetError
+from persona_pipeline.suites.targets.fields import TargetFields
+from persona_pipeline.suites.values import Text
+
+PLACEHOLDERS = ("PROMPT", "GUIDELINES", "EVAL_ID", "ATTEMPT", "FILES", "OUTPUT_FILE")
+_SHELL_SIGNS = ("|", ">", ">>", "<", "&&", "||", ";", "&", "2>&1")
+
+
+def _argv(value: Any) -> Any:
+    if isinstance(value, str):
+        try:
+            value = shlex.split(value)
+        except ValueError as error:
+            raise ValueError(f"cannot be split into arguments ({error}); write it as a list") from error
+    if not isinstance(value, list) or not value or not all(isinstance(token, str) and token for token in value):
+        raise ValueError("must be a program and its arguments, as text or as a list")
+    for token in value:
+        if token in _SHELL_SIGNS:
+            raise ValueError(
+                f"{token!r} would need a shell, and there is none; put it into a script: [sh, run.sh, '{{PROMPT}}']"
+            )
+    return value
+
+
+Argv = Annotated[list[str], BeforeValidator(_argv)]
+
+
+class Healthcheck(BaseModel):
+    """What must work before the first test."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    type: Literal["http", "command"]
+    url: Text | None = None
+    command: Argv | None = Field(None, alias="command_template")
+    timeout_seconds: float = Field(10, gt=0, allow_inf_nan=False)
+    cwd: Text | None = None
+
+
+class CliTarget(TargetFields):
+    """Runs a program for each test. Needs leave to run code.
+
+    ``{PROMPT}``, ``{EVAL_ID}``, ``{ATTEMPT}``, ``{FILES}``, ``{GUIDELINES}`` and ``{OUTPUT_FILE}`` stand for their values inside
+    arguments; there is no shell. The answer is what the program writes to the output file, else to standard output: messages as
+    JSON, or text.
+    """
+
+    runs_code: ClassVar[bool] = True
+
+    command: Argv = Field(description="The program and its arguments.")
+    files_format: Text = Field("{path}", description="How each of {FILES} is written.")
+    cwd: Text | None = Field(None, description="Where it runs; the workspace or the targets file's folder by default.")
+    timeout_seconds: float | None = Field(None, gt=0, allow_inf_nan=False)
+    environment: dict[str, str] = Field(default_factory=dict, description="Added to the little environment it gets.")
+    healthcheck: Healthcheck | None = None
+    keep_temp_files: bool = False
+    verbose: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _older_name(cls, data: Any) -> Any:
+        if isinstance(data, dict) and "command_template" in data:
+            data = dict(data)
+            data.setdefault("command", data.pop("command_template"))
+        return data
+
+    @model_validator(mode="after")
+    def _known_placeholders(self) -> "CliTarget":
+        for token in self.command:
+            for name in _names_in(token):
+                if name not in PLACEHOLDERS:
+                    raise ValueError(f"command: {{{name}}} stands for nothing; known: {', '.join(PLACEHOLDERS)}")
+        return self
+
+    def respond(self, request: Request) -> Output:
+        with contextlib.ExitStack() as stack:
+            folder = Path(
+                tempfile.mkdtemp(prefix="persona-target-")
+                if self.keep_temp_files
+                else stack.enter_context(tempfile.TemporaryDirectory(prefix="persona-target-"))
+            )
+            answer_file = folder / "answer.json"
+            result = self._run(request, answer_file)
+            written = answer_file.read_bytes() if answer_file.is_file() else result.stdout
+            output = _read_answer(written, self.name)
+        if output.duration_ms is None:
+            output.duration_ms = round(result.seconds * 1000, 3)
+        return output
+
+    def check_health(self) -> None:
+        """Raises ``TargetError`` unless the health check, if there is one, succeeds."""
+        check = self.healthcheck
+        if check is None:
+            return
+        if check.type == "http":
+            _check_url(check.url or "", check.timeout_seconds, self.name)
+        elif check.command:
+            self._checked(check.command, self.folder / (check.cwd or ""), check.timeout_seconds)
+
+    def fingerprint(self) -> Mapping[str, Any]:
+        return self.model_dump(mode="json") | {"folder": str(self.folder)}
+
+    def _run(self, request: Request, answer_file: Path) -> ProcessResult:
+        files = " ".join(self.files_format.replace("{path}", path) for path in request.files)
+        values = {
+            "PROMPT": request.prompt,
+            "GUIDELINES": "",
+            "EVAL_ID": request.test.id,
+            "ATTEMPT": str(request.attempt),
+            "FILES": files,
+            "OUTPUT_FILE": str(answer_file),
+        }
+        argv = [_filled(token, values) for token in self.command]
+        cwd = Path(request.workspace) if request.workspace else self.folder
+        if self.cwd is not None:
+            cwd = self.folder / self.cwd
+        return self._checked(argv, cwd, min(request.timeout, self.timeout_seconds or request.timeout))
+
+    def _checked(self, argv: list[str], cwd: Path, timeout: float) -> ProcessResult:
+        try:
+            result = run_process(argv, cwd=cwd, timeout=timeout, environment=self.environment)
+        except (ProcessError, ValueError) as problem:
+            reason = getattr(problem, "reason", "target_failed")
+            raise TargetError(reason, f"target {self.name!r}: {problem}", transient=reason == "timeout") from problem
+        if result.returncode != 0:
+            text = result.error_text or "no message on standard error"
+            raise TargetError("target_failed", f"target {self.name!r}: {text} (exit code {result.returncode})")
+        return result
+
+
+def _names_in(token: str) -> list[str]:
+    import re
+
+    return re.findall(r"\{([A-Z_]+)\}", token)
+
+
+def _filled(token: str, values: Mapping[str, str]) -> str:
+    """Replace placeholders in one pass: a prompt that holds one stays as it is."""
+    import re
+
+    return re.sub(r"\{([A-Z_]+)\}", lambda match: values.get(match[1], match[0]), token).replace("\0", "\ufffd")
+
+
+def _read_answer(raw: bytes, name: str) -> Output:
+    text = raw.decode("utf-8", "replace")
+    value: Any = text
+    if text.lstrip()[:1] == "{":
+        with contextlib.suppress(ValueError):
+            value = parse_json(text)
+    try:
+        return parse_output(value)
+    except OutputError:
+        # JSON of another shape is an answer that happens to be JSON.
+        return parse_output(text)
+
+
+def _check_url(url: str, timeout: float, name: str) -> None:
+    import urllib.error
+    import urllib.request
+
+    if not url.startswith(("http://", "https://")):
+        raise TargetError("unhealthy", f"target {name!r}: healthcheck.url must start with http:// or https://")
+    try:
+        with urllib.request.urlopen(url, timeout=timeout):
+            return
+    except (urllib.error.URLError, OSError, ValueError) as error:
+        raise TargetError("unhealthy", f"target {name!r}: health check of {url} failed: {error}") from error

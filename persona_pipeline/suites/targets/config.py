@@ -1,0 +1,176 @@
+"""``targets.yaml``: the targets a suite can name."""
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from persona_pipeline.documents import parse_document
+from persona_pipeline.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.suites.loading.files import FileError, Files, repository_root
+from persona_pipeline.suites.loading.problems import Reader, add_model_problems
+from persona_pipeline.suites.places import Entry
+from persona_pipeline.suites.targets.fields import TargetFields
+
+FILE_NAMES = ("targets.yaml", "targets.yml", ".agentv/targets.yaml", ".agentv/targets.yml")
+_REFERENCE = re.compile(r"\$\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
+_KEYS = ("$schema", "targets")
+
+
+def _providers() -> dict[str, type[TargetFields]]:
+    from persona_pipeline.suites.targets.anthropic import AnthropicTarget
+    from persona_pipeline.suites.targets.cli import CliTarget
+    from persona_pipeline.suites.targets.mock import MockTarget
+    from persona_pipeline.suites.targets.persona import PersonaTarget
+    from persona_pipeline.suites.targets.replay import ReplayTarget
+
+    return {
+        "mock": MockTarget,
+        "cli": CliTarget,
+        "anthropic": AnthropicTarget,
+        "replay": ReplayTarget,
+        "persona": PersonaTarget,
+    }
+
+
+@dataclass
+class Targets:
+    """The entries of a targets file. One is read and its variables are filled in when it is first asked for."""
+
+    path: str
+    entries: Mapping[str, Entry]
+    environment: Mapping[str, str]
+    _opened: dict[str, TargetFields] = field(default_factory=dict)
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.entries)
+
+    def open(self, name: str) -> TargetFields:
+        """Return a target ready to answer.
+
+        Raises:
+            ConfigError: there is none of that name, its entry is not valid, or a variable it refers to is not set.
+        """
+        if name not in self._opened:
+            self._opened[name] = self._open(name)
+        return self._opened[name]
+
+    def _open(self, name: str) -> TargetFields:
+        if name not in self.entries:
+            known = ", ".join(self.entries) or "none"
+            raise ConfigError(
+                f"there is no target {name!r} in {self.path}{did_you_mean(name, self.entries)}; known: {known}"
+            )
+        entry = self.entries[name]
+        reader = Reader(Files(), Path(self.path).parent)
+        label = f"target {name!r}"
+        provider = entry.data.get("provider")
+        providers = _providers()
+        model = providers.get(provider) if isinstance(provider, str) else None
+        if model is None:
+            hint = did_you_mean(str(provider), providers) or f"; known: {', '.join(providers)}"
+            raise ConfigError(entry.problem(f"{label}: provider {provider!r} is unknown{hint}", "provider"))
+        data = self._filled(entry.data, entry, label, (), reader)
+        if reader.problems:
+            raise ConfigError(reader.problems)
+        try:
+            target = model.model_validate(data)
+        except ValidationError as error:
+            add_model_problems(reader, entry, error, label, model)
+            raise ConfigError(reader.problems) from error
+        target._folder = Path(self.path).parent
+        opens = getattr(target, "open", None)
+        if opens is not None:
+            opens()
+        return target
+
+    def _filled(self, value: Any, entry: Entry, label: str, location: tuple[str | int, ...], reader: Reader) -> Any:
+        """Replace ``${{ NAME }}`` by what the environment holds, once."""
+        if isinstance(value, dict):
+            return {key: self._filled(item, entry, label, (*location, key), reader) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self._filled(item, entry, label, (*location, index), reader) for index, item in enumerate(value)]
+        if not isinstance(value, str) or "${{" not in value:
+            return value
+        for name in _REFERENCE.findall(value):
+            if name not in self.environment:
+                reader.fail(
+                    entry,
+                    f"{label}: the environment variable {name} is not set; export it or add it to .env",
+                    *location,
+                )
+        return _REFERENCE.sub(lambda match: self.environment.get(match[1], ""), value)
+
+
+def find_targets_file(suite: Path) -> Path | None:
+    """Return the nearest targets file: beside the suite, then in each folder above it up to the repository's top."""
+    folder = suite.resolve().parent
+    top = repository_root(folder) or folder
+    for place in (folder, *folder.parents):
+        for name in FILE_NAMES:
+            if (place / name).is_file():
+                return place / name
+        if place == top:
+            return None
+    return None
+
+
+def load_targets(path: Path | str) -> Targets:
+    """Read a targets file: ``targets: [{name, provider, ...}]``.
+
+    Raises:
+        ConfigError: it cannot be read, or is no list of targets with distinct names.
+    """
+    path = Path(path).absolute()
+    files = Files()
+    try:
+        text = files.read(files.find(str(path), [path.parent]))
+    except FileError as problem:
+        raise ConfigError(Problem(str(problem), str(path))) from problem
+    document = parse_document(text, str(path))
+    problems: list[Problem] = []
+    data = document.data
+    if not isinstance(data, dict) or not isinstance(data.get("targets"), list):
+        raise ConfigError(document.problem((), "must be a mapping with targets, a list"))
+    for key in data:
+        if key not in _KEYS:
+            problems.append(document.problem((key,), f"unknown key {key!r}{did_you_mean(key, _KEYS)}", key=True))
+    entries: dict[str, Entry] = {}
+    for index, item in enumerate(data["targets"]):
+        entry = Entry(item, document, ("targets", index))
+        name = item.get("name") if isinstance(item, dict) else None
+        if not isinstance(name, str) or not name:
+            problems.append(entry.problem(f"targets[{index}] must be a mapping with name and provider"))
+        elif name in entries:
+            problems.append(entry.problem(f"target {name!r} stands twice; rename one", "name"))
+        else:
+            entries[name] = entry
+    if problems:
+        raise ConfigError(problems)
+    return Targets(str(path), entries, {**_dotenv(path.parent), **os.environ})
+
+
+def _dotenv(folder: Path) -> dict[str, str]:
+    """Variables of the ``.env`` files from the repository's top down to the folder; the nearer file wins. For references only."""
+    top = repository_root(folder) or folder
+    found: dict[str, str] = {}
+    for place in reversed([place for place in (folder, *folder.parents) if place.is_relative_to(top)]):
+        path = place / ".env"
+        if not path.is_file():
+            continue
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+            name, separator, value = line.strip().removeprefix("export ").partition("=")
+            if separator and not name.startswith("#"):
+                found[name.strip()] = _unquoted(value.strip())
+    return found
+
+
+def _unquoted(value: str) -> str:
+    if len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'":
+        return value[1:-1]
+    return value.partition(" #")[0].strip()

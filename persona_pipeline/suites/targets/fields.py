@@ -1,0 +1,37 @@
+"""What every entry of a targets file has, whoever answers."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+
+from persona_pipeline.suites.output import Output
+from persona_pipeline.suites.targets.base import Request
+from persona_pipeline.suites.values import Text
+
+
+class TargetFields(BaseModel):
+    """One target as it is written; subclasses are the providers."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, populate_by_name=True)
+
+    runs_code: ClassVar[bool] = False
+
+    name: Text = Field(description="What suites call it.")
+    provider: Text = Field(description="Which kind of target this is.")
+    workers: int | None = Field(None, ge=1, le=256, description="How many tests it answers at once.")
+    judge_target: Text | None = Field(None, description="Accepted; judgments come from the project's judge.")
+
+    # The folder of the targets file: relative paths start there.
+    _folder: Path = PrivateAttr(Path())
+
+    @property
+    def folder(self) -> Path:
+        return self._folder
+
+    def respond(self, request: Request) -> Output:
+        raise NotImplementedError
+
+    def fingerprint(self) -> Mapping[str, Any]:
+        raise NotImplementedError

@@ -1,0 +1,48 @@
+"""``persona``: an agent of the world answers in character, through the Messages API."""
+
+from functools import cached_property
+
+from pydantic import Field
+
+from persona_pipeline.errors import ConfigError
+from persona_pipeline.suites.targets.anthropic import AnthropicTarget
+from persona_pipeline.suites.values import Text
+
+_FRAME = """\
+You are {name}. Stay in character in everything you write. Answer with what {name} would send in the chat, and nothing else.
+
+# Who you are
+{persona}"""
+
+
+class PersonaTarget(AnthropicTarget):
+    """Sends the test's messages to a model that plays an agent: its persona is the system prompt."""
+
+    agent: Text = Field(description="The agent's id; its persona file is personas/<agent>.yaml.")
+    root: Text | None = Field(
+        None, description="The world's folder, relative to the targets file; by default PERSONA_ROOT."
+    )
+
+    @cached_property
+    def _persona_text(self) -> str:
+        from persona_pipeline.settings import get_settings
+        from persona_pipeline.world.personas import load_persona
+
+        root = self.folder / self.root if self.root else get_settings().world_root
+        persona = load_persona(root, self.agent)
+        # Plain replacement: nothing in a persona is a template.
+        return _FRAME.replace("{name}", persona.display_name).replace("{persona}", persona.persona)
+
+    def open(self) -> None:
+        """Read the persona.
+
+        Raises:
+            ConfigError: there is none.
+        """
+        try:
+            _ = self._persona_text
+        except ConfigError as error:
+            raise ConfigError(f"target {self.name!r}: {error}") from error
+
+    def system_prompt(self) -> str:
+        return "\n\n".join(filter(None, (self._persona_text, self.system)))

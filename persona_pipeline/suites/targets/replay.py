@@ -1,0 +1,42 @@
+"""``replay``: answers recorded earlier."""
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from persona_pipeline.suites.output import Output
+from persona_pipeline.suites.responses import ResponseError, Responses, load_responses
+from persona_pipeline.suites.targets.base import Request, TargetError
+from persona_pipeline.suites.targets.fields import TargetFields
+from persona_pipeline.suites.values import Text
+
+
+class ReplayTarget(TargetFields):
+    """Gives the answers of a file: JSON by test id, JSON lines with ``id``, or results of an earlier run.
+
+    An answer that was recorded with the key of what was asked is stale once the test asks something else: an error, not an answer.
+    """
+
+    runs_code: ClassVar[bool] = False
+
+    path: Text = Field(description="The file, relative to the targets file.")
+
+    @cached_property
+    def _responses(self) -> Responses:
+        return load_responses(self.folder / self.path)
+
+    def open(self) -> None:
+        """Read the file. Raises ``ConfigError``."""
+        _ = self._responses
+
+    def respond(self, request: Request) -> Output:
+        try:
+            return self._responses.output(request.test.id, self.name, request.attempt, request.request_key)
+        except ResponseError as problem:
+            raise TargetError(problem.reason, problem.message) from problem
+
+    def fingerprint(self) -> Mapping[str, Any]:
+        return {"provider": self.provider, "path": str(Path(self.folder / self.path))}

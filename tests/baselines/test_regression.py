@@ -1,0 +1,137 @@
+"""When a drop is a regression: strict, on unrounded values, and never through a missing score."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from persona_pipeline.baselines import Baseline, compare, find_regressions
+from persona_pipeline.errors import ConfigError
+from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
+
+scores = st.floats(min_value=0, max_value=9)
+
+
+def golden(dimensions: dict[str, float], propositions: dict[str, dict[str, float]] | None = None, **known) -> Baseline:
+    return Baseline(
+        agent_id="ann",
+        captured_at="2026-03-01T00:00:00Z",  # pyright: ignore[reportArgumentType]
+        dimensions=dimensions,
+        proposition_scores=propositions or {},
+        provenance={"dimensions": dict.fromkeys(dimensions, known)} if known else {},
+    )
+
+
+def evaluated(
+    score: float | None, propositions: dict[str, float | None] | None = None, **values
+) -> DimensionEvaluation:
+    rows = {
+        key: PropositionResult(
+            id=key, claim=f"claim {key}", score=value, unscored=None if value is not None else "timeout",
+            algorithmic=key.startswith("_"),
+        )
+        for key, value in (propositions or {}).items()
+    }  # fmt: skip
+    count = len(rows) or 1
+    values = {"n_scored": sum(r.score is not None for r in rows.values()) or count, "n_expected": count, **values}
+    return DimensionEvaluation(
+        dimension="adherence",
+        score=score,
+        unscored=None if score is not None else "timeout",
+        propositions=rows,
+        **values,
+    )
+
+
+@pytest.mark.parametrize(
+    ("current", "regressed"),
+    [(6.0, False), (6.0 - 1e-10, False), (6.0 - 1e-8, True), (5.999, True), (9.0, False), (None, False)],
+)
+def test_exactly_the_delta_is_allowed(current: float | None, regressed: bool) -> None:
+    assert bool(find_regressions({"adherence": current}, {"adherence": 7.0})) is regressed
+
+
+@given(scores, scores, st.floats(min_value=0, max_value=9))
+def test_a_regression_is_a_drop_beyond_the_delta(current: float, baseline: float, delta: float) -> None:
+    found = find_regressions({"a": current}, {"a": baseline}, delta)
+    assert bool(found) == (baseline - current > delta + 1e-9) or math.isclose(baseline - current, delta, abs_tol=2e-9)
+    for item in found:
+        assert item.delta == current - baseline < 0
+
+
+@pytest.mark.parametrize("delta", [-0.1, math.nan, math.inf, -math.inf, True])
+def test_a_delta_that_is_no_allowance_is_refused(delta: float) -> None:
+    with pytest.raises(ConfigError, match="finite number of at least 0"):
+        find_regressions({}, {}, delta)
+
+
+def test_each_dimension_gets_the_status_it_deserves() -> None:
+    comparison = compare(
+        "ann",
+        {
+            "adherence": evaluated(5.0),
+            "consistency": evaluated(None),
+            "fluency": evaluated(9.0),
+            "convergence": evaluated(2.0, {"p": 2.0, "q": None}),
+            "ideas_quantity": evaluated(7.5),
+        },
+        golden({"convergence": 8.0, "adherence": 7.0, "consistency": 7.0, "ideas_quantity": 8.0}),
+    )
+    assert {name: item.status for name, item in comparison.dimensions.items()} == {
+        "convergence": "incomplete",
+        "adherence": "regressed",
+        "consistency": "unscored",
+        "ideas_quantity": "ok",
+        "fluency": "no_baseline",
+    }
+    assert [item.dimension for item in comparison.regressions] == ["adherence"]
+
+
+def test_a_collapsed_proposition_is_found_where_the_mean_hides_it() -> None:
+    before = {f"p{n}": 8.0 for n in range(12)}
+    now = {**before, "p3": 0.0}
+    mean = sum(now.values()) / 12
+    comparison = compare("ann", {"adherence": evaluated(mean, now)}, golden({"adherence": 8.0}, {"adherence": before}))
+    assert comparison.regressions == []
+    assert [(drop.proposition_id, drop.delta, drop.claim) for drop in comparison.drops] == [("p3", -8.0, "claim p3")]
+    assert comparison.regressed
+
+
+@pytest.mark.parametrize(("now", "found"), [(5.0, 0), (4.99, 1), (None, 0)])
+def test_a_proposition_may_fall_three_points(now: float | None, found: int) -> None:
+    comparison = compare(
+        "ann", {"adherence": evaluated(7.5, {"p": now})}, golden({"adherence": 8.0}, {"adherence": {"p": 8.0}})
+    )
+    assert len(comparison.drops) == found
+
+
+def test_computed_rows_are_no_propositions() -> None:
+    comparison = compare(
+        "ann",
+        {"fluency": evaluated(8.0, {"_catchphrase": 0.0})},
+        golden({"fluency": 8.0}, {"fluency": {"_catchphrase": 9.0}}),
+    )
+    assert comparison.drops == []
+
+
+def test_the_flat_form_of_old_baselines_is_compared_too() -> None:
+    baseline = golden({"adherence": 8.0}, {"": {"p": 8.0, "other": 1.0}})
+    comparison = compare("ann", {"adherence": evaluated(8.0, {"p": 1.0})}, baseline)
+    assert [drop.proposition_id for drop in comparison.drops] == ["p"]
+    assert comparison.warnings == []
+
+
+def test_another_judge_or_other_claims_are_warned_of() -> None:
+    baseline = golden({"adherence": 8.0}, {"adherence": {"gone": 8.0, "p": 8.0}}, judge_model="old", prompt_version="1")
+    comparison = compare(
+        "ann",
+        {"adherence": evaluated(8.0, {"p": 8.0, "new": 8.0})},
+        baseline,
+        provenance={"judge_model": "new", "prompt_version": "1"},
+    )
+    assert comparison.warnings == [
+        "adherence: the judge model was old for the baseline and is new now; re-capture the baseline",
+        "adherence: in the baseline and no longer evaluated: gone",
+        "adherence: evaluated and not in the baseline: new",
+    ]

@@ -1,0 +1,208 @@
+"""The command line as a user runs it: a process, its exit code, its two streams."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from persona_pipeline.cli import main
+from tests.support.worlds import replace_in, write_jsonl
+
+BEFORE_DRIFT = ("--as-of", "2026-06-14T23:59:59Z")
+Cli = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def cli(sample_root: Path) -> Cli:
+    def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "persona_pipeline", *arguments],
+            env={**os.environ, "PERSONA_ROOT": str(sample_root), **environment},
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            timeout=120,
+            check=False,
+        )
+
+    return run
+
+
+def edit_baseline(root: Path, agent_id: str, change: Callable[[dict], object]) -> None:
+    path = root / "baselines" / f"{agent_id}.json"
+    data = json.loads(path.read_text(encoding="utf-8"))
+    change(data)
+    path.write_text(json.dumps(data), encoding="utf-8")
+
+
+def test_a_drift_is_code_1_json_on_stdout_and_a_table_on_stderr(cli: Cli) -> None:
+    done = cli("evaluate", "--mock-judge")
+    assert done.returncode == 1
+    report = json.loads(done.stdout)
+    assert set(report) >= {"agents", "exit_code", "provenance"}
+    assert report["exit_code"] == 1
+    adherence = report["agents"]["michael"]["dimensions"]["adherence"]
+    assert adherence["score"] < 1
+    assert (adherence["unscored"], adherence["n_scored"], adherence["n_expected"]) == (None, 8, 8)
+    assert adherence["propositions"]["michael-corporate-boilerplate"]["score"] == 0
+    assert {item["dimension"] for item in report["agents"]["michael"]["regressions"]} >= {"adherence", "fluency"}
+    assert report["agents"]["jim"]["regressions"] == []
+    assert "! michael" in done.stderr
+    assert "michael-corporate-boilerplate" in done.stderr
+
+
+def test_before_the_drift_is_code_0(cli: Cli) -> None:
+    done = cli("evaluate", "--mock-judge", *BEFORE_DRIFT)
+    assert (done.returncode, json.loads(done.stdout)["exit_code"]) == (0, 0)
+
+
+def test_stale_recordings_are_code_3_and_no_number(cli: Cli, sample_root: Path) -> None:
+    replace_in(sample_root / "personas" / "pam.yaml", "Marlow Paper", "Marlow Papers")
+    done = cli("evaluate", "--mock-judge", "--agents", "pam")
+    assert done.returncode == 3
+    adherence = json.loads(done.stdout)["agents"]["pam"]["dimensions"]["adherence"]
+    assert (adherence["score"], adherence["unscored"], adherence["n_scored"]) == (None, "unrecorded", 0)
+    assert "--judge anthropic --record" in done.stderr
+
+
+def test_coverage_outranks_regression_and_configuration_outranks_all(cli: Cli, sample_root: Path) -> None:
+    replace_in(sample_root / "personas" / "pam.yaml", "Marlow Paper", "Marlow Papers")
+    assert cli("evaluate").returncode == 3
+    replace_in(sample_root / "personas" / "jim.yaml", "display_name", "dispaly_name")
+    done = cli("evaluate")
+    assert done.returncode == 2
+    assert "unknown key 'dispaly_name'; did you mean 'display_name'?" in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_missing_baseline_dimension_is_code_3(cli: Cli, sample_root: Path) -> None:
+    edit_baseline(sample_root, "pam", lambda data: data["dimensions"].pop("adherence"))
+    done = cli("evaluate", "--agents", "pam", *BEFORE_DRIFT)
+    assert done.returncode == 3
+    assert "adherence has no baseline" in done.stderr
+
+
+def test_an_empty_window_is_code_3(cli: Cli) -> None:
+    assert cli("evaluate", "--as-of", "2020-01-01T00:00:00Z").returncode == 3
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("evaluate", "--agents", "nobody"),
+        ("evaluate", "--agents", ","),
+        ("evaluate", "--dimensions", "adherance"),
+        ("evaluate", "--window", "week"),
+        ("evaluate", "--as-of", "yesterday"),
+        ("evaluate", "--judge", "oracle"),
+        ("evaluate", "--mock-judge", "--judge", "anthropic"),
+        ("evaluate", "--record"),
+        ("evaluate", "--format", "pdf"),
+        ("evaluate", "--fail-on", "everything"),
+        ("evaluate", "--regression-delta", "-1"),
+        ("evaluate", "--regression-delta", "nan"),
+        ("evaluate", "--samples", "0"),
+        ("evaluate", "--unknown-option"),
+        ("no-such-command",),
+        ("ingest", "missing.jsonl"),
+        ("propositions", "show", "pam", "--dimension", "nothing"),
+    ],
+    ids=" ".join,
+)
+def test_usage_errors_are_code_2(
+    sample_root: Path, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PERSONA_ROOT", str(sample_root))
+    monkeypatch.setattr(sys, "argv", ["persona-pipeline", *arguments])
+    with pytest.raises(SystemExit) as done:
+        main()
+    assert done.value.code == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.strip()
+
+
+def test_no_world_is_code_2(cli: Cli, tmp_path: Path) -> None:
+    done = cli("evaluate", PERSONA_ROOT=str(tmp_path))
+    assert done.returncode == 2
+    assert "no personas folder" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("format", "starts"),
+    [("markdown", "<!-- persona-pipeline"), ("html", "<!doctype html>"), ("junit", "<?xml"), ("json", "{")],
+)
+def test_each_format_goes_to_stdout_or_a_file(cli: Cli, tmp_path: Path, format: str, starts: str) -> None:
+    target = tmp_path / "deep" / f"report.{format}"
+    done = cli("evaluate", "--format", format, "--output", str(target), *BEFORE_DRIFT)
+    assert done.returncode == 0
+    assert target.read_text(encoding="utf-8").lstrip().lower().startswith(starts)
+
+
+def test_nothing_of_a_run_needs_utf_8(cli: Cli, sample_root: Path) -> None:
+    done = cli("evaluate", "--agents", "jim", PYTHONIOENCODING="ascii", LC_ALL="C", PYTHONUTF8="0")
+    assert done.returncode == 0
+    json.loads(done.stdout)
+
+
+def test_baseline_writes_what_evaluate_compares_with(cli: Cli, sample_root: Path) -> None:
+    before = (sample_root / "baselines" / "jim.json").read_bytes()
+    assert cli("baseline", "--agents", "jim", *BEFORE_DRIFT).returncode == 0
+    assert (sample_root / "baselines" / "jim.json").read_bytes() == before, (
+        "the committed baseline is what the data gives"
+    )
+    assert cli("baseline", "--agents", "michael").returncode == 0
+    assert cli("evaluate", "--agents", "michael").returncode == 0
+    assert cli("evaluate", "--agents", "michael", *BEFORE_DRIFT).returncode == 0, "a rise is no regression"
+
+
+def test_ingest_names_bad_lines_and_keeps_good_ones(cli: Cli, tmp_path: Path) -> None:
+    row = {"id": "x1", "agent_id": "jim", "channel": "general", "text": "hi", "created_at": "2026-06-01T10:00:00Z"}
+    path = write_jsonl(tmp_path / "more.jsonl", [row, {**row, "id": "x2", "txt": "?"}])
+    done = cli("ingest", str(path))
+    assert done.returncode == 2
+    assert "1 added, 0 changed, 0 known, 1 left out" in done.stdout
+    assert f"{path}:2: unknown key 'txt'; did you mean 'text'?" in done.stderr
+    path = write_jsonl(path, [row])
+    assert (cli("ingest", str(path)).returncode, "0 added") == (0, cli("ingest", str(path)).stdout[:7])
+
+
+def test_validate_finds_everything_at_once(cli: Cli, sample_root: Path) -> None:
+    assert cli("validate").returncode == 0
+    replace_in(sample_root / "propositions" / "adherence" / "pam.yaml", "weight: ", "wieght: ")
+    replace_in(sample_root / "personas" / "jim.yaml", "persona:", "persone:")
+    path = sample_root / "propositions" / "fluency" / "_default.yaml"
+    replace_in(path, "{{agent_name}}", "{{agent_nam}}")
+    done = cli("validate")
+    assert done.returncode == 2
+    assert "did you mean 'weight'?" in done.stderr
+    assert "did you mean 'persona'?" in done.stderr
+    assert "warning: " in done.stderr
+    assert "{{agent_nam}} is never filled in" in done.stderr
+
+
+def test_propositions_show_prints_the_merged_set(cli: Cli) -> None:
+    done = cli("propositions", "show", "pam", "--dimension", "adherence", "--json")
+    shown = json.loads(done.stdout)
+    assert shown["agent_id"] == "pam"
+    assert len(shown["propositions"]) == 7
+    assert "{{agent_name}}" in shown["propositions"][0]["claim"]
+
+
+def test_report_shows_what_the_store_holds(cli: Cli, tmp_path: Path) -> None:
+    assert cli("report").returncode == 2, "nothing was evaluated yet"
+    cli("evaluate", "--history", "2")
+    done = cli("report", "--since", "10d", "--format", "json")
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["agents"]["michael"]["regressions"]
+
+
+def test_the_json_schemas_in_the_project_are_current() -> None:
+    from persona_pipeline.cli.schema import schema_texts
+
+    for name, text in schema_texts().items():
+        assert (Path(__file__).parents[2] / "schemas" / name).read_text(encoding="utf-8") == text

@@ -1,0 +1,77 @@
+import time
+
+import pytest
+import sqlalchemy as sa
+
+from persona_pipeline.corrections.configuration import StoredSettings, read_config, reset_config, write_config
+from persona_pipeline.errors import ConfigError
+from persona_pipeline.world import CorrectionSettings, World
+from tests.corrections.support import GATED
+from tests.support.worlds import write_yaml
+
+
+def set_in_persona_file(world: World, **corrections: object) -> None:
+    write_yaml(
+        world.root / "personas" / "bob.yaml",
+        {"display_name": "Bob", "persona": "Bob loves machines.", "corrections": corrections},
+    )
+    world.sync()
+
+
+def test_everything_is_off_unless_set(world: World) -> None:
+    for agent_id in ("bob", "nobody"):
+        settings = read_config(world.store, agent_id).settings
+        assert settings == CorrectionSettings()
+        assert not settings.action_gate_enabled
+        assert not settings.anti_convergence_enabled
+        assert not settings.repetition_suppression_enabled
+    assert read_config(world.store, "bob").source == "persona"
+    assert read_config(world.store, "nobody").source is None
+
+
+def test_the_persona_file_sets_and_changes_them(world: World) -> None:
+    set_in_persona_file(world, action_gate_enabled=True, convergence_threshold=0.4)
+    config = read_config(world.store, "bob")
+    assert (config.settings.action_gate_enabled, config.settings.convergence_threshold) == (True, 0.4)
+    set_in_persona_file(world)
+    assert read_config(world.store, "bob").settings == CorrectionSettings()
+
+
+def test_what_is_set_here_outlasts_the_persona_file_until_reset(world: World) -> None:
+    mine = CorrectionSettings(repetition_suppression_enabled=True, repetition_threshold=0.25)
+    written = write_config(world.store, "bob", mine)
+    assert (written.settings, written.source) == (mine, "api")
+    set_in_persona_file(world, action_gate_enabled=True)
+    assert read_config(world.store, "bob").settings == mine
+    reset_config(world.store, "bob", GATED)
+    set_in_persona_file(world, anti_convergence_enabled=True)
+    assert read_config(world.store, "bob").settings == CorrectionSettings(anti_convergence_enabled=True)
+
+
+def test_an_agent_the_store_does_not_know_cannot_be_set(world: World) -> None:
+    with pytest.raises(ConfigError, match="personas/nobody.yaml"):
+        write_config(world.store, "nobody", GATED)
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, 0.3, 0.6, 0.65, 1 / 3, 1.0])
+def test_a_threshold_comes_back_as_it_was_set(world: World, value: float) -> None:
+    write_config(world.store, "bob", CorrectionSettings(repetition_threshold=value))
+    assert read_config(world.store, "bob").settings.repetition_threshold == pytest.approx(value, abs=1e-6)
+    assert read_config(world.store, "bob").settings.repetition_threshold == round(value, 6)
+
+
+def test_settings_that_cannot_be_read_are_the_last_known(sqlite_world: World) -> None:
+    settings = StoredSettings(sqlite_world.store, seconds=0.2)
+    assert settings("ann") == GATED
+
+    def wait(*_: object) -> None:
+        time.sleep(0.5)
+
+    sa.event.listen(sqlite_world.store.engine, "before_cursor_execute", wait)
+    try:
+        started = time.monotonic()
+        assert settings("ann") == GATED
+        assert settings("bob") == CorrectionSettings()
+        assert time.monotonic() - started < 0.6
+    finally:
+        sa.event.remove(sqlite_world.store.engine, "before_cursor_execute", wait)

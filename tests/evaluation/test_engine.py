@@ -1,0 +1,339 @@
+"""Evaluating agents: idempotent, stale recordings told apart, nothing guessed."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from persona_pipeline.errors import ConfigError
+from persona_pipeline.evaluation import GateRules, RunReport, evaluate_agent, evaluate_world
+from persona_pipeline.evaluation.run import RunOptions, run_evaluation
+from persona_pipeline.evaluation.saving import load_evaluation
+from persona_pipeline.judging.recorded import RecordedJudge
+from persona_pipeline.judging.verdict import Unscored, Verdict
+from persona_pipeline.store import tables
+from persona_pipeline.world import World
+from tests.support.judges import ScriptedJudge
+from tests.support.worlds import replace_in, write_jsonl, write_yaml
+
+BEFORE_DRIFT = datetime(2026, 6, 14, 23, 59, 59, tzinfo=UTC)
+
+
+def replay(world: World, **options) -> RunReport:
+    return evaluate_world(world, judge=RecordedJudge(world.root / "recordings"), **options)
+
+
+def numbers(report: RunReport) -> dict[tuple[str, str, str], float | None]:
+    return {
+        (agent_id, dimension, key): row.score
+        for agent_id, agent in report.agents.items()
+        for dimension, item in agent.evaluation.dimensions.items()
+        for key, row in item.propositions.items()
+    }
+
+
+def unrecorded(report: RunReport) -> set[tuple[str, str, str]]:
+    return {
+        (agent_id, dimension, key)
+        for agent_id, agent in report.agents.items()
+        for dimension, item in agent.evaluation.dimensions.items()
+        for key, row in item.propositions.items()
+        if row.unscored == "unrecorded"
+    }
+
+
+def test_the_drifted_agent_fails_by_dimension_and_proposition(sample_world: World) -> None:
+    report = replay(sample_world)
+    assert report.exit_code == 1
+    assert {finding.agent_id for finding in report.all_findings()} == {"michael"}
+    regressed = {item.dimension for item in report.agents["michael"].comparison.regressions}
+    assert regressed == {"adherence", "consistency", "fluency", "convergence", "ideas_quantity"}
+    assert "michael-corporate-boilerplate" in {
+        drop.proposition_id for drop in report.agents["michael"].comparison.drops
+    }
+    assert all(item.coverage == 1 for agent in report.agents.values() for item in agent.evaluation.dimensions.values())
+
+
+def test_before_the_drift_all_is_well(sample_world: World) -> None:
+    report = replay(sample_world, as_of=BEFORE_DRIFT)
+    assert (report.exit_code, report.all_findings()) == (0, [])
+
+
+Edit = Callable[[Path], None]
+Touched = Callable[[tuple[str, str, str]], bool]
+
+
+@pytest.mark.parametrize(
+    ("edit", "touched"),
+    [
+        pytest.param(
+            lambda root: replace_in(root / "personas" / "pam.yaml", "Marlow Paper", "Marlow Papers"),
+            lambda key: key[:2] == ("pam", "adherence"),
+            id="one word of a persona",
+        ),
+        pytest.param(
+            lambda root: replace_in(
+                root / "propositions/adherence/dwight.yaml", "{{agent_name}} ", "{{agent_name}} often "
+            ),
+            lambda key: key == ("dwight", "adherence", "dwight-rules-and-rankings"),
+            id="one word of an agent's claim",
+        ),
+        pytest.param(
+            lambda root: replace_in(root / "propositions/fluency/_default.yaml", "{{agent_name}}", "The speaker"),
+            lambda key: key[1:] == ("fluency", "varied-openings"),
+            id="one word of a default claim",
+        ),
+        pytest.param(
+            lambda root: replace_in(root / "messages" / "direct.jsonl", "Great work today, Jim.", "Good work today, Jim."),
+            lambda key: key[0] == "michael" and key[1] in ("adherence", "consistency", "fluency") and key[2][0] != "_",
+            id="one word of a direct message",
+        ),
+    ],
+)
+def test_an_edit_makes_unrecorded_what_it_touches_and_only_that(
+    sample_world: World, edit: Edit, touched: Touched
+) -> None:
+    before = numbers(replay(sample_world))
+    edit(sample_world.root)
+    report = replay(sample_world)
+    stale = unrecorded(report)
+    assert stale, "the edit touches something"
+    assert {key for key in before if touched(key)} >= stale
+    after = numbers(report)
+    assert {key: after[key] for key in after.keys() - stale if key[2][0] != "_"} == {
+        key: before[key] for key in before.keys() - stale if key[2][0] != "_"
+    }
+    assert all(after[key] is None for key in stale)
+    assert report.exit_code == 3
+    assert any("record it with" in finding.message for finding in report.all_findings())
+
+
+def test_a_channel_message_touches_everyone_judged_on_that_channel(sample_world: World) -> None:
+    path = sample_world.root / "messages" / "general.jsonl"
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    target = next(row for row in reversed(lines) if row["agent_id"] == "jim")
+    target["text"] += " Indeed."
+    write_jsonl(path, lines)
+    stale = unrecorded(replay(sample_world))
+    by_agent = {(agent, dimension) for agent, dimension, _ in stale}
+    assert {("pam", "convergence"), ("pam", "ideas_quantity"), ("jim", "adherence")} <= by_agent
+    assert ("pam", "adherence") not in by_agent
+    assert ("pam", "fluency") not in by_agent
+
+
+def test_the_same_inputs_write_the_same_rows(sample_world: World) -> None:
+    def rows() -> tuple[list, list]:
+        runs, scores = tables.evaluation_runs, tables.evaluation_scores
+        with sample_world.store.connect() as connection:
+            return (
+                connection.execute(sa.select(runs.c.id, runs.c.overall_score).order_by(runs.c.id)).all(),
+                connection.execute(sa.select(scores.c.id, scores.c.score).order_by(scores.c.id)).all(),
+            )  # pyright: ignore[reportReturnType]
+
+    replay(sample_world)
+    first = rows()
+    replay(sample_world)
+    assert rows() == first
+    assert len(first[0]) == 4
+
+
+def test_a_run_is_read_back_exactly(sample_world: World) -> None:
+    evaluation = replay(sample_world).agents["jim"].evaluation
+    assert load_evaluation(sample_world.store, evaluation.run_id) == evaluation
+
+
+def test_dimensions_evaluated_apart_join_one_run(sample_world: World) -> None:
+    judge = RecordedJudge(sample_world.root / "recordings")
+    whole = evaluate_agent(sample_world, "pam", judge=judge)
+    with sample_world.store.begin() as connection:
+        connection.execute(sa.delete(tables.evaluation_runs))
+    for dimension in reversed(whole.dimensions):
+        part = evaluate_agent(sample_world, "pam", judge=judge, dimensions=[dimension])
+    assert part.dimensions == whole.dimensions
+    assert part.overall == whole.overall
+    assert part.run_id == whole.run_id
+
+
+def test_the_same_scores_on_both_databases(sample_root: Path, database_url: str) -> None:
+    world = World.open(sample_root, database_url)
+    report = replay(world)
+    reference = json.loads((sample_root / "baselines" / "jim.json").read_text(encoding="utf-8"))
+    before = replay(world, as_of=BEFORE_DRIFT).agents["jim"].evaluation
+    assert {name: item.score for name, item in before.dimensions.items()} == reference["dimensions"]
+    assert load_evaluation(world.store, before.run_id) == before
+    assert report.exit_code == 1
+    world.store.close()
+
+
+def test_an_empty_window_is_no_evidence_and_never_a_pass(sample_world: World) -> None:
+    report = replay(sample_world, as_of=datetime(2020, 1, 1, tzinfo=UTC))
+    assert report.exit_code == 3
+    for agent in report.agents.values():
+        for item in agent.evaluation.dimensions.values():
+            assert (item.score, item.unscored) == (None, "no_evidence")
+    assert report.findings[0].kind == "nothing_evaluated"
+
+
+def test_a_dimension_without_a_baseline_is_reported(sample_world: World) -> None:
+    path = sample_world.root / "baselines" / "jim.json"
+    data = json.loads(path.read_text(encoding="utf-8"))
+    del data["dimensions"]["fluency"]
+    path.write_text(json.dumps(data), encoding="utf-8")
+    report = replay(sample_world, as_of=BEFORE_DRIFT)
+    assert report.exit_code == 3
+    assert [(f.kind, f.agent_id, f.dimension) for f in report.all_findings()] == [("no_baseline", "jim", "fluency")]
+    assert report.agents["jim"].comparison.dimensions["fluency"].status == "no_baseline"
+
+
+def test_only_named_dimensions_are_compared(sample_world: World) -> None:
+    report = replay(sample_world, dimensions=["fluency"], agents=["michael", "jim"])
+    assert set(report.agents) == {"michael", "jim"}
+    assert {finding.dimension for finding in report.all_findings()} == {"fluency"}
+    narrow = report.agents["michael"].evaluation
+    assert list(narrow.dimensions) == ["fluency"]
+    assert narrow.overall == narrow.dimensions["fluency"].score
+
+
+@pytest.mark.parametrize("reason", [Unscored.INVALID_OUTPUT, Unscored.TIMEOUT, Unscored.API_ERROR, Unscored.REFUSAL])
+def test_a_judge_that_fails_gives_no_number_and_code_3(small_world: World, reason: Unscored) -> None:
+    judge = ScriptedJudge(lambda request: Verdict(request.proposition_id, unscored=reason, detail="broken"))
+    report = evaluate_world(small_world, judge=judge)
+    assert report.exit_code == 3
+    judged = {key: score for key, score in numbers(report).items() if not key[2].startswith("_")}
+    assert set(judged.values()) == {None}
+    scores = tables.evaluation_scores
+    with small_world.store.connect() as connection:
+        found = connection.execute(
+            sa.select(sa.func.count()).where(
+                scores.c.score.is_not(None), scores.c.proposition_id.not_like(r"\_%", escape="\\")
+            )
+        )
+        assert found.scalar() == 0
+
+
+def test_a_budget_stop_outranks_coverage(small_world: World) -> None:
+    judge = ScriptedJudge(lambda request: Verdict(request.proposition_id, unscored=Unscored.BUDGET))
+    assert evaluate_world(small_world, judge=judge).exit_code == 4
+
+
+def test_coverage_below_the_minimum_fails_and_above_it_passes(small_world: World) -> None:
+    for number in range(9):
+        write_yaml(
+            small_world.root / "propositions" / "adherence" / "ann.yaml",
+            {"dimension": "adherence", "propositions": [{"id": f"p{n}", "claim": f"c{n}"} for n in range(number + 1)]},
+        )
+    judge = ScriptedJudge(
+        lambda request: Verdict("p0", unscored=Unscored.TIMEOUT) if request.proposition_id == "p0" else 7
+    )
+    options = {"judge": judge, "agents": ["ann"], "dimensions": ["adherence"]}
+    evaluate = lambda coverage: evaluate_world(  # noqa: E731
+        small_world, **options, rules=GateRules(min_coverage=coverage, fail_on=["coverage"])
+    )
+    assert evaluate(1.0).exit_code == 3
+    assert evaluate(0.9).exit_code == 0
+
+
+def test_every_problem_of_every_agent_is_told_at_once(small_world: World) -> None:
+    write_yaml(small_world.root / "personas" / "ann.yaml", {"display_name": 5})
+    write_yaml(small_world.root / "propositions" / "fluency" / "_default.yaml", {"dimension": "fluent"})
+    with pytest.raises(ConfigError) as error:
+        evaluate_world(small_world, judge=ScriptedJudge(lambda _: 5))
+    lines = str(error.value).splitlines()
+    assert len(lines) == 3
+    assert sum("fluency/_default.yaml" in line for line in lines) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"agents": ["mikael"]}, "did you mean 'michael'"),
+        ({"agents": []}, "no agents"),
+        ({"dimensions": ["adherance"]}, "did you mean 'adherence'"),
+        ({"dimensions": []}, "no dimensions"),
+        ({"window": "7"}, "not a length of time"),
+        ({"window": "999999d"}, "reaches before year 1"),
+        ({"as_of": datetime(2026, 6, 1)}, "has no offset"),
+    ],
+)
+def test_bad_options_are_explained(sample_world: World, options: dict, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        replay(sample_world, **options)
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {"regression_delta": -1.0},
+        {"min_coverage": 1.1},
+        {"threshold": 10.0},
+        {"fail_on": ["regresion"]},
+        {"min_coverage": float("nan")},
+    ],
+)
+def test_rules_that_cannot_be_are_refused(rules: dict) -> None:
+    with pytest.raises(ConfigError):
+        GateRules(**rules)
+
+
+@pytest.mark.parametrize(
+    ("fail_on", "code"), [(None, 1), (["regression"], 1), (["coverage"], 0), ([], 0), (["regression", "budget"], 1)]
+)
+def test_fail_on_chooses_what_fails(sample_world: World, fail_on: list[str] | None, code: int) -> None:
+    assert replay(sample_world, rules=GateRules(fail_on=fail_on)).exit_code == code
+
+
+def test_the_threshold_applies_to_the_overall_score(sample_world: World) -> None:
+    report = replay(sample_world, as_of=BEFORE_DRIFT, rules=GateRules(threshold=8.4))
+    below = {finding.agent_id for finding in report.all_findings() if finding.kind == "threshold"}
+    assert below == {a for a, r in report.agents.items() if (r.evaluation.overall or 0) < 8.4}
+    assert below
+    assert report.exit_code == 1
+
+
+def test_history_and_baseline_of_a_run(sample_world: World) -> None:
+    for path in (sample_world.root / "baselines").iterdir():
+        path.unlink()
+    judge = RecordedJudge(sample_world.root / "recordings")
+    run = run_evaluation(sample_world, judge, RunOptions(history=2, update_baseline=True))
+    assert run.report.exit_code == 0, "what was just captured is what it is compared with"
+    assert len(run.baselines) == 4
+    points = run.report.statistics["history"]["michael"]
+    assert [point["dimensions"]["consistency"] is None for point in points] == [True, False, False]
+    assert points[1]["overall"] > 8 > points[2]["overall"]
+    with sample_world.store.connect() as connection:
+        runs = tables.evaluation_runs
+        marked = connection.execute(sa.select(runs.c.agent_id).where(runs.c.is_baseline)).scalars().all()
+    assert sorted(marked) == ["dwight", "jim", "michael", "pam"]
+
+
+def test_evaluation_works_inside_a_running_loop(small_world: World) -> None:
+    async def caller() -> float | None:
+        return evaluate_agent(small_world, "ann", judge=ScriptedJudge(lambda _: 7)).overall
+
+    assert asyncio.run(caller()) is not None
+
+
+def test_recordings_serve_every_order_of_message_files(sample_world: World) -> None:
+    first = numbers(replay(sample_world))
+    path = sample_world.root / "messages" / "sales.jsonl"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    path.write_text("\n".join(reversed(lines)), encoding="utf-8")
+    assert numbers(replay(sample_world)) == first
+
+
+def test_an_agent_alone_scores_as_it_does_among_others(sample_root: Path, tmp_path: Path) -> None:
+    together = numbers(replay(World.open(sample_root, f"sqlite:///{tmp_path}/all.db")))
+    alone = numbers(replay(World.open(sample_root, f"sqlite:///{tmp_path}/one.db"), agents=["pam"]))
+    assert alone == {key: score for key, score in together.items() if key[0] == "pam"}
+
+
+def test_a_broken_persona_does_not_touch_the_others(sample_world: World) -> None:
+    before = numbers(replay(sample_world, agents=["pam", "jim"]))
+    replace_in(sample_world.root / "personas" / "dwight.yaml", "persona:", "persone:")
+    assert numbers(replay(sample_world, agents=["pam", "jim"])) == before
+    with pytest.raises(ConfigError, match=r"dwight\.yaml:\d+:1: unknown key 'persone'"):
+        replay(sample_world)

@@ -1,0 +1,149 @@
+"""Prices against figures worked out by hand, and the budget that is kept with them."""
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from persona_pipeline.errors import ConfigError
+from persona_pipeline.judging.budget import Budget
+from persona_pipeline.judging.prices import estimated_tokens, price
+from persona_pipeline.judging.response import read_usage
+from persona_pipeline.judging.verdict import Usage
+
+HAIKU = "claude-haiku-5-5"
+
+
+@pytest.mark.parametrize(
+    ("usage", "model", "arguments", "usd"),
+    [
+        (Usage(50_000, 100), HAIKU, {}, 0.00505),
+        (Usage(10_000, 100, 0, 40_000), HAIKU, {}, 0.00145),
+        (Usage(0, 0, 40_000, 0), HAIKU, {}, 0.005),
+        (Usage(0, 0, 40_000, 0), HAIKU, {"hour_cache_tokens": 40_000}, 0.008),
+        (Usage(0, 0, 40_000, 0), HAIKU, {"hour_cache_tokens": 10_000}, 0.00575),
+        (Usage(110_000, 100), HAIKU, {}, 0.05525),
+        (Usage(10_000, 100, 0, 100_000), HAIKU, {}, 0.01025),
+        (Usage(50_000, 100), HAIKU, {"batch": True}, 0.002525),
+        (Usage(1_000, 60), "claude-haiku-4-5-20251001", {}, 0.0013),
+        (Usage(1_000, 60), "unheard-of", {"requested_model": HAIKU}, 0.00013),
+    ],
+    ids=[
+        "plain",
+        "read from the cache",
+        "written to the cache",
+        "written for an hour",
+        "partly for an hour",
+        "beyond 100,000 tokens",
+        "beyond 100,000 tokens with cached ones",
+        "in a batch",
+        "a dated model",
+        "a model only known as it was asked for",
+    ],
+)
+def test_prices(usage: Usage, model: str, arguments: dict, usd: float) -> None:
+    assert price(usage, model, **arguments) == pytest.approx(usd)
+
+
+def test_a_model_without_a_price_has_an_unknown_one() -> None:
+    assert price(Usage(1_000, 60), "gemma3") is None
+
+
+@pytest.mark.parametrize(
+    "reported",
+    [
+        None,
+        {},
+        {"input_tokens": 5},
+        {"output_tokens": 5},
+        {"input_tokens": -1, "output_tokens": 5},
+        "5",
+        {"input_tokens": "5", "output_tokens": 5},
+    ],
+)
+def test_usage_that_is_missing_or_odd_has_an_unknown_price(reported: object) -> None:
+    usage = read_usage(reported, HAIKU)
+    assert (usage.calls, usage.usd) == (1, None)
+    assert (Usage(calls=1, usd=1.0) + usage).usd is None
+
+
+def test_cache_writes_for_an_hour_are_priced_as_such() -> None:
+    reported = {
+        "input_tokens": 0,
+        "output_tokens": 0,
+        "cache_creation_input_tokens": 40_000,
+        "cache_read_input_tokens": None,
+        "cache_creation": {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 40_000},
+        "service_tier": "batch",
+    }
+    assert read_usage(reported, HAIKU).usd == pytest.approx(0.004)
+
+
+def test_estimates_count_bytes_so_that_other_scripts_count_more() -> None:
+    assert estimated_tokens("a" * 31) == 11
+    assert estimated_tokens("東" * 31) > estimated_tokens("a" * 31)
+    assert estimated_tokens("a" * 31, upper_bound=True) == 16
+
+
+@pytest.mark.parametrize("limit", [0, -1, float("nan"), float("inf")])
+def test_a_limit_is_a_positive_finite_number(limit: float) -> None:
+    with pytest.raises(ConfigError, match="give a positive number"):
+        Budget(limit)
+
+
+@given(
+    limit=st.floats(0.01, 10),
+    calls=st.lists(st.tuples(st.floats(0.001, 3), st.floats(0, 1)), max_size=30),
+)
+def test_what_is_spent_never_exceeds_the_limit(limit: float, calls: list[tuple[float, float]]) -> None:
+    budget = Budget(limit)
+
+    async def call(worst: float, share: float) -> None:
+        reservation = await budget.reserve(worst)
+        if reservation:
+            await asyncio.sleep(0)
+            reservation.settle(worst * share)
+
+    async def run() -> None:
+        await asyncio.gather(*(call(worst, share) for worst, share in calls))
+
+    asyncio.run(run())
+    assert budget.spent <= limit + 1e-9
+    assert budget.remaining == pytest.approx(limit - budget.spent)
+
+
+def test_a_call_waits_for_what_others_give_back_and_is_refused_when_nobody_can() -> None:
+    async def run() -> tuple[bool, bool]:
+        budget = Budget(1.0)
+        first = await budget.reserve(0.9)
+        assert first
+        waiting = asyncio.create_task(budget.reserve(0.8))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        first.settle(0.1)
+        second = await waiting
+        assert second
+        second.settle(None)
+        return second is not None, await budget.reserve(0.2) is None
+
+    assert asyncio.run(run()) == (True, True)
+
+
+def test_a_reservation_counts_once() -> None:
+    budget = Budget(1.0)
+    reservation = asyncio.run(budget.reserve(0.5))
+    assert reservation
+    reservation.settle(0.2)
+    reservation.settle(0.2)
+    assert budget.spent == 0.2
+
+
+def test_the_worst_price_is_more_than_any_call_costs_and_learns_from_calls() -> None:
+    budget = Budget(1.0)
+    text = "word " * 2_000
+    before = budget.worst_price(text, 500, HAIKU)
+    assert before > (price(Usage(2_000, 500), HAIKU) or 0)
+    budget.measured(text, Usage(input_tokens=2_000))
+    after = budget.worst_price(text, 500, HAIKU)
+    assert (price(Usage(2_000, 500), HAIKU) or 0) < after < before

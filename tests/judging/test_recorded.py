@@ -1,0 +1,254 @@
+"""Replay: what is recorded comes back, what is not is an error that says how to record it."""
+
+import asyncio
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from persona_pipeline.errors import ConfigError
+from persona_pipeline.judging.anthropic import AnthropicJudge
+from persona_pipeline.judging.prompt import proposition_question
+from persona_pipeline.judging.questions import Answer, Question
+from persona_pipeline.judging.recorded import (
+    RecordedBackend,
+    RecordedJudge,
+    RecordingBackend,
+    RecordingJudge,
+    RecordingWriter,
+)
+from persona_pipeline.judging.recordings import Recording, load_recording_file, load_recordings, write_recordings
+from persona_pipeline.judging.verdict import Evidence, JudgeRequest, Unscored, Verdict
+from tests.support.judging import request, requests, trajectory
+from tests.support.messages_server import MessagesServer, status
+
+KEY = "a" * 64
+LINE = {"key": KEY, "kind": "proposition", "dimension": "adherence", "proposition_id": "cheerful", "score": 7}
+
+
+def replay(folder: Path, *asked: JudgeRequest) -> list[Verdict]:
+    return asyncio.run(RecordedJudge(folder).judge(asked))
+
+
+def written(folder: Path, **changes: object) -> Path:
+    path = folder / "some" / "file.jsonl"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps({**LINE, **changes}) + "\n", encoding="utf-8")
+    return path
+
+
+def test_a_live_run_replays_word_for_word(server: MessagesServer, judge: AnthropicJudge, tmp_path: Path) -> None:
+    asked = [*requests(3, persona="A boss."), request(sample=1), request(lists_ideas=True, trajectory=trajectory("x"))]
+    live = asyncio.run(RecordingJudge(judge, RecordingWriter(tmp_path)).judge(asked))
+    again = replay(tmp_path, *asked)
+    for first, second in zip(live, again, strict=True):
+        assert replace(first, usage=second.usage) == second
+    assert sorted(path.name for path in tmp_path.rglob("*.jsonl")) == ["adherence.jsonl"]
+
+
+def test_failures_are_not_recorded(server: MessagesServer, judge: AnthropicJudge, tmp_path: Path) -> None:
+    server.script(status(500))
+    asyncio.run(RecordingJudge(judge, RecordingWriter(tmp_path)).judge([request()]))
+    assert load_recordings(tmp_path) == {}
+
+
+def test_a_miss_is_unrecorded_and_says_how_to_record_it(tmp_path: Path) -> None:
+    (verdict,) = replay(tmp_path, request())
+    assert verdict.unscored is Unscored.UNRECORDED
+    assert verdict.detail == (
+        "adherence/cheerful of michael: never recorded; record it with `persona-pipeline evaluate --agents michael "
+        "--dimensions adherence --judge anthropic --record`"
+    )
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        (request("Michael is merry"), "its claim has changed"),
+        (request(persona="Another man."), "its messages or persona differ"),
+        (request(trajectory=trajectory("Good morning, everybody?")), "its messages or persona differ"),
+        (request(sample=1), "sample 2"),
+    ],
+    ids=["claim", "persona", "one word of a message", "another sample"],
+)
+def test_what_has_changed_since_is_unrecorded(changed: JudgeRequest, why: str, tmp_path: Path) -> None:
+    RecordingWriter(tmp_path).record([request()], [Verdict("cheerful", score=7)])
+    kept, missed = replay(tmp_path, request(), changed)
+    assert kept.score == 7
+    assert missed.unscored is Unscored.UNRECORDED
+    assert why in missed.detail
+
+
+def test_outside_message_ids_and_the_agents_id_are_not_part_of_what_was_judged(tmp_path: Path) -> None:
+    shown = trajectory()
+    moved = replace(
+        shown, items=tuple(replace(entry, message_id=f"other-{entry.message_id}") for entry in shown.entries)
+    )
+    quote = Evidence("message-2", "fact-checked", verified=True)
+    RecordingWriter(tmp_path).record([request()], [Verdict("cheerful", score=7, evidence=(quote,))])
+    (verdict,) = replay(tmp_path, request(trajectory=moved, agent_id="somebody"))
+    assert verdict.evidence == (Evidence("other-message-2", "fact-checked", verified=True),)
+
+
+def test_an_empty_trajectory_needs_no_recording(tmp_path: Path) -> None:
+    (verdict,) = replay(tmp_path, request(trajectory=replace(trajectory(), items=())))
+    assert verdict.unscored is Unscored.NO_EVIDENCE
+
+
+def test_not_applicable_is_recorded_as_an_answer(tmp_path: Path) -> None:
+    told = Verdict("cheerful", unscored=Unscored.NOT_APPLICABLE, reasoning="It never came up.")
+    RecordingWriter(tmp_path).record([request()], [told])
+    (verdict,) = replay(tmp_path, request())
+    assert (verdict.unscored, verdict.reasoning) == (Unscored.NOT_APPLICABLE, "It never came up.")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("{", "not JSON"),
+        ("[]", "not a JSON object"),
+        ('{"key": NaN}', "NaN is not JSON"),
+        (json.dumps({**LINE, "key": "abc"}), "'key' is not a SHA-256"),
+        (json.dumps({**LINE, "score": 10}), "score 10 is not a whole number from 0 to 9"),
+        (json.dumps({**LINE, "score": -1}), "score -1 is not"),
+        (json.dumps({**LINE, "score": 7.0}), "score 7.0 is not"),
+        (json.dumps({**LINE, "score": True}), "score true is not"),
+        (json.dumps({**LINE, "score": "7"}), 'score "7" is not'),
+        (json.dumps({**LINE, "score": None}), "exactly one of 'score' and 'unscored'"),
+        (json.dumps({**LINE, "unscored": "no_evidence"}), "exactly one of 'score' and 'unscored'"),
+        (json.dumps({**LINE, "score": None, "unscored": "timeout"}), "only not_applicable and no_evidence"),
+        (json.dumps({**LINE, "scores": 7}), "unknown field 'scores'; did you mean 'score'?"),
+        (json.dumps({**LINE, "proposition_id": ""}), "'proposition_id' is missing"),
+        (json.dumps({**LINE, "claim": 1}), "'claim' is not a string"),
+        (json.dumps({**LINE, "model": 1}), "'model' is neither a string nor null"),
+        (json.dumps({**LINE, "evidence": [{"quote": "x"}]}), "'evidence' is not a list of objects"),
+        (json.dumps({**LINE, "ideas": "x"}), "'ideas' is not a list of strings"),
+        (json.dumps({"key": KEY, "kind": "gate"}), "a recording of kind 'gate' has an object under 'answer'"),
+        ("[" * 100_000, "nested too deeply"),
+    ],
+)
+def test_a_line_that_is_no_recording_is_named_with_its_place(line: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "file.jsonl"
+    path.write_text(f"\n{line}\n", encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        RecordedJudge(tmp_path)
+    assert f"{path}:2: " in str(caught.value)
+    assert said in str(caught.value)
+
+
+def test_all_bad_lines_are_reported_at_once(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text("x\n\ny\n", encoding="utf-8")
+    (tmp_path / "b.jsonl").write_bytes(b"\xff\n")
+    with pytest.raises(ConfigError) as caught:
+        load_recordings(tmp_path)
+    assert len(caught.value.problems) == 3
+    with pytest.raises(ConfigError, match=r"a\.jsonl:3"):
+        load_recording_file(tmp_path / "a.jsonl")
+
+
+def test_two_answers_to_one_question_are_an_error_that_names_both(tmp_path: Path) -> None:
+    written(tmp_path)
+    other = tmp_path / "other.jsonl"
+    other.write_text(json.dumps({**LINE, "score": 6}) + "\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"(?s)file\.jsonl:1: .*another answer at .*other\.jsonl:1"):
+        load_recordings(tmp_path)
+
+
+def test_the_same_answer_twice_is_no_error(tmp_path: Path) -> None:
+    written(tmp_path)
+    (tmp_path / "other.jsonl").write_text(json.dumps({**LINE, "recorded_at": "2026-06-01"}) + "\n", encoding="utf-8")
+    assert len(load_recordings(tmp_path)) == 1
+
+
+def test_a_missing_folder_has_no_recordings(tmp_path: Path) -> None:
+    assert load_recordings(tmp_path / "none") == {}
+
+
+def test_writing_replaces_the_same_key_keeps_the_rest_and_is_sorted(tmp_path: Path) -> None:
+    def item(key: str, name: str, score: int) -> Recording:
+        return Recording(key * 64, agent_id="michael", dimension="fluency", proposition_id=name, score=score)
+
+    write_recordings(tmp_path, [item("b", "zeta", 1), item("a", "alpha", 2)])
+    write_recordings(tmp_path, [item("b", "zeta", 3), item("c", "beta", 4)])
+    path = tmp_path / "michael" / "fluency.jsonl"
+    assert [(line.proposition_id, line.score) for line in load_recording_file(path)] == [
+        ("alpha", 2),
+        ("beta", 4),
+        ("zeta", 3),
+    ]
+    assert write_recordings(tmp_path, [item("b", "zeta", 3)]) == []
+
+
+def test_a_file_that_does_not_load_is_not_written_over(tmp_path: Path) -> None:
+    path = tmp_path / "michael" / "adherence.jsonl"
+    path.parent.mkdir()
+    path.write_text("precious\n", encoding="utf-8")
+    with pytest.raises(ConfigError):
+        RecordingWriter(tmp_path).record([request()], [Verdict("cheerful", score=7)])
+    assert path.read_text(encoding="utf-8") == "precious\n"
+
+
+@pytest.mark.parametrize("name", ["../up", "a/b", "x" * 65, "nul\x00", "ü"])
+def test_an_agent_that_cannot_name_a_file_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot name a recording's file"):
+        RecordingWriter(tmp_path).record([request(agent_id=name)], [Verdict("cheerful", score=7)])
+
+
+@pytest.mark.parametrize("hostile", ["\ud83d lone", "nul \x00", "line\u2028end\x85", "שלום\u202e", "😀"])
+def test_hostile_text_survives_recording(hostile: str, tmp_path: Path) -> None:
+    told = Verdict("cheerful", score=3, reasoning=hostile)
+    RecordingWriter(tmp_path).record([request()], [told])
+    (verdict,) = replay(tmp_path, request())
+    assert verdict.reasoning == hostile
+
+
+def rubric(**changes: object) -> Question:
+    schema = {
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["pass"],
+        "properties": {"pass": {"type": "boolean"}},
+    }
+    fields = {"kind": "rubric", "subject": {"output": "hi"}, "label": "greets", "evidence": '"hi"', "ask": "Greets?"}
+    return Question(**{**fields, "system": "s", "schema": schema, "max_tokens": 9, **changes})  # pyright: ignore
+
+
+class Agreeing:
+    """A backend that answers every question the same."""
+
+    name = "agreeing"
+    live = True
+
+    async def ask(self, questions: list[Question]) -> list[Answer]:
+        return [Answer({"pass": True}, model="m") for _ in questions]
+
+
+def test_questions_of_other_kinds_replay_by_their_content(tmp_path: Path) -> None:
+    recording = RecordingBackend(Agreeing(), RecordingWriter(tmp_path))  # pyright: ignore[reportArgumentType]
+    asyncio.run(recording.ask([rubric(agent_id="michael")]))
+    assert (tmp_path / "rubric" / "michael.jsonl").exists()
+    backend = RecordedBackend(tmp_path)
+    known, reworded, other = asyncio.run(
+        backend.ask([rubric(), rubric(ask="Does it greet?"), rubric(subject={"output": "bye"})])
+    )
+    assert known.data == reworded.data == {"pass": True}
+    assert other.unscored is Unscored.UNRECORDED
+    assert "no recording of greets" in other.detail
+    assert backend.unused() == []
+
+
+def test_a_recorded_verdict_answers_a_question_too_and_is_checked(tmp_path: Path) -> None:
+    RecordingWriter(tmp_path).record([request()], [Verdict("cheerful", score=7, reasoning="r")])
+    question = proposition_question([request()], max_tokens=9)
+    picky = replace(question, check=lambda data: "I do not like it")
+    good, bad = asyncio.run(RecordedBackend(tmp_path).ask([question, picky]))
+    assert good.data and good.data["verdicts"][0]["score"] == 7
+    assert (bad.unscored, "I do not like it" in bad.detail) == (Unscored.INVALID_OUTPUT, True)
+
+
+def test_what_nothing_asked_for_is_listed(tmp_path: Path) -> None:
+    RecordingWriter(tmp_path).record(requests(3), [Verdict(item.proposition_id, score=1) for item in requests(3)])
+    judge = RecordedJudge(tmp_path)
+    asyncio.run(judge.judge(requests(2)))
+    assert [item.proposition_id for item in judge.backend.unused()] == ["habit_2"]

@@ -1,0 +1,218 @@
+"""The report in a real browser that can reach nothing, with hostile text in every place."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from persona_pipeline.baselines.models import PropositionDrop
+from persona_pipeline.evaluation.report import Finding, RunReport
+from persona_pipeline.reporting.html import render_html
+from persona_pipeline.scoring.results import QuotedEvidence
+from tests.reporting.sample import sample_report
+from tests.support.browser import chromium
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytestmark = [pytest.mark.browser, pytest.mark.enable_socket]
+
+PAYLOADS = [
+    "<script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    '"><svg onload=alert(1)>',
+    "' onmouseover='alert(1)",
+    "</style><script>alert(1)</script>",
+    "</script><script>alert(1)</script>",
+    "<!-- --><iframe src=//evil.example>",
+    "javascript:alert(1)",
+    "{{ 7*7 }} {% for x in y %} {{ cycler.__init__.__globals__ }}",
+    "&lt;b&gt; &amp; &#x3c;",
+    "]]><meta http-equiv=refresh content=0;url=//evil.example>",
+    "\u202eevil\u2066 \x1b[2J \u2028line",
+    "<base href=//evil.example><link rel=stylesheet href=//evil.example/x.css>",
+]
+HOSTILE = " ".join(PAYLOADS)
+
+
+@dataclass
+class Opened:
+    """A page, with what it tried to do."""
+
+    page: "Page"
+    dialogs: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator["Browser"]:
+    with chromium() as opened:
+        yield opened
+
+
+@pytest.fixture
+def show(browser: "Browser", tmp_path: Path) -> Iterator[Callable[..., Opened]]:
+    """Open a report as a file, as a person would."""
+    contexts = []
+
+    def open_report(report: RunReport, **options: Any) -> Opened:
+        path = tmp_path / "report.html"
+        path.write_text(render_html(report), encoding="utf-8")
+        context = browser.new_context(**options)
+        contexts.append(context)
+        opened = Opened(context.new_page())
+        opened.page.on("dialog", lambda dialog: (opened.dialogs.append(dialog.message), dialog.dismiss()))
+        opened.page.on("request", lambda request: opened.requests.append(request.url))
+        opened.page.on("console", lambda message: opened.messages.append(message.text))
+        opened.page.on("pageerror", lambda error: opened.messages.append(str(error)))
+        opened.page.goto(path.as_uri())
+        opened.requests.remove(path.as_uri())
+        return opened
+
+    yield open_report
+    for context in contexts:
+        context.close()
+
+
+def hostile_report() -> RunReport:
+    """The run with hostile text wherever text from outside is shown."""
+    report = sample_report()
+    for old, new in (("michael", HOSTILE), ("jim", HOSTILE + "2")):
+        report.agents[new] = report.agents.pop(old)
+        report.agents[new].evaluation.agent_id = new
+        report.statistics["history"][new] = report.statistics["history"].pop(old)
+        report.statistics["voice_map"]["agents"][new] = report.statistics["voice_map"]["agents"].pop(old)
+        for pair in report.statistics["voice_map"]["pairs"]:
+            pair.update({key: new for key in ("a", "b") if pair[key] == old})
+    michael = report.agents[HOSTILE]
+    michael.evaluation.display_name = HOSTILE
+    michael.evaluation.provenance[HOSTILE] = HOSTILE
+    michael.comparison.warnings.append(HOSTILE)
+    michael.findings.append(Finding(kind=HOSTILE, exit_code=1, message=HOSTILE, agent_id=HOSTILE, dimension=HOSTILE))
+    adherence = michael.evaluation.dimensions["adherence"]
+    adherence.statistics[HOSTILE[:20]] = HOSTILE[:50]
+    for row in adherence.propositions.values():
+        row.claim = row.reasoning = row.detail = row.recommendation = HOSTILE
+        row.evidence = [QuotedEvidence(message_id=HOSTILE, quote=HOSTILE, verified=True)]
+        row.parts = [{"part": HOSTILE, "raw": 3, "unscored": None, "reasoning": HOSTILE}]
+    michael.comparison.dimensions["adherence"].drops.append(
+        PropositionDrop(dimension="adherence", proposition_id=HOSTILE, baseline=9, current=0, delta=-9)
+    )
+    channels = report.agents["dwight"].evaluation.dimensions["convergence"].statistics["channels"]
+    channels[HOSTILE] = channels["general"]
+    report.provenance[HOSTILE] = HOSTILE
+    report.statistics["suites"] = [
+        {
+            "suite": HOSTILE,
+            "target": HOSTILE,
+            "verdict": "fail",
+            "tests": {HOSTILE: 1},
+            "failures": [{"id": HOSTILE, "verdict": "fail", "reason": HOSTILE}],
+        }
+    ]
+    correction = {"score": 1, "threshold": 5, "outcome": "corrected", "original_text": HOSTILE}
+    correction |= {"corrected_text": HOSTILE, "reasoning": HOSTILE}
+    report.statistics["corrections"] = {HOSTILE: {"checks": 1, "fail_open": {HOSTILE: 1}, "examples": [correction]}}
+    return report
+
+
+def test_hostile_text_does_nothing_and_stands_there_as_text(show: Callable[..., Opened]) -> None:
+    opened = show(hostile_report())
+    page = opened.page
+    for button in ("#theme", "#expand"):
+        page.click(button)
+    page.wait_for_timeout(200)
+    assert (opened.dialogs, opened.requests, opened.messages) == ([], [], [])
+    assert page.evaluate("document.querySelectorAll('script').length") == 1
+    assert not page.evaluate("document.querySelector('iframe, img, base, link, object, main style')")
+    quotes = page.locator("blockquote bdi").all_text_contents()
+    assert quotes and all(text in (HOSTILE, *_calm_quotes()) for text in quotes)
+    assert quotes.count(HOSTILE) >= 3
+    for selector in (".agent h3 bdi", ".claim h5 bdi", ".todo bdi", ".findings bdi", "#suites th bdi", ".examples bdi"):
+        assert HOSTILE in page.locator(selector).all_text_contents(), selector
+    labels = page.locator("svg text").all_text_contents()
+    assert any(label.startswith("#<script>") for label in labels)
+
+
+def _calm_quotes() -> set[str]:
+    return {
+        evidence.quote
+        for agent in sample_report().agents.values()
+        for dimension in agent.evaluation.dimensions.values()
+        for row in dimension.propositions.values()
+        for evidence in row.evidence
+    }
+
+
+def test_the_policy_stops_a_script_that_got_in(show: Callable[..., Opened]) -> None:
+    opened = show(sample_report())
+    opened.page.evaluate(
+        "() => { const s = document.createElement('script'); s.textContent = 'window.owned = 1'; document.body.append(s);"
+        " const i = new Image(); i.src = 'https://evil.example/x.png'; document.body.append(i); }"
+    )
+    opened.page.wait_for_timeout(200)
+    assert opened.page.evaluate("window.owned") is None
+    assert any("Content Security Policy" in message for message in opened.messages)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_follows_the_system_theme_and_the_button_turns_it(show: Callable[..., Opened], scheme: str) -> None:
+    page = show(sample_report(), color_scheme=scheme).page
+
+    def ground() -> str:
+        return page.evaluate("getComputedStyle(document.body).backgroundColor")
+
+    light, dark = "rgb(246, 245, 241)", "rgb(19, 22, 27)"
+    assert ground() == (light if scheme == "light" else dark)
+    assert page.inner_text("#theme") == ("Dark theme" if scheme == "light" else "Light theme")
+    page.click("#theme")
+    assert ground() == (dark if scheme == "light" else light)
+
+
+@pytest.mark.parametrize("width", [320, 390, 768, 1280])
+def test_no_width_makes_the_page_scroll_sideways(show: Callable[..., Opened], width: int) -> None:
+    page = show(hostile_report(), viewport={"width": width, "height": 800}).page
+    page.click("#expand")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_the_keyboard_reaches_everything(show: Callable[..., Opened]) -> None:
+    page = show(sample_report()).page
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+    reachable = page.evaluate(
+        "[...document.querySelectorAll('summary, button, a, [tabindex=\"0\"]')].every(e => e.tabIndex >= 0)"
+    )
+    assert reachable
+    closed = page.locator("details.dimension:not([open])")
+    before = closed.count()
+    closed.first.locator("summary").first.focus()
+    page.keyboard.press("Enter")
+    assert closed.count() == before - 1
+
+
+def test_the_button_opens_and_closes_every_dimension(show: Callable[..., Opened]) -> None:
+    page = show(sample_report()).page
+    page.click("#expand")
+    assert page.locator("details.dimension:not([open])").count() == 0
+    assert page.get_attribute("#expand", "aria-expanded") == "true"
+    page.click("#expand")
+    assert page.locator("details.dimension[open]").count() == 0
+
+
+def test_every_picture_has_a_name_and_every_table_its_headings(show: Callable[..., Opened]) -> None:
+    page = show(sample_report()).page
+    assert page.evaluate("[...document.querySelectorAll('svg')].every(e => e.getAttribute('aria-label'))")
+    assert page.evaluate("[...document.querySelectorAll('th')].every(e => e.scope)")
+    assert page.locator("table").count() == page.locator("table thead").count() > 4
+
+
+def test_it_works_without_script(show: Callable[..., Opened]) -> None:
+    page = show(sample_report(), java_script_enabled=False).page
+    assert page.locator("#theme").is_hidden() and page.locator("#expand").is_hidden()
+    assert page.locator("details.dimension[open]").count() == 4

@@ -1,0 +1,275 @@
+"""The five dimensions, planned and finished with a scripted judge."""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from persona_pipeline.evaluation.engine import run_async
+from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
+from persona_pipeline.propositions import Catchphrase, Proposition, PropositionSet
+from persona_pipeline.scoring import SCORERS, AgentCase, DimensionEvaluation, DimensionPlan
+from persona_pipeline.world import Message, Window
+from tests.support.judges import ScriptedJudge
+
+MONDAY = datetime(2026, 3, 9, 9, tzinfo=UTC)
+NAMES = {"ann": "Ann", "bob": "Bob", "cat": "Cat"}
+
+
+def said(agent_id: str, *texts: str, channel: str | None = "general", start: datetime = MONDAY) -> list[Message]:
+    recipient = None if channel else "bob"
+    return [
+        Message(
+            f"{agent_id}-{channel}-{start:%d}-{n}", agent_id, text, start + timedelta(minutes=n), channel, recipient
+        )
+        for n, text in enumerate(texts)
+    ]
+
+
+def case(
+    own: Sequence[Message] = (), others: Sequence[Message] = (), earlier: Sequence[Message] = (), samples: int = 1
+) -> AgentCase:
+    spoken_in = sorted({m.channel for m in own if m.channel})
+    everyone = sorted([*own, *others], key=lambda m: (m.created_at, m.id))
+    return AgentCase(
+        "ann",
+        "Ann",
+        "Ann is dry.",
+        Window(end=MONDAY + timedelta(days=5), start=MONDAY - timedelta(days=2)),
+        list(own),
+        list(earlier),
+        {channel: [m for m in everyone if m.channel == channel] for channel in spoken_in},
+        names=NAMES,
+        samples=samples,
+    )
+
+
+def claims(dimension: str, *items: Proposition, **settings: object) -> PropositionSet:
+    found = items or (Proposition("p", "{{agent_name}} is dry in {{channel_name}}"),)
+    return PropositionSet(dimension, found, **settings)  # pyright: ignore[reportArgumentType]
+
+
+def score(plan: DimensionPlan, answer: Callable[[JudgeRequest], Verdict | int]) -> DimensionEvaluation:
+    return plan.finish(run_async(ScriptedJudge(answer).judge(plan.requests)))
+
+
+def unscored(reason: Unscored) -> Callable[[JudgeRequest], Verdict]:
+    return lambda request: Verdict(request.proposition_id, unscored=reason)
+
+
+OWN = said("ann", "First words here.", "Second thing said.", "A third remark.", "Fourth and last.")
+OTHERS = said("bob", "Bob says so.", "Bob says more.")
+EARLIER = said("ann", "Older words.", "Older remark.", start=MONDAY - timedelta(days=7))
+
+
+@pytest.mark.parametrize("dimension", SCORERS)
+def test_nothing_said_is_no_evidence_and_no_number(dimension: str) -> None:
+    plan = SCORERS[dimension](case(), claims(dimension))
+    assert plan.requests == ()
+    evaluation = plan.finish([])
+    assert (evaluation.score, evaluation.unscored, evaluation.n_expected) == (None, "no_evidence", 0)
+    assert evaluation.propositions["p"].unscored == "no_evidence"
+
+
+def test_consistency_without_history_and_convergence_alone_are_no_evidence() -> None:
+    for dimension in ("consistency", "convergence"):
+        evaluation = SCORERS[dimension](case(OWN), claims(dimension)).finish([])
+        assert (evaluation.score, evaluation.unscored) == (None, "no_evidence"), dimension
+
+
+@pytest.mark.parametrize("dimension", SCORERS)
+@pytest.mark.parametrize("reason", [reason for reason in Unscored if not reason.is_answer])
+def test_a_judge_that_fails_gives_no_number(dimension: str, reason: Unscored) -> None:
+    plan = SCORERS[dimension](case(OWN, OTHERS, EARLIER), claims(dimension))
+    evaluation = score(plan, unscored(reason))
+    assert evaluation.score is None
+    assert evaluation.unscored == reason.value
+    assert evaluation.coverage < 1
+    assert evaluation.propositions["p"].score is None
+
+
+@pytest.mark.parametrize("dimension", SCORERS)
+def test_failing_judgments_never_raise_a_score_past_the_gate(dimension: str) -> None:
+    items = [Proposition(f"p{n}", "{{agent_name}} is dry") for n in range(4)]
+    plan = SCORERS[dimension](case(OWN, OTHERS, EARLIER), claims(dimension, *items))
+
+    def answer(request: JudgeRequest) -> Verdict | int:
+        if request.proposition_id == "p0":
+            return Verdict("p0", unscored=Unscored.TIMEOUT)
+        return 9
+
+    evaluation = score(plan, answer)
+    assert evaluation.coverage < 1
+    assert list(evaluation.failures) == ["p0"]
+
+
+def test_not_applicable_leaves_both_sides_of_the_coverage() -> None:
+    items = [Proposition("p", "x"), Proposition("q", "y", inverted=True)]
+    plan = SCORERS["adherence"](case(OWN), claims("adherence", *items))
+    evaluation = score(plan, lambda r: 6 if r.proposition_id == "p" else Verdict("q", unscored=Unscored.NOT_APPLICABLE))
+    assert (evaluation.score, evaluation.n_scored, evaluation.n_expected, evaluation.coverage) == (6.0, 1, 1, 1.0)
+    assert evaluation.propositions["q"].unscored == "not_applicable"
+
+
+def test_order_is_samples_then_invert_then_hard_then_weights() -> None:
+    items = [Proposition("p", "x", weight=3.0), Proposition("q", "y", inverted=True)]
+    plan = SCORERS["adherence"](case(OWN, samples=2), claims("adherence", *items, hard=True))
+    answers = iter([8, 6, 0, 1])
+    evaluation = score(plan, lambda _: next(answers))
+    p, q = evaluation.propositions["p"], evaluation.propositions["q"]
+    assert (p.raw, p.score, p.samples) == (7.0, pytest.approx(5.6), [8.0, 6.0])
+    assert (q.raw, q.score) == (0.5, pytest.approx(6.8))
+    assert evaluation.score == pytest.approx((5.6 * 3 + 6.8) / 4)
+    assert p.spread == pytest.approx(2**0.5)
+    assert p.standard_error == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("include", [True, False])
+def test_the_persona_is_shown_only_when_the_set_says_so(include: bool) -> None:
+    plan = SCORERS["adherence"](case(OWN), claims("adherence", include_personas=include))
+    assert [request.persona for request in plan.requests] == ["Ann is dry." if include else None]
+
+
+def test_adherence_shows_the_agent_or_the_channel() -> None:
+    own = SCORERS["adherence"](case(OWN, OTHERS), claims("adherence")).requests[0]
+    assert {entry.speaker for entry in own.trajectory.entries} == {"Ann"}
+    channel = SCORERS["adherence"](case(OWN, OTHERS), claims("adherence", target_type="environment")).requests[0]
+    assert {entry.speaker for entry in channel.trajectory.entries} == {"Ann", "Bob"}
+    assert channel.claim == "Ann is dry in {{channel_name}}", "no one channel: the variable stays"
+
+
+def test_actions_are_judged_one_by_one_with_what_came_before() -> None:
+    items = [Proposition("p", "{{agent_name}} said {{action}} in {{channel_name}} to {{recipient_name}}")]
+    own = [*OWN, *said("ann", "Psst.", channel=None, start=MONDAY + timedelta(hours=1))]
+    plan = SCORERS["adherence"](case(own), claims("adherence", *items, level="action", first_n=0, last_n=2))
+    assert len(plan.requests) == 5
+    assert plan.requests[2].claim == "Ann said A third remark. in general to {{recipient_name}}"
+    assert plan.requests[4].claim == "Ann said Psst. in {{channel_name}} to Bob"
+    assert [entry.text for entry in plan.requests[2].trajectory.entries] == ["Second thing said.", "A third remark."]
+    evaluation = score(plan, lambda r: 9 if "Psst" in r.claim else 4)
+    assert evaluation.score == pytest.approx((4 * 4 + 9) / 5)
+    assert [part["raw"] for part in evaluation.propositions["p"].parts] == [4, 4, 4, 4, 9]
+
+
+def test_at_most_twenty_actions_are_drawn_always_the_same() -> None:
+    own = said("ann", *[f"Remark number {n}." for n in range(50)])
+    first = SCORERS["adherence"](case(own), claims("adherence", level="action")).requests
+    again = SCORERS["adherence"](case(own), claims("adherence", level="action")).requests
+    assert len(first) == 20
+    assert [request.key for request in first] == [request.key for request in again]
+
+
+def test_consistency_pairs_are_anonymous_and_stay_in_their_conversation() -> None:
+    direct = said("ann", "A secret.", channel=None, start=MONDAY + timedelta(hours=2))
+    older_direct = said("ann", "An old secret.", channel=None, start=MONDAY - timedelta(days=6))
+    plan = SCORERS["consistency"](case([*OWN, *direct], earlier=[*EARLIER, *older_direct]), claims("consistency"))
+    (request,) = plan.requests
+    assert request.claim.startswith("Speaker A is dry")
+    parts: dict[str, list[str]] = {}
+    for entry in request.trajectory.entries:
+        assert entry.speaker == "Speaker A"
+        parts.setdefault(entry.part or "", []).append(entry.text)
+    assert parts == {
+        "pair 1, earlier": ["Older words.", "Older remark."],
+        "pair 1, now": [m.text for m in OWN],
+        "pair 2, earlier": ["An old secret."],
+        "pair 2, now": ["A secret."],
+    }
+
+
+def test_consistency_has_at_most_ten_pairs_of_five() -> None:
+    own = said("ann", *[f"Now {n}." for n in range(120)])
+    earlier = said("ann", *[f"Then {n}." for n in range(120)], start=MONDAY - timedelta(days=7))
+    (request,) = SCORERS["consistency"](case(own, earlier=earlier), claims("consistency")).requests
+    assert len(request.trajectory.entries) == 100
+    assert len({entry.part for entry in request.trajectory.entries}) == 20
+
+
+def test_fluency_weighs_its_parts_and_leaves_out_what_does_not_apply() -> None:
+    texts = [f"Remark {word} stands alone here." for word in ("one", "two", "three")]
+    phrases = (Catchphrase("Boom!", 0.1, 0.5), Catchphrase("never said", 0.1, 1.0))
+    own = said("ann", *texts, "Boom goes it.")
+    with_phrases = SCORERS["fluency"](case(own), claims("fluency", catchphrases=phrases))
+    evaluation = score(with_phrases, lambda _: 6)
+    rows = evaluation.propositions
+    assert rows["_catchphrase"].score == 4.5
+    ngram = rows["_ngram"].score
+    assert ngram is not None
+    assert evaluation.score == pytest.approx(0.4 * ngram + 0.2 * 4.5 + 0.4 * 6)
+    plain = score(SCORERS["fluency"](case(own), claims("fluency")), lambda _: 6)
+    assert plain.score == pytest.approx((ngram + 6) / 2)
+    assert "_catchphrase" not in plain.propositions
+    assert evaluation.statistics["catchphrases"]["Boom!"]["rate"] == 0.25
+
+
+def test_fluency_of_one_message_has_no_repetition_to_measure() -> None:
+    evaluation = score(SCORERS["fluency"](case(OWN[:1]), claims("fluency")), lambda _: 6)
+    assert evaluation.propositions["_ngram"].unscored == "no_evidence"
+    assert (evaluation.score, evaluation.coverage) == (6.0, 1.0)
+
+
+def test_repeated_messages_score_zero_on_repetition() -> None:
+    own = said("ann", *["The very same five words again."] * 6)
+    evaluation = score(SCORERS["fluency"](case(own), claims("fluency")), lambda _: 9)
+    assert evaluation.propositions["_ngram"].score == pytest.approx(0)
+    assert evaluation.score == pytest.approx(4.5)
+
+
+def test_convergence_hides_names_shuffles_and_shares_the_transcript() -> None:
+    plan = SCORERS["convergence"](case(OWN, OTHERS), claims("convergence"))
+    (request,) = plan.requests
+    speakers = {entry.speaker for entry in request.trajectory.entries}
+    assert speakers == {"Speaker A", "Speaker B"}
+    assert request.claim.startswith("Speaker ")
+    assert request.claim.endswith("in general")
+    texts = [entry.text for entry in request.trajectory.entries]
+    assert sorted(texts) == sorted(m.text for m in [*OWN, *OTHERS])
+    bob = AgentCase("bob", "Bob", "", case().window, OTHERS, channels=case(OWN, OTHERS).channels, names=NAMES)
+    other = SCORERS["convergence"](bob, claims("convergence")).requests[0]
+    assert other.trajectory == request.trajectory
+    assert other.claim != request.claim
+
+
+def test_convergence_weighs_channels_by_the_agents_messages() -> None:
+    own = [*OWN, *said("ann", "Sell it.", channel="sales", start=MONDAY + timedelta(hours=1))]
+    others = [*OTHERS, *said("cat", "I agree.", "I agree.", channel="sales", start=MONDAY + timedelta(hours=1))]
+    plan = SCORERS["convergence"](case(own, others), claims("convergence"))
+    evaluation = score(plan, lambda r: 9 if r.claim.endswith("general") else 4)
+    assert evaluation.propositions["p"].raw == pytest.approx((9 * 4 + 4) / 5)
+    agreement = evaluation.propositions["_agreement"].score
+    assert agreement == pytest.approx((9 * 4 + 9 * (1 - 2 / 3)) / 5)
+    vocabulary = evaluation.propositions["_vocabulary"].score
+    assert vocabulary is not None
+    assert evaluation.score == pytest.approx(0.3 * vocabulary + 0.4 * 8 + 0.3 * agreement)
+    assert set(evaluation.statistics["channels"]) == {"general", "sales"}
+
+
+def test_ideas_are_counted_once_and_only_when_all_channels_were_judged() -> None:
+    plan = SCORERS["ideas_quantity"](case(OWN, OTHERS), claims("ideas_quantity"))
+    assert [request.lists_ideas for request in plan.requests] == [True]
+    listed = ("Sell tea", "sell tea!", "Buy a kettle")
+    evaluation = score(plan, lambda r: Verdict(r.proposition_id, score=7, ideas=listed))
+    assert evaluation.statistics["idea_count"] == 2
+    assert evaluation.statistics["ideas"] == {"general": ["Sell tea", "Buy a kettle"]}
+    failed = score(plan, unscored(Unscored.TIMEOUT))
+    assert failed.statistics["idea_count"] is None
+
+
+def test_a_stale_recording_is_never_averaged_away() -> None:
+    own = [*OWN, *said("ann", "Sell it.", channel="sales", start=MONDAY + timedelta(hours=1))]
+    others = [*OTHERS, *said("cat", "No.", channel="sales", start=MONDAY + timedelta(hours=1))]
+    plan = SCORERS["convergence"](case(own, others), claims("convergence"))
+    evaluation = score(plan, lambda r: 9 if r.claim.endswith("general") else Verdict("p", unscored=Unscored.UNRECORDED))
+    assert evaluation.propositions["p"].unscored == "unrecorded"
+    assert evaluation.score is None
+
+
+@pytest.mark.parametrize("dimension", SCORERS)
+def test_what_is_said_does_not_change_which_messages_are_drawn(dimension: str) -> None:
+    def shown(last: str) -> list[list[str]]:
+        own = said("ann", *[f"Remark number {n}." for n in range(30)], last)
+        earlier = said("ann", *[f"Older number {n}." for n in range(30)], start=MONDAY - timedelta(days=7))
+        plan = SCORERS[dimension](case(own, OTHERS, earlier), claims(dimension))
+        return [[entry.message_id for entry in request.trajectory.entries] for request in plan.requests]
+
+    assert shown("The end.") == shown("Another end.")

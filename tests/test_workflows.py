@@ -1,0 +1,206 @@
+"""The GitHub workflows: what they may do, that linters pass them, and that the comment script does what it says."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from persona_pipeline.cli.app import app
+from persona_pipeline.reporting.markdown import MARKER
+from tests.support.browser import chromium
+
+PROJECT = Path(__file__).parents[1]
+WORKFLOWS = sorted((PROJECT / ".github" / "workflows").glob("*.yml"))
+BIN = Path(sys.executable).parent
+WORLD_FOLDERS = ("personas", "propositions", "messages", "recordings", "baselines", "suites")
+
+
+def load(name: str) -> dict[str, Any]:
+    # BaseLoader: everything is a string, so that the key `on` is no boolean.
+    return yaml.load((PROJECT / ".github" / "workflows" / name).read_text(encoding="utf-8"), yaml.BaseLoader)
+
+
+def steps(name: str) -> list[dict[str, Any]]:
+    return [step for job in load(name)["jobs"].values() for step in job["steps"]]
+
+
+def test_there_are_three() -> None:
+    assert [path.name for path in WORKFLOWS] == ["ci.yml", "persona-comment.yml", "persona-evaluation.yml"]
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_actions_are_pinned_by_full_commit_with_their_version(path: Path) -> None:
+    uses = re.findall(r"uses: (.*)", path.read_text(encoding="utf-8"))
+    assert uses
+    for use in uses:
+        assert re.fullmatch(r"actions/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", use), use
+
+
+def test_one_version_of_each_action() -> None:
+    pins = {use for path in WORKFLOWS for use in re.findall(r"uses: (\S+)", path.read_text(encoding="utf-8"))}
+    assert len({pin.split("@")[0] for pin in pins}) == len(pins)
+
+
+@pytest.mark.parametrize("name", ["ci.yml", "persona-evaluation.yml"])
+def test_code_of_a_pull_request_runs_with_read_rights_only(name: str) -> None:
+    workflow = load(name)
+    assert workflow["permissions"] == {"contents": "read"}
+    assert all("permissions" not in job for job in workflow["jobs"].values())
+    assert "pull_request_target" not in workflow["on"] and "secrets" not in json.dumps(workflow)
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_no_checkout_leaves_its_token_behind(path: Path) -> None:
+    checkouts = [step for step in steps(path.name) if step.get("uses", "").startswith("actions/checkout@")]
+    assert checkouts and all(step["with"]["persist-credentials"] == "false" for step in checkouts)
+
+
+def test_the_evaluation_runs_on_every_folder_of_a_world() -> None:
+    triggers = load("persona-evaluation.yml")["on"]
+    assert triggers["pull_request"]["paths"] == triggers["push"]["paths"]
+    assert {f"{folder}/**" for folder in WORLD_FOLDERS} <= set(triggers["push"]["paths"])
+
+
+def test_the_evaluation_runs_the_dagster_job_and_keeps_its_report_whatever_comes_out() -> None:
+    runs = [step.get("run", "") for step in steps("persona-evaluation.yml")]
+    config = ".github/persona-evaluation.yaml"
+    job = f"dagster job execute -m persona_pipeline.definitions -j persona_regression -c {config}"
+    assert any(run.endswith(job) for run in runs)
+    upload = next(step for step in steps("persona-evaluation.yml") if "upload-artifact" in step.get("uses", ""))
+    options = yaml.safe_load((PROJECT / config).read_text(encoding="utf-8"))["ops"]["regression_report"]["config"]
+    assert upload["if"] == "always()" and upload["with"]["path"] == options["reports"] + "/"
+
+
+def test_the_comment_workflow_runs_the_default_branch_and_reads_the_artefact_of_the_other_run() -> None:
+    workflow = load("persona-comment.yml")
+    assert workflow["on"]["workflow_run"]["workflows"] == [load("persona-evaluation.yml")["name"]]
+    assert workflow["permissions"] == {}
+    (job,) = workflow["jobs"].values()
+    assert job["permissions"] == {"actions": "read", "contents": "read", "pull-requests": "write"}
+    assert job["steps"][0]["with"]["ref"] == "${{ github.event.repository.default_branch }}"
+    # Nothing a pull request can name is put into a shell or script as text.
+    for step in job["steps"]:
+        assert "${{" not in step.get("run", "") and "${{" not in step.get("with", {}).get("script", "")
+
+
+def test_zizmor_finds_nothing() -> None:
+    command = [BIN / "zizmor", "--offline", "--no-progress", "--persona=pedantic", PROJECT / ".github" / "workflows"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_actionlint_finds_nothing() -> None:
+    actionlint = shutil.which("actionlint", path=str(BIN)) or shutil.which("actionlint")
+    if actionlint is None:
+        pytest.skip("no actionlint on this machine")
+    command = [actionlint, "-shellcheck=", "-pyflakes=", *WORKFLOWS]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_pre_commit_hook_calls_a_command_that_exists() -> None:
+    (hook,) = yaml.safe_load((PROJECT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
+    program, *arguments = hook["entry"].split()
+    assert program == "persona-pipeline" and hook["language"] == "python" and hook["pass_filenames"] is False
+    assert CliRunner().invoke(app, [*arguments, "--help"]).exit_code == 0
+    for folder in WORLD_FOLDERS:
+        assert re.search(hook["files"], f"{folder}/michael.yaml") and re.search(
+            hook["files"], f"world/{folder}/a/b.yml"
+        )
+    assert not re.search(hook["files"], "src/mypersonas.py")
+
+
+RUN_SCRIPT = """async ([script, world]) => {
+  const calls = [];
+  const record = (name) => async (options) => { calls.push([name, options]); };
+  const rest = {
+    pulls: { list: 'pulls' },
+    issues: { listComments: 'comments', updateComment: record('update'), createComment: record('create') },
+  };
+  const github = { rest, paginate: async (what, options) => { calls.push([what, options]); return world[what]; } };
+  const context = { repo: { owner: 'o', repo: 'r' }, payload: { workflow_run: world.run } };
+  const core = { notice: (text) => calls.push(['notice', text]) };
+  const require = () => ({ readFileSync: () => world.body });
+  const process = { env: { RUNNER_TEMP: '/t' } };
+  const AsyncFunction = (async () => {}).constructor;
+  await new AsyncFunction('github', 'context', 'core', 'require', 'process', script)(
+    github, context, core, require, process);
+  return calls;
+}"""
+BODY = f"{MARKER}\n## Persona evaluation"
+OURS = {"id": 7, "user": {"login": "github-actions[bot]"}, "body": f"{MARKER}\nold"}
+HEAD = {"number": 5, "head": {"sha": "abc"}}
+
+
+@pytest.mark.browser
+@pytest.mark.enable_socket
+@pytest.mark.parametrize(
+    ("pulls", "comments", "expected"),
+    [
+        pytest.param([HEAD], [], ["create", {"issue_number": 5, "body": BODY}], id="the first report is a new comment"),
+        pytest.param([HEAD], [OURS], ["update", {"comment_id": 7, "body": BODY}], id="the next one replaces it"),
+        pytest.param(
+            [HEAD],
+            [{**OURS, "user": {"login": "mallory"}}, {**OURS, "user": None}],
+            ["create", {"issue_number": 5, "body": BODY}],
+            id="a comment with our marker by somebody else is left alone",
+        ),
+        pytest.param(
+            [{"number": 5, "head": {"sha": "newer"}}],
+            [],
+            ["notice", None],
+            id="a branch that moved on gets no old report",
+        ),
+        pytest.param([], [], ["notice", None], id="a pull request that was closed gets none"),
+    ],
+)
+def test_there_is_one_comment(pulls: list[dict], comments: list[dict], expected: list[Any]) -> None:
+    script = next(step["with"]["script"] for step in steps("persona-comment.yml") if "script" in step.get("with", {}))
+    run = {"head_sha": "abc", "head_branch": "fix", "head_repository": {"owner": {"login": "fork"}}}
+    world = {"pulls": pulls, "comments": comments, "run": run, "body": BODY}
+    with chromium() as browser:
+        calls = browser.new_page().evaluate(RUN_SCRIPT, [script, world])
+    assert calls[0] == ["pulls", {"owner": "o", "repo": "r", "state": "open", "head": "fork:fix"}]
+    name, options = calls[-1]
+    assert name == expected[0]
+    if expected[1]:
+        assert options == {"owner": "o", "repo": "r", **expected[1]}
+
+
+def _run_ci_job(root: Path) -> subprocess.CompletedProcess[str]:
+    """Run the evaluation as CI does, in a world of its own and with no environment."""
+    run = next(step["run"] for step in steps("persona-evaluation.yml") if "job execute" in step.get("run", ""))
+    command = [str(BIN / "dagster"), *run.split()[1:]]
+    environment = {"PATH": str(BIN), "PERSONA_ROOT": str(root), "HOME": str(root), "TMPDIR": str(root.parent)}
+    return subprocess.run(
+        command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+@pytest.mark.slow
+def test_the_job_is_green_on_the_sample_world(sample_root: Path) -> None:
+    done = _run_ci_job(sample_root)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    files = {path.name for path in (sample_root / "persona-report").iterdir()}
+    assert files == {"comment.md", "junit.xml", "report.html", "report.json"}
+    assert "All 4 agents are in character" in (sample_root / "persona-report" / "comment.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_the_job_turns_red_when_recorded_judgments_collapse(sample_root: Path) -> None:
+    path = next((sample_root / "recordings" / "jim").rglob("*.jsonl"))
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    for line in lines:
+        line["score"] = 0 if line["score"] is not None else None
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    done = _run_ci_job(sample_root)
+    assert done.returncode == 1
+    comment = (sample_root / "persona-report" / "comment.md").read_text(encoding="utf-8")
+    assert "1 of 4 agents drifted" in comment and "- `jim` **" in comment
