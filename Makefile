@@ -33,8 +33,8 @@ dev: .venv/runtime
 	$(BIN)/dagster dev
 
 lock: .venv/dev
-	$(BIN)/uv pip compile pyproject.toml --extra build --universal --generate-hashes --no-header --no-annotate --no-emit-index-url -o requirements.lock -q
-	$(BIN)/uv pip compile pyproject.toml --extra build --extra dev --universal --generate-hashes --no-header --no-annotate --no-emit-index-url -c requirements.lock -o requirements-dev.lock -q
+	$(BIN)/uv pip compile pyproject.toml --extra build --universal --generate-hashes --no-header --no-annotate --no-emit-index-url --no-strip-extras -o requirements.lock -q
+	$(BIN)/uv pip compile pyproject.toml --extra build --extra dev --universal --generate-hashes --no-header --no-annotate --no-emit-index-url --no-strip-extras -c requirements.lock -o requirements-dev.lock -q
 
 clean:
 	rm -rf .venv .persona .dagster
@@ -47,11 +47,11 @@ clean:
 
 .venv/runtime: requirements.lock pyproject.toml | .venv/bin/python
 	@echo "Installing what requirements.lock pins ..."
-	@$(PIP) install --require-hashes -r requirements.lock
+	@$(PIP) install --require-hashes --no-deps -r requirements.lock
 	@$(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@
 
 .venv/dev: requirements-dev.lock .venv/runtime
 	@echo "Installing what requirements-dev.lock pins ..."
-	@$(PIP) install --require-hashes -r requirements-dev.lock
+	@$(PIP) install --require-hashes --no-deps -r requirements-dev.lock
 	@touch $@

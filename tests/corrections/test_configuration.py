@@ -49,7 +49,7 @@ def test_what_is_set_here_outlasts_the_persona_file_until_reset(world: World) ->
 
 
 def test_an_agent_the_store_does_not_know_cannot_be_set(world: World) -> None:
-    with pytest.raises(ConfigError, match="personas/nobody.yaml"):
+    with pytest.raises(ConfigError, match=r"personas/nobody\.yaml"):
         write_config(world.store, "nobody", GATED)
 
 

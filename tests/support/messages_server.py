@@ -140,11 +140,12 @@ class MessagesServer:
         self.connections = 0
         self.usage: dict[str, int] = {}
         self.batches = Batches()
-        self._busy = 0
         self._script: deque[Outcome] = deque()
         self._always: Outcome | None = None
         self._cached_prefixes: set[str] = set()
-        self._held: asyncio.Event | None = None
+        self._answers_left: int | None = None
+        self._changed = asyncio.Event()
+        self._answering: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
         self._loop = asyncio.new_event_loop()
         self._port = 0
@@ -162,13 +163,23 @@ class MessagesServer:
         """Set what happens to every request for messages that is not scripted; None asks the handler."""
         self._always = outcome
 
-    def hold(self) -> None:
-        """Send no more answers until ``release()``; requests are still taken."""
-        self._on_loop(lambda: setattr(self, "_held", asyncio.Event()))
+    def answer_only(self, total: int | None) -> None:
+        """Answer until so many are paid in all; later requests wait. None: no limit."""
 
-    def release(self) -> None:
-        """Send what was held."""
-        self._on_loop(self._release)
+        def change() -> None:
+            self._answers_left = None if total is None else total - self.paid
+            self._wake()
+
+        self._on_loop(change)
+
+    def drop_unanswered(self) -> None:
+        """Close the connections of requests that have no answer yet."""
+
+        def change() -> None:
+            for task in list(self._answering):
+                task.cancel()
+
+        self._on_loop(change)
 
     def __enter__(self) -> Self:
         ready = threading.Event()
@@ -191,10 +202,9 @@ class MessagesServer:
         self._loop.call_soon_threadsafe(run)
         done.wait(10)
 
-    def _release(self) -> None:
-        if self._held:
-            self._held.set()
-            self._held = None
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -220,12 +230,13 @@ class MessagesServer:
             while head := await reader.readuntil(b"\r\n\r\n"):
                 method, path, headers = _parse_head(head)
                 raw = await reader.readexactly(int(headers.get("content-length", 0)))
-                self._busy += 1
-                self.busiest = max(self.busiest, self._busy)
+                answering = asyncio.ensure_future(self._respond(writer, method, path, headers, raw))
+                self._answering.add(answering)
+                self.busiest = max(self.busiest, len(self._answering))
                 try:
-                    await self._respond(writer, method, path, headers, raw)
+                    await answering
                 finally:
-                    self._busy -= 1
+                    self._answering.discard(answering)
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             pass
         finally:
@@ -258,11 +269,16 @@ class MessagesServer:
             return
         outcome = self._outcome(call)
         await asyncio.sleep(self.latency)
-        while self._held:
-            await self._held.wait()
+        await self._wait_for_leave()
         await self._send_outcome(writer, outcome)
         if isinstance(outcome, Reply) and outcome.status == 200:
             self.paid += 1
+
+    async def _wait_for_leave(self) -> None:
+        while self._answers_left is not None and self._answers_left <= 0:
+            await self._changed.wait()
+        if self._answers_left is not None:
+            self._answers_left -= 1
 
     def _outcome(self, call: Call) -> Outcome:
         outcome = self._script.popleft() if self._script else self._always or self.handler(call)

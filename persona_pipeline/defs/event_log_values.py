@@ -1,0 +1,47 @@
+"""Small values between the steps of one run, kept in Dagster's own event log: every host can read them, no shared disk."""
+
+import json
+from typing import Any
+
+import dagster as dg
+
+KEY = "value"
+
+
+class EventLogValues(dg.IOManager):
+    """Keeps JSON values as metadata of the event that reports an output. Meant for kilobytes; they go when the run is deleted."""
+
+    def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
+        """Store a value.
+
+        Raises:
+            TypeError: it is no JSON.
+        """
+        if obj is not None:
+            context.add_output_metadata({KEY: dg.MetadataValue.text(json.dumps(obj))})
+
+    def load_input(self, context: dg.InputContext) -> Any:
+        """Return the value an upstream step of the same run stored.
+
+        Raises:
+            LookupError: there is none.
+        """
+        upstream = context.upstream_output
+        assert upstream is not None
+        records = context.instance.get_records_for_run(upstream.run_id, of_type=dg.DagsterEventType.HANDLED_OUTPUT)
+        for record in reversed(records.records):
+            event = record.event_log_entry.get_dagster_event()
+            data: Any = event.event_specific_data
+            if (event.step_key, data.output_name, data.mapping_key) == (
+                upstream.step_key,
+                upstream.name,
+                upstream.mapping_key,
+            ) and KEY in data.metadata:
+                return json.loads(data.metadata[KEY].value)
+        raise LookupError(f"step {upstream.step_key} stored no value in run {upstream.run_id}")
+
+
+@dg.io_manager
+def event_log_values() -> EventLogValues:
+    """Values between the steps of one run."""
+    return EventLogValues()

@@ -1,0 +1,83 @@
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from persona_pipeline.corrections.effect import correction_effects
+from persona_pipeline.corrections.statistics import correction_statistics
+from persona_pipeline.store import tables
+from persona_pipeline.world import World
+
+FIRST = datetime(2026, 6, 10, tzinfo=UTC)
+
+
+def evaluated(world: World, days: int, scores: dict[str, float | None], **values: Any) -> None:
+    """Write a completed evaluation of ann whose window ended so many days after the first correction."""
+    row = {
+        "agent_id": "ann",
+        "status": "completed",
+        "dimensions": list(scores),
+        "window_end": FIRST + timedelta(days=days),
+        "sample_size": 5,
+        "result": {"dimensions": {name: {"score": score} for name, score in scores.items()}},
+    } | values
+    with world.store.begin() as connection:
+        connection.execute(sa.insert(tables.evaluation_runs), row)
+
+
+def corrected(world: World, days: int = 0) -> None:
+    row = {
+        "agent_id": "ann",
+        "original_text": "x",
+        "score": 1,
+        "threshold": 5,
+        "reasoning": "",
+        "attempt_number": 1,
+        "outcome": "corrected",
+        "created_at": FIRST + timedelta(days=days),
+    }
+    with world.store.begin() as connection:
+        connection.execute(sa.insert(tables.correction_logs), row)
+
+
+def test_every_dimension_is_compared_around_the_first_correction(world: World) -> None:
+    evaluated(world, -9, {"adherence": 1.0})
+    evaluated(world, -1, {"adherence": 4.0, "consistency": 7.0, "fluency": 6.0})
+    evaluated(world, 2, {"adherence": 5.0})
+    evaluated(world, 7, {"adherence": 8.0, "consistency": 5.5, "fluency": None, "convergence": 6.0})
+    corrected(world)
+    corrected(world, 3)
+    effect = correction_effects(world.store, ["ann", "bob"])["ann"]
+    assert (effect.before, effect.after) == (FIRST - timedelta(days=1), FIRST + timedelta(days=7))
+    assert {name: item.change for name, item in effect.dimensions.items()} == {
+        "adherence": 4.0,
+        "consistency": -1.5,
+        "fluency": None,
+        "convergence": None,
+    }
+
+
+@pytest.mark.parametrize(
+    "missing",
+    [
+        pytest.param({"days": -1}, id="nothing before"),
+        pytest.param({"days": 1}, id="nothing after"),
+        pytest.param({"status": "failed"}, id="failed"),
+        pytest.param({"synthetic": True}, id="synthetic"),
+    ],
+)
+def test_without_an_evaluation_on_both_sides_there_is_no_effect(world: World, missing: dict[str, Any]) -> None:
+    corrected(world)
+    days, values = missing.pop("days", None), missing
+    for day in (-1, 1):
+        if day != days:
+            evaluated(world, day, {"adherence": 5.0}, **values)
+    assert correction_effects(world.store, ["ann"]) == {}
+
+
+def test_without_a_correction_there_is_no_effect(world: World) -> None:
+    evaluated(world, -1, {"adherence": 5.0})
+    evaluated(world, 1, {"adherence": 5.0})
+    assert correction_effects(world.store, ["ann"]) == {}
+    assert correction_statistics(world.store).effects == {}
