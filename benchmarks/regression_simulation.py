@@ -26,9 +26,9 @@ from persona_pipeline.baselines.confirm import (
     PropositionPair,
     Sampled,
     confirmed,
+    dimension_drop,
     judge_noise,
-    test_dimension,
-    test_proposition,
+    proposition_drop,
 )
 from persona_pipeline.baselines.statistics import paired_drop
 
@@ -140,9 +140,9 @@ def _within(
         ]
         noise = judge_noise(pairs)
         # Where nothing was judged twice there is no test; such a comparison still belongs to the family.
-        dimensions[place] = test_dimension(pairs, noise) if noise else _UNTESTED
+        dimensions[place] = dimension_drop(pairs, noise) if noise else _UNTESTED
         propositions |= {
-            (*place, p): test_proposition(pair, noise) if noise else _UNTESTED for p, pair in enumerate(pairs)
+            (*place, p): proposition_drop(pair, noise) if noise else _UNTESTED for p, pair in enumerate(pairs)
         }
     return suspects & confirmed(dimensions).keys(), dropped & confirmed(propositions).keys()
 

@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import TypeVar
 
+from persona_pipeline.baselines.models import Baseline
+from persona_pipeline.baselines.regression import golden_propositions
 from persona_pipeline.baselines.statistics import PairedDrop, holm
+from persona_pipeline.scoring.results import DimensionEvaluation
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -76,7 +79,7 @@ def judge_noise(pairs: Sequence[PropositionPair]) -> JudgeNoise | None:
     return JudgeNoise(max(ROUNDING_SPREAD, math.sqrt(sum(s**2 * n for s, n in known) / degrees)), degrees)
 
 
-def test_dimension(
+def dimension_drop(
     pairs: Sequence[PropositionPair], noise: JudgeNoise, *, share: float = 1.0, confidence: float = 0.95
 ) -> PairedDrop:
     """Test whether the weighted mean of the propositions fell.
@@ -95,10 +98,49 @@ def test_dimension(
     return _tested(drop, share * noise.spread * math.sqrt(variance), noise.degrees, len(pairs), confidence)
 
 
-def test_proposition(pair: PropositionPair, noise: JudgeNoise, *, confidence: float = 0.95) -> PairedDrop:
+def proposition_drop(pair: PropositionPair, noise: JudgeNoise, *, confidence: float = 0.95) -> PairedDrop:
     """Test whether one proposition fell, by the noise of its dimension."""
     error = noise.spread * math.sqrt(1 / pair.before.n + 1 / pair.after.n)
     return _tested(pair.drop, error, noise.degrees, 1, confidence)
+
+
+@dataclass(frozen=True)
+class DimensionDrops:
+    """The tests of one dimension and of its propositions, by id."""
+
+    dimension: PairedDrop
+    propositions: dict[str, PairedDrop]
+
+
+def drops_of(evaluated: DimensionEvaluation, baseline: Baseline, *, share: float = 1.0) -> DimensionDrops | None:
+    """Test an evaluated dimension against its baseline.
+
+    None where nothing was judged twice, then or now, or no proposition stands in both. How often the baseline was judged,
+    and the spread of that, are in its provenance; a baseline without counts as judged once.
+
+    Args:
+        share: see ``dimension_drop``.
+    """
+    before = golden_propositions(baseline, evaluated.dimension)
+    captured = baseline.provenance.get("dimensions", {}).get(evaluated.dimension, {})
+    count, spreads = max(1, captured.get("samples") or 1), captured.get("spread") or {}
+    pairs = [
+        PropositionPair(
+            key,
+            Sampled(before[key], count, spreads.get(key) if count > 1 else None),
+            Sampled(row.score, max(1, len(row.samples)), row.spread),
+            row.weight,
+        )
+        for key, row in evaluated.propositions.items()
+        if row.score is not None and not row.algorithmic and key in before
+    ]
+    noise = judge_noise(pairs)
+    if noise is None or not any(pair.weight > 0 for pair in pairs):
+        return None
+    return DimensionDrops(
+        dimension_drop(pairs, noise, share=share),
+        {pair.proposition_id: proposition_drop(pair, noise) for pair in pairs},
+    )
 
 
 def confirmed(tests: Mapping[Key, PairedDrop], alpha: float = FAMILY_ALPHA) -> dict[Key, float]:

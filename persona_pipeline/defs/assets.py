@@ -10,7 +10,7 @@ from persona_pipeline.defs.failures import known_failures, retry_unanswered
 from persona_pipeline.defs.partitions import agents
 from persona_pipeline.defs.resources import EvaluationSettings, WorldResource
 from persona_pipeline.evaluation import steps
-from persona_pipeline.evaluation.engine import sync_propositions
+from persona_pipeline.evaluation.syncing import sync_propositions
 from persona_pipeline.evaluation.history import overall_history
 from persona_pipeline.judging.prompt import PROMPT_VERSION
 from persona_pipeline.propositions import ALL_DIMENSIONS, stored_proposition_set

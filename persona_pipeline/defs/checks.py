@@ -12,14 +12,17 @@ from persona_pipeline.defs.resources import EvaluationSettings, WorldResource
 from persona_pipeline.evaluation import steps
 from persona_pipeline.evaluation.gate import FAILURES
 from persona_pipeline.evaluation.report import AgentReport
-from persona_pipeline.reporting.text import markdown_text
+from persona_pipeline.reporting.text import markdown_text, one_line
+from persona_pipeline.reporting.view import dimension_label
 
 ERROR, WARN = dg.AssetCheckSeverity.ERROR, dg.AssetCheckSeverity.WARN
+
+MOST_SUMMARY = 200
 
 
 @dataclass(frozen=True)
 class GateCheck:
-    """One question the gate asks of an agent's report. ``find`` returns Markdown lines of what is wrong, none when it passes."""
+    """One question the gate asks of an agent's report. ``find`` returns what is wrong, line by line, nothing when it passes."""
 
     name: str
     description: str
@@ -37,27 +40,34 @@ class GateCheck:
         return dg.AssetCheckResult(
             passed=not wrong,
             severity=self.severity,
-            description=f"{len(wrong)} found; the first: {wrong[0]}" if wrong else "nothing found",
+            description=_summary(wrong),
             metadata={
                 "found": len(wrong),
-                "what_is_wrong": dg.MetadataValue.md("\n".join(f"- {line}" for line in wrong) or "nothing"),
+                "what_is_wrong": dg.MetadataValue.md("\n".join(f"- {markdown_text(line)}" for line in wrong) or "nothing"),
                 "comparison": dg.MetadataValue.md(metadata.comparison_table(report.comparison)),
             },
         )
 
 
+def _summary(wrong: Sequence[str]) -> str:
+    if not wrong:
+        return "Nothing is wrong."
+    more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+    return one_line(wrong[0], MOST_SUMMARY) + more
+
+
 def _findings(*names: str) -> Callable[[AgentReport], Sequence[str]]:
     kinds = {kind for name in names for kind in FAILURES[name]}
-    return lambda report: [markdown_text(item.message) for item in report.findings if item.kind in kinds]
+    return lambda report: [item.message for item in report.findings if item.kind in kinds]
 
 
 def _warnings(report: AgentReport) -> Sequence[str]:
-    return [markdown_text(warning) for warning in report.comparison.warnings]
+    return report.comparison.warnings
 
 
 def _injections(report: AgentReport) -> Sequence[str]:
     return [
-        f"{metadata.dimension_label(name)}, {markdown_text(item.id)}: the judged text seems to address the judge"
+        f"{dimension_label(name)}, {item.id}: the judged text seems to address the judge"
         for name, dimension in report.evaluation.dimensions.items()
         for item in dimension.propositions.values()
         if item.injection_suspected

@@ -5,7 +5,7 @@ from typing import Any
 
 import dagster as dg
 
-KEY = "value"
+VALUE, MAPPING_KEY = "value", "mapping_key"
 
 
 class EventLogValues(dg.IOManager):
@@ -18,7 +18,7 @@ class EventLogValues(dg.IOManager):
             TypeError: it is no JSON.
         """
         if obj is not None:
-            context.add_output_metadata({KEY: dg.MetadataValue.text(json.dumps(obj))})
+            context.add_output_metadata({VALUE: json.dumps(obj), MAPPING_KEY: context.mapping_key or ""})
 
     def load_input(self, context: dg.InputContext) -> Any:
         """Return the value an upstream step of the same run stored.
@@ -29,15 +29,14 @@ class EventLogValues(dg.IOManager):
         upstream = context.upstream_output
         assert upstream is not None
         records = context.instance.get_records_for_run(upstream.run_id, of_type=dg.DagsterEventType.HANDLED_OUTPUT)
+        wanted = (upstream.step_key, upstream.name, upstream.mapping_key or "")
+        # From the newest on: a retried step may have stored twice.
         for record in reversed(records.records):
             event = record.event_log_entry.get_dagster_event()
             data: Any = event.event_specific_data
-            if (event.step_key, data.output_name, data.mapping_key) == (
-                upstream.step_key,
-                upstream.name,
-                upstream.mapping_key,
-            ) and KEY in data.metadata:
-                return json.loads(data.metadata[KEY].value)
+            stored = {key: value.value for key, value in data.metadata.items()}
+            if (event.step_key, data.output_name, stored.get(MAPPING_KEY)) == wanted and VALUE in stored:
+                return json.loads(stored[VALUE])
         raise LookupError(f"step {upstream.step_key} stored no value in run {upstream.run_id}")
 
 

@@ -1,8 +1,8 @@
-"""What can be run: one agent, all agents, a new baseline."""
+"""What can be run: one agent, many agents, the gate of CI, a new baseline."""
 
 import dagster as dg
 
-from persona_pipeline.defs import assets, checks, regression
+from persona_pipeline.defs import assets, checks, cohort, regression
 from persona_pipeline.defs.partitions import agents
 
 evaluate_agent = dg.define_asset_job(
@@ -11,6 +11,7 @@ evaluate_agent = dg.define_asset_job(
     partitions_def=agents,
     description="One agent from its files to the comparison with its baseline; fails when it regressed.",
 )
+evaluate_cohort = cohort.evaluate_cohort_job
 persona_regression = dg.define_asset_job(
     "persona_regression",
     selection=dg.AssetSelection.assets(regression.regression_report),
@@ -23,4 +24,4 @@ def capture_baseline() -> None:
     regression.capture_baselines()
 
 
-JOBS = [evaluate_agent, persona_regression, capture_baseline]
+JOBS = [evaluate_agent, evaluate_cohort, persona_regression, capture_baseline]

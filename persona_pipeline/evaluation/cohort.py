@@ -9,10 +9,12 @@ from persona_pipeline.baselines import find_baseline
 from persona_pipeline.errors import ConfigError, Problem
 from persona_pipeline.evaluation import steps
 from persona_pipeline.evaluation.cases import resolve_window
-from persona_pipeline.evaluation.engine import evaluate_stored, sync_propositions
+from persona_pipeline.evaluation.engine import evaluate_stored
 from persona_pipeline.evaluation.gate import GateRules
+from persona_pipeline.evaluation.history import HistoryValue, overall_history
 from persona_pipeline.evaluation.report import AgentReport
 from persona_pipeline.evaluation.results import AgentEvaluation
+from persona_pipeline.evaluation.syncing import sync_propositions
 from persona_pipeline.judging.verdict import Judge
 from persona_pipeline.propositions import ALL_DIMENSIONS, PropositionSet, stored_proposition_set
 from persona_pipeline.world import World
@@ -21,20 +23,27 @@ from persona_pipeline.world.models import Message, Persona, Window
 
 @dataclass(frozen=True)
 class AgentInputs:
-    """What an agent was evaluated on. ``propositions``: hash and merged set (None: it has none) by dimension."""
+    """What an agent was evaluated on.
+
+    Attributes:
+        propositions: hash and merged set (None: it has none) by dimension.
+        length: the window's length as it was asked for.
+    """
 
     persona: Persona
     propositions: dict[str, tuple[str, PropositionSet | None]]
+    length: str
     window: Window
     messages: list[Message]
 
 
 @dataclass
 class CohortResult:
-    """Reports of the agents that could be evaluated, and the problems of those that could not."""
+    """Reports and score histories of the agents that could be evaluated, and the problems of those that could not."""
 
     inputs: dict[str, AgentInputs] = field(default_factory=dict)
     reports: dict[str, AgentReport] = field(default_factory=dict)
+    histories: dict[str, list[HistoryValue]] = field(default_factory=dict)
     broken: dict[str, tuple[Problem, ...]] = field(default_factory=dict)
 
 
@@ -72,7 +81,7 @@ def evaluate_cohort(
             else:
                 span = steps.current_window(world, agent_id)
                 messages = world.messages(span, agent_id=agent_id)
-            result.inputs[agent_id] = AgentInputs(persona, propositions, span, messages)
+            result.inputs[agent_id] = AgentInputs(persona, propositions, window, span, messages)
         except ConfigError as error:
             result.broken[agent_id] = error.problems
     evaluations = _evaluations(world, result, judge, dimensions, samples)
@@ -83,6 +92,7 @@ def evaluate_cohort(
                 evaluation = steps.finish_run(world, agent_id, judge=judge, samples=samples)
             baseline = find_baseline(world.root, agent_id)
             result.reports[agent_id] = steps.compare_run(world, evaluation, baseline, rules)
+            result.histories[agent_id] = overall_history(world.store, agent_id, until=evaluation.window_end)
         except ConfigError as error:
             result.broken[agent_id] = error.problems
     return result

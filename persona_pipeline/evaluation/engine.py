@@ -1,14 +1,10 @@
 """Evaluating agents: the one path the command line, the assets and the tests call."""
 
-import asyncio
-import threading
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, TypeVar
 
 from persona_pipeline import __version__
-from persona_pipeline.baselines import compare, find_baseline
-from persona_pipeline.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.baselines import Baseline, compare, find_baseline
 from persona_pipeline.evaluation.cases import (
     AgentPlan,
     plan_agent,
@@ -16,22 +12,19 @@ from persona_pipeline.evaluation.cases import (
     run_identity,
     total_usage,
 )
+from persona_pipeline.evaluation.concurrency import run_async
 from persona_pipeline.evaluation.gate import GateRules, exit_code_of, judge_agent, nothing_evaluated
 from persona_pipeline.evaluation.report import AgentReport, RunReport
 from persona_pipeline.evaluation.results import AgentEvaluation
 from persona_pipeline.evaluation.saving import save_evaluation
+from persona_pipeline.evaluation.selection import default_coverage, select_agents, select_dimensions
+from persona_pipeline.evaluation.syncing import sync_agents
 from persona_pipeline.judging.verdict import Judge, Verdict
-from persona_pipeline.propositions import (
-    ALL_DIMENSIONS,
-    PROPOSITIONS,
-    find_proposition_set,
-    store_proposition_set,
-)
+from persona_pipeline.propositions import ALL_DIMENSIONS
 from persona_pipeline.scoring import overall_score
 from persona_pipeline.world import World
 from persona_pipeline.world.models import Window
 
-T = TypeVar("T")
 WINDOW = "7d"
 
 
@@ -148,7 +141,7 @@ def evaluate_world(
     return assemble(reports, judge=judge, rules=rules, window=window, dimensions=asked, samples=samples)
 
 
-def report_agent(evaluation: AgentEvaluation, baseline: Any, rules: GateRules) -> AgentReport:
+def report_agent(evaluation: AgentEvaluation, baseline: Baseline | None, rules: GateRules) -> AgentReport:
     """Return an agent's report: its evaluation compared with its baseline by the rules."""
     comparison = compare(
         evaluation.agent_id,
@@ -195,111 +188,6 @@ def assemble(
     )
     run.exit_code = exit_code_of(run.all_findings(), rules)
     return run
-
-
-def select_agents(world: World, agents: Sequence[str] | None) -> list[str]:
-    """Return the agents asked for, in order, each once.
-
-    Raises:
-        ConfigError: an agent has no persona file, or there is no agent at all.
-    """
-    known = world.agent_ids()
-    if agents is None:
-        agents = known
-    problems = [
-        Problem(f"unknown agent {agent!r}{did_you_mean(agent, known) or '; known: ' + ', '.join(known)}")
-        for agent in agents
-        if agent not in known
-    ]
-    if problems:
-        raise ConfigError(problems)
-    if not agents:
-        raise ConfigError(f"no agents: write personas/<agent_id>.yaml in {world.root}")
-    return list(dict.fromkeys(agents))
-
-
-def select_dimensions(dimensions: Sequence[str] | None) -> list[str]:
-    """Return the dimensions asked for, in their fixed order.
-
-    Raises:
-        ConfigError: one is unknown, or none is named.
-    """
-    if dimensions is None:
-        return list(ALL_DIMENSIONS)
-    problems = [
-        Problem(f"unknown dimension {d!r}{did_you_mean(d, ALL_DIMENSIONS) or '; known: ' + ', '.join(ALL_DIMENSIONS)}")
-        for d in dimensions
-        if d not in ALL_DIMENSIONS
-    ]
-    if problems or not dimensions:
-        raise ConfigError(problems or "no dimensions are named; leave --dimensions out for all of them")
-    return [dimension for dimension in ALL_DIMENSIONS if dimension in dimensions]
-
-
-def default_coverage(judge: Judge) -> float:
-    """Return the share of judgments that must be scored: all in replay, 95 % live, unless the settings say otherwise."""
-    from persona_pipeline.settings import get_settings
-
-    settings = get_settings()
-    return settings.min_coverage_live if judge.live else settings.min_coverage_replay
-
-
-def sync_agents(world: World, agent_ids: Sequence[str], dimensions: Sequence[str]) -> None:
-    """Bring personas, messages and proposition sets into the store.
-
-    Raises:
-        ConfigError: everything wrong with the agents' files.
-    """
-    problems: list[Problem] = []
-    for agent_id in agent_ids:
-        try:
-            world.sync_persona(agent_id)
-        except ConfigError as error:
-            problems += error.problems
-            continue
-        for dimension in dimensions:
-            try:
-                sync_propositions(world, agent_id, dimension)
-            except ConfigError as error:
-                problems += error.problems
-    if problems:
-        # A default file's problem is every agent's: say it once.
-        raise ConfigError(list(dict.fromkeys(problems)))
-    world.sync_messages()
-
-
-def sync_propositions(world: World, agent_id: str, dimension: str) -> str:
-    """Bring one agent's set of a dimension into the store and return its hash.
-
-    Raises:
-        ConfigError: a file is not valid.
-    """
-    propositions = find_proposition_set(world.root / PROPOSITIONS, dimension, agent_id)
-    if propositions is not None and not propositions.propositions:
-        propositions = None
-    return store_proposition_set(world.store, agent_id, dimension, propositions)
-
-
-def run_async(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end, also where an event loop already runs in this thread (a notebook, an async caller)."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(work)
-    outcome: dict[str, Any] = {}
-
-    def target() -> None:
-        try:
-            outcome["value"] = asyncio.run(work)
-        except BaseException as error:
-            outcome["error"] = error
-
-    thread = threading.Thread(target=target, name="evaluation")
-    thread.start()
-    thread.join()
-    if "error" in outcome:
-        raise outcome["error"]
-    return outcome["value"]
 
 
 def _finished(plan: AgentPlan, verdicts: Sequence[Verdict], judge: str) -> AgentEvaluation:

@@ -9,19 +9,13 @@ from persona_pipeline.baselines import REGRESSION_DELTA, captured, find_baseline
 from persona_pipeline.baselines.regression import PROPOSITION_DELTA
 from persona_pipeline.errors import ConfigError, Problem
 from persona_pipeline.evaluation.cases import ALL_TIME, plan_agent, resolve_window
-from persona_pipeline.evaluation.engine import (
-    default_coverage,
-    evaluate_agents,
-    evaluate_world,
-    report_agent,
-    select_agents,
-    select_dimensions,
-    sync_agents,
-)
+from persona_pipeline.evaluation.engine import evaluate_agents, evaluate_world, report_agent
 from persona_pipeline.evaluation.gate import GateRules, exit_code_of
 from persona_pipeline.evaluation.history import score_history
 from persona_pipeline.evaluation.report import RunReport
 from persona_pipeline.evaluation.saving import mark_baseline
+from persona_pipeline.evaluation.selection import default_coverage, select_agents, select_dimensions
+from persona_pipeline.evaluation.syncing import sync_agents
 from persona_pipeline.evaluation.voices import voice_statistics
 from persona_pipeline.judging.verdict import Judge, JudgeRequest
 from persona_pipeline.world import World, parse_window

@@ -7,11 +7,12 @@ from persona_pipeline import __version__
 from persona_pipeline.baselines import find_baseline
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation.cases import total_usage
-from persona_pipeline.evaluation.engine import report_agent, select_agents
+from persona_pipeline.evaluation.engine import report_agent
 from persona_pipeline.evaluation.gate import GateRules, exit_code_of, nothing_evaluated
 from persona_pipeline.evaluation.history import score_history
 from persona_pipeline.evaluation.report import AgentReport, RunReport
 from persona_pipeline.evaluation.saving import latest_evaluations
+from persona_pipeline.evaluation.selection import select_agents
 from persona_pipeline.evaluation.voices import voice_statistics
 from persona_pipeline.world import World
 from persona_pipeline.world.models import Window

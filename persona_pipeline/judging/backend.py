@@ -14,10 +14,9 @@ from persona_pipeline.judging.budget import Budget, Reservation, require_price
 from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.client import AnthropicOptions, CallError, connect, send
 from persona_pipeline.judging.fanout import AdaptiveWidth, fan_out
-from persona_pipeline.judging.prices import estimated_tokens
 from persona_pipeline.judging.prompt import plain_json
 from persona_pipeline.judging.questions import Answer, Question
-from persona_pipeline.judging.request import RequestStyle, prefix_key, prefix_text, request_key, traits_of
+from persona_pipeline.judging.request import Prefix, RequestStyle, prefix_of, request_key, traits_of
 from persona_pipeline.judging.response import read_response, unknown_usage
 from persona_pipeline.judging.usage import UsageLedger
 from persona_pipeline.judging.verdict import Unscored, Usage
@@ -37,8 +36,7 @@ class _Call:
     question: Question
     style: RequestStyle
     key: str
-    prefix: str
-    prefix_tokens: int
+    prefix: Prefix
 
 
 class AnthropicBackend:
@@ -131,12 +129,10 @@ class AnthropicBackend:
         return list(_each_paid_once(calls, answers))
 
     def _prepare(self, question: Question, style: RequestStyle) -> _Call:
-        body = style.body(question)
-        key = request_key(body, question, self.options.endpoint)
-        return _Call(question, style, key, prefix_key(body), estimated_tokens(prefix_text(body)))
+        return _Call(question, style, request_key(style, question, self.options.endpoint), prefix_of(style, question))
 
     def _is_cacheable(self, group: Sequence[_Call]) -> bool:
-        return len(group) > 1 and group[0].prefix_tokens >= traits_of(self.options.model).cache_minimum
+        return len(group) > 1 and group[0].prefix.tokens >= traits_of(self.options.model).cache_minimum
 
     async def _answer(self, client: "AsyncAnthropic", call: _Call, *, shared: bool) -> Answer:
         async with self.width.slot():
@@ -267,7 +263,7 @@ def _failed(error: CallError) -> Answer:
 
 
 def _by_prefix(calls: Iterable[_Call]) -> list[list[_Call]]:
-    groups: dict[str, list[_Call]] = {}
+    groups: dict[Prefix, list[_Call]] = {}
     for call in calls:
         groups.setdefault(call.prefix, []).append(call)
     return list(groups.values())

@@ -2,6 +2,7 @@
 
 import json
 import logging
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -11,9 +12,8 @@ from persona_pipeline.judging import batch_records as records
 from persona_pipeline.judging.batch_records import BatchedRequest, BatchRecord, BatchSummary
 from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.client import AnthropicOptions, connect_sync
-from persona_pipeline.judging.prices import estimated_tokens
 from persona_pipeline.judging.questions import Answer, Question
-from persona_pipeline.judging.request import RequestStyle, prefix_key, prefix_text, request_key, traits_of
+from persona_pipeline.judging.request import RequestStyle, prefix_of, request_key, traits_of
 from persona_pipeline.judging.response import read_response
 from persona_pipeline.judging.verdict import Unscored, Usage
 from persona_pipeline.store.engine import Store
@@ -84,17 +84,13 @@ def collect_batches(store: Store, options: AnthropicOptions) -> list[BatchSummar
 
 def _bodies(questions: Sequence[Question], options: AnthropicOptions) -> dict[str, tuple[Question, dict[str, Any]]]:
     style = RequestStyle(options.model, options.effort)
-    plain = [style.body(question) for question in questions]
-    sharing: dict[str, int] = {}
-    for body in plain:
-        sharing[prefix_key(body)] = sharing.get(prefix_key(body), 0) + 1
+    sharing = Counter(prefix_of(style, question) for question in questions)
     bodies: dict[str, tuple[Question, dict[str, Any]]] = {}
-    for question, body in zip(questions, plain, strict=True):
-        key = request_key(body, question, options.endpoint)
-        minimum = traits_of(options.model).cache_minimum
-        if sharing[prefix_key(body)] > 1 and estimated_tokens(prefix_text(body)) >= minimum:
-            body = style.body(question, cache_ttl=_CACHE_TTL)
-        bodies[key] = (question, body)
+    for question in questions:
+        prefix = prefix_of(style, question)
+        shared = sharing[prefix] > 1 and prefix.tokens >= traits_of(options.model).cache_minimum
+        body = style.body(question, cache_ttl=_CACHE_TTL if shared else None)
+        bodies[request_key(style, question, options.endpoint)] = (question, body)
     return bodies
 
 

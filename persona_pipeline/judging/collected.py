@@ -27,7 +27,7 @@ class CollectedBackend:
 
     async def ask(self, questions: Sequence[Question]) -> list[Answer]:
         style = RequestStyle(self.options.model, self.options.effort)
-        keys = [request_key(style.body(question), question, self.options.endpoint) for question in questions]
+        keys = [request_key(style, question, self.options.endpoint) for question in questions]
         answers = JudgmentCache(self.store).find(zip(keys, questions, strict=True))
         with self.store.connect() as connection:
             failed = records.unscored_in(records.read(connection, records.COLLECTED))

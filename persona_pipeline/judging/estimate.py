@@ -11,7 +11,7 @@ from persona_pipeline.judging.client import AnthropicOptions, connect
 from persona_pipeline.judging.prices import BATCH_FACTOR, estimated_tokens, price
 from persona_pipeline.judging.prompt import plain_json
 from persona_pipeline.judging.questions import Question
-from persona_pipeline.judging.request import RequestStyle, prefix_key, prefix_text, traits_of
+from persona_pipeline.judging.request import Prefix, RequestStyle, prefix_of, traits_of
 from persona_pipeline.judging.verdict import JudgeRequest, Usage
 from persona_pipeline.settings import get_settings
 
@@ -77,17 +77,13 @@ def estimate(
 def estimate_questions(questions: Sequence[Question], options: AnthropicOptions) -> Estimate:
     """Return what asking these questions is expected to take; see ``estimate``."""
     style = RequestStyle(options.model, options.effort)
-    groups: dict[str, list[Question]] = {}
-    texts: dict[str, str] = {}
+    groups: dict[Prefix, list[Question]] = {}
     for question in questions:
-        body = style.body(question)
-        key = prefix_key(body)
-        groups.setdefault(key, []).append(question)
-        texts[key] = prefix_text(body)
+        groups.setdefault(prefix_of(style, question), []).append(question)
     counted = _counted([members[0] for members in groups.values()], style, options)
     total, worst = Usage(), 0.0
-    for place, (key, members) in enumerate(groups.items()):
-        prefix = counted[place] if counted else estimated_tokens(texts[key])
+    for place, (shared, members) in enumerate(groups.items()):
+        prefix = counted[place] if counted else shared.tokens
         for index, question in enumerate(members):
             asks = estimated_tokens(question.ask)
             output = min(

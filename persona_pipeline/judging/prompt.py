@@ -3,12 +3,14 @@
 import json
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from persona_pipeline.judging.answers import proposition_problem
 from persona_pipeline.judging.questions import Question
 from persona_pipeline.judging.verdict import JudgeRequest
 from persona_pipeline.world.canonical import content_hash
+from persona_pipeline.world.trajectory import Trajectory
 
 RULES = """\
 You judge whether claims about an agent hold in a transcript of what was said.
@@ -128,7 +130,7 @@ def proposition_question(
         label=f"{first.dimension}/{','.join(ids)}" + (f" of {first.agent_id}" if first.agent_id else ""),
         system=RULES,
         context=context,
-        evidence=plain_json(first.trajectory.content()),
+        evidence=_transcript(first.trajectory),
         ask=f"Judge against the transcript:\n{plain_json({'propositions': asked})}",
         schema=SCHEMA,
         max_tokens=max_tokens + _TOKENS_PER_FURTHER_CLAIM * (len(requests) - 1),
@@ -139,3 +141,8 @@ def proposition_question(
         prompt_version=PROMPT_VERSION,
         check=lambda data: proposition_problem(data, ids),
     )
+
+
+@lru_cache(maxsize=128)
+def _transcript(trajectory: Trajectory) -> str:
+    return plain_json(trajectory.content())

@@ -1,12 +1,15 @@
 """The body of a Messages API call: rules, reference, transcript as a tool's result, and the question last."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
+from persona_pipeline.judging.prices import estimated_tokens
 from persona_pipeline.judging.prompt import plain_json
 from persona_pipeline.judging.questions import Question
-from persona_pipeline.world.canonical import content_hash
+from persona_pipeline.world.canonical import canonical_json, content_hash
 
 _TOOL_USE_ID = "toolu_read_transcript"
 _READ_TRANSCRIPT = {
@@ -115,50 +118,67 @@ class RequestStyle:
         return body
 
 
-def cache_key(body: Mapping[str, Any], *, base_url: str, api_version: str, prompt_version: str, sample: int) -> str:
-    """Return the SHA-256 of all that can change an answer. Cache marks cannot: they are left out."""
-    messages = [
-        {
-            **message,
-            "content": [
-                {key: value for key, value in block.items() if key != "cache_control"} for block in message["content"]
-            ],
-        }
-        for message in body["messages"]
-    ]
-    return content_hash(
-        {
-            "body": {**body, "messages": messages},
-            "base_url": base_url,
-            "api_version": api_version,
-            "prompt_version": prompt_version,
-            "sample": sample,
-        }
+@dataclass(frozen=True)
+class Prefix:
+    """What questions share when they are about the same thing, in the API's cache too: all but the last turn.
+
+    Attributes:
+        key: SHA-256 of its content.
+        tokens: about how many it has.
+    """
+
+    key: str
+    tokens: int
+
+
+def prefix_of(style: RequestStyle, question: Question) -> Prefix:
+    """Return the prefix of a question's request."""
+    schema = canonical_json(dict(question.schema))
+    return _prefix(style, question.system, question.context, question.evidence, question.thinking, schema)
+
+
+# Many questions ask about one transcript, which is long.
+@lru_cache(maxsize=128)
+def _prefix(
+    style: RequestStyle, system: str, context: tuple[str, ...], evidence: str, thinking: bool, schema: str
+) -> Prefix:
+    about = Question(
+        kind="",
+        subject={},
+        label="",
+        system=system,
+        evidence=evidence,
+        ask="",
+        schema=json.loads(schema),
+        max_tokens=0,
+        context=context,
+        thinking=thinking,
     )
+    body = style.body(about)
+    shared = {**body, "messages": body["messages"][:-1], "max_tokens": None, "schema": schema}
+    text = plain_json({"system": body["system"], "tools": body["tools"], "messages": shared["messages"]})
+    return Prefix(content_hash(shared), estimated_tokens(text))
 
 
-def request_key(body: Mapping[str, Any], question: Question, base_url: str) -> str:
-    """Return ``cache_key`` for a question at the API version of the installed SDK."""
+def request_key(style: RequestStyle, question: Question, base_url: str, *, api_version: str | None = None) -> str:
+    """Return the SHA-256 of all that can change an answer: the request, where it goes, and which sample it is.
+
+    Args:
+        api_version: default: that of the installed SDK.
+    """
     from anthropic._constants import ANTHROPIC_API_VERSION
 
-    return cache_key(
-        body,
-        base_url=base_url,
-        api_version=ANTHROPIC_API_VERSION,
-        prompt_version=question.prompt_version,
-        sample=question.sample,
+    return content_hash(
+        {
+            "prefix": prefix_of(style, question).key,
+            "ask": question.ask,
+            "max_tokens": question.max_tokens,
+            "base_url": base_url,
+            "api_version": api_version or ANTHROPIC_API_VERSION,
+            "prompt_version": question.prompt_version,
+            "sample": question.sample,
+        }
     )
-
-
-def prefix_key(body: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of what calls with one cached prefix share: all but last turn and max_tokens."""
-    shared = {key: value for key, value in body.items() if key not in ("messages", "max_tokens")}
-    return content_hash({**shared, "messages": body["messages"][:-1]})
-
-
-def prefix_text(body: Mapping[str, Any]) -> str:
-    """Return the text of the shared prefix, for estimating its tokens."""
-    return plain_json({"system": body["system"], "tools": body["tools"], "messages": body["messages"][:-1]})
 
 
 def _text(text: str) -> dict[str, Any]:
@@ -167,4 +187,6 @@ def _text(text: str) -> dict[str, Any]:
 
 def _encodable(text: str) -> str:
     """Lone surrogates cannot be sent as UTF-8; they become the replacement character."""
+    if text.isascii():
+        return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

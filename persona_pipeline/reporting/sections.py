@@ -6,13 +6,18 @@ suites       [SuiteSummary, ...]
 corrections  {agent_id: CorrectionSummary}
 """
 
+from collections import Counter
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from persona_pipeline.errors import ConfigError, Problem
 from persona_pipeline.evaluation.report import RunReport
+
+if TYPE_CHECKING:
+    from persona_pipeline.corrections.statistics import CorrectionStatistics
+    from persona_pipeline.suites.results import SuiteResult, TestResult
 
 
 class _Section(BaseModel):
@@ -73,7 +78,7 @@ class VoiceMap(_Section):
 
 
 class SuiteFailure(_Section):
-    """A test of a suite that did not pass. ``score`` 0-1."""
+    """A test of a suite that did not pass. ``score`` 0-1; ``reason``: the first assert that was missed, or the error."""
 
     id: str
     verdict: str
@@ -91,9 +96,26 @@ class SuiteSummary(_Section):
     tests: dict[str, int] = Field(default_factory=dict)
     failures: list[SuiteFailure] = Field(default_factory=list)
 
+    @classmethod
+    def of(cls, result: "SuiteResult") -> "SuiteSummary":
+        """Summarise a suite's result."""
+        targets = {test.target for test in result.tests}
+        return cls(
+            suite=result.suite,
+            target=targets.pop() if len(targets) == 1 else None,
+            verdict=result.verdict.value,
+            score=result.score,
+            tests=dict(Counter(test.verdict.value for test in result.tests)),
+            failures=[
+                SuiteFailure(id=test.id, verdict=test.verdict.value, score=test.score, reason=_why(test))
+                for test in result.tests
+                if test.verdict.value != "pass"
+            ],
+        )
+
 
 class Correction(_Section):
-    """A text the gate sent back or let through by force, and what became of it. Scores 0-9."""
+    """A text the gate rejected or let through by force, and what was sent instead. Scores 0-9."""
 
     original_text: str
     corrected_text: str | None = None
@@ -103,27 +125,9 @@ class Correction(_Section):
     reasoning: str = ""
 
 
-class CorrectionSummary(_Section):
-    """What the runtime corrections did for one agent: counts, and latency in milliseconds.
-
-    ``fail_open`` counts checks that let a text pass unjudged, by reason.
-    """
-
-    checks: int = 0
-    passed: int = 0
-    corrected: int = 0
-    passed_after_retry: int = 0
-    forced_through: int = 0
-    fail_open: dict[str, int] = Field(default_factory=dict)
-    latency_p50: float | None = None
-    latency_p95: float | None = None
-    usd: float | None = None
-    examples: list[Correction] = Field(default_factory=list)
-
-
 _HISTORY = TypeAdapter(dict[str, list[HistoryPoint]])
 _SUITES = TypeAdapter(list[SuiteSummary])
-_CORRECTIONS = TypeAdapter(dict[str, CorrectionSummary])
+_EXAMPLES = TypeAdapter(dict[str, list[Correction]])
 _VOICE_MAP = TypeAdapter(VoiceMap)
 
 
@@ -144,9 +148,19 @@ def suites(report: RunReport) -> list[SuiteSummary]:
     return _read(report, "suites", _SUITES, [])
 
 
-def corrections(report: RunReport) -> dict[str, CorrectionSummary]:
-    """Return what the runtime corrections did, by agent."""
-    return dict(sorted(_read(report, "corrections", _CORRECTIONS, {}).items()))
+def corrections(report: RunReport) -> "CorrectionStatistics | None":
+    """Return what the runtime corrections did; None when the run does not say, or no action was checked."""
+    if not report.statistics.get("corrections"):
+        return None
+    from persona_pipeline.corrections.statistics import CorrectionStatistics
+
+    found = _read(report, "corrections", TypeAdapter(CorrectionStatistics), None)
+    return found if found.total.actions else None
+
+
+def correction_examples(report: RunReport) -> dict[str, list[Correction]]:
+    """Return rejected texts and what became of them, by agent."""
+    return dict(sorted(_read(report, "correction_examples", _EXAMPLES, {}).items()))
 
 
 def _read(report: RunReport, key: str, adapter: TypeAdapter, default: Any) -> Any:
@@ -161,3 +175,10 @@ def _read(report: RunReport, key: str, adapter: TypeAdapter, default: Any) -> An
                 for problem in error.errors(include_url=False, include_input=False)
             ]
         ) from None
+
+
+def _why(test: "TestResult") -> str:
+    if test.error:
+        return f"{test.error.reason}: {test.error.message}"
+    missed = sorted((item for item in test.best.results if item.misses), key=lambda item: item.score or 0.0)
+    return f"{missed[0].name}: {missed[0].misses[0]}" if missed else ""

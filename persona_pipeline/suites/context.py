@@ -22,13 +22,13 @@ class Services:
     Attributes:
         judge: opens the judge; called when the first assert needs it, so that a run without one needs no recordings.
         allow_code: whether code of the suite may run.
-        world_root: the world whose personas, propositions and baselines persona asserts use.
+        world_root: gives the world whose personas, propositions and baselines persona asserts use.
         invoke: sends a prompt to a target by name and returns its text, for asserts that ask a target.
     """
 
     judge: Callable[[], "SuiteJudge"] | None = None
     allow_code: bool = False
-    world_root: Path | None = None
+    world_root: Callable[[], Path] | None = None
     invoke: Callable[[str, str, "Context"], str] | None = None
 
 

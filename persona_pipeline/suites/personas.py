@@ -116,7 +116,7 @@ def conversation(output: "Output", context: "Context", agent_id: str) -> list[Me
 def _world_root(context: "Context") -> Path:
     if context.services.world_root is None:
         raise UngradedError("no_world", "persona asserts need a world; set PERSONA_ROOT")
-    return context.services.world_root
+    return context.services.world_root()
 
 
 def _chosen(propositions: PropositionSet, only: Sequence[str] | None) -> PropositionSet:

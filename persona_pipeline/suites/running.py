@@ -43,6 +43,7 @@ class RunOptions:
         cache: answer from earlier answers; None: as the suite says.
         cache_folder: where answers are kept; by default ``.persona/cache/suites`` beside the suite's world.
         keep_workspaces: also those of tests that pass.
+        world_root: gives the world's folder; asked only by persona asserts.
         earlier: rows of an interrupted run: what they finished is not run again.
         clock: the time that results carry.
     """
@@ -58,7 +59,7 @@ class RunOptions:
     cache_folder: Path | None = None
     workspace_folder: Path | None = None
     keep_workspaces: bool = False
-    world_root: Path | None = None
+    world_root: Callable[[], Path] | None = None
     earlier: Sequence[TestResult] = ()
     clock: Callable[[], datetime] = field(default=lambda: datetime.now(UTC), repr=False)
 
@@ -68,7 +69,7 @@ def run_suite(
     *,
     targets: "Targets | None" = None,
     responses: Responses | None = None,
-    judge: "Callable[[], BackedJudge] | BackedJudge | None" = None,
+    judge: "Callable[[], BackedJudge | SuiteJudge] | BackedJudge | None" = None,
     options: RunOptions | None = None,
     on_result: Callable[[TestResult], None] | None = None,
 ) -> SuiteResult:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from persona_pipeline.errors import ConfigError
 from persona_pipeline.suites.grades import (
     TOLERANCE,
     AssertResult,
@@ -67,6 +68,9 @@ def run_assert(item: "Assert", output: "Output", context: "Context") -> AssertRe
             raise UngradedError("invalid_score", f"the score {grade.score!r} is not a number from 0 to 1")
     except UngradedError as problem:
         return replace(result, error=problem.failure)
+    except ConfigError:
+        # The judge cannot be opened: that is no matter of one assert.
+        raise
     except Exception as problem:  # A user's assert may raise anything; one crash must not end the run.
         return replace(result, error=Failure("crashed", f"{type(problem).__name__}: {problem}"))
     if item.negate:

@@ -69,9 +69,9 @@ def test_every_dimension_is_compared_around_the_first_correction(world: World) -
 )
 def test_without_an_evaluation_on_both_sides_there_is_no_effect(world: World, missing: dict[str, Any]) -> None:
     corrected(world)
-    days, values = missing.pop("days", None), missing
+    values = {name: value for name, value in missing.items() if name != "days"}
     for day in (-1, 1):
-        if day != days:
+        if day != missing.get("days"):
             evaluated(world, day, {"adherence": 5.0}, **values)
     assert correction_effects(world.store, ["ann"]) == {}
 

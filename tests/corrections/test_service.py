@@ -123,6 +123,7 @@ def test_statistics(client: TestClient) -> None:
     assert (body["total"]["actions"], body["total"]["forced"], body["agents"]["ann"]["checks"]) == (1, 1, 3)
     assert client.get("/v1/statistics", params={"agent_id": "bob"}).json()["total"]["actions"] == 0
     assert client.get("/v1/statistics", params={"window": "soon"}).status_code == 422
+    assert client.get("/v1/statistics", params={"agent": "bob"}).status_code == 422
 
 
 def test_metrics(client: TestClient) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from persona_pipeline.judging.prompt import proposition_question
 from persona_pipeline.judging.questions import Question
-from persona_pipeline.judging.request import RequestStyle, cache_key, prefix_key, request_key, traits_of
+from persona_pipeline.judging.request import RequestStyle, prefix_of, request_key, traits_of
 from persona_pipeline.judging.verdict import JudgeRequest
 from persona_pipeline.world.trajectory import Entry, Omission
 from tests.support.judging import request, trajectory
@@ -20,7 +20,7 @@ URL = "https://api.anthropic.com"
 
 def key(asked: JudgeRequest = BASE, style: RequestStyle = STYLE, url: str = URL, **changes: Any) -> str:
     question = replace(proposition_question([asked], max_tokens=500), **changes)
-    return request_key(style.body(question), question, url)
+    return request_key(style, question, url)
 
 
 def first_entry(**changes: Any) -> JudgeRequest:
@@ -65,11 +65,10 @@ def test_what_can_change_an_answer_changes_the_key(change: Callable[[], str]) ->
     assert change() != key()
 
 
-@pytest.mark.parametrize("name", ["anthropic_version"])
-def test_the_api_version_is_part_of_the_key(name: str) -> None:
-    body = STYLE.body(proposition_question([BASE], max_tokens=500))
-    known = {"base_url": URL, "prompt_version": "1", "sample": 0}
-    assert cache_key(body, api_version="2026-10-21", **known) != cache_key(body, api_version="2027-01-01", **known)
+def test_the_api_version_is_part_of_the_key() -> None:
+    question = proposition_question([BASE], max_tokens=500)
+    assert request_key(STYLE, question, URL) == request_key(STYLE, question, URL, api_version="2026-10-21")
+    assert request_key(STYLE, question, URL) != request_key(STYLE, question, URL, api_version="2027-01-01")
 
 
 def test_every_field_of_a_question_is_part_of_the_key_or_cannot_change_an_answer() -> None:
@@ -87,16 +86,34 @@ def test_what_the_judge_never_sees_leaves_the_key_alone(changed: JudgeRequest) -
     assert key(changed) == key()
 
 
-def test_marking_the_cached_prefix_leaves_the_key_alone() -> None:
+def test_every_field_of_a_body_is_part_of_the_key() -> None:
+    """What goes over the wire differs whenever, and only if, the key does."""
     question = proposition_question([BASE], max_tokens=500)
-    plain, marked = STYLE.body(question), STYLE.body(question, cache_ttl="5m")
-    assert plain != marked
-    assert request_key(plain, question, URL) == request_key(marked, question, URL)
+    changes: list[dict[str, Any]] = [
+        {name: value}
+        for name, value in {
+            "system": "s",
+            "context": ("c",),
+            "evidence": "[]",
+            "ask": "a",
+            "schema": {"type": "object"},
+            "max_tokens": 1,
+            "thinking": False,
+            "label": "l",
+            "agent_id": "a",
+            "mechanism": "m",
+        }.items()
+    ]
+    for change in changes:
+        changed = replace(question, **change)
+        same_body = STYLE.body(changed) == STYLE.body(question)
+        same_key = request_key(STYLE, changed, URL) == request_key(STYLE, question, URL)
+        assert same_body == same_key, change
 
 
 def test_claims_share_a_prefix_and_other_transcripts_do_not() -> None:
     def prefix(asked: JudgeRequest) -> str:
-        return prefix_key(STYLE.body(proposition_question([asked], max_tokens=500)))
+        return prefix_of(STYLE, proposition_question([asked], max_tokens=500)).key
 
     assert prefix(BASE) == prefix(replace(BASE, claim="else", proposition_id="else"))
     assert prefix(BASE) != prefix(first_entry(text="!"))

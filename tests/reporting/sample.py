@@ -3,6 +3,8 @@
 from datetime import UTC, datetime, timedelta
 
 from persona_pipeline.baselines.models import BaselineComparison, DimensionComparison, PropositionDrop
+from persona_pipeline.corrections.effect import CorrectionEffect, DimensionChange
+from persona_pipeline.corrections.statistics import CorrectionStatistics, GateStatistics, Latency
 from persona_pipeline.evaluation.report import (
     EXIT_COVERAGE,
     EXIT_REGRESSION,
@@ -11,6 +13,7 @@ from persona_pipeline.evaluation.report import (
     RunReport,
 )
 from persona_pipeline.evaluation.results import AgentEvaluation
+from persona_pipeline.reporting.sections import Correction, SuiteFailure, SuiteSummary
 from persona_pipeline.scoring.results import (
     DimensionEvaluation,
     PropositionResult,
@@ -298,3 +301,51 @@ def _voice_map(drifted: bool) -> dict:
             for (a, b), (vocabulary, characters, z) in alike.items()
         ],
     }
+
+
+def sample_suite() -> SuiteSummary:
+    """A suite of which one test failed."""
+    failure = SuiteFailure(id="greets", verdict="fail", score=0.2, reason="no greeting")
+    return SuiteSummary(
+        suite="suites/michael.eval.yaml",
+        target="haiku",
+        verdict="fail",
+        score=0.62,
+        tests={"pass": 4, "fail": 1},
+        failures=[failure],
+    )
+
+
+def sample_corrections() -> CorrectionStatistics:
+    """What the gate did to forty messages of michael."""
+    row = GateStatistics(
+        actions=40,
+        passed=33,
+        passed_after_retry=4,
+        forced=1,
+        fail_open=2,
+        fail_open_by_reason={"timeout": 2},
+        corrected=5,
+        checks=47,
+        latency_ms=Latency(p50=410.0, p95=1900.0, p99=4400.0, highest=5000.0),
+        usd=0.0012,
+    )
+    effect = CorrectionEffect(
+        first_correction=WINDOW_END - timedelta(days=5),
+        before=WINDOW_END - timedelta(days=6),
+        after=WINDOW_END,
+        dimensions={"adherence": DimensionChange(before=6.1, after=7.9)},
+    )
+    return CorrectionStatistics(total=row, agents={"michael": row}, effects={"michael": effect})
+
+
+def sample_correction() -> Correction:
+    """A message that was sent back once."""
+    return Correction(
+        original_text="Kindly find attached.",
+        corrected_text="Look what I made!",
+        score=2.0,
+        threshold=5.0,
+        outcome="corrected",
+        reasoning="Nobody talks like that.",
+    )

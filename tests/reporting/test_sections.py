@@ -5,6 +5,8 @@ import pytest
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation.report import RunReport
 from persona_pipeline.reporting import sections
+from persona_pipeline.suites.grades import AssertResult, Failure, SuiteVerdict
+from persona_pipeline.suites.results import Attempt, SuiteResult, TestResult
 from tests.reporting.sample import sample_report
 
 
@@ -18,7 +20,8 @@ def test_history_is_in_time_order() -> None:
 def test_a_run_without_statistics_has_no_sections() -> None:
     empty = RunReport()
     assert sections.history(empty) == {} and sections.voice_map(empty) is None
-    assert sections.suites(empty) == [] and sections.corrections(empty) == {}
+    assert sections.suites(empty) == [] and sections.corrections(empty) is None
+    assert sections.correction_examples(empty) == {}
 
 
 def test_one_voice_is_no_map() -> None:
@@ -37,7 +40,8 @@ def test_a_pair_is_found_in_either_order() -> None:
         ("history", {"jim": [{"overall": 8}]}, "history.jim.0.window_end"),
         ("voice_map", {"pairs": [{"a": "jim"}]}, "voice_map.pairs.0.b"),
         ("suites", [{"verdict": "pass"}], "suites.0.suite"),
-        ("corrections", {"jim": {"checks": "many"}}, "corrections.jim.checks"),
+        ("corrections", {"total": {"actions": "many"}}, "corrections.total.actions"),
+        ("correction_examples", {"jim": [{"score": 1}]}, "correction_examples.jim.0.original_text"),
         ("voice_map", {"pairs": [{"a": "x", "b": "y", "characters": float("nan")}]}, "voice_map.pairs.0.characters"),
     ],
 )
@@ -45,3 +49,33 @@ def test_malformed_statistics_are_an_error_that_names_the_place(key: str, value:
     report = RunReport(statistics={key: value})
     with pytest.raises(ConfigError, match=f"statistics.{place}"):
         getattr(sections, key)(report)
+
+
+def suite_test(
+    name: str, verdict: SuiteVerdict, score: float | None, *results: AssertResult, target: str
+) -> TestResult:
+    return TestResult(name, name, score, verdict, Attempt(1, score, verdict, results), target=target)
+
+
+def test_a_suite_is_summarised_by_what_did_not_pass() -> None:
+    missed = AssertResult("greets", "contains", 0.0, 1.0, SuiteVerdict.FAIL, misses=("no 'hello'",))
+    met = AssertResult("polite", "llm_judge", 1.0, 1.0, SuiteVerdict.PASS, hits=("says please",))
+    broken = AssertResult("judge", "llm_judge", None, 1.0, SuiteVerdict.ERROR, error=Failure("timeout", "60 s"))
+    tests = [
+        suite_test("good", SuiteVerdict.PASS, 1.0, met, target="a"),
+        suite_test("bad", SuiteVerdict.FAIL, 0.5, met, missed, target="a"),
+        suite_test("stuck", SuiteVerdict.ERROR, None, broken, target="a"),
+    ]
+    summary = sections.SuiteSummary.of(SuiteResult("michael", "suites/michael.eval.yaml", tests))
+    assert (summary.verdict, summary.score, summary.target) == ("error", None, "a")
+    assert summary.tests == {"pass": 1, "fail": 1, "error": 1}
+    assert [(item.id, item.reason) for item in summary.failures] == [
+        ("bad", "greets: no 'hello'"),
+        ("stuck", "timeout: judge: 60 s"),
+    ]
+    assert sections.suites(RunReport(statistics={"suites": [summary.model_dump()]})) == [summary]
+
+
+def test_a_suite_of_several_targets_names_none() -> None:
+    tests = [suite_test(name, SuiteVerdict.PASS, 1.0, target=name) for name in ("a", "b")]
+    assert sections.SuiteSummary.of(SuiteResult("s", "s.eval.yaml", tests)).target is None

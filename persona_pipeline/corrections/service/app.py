@@ -31,6 +31,7 @@ from persona_pipeline.corrections.service.wire import (
     HealthResponse,
     InterventionsRequest,
     InterventionsResponse,
+    StatisticsQuery,
 )
 from persona_pipeline.corrections.statistics import CorrectionStatistics, correction_statistics
 from persona_pipeline.errors import ConfigError
@@ -160,12 +161,9 @@ def _administration(service: _Service) -> APIRouter:
         return ConfigResponse.of(await service.store(lambda: write_config(store, agent_id, request.settings())))
 
     @router.get("/statistics", summary="What the gate did, by action")
-    async def statistics(
-        agent_id: Annotated[str | None, Query(pattern=AGENT_ID)] = None,
-        window: Annotated[str | None, Query(pattern="^[0-9]{1,4}[hd]$", examples=["7d"])] = None,
-    ) -> CorrectionStatistics:
-        span = None if window is None else Window.ending(datetime.now(UTC), parse_window(window))
-        agents = None if agent_id is None else [agent_id]
+    async def statistics(query: Annotated[StatisticsQuery, Query()]) -> CorrectionStatistics:
+        span = None if query.window is None else Window.ending(datetime.now(UTC), parse_window(query.window))
+        agents = None if query.agent_id is None else [query.agent_id]
         return await service.store(lambda: correction_statistics(store, span, agent_ids=agents))
 
     return router

@@ -4,7 +4,7 @@ import uuid
 from datetime import datetime
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from persona_pipeline.corrections.configuration import StoredConfig
 from persona_pipeline.corrections.decision import Action, GateDecision, Outcome
@@ -19,6 +19,14 @@ Place = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00]*$"
 ActionId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
 
 
+def _whole(value: object) -> object:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+# JSON has one kind of number: 2.0 is as whole as 2.
+WholeNumber = Annotated[int, BeforeValidator(_whole)]
+
+
 class _Wire(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -26,11 +34,25 @@ class _Wire(BaseModel):
 class GateRequest(_Wire):
     """A text an agent is about to send, to a channel or to a recipient."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "oneOf": [
+                {"required": ["channel"], "properties": {"channel": {"type": "string"}, "recipient": {"type": "null"}}},
+                {
+                    "required": ["recipient"],
+                    "properties": {"recipient": {"type": "string"}, "channel": {"type": "null"}},
+                },
+            ]
+        }
+    )
+
     agent_id: AgentId
     text: str = Field(max_length=100_000)
     channel: Place | None = None
     recipient: Place | None = None
-    attempt: int = Field(default=1, ge=1, le=1000, description="1 for the first text; one more after each retry.")
+    attempt: WholeNumber = Field(
+        default=1, ge=1, le=1000, description="1 for the first text; one more after each retry."
+    )
     action_id: ActionId | None = Field(default=None, description="What the first response of this action returned.")
     run_id: uuid.UUID | None = Field(default=None, strict=False)
 
@@ -97,6 +119,8 @@ class ConfigRequest(CorrectionSettings):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
+    max_correction_attempts: WholeNumber = Field(default=2, ge=0, le=10)
+
     def settings(self) -> CorrectionSettings:
         return CorrectionSettings(**self.model_dump())
 
@@ -120,6 +144,13 @@ class ConfigResponse(CorrectionSettings):
                 **config.settings.model_dump(),
             }
         )
+
+
+class StatisticsQuery(_Wire):
+    """Which agent (default: all) and how far back from now (default: ever)."""
+
+    agent_id: AgentId | None = None
+    window: Annotated[str, Field(pattern="^[0-9]{1,4}[hd]$", examples=["7d"])] | None = None
 
 
 class HealthResponse(_Wire):

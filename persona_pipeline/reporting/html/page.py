@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
@@ -14,6 +14,9 @@ from persona_pipeline.reporting.history import ChangePoint, change_point
 from persona_pipeline.reporting.html.figures import Figure, language_figures, timeline_figure, voice_figure
 from persona_pipeline.reporting.view import LOW_SCORE, OUTCOMES, AgentRow, ReportView, ScoreCell
 from persona_pipeline.scoring.results import PropositionResult, QuotedEvidence
+
+if TYPE_CHECKING:
+    from persona_pipeline.corrections.statistics import CorrectionStatistics
 
 _MOST_BROKEN_LINES = 12
 
@@ -168,7 +171,8 @@ class Page:
     voices: Figure | None
     voice_map: sections.VoiceMap | None
     suites: list[sections.SuiteSummary]
-    corrections: dict[str, sections.CorrectionSummary]
+    corrections: "CorrectionStatistics | None"
+    correction_examples: dict[str, list[sections.Correction]]
 
     @property
     def tone(self) -> str:
@@ -225,7 +229,7 @@ class Page:
             ("voices", "Voices", self.voices is not None),
             ("language", "Language", bool(self.language)),
             ("suites", "Suites", bool(self.suites)),
-            ("corrections", "Corrections", bool(self.corrections)),
+            ("corrections", "Corrections", self.corrections is not None),
             ("provenance", "Cost and provenance", True),
         ]
         return [(anchor, title) for anchor, title, there in present if there]
@@ -248,6 +252,7 @@ def build_page(report: RunReport) -> Page:
         voice_map=voices,
         suites=sections.suites(report),
         corrections=sections.corrections(report),
+        correction_examples=sections.correction_examples(report),
     )
 
 

@@ -11,7 +11,7 @@ from persona_pipeline.baselines.models import PropositionDrop
 from persona_pipeline.evaluation.report import Finding, RunReport
 from persona_pipeline.reporting.html import render_html
 from persona_pipeline.scoring.results import QuotedEvidence
-from tests.reporting.sample import sample_report
+from tests.reporting.sample import sample_corrections, sample_report
 from tests.support.browser import chromium
 
 if TYPE_CHECKING:
@@ -113,9 +113,12 @@ def hostile_report() -> RunReport:
             "failures": [{"id": HOSTILE, "verdict": "fail", "reason": HOSTILE}],
         }
     ]
-    correction = {"score": 1, "threshold": 5, "outcome": "corrected", "original_text": HOSTILE}
-    correction |= {"corrected_text": HOSTILE, "reasoning": HOSTILE}
-    report.statistics["corrections"] = {HOSTILE: {"checks": 1, "fail_open": {HOSTILE: 1}, "examples": [correction]}}
+    corrections = sample_corrections()
+    report.statistics["corrections"] = corrections.model_copy(
+        update={"agents": {HOSTILE: corrections.agents["michael"], "b": corrections.agents["michael"]}}
+    ).model_dump(mode="json")
+    texts = {"original_text": HOSTILE, "corrected_text": HOSTILE, "reasoning": HOSTILE, "outcome": HOSTILE}
+    report.statistics["correction_examples"] = {HOSTILE: [{**texts, "score": 1, "threshold": 5}]}
     return report
 
 

@@ -6,7 +6,7 @@ import time
 
 from persona_pipeline.evaluation.report import Finding, RunReport
 from persona_pipeline.reporting.html import render_html
-from tests.reporting.sample import sample_report
+from tests.reporting.sample import sample_correction, sample_corrections, sample_report, sample_suite
 
 POLICY = re.compile(r'http-equiv="Content-Security-Policy" content="([^"]*)"')
 COLOURS = re.compile(r"--([\w-]+): light-dark\((#\w{6}), (#\w{6})\)")
@@ -78,39 +78,9 @@ def test_the_change_point_is_told_in_words() -> None:
 
 def test_suites_and_corrections_are_shown_when_the_run_has_them() -> None:
     report = sample_report()
-    report.statistics["suites"] = [
-        {
-            "suite": "suites/michael.eval.yaml",
-            "target": "haiku",
-            "verdict": "fail",
-            "score": 0.62,
-            "tests": {"pass": 4, "fail": 1},
-            "failures": [{"id": "greets", "verdict": "fail", "score": 0.2, "reason": "no greeting"}],
-        }
-    ]
-    report.statistics["corrections"] = {
-        "michael": {
-            "checks": 40,
-            "passed": 33,
-            "corrected": 5,
-            "passed_after_retry": 4,
-            "forced_through": 1,
-            "fail_open": {"timeout": 2},
-            "latency_p50": 410.0,
-            "latency_p95": 1900.5,
-            "usd": 0.0012,
-            "examples": [
-                {
-                    "original_text": "Kindly find attached.",
-                    "corrected_text": "Look what I made!",
-                    "score": 2.0,
-                    "threshold": 5.0,
-                    "outcome": "corrected",
-                    "reasoning": "Nobody talks like that.",
-                }
-            ],
-        }
-    }
+    report.statistics["suites"] = [sample_suite().model_dump()]
+    report.statistics["corrections"] = sample_corrections().model_dump(mode="json")
+    report.statistics["correction_examples"] = {"michael": [sample_correction().model_dump()]}
     html = render_html(report)
     for text in (
         "suites/michael.eval.yaml",
@@ -122,6 +92,7 @@ def test_suites_and_corrections_are_shown_when_the_run_has_them() -> None:
     ):
         assert text in html
     assert "Kindly find attached." in html and "Look what I made!" in html
+    assert "6.1 → 7.9" in html and "+1.80" in html
 
 
 def test_two_hundred_agents_render_within_five_seconds() -> None:

@@ -1,0 +1,66 @@
+"""What ``suite run`` opens, each only when it is needed: targets, the world, the judge."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from persona_pipeline.errors import ConfigError, did_you_mean
+
+if TYPE_CHECKING:
+    from persona_pipeline.suites.judges import SuiteJudge
+    from persona_pipeline.suites.targets import Targets
+
+JUDGES = ("recorded", "anthropic")
+RECORDINGS = "recordings"
+
+
+def world_root() -> Path:
+    """Return the world's folder of the settings."""
+    from persona_pipeline.settings import get_settings
+
+    return get_settings().world_root
+
+
+def open_targets(suite: Path, path: Path | None) -> "Targets | None":
+    """Return the targets of a file, by default the nearest one; None when there is none."""
+    from persona_pipeline.suites.targets import find_targets_file, load_targets
+
+    found = path or find_targets_file(suite)
+    return None if found is None else load_targets(found)
+
+
+def judge_opener(name: str, *, record: bool = False, max_usd: float | None = None) -> "Callable[[], SuiteJudge]":
+    """Return a function that opens the judge: suites that ask nothing need no recordings, no key and no settings.
+
+    Raises:
+        ConfigError: the name is unknown, or the options do not fit it.
+    """
+    if name not in JUDGES:
+        raise ConfigError(f"unknown judge {name!r}{did_you_mean(name, JUDGES) or '; use ' + ' or '.join(JUDGES)}")
+    if record and name == "recorded":
+        raise ConfigError("--record needs a live judge; add --judge anthropic")
+
+    def opened() -> "SuiteJudge":
+        from persona_pipeline.suites.judges import SuiteJudge
+
+        if name == "recorded":
+            from persona_pipeline.judging.recorded import RecordedJudge
+
+            return SuiteJudge(RecordedJudge(world_root() / RECORDINGS))
+        return _live(record=record, max_usd=max_usd)
+
+    return opened
+
+
+def _live(*, record: bool, max_usd: float | None) -> "SuiteJudge":
+    from persona_pipeline.judging.anthropic import open_anthropic_judge
+    from persona_pipeline.judging.recorded import RecordingWriter
+    from persona_pipeline.settings import get_settings
+    from persona_pipeline.store import open_store
+    from persona_pipeline.suites.judges import SuiteJudge
+
+    judge: Any = open_anthropic_judge(get_settings(), store=open_store(), max_usd=max_usd, mechanism="suite")
+    if not record:
+        return SuiteJudge(judge)
+    writer = RecordingWriter(world_root() / RECORDINGS)
+    return SuiteJudge(judge, record=writer.record_answers, record_verdicts=writer.record)

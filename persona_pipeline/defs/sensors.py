@@ -1,0 +1,124 @@
+"""What starts runs when files or messages change. The only memory is the data versions recorded as observations:
+
+no cursor, which every tick row would keep a copy of, and no run keys, which would swallow an edit that is undone.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+
+import dagster as dg
+
+from persona_pipeline.defs import assets, jobs, sources
+from persona_pipeline.defs.changes import Changes, Debounce, Work, find_changes
+from persona_pipeline.defs.observations import complete_agents, observations, recorded_versions
+from persona_pipeline.defs.partitions import agents
+from persona_pipeline.defs.resources import WorldResource
+from persona_pipeline.defs.run_tags import request_tags
+from persona_pipeline.defs.settings import OrchestrationSettings, orchestration
+from persona_pipeline.defs.versions import source_versions
+from persona_pipeline.errors import ConfigError
+from persona_pipeline.propositions import ALL_DIMENSIONS
+from persona_pipeline.world import World
+
+
+@dg.sensor(
+    jobs=[jobs.evaluate_agent, jobs.evaluate_cohort],
+    minimum_interval_seconds=orchestration().sensor_seconds,
+    description="Evaluates exactly what changed: an edited persona its agent, an edited proposition file its dimension (of everybody "
+    "for `_default.yaml`), an edited baseline the comparison, and new messages once there are enough of them or it is quiet. "
+    "Adds and removes agents. Many agents at once become one run.",
+)
+def world_changes(context: dg.SensorEvaluationContext, world: WorldResource) -> dg.SensorResult | dg.SkipReason:
+    """Compare files and messages with what was last acted upon and request the runs that are needed."""
+    settings, instance = orchestration(), context.instance
+    opened = world.open()
+    _bring_in_messages(context, opened)
+    now, recorded = source_versions(opened.root, opened.store), recorded_versions(instance)
+    for name in now.misnamed:
+        context.log.warning(f"personas/{name}.yaml is left out: {name!r} cannot be an agent's id")
+    changes = find_changes(
+        now,
+        recorded,
+        partitions=instance.get_dynamic_partitions(agents.name),
+        complete=complete_agents(instance),
+        debounce=Debounce(settings.new_messages, timedelta(minutes=settings.quiet_minutes)),
+        at=datetime.now(UTC),
+    )
+    if not (changes.work or changes.added or changes.removed):
+        return dg.SkipReason(describe_idle(len(now.agent_ids), changes))
+    for work in changes.work:
+        context.log.info(f"{work.agent_id}: {', '.join(work.reasons)} changed")
+    return dg.SensorResult(
+        run_requests=list(run_requests(changes.work, settings)),
+        dynamic_partitions_requests=_partition_requests(changes),
+        asset_events=list(observations(now, recorded, changes)),
+    )
+
+
+def run_requests(work: Sequence[Work], settings: OrchestrationSettings) -> Iterator[dg.RunRequest]:
+    """Yield a run an agent, or one run for all where there are many."""
+    if len(work) > settings.cohort_size:
+        yield cohort_request(work)
+        return
+    for item in work:
+        yield dg.RunRequest(
+            job_name=jobs.evaluate_agent.name,
+            partition_key=item.agent_id,
+            asset_selection=None if item.dimensions is None else selection(item.dimensions),
+            tags=request_tags(_because(item.reasons), agent_id=item.agent_id),
+        )
+
+
+def cohort_request(work: Sequence[Work]) -> dg.RunRequest:
+    """Return the one run that does it all: everything if one agent needs that, else the dimensions any agent needs."""
+    reasons = {reason for item in work for reason in item.reasons}
+    whole = any(item.whole for item in work)
+    dimensions = [name for name in ALL_DIMENSIONS if any(name in (item.dimensions or ()) for item in work)]
+    config = {
+        "agents": [item.agent_id for item in work],
+        "dimensions": [] if whole else dimensions,
+        "compare_only": not whole and not dimensions,
+    }
+    return dg.RunRequest(
+        job_name=jobs.evaluate_cohort.name,
+        run_config={"ops": {"cohort_shards": {"config": config}}},
+        tags=request_tags(_because(sorted(reasons))),
+    )
+
+
+def selection(dimensions: Sequence[str]) -> list[dg.AssetKey]:
+    """Return the assets downstream of the dimensions' proposition files; of none: the comparison alone."""
+    if not dimensions:
+        return [assets.baseline_comparisons.key]
+    scored = [asset.key for name in dimensions for asset in (assets.proposition_sets[name], assets.scores[name])]
+    return [*scored, assets.evaluation_runs.key, assets.baseline_comparisons.key]
+
+
+def describe_idle(count: int, changes: Changes) -> str:
+    """Return why nothing is requested."""
+    waiting = f"; {len(changes.waiting)} with new messages, not yet enough or quiet" if changes.waiting else ""
+    return f"{count} agents, nothing changed{waiting}"
+
+
+def _because(reasons: Sequence[str]) -> str:
+    return " ".join(reasons) + " changed"
+
+
+def _partition_requests(
+    changes: Changes,
+) -> list[dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest]:
+    requests: list[dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest] = []
+    if changes.added:
+        requests.append(agents.build_add_request(list(changes.added)))
+    if changes.removed:
+        requests.append(agents.build_delete_request(list(changes.removed)))
+    return requests
+
+
+def _bring_in_messages(context: dg.SensorEvaluationContext, world: World) -> None:
+    """Mirror the message files; what is wrong with them is the message asset's to report, and no reason to stop looking."""
+    try:
+        for problem in world.sync_messages().problems:
+            context.log.debug(f"left out: {problem}")
+    except ConfigError as error:
+        context.log.warning(str(error))

@@ -1,0 +1,1 @@
+"""Eval suite runs as JUnit XML, HTML and a table."""

@@ -1,0 +1,75 @@
+"""A suite run, its comparison with another and what it would do, as lines for a terminal or a log."""
+
+from collections.abc import Iterator, Sequence
+
+from persona_pipeline.reporting.text import one_line
+from persona_pipeline.suites.compare import Comparison
+from persona_pipeline.suites.explain import ExplainedTest
+from persona_pipeline.suites.grades import SuiteVerdict
+from persona_pipeline.suites.results import SuiteResult
+from persona_pipeline.suites.storing import reason_of
+
+_REASON, _ID = 160, 60
+
+
+def run_lines(result: SuiteResult, *, only_problems: bool = False) -> Iterator[str]:
+    """Yield a line a test (verdict, score, id, why it did not pass), then a line that sums up."""
+    for test in result.tests:
+        if only_problems and test.verdict in (SuiteVerdict.PASS, SuiteVerdict.BORDERLINE):
+            continue
+        score = "  -  " if test.score is None else f"{test.score:.3f}"
+        reason = one_line(reason_of(test), _REASON)
+        yield f"{test.verdict.value:<10} {score}  {one_line(test.id, _ID)}" + (f"  {reason}" if reason else "")
+    yield summary_line(result)
+
+
+def summary_line(result: SuiteResult) -> str:
+    """Return the run in one line."""
+    summary = result.summary
+    counts = [f"{summary['passed']} of {summary['total']} passed"]
+    counts += [
+        f"{summary[key]} {word}"
+        for key, word in (("borderline", "borderline"), ("failed", "failed"), ("errors", "not judged"))
+        if summary[key]
+    ]
+    mean = f", mean score {summary['mean']:.3f}" if "mean" in summary else ""
+    cost = f", ${summary['cost_usd']:.4f}" if "cost_usd" in summary else ""
+    return f"{one_line(result.suite)}: {', '.join(counts)}{mean}{cost}. Exit code {summary['exit_code']}."
+
+
+def comparison_lines(comparison: Comparison) -> Iterator[str]:
+    """Yield the tests that differ, what only one run has, and the difference with its interval."""
+    for pair in comparison.pairs:
+        if pair.delta is None:
+            yield f"?       {one_line(pair.id, _ID)}  {pair.verdict_a} -> {pair.verdict_b}"
+        elif abs(pair.delta) > 1e-9:
+            yield f"{pair.delta:+.3f}  {one_line(pair.id, _ID)}  {pair.verdict_a} -> {pair.verdict_b}"
+    for name, ids in (("first", comparison.only_a), ("second", comparison.only_b)):
+        if ids:
+            yield f"only in the {name} run: {one_line(', '.join(ids))}"
+    if comparison.mean is None:
+        yield "No test has a score in both runs."
+        return
+    interval = comparison.interval
+    around = f", 95 % interval {interval[0]:+.3f} to {interval[1]:+.3f}" if interval else ""
+    ties = len(comparison.deltas) - comparison.wins - comparison.losses
+    yield (
+        f"{len(comparison.deltas)} tests: mean difference {comparison.mean:+.3f}{around}; "
+        f"{comparison.wins} won, {comparison.losses} lost, {ties} alike."
+    )
+
+
+def explanation_lines(tests: Sequence[ExplainedTest]) -> Iterator[str]:
+    """Yield each test with its asserts, where they come from and what they need."""
+    for test in tests:
+        how = f", {test.attempts} attempts ({test.strategy})" if test.attempts > 1 else ""
+        yield f"{one_line(test.id, _ID)}  by {one_line(', '.join(test.targets))}{how}  {test.place or ''}".rstrip()
+        for item in test.asserts:
+            origin = {"test": "its own", "suite": "from the suite", "fallback": "because it has no asserts"}[
+                item.origin
+            ]
+            parts = [origin, f"weight {item.weight:g}" + (f" ({item.share:.0%})" if item.share is not None else "")]
+            if item.gate is not None:
+                parts.append(f"gate {item.gate:g}")
+            parts += [f"needs {word}" for word in item.needs]
+            yield f"  {item.type:<18} {one_line(item.name, _ID)}  {', '.join(parts)}  {item.place or ''}".rstrip()

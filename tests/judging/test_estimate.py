@@ -1,0 +1,81 @@
+"""What a run would cost, before it is paid for."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from pydantic import SecretStr
+
+from persona_pipeline.judging.anthropic import AnthropicJudge
+from persona_pipeline.judging.backend import AnthropicBackend
+from persona_pipeline.judging.client import AnthropicOptions
+from persona_pipeline.judging.estimate import estimate
+from tests.support.judging import request, requests, trajectory
+from tests.support.messages_server import MessagesServer
+
+NO_KEY = AnthropicOptions()
+LONG = trajectory(length=110)
+
+
+def test_without_a_key_tokens_are_guessed_and_it_says_so() -> None:
+    expected = estimate(requests(10, trajectory=LONG), options=NO_KEY)
+    assert not expected.counted
+    assert expected.usage.calls == 10
+    assert expected.usage.cache_read_tokens == 9 * expected.usage.cache_creation_tokens > 0
+    assert expected.usage.usd and expected.worst_usd and expected.usage.usd < expected.worst_usd
+    assert "guessed from the length of the text" in str(expected)
+    assert "10 calls to claude-haiku-5-5" in str(expected)
+
+
+def test_with_a_server_tokens_are_counted_by_it(server: MessagesServer, options: AnthropicOptions) -> None:
+    expected = estimate(requests(10, trajectory=LONG), options=options)
+    assert expected.counted
+    assert "counted by the API" in str(expected)
+    assert server.requests == [("POST", "/v1/messages/count_tokens")]
+
+
+def test_a_count_that_fails_becomes_a_guess(options: AnthropicOptions, caplog: pytest.LogCaptureFixture) -> None:
+    with MessagesServer() as gone:
+        nowhere = replace(options, base_url=gone.url)
+    assert not estimate(requests(2), options=nowhere).counted
+    assert "they are guessed" in caplog.text
+
+
+def test_it_can_be_asked_for_inside_an_event_loop(server: MessagesServer, options: AnthropicOptions) -> None:
+    async def run() -> bool:
+        return estimate([request()], options=options).counted
+
+    assert asyncio.run(run())
+
+
+def test_the_estimate_is_near_what_the_run_then_takes(server: MessagesServer, options: AnthropicOptions) -> None:
+    asked = requests(10, trajectory=LONG)
+    expected = estimate(asked, options=options)
+    judge = AnthropicJudge(AnthropicBackend(options))
+    asyncio.run(judge.judge(asked))
+    taken = judge.backend.ledger.total
+    assert expected.usage.cache_read_tokens == pytest.approx(taken.cache_read_tokens, rel=0.1)
+    assert expected.usage.calls == taken.calls
+    assert taken.usd and expected.worst_usd and taken.usd < expected.worst_usd
+
+
+def test_a_batch_is_half_the_price() -> None:
+    expected = estimate(requests(3), options=NO_KEY)
+    assert expected.batch_usd == pytest.approx((expected.usage.usd or 0) / 2)
+
+
+def test_grouped_claims_take_fewer_calls() -> None:
+    assert estimate(requests(9), options=NO_KEY, grouping=4).usage.calls == 3
+
+
+def test_a_model_without_a_price_has_none() -> None:
+    options = AnthropicOptions(model="gemma3", base_url="http://127.0.0.1:9", api_key=SecretStr("x"), max_retries=0)
+    expected = estimate([request()], options=options)
+    assert (expected.usage.usd, expected.worst_usd, expected.batch_usd) == (None, None, None)
+    assert "no price is known for gemma3" in str(expected)
+
+
+def test_what_needs_no_call_takes_none() -> None:
+    empty = estimate([request(trajectory=replace(LONG, items=()))], options=NO_KEY)
+    assert (empty.usage.calls, empty.usage.usd) == (0, 0.0)
+    assert "0 calls" in str(empty)
