@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import TypeVar
 
-from persona_pipeline.baselines.models import Baseline
+from persona_pipeline.baselines.models import Baseline, BaselineComparison
 from persona_pipeline.baselines.regression import golden_propositions
 from persona_pipeline.baselines.statistics import PairedDrop, holm
 from persona_pipeline.scoring.results import DimensionEvaluation
@@ -80,12 +80,18 @@ def judge_noise(pairs: Sequence[PropositionPair]) -> JudgeNoise | None:
 
 
 def dimension_drop(
-    pairs: Sequence[PropositionPair], noise: JudgeNoise, *, share: float = 1.0, confidence: float = 0.95
+    pairs: Sequence[PropositionPair],
+    noise: JudgeNoise,
+    *,
+    drop: float | None = None,
+    share: float = 1.0,
+    confidence: float = 0.95,
 ) -> PairedDrop:
-    """Test whether the weighted mean of the propositions fell.
+    """Test whether a dimension fell: by the weighted mean of its propositions, or by ``drop`` where more is known.
 
     Args:
-        share: part of the dimension's score (0-1) that is judged; the computed rest has no noise.
+        drop: by how much the whole dimension fell, its computed parts included; those have no noise.
+        share: part of the dimension's score (0-1) that is judged. 1 is never too sure.
 
     Raises:
         ValueError: there are no pairs, or all weights are 0.
@@ -93,7 +99,8 @@ def dimension_drop(
     total = sum(pair.weight for pair in pairs)
     if not total > 0:
         raise ValueError("a drop needs at least one proposition with a weight above 0")
-    drop = share * sum(pair.weight * pair.drop for pair in pairs) / total
+    if drop is None:
+        drop = share * sum(pair.weight * pair.drop for pair in pairs) / total
     variance = sum((pair.weight / total) ** 2 * (1 / pair.before.n + 1 / pair.after.n) for pair in pairs)
     return _tested(drop, share * noise.spread * math.sqrt(variance), noise.degrees, len(pairs), confidence)
 
@@ -137,8 +144,10 @@ def drops_of(evaluated: DimensionEvaluation, baseline: Baseline, *, share: float
     noise = judge_noise(pairs)
     if noise is None or not any(pair.weight > 0 for pair in pairs):
         return None
+    golden = baseline.dimensions.get(evaluated.dimension)
+    drop = None if golden is None or evaluated.score is None else golden - evaluated.score
     return DimensionDrops(
-        dimension_drop(pairs, noise, share=share),
+        dimension_drop(pairs, noise, drop=drop, share=share),
         {pair.proposition_id: proposition_drop(pair, noise) for pair in pairs},
     )
 
@@ -148,8 +157,63 @@ def confirmed(tests: Mapping[Key, PairedDrop], alpha: float = FAMILY_ALPHA) -> d
 
     ``tests`` are all comparisons of a run, not only the suspicious ones; a family each for dimensions and propositions.
     """
-    adjusted = dict(zip(tests, holm([test.p_value for test in tests.values()]), strict=True))
-    return {key: p for key, p in adjusted.items() if p < alpha}
+    return {key: p for key, p in _corrected(tests).items() if p < alpha}
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One agent's comparison by the deltas, with what it compares."""
+
+    comparison: BaselineComparison
+    dimensions: Mapping[str, DimensionEvaluation]
+    baseline: Baseline | None
+
+
+def settled(agents: Mapping[str, Compared], alpha: float = FAMILY_ALPHA) -> dict[str, BaselineComparison]:
+    """Return the comparisons of a live run with only those drops that the judge's noise does not explain.
+
+    Every comparison of the run counts, whether it looks suspicious or not. Dimensions get the interval of their change and
+    their corrected p-value. What fell beyond its delta and is not confirmed becomes a warning. Where nothing was judged
+    twice, then or now, the deltas alone decide.
+    """
+    tests = {
+        (agent_id, name): found
+        for agent_id, item in agents.items()
+        if item.baseline
+        for name in item.comparison.dimensions
+        if name in item.dimensions and (found := drops_of(item.dimensions[name], item.baseline))
+    }
+    dimensions = _corrected({key: found.dimension for key, found in tests.items()})
+    propositions = _corrected(
+        {(*key, p): test for key, found in tests.items() for p, test in found.propositions.items()}
+    )
+    result = {}
+    for agent_id, item in agents.items():
+        comparison = item.comparison.model_copy(deep=True)
+        for name, compared in comparison.dimensions.items():
+            test = tests.get((agent_id, name))
+            if test is None:
+                continue
+            compared.interval = (-test.dimension.high, -test.dimension.low)
+            compared.p_value = dimensions[agent_id, name]
+            if compared.status == "regressed" and compared.p_value >= alpha:
+                compared.status = "ok"
+                comparison.warnings.append(f"{name}: {_within_noise(-(compared.delta or 0.0), compared.p_value)}")
+            for drop in list(compared.drops):
+                p_value = propositions.get((agent_id, name, drop.proposition_id), 0.0)
+                if p_value >= alpha:
+                    compared.drops.remove(drop)
+                    comparison.warnings.append(f"{name}/{drop.proposition_id}: {_within_noise(-drop.delta, p_value)}")
+        result[agent_id] = comparison
+    return result
+
+
+def _corrected(tests: Mapping[Key, PairedDrop]) -> dict[Key, float]:
+    return dict(zip(tests, holm([test.p_value for test in tests.values()]), strict=True))
+
+
+def _within_noise(drop: float, p_value: float) -> str:
+    return f"fell by {drop:.2f}, which the judge's noise may explain (p = {p_value:.2g}); judge with more samples to be sure"
 
 
 def _tested(drop: float, error: float, degrees: int, n: int, confidence: float) -> PairedDrop:

@@ -3,11 +3,13 @@
 import typer
 
 from persona_pipeline.cli.baseline import baseline
+from persona_pipeline.cli.corrections import app as corrections
 from persona_pipeline.cli.evaluate import evaluate
 from persona_pipeline.cli.ingest import ingest
 from persona_pipeline.cli.propositions import app as propositions
 from persona_pipeline.cli.report import report
 from persona_pipeline.cli.schema import schema
+from persona_pipeline.cli.suite import app as suite
 from persona_pipeline.cli.validate import validate
 
 app = typer.Typer(
@@ -24,3 +26,5 @@ app.command()(ingest)
 app.command()(report)
 app.command()(schema)
 app.add_typer(propositions, name="propositions")
+app.add_typer(suite, name="suite")
+app.add_typer(corrections, name="corrections")

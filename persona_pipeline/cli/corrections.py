@@ -34,7 +34,7 @@ def serve(
     judge: Annotated[
         str, typer.Option(help="'anthropic' asks the model; 'recorded' replays recordings.")
     ] = "anthropic",
-    max_body: Annotated[int, typer.Option(min=1024, help="Largest request body in bytes.")] = 256 * 1024,
+    max_body: Annotated[int, typer.Option(min=1024, help="Largest request body in bytes.")] = 1024 * 1024,
 ) -> None:
     """Serve the gate and the interventions over HTTP. GET /openapi.json describes them."""
     token = os.environ.get(token_env, "").strip() or None

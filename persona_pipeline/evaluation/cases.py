@@ -69,15 +69,16 @@ def resolve_window(world: World, window: str, as_of: datetime | None) -> Window:
         raise ConfigError(f"window {window!r} reaches before year 1; shorten it or use 'all'") from error
 
 
-def build_case(world: World, agent_id: str, window: Window, *, samples: int = 1) -> AgentCase:
-    """Read an agent's case from the store.
+def build_case(world: World, agent_id: str, window: Window, *, samples: int = 1, synthetic: bool = False) -> AgentCase:
+    """Read an agent's case from the store, from real messages or from generated ones, never from both.
 
     Raises:
         ConfigError: the agent has no persona there.
     """
     persona = world.persona(agent_id)
-    messages = world.messages(window, agent_id=agent_id)
-    earlier_window = window.previous()
+    messages = world.messages(window, agent_id=agent_id, synthetic=synthetic)
+    # Generated conversations have no past.
+    earlier_window = None if synthetic else window.previous()
     spoken_in = sorted({message.channel for message in messages if message.channel is not None})
     return AgentCase(
         agent_id=agent_id,
@@ -86,29 +87,37 @@ def build_case(world: World, agent_id: str, window: Window, *, samples: int = 1)
         window=window,
         messages=messages,
         earlier=world.messages(earlier_window, agent_id=agent_id) if earlier_window else (),
-        channels=_by_channel(world, spoken_in, window),
+        channels=_by_channel(world, spoken_in, window, synthetic=synthetic),
         earlier_channels=_by_channel(world, spoken_in, earlier_window) if earlier_window else {},
         names=world.display_names(),
         samples=samples,
     )
 
 
-def _by_channel(world: World, channels: Sequence[str], window: Window) -> dict[str, list[Message]]:
+def _by_channel(
+    world: World, channels: Sequence[str], window: Window, *, synthetic: bool = False
+) -> dict[str, list[Message]]:
     found: dict[str, list[Message]] = {channel: [] for channel in channels}
-    for message in world.messages(window, channels=channels) if channels else []:
+    for message in world.messages(window, channels=channels, synthetic=synthetic) if channels else []:
         found[message.channel or ""].append(message)
     return found
 
 
 def plan_agent(
-    world: World, agent_id: str, dimensions: Sequence[str], window: Window, *, samples: int = 1
+    world: World,
+    agent_id: str,
+    dimensions: Sequence[str],
+    window: Window,
+    *,
+    samples: int = 1,
+    synthetic: bool = False,
 ) -> AgentPlan:
     """Return what must be judged; a dimension without propositions for the agent is left out.
 
     Raises:
         ConfigError: the agent or its proposition sets are not in the store.
     """
-    case = build_case(world, agent_id, window, samples=samples)
+    case = build_case(world, agent_id, window, samples=samples, synthetic=synthetic)
     plans: dict[str, DimensionPlan] = {}
     for dimension in dimensions:
         propositions: PropositionSet | None = stored_proposition_set(world.store, agent_id, dimension)
@@ -116,7 +125,7 @@ def plan_agent(
             plans[dimension] = SCORERS[dimension](case, propositions)
     around = [*case.channels.values(), *case.earlier_channels.values()]
     everything = [*case.messages, *case.earlier, *(message for channel in around for message in channel)]
-    return AgentPlan(case, plans, messages_hash(everything), world.persona(agent_id).hash)
+    return AgentPlan(case, plans, messages_hash(everything), world.persona(agent_id).hash, synthetic)
 
 
 def run_identity(plan: AgentPlan, judge: str) -> str:

@@ -1,6 +1,6 @@
 """Evaluating agents: the one path the command line, the assets and the tests call."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from persona_pipeline import __version__
@@ -62,11 +62,14 @@ def evaluate_agents(
     window: str = WINDOW,
     as_of: datetime | None = None,
     samples: int = 1,
+    synthetic: Collection[str] = (),
 ) -> list[AgentEvaluation]:
     """Evaluate several agents with their judgments pooled in one call to the judge; see ``evaluate_agent``."""
     sync_agents(world, agent_ids, dimensions)
     span = resolve_window(world, window, as_of)
-    return evaluate_stored(world, agent_ids, span, judge=judge, dimensions=dimensions, samples=samples)
+    return evaluate_stored(
+        world, agent_ids, span, judge=judge, dimensions=dimensions, samples=samples, synthetic=synthetic
+    )
 
 
 def evaluate_stored(
@@ -78,17 +81,27 @@ def evaluate_stored(
     dimensions: Sequence[str] = ALL_DIMENSIONS,
     samples: int = 1,
     complete: bool = True,
+    synthetic: Collection[str] = (),
 ) -> list[AgentEvaluation]:
     """Evaluate agents on what the store holds, without reading the world's files, and save the runs.
 
     Args:
         complete: False while other dimensions of the same runs are still to come.
+        synthetic: agents whose generated conversations are evaluated instead of what they really said.
 
     Raises:
         ConfigError: a persona or a proposition set is not in the store.
     """
-    plans = [plan_agent(world, agent_id, dimensions, window, samples=samples) for agent_id in agent_ids]
-    return [save_evaluation(world.store, item, complete=complete) for item in judge_plans(plans, judge)]
+    plans = [
+        plan_agent(world, agent_id, dimensions, window, samples=samples, synthetic=agent_id in synthetic)
+        for agent_id in agent_ids
+    ]
+    evaluations = []
+    for item in judge_plans(plans, judge):
+        saved = save_evaluation(world.store, item, complete=complete)
+        # The row keeps what the run cost when it was paid for; the caller learns what it cost now.
+        evaluations.append(saved.model_copy(update={"dimensions": {**saved.dimensions, **item.dimensions}}))
+    return evaluations
 
 
 def judge_plans(plans: Sequence[AgentPlan], judge: Judge) -> list[AgentEvaluation]:
@@ -112,6 +125,7 @@ def evaluate_world(
     as_of: datetime | None = None,
     samples: int = 1,
     rules: GateRules | None = None,
+    synthetic: Collection[str] = (),
 ) -> RunReport:
     """Evaluate agents, compare them with their baselines and return the whole run.
 
@@ -119,6 +133,7 @@ def evaluate_world(
         agents: None for everybody with a persona file.
         dimensions: None for all that have propositions; a named one must have some.
         rules: what makes the run fail; by default spec/2's rules with the judge's minimum coverage.
+        synthetic: agents evaluated on generated conversations; they are compared with no baseline.
 
     Raises:
         ConfigError: bad input, everything wrong with it; nothing is evaluated then.
@@ -128,7 +143,14 @@ def evaluate_world(
     rules = rules or GateRules(min_coverage=default_coverage(judge))
     baselines = {agent_id: find_baseline(world.root, agent_id) for agent_id in agent_ids}
     evaluations = evaluate_agents(
-        world, agent_ids, judge=judge, dimensions=asked, window=window, as_of=as_of, samples=samples
+        world,
+        agent_ids,
+        judge=judge,
+        dimensions=asked,
+        window=window,
+        as_of=as_of,
+        samples=samples,
+        synthetic=synthetic,
     )
     reports: dict[str, AgentReport] = {}
     for evaluation in evaluations:
@@ -137,7 +159,8 @@ def evaluate_world(
         evaluation = evaluation.model_copy(
             update={"dimensions": own, "overall": overall_score({n: item.score for n, item in own.items()})}
         )
-        reports[evaluation.agent_id] = report_agent(evaluation, baselines[evaluation.agent_id], rules)
+        baseline = None if evaluation.synthetic else baselines[evaluation.agent_id]
+        reports[evaluation.agent_id] = report_agent(evaluation, baseline, rules)
     return assemble(reports, judge=judge, rules=rules, window=window, dimensions=asked, samples=samples)
 
 

@@ -16,6 +16,7 @@ from persona_pipeline.evaluation.report import RunReport
 from persona_pipeline.evaluation.saving import mark_baseline
 from persona_pipeline.evaluation.selection import default_coverage, select_agents, select_dimensions
 from persona_pipeline.evaluation.syncing import sync_agents
+from persona_pipeline.evaluation.synthetic import SyntheticAgents, synthesize
 from persona_pipeline.evaluation.voices import voice_statistics
 from persona_pipeline.judging.verdict import Judge, JudgeRequest
 from persona_pipeline.world import World, parse_window
@@ -71,6 +72,10 @@ def run_evaluation(world: World, judge: Judge, options: RunOptions) -> Evaluatio
     problems = world.sync_messages().problems
     span = resolve_window(world, options.window, options.as_of)
     _evaluate_earlier(world, judge, options, agent_ids, span)
+    generated = SyntheticAgents()
+    if options.synthetic:
+        generated = synthesize(world, agent_ids, span, judge)
+        problems += [Problem(text) for text in generated.problems]
     report = evaluate_world(
         world,
         judge=judge,
@@ -80,6 +85,7 @@ def run_evaluation(world: World, judge: Judge, options: RunOptions) -> Evaluatio
         as_of=span.end,
         samples=options.samples,
         rules=rules,
+        synthetic=generated.agents,
     )
     report.statistics["history"] = score_history(world.store, agent_ids, until=span.end)
     report.statistics["voice_map"] = voice_statistics(world, agent_ids, span)
@@ -99,7 +105,8 @@ def update_baselines(world: World, report: RunReport) -> list[Path]:
     for agent_id, agent in report.agents.items():
         evaluation = agent.evaluation
         if evaluation.synthetic:
-            raise ConfigError(f"{agent_id}: a baseline is never taken from synthetic conversations")
+            # What was generated is no evidence of how the agent really talks.
+            continue
         provenance = {
             "judge_model": evaluation.provenance["judge_model"],
             "prompt_version": evaluation.provenance["prompt_version"],

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 
 from persona_pipeline.evaluation.report import EXIT_OK, Finding, RunReport
 from persona_pipeline.reporting.facts import provenance_facts, usage_facts
+from persona_pipeline.reporting.history import change_point
+from persona_pipeline.reporting.sections import history
 from persona_pipeline.reporting.text import markdown_code, markdown_text
 from persona_pipeline.reporting.view import (
     AgentRow,
@@ -60,6 +62,9 @@ def _sections(report: RunReport) -> Iterator[_Section]:
     unscored = [item for row in view.rows for item in _unscored(row)]
     if unscored:
         yield _Section(["### Not judged", ""], unscored, [""])
+    changes = list(_changes(view))
+    if changes:
+        yield _Section(["### Over time", ""], changes, [""])
     others = list(_other_findings(view))
     if others:
         yield _Section(["### Also", ""], others, [""])
@@ -149,6 +154,17 @@ def _unscored(row: AgentRow) -> Iterator[str]:
     if any(result.unscored == "unrecorded" for _, result in row.failures):
         command = f"persona-pipeline evaluate --agents {row.agent_id} --judge anthropic --record"
         yield f"- Record {markdown_code(row.agent_id, 64)} again with {markdown_code(command)}"
+
+
+def _changes(view: ReportView) -> Iterator[str]:
+    """Yield where an agent's overall score fell for good, for runs that know earlier windows."""
+    for agent_id, points in sorted(history(view.report).items()):
+        change = change_point([point.overall for point in points])
+        if change and change.change < 0:
+            yield (
+                f"- {markdown_code(agent_id, 64)} fell from {format_score(change.before)} to {format_score(change.after)} "
+                f"overall with the window that ends {points[change.index].window_end:%Y-%m-%d}"
+            )
 
 
 def _other_findings(view: ReportView) -> Iterator[str]:

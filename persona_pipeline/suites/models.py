@@ -138,6 +138,7 @@ class Suite:
     """A whole suite.
 
     ``roots``: folders its files are confined to, None for no limit. ``warnings``: what a person should look at.
+    ``content_hash``: SHA-256 of every file it was read from, prompts included.
     """
 
     path: Path
@@ -153,6 +154,7 @@ class Suite:
     evaluator: str = "llm_judge"
     roots: tuple[Path, ...] | None = None
     warnings: tuple[Problem, ...] = field(default=(), compare=False)
+    content_hash: str = ""
 
     @property
     def name(self) -> str:

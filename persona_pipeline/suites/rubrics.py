@@ -19,7 +19,7 @@ TOP, GOOD = 10, 7
 class ScoreRange(BaseModel):
     """What the whole scores from ``low`` to ``high`` (0-10) mean."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
     score_range: list[int] = Field(min_length=2, max_length=2)
     outcome: Text
@@ -37,7 +37,7 @@ class ScoreRange(BaseModel):
 class Criterion(BaseModel):
     """One thing to check: met or not, or a score from 0 to 10 where the group has score ranges."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
     id: Text
     outcome: Text | None = None

@@ -3,8 +3,6 @@
 import contextlib
 import dataclasses
 import fnmatch
-import hashlib
-import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -99,7 +97,8 @@ def run_suite(
         allow_code=options.allow_code,
         world_root=options.world_root,
     )
-    runner = CellRunner(suite, options, services, workspaces, responses, targets)
+    keyed = on_result is not None or bool(options.earlier)
+    runner = CellRunner(suite, options, services, workspaces, responses, targets, keyed)
     try:
         results = _run_all(suite, cells, runner, workspaces, options, on_result)
     finally:
@@ -109,7 +108,7 @@ def run_suite(
         suite.name,
         str(suite.path),
         results,
-        suite_hash(suite),
+        suite.content_hash,
         [str(warning) for warning in suite.warnings],
         shared.name,
         shared.usage,
@@ -245,12 +244,6 @@ def _failed(cell: Cell, failure: Failure, options: RunOptions) -> TestResult:
         cell.test.dataset,
         timestamp=options.clock().isoformat(),
     )
-
-
-def suite_hash(suite: Suite) -> str:
-    """Return a SHA-256 of the suite's normalised form: the same content is the same suite."""
-    text = json.dumps(suite.model_dump(), sort_keys=True, separators=(",", ":"), ensure_ascii=True, default=str)
-    return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
 class _Judges:

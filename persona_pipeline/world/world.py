@@ -197,9 +197,10 @@ class World:
         *,
         agent_id: str | None = None,
         channels: Iterable[str] | None = None,
+        synthetic: bool = False,
     ) -> list[Message]:
-        """Return real messages in order of time; see ``world.messages.read_messages``."""
-        return read_messages(self.store, window, agent_id=agent_id, channels=channels)
+        """Return real (or only generated) messages in order of time; see ``world.messages.read_messages``."""
+        return read_messages(self.store, window, agent_id=agent_id, channels=channels, synthetic=synthetic)
 
     def newest_message_time(self) -> datetime | None:
         """Return when the newest real message was sent."""

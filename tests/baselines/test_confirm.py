@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from persona_pipeline.baselines.confirm import (
+    FAMILY_ALPHA,
     ROUNDING_SPREAD,
+    Compared,
     JudgeNoise,
     PropositionPair,
     Sampled,
@@ -18,8 +20,10 @@ from persona_pipeline.baselines.confirm import (
     drops_of,
     judge_noise,
     proposition_drop,
+    settled,
 )
 from persona_pipeline.baselines.models import Baseline
+from persona_pipeline.baselines.regression import compare
 from persona_pipeline.baselines.statistics import welch
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
 
@@ -163,6 +167,7 @@ def test_an_evaluation_is_tested_against_what_its_baseline_says_of_itself() -> N
     golden = baseline({"a": 8.0, "b": 7.0, "_ngram": 9.0, "gone": 9.0}, samples=5, spread={"a": 0.5, "b": 1.0})
     found = drops_of(evaluated({"a": [2.0, 3.0, 1.0], "b": [7.0, 7.0, 7.0], "new": [1.0]}), golden)
     assert found and found.propositions.keys() == {"a", "b"}
+    # The dimension fell from 8 to 5, its computed part included.
     assert found.dimension.mean_drop == pytest.approx(3.0)
     assert found.propositions["a"].mean_drop == pytest.approx(6.0)
     assert found.propositions["a"].p_value < 0.001 < 0.4 < found.propositions["b"].p_value
@@ -184,3 +189,48 @@ def test_where_there_is_nothing_to_test_there_is_no_test(
     samples: dict[str, list[float]], scores: dict[str, float]
 ) -> None:
     assert drops_of(evaluated(samples), baseline(scores)) is None
+
+
+def compared(samples: dict[str, list[float]], score: float, golden: Baseline | None) -> Compared:
+    now = evaluated(samples).model_copy(update={"score": score})
+    dimensions = {"adherence": now}
+    return Compared(compare("jim", dimensions, golden, min_coverage=0.0), dimensions, golden)
+
+
+COLLAPSED = {"a": [0.0, 1.0, 0.0, 0.0, 1.0, 0.0], "b": [7.0, 8.0, 7.0, 8.0, 7.0, 8.0]}
+NOISY = {"a": [1.0, 8.0, 2.0], "b": [3.0, 9.0, 5.0]}
+GOLDEN = {"a": 8.0, "b": 7.5}
+
+
+def test_a_collapse_stays_a_drop_and_gets_an_interval() -> None:
+    item = compared(COLLAPSED, 3.9, baseline(GOLDEN, samples=5, spread={"a": 0.5, "b": 0.5}))
+    result = settled({"jim": item})["jim"]
+    dimension = result.dimensions["adherence"]
+    assert [drop.proposition_id for drop in result.drops] == ["a"] and dimension.status == "regressed"
+    assert dimension.interval and dimension.interval[0] < 3.9 - 8.0 < dimension.interval[1] < -1
+    assert dimension.p_value is not None and dimension.p_value < FAMILY_ALPHA and not result.warnings
+
+
+def test_what_the_noise_may_explain_becomes_a_warning() -> None:
+    item = compared(NOISY, 4.67, baseline(GOLDEN))
+    assert item.comparison.regressions and item.comparison.drops
+    result = settled({"jim": item})["jim"]
+    assert not result.regressed and result.dimensions["adherence"].status == "ok"
+    assert [warning.split(":")[0] for warning in result.warnings] == ["adherence", "adherence/a"]
+    # The comparison that came in is left as it was.
+    assert item.comparison.regressed
+
+
+def test_the_more_is_compared_the_less_a_single_drop_counts() -> None:
+    golden = baseline(GOLDEN, samples=3, spread={"a": 1.0, "b": 1.0})
+    suspect = compared({"a": [4.0, 5.0, 3.0], "b": [7.0, 8.0, 7.0]}, 5.7, golden)
+    calm = compared({"a": [8.0, 7.0, 9.0], "b": [7.0, 8.0, 7.0]}, 8.0, golden)
+    alone = settled({"jim": suspect})["jim"].dimensions["adherence"].p_value
+    many = settled({"jim": suspect} | {f"calm-{i}": calm for i in range(30)})["jim"].dimensions["adherence"].p_value
+    assert alone is not None and many is not None and alone < many
+
+
+@pytest.mark.parametrize("golden", [None, baseline(GOLDEN)], ids=["no baseline", "judged once, then and now"])
+def test_without_a_test_the_deltas_decide(golden: Baseline | None) -> None:
+    item = compared({"a": [1.0], "b": [1.0]}, 1.0, golden)
+    assert settled({"jim": item}) == {"jim": item.comparison}

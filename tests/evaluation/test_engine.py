@@ -88,7 +88,9 @@ Touched = Callable[[tuple[str, str, str]], bool]
             id="one word of a default claim",
         ),
         pytest.param(
-            lambda root: replace_in(root / "messages" / "direct.jsonl", "Great work today, Jim.", "Good work today, Jim."),
+            lambda root: replace_in(
+                root / "messages" / "direct.jsonl", "Great work today, Jim.", "Good work today, Jim."
+            ),
             lambda key: key[0] == "michael" and key[1] in ("adherence", "consistency", "fluency") and key[2][0] != "_",
             id="one word of a direct message",
         ),

@@ -48,6 +48,10 @@ def test_other_findings_are_not_lost(report: RunReport, kind: str, dimension: st
     assert "- jim needs a look" in render_comment(report)
 
 
+def test_a_lasting_fall_is_dated(report: RunReport) -> None:
+    assert "- `michael` fell from 7.36 to 5.29 overall with the window that ends 2026-06-17" in render_comment(report)
+
+
 def test_warnings_of_the_comparison_are_said(report: RunReport) -> None:
     report.agents["jim"].comparison.warnings.append("the judge model changed")
     assert "- `jim` the judge model changed" in render_comment(report)

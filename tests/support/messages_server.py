@@ -126,9 +126,12 @@ class MessagesServer:
         busiest: the most requests that were under way at once.
         batches: the message batches, see ``messages_api.Batches``.
         usage: what the answers charged, summed.
+        throttle_above: with more requests than this under way, further ones get 529; None: never.
     """
 
-    def __init__(self, handler: Handler | None = None, *, latency: float = 0.0, structured_output: bool = True) -> None:
+    def __init__(
+        self, handler: Handler | None = None, *, latency: float = 0.0, structured_output: bool = True, port: int = 0
+    ) -> None:
         self.handler = handler or (lambda call: ANSWER)
         self.latency = latency
         self.structured_output = structured_output
@@ -148,7 +151,8 @@ class MessagesServer:
         self._answering: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
         self._loop = asyncio.new_event_loop()
-        self._port = 0
+        self._port = port
+        self.throttle_above: int | None = None
         self._thread = threading.Thread(target=self._run, name="messages-server", daemon=True)
 
     @property
@@ -209,7 +213,7 @@ class MessagesServer:
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         server = self._loop.run_until_complete(
-            asyncio.start_server(self._serve, "127.0.0.1", 0, limit=2**20, backlog=1024)
+            asyncio.start_server(self._serve, "127.0.0.1", self._port, limit=2**20, backlog=1024)
         )
         self._port = server.sockets[0].getsockname()[1]
         self._ready.set()
@@ -266,6 +270,9 @@ class MessagesServer:
         self.calls.append(call)
         if not self.structured_output and "output_config" in call.body:
             await _send(writer, status(400, "invalid_request_error"))
+            return
+        if self.throttle_above is not None and len(self._answering) > self.throttle_above:
+            await _send(writer, status(529, "overloaded_error"))
             return
         outcome = self._outcome(call)
         await asyncio.sleep(self.latency)
@@ -408,8 +415,11 @@ async def _send(writer: asyncio.StreamWriter, reply: Reply) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--latency", type=float, default=0.0)
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--throttle-above", type=int, help="calls at once beyond which the answer is 529")
     arguments = parser.parse_args()
-    with MessagesServer(latency=arguments.latency) as server:
+    with MessagesServer(latency=arguments.latency, port=arguments.port) as server:
+        server.throttle_above = arguments.throttle_above
         print(server.url, flush=True)
         sys.stdin.read()
         counts = {"calls": len(server.calls), "paid": server.paid, "busiest": server.busiest, "usage": server.usage}

@@ -31,7 +31,7 @@ class Access:
     """
 
     token: str | None = None
-    max_body: int = 256 * 1024
+    max_body: int = 1024 * 1024
 
 
 class Boundary:

@@ -47,7 +47,7 @@ class GateRequest(_Wire):
     )
 
     agent_id: AgentId
-    text: str = Field(max_length=100_000)
+    text: str = Field(max_length=50_000)
     channel: Place | None = None
     recipient: Place | None = None
     attempt: WholeNumber = Field(

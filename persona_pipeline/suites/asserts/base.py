@@ -20,7 +20,7 @@ class Assert(BaseModel):
     Subclasses add fields and override ``grade``; those whose spelling differs from their fields override ``prepare`` too.
     """
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
     # Whether grading asks the judge, and whether it runs code of the suite.
     judged: ClassVar[bool] = False

@@ -24,7 +24,7 @@ _KINDS = ("weighted_average", "threshold", "code_judge", "llm_judge")
 
 
 class _Aggregator(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
 
 class WeightedAverage(_Aggregator):

@@ -26,7 +26,7 @@ _ROUNDING = 1e-12
 class FieldCheck(BaseModel):
     """One field: where it is, and when two values count as the same."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
     path: Text
     match: Literal["exact", "numeric_tolerance", "date"] = "exact"

@@ -21,7 +21,7 @@ _PROMPT_ENDINGS = (".md", ".txt", ".prompt", ".j2", ".jinja", ".jinja2", ".tmpl"
 class PromptScript(BaseModel):
     """A program that prints the prompt. It gets the same JSON as a code judge, with ``config`` as it stands here."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
     script: list[str] = Field(min_length=1)
     config: dict[str, Any] | None = None

@@ -41,7 +41,7 @@ Matching = Annotated[ArgsMatch, BeforeValidator(_args_match)]
 class ExpectedCall(BaseModel):
     """One call that is expected. ``args`` left out or ``any``: the arguments do not matter."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
     tool: Text
     args: Arguments | None = None

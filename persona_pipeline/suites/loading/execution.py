@@ -11,7 +11,7 @@ from persona_pipeline.suites.models import HOOKS, STRATEGIES, Hook, Trials, Work
 from persona_pipeline.suites.places import Entry
 from persona_pipeline.suites.values import Limit, Text
 
-_STRICT = ConfigDict(extra="forbid", strict=True, frozen=True)
+_STRICT = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
 
 class TrialsFields(BaseModel):

@@ -1,6 +1,7 @@
 """The files a suite refers to: found beside the file that names them, confined to roots, read once."""
 
 import errno
+import hashlib
 import os
 import stat
 from collections.abc import Iterable, Sequence
@@ -120,6 +121,15 @@ class Files:
             raise FileError(f"{path}:{line}: is not UTF-8; save it as UTF-8") from error
         self.read_files[path] = text
         return text
+
+    def content_hash(self, folder: Path) -> str:
+        """Return a SHA-256 of the files read so far, by their paths relative to a folder."""
+        digest = hashlib.sha256()
+        for path in sorted(self.read_files):
+            name = os.path.relpath(path, folder).replace(os.sep, "/")
+            text = self.read_files[path].encode("utf-8")
+            digest.update(f"{len(name)} {name} {len(text)} ".encode() + text)
+        return digest.hexdigest()
 
     def glob(self, pattern: str, folders: Sequence[Path]) -> list[Path]:
         """Return the regular files a pattern (``*``, ``?``, ``**``, ``[...]``, ``{a,b}``) matches, sorted."""

@@ -216,6 +216,7 @@ def _assembled(
         evaluator=canonical_type(fields.evaluator),
         roots=reader.files.roots,
         warnings=tuple(dict.fromkeys(reader.warnings)),
+        content_hash=reader.files.content_hash(path.parent),
     )
 
 

@@ -31,7 +31,7 @@ _ANSWER: Any = WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object"},
 class TestFields(BaseModel):
     """A test as it is written."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
     id: Text = Field(description="Names the test in results; unique in the suite.")
     criteria: str | None = Field(None, description="The goal: what a good answer achieves.")

@@ -14,7 +14,7 @@ from persona_pipeline.suites.values import Text
 class TargetFields(BaseModel):
     """One target as it is written; subclasses are the providers."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, populate_by_name=True, defer_build=True)
 
     runs_code: ClassVar[bool] = False
 

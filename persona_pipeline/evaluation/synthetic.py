@@ -1,0 +1,47 @@
+"""Conversations for agents that have hardly said anything: generated, marked, and never mixed with real ones."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from persona_pipeline.errors import ConfigError
+from persona_pipeline.evaluation.concurrency import run_async
+from persona_pipeline.judging.questions import Backend
+from persona_pipeline.judging.verdict import Judge, Usage
+from persona_pipeline.world import World
+from persona_pipeline.world.messages import write_messages
+from persona_pipeline.world.models import Window
+
+FEWEST_MESSAGES = 10
+
+
+@dataclass
+class SyntheticAgents:
+    """Which agents talk in generated conversations; ``problems`` says which conversations ended early and why."""
+
+    agents: set[str] = field(default_factory=set)
+    problems: list[str] = field(default_factory=list)
+    usage: Usage = field(default_factory=Usage)
+
+
+def synthesize(world: World, agent_ids: Sequence[str], window: Window, judge: Judge) -> SyntheticAgents:
+    """Generate conversations for the agents with fewer than 10 real messages in the window, and store them as synthetic.
+
+    Raises:
+        ConfigError: the judge is not live, so nobody could answer as the persona.
+    """
+    from persona_pipeline.judging.synthetic import generate_conversations
+
+    backend: Backend | None = getattr(judge, "backend", None)
+    if backend is None or not judge.live:
+        raise ConfigError("--synthetic needs a live judge and no --record; add --judge anthropic")
+    found = SyntheticAgents()
+    for agent_id in agent_ids:
+        if len(world.messages(window, agent_id=agent_id)) >= FEWEST_MESSAGES:
+            continue
+        persona = world.sync_persona(agent_id)
+        generated = run_async(generate_conversations(persona, backend, ends=window.end))
+        write_messages(world.store, generated.messages, source=f"synthetic/{agent_id}", mirror=True)
+        found.agents.add(agent_id)
+        found.usage += generated.usage
+        found.problems += [f"{agent_id}: a synthetic conversation ended early ({why})" for why in generated.failures]
+    return found

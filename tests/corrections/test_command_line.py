@@ -1,0 +1,104 @@
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from persona_pipeline.cli.corrections import app
+from persona_pipeline.corrections.configuration import read_config
+from persona_pipeline.errors import ConfigError
+from persona_pipeline.settings import get_settings
+from persona_pipeline.world import CorrectionSettings, World
+
+
+@pytest.fixture
+def root(small_root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PERSONA_ROOT", str(small_root))
+    get_settings.cache_clear()
+    return small_root
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments)
+
+
+def test_settings_are_shown_set_and_reset(root: Path) -> None:
+    before = json.loads(run("config", "show", "ann", "--json").stdout)
+    assert before == CorrectionSettings().model_dump() | {"source": "persona"}
+    after = json.loads(run("config", "set", "ann", "--action-gate", "--action-gate-threshold", "6.5", "--json").stdout)
+    assert (after["action_gate_enabled"], after["action_gate_threshold"], after["source"]) == (True, 6.5, "api")
+    kept = json.loads(run("config", "set", "ann", "--repetition-suppression", "--json").stdout)
+    assert (kept["action_gate_enabled"], kept["repetition_suppression_enabled"]) == (True, True)
+    assert "action_gate_enabled             true" in run("config", "show", "ann").stdout
+    assert json.loads(run("config", "reset", "ann", "--json").stdout) == before
+    world = World.open(root)
+    assert read_config(world.store, "ann").source == "persona"
+    world.store.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("config", "show", "nobody"), "personas/nobody.yaml"),
+        (("config", "set", "nobody", "--action-gate"), "personas/nobody.yaml"),
+        (("config", "set", "ann"), "nothing to set"),
+        (("config", "set", "ann", "--action-gate-threshold", "11"), "--action-gate-threshold: "),
+        (("serve", "--judge", "coin"), "unknown judge 'coin'"),
+        (("serve", "--host", "0.0.0.0"), "put a token into PERSONA_CORRECTIONS_TOKEN"),
+        (("serve", "--host", "service.example"), "put a token into"),
+        (("statistics", "--window", "soon"), "12h or 7d"),
+    ],
+)
+def test_mistakes_are_named(root: Path, arguments: tuple[str, ...], message: str) -> None:
+    result = run(*arguments)
+    assert isinstance(result.exception, ConfigError)
+    assert message in str(result.exception)
+
+
+def test_statistics_of_nothing(root: Path) -> None:
+    assert json.loads(run("statistics", "--json").stdout)["total"]["actions"] == 0
+    assert "Corrections by action" in run("statistics").stdout
+
+
+def test_the_service_runs_as_a_process(root: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    code = "from persona_pipeline.cli.corrections import app; app()"
+    arguments = ["serve", "--port", str(port), "--judge", "recorded", "--token-env", "MY_TOKEN"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *arguments],
+        env=os.environ | {"MY_TOKEN": "abc"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        health = _wait_for(f"http://127.0.0.1:{port}/health")
+        assert (health["status"], health["judge"]) == ("ok", "recorded")
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{port}/v1/gate",
+            json.dumps({"agent_id": "ann", "text": "hi", "channel": "general"}).encode(),
+            {"Content-Type": "application/json", "Authorization": "Bearer abc"},
+        )
+        with urllib.request.urlopen(request, timeout=6) as response:
+            assert json.load(response)["outcome"] == "disabled"
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def _wait_for(url: str) -> dict[str, str]:
+    deadline = time.monotonic() + 40
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=2) as response:
+                return json.load(response)
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)

@@ -1,0 +1,37 @@
+"""A world with a Dagster instance of its own."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from persona_pipeline.defs.settings import orchestration
+from tests.defs.support import Project
+
+
+@pytest.fixture
+def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dg.DagsterInstance]:
+    """A temporary instance on SQLite."""
+    with dg.instance_for_test(temp_dir=str(tmp_path_factory.mktemp("dagster"))) as opened:
+        yield opened
+
+
+@pytest.fixture(autouse=True)
+def _fresh_settings() -> Iterator[None]:
+    """What a test puts into the environment is read, and forgotten after it."""
+    orchestration.cache_clear()
+    yield
+    orchestration.cache_clear()
+
+
+@pytest.fixture
+def sample(sample_root: Path, instance: dg.DagsterInstance) -> Project:
+    """The sample world, watched."""
+    return Project(sample_root, instance)
+
+
+@pytest.fixture
+def small(small_root: Path, instance: dg.DagsterInstance) -> Project:
+    """The world of ann and bob, watched; nothing is recorded, so nothing is judged."""
+    return Project(small_root, instance)

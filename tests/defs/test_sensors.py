@@ -1,0 +1,218 @@
+"""The sensor asks for exactly the runs that are needed."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from persona_pipeline.defs.partitions import agents
+from tests.defs.support import Project
+from tests.support.worlds import replace_in, write_jsonl, write_yaml
+
+FLUENCY = ("baseline_comparisons", "evaluation_runs", "fluency_scores", "proposition_sets/fluency")
+
+
+def settle(project: Project, *agent_ids: str) -> None:
+    """Run the first tick and say that these agents' evaluations are done."""
+    project.tick()
+    for agent_id in agent_ids:
+        project.instance.report_runless_asset_event(dg.AssetMaterialization("evaluation_runs", partition=agent_id))
+
+
+def say(root: Path, agent_id: str, count: int, at: datetime) -> None:
+    rows = [
+        {
+            "id": f"{agent_id}-{at:%H%M%S%f}-{n}",
+            "agent_id": agent_id,
+            "channel": "general",
+            "text": f"Fresh message {n}.",
+            "created_at": at.isoformat(),
+        }
+        for n in range(count)
+    ]
+    write_jsonl(root / "messages" / f"{agent_id}-{at:%H%M%S%f}.jsonl", rows)
+
+
+def test_the_first_tick_adds_and_evaluates_everybody(small: Project) -> None:
+    assert small.agents_requested() == ["ann", "bob"]
+    assert small.instance.get_dynamic_partitions(agents.name) == ["ann", "bob"]
+
+
+def test_nothing_changed_nothing_runs(small: Project) -> None:
+    small.tick()
+    assert small.tick() == "2 agents, nothing changed"
+
+
+def test_memory_survives_a_restart_and_needs_no_cursor(small: Project) -> None:
+    small.tick()
+    with dg.DagsterInstance.from_ref(small.instance.get_ref()) as restarted:
+        assert Project(small.root, restarted).tick() == "2 agents, nothing changed"
+
+
+def test_an_edited_persona_evaluates_its_agent_whole(small: Project) -> None:
+    settle(small, "ann", "bob")
+    replace_in(small.root / "personas/bob.yaml", "machines", "engines")
+    requested = small.tick()
+    assert [(item.job, item.agent_id, item.assets) for item in requested] == [("evaluate_agent", "bob", None)]
+
+
+def test_an_edit_that_is_undone_runs_twice(small: Project) -> None:
+    settle(small, "ann", "bob")
+    persona = small.root / "personas/bob.yaml"
+    replace_in(persona, "machines", "engines")
+    assert small.agents_requested() == ["bob"]
+    replace_in(persona, "engines", "machines")
+    assert small.agents_requested() == ["bob"]
+    assert small.agents_requested() == []
+
+
+@pytest.mark.parametrize("stem, expected", [("_default", ["ann", "bob"]), ("bob", ["bob"])])
+def test_an_edited_proposition_file_evaluates_its_dimension(
+    small: Project, stem: str, expected: list[str]
+) -> None:
+    settle(small, "ann", "bob")
+    claim = {"dimension": "fluency", "propositions": [{"id": "new", "claim": "Varies sentences"}]}
+    write_yaml(small.root / "propositions/fluency" / f"{stem}.yaml", claim)
+    requested = small.tick()
+    assert [(item.agent_id, item.assets) for item in requested] == [(agent_id, FLUENCY) for agent_id in expected]
+
+
+def test_an_edited_baseline_only_compares_again(sample: Project) -> None:
+    settle(sample, "pam")
+    replace_in(sample.root / "baselines/pam.json", '"pam"', '"pam" ')
+    requested = sample.tick()
+    assert [(item.agent_id, item.assets) for item in requested] == [("pam", ("baseline_comparisons",))]
+
+
+def test_a_part_is_only_evaluated_of_an_agent_that_was_evaluated_whole(small: Project) -> None:
+    small.tick()
+    write_yaml(
+        small.root / "propositions/fluency/bob.yaml",
+        {"dimension": "fluency", "propositions": [{"id": "new", "claim": "Varies sentences"}]},
+    )
+    requested = small.tick()
+    assert [(item.agent_id, item.assets) for item in requested] == [("bob", None)]
+
+
+def test_a_burst_of_edits_makes_one_run_an_agent(sample: Project) -> None:
+    settle(sample)
+    replace_in(sample.root / "personas/pam.yaml", "display_name: ", "display_name:  ")
+    replace_in(sample.root / "propositions/fluency/pam.yaml", "dimension: ", "dimension:  ")
+    replace_in(sample.root / "propositions/adherence/pam.yaml", "dimension: ", "dimension:  ")
+    replace_in(sample.root / "baselines/pam.json", '"pam"', '"pam" ')
+    say(sample.root, "pam", 30, datetime.now(UTC))
+    assert sample.agents_requested() == ["pam"]
+
+
+def test_an_added_persona_gets_a_partition_and_a_run_in_one_tick(small: Project) -> None:
+    settle(small)
+    write_yaml(small.root / "personas/cleo.yaml", {"display_name": "Cleo", "persona": "Cleo counts."})
+    assert small.agents_requested() == ["cleo"]
+    assert small.instance.get_dynamic_partitions(agents.name) == ["ann", "bob", "cleo"]
+
+
+def test_a_removed_persona_loses_its_partition_and_runs_again_when_it_comes_back(small: Project) -> None:
+    settle(small)
+    persona = small.root / "personas/bob.yaml"
+    kept = persona.read_text(encoding="utf-8")
+    persona.unlink()
+    assert small.agents_requested() == []
+    assert small.instance.get_dynamic_partitions(agents.name) == ["ann"]
+    persona.write_text(kept, encoding="utf-8")
+    assert small.agents_requested() == ["bob"]
+
+
+def test_few_new_messages_wait_until_it_is_quiet(small: Project) -> None:
+    settle(small)
+    now = datetime.now(UTC)
+    say(small.root, "ann", 3, now - timedelta(minutes=1))
+    assert small.tick() == "2 agents, nothing changed; 1 with new messages, not yet enough or quiet"
+    say(small.root, "ann", 3, now - timedelta(minutes=16))
+    assert small.agents_requested() == [], "the newest message is still fresh"
+
+
+@pytest.mark.parametrize(
+    "count, age, expected",
+    [
+        pytest.param(20, timedelta(minutes=1), ["ann"], id="enough at once"),
+        pytest.param(19, timedelta(minutes=1), [], id="too few too soon"),
+        pytest.param(1, timedelta(minutes=16), ["ann"], id="one and quiet"),
+    ],
+)
+def test_new_messages_evaluate_their_agent_once_they_are_settled(
+    small: Project, count: int, age: timedelta, expected: list[str]
+) -> None:
+    settle(small)
+    say(small.root, "ann", count, datetime.now(UTC) - age)
+    assert small.agents_requested() == expected
+    assert small.agents_requested() == []
+
+
+def test_messages_written_by_the_agents_runtime_are_seen(small: Project) -> None:
+    from persona_pipeline.world import World
+    from persona_pipeline.world.ingest import Message
+    from persona_pipeline.world.messages import write_messages
+
+    settle(small)
+    world = World.open(small.root)
+    write_messages(world.store, [Message("live-1", "bob", "Hello.", datetime(2026, 3, 12, tzinfo=UTC), "general")])
+    world.store.close()
+    assert small.agents_requested() == ["bob"]
+
+
+def test_an_edited_message_is_seen(small: Project) -> None:
+    settle(small)
+    replace_in(small.root / "messages/all.jsonl", "I oiled it.", "I boiled it")
+    assert small.agents_requested() == ["bob"]
+
+
+def test_many_agents_at_once_become_one_run(small: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERSONA_COHORT_SIZE", "1")
+    requested = small.tick()
+    assert [(item.job, item.agent_id) for item in requested] == [("evaluate_cohort", None)]
+    assert requested[0].config["ops"]["cohort_shards"]["config"] == {
+        "agents": ["ann", "bob"],
+        "dimensions": [],
+        "compare_only": False,
+    }
+
+
+def test_a_default_file_of_many_agents_scores_its_dimension_in_one_run(
+    small: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERSONA_COHORT_SIZE", "1")
+    settle(small, "ann", "bob")
+    replace_in(small.root / "propositions/adherence/_default.yaml", "interesting", "boring")
+    requested = small.tick()
+    assert requested[0].config["ops"]["cohort_shards"]["config"] == {
+        "agents": ["ann", "bob"],
+        "dimensions": ["adherence"],
+        "compare_only": False,
+    }
+
+
+@pytest.mark.parametrize(
+    "path, content",
+    [
+        ("personas/bob.yaml", "display_name: [unclosed"),
+        ("propositions/fluency/bob.yaml", "dimension: fluency\npropositions: 7\n"),
+        ("baselines/bob.json", "{"),
+    ],
+)
+def test_a_broken_file_asks_for_its_agent_and_nobody_else(small: Project, path: str, content: str) -> None:
+    settle(small)
+    target = small.root / path
+    target.parent.mkdir(exist_ok=True)
+    target.write_text(content, encoding="utf-8")
+    assert small.agents_requested() == ["bob"]
+
+
+def test_a_file_that_no_agent_can_be_named_after_stops_nobody(small: Project) -> None:
+    write_yaml(small.root / "personas/Not An Agent.yaml", {"display_name": "X", "persona": "Y"})
+    assert small.agents_requested() == ["ann", "bob"]
+
+
+def test_a_message_file_that_cannot_be_read_stops_nobody(small: Project) -> None:
+    (small.root / "messages/broken.jsonl").write_bytes(b"\xff\xfe\x00{")
+    assert small.agents_requested() == ["ann", "bob"]

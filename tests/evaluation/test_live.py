@@ -1,0 +1,101 @@
+"""Evaluation with the real SDK against a local Messages API server: cached, budgeted, recorded, synthetic."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from persona_pipeline.errors import ConfigError
+from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
+from persona_pipeline.evaluation.run import RunOptions, run_evaluation
+from persona_pipeline.judging.recorded import RecordedJudge
+from persona_pipeline.settings import get_settings
+from persona_pipeline.world import World
+from tests.support.messages_server import ANSWER, MessagesServer, message
+from tests.support.worlds import replace_in
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[MessagesServer]:
+    with MessagesServer() as running:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", running.url)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "test-key")
+        get_settings.cache_clear()
+        yield running
+
+
+def live(world: World, options: RunOptions | None = None, **judge_options):
+    judge = open_judge("anthropic", world, JudgeOptions(**judge_options))
+    return run_evaluation(world, judge, options or RunOptions())
+
+
+def test_unchanged_inputs_cost_nothing_and_one_edited_claim_one_proposition(
+    small_world: World, server: MessagesServer
+) -> None:
+    first = live(small_world)
+    paid = server.paid
+    assert paid > 0
+    assert first.report.usage.calls == paid
+    again = live(small_world)
+    assert (server.paid, again.report.usage.calls) == (paid, 0)
+    scores = lambda run: {a: r.evaluation.dimensions["adherence"].score for a, r in run.report.agents.items()}  # noqa: E731
+    assert scores(again) == scores(first)
+    replace_in(small_world.root / "propositions" / "fluency" / "_default.yaml", "interesting", "surprising")
+    live(small_world)
+    assert server.paid - paid == 2, "one claim, two agents"
+
+
+def test_a_used_up_budget_is_code_4_and_unscored(small_world: World, server: MessagesServer) -> None:
+    run = live(small_world, max_usd=0.000001)
+    assert run.report.exit_code == 4
+    assert server.paid == 0
+    adherence = run.report.agents["ann"].evaluation.dimensions["adherence"]
+    assert (adherence.score, adherence.unscored) == (None, "budget")
+
+
+def test_what_was_recorded_live_is_replayed_without_a_server(small_world: World, server: MessagesServer) -> None:
+    recorded = live(small_world, record=True)
+    judge = RecordedJudge(small_world.root / "recordings")
+    replayed = run_evaluation(small_world, judge, RunOptions())
+    for agent_id, agent in recorded.report.agents.items():
+        for name, item in agent.evaluation.dimensions.items():
+            assert replayed.report.agents[agent_id].evaluation.dimensions[name].score == item.score
+
+
+def test_babble_gives_no_number(small_world: World, server: MessagesServer) -> None:
+    server.always(message("I think it is rather good!"))
+    run = live(small_world)
+    assert run.report.exit_code == 3
+    for agent in run.report.agents.values():
+        assert agent.evaluation.dimensions["adherence"].unscored == "invalid_output"
+
+
+def test_samples_give_a_spread(small_world: World, server: MessagesServer) -> None:
+    run = live(small_world, RunOptions(samples=3, agents=["ann"], dimensions=["adherence"]))
+    row = run.report.agents["ann"].evaluation.dimensions["adherence"].propositions["adherence-claim"]
+    assert len(row.samples) == 3
+    assert row.spread is not None
+    assert row.standard_error == pytest.approx(row.spread / 3**0.5)
+
+
+def test_quiet_agents_talk_in_marked_conversations_and_make_no_baseline(
+    small_world: World, server: MessagesServer
+) -> None:
+    def answer(call):
+        return message('{"message": "I oil kettles."}') if "play a persona" in str(call.body["system"]) else ANSWER
+
+    server.handler = answer
+    run = live(small_world, RunOptions(synthetic=True, agents=["bob"], update_baseline=True))
+    evaluation = run.report.agents["bob"].evaluation
+    assert evaluation.synthetic
+    assert evaluation.sample_size == 10
+    assert evaluation.dimensions["adherence"].score is not None
+    assert evaluation.dimensions["consistency"].unscored == "no_evidence"
+    assert run.baselines == []
+    assert not (small_world.root / "baselines").exists()
+    assert "I oil kettles." not in {m.text for m in small_world.messages()}, "real messages stay as they were"
+
+
+def test_synthetic_needs_somebody_who_can_talk(small_world: World) -> None:
+    with pytest.raises(ConfigError, match="--synthetic needs a live judge"):
+        run_evaluation(small_world, RecordedJudge(Path("none")), RunOptions(synthetic=True))
