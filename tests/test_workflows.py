@@ -190,7 +190,9 @@ def test_the_job_is_green_on_the_sample_world(sample_root: Path) -> None:
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     files = {path.name for path in (sample_root / "persona-report").iterdir()}
     assert files == {"comment.md", "junit.xml", "report.html", "report.json"}
-    assert "All 4 agents are in character" in (sample_root / "persona-report" / "comment.md").read_text(encoding="utf-8")
+    assert "All 4 agents are in character" in (sample_root / "persona-report" / "comment.md").read_text(
+        encoding="utf-8"
+    )
 
 
 @pytest.mark.slow

@@ -35,6 +35,8 @@ def baseline(
     from persona_pipeline.world import World
 
     world = World.open()
+    if judge == "anthropic" and samples < 3:
+        typer.echo("hint: a live baseline judged once is noisy; --samples 5 makes drops much easier to tell", err=True)
     opened = open_judge(judge_name(judge, mock_judge), world, JudgeOptions(max_usd=max_usd))
     run = run_evaluation(
         world,

@@ -53,6 +53,9 @@ def evaluate(
     max_usd: Annotated[
         float | None, typer.Option(help="US dollars the run may cost; what it stops is unscored.")
     ] = None,
+    confirm: Annotated[
+        bool, typer.Option(help="With a live judge: judge again what fell, before it is called a regression.")
+    ] = True,
     history: Annotated[
         int, typer.Option(min=0, max=60, help="Also evaluate this many windows before, for the timeline.")
     ] = 0,
@@ -88,6 +91,7 @@ def evaluate(
         history=history,
         update_baseline=update_baseline,
         synthetic=synthetic,
+        confirm=confirm,
     )
     world = World.open()
     if estimate:

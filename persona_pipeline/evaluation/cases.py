@@ -2,7 +2,7 @@
 
 import hashlib
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -10,7 +10,7 @@ from persona_pipeline.errors import ConfigError
 from persona_pipeline.judging.verdict import JudgeRequest, Verdict
 from persona_pipeline.propositions import PropositionSet, stored_proposition_set
 from persona_pipeline.scoring import SCORERS, AgentCase, DimensionEvaluation, DimensionPlan
-from persona_pipeline.scoring.results import UsageSummary
+from persona_pipeline.scoring.results import UsageSummary, add_usage
 from persona_pipeline.world import World, parse_window
 from persona_pipeline.world.canonical import content_hash
 from persona_pipeline.world.messages import messages_hash
@@ -151,17 +151,6 @@ def uuid_from(text: str) -> uuid.UUID:
     return uuid.UUID(bytes=hashlib.sha256(text.encode()).digest()[:16], version=5)
 
 
-def total_usage(dimensions: Sequence[DimensionEvaluation]) -> UsageSummary:
-    """Return the tokens and price of several dimensions, summed; an unknown price makes the sum unknown."""
-    total = UsageSummary()
-    for item in dimensions:
-        usd = None if total.usd is None or item.usage.usd is None else total.usd + item.usage.usd
-        total = UsageSummary(
-            input_tokens=total.input_tokens + item.usage.input_tokens,
-            output_tokens=total.output_tokens + item.usage.output_tokens,
-            cache_creation_tokens=total.cache_creation_tokens + item.usage.cache_creation_tokens,
-            cache_read_tokens=total.cache_read_tokens + item.usage.cache_read_tokens,
-            calls=total.calls + item.usage.calls,
-            usd=usd,
-        )
-    return total
+def total_usage(dimensions: Iterable[DimensionEvaluation]) -> UsageSummary:
+    """Return what several dimensions cost together."""
+    return add_usage(item.usage for item in dimensions)

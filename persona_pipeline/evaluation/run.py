@@ -9,6 +9,7 @@ from persona_pipeline.baselines import REGRESSION_DELTA, captured, find_baseline
 from persona_pipeline.baselines.regression import PROPOSITION_DELTA
 from persona_pipeline.errors import ConfigError, Problem
 from persona_pipeline.evaluation.cases import ALL_TIME, plan_agent, resolve_window
+from persona_pipeline.evaluation.confirming import confirm_report
 from persona_pipeline.evaluation.engine import evaluate_agents, evaluate_world, report_agent
 from persona_pipeline.evaluation.gate import GateRules, exit_code_of
 from persona_pipeline.evaluation.history import score_history
@@ -25,7 +26,13 @@ from persona_pipeline.world.models import Window
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What to evaluate and when it fails. ``agents`` and ``dimensions`` None: all; ``history``: windows before, evaluated too."""
+    """What to evaluate and when it fails.
+
+    Attributes:
+        agents, dimensions: None for all.
+        history: how many windows before are evaluated too, for the timeline.
+        confirm: a live judge judges again what fell before it is called a regression.
+    """
 
     agents: Sequence[str] | None = None
     dimensions: Sequence[str] | None = None
@@ -40,6 +47,7 @@ class RunOptions:
     history: int = 0
     update_baseline: bool = False
     synthetic: bool = False
+    confirm: bool = True
 
     def rules(self, judge: Judge) -> GateRules:
         """Return the gate's rules with the judge's own minimum coverage where none is given."""
@@ -87,6 +95,11 @@ def run_evaluation(world: World, judge: Judge, options: RunOptions) -> Evaluatio
         rules=rules,
         synthetic=generated.agents,
     )
+    if judge.live:
+        golden = {agent_id: find_baseline(world.root, agent_id) for agent_id in agent_ids}
+        report = confirm_report(
+            world, report, judge, rules, span, golden, samples=options.samples, rejudge=options.confirm
+        )
     report.statistics["history"] = score_history(world.store, agent_ids, until=span.end)
     report.statistics["voice_map"] = voice_statistics(world, agent_ids, span)
     run = EvaluationRun(report, problems)

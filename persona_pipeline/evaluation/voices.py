@@ -1,33 +1,67 @@
 """How alike the agents of a run write: what the report's voice map is drawn from."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from persona_pipeline.scoring.text.vocabulary import pairwise_similarity, vocabulary_stats
-from persona_pipeline.scoring.text.voice import voice_similarity
+from persona_pipeline.scoring.text.voice import voice_convergence, voice_map, voice_similarity
 from persona_pipeline.world import World
 from persona_pipeline.world.models import Window
 
 # Pairs grow with the square of the agents; a map of more is no map.
 MOST_AGENTS = 30
+EARLIER_WINDOWS = 4
 
 
-def voice_statistics(world: World, agent_ids: list[str], window: Window) -> dict[str, Any]:
-    """Return the agents' voices and how alike each two are: vocabulary Jaccard and character n-gram cosine, 0-1.
+def voice_statistics(world: World, agent_ids: Sequence[str], window: Window) -> dict[str, Any]:
+    """Return the agents' voices, where they stand on a map, and how alike each two are.
 
-    Agents without messages in the window are left out; so is everything when there are fewer than two or more than 30 agents.
+    Of each pair: vocabulary Jaccard and character n-gram cosine (0-1), and ``z``, how many standard deviations the cosine
+    lies above what the two had in earlier windows. Agents without messages in the window are left out; so is everything
+    when there are fewer than two or more than 30 agents.
     """
     if not 2 <= len(agent_ids) <= MOST_AGENTS:
         return {}
-    spoken = {agent_id: [m.text for m in world.messages(window, agent_id=agent_id)] for agent_id in agent_ids}
-    spoken = {agent_id: texts for agent_id, texts in spoken.items() if texts}
+    spoken = _spoken(world, agent_ids, window)
     if len(spoken) < 2:
         return {}
+    earlier = _earlier(world, sorted(spoken), window)
     words, characters = pairwise_similarity(spoken), voice_similarity(spoken)
+    places = {point.agent_id: {"x": point.x, "y": point.y} for point in voice_map(spoken)}
     return {
         "agents": {
-            agent_id: {**vars(vocabulary_stats(texts)), "messages": len(texts)} for agent_id, texts in spoken.items()
+            agent_id: {**vars(vocabulary_stats(texts)), "messages": len(texts), **places.get(agent_id, {})}
+            for agent_id, texts in spoken.items()
         },
         "pairs": [
-            {"a": a, "b": b, "vocabulary": words[a, b], "characters": characters.get((a, b))} for a, b in sorted(words)
+            {
+                "a": a,
+                "b": b,
+                "vocabulary": words[a, b],
+                "characters": characters.get((a, b)),
+                "z": voice_convergence({a: spoken[a], b: spoken[b]}, [_pair(block, a, b) for block in earlier]).z,
+            }
+            for a, b in sorted(words)
         ],
     }
+
+
+def _earlier(world: World, agent_ids: Sequence[str], window: Window) -> list[dict[str, list[str]]]:
+    found = []
+    before = window.previous()
+    while before is not None and len(found) < EARLIER_WINDOWS:
+        spoken = _spoken(world, agent_ids, before)
+        if not spoken:
+            break
+        found.append(spoken)
+        before = before.previous()
+    return found
+
+
+def _spoken(world: World, agent_ids: Sequence[str], window: Window) -> dict[str, list[str]]:
+    spoken = {agent_id: [m.text for m in world.messages(window, agent_id=agent_id)] for agent_id in agent_ids}
+    return {agent_id: texts for agent_id, texts in spoken.items() if texts}
+
+
+def _pair(spoken: Mapping[str, Sequence[str]], a: str, b: str) -> dict[str, Sequence[str]]:
+    return {name: spoken[name] for name in (a, b) if name in spoken}

@@ -53,15 +53,16 @@ def print_table(report: RunReport, file: TextIO | None = None) -> None:
 
 def _draw(report: RunReport, console: Console, *, short: bool = False) -> None:
     view = ReportView(report)
-    if view.rows:
-        console.print(_table(report, short=short))
-        console.print(Text(_LEGEND, style="dim"), soft_wrap=True)
+    # The table comes last: what scrolls by first is the detail, what stays on the screen is the whole.
     for finding in view.findings:
         style = "red" if finding.exit_code == EXIT_REGRESSION else "yellow"
         console.print(Text(f"{finding.kind}: {one_line(finding.message)}", style=style), soft_wrap=True)
     for row in view.rows:
         for warning in row.report.comparison.warnings:
             console.print(Text(f"warning: {row.agent_id}: {one_line(warning)}", style="yellow"), soft_wrap=True)
+    if view.rows:
+        console.print(_table(report, short=short))
+        console.print(Text(_LEGEND, style="dim"), soft_wrap=True)
     console.print(Text(f"{view.headline}. {_cost(report)} Exit code {report.exit_code}."), soft_wrap=True)
 
 

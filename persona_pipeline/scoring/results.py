@@ -1,6 +1,7 @@
 """What a scorer returns: one result a proposition, one a dimension. These models are also the JSON of the reports."""
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -66,6 +67,21 @@ class UsageSummary(BaseModel):
     cache_read_tokens: int = 0
     calls: int = 0
     usd: float | None = 0.0
+
+
+def add_usage(parts: Iterable[UsageSummary]) -> UsageSummary:
+    """Return the sum of several usages; one unknown price makes the whole price unknown."""
+    total = UsageSummary()
+    for part in parts:
+        total = UsageSummary(
+            input_tokens=total.input_tokens + part.input_tokens,
+            output_tokens=total.output_tokens + part.output_tokens,
+            cache_creation_tokens=total.cache_creation_tokens + part.cache_creation_tokens,
+            cache_read_tokens=total.cache_read_tokens + part.cache_read_tokens,
+            calls=total.calls + part.calls,
+            usd=None if total.usd is None or part.usd is None else total.usd + part.usd,
+        )
+    return total
 
 
 class DimensionEvaluation(BaseModel):

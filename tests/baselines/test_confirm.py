@@ -199,7 +199,7 @@ def compared(samples: dict[str, list[float]], score: float, golden: Baseline | N
 
 COLLAPSED = {"a": [0.0, 1.0, 0.0, 0.0, 1.0, 0.0], "b": [7.0, 8.0, 7.0, 8.0, 7.0, 8.0]}
 NOISY = {"a": [1.0, 8.0, 2.0], "b": [3.0, 9.0, 5.0]}
-GOLDEN = {"a": 8.0, "b": 7.5}
+GOLDEN = {"a": 8.0, "b": 7.5, "gone": 9.0}
 
 
 def test_a_collapse_stays_a_drop_and_gets_an_interval() -> None:

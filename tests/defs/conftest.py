@@ -11,8 +11,15 @@ from tests.defs.support import Project
 
 
 @pytest.fixture
-def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dg.DagsterInstance]:
-    """A temporary instance on SQLite."""
+def instance() -> Iterator[dg.DagsterInstance]:
+    """An instance in memory: the same storage as on disk, without a second of setting up."""
+    with dg.DagsterInstance.ephemeral() as opened:
+        yield opened
+
+
+@pytest.fixture
+def instance_on_disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dg.DagsterInstance]:
+    """An instance on SQLite files, which another process or a restart can open."""
     with dg.instance_for_test(temp_dir=str(tmp_path_factory.mktemp("dagster"))) as opened:
         yield opened
 

@@ -9,7 +9,7 @@ import dagster as dg
 from persona_pipeline.definitions import defs
 from persona_pipeline.defs import sensors
 from persona_pipeline.defs.partitions import agents
-from persona_pipeline.defs.resources import EvaluationSettings, WorldResource
+from persona_pipeline.defs.resources import WorldResource
 
 PARTITION = "dagster/partition"
 
@@ -84,12 +84,16 @@ class Project:
         **settings: Any,
     ) -> dg.ExecuteInProcessResult:
         """Run a job in this process on this world; ``settings`` are those of the evaluation resource."""
+        resources = {
+            "world": {"config": {"root": str(self.root), "database_url": self.database_url}},
+            "evaluation": {"config": settings},
+        }
         definition = defs.resolve_job_def(job)
+        known = {key: value for key, value in resources.items() if key in definition.resource_defs}
         return definition.execute_in_process(
             instance=self.instance,
             tags=tags,
             asset_selection=[dg.AssetKey.from_user_string(name) for name in assets] if assets else None,
-            resources={"world": self.world, "evaluation": EvaluationSettings(**settings)},
-            run_config=run_config,
+            run_config={"resources": known, **(run_config or {})},
             raise_on_error=False,
         )

@@ -44,10 +44,10 @@ def test_nothing_changed_nothing_runs(small: Project) -> None:
     assert small.tick() == "2 agents, nothing changed"
 
 
-def test_memory_survives_a_restart_and_needs_no_cursor(small: Project) -> None:
-    small.tick()
-    with dg.DagsterInstance.from_ref(small.instance.get_ref()) as restarted:
-        assert Project(small.root, restarted).tick() == "2 agents, nothing changed"
+def test_memory_survives_a_restart_and_needs_no_cursor(small_root: Path, instance_on_disk: dg.DagsterInstance) -> None:
+    Project(small_root, instance_on_disk).tick()
+    with dg.DagsterInstance.from_ref(instance_on_disk.get_ref()) as restarted:
+        assert Project(small_root, restarted).tick() == "2 agents, nothing changed"
 
 
 def test_an_edited_persona_evaluates_its_agent_whole(small: Project) -> None:

@@ -113,6 +113,10 @@ def _text(item: Any, location: tuple[str | int, ...]) -> str:
         return f"must be {sign} {context[name]:g}, not {shown}"
     if kind == "literal_error":
         return f"must be one of {context['expected']}, not {shown}".replace(" or '", ", '")
+    if kind == "string_pattern_mismatch":
+        return f"must match {context['pattern']}, not {shown}"
+    if kind == "string_too_long":
+        return f"must have at most {context['max_length']} characters"
     if kind in _TEXTS:
         return _TEXTS[kind] + ("" if kind.endswith("short") else f", not {shown}")
     return item["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")

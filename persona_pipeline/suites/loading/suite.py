@@ -1,6 +1,5 @@
 """Reading a whole suite."""
 
-import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,7 +26,6 @@ from persona_pipeline.suites.registry import canonical_type, find_type, unknown_
 from persona_pipeline.suites.values import Text
 
 SCHEMA_NAME = "agentv-eval-v2"
-_NAME = re.compile(r"[a-z0-9-]{1,64}")
 _OLD_TESTS = ("eval_cases", "evalcases")
 _ITEMS: Any = WithJsonSchema({"type": "array", "items": {"$ref": "#/$defs/assert"}})
 _INPUT: Any = WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"$ref": "#/$defs/message"}}]})
@@ -227,8 +225,6 @@ def _fields(reader: Reader, entry: Entry) -> SuiteFields | None:
     except ValidationError as error:
         add_model_problems(reader, entry, error, "suite", SuiteFields)
         return None
-    if fields.name is not None and not _NAME.fullmatch(fields.name):
-        reader.fail(entry, "suite: name must be lower-case letters, digits and hyphens", "name")
     if fields.name is not None and not fields.description:
         reader.fail(entry, "suite: description is required with name, 1 to 1024 characters", "name")
     if fields.version is not None and (problem := check_version(fields.version)):

@@ -1,0 +1,173 @@
+"""``persona-pipeline doctor``: is everything there that an evaluation needs, and if not, what to do."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from persona_pipeline.errors import ConfigError
+from persona_pipeline.settings import Settings, get_settings
+
+if TYPE_CHECKING:
+    from persona_pipeline.judging.client import AnthropicOptions
+    from persona_pipeline.judging.probe import Finding
+
+EXIT_BROKEN = 2
+_DAGSTER_SECONDS = 120
+# Dagster is asked in a process of its own: importing it here would cost every other command a second and a half.
+_ASK_DAGSTER = """
+import json, sys
+from dagster import DagsterInstance
+with DagsterInstance.from_config(sys.argv[1]) as instance:
+    runs = instance.get_runs_count()
+from persona_pipeline.definitions import defs
+jobs = len(list(defs.resolve_all_job_defs()))
+print(json.dumps({"runs": runs, "jobs": jobs}))
+"""
+
+
+def doctor(
+    calls: Annotated[bool, typer.Option(help="Ask the live judge for a test verdict; costs less than a cent.")] = True,
+    dagster: Annotated[bool, typer.Option(help="Ask the Dagster instance.")] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Check world, database, recordings, key, endpoint, model, structured output, caching and Dagster.
+
+    Exit codes: 0 all that is needed works, 2 something does not.
+    """
+    from persona_pipeline.judging.probe import Level
+
+    findings = diagnose(get_settings(), calls=calls, dagster=dagster)
+    if as_json:
+        typer.echo(json.dumps([vars(finding) for finding in findings], indent=2, ensure_ascii=False))
+    else:
+        for finding in findings:
+            typer.echo(f"{finding.level:<6}{finding.name:<18}{finding.said}")
+            if finding.remedy:
+                typer.echo(f"{'':<24}-> {finding.remedy}")
+    if any(finding.level is Level.ERROR for finding in findings):
+        raise typer.Exit(EXIT_BROKEN)
+
+
+def diagnose(settings: Settings, *, calls: bool = True, dagster: bool = True) -> "list[Finding]":
+    """Return what was found, in the order it is shown."""
+    from persona_pipeline.judging.client import AnthropicOptions
+
+    asked = _start_dagster() if dagster else None
+    findings = [_checked("world", _world, settings), _checked("database", _database, settings)]
+    findings.append(_checked("recordings", _recordings, settings))
+    findings += _judge(AnthropicOptions.from_settings(settings), calls)
+    if asked is not None:
+        findings.append(_dagster(asked))
+    return findings
+
+
+def _checked(name: str, check: "Callable[[Settings], Finding]", settings: Settings) -> "Finding":
+    from persona_pipeline.judging.probe import Finding, Level
+
+    try:
+        return check(settings)
+    except ConfigError as error:
+        first, *rest = str(error).splitlines()
+        more = f" (and {len(rest)} more)" if rest else ""
+        return Finding(name, Level.ERROR, first + more, "correct it; persona-pipeline validate lists every problem")
+
+
+def _world(settings: Settings) -> "Finding":
+    from persona_pipeline.judging.probe import Finding, Level
+    from persona_pipeline.world.personas import agent_ids, load_persona
+
+    root = settings.world_root
+    if not (root / "personas").is_dir():
+        remedy = "set PERSONA_ROOT to your world's folder, or make one with persona-pipeline init DIR"
+        return Finding("world", Level.ERROR, f"{root} has no personas folder", remedy)
+    agents = agent_ids(root)
+    for agent_id in agents:
+        load_persona(root, agent_id)
+    if not agents:
+        return Finding("world", Level.ERROR, f"{root} has no personas", "add personas/<agent_id>.yaml")
+    return Finding("world", Level.OK, f"{root}: {', '.join(agents)}")
+
+
+def _database(settings: Settings) -> "Finding":
+    import sqlalchemy as sa
+
+    from persona_pipeline.judging.probe import Finding, Level
+    from persona_pipeline.store import default_url, open_store
+    from persona_pipeline.store.tables import run_messages
+
+    url = default_url(settings)
+    store = open_store(url)
+    try:
+        with store.connect() as connection:
+            count = connection.execute(sa.select(sa.func.count()).select_from(run_messages)).scalar_one()
+    finally:
+        store.close()
+    return Finding("database", Level.OK, f"{url.render_as_string(hide_password=True)}: {count} messages")
+
+
+def _recordings(settings: Settings) -> "Finding":
+    from persona_pipeline.judging.probe import Finding, Level
+    from persona_pipeline.judging.recordings import load_recordings
+
+    folder = settings.world_root / "recordings"
+    recordings = load_recordings(folder)
+    if recordings:
+        agents = len({item.agent_id for item in recordings.values() if item.agent_id})
+        return Finding("recordings", Level.OK, f"{len(recordings)} judgments of {agents} agents")
+    remedy = "record some with persona-pipeline evaluate --judge anthropic --record; without them replay has no scores"
+    return Finding("recordings", Level.NOTE, f"{folder} holds none", remedy)
+
+
+def _judge(options: "AnthropicOptions", calls: bool) -> "list[Finding]":
+    from persona_pipeline.judging.probe import Finding, Level, probe
+
+    if not options.has_credentials():
+        remedy = "set ANTHROPIC_API_KEY to use the live judge; replaying recordings needs none"
+        return [Finding("key", Level.NOTE, "no key for the live judge", remedy)]
+    if options.is_anthropic:
+        found = [Finding("key", Level.OK, "is set")]
+    else:
+        found = [Finding("key", Level.OK, f"not needed or set; the endpoint is {options.endpoint}")]
+    return [*found, *asyncio.run(probe(options))] if calls else found
+
+
+def _home() -> Path:
+    return Path(os.environ.get("DAGSTER_HOME") or Path.cwd())
+
+
+def _start_dagster() -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", _ASK_DAGSTER, str(_home())],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+        errors="replace",
+    )
+
+
+def _dagster(asked: "subprocess.Popen[str]") -> "Finding":
+    from persona_pipeline.judging.probe import Finding, Level
+
+    home = _home()
+    try:
+        out, errors = asked.communicate(timeout=_DAGSTER_SECONDS)
+    except subprocess.TimeoutExpired:
+        asked.kill()
+        asked.communicate()
+        remedy = "check that the database of its storage answers"
+        return Finding("dagster", Level.ERROR, f"no answer in {_DAGSTER_SECONDS} s", remedy)
+    if asked.returncode != 0:
+        last = (errors.strip().splitlines() or ["no reason given"])[-1][:200]
+        remedy = f"check {home / 'dagster.yaml'} and the database it names; DAGSTER_HOME says where it is looked for"
+        return Finding("dagster", Level.ERROR, last, remedy)
+    told = json.loads(out.strip().splitlines()[-1])
+    return Finding("dagster", Level.OK, f"instance at {home}: {told['runs']} runs; {told['jobs']} jobs are defined")

@@ -1,0 +1,173 @@
+"""One agent from its files to its checks, on instances that know nothing."""
+
+import dagster as dg
+import pytest
+
+from persona_pipeline.defs.checks import GATE
+from tests.defs.support import Project
+from tests.support.worlds import replace_in, write_yaml
+
+BEFORE_THE_DRIFT = "2026-06-14T23:59:59Z"
+
+
+def checks_of(result: dg.ExecuteInProcessResult) -> dict[str, bool]:
+    return {check.check_name: check.passed for check in result.get_asset_check_evaluations()}
+
+
+def failure_of(result: dg.ExecuteInProcessResult, step: str) -> dg.DagsterEvent:
+    return next(event for event in result.all_events if event.is_step_failure and event.step_key == step)
+
+
+def steps_with(result: dg.ExecuteInProcessResult, kind: dg.DagsterEventType) -> set[str]:
+    return {event.step_key or "" for event in result.all_events if event.event_type is kind}
+
+
+def test_a_blank_instance_evaluates_an_agent(sample: Project) -> None:
+    result = sample.evaluate("jim", as_of=BEFORE_THE_DRIFT)
+    assert result.success
+    assert checks_of(result) == {check.name: True for check in GATE}
+
+
+def test_a_drifted_agent_fails_its_run_with_the_claims_that_fell(sample: Project) -> None:
+    result = sample.evaluate("michael")
+    assert not result.success
+    assert checks_of(result) == {**{check.name: True for check in GATE}, "no_regression": False}
+    failed = next(check for check in result.get_asset_check_evaluations() if not check.passed)
+    assert failed.partition == "michael"
+    assert failed.severity is dg.AssetCheckSeverity.ERROR
+    assert "adherence" in str(failed.metadata["what_is_wrong"].value)
+
+
+def test_an_unknown_agent_fails_and_says_which_file_to_write(sample: Project) -> None:
+    result = sample.evaluate("nobody")
+    assert not result.success
+    assert "write personas/nobody.yaml" in failure_of(result, "personas").event_specific_data.error_display_string
+
+
+def test_runs_are_labelled_whoever_starts_them(sample: Project) -> None:
+    result = sample.evaluate("jim", ("personas", "messages"), window="3d")
+    run = sample.instance.get_run_by_id(result.run_id)
+    assert run is not None
+    labels = {key: run.tags.get(key) for key in ("agent", "judge", "window")}
+    assert labels == {"agent": "jim", "judge": "recorded", "window": "3d"}
+    assert run.tags.get("commit")
+
+
+def test_the_same_inputs_give_the_same_versions(sample: Project) -> None:
+    versions = []
+    for _ in range(2):
+        result = sample.evaluate("pam", as_of=BEFORE_THE_DRIFT)
+        events = [event for event in result.all_events if event.is_step_materialization]
+        versions.append({event.asset_key: event.step_materialization_data.materialization.tags for event in events})
+    first, second = ({key: tags["dagster/data_version"] for key, tags in found.items()} for found in versions)
+    assert first == second
+
+
+def test_one_dimension_is_scored_again_into_the_same_run(sample: Project) -> None:
+    sample.evaluate("pam", as_of=BEFORE_THE_DRIFT)
+    part = ("proposition_sets/fluency", "fluency_scores", "evaluation_runs", "baseline_comparisons")
+    result = sample.evaluate("pam", part, as_of=BEFORE_THE_DRIFT)
+    assert result.success
+    assert set(checks_of(result)) == {check.name for check in GATE}
+    run = result.asset_materializations_for_node("evaluation_runs")[0]
+    assert {"score/adherence", "score/fluency"} <= set(run.metadata)
+
+
+def test_a_run_without_all_its_scores_names_what_to_materialize(sample: Project) -> None:
+    part = ("personas", "messages", "evaluation_runs", *(f"proposition_sets/{d}" for d in ("fluency", "adherence")))
+    result = sample.evaluate("pam", (*part, "fluency_scores"))
+    assert "materialize adherence_scores" in failure_of(result, "evaluation_runs").event_specific_data.error_display_string
+
+
+@pytest.mark.parametrize(
+    "path, content, step",
+    [
+        ("personas/bob.yaml", "display_name: Bob\npersonna: x\n", "personas"),
+        ("propositions/fluency/bob.yaml", "dimension: fluency\npropositions: 7\n", "proposition_sets__fluency"),
+        ("baselines/bob.json", '{\n"agentId": ', "baseline_comparisons"),
+    ],
+)
+def test_a_broken_file_fails_its_agent_with_file_and_line(
+    small: Project, path: str, content: str, step: str
+) -> None:
+    target = small.root / path
+    target.parent.mkdir(exist_ok=True)
+    target.write_text(content, encoding="utf-8")
+    broken, other = small.evaluate("bob"), small.evaluate("ann")
+    failure = failure_of(broken, step).event_specific_data
+    assert f"{target.name}:2" in failure.error_display_string
+    assert f"{target.name}:2" in str(failure.user_failure_data.metadata["problems"].value)
+    assert not any(event.is_step_up_for_retry for event in broken.all_events)
+    # ann has nothing recorded and no baseline: her gate fails, her steps do not.
+    assert steps_with(other, dg.DagsterEventType.STEP_FAILURE) == {"baseline_comparisons_full_coverage"}
+
+
+def test_a_broken_default_file_fails_its_dimension_and_no_other(small: Project) -> None:
+    write_yaml(small.root / "propositions/fluency/_default.yaml", {"dimension": "fluency", "propositions": 7})
+    result = small.evaluate("ann")
+    scored = {event.step_key for event in result.all_events if event.is_step_success}
+    assert {"adherence_scores", "consistency_scores"} <= scored
+    assert "fluency_scores" not in scored
+
+
+def test_a_persona_file_that_no_agent_can_be_named_after_stops_nobody(small: Project) -> None:
+    write_yaml(small.root / "personas/Not An Agent.yaml", {"display_name": "X", "persona": "Y"})
+    assert not steps_with(small.evaluate("ann", ("personas",)), dg.DagsterEventType.STEP_FAILURE)
+
+
+def test_a_lost_database_is_tried_again_and_then_given_up(small: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sqlalchemy as sa
+
+    from persona_pipeline.defs import failures
+    from persona_pipeline.world import World
+
+    tries = []
+
+    def lost(world: World, agent_id: str) -> None:
+        tries.append(agent_id)
+        raise sa.exc.OperationalError("SELECT 1", {}, Exception("database is locked"))
+
+    monkeypatch.setattr(failures, "DATABASE_SECONDS", 0.01)
+    monkeypatch.setattr(World, "sync_persona", lost)
+    result = small.evaluate("ann", ("personas",))
+    assert not result.success
+    assert len(tries) == 1 + failures.DATABASE_RETRIES
+
+
+def test_a_defect_is_not_tried_again(small: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    from persona_pipeline.world import World
+
+    tries = []
+
+    def defective(world: World, agent_id: str) -> None:
+        tries.append(agent_id)
+        raise TypeError("a defect")
+
+    monkeypatch.setattr(World, "sync_persona", defective)
+    assert not small.evaluate("ann", ("personas",)).success
+    assert len(tries) == 1
+
+
+def test_every_check_of_a_partitioned_asset_is_partitioned_alike() -> None:
+    # Dagster accepts a check without partitions in silence and hands it every agent at once.
+    from persona_pipeline.defs.checks import CHECKS
+    from persona_pipeline.defs.partitions import agents
+
+    assert all(spec.partitions_def == agents for check in CHECKS for spec in check.check_specs)
+
+
+def test_metadata_shows_scores_history_and_the_voice_of_the_agent(sample: Project) -> None:
+    for as_of in (BEFORE_THE_DRIFT, ""):
+        result = sample.evaluate("michael", as_of=as_of)
+    run = result.asset_materializations_for_node("evaluation_runs")[0].metadata
+    assert "| Adherence |" in str(run["scores"].value)
+    assert "data:image/svg+xml;base64," in str(run["history"].value)
+    fluency = result.asset_materializations_for_node("fluency_scores")[0].metadata
+    assert "data:image/svg+xml;base64," in str(fluency["repetition"].value)
+    assert all(len(str(value.value)) < 25_000 for value in [*run.values(), *fluency.values()])
+
+
+def test_a_replaced_word_in_a_claim_is_unrecorded_and_fails_the_coverage_check(sample: Project) -> None:
+    replace_in(sample.root / "propositions/fluency/pam.yaml", "claim: ", "claim: Never ")
+    result = sample.evaluate("pam", as_of=BEFORE_THE_DRIFT)
+    assert checks_of(result)["full_coverage"] is False

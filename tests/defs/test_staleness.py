@@ -1,0 +1,74 @@
+"""Which agents' scores are out of date, and why."""
+
+import dagster as dg
+import pytest
+from dagster._core.definitions.data_version import CachingStaleStatusResolver
+from dagster._core.workspace.context import LoadingContext  # noqa: F401
+
+from persona_pipeline.definitions import defs
+from tests.defs.support import Project
+from tests.support.worlds import replace_in, write_yaml
+
+AGENTS = ("ann", "bob")
+SCORES = ("adherence_scores", "fluency_scores")
+
+
+def stale(project: Project) -> dict[tuple[str, str], list[str]]:
+    """Return why scores are stale, by asset and agent; fresh ones are left out."""
+    from dagster._core.loader import LoadingContextForTest
+
+    graph = defs.resolve_asset_graph()
+    resolver = CachingStaleStatusResolver(project.instance, graph, LoadingContextForTest(project.instance))
+    found = {}
+    for name in (*SCORES, "baseline_comparisons"):
+        for agent_id in AGENTS:
+            causes = resolver.get_stale_causes(dg.AssetKey(name), agent_id)
+            if causes:
+                found[name, agent_id] = sorted(
+                    f"{cause.reason}: {cause.dependency_asset_key.to_user_string()}"
+                    for cause in causes
+                    if cause.dependency_asset_key
+                )
+    return found
+
+
+@pytest.fixture
+def fresh(small: Project) -> Project:
+    small.tick()
+    for agent_id in AGENTS:
+        small.evaluate(agent_id)
+    assert stale(small) == {}
+    return small
+
+
+def test_an_edited_persona_makes_its_own_scores_stale_until_they_are_made_again(fresh: Project) -> None:
+    replace_in(fresh.root / "personas/bob.yaml", "machines", "engines")
+    fresh.tick()
+    why = ["has a new dependency data version: persona_files"]
+    assert stale(fresh) == {(name, "bob"): why for name in SCORES}
+    fresh.evaluate("bob")
+    assert stale(fresh) == {}
+
+
+def test_an_edited_default_file_makes_its_dimension_stale_for_all(fresh: Project) -> None:
+    replace_in(fresh.root / "propositions/fluency/_default.yaml", "interesting", "boring")
+    fresh.tick()
+    why = ["has a new dependency data version: proposition_files/fluency"]
+    assert stale(fresh) == {("fluency_scores", agent_id): why for agent_id in AGENTS}
+
+
+def test_an_edited_baseline_makes_only_the_comparison_stale(fresh: Project) -> None:
+    write_yaml(fresh.root / "baselines/bob.json", {"agentId": "bob", "dimensions": {"fluency": 5}})
+    fresh.tick()
+    assert stale(fresh) == {("baseline_comparisons", "bob"): ["has a new dependency data version: baseline_files"]}
+
+
+def test_a_run_over_many_agents_leaves_them_as_fresh_as_a_run_each(small: Project) -> None:
+    small.tick()
+    small.run("evaluate_cohort")
+    assert stale(small) == {}
+    replace_in(small.root / "personas/bob.yaml", "machines", "engines")
+    small.tick()
+    assert set(stale(small)) == {(name, "bob") for name in SCORES}
+    small.run("evaluate_cohort")
+    assert stale(small) == {}

@@ -1,0 +1,62 @@
+"""Small suites for tests: text in, suite or result out."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from persona_pipeline.suites import (
+    Context,
+    Grade,
+    Output,
+    RunOptions,
+    Services,
+    Suite,
+    SuiteResult,
+    load_suite,
+    read_responses,
+    run_suite,
+)
+from persona_pipeline.suites.output import parse_output
+
+
+def write(folder: Path, files: Mapping[str, str]) -> None:
+    """Write files below a folder."""
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+def load(folder: Path, text: str, **files: str) -> Suite:
+    """Load a suite from its text; ``files`` maps names (``__`` for ``/``, ``_dot_`` for ``.``) to text beside it."""
+    write(folder, {name.replace("__", "/").replace("_dot_", "."): content for name, content in files.items()})
+    path = folder / "suite.eval.yaml"
+    path.write_text(text, encoding="utf-8")
+    return load_suite(path)
+
+
+def suite_of(folder: Path, *asserts: Mapping[str, Any], **test: Any) -> Suite:
+    """Load a suite of one test, ``t``, with these asserts."""
+    entry = {"id": "t", "input": "hi", "criteria": "be good", "assert": [dict(item) for item in asserts], **test}
+    return load(folder, yaml.safe_dump({"tests": [entry]}, sort_keys=False))
+
+
+def grade(folder: Path, item: Mapping[str, Any], output: Any, *, services: Services | None = None, **test: Any) -> Grade:
+    """Grade one output with one assert, written as a suite would write it."""
+    suite = suite_of(folder, item, **test)
+    parsed = output if isinstance(output, Output) else parse_output(output)
+    only = suite.tests[0]
+    return only.asserts[0].grade(parsed, Context(suite, only, services or Services()))
+
+
+def run(suite: Suite, responses: Mapping[str, Any] | None = None, **options: Any) -> SuiteResult:
+    """Grade recorded answers without a judge."""
+    return run_suite(suite, responses=read_responses(responses or {}), options=RunOptions(**options))
+
+
+def calls(*tools: Any, text: str = "done") -> dict[str, Any]:
+    """An answer with tool calls: names, or (name, input) pairs."""
+    made = [{"tool": tool} if isinstance(tool, str) else {"tool": tool[0], "input": tool[1]} for tool in tools]
+    return {"output_messages": [{"role": "assistant", "content": text, "tool_calls": made}]}
