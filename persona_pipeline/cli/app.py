@@ -4,8 +4,10 @@ import typer
 
 from persona_pipeline.cli.baseline import baseline
 from persona_pipeline.cli.corrections import app as corrections
+from persona_pipeline.cli.doctor import doctor
 from persona_pipeline.cli.evaluate import evaluate
 from persona_pipeline.cli.ingest import ingest
+from persona_pipeline.cli.init import init
 from persona_pipeline.cli.propositions import app as propositions
 from persona_pipeline.cli.report import report
 from persona_pipeline.cli.schema import schema
@@ -25,6 +27,8 @@ app.command()(validate)
 app.command()(ingest)
 app.command()(report)
 app.command()(schema)
+app.command()(init)
+app.command()(doctor)
 app.add_typer(propositions, name="propositions")
 app.add_typer(suite, name="suite")
 app.add_typer(corrections, name="corrections")

@@ -27,6 +27,8 @@ class OrchestrationSettings(BaseSettings):
         quiet_minutes: silence after which fewer new messages are enough.
         alert_webhook: where failed runs are reported, a Slack incoming webhook or anything that takes its JSON.
         dagster_url: address of the web interface, for links in alerts.
+        reports_url: address under which the world's `.persona/reports` folder is served, for links to the HTML report.
+        keep_days: age in days from which a run is forgotten; an agent's newest run is kept.
         executor: 'in_process', or 'celery' for steps on several hosts.
         celery_broker, celery_backend: their URLs.
     """
@@ -49,11 +51,13 @@ class OrchestrationSettings(BaseSettings):
     quiet_minutes: float = Field(15.0, ge=0)
     alert_webhook: SecretStr | None = None
     dagster_url: str = ""
+    reports_url: str = ""
+    keep_days: int = Field(90, ge=1)
     executor: Literal["in_process", "celery"] = "in_process"
     celery_broker: str = "redis://localhost:6379/0"
     celery_backend: str = "redis://localhost:6379/1"
 
-    @field_validator("dagster_url")
+    @field_validator("dagster_url", "reports_url")
     @classmethod
     def _without_slash(cls, value: str) -> str:
         return value.rstrip("/")

@@ -1,0 +1,120 @@
+"""The weekly look at the baselines: which are old, missing, of another judge, or far from where the agent is now."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import dagster as dg
+
+from persona_pipeline.baselines import Baseline, find_baseline
+from persona_pipeline.defs import assets, sources
+from persona_pipeline.defs.failures import known_failures
+from persona_pipeline.defs.metadata import problems_markdown
+from persona_pipeline.defs.resources import WorldResource, known_agents
+from persona_pipeline.defs.settings import orchestration
+from persona_pipeline.errors import ConfigError
+from persona_pipeline.evaluation.engine import report_agent
+from persona_pipeline.evaluation.gate import GateRules
+from persona_pipeline.evaluation.report import AgentReport
+from persona_pipeline.evaluation.saving import latest_evaluations
+from persona_pipeline.reporting.text import markdown_code, markdown_text
+from persona_pipeline.reporting.view import format_delta, format_score
+from persona_pipeline.world import World
+
+# A baseline this far below what the agent does now guards against nothing.
+OUTGROWN = 1.0
+
+
+@dataclass(frozen=True)
+class Reviewed:
+    """What a person should know of one agent's baseline. ``remarks`` is empty when there is nothing to do."""
+
+    agent_id: str
+    captured_at: datetime | None
+    overall: float | None
+    remarks: tuple[str, ...]
+
+
+def review_agent(world: World, agent_id: str, *, now: datetime, days: int) -> Reviewed:
+    """Return what is to be said of an agent's baseline; nothing is judged for it."""
+    try:
+        baseline = find_baseline(world.root, agent_id)
+    except ConfigError as error:
+        return Reviewed(agent_id, None, None, tuple(str(problem) for problem in error.problems))
+    runs = latest_evaluations(world.store, agent_id)
+    if baseline is None:
+        remark = "no baseline; run capture_baseline once its scores are as they should be"
+        return Reviewed(agent_id, None, runs[-1].overall if runs else None, (remark,))
+    if not runs:
+        return Reviewed(agent_id, baseline.captured_at, None, ("never evaluated",))
+    report = report_agent(runs[-1], baseline, GateRules())
+    remarks = (*_age(baseline, now, days), *_drift(report), *report.comparison.warnings)
+    return Reviewed(agent_id, baseline.captured_at, runs[-1].overall, remarks)
+
+
+def _age(baseline: Baseline, now: datetime, days: int) -> Sequence[str]:
+    age = (now - baseline.captured_at).days
+    return [f"{age} days old; take it again if the agent is as it should be"] if age >= days else []
+
+
+def _drift(report: AgentReport) -> Sequence[str]:
+    remarks = [f"{item.dimension} regressed ({format_delta(item.delta)})" for item in report.comparison.regressions]
+    remarks += [
+        f"{item.dimension} has outgrown its baseline ({format_delta(item.delta)}); take it again to guard what was gained"
+        for item in report.comparison.dimensions.values()
+        if item.delta is not None and item.delta > OUTGROWN
+    ]
+    missing = [item.dimension for item in report.comparison.dimensions.values() if item.status == "no_baseline"]
+    return [*remarks, *([f"no baseline of {', '.join(missing)}"] if missing else [])]
+
+
+@dg.asset(
+    group_name="evaluation",
+    deps=[assets.baseline_comparisons],
+    kinds={"json", "sql"},
+    owners=sources.OWNERS,
+)
+def baseline_review(context: dg.AssetExecutionContext, world: WorldResource) -> dg.MaterializeResult:
+    """Which golden baselines need a person: too old, missing, taken with another judge, regressed or outgrown. Judges nothing."""
+    days = orchestration().review_days
+    with known_failures():
+        opened = world.open()
+        now = datetime.now(UTC)
+        reviewed = [review_agent(opened, agent_id, now=now, days=days) for agent_id in known_agents(opened.root)]
+    due = [item for item in reviewed if item.remarks]
+    return dg.MaterializeResult(
+        metadata={
+            "baselines": len(reviewed),
+            "to_review": len(due),
+            "review": dg.MetadataValue.md(review_table(due) if due else "Nothing to do."),
+            "remarks": dg.MetadataValue.md(problems_markdown([f"{i.agent_id}: {r}" for i in due for r in i.remarks][:100])),
+        }
+    )
+
+
+@dg.asset_check(asset=baseline_review)
+def baselines_need_nobody(world: WorldResource) -> dg.AssetCheckResult:
+    """No baseline is old, missing, outgrown or of another judge."""
+    days = orchestration().review_days
+    with known_failures():
+        opened = world.open()
+        now = datetime.now(UTC)
+        due = [
+            agent_id
+            for agent_id in known_agents(opened.root)
+            if review_agent(opened, agent_id, now=now, days=days).remarks
+        ]
+    return dg.AssetCheckResult(
+        passed=not due, severity=dg.AssetCheckSeverity.WARN, metadata={"to_review": ", ".join(due) or "nobody"}
+    )
+
+
+def review_table(due: Sequence[Reviewed]) -> str:
+    """Return Markdown with a line an agent."""
+    lines = ["| Agent | Baseline of | Overall now | What to look at |", "|:--|:--|--:|:--|"]
+    lines += [
+        f"| {markdown_code(item.agent_id, in_table=True)} | {f'{item.captured_at:%Y-%m-%d}' if item.captured_at else '–'} "
+        f"| {format_score(item.overall)} | {'; '.join(markdown_text(remark) for remark in item.remarks)} |"
+        for item in due
+    ]
+    return "\n".join(lines)
