@@ -19,9 +19,7 @@ from pydantic import SecretStr
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 
-from persona_pipeline.corrections.backend import gate_backend  # noqa: E402
-from persona_pipeline.corrections.gate import ActionGate  # noqa: E402
-from persona_pipeline.corrections.statistics import correction_statistics  # noqa: E402
+from persona_pipeline.corrections import ActionGate, correction_statistics, gate_backend  # noqa: E402
 from persona_pipeline.judging.client import AnthropicOptions  # noqa: E402
 from persona_pipeline.world import World  # noqa: E402
 

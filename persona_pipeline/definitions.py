@@ -8,17 +8,28 @@ import dagster as dg
 warnings.filterwarnings("ignore", category=dg.PreviewWarning)
 warnings.filterwarnings("ignore", category=dg.BetaWarning)
 
-from persona_pipeline.defs import assets, checks, jobs, regression, schedules, sensors, sources  # noqa: E402
+from persona_pipeline.defs import (  # noqa: E402
+    alerts,
+    assets,
+    checks,
+    jobs,
+    regression,
+    review,
+    schedules,
+    sensors,
+    sources,
+)
 from persona_pipeline.defs.event_log_values import event_log_values  # noqa: E402
+from persona_pipeline.defs.executor import build_executor  # noqa: E402
 from persona_pipeline.defs.resources import EvaluationSettings, WorldResource  # noqa: E402
 from persona_pipeline.defs.settings import orchestration  # noqa: E402
 
 defs = dg.Definitions(
-    assets=[*sources.SOURCES, *assets.AGENT_ASSETS, regression.regression_report],
+    assets=[*sources.SOURCES, *assets.AGENT_ASSETS, regression.regression_report, review.baseline_review],
     asset_checks=checks.CHECKS,
     jobs=jobs.JOBS,
     schedules=schedules.SCHEDULES,
-    sensors=[sensors.world_changes],
+    sensors=[sensors.agent_partitions, sensors.world_changes, alerts.run_failure_alert],
     resources={
         "world": WorldResource(),
         "evaluation": EvaluationSettings(
@@ -26,6 +37,5 @@ defs = dg.Definitions(
         ),
         "values": event_log_values,
     },
-    # A step costs 0.05 s in the run's process and 2 to 3 s in one of its own; judge calls wait inside the step.
-    executor=dg.in_process_executor,
+    executor=build_executor(orchestration()),
 )

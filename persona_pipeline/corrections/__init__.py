@@ -1,0 +1,57 @@
+"""Runtime corrections: keep agents in character while they run, at the price of no message ever."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from persona_pipeline.corrections.anti_convergence import AntiConvergence
+    from persona_pipeline.corrections.backend import gate_backend
+    from persona_pipeline.corrections.configuration import StoredSettings, read_config, reset_config, write_config
+    from persona_pipeline.corrections.decision import Action, GateDecision, Outcome
+    from persona_pipeline.corrections.gate import ActionGate
+    from persona_pipeline.corrections.guidance import guidance_block
+    from persona_pipeline.corrections.interventions import Interventions
+    from persona_pipeline.corrections.repetition import RepetitionSuppression
+    from persona_pipeline.corrections.statistics import CorrectionStatistics, correction_statistics
+
+_MODULES = {
+    "Action": "decision",
+    "ActionGate": "gate",
+    "AntiConvergence": "anti_convergence",
+    "CorrectionStatistics": "statistics",
+    "GateDecision": "decision",
+    "Interventions": "interventions",
+    "Outcome": "decision",
+    "RepetitionSuppression": "repetition",
+    "StoredSettings": "configuration",
+    "correction_statistics": "statistics",
+    "gate_backend": "backend",
+    "guidance_block": "guidance",
+    "read_config": "configuration",
+    "reset_config": "configuration",
+    "write_config": "configuration",
+}
+__all__ = [
+    "Action",
+    "ActionGate",
+    "AntiConvergence",
+    "CorrectionStatistics",
+    "GateDecision",
+    "Interventions",
+    "Outcome",
+    "RepetitionSuppression",
+    "StoredSettings",
+    "correction_statistics",
+    "gate_backend",
+    "guidance_block",
+    "read_config",
+    "reset_config",
+    "write_config",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # Nudges need no database and statistics no judge: each name brings in its own module only.
+    if name in _MODULES:
+        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -27,13 +27,13 @@ def run_failure_alert(context: dg.RunFailureSensorContext) -> dg.SkipReason | No
     checks = context.instance.get_records_for_run(
         context.dagster_run.run_id, of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION
     )
-    evaluations = [
-        record.event_log_entry.get_dagster_event().asset_check_evaluation_data for record in checks.records
-    ]
+    evaluations = [record.event_log_entry.get_dagster_event().asset_check_evaluation_data for record in checks.records]
     failed = [item for item in evaluations if not item.passed and item.severity is dg.AssetCheckSeverity.ERROR]
     reasons = [f"{item.check_name}: {item.description}" for item in failed]
     if not reasons:
-        reasons = [_error_of(event) for event in context.get_step_failure_events()] or [context.failure_event.message or ""]
+        reasons = [_error_of(event) for event in context.get_step_failure_events()] or [
+            context.failure_event.message or ""
+        ]
     post(settings.alert_webhook.get_secret_value(), alert_text(context.dagster_run, reasons, settings))
     return None
 

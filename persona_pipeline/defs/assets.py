@@ -1,7 +1,5 @@
 """The lineage of one agent: persona, messages, claims -> scores -> run -> comparison with the baseline."""
 
-from typing import Any
-
 import dagster as dg
 
 from persona_pipeline.baselines import find_baseline
@@ -10,8 +8,8 @@ from persona_pipeline.defs.failures import known_failures, retry_unanswered
 from persona_pipeline.defs.partitions import agents
 from persona_pipeline.defs.resources import EvaluationSettings, WorldResource
 from persona_pipeline.evaluation import steps
-from persona_pipeline.evaluation.syncing import sync_propositions
 from persona_pipeline.evaluation.history import overall_history
+from persona_pipeline.evaluation.syncing import sync_propositions
 from persona_pipeline.judging.prompt import PROMPT_VERSION
 from persona_pipeline.propositions import ALL_DIMENSIONS, stored_proposition_set
 from persona_pipeline.settings import get_settings
@@ -20,10 +18,15 @@ OWNERS = sources.OWNERS
 JUDGE_POOL = "judge"
 # Changing the judge or its prompt makes every score visibly stale.
 JUDGE_VERSION = f"{PROMPT_VERSION}:{get_settings().judge_model}"
-_PER_AGENT: dict[str, Any] = {"partitions_def": agents, "owners": OWNERS}
 
 
-@dg.asset(group_name="world", deps=[sources.persona_files], kinds={"yaml", "sql"}, **_PER_AGENT)
+@dg.asset(
+    group_name="world",
+    deps=[sources.persona_files],
+    kinds={"yaml", "sql"},
+    partitions_def=agents,
+    owners=OWNERS,
+)
 def personas(context: dg.AssetExecutionContext, world: WorldResource) -> dg.MaterializeResult:
     """The persona in the store: name, text and correction settings, from `personas/<agent>.yaml`."""
     with known_failures():
@@ -31,7 +34,13 @@ def personas(context: dg.AssetExecutionContext, world: WorldResource) -> dg.Mate
     return outcomes.persona_outcome(persona).result()
 
 
-@dg.asset(group_name="world", deps=[sources.message_windows, personas], kinds={"jsonl", "sql"}, **_PER_AGENT)
+@dg.asset(
+    group_name="world",
+    deps=[sources.message_windows, personas],
+    kinds={"jsonl", "sql"},
+    partitions_def=agents,
+    owners=OWNERS,
+)
 def messages(
     context: dg.AssetExecutionContext, world: WorldResource, evaluation: EvaluationSettings
 ) -> dg.MaterializeResult:
@@ -55,7 +64,8 @@ def build_proposition_set(dimension: str) -> dg.AssetsDefinition:
         kinds={"yaml", "sql"},
         tags={"dimension": dimension},
         description=f"The agent's claims of {dimension}: the default file's, then the agent's own, merged.",
-        **_PER_AGENT,
+        partitions_def=agents,
+        owners=OWNERS,
     )
     def proposition_set(context: dg.AssetExecutionContext, world: WorldResource) -> dg.MaterializeResult:
         with known_failures():
@@ -80,7 +90,8 @@ def build_scores(dimension: str, propositions: dg.AssetsDefinition) -> dg.Assets
         kinds={"anthropic", "sql"},
         tags={"dimension": dimension},
         description=f"How the agent does in {dimension.replace('_', ' ')}, 0-9, claim by claim: rows of `evaluation_scores`.",
-        **_PER_AGENT,
+        partitions_def=agents,
+        owners=OWNERS,
     )
     def scores(
         context: dg.AssetExecutionContext, world: WorldResource, evaluation: EvaluationSettings
@@ -102,7 +113,13 @@ proposition_sets = {dimension: build_proposition_set(dimension) for dimension in
 scores = {dimension: build_scores(dimension, proposition_sets[dimension]) for dimension in ALL_DIMENSIONS}
 
 
-@dg.asset(group_name="evaluation", deps=list(scores.values()), kinds={"sql"}, **_PER_AGENT)
+@dg.asset(
+    group_name="evaluation",
+    deps=list(scores.values()),
+    kinds={"sql"},
+    partitions_def=agents,
+    owners=OWNERS,
+)
 def evaluation_runs(
     context: dg.AssetExecutionContext, world: WorldResource, evaluation: EvaluationSettings
 ) -> dg.MaterializeResult:
@@ -116,7 +133,13 @@ def evaluation_runs(
     return outcomes.run_outcome(run, history).result()
 
 
-@dg.asset(group_name="evaluation", deps=[evaluation_runs, sources.baseline_files], kinds={"sql", "json"}, **_PER_AGENT)
+@dg.asset(
+    group_name="evaluation",
+    deps=[evaluation_runs, sources.baseline_files],
+    kinds={"sql", "json"},
+    partitions_def=agents,
+    owners=OWNERS,
+)
 def baseline_comparisons(
     context: dg.AssetExecutionContext, world: WorldResource, evaluation: EvaluationSettings
 ) -> dg.MaterializeResult:

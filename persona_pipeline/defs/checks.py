@@ -43,7 +43,9 @@ class GateCheck:
             description=_summary(wrong),
             metadata={
                 "found": len(wrong),
-                "what_is_wrong": dg.MetadataValue.md("\n".join(f"- {markdown_text(line)}" for line in wrong) or "nothing"),
+                "what_is_wrong": dg.MetadataValue.md(
+                    "\n".join(f"- {markdown_text(line)}" for line in wrong) or "nothing"
+                ),
                 "comparison": dg.MetadataValue.md(metadata.comparison_table(report.comparison)),
             },
         )

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import dagster as dg
 from pydantic import BaseModel, ConfigDict, Field
 
-from persona_pipeline.defs import metadata, regression, run_tags
+from persona_pipeline.defs import regression, run_tags
 from persona_pipeline.defs.assets import JUDGE_POOL
 from persona_pipeline.defs.failures import known_failures, retry_unanswered
 from persona_pipeline.defs.lineage import Lineage

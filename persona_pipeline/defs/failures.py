@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 import dagster as dg
-import sqlalchemy as sa
+from sqlalchemy.exc import OperationalError
 
 from persona_pipeline.defs import metadata
 from persona_pipeline.errors import ConfigError
@@ -31,7 +31,7 @@ class known_failures:  # noqa: N801 - reads as a clause
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if isinstance(error, ConfigError):
             raise bad_input(error) from error
-        if self._retry and isinstance(error, sa.exc.OperationalError):
+        if self._retry and isinstance(error, OperationalError):
             raise dg.RetryRequested(max_retries=DATABASE_RETRIES, seconds_to_wait=DATABASE_SECONDS) from error
 
 

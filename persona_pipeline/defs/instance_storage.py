@@ -24,9 +24,7 @@ class EnvironmentStorage(DagsterStorage, ConfigurableClass):
         return {"base_dir": Field(StringSource)}
 
     @classmethod
-    def from_config_value(
-        cls, inst_data: ConfigurableClassData | None, config_value: Mapping[str, Any]
-    ) -> DagsterStorage:
+    def from_config_value(cls, inst_data: ConfigurableClassData | None, config_value: Mapping[str, Any]) -> Any:
         url = postgres_url(os.environ)
         if url is None:
             home = Path(os.environ.get("DAGSTER_HOME") or Path.cwd())

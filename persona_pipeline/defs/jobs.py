@@ -1,8 +1,8 @@
-"""What can be run: one agent, many agents, the gate of CI, a new baseline."""
+"""What can be run: one agent, many agents, the gate of CI, baselines, and tidying up."""
 
 import dagster as dg
 
-from persona_pipeline.defs import assets, checks, cohort, regression
+from persona_pipeline.defs import assets, checks, cohort, regression, retention, review
 from persona_pipeline.defs.partitions import agents
 
 evaluate_agent = dg.define_asset_job(
@@ -17,6 +17,12 @@ persona_regression = dg.define_asset_job(
     selection=dg.AssetSelection.assets(regression.regression_report),
     description="Every agent in one process; fails when one regressed. Made for CI: `dagster job execute`.",
 )
+review_baselines = dg.define_asset_job(
+    "review_baselines",
+    selection=dg.AssetSelection.assets(review.baseline_review),
+    description="Lists the golden baselines that need a person. Judges nothing.",
+)
+forget_old_runs = retention.forget_old_runs
 
 
 @dg.job(description="Take golden baselines: evaluate and write `baselines/<agent>.json`.")
@@ -24,4 +30,4 @@ def capture_baseline() -> None:
     regression.capture_baselines()
 
 
-JOBS = [evaluate_agent, evaluate_cohort, persona_regression, capture_baseline]
+JOBS = [evaluate_agent, evaluate_cohort, persona_regression, capture_baseline, review_baselines, forget_old_runs]

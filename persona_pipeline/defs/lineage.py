@@ -48,7 +48,9 @@ class Lineage:
         Personas and proposition sets that stayed as they were yield nothing.
         """
         for key, found in _outcomes(result, names):
-            changed = {a: outcome for a, outcome in found.items() if key not in _INPUTS or self._is_new(key, a, outcome)}
+            changed = {
+                a: outcome for a, outcome in found.items() if key not in _INPUTS or self._is_new(key, a, outcome)
+            }
             for agent_id, outcome in changed.items():
                 self._versions[key][agent_id] = outcome.version
                 yield dg.AssetMaterialization(

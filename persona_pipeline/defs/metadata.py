@@ -50,7 +50,12 @@ def propositions_metadata(propositions: PropositionSet | None) -> Metadata:
         return {"propositions": 0, "status": "no propositions for this agent"}
     rows = [
         dg.TableRecord(
-            {"id": p.id, "claim": p.claim, "weight": p.weight, "wanted": "must not hold" if p.inverted else "should hold"}
+            {
+                "id": p.id,
+                "claim": p.claim,
+                "weight": p.weight,
+                "wanted": "must not hold" if p.inverted else "should hold",
+            }
         )
         for p in propositions.propositions
     ]
@@ -76,7 +81,9 @@ def score_metadata(evaluation: DimensionEvaluation | None) -> Metadata:
                 "evidence": (item.evidence[0].quote if item.evidence else "")[:MOST_TEXT],
             }
         )
-        for item in sorted(evaluation.propositions.values(), key=lambda item: item.score if item.score is not None else -1)
+        for item in sorted(
+            evaluation.propositions.values(), key=lambda item: item.score if item.score is not None else -1
+        )
     ]
     found: Metadata = {
         "judged": f"{evaluation.n_scored} of {evaluation.n_expected}",

@@ -2,4 +2,5 @@
 
 import dagster as dg
 
-agents = dg.DynamicPartitionsDefinition(name="agents")
+AGENTS = "agents"
+agents = dg.DynamicPartitionsDefinition(name=AGENTS)

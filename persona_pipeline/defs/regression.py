@@ -8,6 +8,7 @@ import dagster as dg
 from persona_pipeline.defs import assets, metadata, pictures, run_tags
 from persona_pipeline.defs.failures import known_failures
 from persona_pipeline.defs.resources import WorldResource, end_of_window
+from persona_pipeline.defs.settings import orchestration
 from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
 from persona_pipeline.evaluation.report import RunReport
 from persona_pipeline.evaluation.run import RunOptions, run_evaluation
@@ -87,14 +88,22 @@ def report_metadata(report: RunReport, folder: Path) -> metadata.Metadata:
     found: metadata.Metadata = {
         "scores": dg.MetadataValue.md(render_step_summary(report, limit=20_000)),
         "exit_code": report.exit_code,
-        "report": dg.MetadataValue.url(page.resolve().as_uri()),
-        "report_file": dg.MetadataValue.path(str(page)),
+        **_report_links(page),
         **metadata.findings_metadata(report.all_findings()[:50]),
         "findings": len(report.all_findings()),
         **metadata.usage_metadata(report.usage),
     }
     picture = pictures.voice_picture(report.statistics.get("voice_map", {}))
     return {**found, "voices": dg.MetadataValue.md(picture)} if picture else found
+
+
+def _report_links(page: Path) -> metadata.Metadata:
+    # A browser follows no file: address from a page it got over http.
+    links: metadata.Metadata = {"report_file": dg.MetadataValue.path(str(page.resolve()))}
+    base, _, below = page.as_posix().partition(REPORTS)
+    if base and orchestration().reports_url:
+        links["report"] = dg.MetadataValue.url(orchestration().reports_url + below)
+    return links
 
 
 @dg.asset(

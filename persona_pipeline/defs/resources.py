@@ -9,7 +9,7 @@ from pydantic import PrivateAttr
 
 from persona_pipeline.defs import run_tags
 from persona_pipeline.defs.failures import known_failures
-from persona_pipeline.defs.partitions import agents
+from persona_pipeline.defs.partitions import AGENTS
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation.gate import GateRules
 from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
@@ -48,7 +48,7 @@ class WorldResource(dg.ConfigurableResource):
         # A blank instance (CI) knows no agents, and a step's output fails on a partition that is not registered.
         # Outside a run the sensor adds and removes them.
         if context.instance and context.run:
-            context.instance.add_dynamic_partitions(agents.name, known_agents(self.open().root))
+            context.instance.add_dynamic_partitions(AGENTS, known_agents(self.open().root))
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
         if self._world is not None:

@@ -9,20 +9,20 @@ import dagster as dg
 from persona_pipeline.baselines import Baseline, find_baseline
 from persona_pipeline.defs import assets, sources
 from persona_pipeline.defs.failures import known_failures
-from persona_pipeline.defs.metadata import problems_markdown
 from persona_pipeline.defs.resources import WorldResource, known_agents
 from persona_pipeline.defs.settings import orchestration
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation.engine import report_agent
 from persona_pipeline.evaluation.gate import GateRules
 from persona_pipeline.evaluation.report import AgentReport
-from persona_pipeline.evaluation.saving import latest_evaluations
+from persona_pipeline.evaluation.saving import newest_evaluation
 from persona_pipeline.reporting.text import markdown_code, markdown_text
 from persona_pipeline.reporting.view import format_delta, format_score
 from persona_pipeline.world import World
 
 # A baseline this far below what the agent does now guards against nothing.
 OUTGROWN = 1.0
+NOTHING_DUE = "nothing_to_review"
 
 
 @dataclass(frozen=True)
@@ -41,15 +41,15 @@ def review_agent(world: World, agent_id: str, *, now: datetime, days: int) -> Re
         baseline = find_baseline(world.root, agent_id)
     except ConfigError as error:
         return Reviewed(agent_id, None, None, tuple(str(problem) for problem in error.problems))
-    runs = latest_evaluations(world.store, agent_id)
+    run = newest_evaluation(world.store, agent_id)
     if baseline is None:
         remark = "no baseline; run capture_baseline once its scores are as they should be"
-        return Reviewed(agent_id, None, runs[-1].overall if runs else None, (remark,))
-    if not runs:
-        return Reviewed(agent_id, baseline.captured_at, None, ("never evaluated",))
-    report = report_agent(runs[-1], baseline, GateRules())
+        return Reviewed(agent_id, None, run.overall if run else None, (remark,))
+    if run is None:
+        return Reviewed(agent_id, baseline.captured_at, None, ("never evaluated; run evaluate_agent",))
+    report = report_agent(run, baseline, GateRules())
     remarks = (*_age(baseline, now, days), *_drift(report), *report.comparison.warnings)
-    return Reviewed(agent_id, baseline.captured_at, runs[-1].overall, remarks)
+    return Reviewed(agent_id, baseline.captured_at, run.overall, remarks)
 
 
 def _age(baseline: Baseline, now: datetime, days: int) -> Sequence[str]:
@@ -73,6 +73,13 @@ def _drift(report: AgentReport) -> Sequence[str]:
     deps=[assets.baseline_comparisons],
     kinds={"json", "sql"},
     owners=sources.OWNERS,
+    check_specs=[
+        dg.AssetCheckSpec(
+            NOTHING_DUE,
+            asset="baseline_review",
+            description="No baseline is old, missing, outgrown or of another judge.",
+        )
+    ],
 )
 def baseline_review(context: dg.AssetExecutionContext, world: WorldResource) -> dg.MaterializeResult:
     """Which golden baselines need a person: too old, missing, taken with another judge, regressed or outgrown. Judges nothing."""
@@ -82,30 +89,19 @@ def baseline_review(context: dg.AssetExecutionContext, world: WorldResource) -> 
         now = datetime.now(UTC)
         reviewed = [review_agent(opened, agent_id, now=now, days=days) for agent_id in known_agents(opened.root)]
     due = [item for item in reviewed if item.remarks]
+    check = dg.AssetCheckResult(
+        check_name=NOTHING_DUE,
+        passed=not due,
+        severity=dg.AssetCheckSeverity.WARN,
+        metadata={"to_review": ", ".join(item.agent_id for item in due) or "nobody"},
+    )
     return dg.MaterializeResult(
         metadata={
-            "baselines": len(reviewed),
+            "baselines": sum(item.captured_at is not None for item in reviewed),
             "to_review": len(due),
             "review": dg.MetadataValue.md(review_table(due) if due else "Nothing to do."),
-            "remarks": dg.MetadataValue.md(problems_markdown([f"{i.agent_id}: {r}" for i in due for r in i.remarks][:100])),
-        }
-    )
-
-
-@dg.asset_check(asset=baseline_review)
-def baselines_need_nobody(world: WorldResource) -> dg.AssetCheckResult:
-    """No baseline is old, missing, outgrown or of another judge."""
-    days = orchestration().review_days
-    with known_failures():
-        opened = world.open()
-        now = datetime.now(UTC)
-        due = [
-            agent_id
-            for agent_id in known_agents(opened.root)
-            if review_agent(opened, agent_id, now=now, days=days).remarks
-        ]
-    return dg.AssetCheckResult(
-        passed=not due, severity=dg.AssetCheckSeverity.WARN, metadata={"to_review": ", ".join(due) or "nobody"}
+        },
+        check_results=[check],
     )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 import dagster as dg
 
 from persona_pipeline.defs import jobs
+from persona_pipeline.defs.partitions import AGENTS
 from persona_pipeline.defs.resources import WorldResource, known_agents
 from persona_pipeline.defs.run_tags import request_tags
 from persona_pipeline.defs.settings import OrchestrationSettings, orchestration
@@ -13,46 +14,30 @@ from persona_pipeline.settings import get_settings
 
 def nightly_schedule(settings: OrchestrationSettings, known: Sequence[str]) -> dg.ScheduleDefinition:
     """Return the nightly schedule: a run an agent, or one run for all when there are more than ``cohort_size``."""
-    count = len(settings.nightly_agent_ids or known)
-    options = {
-        "name": "nightly",
-        "cron_schedule": f"0 {settings.nightly_hour} * * *",
-        "execution_timezone": settings.timezone,
-    }
-    if count > settings.cohort_size:
-
-        @dg.schedule(
-            job=jobs.evaluate_cohort,
-            description="Evaluates every agent, all in one run. PERSONA_NIGHTLY_HOUR and PERSONA_NIGHTLY_AGENTS say when and whom.",
-            **options,
-        )
-        def nightly(context: dg.ScheduleEvaluationContext, world: WorldResource) -> dg.RunRequest | dg.SkipReason:
-            chosen = nightly_agents(context, world, settings)
-            if not chosen:
-                return dg.SkipReason("there are no agents")
-            config = {"ops": {"cohort_shards": {"config": {"agents": chosen}}}}
-            return dg.RunRequest(run_config=config, tags=request_tags("nightly"))
-
-        return nightly
+    one_run = len(settings.nightly_agent_ids or known) > settings.cohort_size
 
     @dg.schedule(
-        job=jobs.evaluate_agent,
-        description="Evaluates every agent, a run each. PERSONA_NIGHTLY_HOUR and PERSONA_NIGHTLY_AGENTS say when and whom.",
-        **options,
+        job=jobs.evaluate_cohort if one_run else jobs.evaluate_agent,
+        name="nightly",
+        cron_schedule=f"0 {settings.nightly_hour} * * *",
+        execution_timezone=settings.timezone,
+        description=f"Evaluates every agent, {'all in one run' if one_run else 'a run each'}. "
+        "PERSONA_NIGHTLY_HOUR and PERSONA_NIGHTLY_AGENTS say when and whom.",
     )
-    def nightly_by_agent(
-        context: dg.ScheduleEvaluationContext, world: WorldResource
-    ) -> Iterator[dg.RunRequest | dg.SkipReason]:
+    def nightly(context: dg.ScheduleEvaluationContext, world: WorldResource) -> Iterator[dg.RunRequest | dg.SkipReason]:
         chosen = nightly_agents(context, world, settings)
         if not chosen:
             yield dg.SkipReason("there are no agents")
-        for agent_id in chosen:
-            # A schedule's run key lives as long as its tick: a tick that is retried requests nothing twice.
-            yield dg.RunRequest(
-                run_key=agent_id, partition_key=agent_id, tags=request_tags("nightly", agent_id=agent_id)
-            )
+        elif one_run:
+            config = {"ops": {"cohort_shards": {"config": {"agents": chosen}}}}
+            yield dg.RunRequest(run_config=config, tags=request_tags("nightly"))
+        else:
+            for agent_id in chosen:
+                # A schedule's run key lives as long as its tick: a tick that is tried again requests nothing twice.
+                tags = request_tags("nightly", agent_id=agent_id)
+                yield dg.RunRequest(run_key=agent_id, partition_key=agent_id, tags=tags)
 
-    return nightly_by_agent
+    return nightly
 
 
 def nightly_agents(
@@ -64,10 +49,26 @@ def nightly_agents(
     for agent_id in settings.nightly_agent_ids:
         if agent_id not in known:
             context.log.warning(f"PERSONA_NIGHTLY_AGENTS names {agent_id!r}, which has no persona file")
-    context.instance.add_dynamic_partitions(jobs.agents.name, chosen)
+    context.instance.add_dynamic_partitions(AGENTS, chosen)
     return chosen
 
 
 nightly = nightly_schedule(orchestration(), known_agents(get_settings().world_root))
 
-SCHEDULES = [nightly]
+weekly_baseline_review = dg.ScheduleDefinition(
+    name="weekly_baseline_review",
+    job=jobs.review_baselines,
+    cron_schedule=orchestration().review_cron,
+    execution_timezone=orchestration().timezone,
+    description="Lists the golden baselines that need a person: old, missing, outgrown or of another judge.",
+    tags=request_tags("weekly review"),
+)
+weekly_tidying = dg.ScheduleDefinition(
+    name="weekly_tidying",
+    job=jobs.forget_old_runs,
+    cron_schedule="0 5 * * 0",
+    execution_timezone=orchestration().timezone,
+    description="Deletes runs older than PERSONA_KEEP_DAYS, the newest of each agent excepted.",
+)
+
+SCHEDULES = [nightly, weekly_baseline_review, weekly_tidying]

@@ -8,11 +8,11 @@ from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 
-from persona_pipeline.defs import assets, jobs, sources
+from persona_pipeline.defs import assets, jobs
 from persona_pipeline.defs.changes import Changes, Debounce, Work, find_changes
 from persona_pipeline.defs.observations import complete_agents, observations, recorded_versions
-from persona_pipeline.defs.partitions import agents
-from persona_pipeline.defs.resources import WorldResource
+from persona_pipeline.defs.partitions import AGENTS, agents
+from persona_pipeline.defs.resources import WorldResource, known_agents
 from persona_pipeline.defs.run_tags import request_tags
 from persona_pipeline.defs.settings import OrchestrationSettings, orchestration
 from persona_pipeline.defs.versions import source_versions
@@ -22,11 +22,30 @@ from persona_pipeline.world import World
 
 
 @dg.sensor(
+    asset_selection=dg.AssetSelection.assets(*assets.AGENT_ASSETS),
+    minimum_interval_seconds=orchestration().sensor_seconds,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Keeps the partitions in step with `personas/`, so that there is something to click on. Starts no run.",
+)
+def agent_partitions(context: dg.SensorEvaluationContext, world: WorldResource) -> dg.SensorResult | dg.SkipReason:
+    """Add an agent for each persona file and remove those whose file is gone."""
+    known = known_agents(world.open().root)
+    partitions = context.instance.get_dynamic_partitions(AGENTS)
+    changes = Changes(
+        added=tuple(agent_id for agent_id in known if agent_id not in partitions),
+        removed=tuple(sorted(set(partitions) - set(known))),
+    )
+    if not (changes.added or changes.removed):
+        return dg.SkipReason(f"{len(known)} agents, none added or removed")
+    return dg.SensorResult(dynamic_partitions_requests=_partition_requests(changes))
+
+
+@dg.sensor(
     jobs=[jobs.evaluate_agent, jobs.evaluate_cohort],
     minimum_interval_seconds=orchestration().sensor_seconds,
-    description="Evaluates exactly what changed: an edited persona its agent, an edited proposition file its dimension (of everybody "
-    "for `_default.yaml`), an edited baseline the comparison, and new messages once there are enough of them or it is quiet. "
-    "Adds and removes agents. Many agents at once become one run.",
+    description="Evaluates exactly what changed: an edited persona its agent, an edited proposition file its dimension (of "
+    "everybody for `_default.yaml`), an edited baseline the comparison, and new messages once there are enough of them "
+    "or it is quiet. Adds and removes agents. Many agents at once become one run.",
 )
 def world_changes(context: dg.SensorEvaluationContext, world: WorldResource) -> dg.SensorResult | dg.SkipReason:
     """Compare files and messages with what was last acted upon and request the runs that are needed."""
@@ -39,7 +58,7 @@ def world_changes(context: dg.SensorEvaluationContext, world: WorldResource) -> 
     changes = find_changes(
         now,
         recorded,
-        partitions=instance.get_dynamic_partitions(agents.name),
+        partitions=instance.get_dynamic_partitions(AGENTS),
         complete=complete_agents(instance),
         debounce=Debounce(settings.new_messages, timedelta(minutes=settings.quiet_minutes)),
         at=datetime.now(UTC),

@@ -37,22 +37,22 @@ class OrchestrationSettings(BaseSettings):
 
     judge: Literal["recorded", "anthropic"] = "recorded"
     window: str = "7d"
-    max_usd: float = Field(0.0, ge=0)
+    max_usd: float = Field(default=0.0, ge=0)
     timezone: str = "UTC"
-    nightly_hour: int = Field(2, ge=0, le=23)
+    nightly_hour: int = Field(default=2, ge=0, le=23)
     nightly_agents: str = ""
     review_cron: str = "0 6 * * 1"
     suites_cron: str = "30 3 * * *"
-    review_days: int = Field(90, ge=1)
-    cohort_size: int = Field(20, ge=1)
-    shard_size: int = Field(25, ge=1)
-    sensor_seconds: int = Field(30, ge=1)
-    new_messages: int = Field(20, ge=1)
-    quiet_minutes: float = Field(15.0, ge=0)
+    review_days: int = Field(default=90, ge=1)
+    cohort_size: int = Field(default=20, ge=1)
+    shard_size: int = Field(default=25, ge=1)
+    sensor_seconds: int = Field(default=30, ge=1)
+    new_messages: int = Field(default=20, ge=1)
+    quiet_minutes: float = Field(default=15.0, ge=0)
     alert_webhook: SecretStr | None = None
     dagster_url: str = ""
     reports_url: str = ""
-    keep_days: int = Field(90, ge=1)
+    keep_days: int = Field(default=90, ge=1)
     executor: Literal["in_process", "celery"] = "in_process"
     celery_broker: str = "redis://localhost:6379/0"
     celery_backend: str = "redis://localhost:6379/1"

@@ -1,4 +1,4 @@
-"""What lies outside: files and messages. The sensor records their data versions as observations, which is what makes scores stale."""
+"""What lies outside: files and messages. The sensor records their data versions, which is what makes scores stale."""
 
 from typing import Any
 

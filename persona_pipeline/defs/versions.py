@@ -1,7 +1,6 @@
 """The data versions of what lies outside: cheap enough to be taken of a thousand agents twice a minute."""
 
 import hashlib
-import os
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -82,7 +81,7 @@ def message_versions(store: Store, agent_ids: Iterable[str]) -> dict[str, Messag
         query = (
             sa.select(
                 table.c.agent_id,
-                sa.func.count().label("count"),
+                sa.func.count().label("messages"),
                 sa.func.max(table.c.created_at).label("newest"),
                 sa.func.sum(_text_hash(connection, text)).label("texts"),
                 sa.func.sum(sa.cast(sa.extract("epoch", table.c.created_at), sa.BigInteger)).label("times"),
@@ -92,7 +91,7 @@ def message_versions(store: Store, agent_ids: Iterable[str]) -> dict[str, Messag
         )
         rows = {row.agent_id: row for row in connection.execute(query)}
     said = {
-        agent_id: MessageVersion(row.count, content_hash([str(row.texts), str(row.times)])[:_DIGITS], row.newest)
+        agent_id: MessageVersion(row.messages, content_hash([str(row.texts), str(row.times)])[:_DIGITS], row.newest)
         for agent_id, row in rows.items()
     }
     silent = MessageVersion(0, content_hash([])[:_DIGITS])
@@ -126,7 +125,7 @@ def _digests(folder: Path, endings: tuple[str, ...]) -> dict[str, str]:
     """Return a digest by file stem; two spellings of one name (an error when it is read) are digested together."""
     found: dict[str, str] = {}
     try:
-        names = sorted(name for name in os.listdir(folder) if name.endswith(endings))
+        names = sorted(path.name for path in folder.iterdir() if path.name.endswith(endings))
     except (FileNotFoundError, NotADirectoryError):
         return found
     for name in names:

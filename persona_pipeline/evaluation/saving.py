@@ -61,6 +61,19 @@ def latest_evaluations(store: Store, agent_id: str, *, since: datetime | None = 
     return list(by_window.values())
 
 
+def newest_evaluation(store: Store, agent_id: str) -> AgentEvaluation | None:
+    """Return the newest completed run of an agent's newest window; None when it was never evaluated."""
+    query = (
+        sa.select(_RUNS.c.result)
+        .where(_RUNS.c.agent_id == agent_id, _RUNS.c.status == "completed", _RUNS.c.synthetic.is_(False))
+        .order_by(_RUNS.c.window_end.desc(), _RUNS.c.completed_at.desc(), _RUNS.c.id.desc())
+        .limit(1)
+    )
+    with store.connect() as connection:
+        result = connection.execute(query).scalar()
+    return AgentEvaluation.model_validate(result) if result else None
+
+
 def mark_baseline(store: Store, run_id: str) -> None:
     """Mark the run as the one the agent's baseline was taken from, and no other of the agent's."""
     with store.begin() as connection:

@@ -37,20 +37,20 @@ def test_the_persona_file_sets_and_changes_them(world: World) -> None:
     assert read_config(world.store, "bob").settings == CorrectionSettings()
 
 
-def test_what_is_set_here_outlasts_the_persona_file_until_reset(world: World) -> None:
+def test_what_is_set_here_outlasts_the_persona_file_until_reset(either_world: World) -> None:
     mine = CorrectionSettings(repetition_suppression_enabled=True, repetition_threshold=0.25)
-    written = write_config(world.store, "bob", mine)
+    written = write_config(either_world.store, "bob", mine)
     assert (written.settings, written.source) == (mine, "api")
-    set_in_persona_file(world, action_gate_enabled=True)
-    assert read_config(world.store, "bob").settings == mine
-    reset_config(world.store, "bob", GATED)
-    set_in_persona_file(world, anti_convergence_enabled=True)
-    assert read_config(world.store, "bob").settings == CorrectionSettings(anti_convergence_enabled=True)
+    set_in_persona_file(either_world, action_gate_enabled=True)
+    assert read_config(either_world.store, "bob").settings == mine
+    reset_config(either_world.store, "bob", GATED)
+    set_in_persona_file(either_world, anti_convergence_enabled=True)
+    assert read_config(either_world.store, "bob").settings == CorrectionSettings(anti_convergence_enabled=True)
 
 
-def test_an_agent_the_store_does_not_know_cannot_be_set(world: World) -> None:
+def test_an_agent_the_store_does_not_know_cannot_be_set(either_world: World) -> None:
     with pytest.raises(ConfigError, match=r"personas/nobody\.yaml"):
-        write_config(world.store, "nobody", GATED)
+        write_config(either_world.store, "nobody", GATED)
 
 
 @pytest.mark.parametrize("value", [0.0, 0.1, 0.3, 0.6, 0.65, 1 / 3, 1.0])
@@ -60,18 +60,18 @@ def test_a_threshold_comes_back_as_it_was_set(world: World, value: float) -> Non
     assert read_config(world.store, "bob").settings.repetition_threshold == round(value, 6)
 
 
-def test_settings_that_cannot_be_read_are_the_last_known(sqlite_world: World) -> None:
-    settings = StoredSettings(sqlite_world.store, seconds=0.2)
+def test_settings_that_cannot_be_read_are_the_last_known(world: World) -> None:
+    settings = StoredSettings(world.store, seconds=0.2)
     assert settings("ann") == GATED
 
     def wait(*_: object) -> None:
         time.sleep(0.5)
 
-    sa.event.listen(sqlite_world.store.engine, "before_cursor_execute", wait)
+    sa.event.listen(world.store.engine, "before_cursor_execute", wait)
     try:
         started = time.monotonic()
         assert settings("ann") == GATED
         assert settings("bob") == CorrectionSettings()
         assert time.monotonic() - started < 0.6
     finally:
-        sa.event.remove(sqlite_world.store.engine, "before_cursor_execute", wait)
+        sa.event.remove(world.store.engine, "before_cursor_execute", wait)

@@ -41,14 +41,14 @@ def corrected(world: World, days: int = 0) -> None:
         connection.execute(sa.insert(tables.correction_logs), row)
 
 
-def test_every_dimension_is_compared_around_the_first_correction(world: World) -> None:
-    evaluated(world, -9, {"adherence": 1.0})
-    evaluated(world, -1, {"adherence": 4.0, "consistency": 7.0, "fluency": 6.0})
-    evaluated(world, 2, {"adherence": 5.0})
-    evaluated(world, 7, {"adherence": 8.0, "consistency": 5.5, "fluency": None, "convergence": 6.0})
-    corrected(world)
-    corrected(world, 3)
-    effect = correction_effects(world.store, ["ann", "bob"])["ann"]
+def test_every_dimension_is_compared_around_the_first_correction(either_world: World) -> None:
+    evaluated(either_world, -9, {"adherence": 1.0})
+    evaluated(either_world, -1, {"adherence": 4.0, "consistency": 7.0, "fluency": 6.0})
+    evaluated(either_world, 2, {"adherence": 5.0})
+    evaluated(either_world, 7, {"adherence": 8.0, "consistency": 5.5, "fluency": None, "convergence": 6.0})
+    corrected(either_world)
+    corrected(either_world, 3)
+    effect = correction_effects(either_world.store, ["ann", "bob"])["ann"]
     assert (effect.before, effect.after) == (FIRST - timedelta(days=1), FIRST + timedelta(days=7))
     assert {name: item.change for name, item in effect.dimensions.items()} == {
         "adherence": 4.0,

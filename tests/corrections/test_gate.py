@@ -33,17 +33,17 @@ def rows(world: World, table: sa.Table) -> list[sa.Row]:
         return list(connection.execute(sa.select(table).order_by(table.c.created_at)).all())
 
 
-def test_a_text_in_character_is_sent(world: World) -> None:
-    decision = check(ActionGate(world, TextBackend()), "Fine, fine 7")
+def test_a_text_in_character_is_sent(either_world: World) -> None:
+    decision = check(ActionGate(either_world, TextBackend()), "Fine, fine 7")
     assert (decision.action, decision.outcome, decision.text) == (Action.COMMIT, Outcome.PASSED, "Fine, fine 7")
     assert (decision.score, decision.threshold, decision.reason, decision.feedback) == (7, 5, None, None)
     assert decision.sends
-    (row,) = rows(world, tables.gate_checks)
+    (row,) = rows(either_world, tables.gate_checks)
     assert (row.agent_id, row.decision, row.reason, row.score, row.attempt_number) == ("ann", "commit", None, 7, 1)
     assert row.token_usage["input_tokens"] == 100
     assert row.usd == pytest.approx(0.00002)
     assert row.latency_ms > 0
-    assert rows(world, tables.correction_logs) == []
+    assert rows(either_world, tables.correction_logs) == []
 
 
 def test_a_text_out_of_character_comes_back_with_feedback(world: World) -> None:
@@ -61,13 +61,13 @@ def test_a_text_out_of_character_comes_back_with_feedback(world: World) -> None:
     assert log.judge_model == "text-1"
 
 
-def test_a_retry_that_passes_is_logged_with_both_texts(world: World) -> None:
-    gate = ActionGate(world, TextBackend())
+def test_a_retry_that_passes_is_logged_with_both_texts(either_world: World) -> None:
+    gate = ActionGate(either_world, TextBackend())
     first = check(gate, "bad 1")
     second = check(gate, "good 8", attempt=2)
     assert second.action_id == first.action_id
     assert second.outcome is Outcome.PASSED_AFTER_RETRY
-    log = rows(world, tables.correction_logs)[-1]
+    log = rows(either_world, tables.correction_logs)[-1]
     assert (log.outcome, log.original_text, log.corrected_text) == ("passed_after_retry", "bad 1", "good 8")
     assert log.action_id == first.action_id
 
@@ -83,12 +83,12 @@ def test_the_third_bad_text_goes_out_all_the_same(world: World) -> None:
     assert (logs[-1].original_text, logs[-1].corrected_text) == ("bad 1", "bad 3")
 
 
-def test_an_action_is_recognized_by_its_id_in_another_process(world: World) -> None:
-    first = check(ActionGate(world, TextBackend()), "bad 1")
-    second = check(ActionGate(world, TextBackend()), "bad 2", attempt=2, action_id=first.action_id)
-    third = check(ActionGate(world, TextBackend()), "bad 3", attempt=3, action_id=first.action_id)
+def test_an_action_is_recognized_by_its_id_in_another_process(either_world: World) -> None:
+    first = check(ActionGate(either_world, TextBackend()), "bad 1")
+    second = check(ActionGate(either_world, TextBackend()), "bad 2", attempt=2, action_id=first.action_id)
+    third = check(ActionGate(either_world, TextBackend()), "bad 3", attempt=3, action_id=first.action_id)
     assert (second.action, third.action) == (Action.RETRY, Action.FORCE)
-    assert rows(world, tables.correction_logs)[-1].original_text == "bad 1"
+    assert rows(either_world, tables.correction_logs)[-1].original_text == "bad 1"
 
 
 def test_an_agent_that_forgets_to_count_its_attempts_is_let_through_too(world: World) -> None:
@@ -174,25 +174,25 @@ def test_an_edited_proposition_file_counts_at_once(world: World) -> None:
 
 
 @pytest.mark.parametrize("agent_id", ["", "nobody", "../../etc/passwd", "Ann Smith", "a\0b", "\ud800"])
-def test_an_agent_nobody_knows_is_not_held_back(sqlite_world: World, agent_id: str) -> None:
-    gate = ActionGate(sqlite_world, TextBackend(), settings=GATED)
+def test_an_agent_nobody_knows_is_not_held_back(world: World, agent_id: str) -> None:
+    gate = ActionGate(world, TextBackend(), settings=GATED)
     decision = asyncio.run(gate.check(agent_id, "hello 0", channel="general"))
     assert (decision.action, decision.reason) == (Action.COMMIT, "configuration")
 
 
 @pytest.mark.parametrize("text", ["", "\0 1", "\ud800 1", "👩‍👩‍👧 1", "\u202e 1", "x" * 100_000 + "1"])
-def test_any_text_is_judged_and_stored(world: World, text: str) -> None:
-    decision = check(ActionGate(world, TextBackend()), text)
+def test_any_text_is_judged_and_stored(either_world: World, text: str) -> None:
+    decision = check(ActionGate(either_world, TextBackend()), text)
     assert decision.text == text
     if text:
         assert decision.action is Action.RETRY
-        assert len(rows(world, tables.correction_logs)) == 1
+        assert len(rows(either_world, tables.correction_logs)) == 1
 
 
-def test_the_judge_sees_persona_window_and_action(world: World) -> None:
-    say(world, *(("ann", "general", f"line {n}") for n in range(30)))
+def test_the_judge_sees_persona_window_and_action(either_world: World) -> None:
+    say(either_world, *(("ann", "general", f"line {n}") for n in range(30)))
     backend = TextBackend()
-    check(ActionGate(world, backend), "The new one 7", channel=None, recipient="bob")
+    check(ActionGate(either_world, backend), "The new one 7", channel=None, recipient="bob")
     (question,) = backend.questions
     entries = json.loads(question.evidence)
     assert len(entries) == 5 + 1 + 10 + 1
@@ -210,17 +210,17 @@ def test_the_judge_sees_persona_window_and_action(world: World) -> None:
     assert (question.kind, question.mechanism, question.thinking) == ("gate", "gate", False)
 
 
-def test_an_environment_set_shows_what_others_said(world: World) -> None:
+def test_an_environment_set_shows_what_others_said(either_world: World) -> None:
     write_yaml(
-        world.root / "propositions" / "adherence" / "ann.yaml",
+        either_world.root / "propositions" / "adherence" / "ann.yaml",
         {"dimension": "adherence", "target_type": "environment", "first_n": 0, "last_n": 2, "include_personas": False},
     )
     backend = TextBackend()
-    check(ActionGate(world, backend), "The new one 7")
+    check(ActionGate(either_world, backend), "The new one 7")
     entries = json.loads(backend.questions[0].evidence)
     assert [entry.get("speaker") for entry in entries] == [None, "Ann", "Bob", "Ann"]
     assert backend.questions[0].context == ()
-    check(ActionGate(world, backend), "The new one 7", channel=None, recipient="bob")
+    check(ActionGate(either_world, backend), "The new one 7", channel=None, recipient="bob")
     direct = [entry["text"] for entry in json.loads(backend.questions[1].evidence)]
     assert direct == ["Bob has feelings about kettles.", "Please hide the oil.", "The new one 7"]
 
@@ -247,14 +247,14 @@ def test_the_same_action_has_the_same_recording_key(world: World) -> None:
     assert keys[0] == keys[1] != keys[2]
 
 
-def test_a_run_id_is_kept_with_the_correction(world: World) -> None:
+def test_a_run_id_is_kept_with_the_correction(either_world: World) -> None:
     run_id = uuid.uuid4()
-    check(ActionGate(world, TextBackend()), "bad 1", run_id=run_id)
-    assert rows(world, tables.correction_logs)[0].run_id == run_id
+    check(ActionGate(either_world, TextBackend()), "bad 1", run_id=run_id)
+    assert rows(either_world, tables.correction_logs)[0].run_id == run_id
 
 
-def test_two_hundred_gates_at_once(sqlite_world: World) -> None:
-    gate = ActionGate(sqlite_world, TextBackend())
+def test_two_hundred_gates_at_once(world: World) -> None:
+    gate = ActionGate(world, TextBackend())
 
     async def run() -> list[GateDecision]:
         async with gate:
@@ -266,37 +266,35 @@ def test_two_hundred_gates_at_once(sqlite_world: World) -> None:
     assert [item.score for item in decisions] == [n % 10 for n in range(200)]
     assert sum(item.action is Action.RETRY for item in decisions) == 100
     assert gate.flush(10)
-    assert len(rows(sqlite_world, tables.gate_checks)) == 200
-    assert len(rows(sqlite_world, tables.correction_logs)) == 100
+    assert len(rows(world, tables.gate_checks)) == 200
+    assert len(rows(world, tables.correction_logs)) == 100
 
 
-def test_without_an_event_loop(sqlite_world: World) -> None:
-    gate = ActionGate(sqlite_world, TextBackend())
+def test_without_an_event_loop(world: World) -> None:
+    gate = ActionGate(world, TextBackend())
     assert gate.check_sync("ann", "bad 1", channel="general").action is Action.RETRY
     assert gate.check_sync("ann", "good 8", channel="general", attempt=2).outcome is Outcome.PASSED_AFTER_RETRY
 
 
-def test_an_observer_hears_of_every_decision(sqlite_world: World) -> None:
+def test_an_observer_hears_of_every_decision(world: World) -> None:
     heard: list[tuple[str, Outcome]] = []
-    gate = ActionGate(
-        sqlite_world, TextBackend(), observer=lambda agent, decision: heard.append((agent, decision.outcome))
-    )
+    gate = ActionGate(world, TextBackend(), observer=lambda agent, decision: heard.append((agent, decision.outcome)))
     check(gate, "bad 1")
     asyncio.run(gate.check("bob", "x", channel="general"))
     assert heard == [("ann", Outcome.CORRECTED), ("bob", Outcome.DISABLED)]
 
 
-def test_a_backend_that_breaks_the_rules_lets_the_text_through(sqlite_world: World) -> None:
+def test_a_backend_that_breaks_the_rules_lets_the_text_through(world: World) -> None:
     def fail(_: object) -> Answer:
         raise RuntimeError("no")
 
-    decision = check(ActionGate(sqlite_world, TextBackend(fail)), "bad 0")
+    decision = check(ActionGate(world, TextBackend(fail)), "bad 0")
     assert (decision.action, decision.reason) == (Action.COMMIT, "api_error")
 
 
-def test_an_answer_about_other_claims_lets_the_text_through(sqlite_world: World) -> None:
+def test_an_answer_about_other_claims_lets_the_text_through(world: World) -> None:
     wrong = Answer({"verdicts": []})
-    decision = check(ActionGate(sqlite_world, TextBackend(lambda _: wrong)), "bad 0")
+    decision = check(ActionGate(world, TextBackend(lambda _: wrong)), "bad 0")
     assert (decision.action, decision.reason) == (Action.COMMIT, "internal_error")
 
 

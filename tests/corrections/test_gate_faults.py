@@ -71,38 +71,38 @@ GARBAGE = {
 
 
 @pytest.mark.parametrize("outcome", GARBAGE.values(), ids=GARBAGE.keys())
-def test_garbage_from_the_judge(sqlite_world: World, server: MessagesServer, outcome: Reply) -> None:
+def test_garbage_from_the_judge(world: World, server: MessagesServer, outcome: Reply) -> None:
     server.always(outcome)
-    gate = ActionGate(sqlite_world, live(server.url), deadline=1.5)
+    gate = ActionGate(world, live(server.url), deadline=1.5)
     decision, seconds = send(gate)
     assert (decision.action, decision.outcome, decision.text) == (Action.COMMIT, Outcome.FAIL_OPEN, "bad 0")
     assert decision.score is None
     assert seconds < 1.6
-    assert correction_statistics(sqlite_world.store).total.fail_open_by_reason == {decision.reason: 1}
+    assert correction_statistics(world.store).total.fail_open_by_reason == {decision.reason: 1}
 
 
 @pytest.mark.parametrize("outcome", [Hang(), Trickle(message("{}"), interval=0.05)], ids=["hang", "trickle"])
-def test_a_judge_that_does_not_finish(sqlite_world: World, server: MessagesServer, outcome: Hang | Trickle) -> None:
+def test_a_judge_that_does_not_finish(world: World, server: MessagesServer, outcome: Hang | Trickle) -> None:
     server.always(outcome)
-    decision, seconds = send(ActionGate(sqlite_world, live(server.url), deadline=GIVEN_UP_AFTER))
+    decision, seconds = send(ActionGate(world, live(server.url), deadline=GIVEN_UP_AFTER))
     assert (decision.action, decision.reason) == (Action.COMMIT, "timeout")
     assert seconds < GIVEN_UP_AFTER + 0.05
 
 
-def test_nobody_listens_at_the_judges_address(sqlite_world: World) -> None:
-    decision, seconds = send(ActionGate(sqlite_world, live("http://127.0.0.1:1")))
+def test_nobody_listens_at_the_judges_address(world: World) -> None:
+    decision, seconds = send(ActionGate(world, live("http://127.0.0.1:1")))
     assert (decision.action, decision.reason) == (Action.COMMIT, "api_error")
     assert seconds < 6
 
 
-def test_the_default_deadline_holds(sqlite_world: World, server: MessagesServer) -> None:
+def test_the_default_deadline_holds(world: World, server: MessagesServer) -> None:
     server.always(Hang())
-    decision, seconds = send(ActionGate(sqlite_world, live(server.url)))
+    decision, seconds = send(ActionGate(world, live(server.url)))
     assert decision.reason == "timeout"
     assert DEADLINE_SECONDS - 0.1 < seconds < DEADLINE_SECONDS + 0.05
 
 
-def test_a_backend_that_ignores_its_cancellation_is_left_behind(sqlite_world: World) -> None:
+def test_a_backend_that_ignores_its_cancellation_is_left_behind(world: World) -> None:
     class Deaf(TextBackend):
         async def ask(self, questions: list[Question]) -> list[Answer]:  # pyright: ignore[reportIncompatibleMethodOverride]
             for _ in range(30):
@@ -116,7 +116,7 @@ def test_a_backend_that_ignores_its_cancellation_is_left_behind(sqlite_world: Wo
         assert decision.reason == "timeout"
         return time.monotonic() - started
 
-    gate = ActionGate(sqlite_world, Deaf(), deadline=0.3)
+    gate = ActionGate(world, Deaf(), deadline=0.3)
     assert asyncio.run(run()) < 0.4
 
 
@@ -141,16 +141,16 @@ def silent_server() -> Iterator[int]:
             connection.close()
 
 
-def test_the_database_is_down(sqlite_world: World) -> None:
-    world = replace(sqlite_world, store=unreachable("postgresql://nobody@127.0.0.1:1/none"))
+def test_the_database_is_down(world: World) -> None:
+    world = replace(world, store=unreachable("postgresql://nobody@127.0.0.1:1/none"))
     decision, seconds = send(ActionGate(world, TextBackend()))
     assert (decision.action, decision.reason, decision.text) == (Action.COMMIT, "database", "bad 0")
     assert seconds < 6
 
 
-def test_the_database_takes_connections_and_never_answers(sqlite_world: World) -> None:
+def test_the_database_takes_connections_and_never_answers(world: World) -> None:
     with silent_server() as port:
-        world = replace(sqlite_world, store=unreachable(f"postgresql://nobody@127.0.0.1:{port}/none"))
+        world = replace(world, store=unreachable(f"postgresql://nobody@127.0.0.1:{port}/none"))
         decision, seconds = send(ActionGate(world, TextBackend(), deadline=GIVEN_UP_AFTER))
     assert (decision.action, decision.reason) == (Action.COMMIT, "database")
     assert seconds < GIVEN_UP_AFTER + 0.05
@@ -169,55 +169,55 @@ def slowed(store: Store, seconds: float, when: Callable[[str], bool] = lambda _:
     sa.event.remove(store.engine, "before_cursor_execute", wait)
 
 
-def test_a_slow_database(sqlite_world: World) -> None:
-    with slowed(sqlite_world.store, 1.0):
-        decision, seconds = send(ActionGate(sqlite_world, TextBackend(), deadline=GIVEN_UP_AFTER))
+def test_a_slow_database(world: World) -> None:
+    with slowed(world.store, 1.0):
+        decision, seconds = send(ActionGate(world, TextBackend(), deadline=GIVEN_UP_AFTER))
     assert (decision.action, decision.reason) == (Action.COMMIT, "database")
     assert seconds < GIVEN_UP_AFTER + 0.05
 
 
-def test_a_database_too_slow_to_write_does_not_change_the_decision(sqlite_world: World) -> None:
-    gate = ActionGate(sqlite_world, TextBackend())
+def test_a_database_too_slow_to_write_does_not_change_the_decision(world: World) -> None:
+    gate = ActionGate(world, TextBackend())
 
     async def run() -> tuple[GateDecision, float]:
         started = time.monotonic()
         return await gate.check("ann", "bad 1", channel="general"), time.monotonic() - started
 
-    with slowed(sqlite_world.store, 0.8, lambda statement: statement.startswith("INSERT")):
+    with slowed(world.store, 0.8, lambda statement: statement.startswith("INSERT")):
         decision, seconds = asyncio.run(run())
         assert decision.action is Action.RETRY
         assert seconds < 0.5
         assert gate.flush(5)
-    assert correction_statistics(sqlite_world.store).total.rejections == 1
+    assert correction_statistics(world.store).total.rejections == 1
 
 
-def test_a_database_locked_by_another_writer(sqlite_world: World) -> None:
-    gate = ActionGate(sqlite_world, TextBackend())
+def test_a_database_locked_by_another_writer(world: World) -> None:
+    gate = ActionGate(world, TextBackend())
 
     async def run() -> GateDecision:
         return await gate.check("ann", "good 8", channel="general")
 
-    with sqlite_world.store.begin():
+    with world.store.begin():
         started = time.monotonic()
         assert asyncio.run(run()).outcome is Outcome.PASSED
         assert time.monotonic() - started < 1
         assert not gate.flush(0.05)
     assert gate.flush(5)
-    assert correction_statistics(sqlite_world.store).total.passed == 1
+    assert correction_statistics(world.store).total.passed == 1
 
 
-def test_a_table_that_is_gone(sqlite_world: World) -> None:
-    with sqlite_world.store.begin() as connection:
+def test_a_table_that_is_gone(world: World) -> None:
+    with world.store.begin() as connection:
         connection.exec_driver_sql("DROP TABLE gate_checks")
-    decision, _ = send(ActionGate(sqlite_world, TextBackend()), "good 8")
+    decision, _ = send(ActionGate(world, TextBackend()), "good 8")
     assert decision.outcome is Outcome.PASSED
 
 
 def test_after_five_failures_nobody_waits_for_the_judge_until_it_is_tried_again(
-    sqlite_world: World, server: MessagesServer
+    world: World, server: MessagesServer
 ) -> None:
     server.always(Hang())
-    gate = ActionGate(sqlite_world, live(server.url), deadline=0.2, breaker_cooldown=0.5)
+    gate = ActionGate(world, live(server.url), deadline=0.2, breaker_cooldown=0.5)
 
     async def run() -> list[GateDecision]:
         decisions = [await gate.check("ann", "good 8", channel="general") for _ in range(7)]
@@ -230,11 +230,11 @@ def test_after_five_failures_nobody_waits_for_the_judge_until_it_is_tried_again(
     assert decisions[6].latency_ms < 100
 
 
-def test_a_database_that_comes_back_is_used_again(sqlite_world: World) -> None:
-    gate = ActionGate(sqlite_world, TextBackend(), deadline=0.2, breaker_threshold=2, breaker_cooldown=0.3)
+def test_a_database_that_comes_back_is_used_again(world: World) -> None:
+    gate = ActionGate(world, TextBackend(), deadline=0.2, breaker_threshold=2, breaker_cooldown=0.3)
 
     async def run() -> list[str | None]:
-        with slowed(sqlite_world.store, 0.4):
+        with slowed(world.store, 0.4):
             reasons = [(await gate.check("ann", "good 8", channel="general")).reason for _ in range(3)]
         await asyncio.sleep(1.0)
         return [*reasons, (await gate.check("ann", "good 8", channel="general")).reason]
@@ -242,11 +242,9 @@ def test_a_database_that_comes_back_is_used_again(sqlite_world: World) -> None:
     assert asyncio.run(run()) == ["database", "database", "database", None]
 
 
-def test_two_hundred_messages_past_a_hanging_judge_all_go_out_in_time(
-    sqlite_world: World, server: MessagesServer
-) -> None:
+def test_two_hundred_messages_past_a_hanging_judge_all_go_out_in_time(world: World, server: MessagesServer) -> None:
     server.always(Hang())
-    gate = ActionGate(sqlite_world, live(server.url), deadline=2.0)
+    gate = ActionGate(world, live(server.url), deadline=2.0)
 
     async def run() -> tuple[list[GateDecision], float]:
         async with gate:
@@ -261,9 +259,9 @@ def test_two_hundred_messages_past_a_hanging_judge_all_go_out_in_time(
     assert seconds < 3
 
 
-def test_a_caller_that_gives_up_is_not_held(sqlite_world: World, server: MessagesServer) -> None:
+def test_a_caller_that_gives_up_is_not_held(world: World, server: MessagesServer) -> None:
     server.always(Hang())
-    gate = ActionGate(sqlite_world, live(server.url), settings=GATED)
+    gate = ActionGate(world, live(server.url), settings=GATED)
 
     async def run() -> float:
         started = time.monotonic()

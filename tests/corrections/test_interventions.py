@@ -77,21 +77,21 @@ def test_a_catchphrase_of_the_fluency_file_is_exempt(world: World) -> None:
     assert not look(world).nudges
 
 
-def test_a_slow_database_holds_no_turn_up(sqlite_world: World) -> None:
-    write_config(sqlite_world.store, "ann", ON)
-    interventions = Interventions(sqlite_world, deadline=0.2)
+def test_a_slow_database_holds_no_turn_up(world: World) -> None:
+    write_config(world.store, "ann", ON)
+    interventions = Interventions(world, deadline=0.2)
 
     def wait(*_: object) -> None:
         time.sleep(0.5)
 
-    sa.event.listen(sqlite_world.store.engine, "before_cursor_execute", wait)
+    sa.event.listen(world.store.engine, "before_cursor_execute", wait)
     started = time.monotonic()
 
     async def run() -> tuple[Guidance, float]:
         return await interventions.before_turn("ann", channel="general"), time.monotonic() - started
 
     guidance, seconds = asyncio.run(run())
-    sa.event.remove(sqlite_world.store.engine, "before_cursor_execute", wait)
+    sa.event.remove(world.store.engine, "before_cursor_execute", wait)
     assert (guidance.block, guidance.failed) == (None, True)
     assert seconds < 0.3
 

@@ -20,8 +20,8 @@ def client_of(world: World, access: Access | None = None, base_url: str = LOCAL)
 
 
 @pytest.fixture
-def client(sqlite_world: World) -> Iterator[TestClient]:
-    with client_of(sqlite_world) as running:
+def client(world: World) -> Iterator[TestClient]:
+    with client_of(world) as running:
         yield running
 
 
@@ -79,9 +79,9 @@ def test_a_body_that_is_no_request_is_refused_and_nothing_breaks(client: TestCli
     assert "detail" in response.json()
 
 
-def test_interventions(client: TestClient, sqlite_world: World) -> None:
-    write_config(sqlite_world.store, "ann", CorrectionSettings(anti_convergence_enabled=True))
-    say(sqlite_world, *[("bob", "general", "I agree")] * 10)
+def test_interventions(client: TestClient, world: World) -> None:
+    write_config(world.store, "ann", CorrectionSettings(anti_convergence_enabled=True))
+    say(world, *[("bob", "general", "I agree")] * 10)
     body = client.post("/v1/interventions", json={"agent_id": "ann", "channel": "general"}).json()
     assert body["guidance"].startswith("### Conversation Guidance\n\n")
     assert [(item["kind"], item["share"], item["threshold"]) for item in body["nudges"]] == [
@@ -141,8 +141,8 @@ def test_health(client: TestClient) -> None:
     assert (body["status"], body["judge"]) == ("ok", "text")
 
 
-def test_with_the_database_down_messages_go_through_and_health_says_so(sqlite_world: World) -> None:
-    down = World(sqlite_world.root, open_store("postgresql://nobody@127.0.0.1:1/none", migrate=False))
+def test_with_the_database_down_messages_go_through_and_health_says_so(world: World) -> None:
+    down = World(world.root, open_store("postgresql://nobody@127.0.0.1:1/none", migrate=False))
     with client_of(down) as client:
         assert gate(client, text="bad 0")["reason"] == "database"
         assert client.post("/v1/interventions", json={"agent_id": "ann"}).json()["failed"] is True
@@ -155,8 +155,8 @@ def test_with_the_database_down_messages_go_through_and_health_says_so(sqlite_wo
 @pytest.mark.parametrize(
     "header", [None, "", "Bearer", "Bearer wrong", f"Basic {TOKEN}", TOKEN, "Bearer " + TOKEN[:-1]]
 )
-def test_without_the_token_nothing_is_told(sqlite_world: World, path: str, header: str | None) -> None:
-    with client_of(sqlite_world, Access(TOKEN), "http://corrections.example") as client:
+def test_without_the_token_nothing_is_told(world: World, path: str, header: str | None) -> None:
+    with client_of(world, Access(TOKEN), "http://corrections.example") as client:
         headers = {} if header is None else {"authorization": header.encode("latin-1")}
         response = client.get(path, headers=headers)
         assert response.status_code == 401
@@ -164,9 +164,9 @@ def test_without_the_token_nothing_is_told(sqlite_world: World, path: str, heade
         assert set(response.json()) == {"detail"}
 
 
-def test_with_the_token_from_anywhere(sqlite_world: World) -> None:
+def test_with_the_token_from_anywhere(world: World) -> None:
     token = "s3cret-token"
-    with client_of(sqlite_world, Access(token), "http://corrections.example") as client:
+    with client_of(world, Access(token), "http://corrections.example") as client:
         assert client.get("/v1/statistics", headers={"authorization": f"Bearer {token}"}).status_code == 200
         assert client.get("/v1/statistics", headers={"authorization": f"bearer  {token}"}).status_code == 200
         assert client.get("/health").status_code == 200
@@ -189,8 +189,8 @@ def test_without_a_token_only_this_machine_by_name(client: TestClient, host: str
     assert client.get("/health", headers={"host": host}).status_code == status
 
 
-def test_a_body_beyond_the_limit_is_refused(sqlite_world: World) -> None:
-    with client_of(sqlite_world, Access(max_body=2000)) as client:
+def test_a_body_beyond_the_limit_is_refused(world: World) -> None:
+    with client_of(world, Access(max_body=2000)) as client:
         large = json.dumps({"agent_id": "ann", "text": "x" * 2000, "channel": "general"}).encode()
         announced = client.post("/v1/gate", content=large)
         streamed = client.post("/v1/gate", content=iter([large[:1500], large[1500:]]))

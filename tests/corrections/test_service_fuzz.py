@@ -25,8 +25,8 @@ ROUTES = [
 
 
 @pytest.fixture
-def api(sqlite_world: World) -> Iterator[schemathesis.BaseSchema]:
-    app = create_app(sqlite_world, TextBackend(), access=Access(TOKEN))
+def api(world: World) -> Iterator[schemathesis.BaseSchema]:
+    app = create_app(world, TextBackend(), access=Access(TOKEN))
     yield schemathesis.openapi.from_asgi("/openapi.json", app)
 
 

@@ -28,8 +28,7 @@ def record(world: World, agent: str, action: str, *checks: tuple[str, str | None
             connection.execute(sa.insert(tables.gate_checks), row)
 
 
-@pytest.fixture
-def counted(world: World) -> World:
+def record_all(world: World) -> None:
     record(world, "ann", "a", ("commit", None))
     record(world, "ann", "b", ("retry", None), ("commit", None))
     record(world, "ann", "c", ("retry", None), ("retry", None), ("force", None), day=1)
@@ -37,6 +36,11 @@ def counted(world: World) -> World:
     record(world, "ann", "e", ("retry", None), ("commit", "api_error"))
     record(world, "ann", "f", ("retry", None), day=1)
     record(world, "bob", "a", ("commit", None))
+
+
+@pytest.fixture
+def counted(world: World) -> World:
+    record_all(world)
     return world
 
 
@@ -90,6 +94,8 @@ def test_nothing_checked_is_no_rate(world: World) -> None:
     assert (found.total.pass_rate, found.total.latency_ms, found.total.usd_per_check) == (None, None, None)
 
 
-def test_it_survives_json(counted: World) -> None:
-    found = correction_statistics(counted.store)
+def test_it_is_the_same_on_both_databases_and_survives_json(either_world: World) -> None:
+    record_all(either_world)
+    found = correction_statistics(either_world.store)
+    assert (found.total.actions, list(found.days)) == (7, [date(2026, 6, 1), date(2026, 6, 2)])
     assert CorrectionStatistics.model_validate_json(found.model_dump_json()) == found

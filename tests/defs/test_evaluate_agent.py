@@ -76,7 +76,9 @@ def test_one_dimension_is_scored_again_into_the_same_run(sample: Project) -> Non
 def test_a_run_without_all_its_scores_names_what_to_materialize(sample: Project) -> None:
     part = ("personas", "messages", "evaluation_runs", *(f"proposition_sets/{d}" for d in ("fluency", "adherence")))
     result = sample.evaluate("pam", (*part, "fluency_scores"))
-    assert "materialize adherence_scores" in failure_of(result, "evaluation_runs").event_specific_data.error_display_string
+    assert (
+        "materialize adherence_scores" in failure_of(result, "evaluation_runs").event_specific_data.error_display_string
+    )
 
 
 @pytest.mark.parametrize(
@@ -87,9 +89,7 @@ def test_a_run_without_all_its_scores_names_what_to_materialize(sample: Project)
         ("baselines/bob.json", '{\n"agentId": ', "baseline_comparisons"),
     ],
 )
-def test_a_broken_file_fails_its_agent_with_file_and_line(
-    small: Project, path: str, content: str, step: str
-) -> None:
+def test_a_broken_file_fails_its_agent_with_file_and_line(small: Project, path: str, content: str, step: str) -> None:
     target = small.root / path
     target.parent.mkdir(exist_ok=True)
     target.write_text(content, encoding="utf-8")

@@ -68,9 +68,7 @@ def test_an_edit_that_is_undone_runs_twice(small: Project) -> None:
 
 
 @pytest.mark.parametrize("stem, expected", [("_default", ["ann", "bob"]), ("bob", ["bob"])])
-def test_an_edited_proposition_file_evaluates_its_dimension(
-    small: Project, stem: str, expected: list[str]
-) -> None:
+def test_an_edited_proposition_file_evaluates_its_dimension(small: Project, stem: str, expected: list[str]) -> None:
     settle(small, "ann", "bob")
     claim = {"dimension": "fluency", "propositions": [{"id": "new", "claim": "Varies sentences"}]}
     write_yaml(small.root / "propositions/fluency" / f"{stem}.yaml", claim)

@@ -1,11 +1,15 @@
 """Small suites for tests: text in, suite or result out."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from persona_pipeline.judging.questions import Answer, Question
+from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Usage, Verdict
 from persona_pipeline.suites import (
     Context,
     Grade,
@@ -18,6 +22,7 @@ from persona_pipeline.suites import (
     read_responses,
     run_suite,
 )
+from persona_pipeline.suites.judges import SuiteJudge
 from persona_pipeline.suites.output import parse_output
 
 
@@ -60,3 +65,62 @@ def calls(*tools: Any, text: str = "done") -> dict[str, Any]:
     """An answer with tool calls: names, or (name, input) pairs."""
     made = [{"tool": tool} if isinstance(tool, str) else {"tool": tool[0], "input": tool[1]} for tool in tools]
     return {"output_messages": [{"role": "assistant", "content": text, "tool_calls": made}]}
+
+
+@dataclass
+class ScriptedBackend:
+    """Answers questions with what ``reply`` returns for them: data, or a reason there is none. Keeps what it was asked."""
+
+    reply: Callable[[Question], Mapping[str, Any] | Unscored]
+    name: str = "scripted"
+    live: bool = False
+    asked: list[Question] = field(default_factory=list)
+
+    async def ask(self, questions: Sequence[Question]) -> list[Answer]:
+        self.asked += questions
+        return [self._answer(question) for question in questions]
+
+    def _answer(self, question: Question) -> Answer:
+        data = self.reply(question)
+        if isinstance(data, Unscored):
+            return Answer(unscored=data, detail="scripted")
+        problem = question.check(data) if question.check else None
+        if problem:
+            return Answer(unscored=Unscored.INVALID_OUTPUT, detail=problem)
+        return Answer(data=data, model="scripted", usage=Usage(input_tokens=10, output_tokens=2, calls=1, usd=0.001))
+
+
+@dataclass
+class ScriptedSuiteJudge:
+    """A judge whose propositions score what ``score`` says and whose other questions go to a scripted backend."""
+
+    backend: ScriptedBackend
+    score: Callable[[JudgeRequest], int | Unscored] = lambda request: 9
+    name: str = "scripted"
+    live: bool = False
+    requests: list[JudgeRequest] = field(default_factory=list)
+
+    async def judge(self, requests: Sequence[JudgeRequest]) -> list[Verdict]:
+        self.requests += requests
+        found = [(request, self.score(request)) for request in requests]
+        return [
+            Verdict(request.proposition_id, unscored=value, detail="scripted")
+            if isinstance(value, Unscored)
+            else Verdict(request.proposition_id, score=value, reasoning=f"because {value}")
+            for request, value in found
+        ]
+
+
+@contextmanager
+def judging(
+    reply: Callable[[Question], Mapping[str, Any] | Unscored] = lambda question: Unscored.UNRECORDED,
+    score: Callable[[JudgeRequest], int | Unscored] = lambda request: 9,
+    **services: Any,
+) -> Iterator[tuple[Services, ScriptedSuiteJudge]]:
+    """Services with a scripted judge, and the judge."""
+    judge = ScriptedSuiteJudge(ScriptedBackend(reply), score)
+    opened = SuiteJudge(judge)
+    try:
+        yield Services(judge=lambda: opened, **services), judge
+    finally:
+        opened.close()

@@ -125,6 +125,7 @@ class MessagesServer:
         connections: how many were opened.
         busiest: the most requests that were under way at once.
         batches: the message batches, see ``messages_api.Batches``.
+        models: what is said when a model is asked about: changed fields, or a whole reply.
         usage: what the answers charged, summed.
         throttle_above: with more requests than this under way, further ones get 529; None: never.
     """
@@ -143,6 +144,7 @@ class MessagesServer:
         self.connections = 0
         self.usage: dict[str, int] = {}
         self.batches = Batches()
+        self.models: Reply | dict[str, Any] = {}
         self._script: deque[Outcome] = deque()
         self._always: Outcome | None = None
         self._cached_prefixes: set[str] = set()
@@ -193,8 +195,9 @@ class MessagesServer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(10)
 
     def _on_loop(self, action: Callable[[], None]) -> None:
         done = threading.Event()
@@ -318,7 +321,9 @@ class MessagesServer:
 
     def _other(self, method: str, path: str, body: Any) -> Outcome:
         if path.startswith("/v1/models/"):
-            return Reply(model_info(path.removeprefix("/v1/models/")))
+            if isinstance(self.models, Reply):
+                return self.models
+            return Reply(model_info(path.removeprefix("/v1/models/")) | self.models)
         if path == "/v1/messages/count_tokens":
             prefix, rest = prompt_tokens(body)
             return Reply({"input_tokens": rest + (prefix[1] if prefix else 0)})

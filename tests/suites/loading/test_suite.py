@@ -109,7 +109,7 @@ tests:
         ("execution: {trials: {count: 2, strategy: best}}\n" + ONE, "strategy must be one of pass_at_k, mean"),
         ("execution: {trials: {count: 2, cost_limit_usd: -1}}\n" + ONE, "cost_limit_usd: must be >= 0, not -1"),
         ("execution: {targets: []}\n" + ONE, "execution: targets: must not be empty"),
-        ("execution: {targest: [a]}\n" + ONE, "suite.eval.yaml:1:14: execution: unknown key 'targest'; did you mean 'targets'?"),
+        ("execution: {trails: {count: 2}}\n" + ONE, "suite.eval.yaml:1:13: execution: unknown key 'trails'; did you mean 'trials'?"),
         ("execution: {trials: {cuont: 2}}\n" + ONE, "unknown key 'trials.cuont'; did you mean 'count'?"),
         ("execution: [a]\n" + ONE, "must be a mapping"),
         ("workspace: {template: ./none}\n" + ONE, "workspace: template: folder './none' does not exist (tried"),

@@ -1,0 +1,202 @@
+"""What doctor finds, and that everything wrong comes with a remedy."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from persona_pipeline.cli import doctor as command
+from persona_pipeline.cli.doctor import diagnose, doctor
+from persona_pipeline.judging.probe import Finding, Level
+from persona_pipeline.settings import Settings
+from tests.support.messages_server import Hang, MessagesServer, Reply, message, status, verdicts
+
+RETIRING = {"lifecycle": "deprecated", "retires_at": "2026-11-25T00:00:00Z"}
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[MessagesServer]:
+    with MessagesServer() as running:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", running.url)
+        yield running
+
+
+def look(root: Path, **settings: object) -> dict[str, Finding]:
+    found = diagnose(Settings(root=root, **settings), dagster=False)  # pyright: ignore[reportArgumentType]
+    assert all(finding.remedy for finding in found if finding.level is not Level.OK)
+    assert all(finding.said for finding in found)
+    return {finding.name: finding for finding in found}
+
+
+def test_all_is_well(sample_root: Path, server: MessagesServer) -> None:
+    found = look(sample_root)
+    assert {finding.level for finding in found.values()} == {Level.OK}
+    assert list(found) == ["world", "database", "recordings", "key", "model", "structured output", "caching"]
+    assert "michael" in found["world"].said
+    assert server.problems == []
+
+
+def test_no_key_is_a_note_and_nothing_is_called(sample_root: Path) -> None:
+    found = look(sample_root)
+    assert found["key"].level is Level.NOTE
+    assert "ANTHROPIC_API_KEY" in found["key"].remedy
+    assert "model" not in found
+
+
+def test_a_folder_without_personas_is_no_world(tmp_path: Path) -> None:
+    found = look(tmp_path)
+    assert found["world"].level is Level.ERROR
+    assert "persona-pipeline init" in found["world"].remedy
+    assert found["recordings"].level is Level.NOTE
+
+
+def test_a_bad_persona_is_named_with_its_place(sample_root: Path) -> None:
+    (sample_root / "personas" / "pam.yaml").write_text("agent_id: pam\nnickname: P\n", encoding="utf-8")
+    found = look(sample_root)["world"]
+    assert found.level is Level.ERROR
+    assert "pam.yaml:" in found.said
+
+
+def test_a_database_that_cannot_be_reached_is_named_without_its_password(sample_root: Path) -> None:
+    found = look(sample_root, database_url="postgresql://user:s3cret@127.0.0.1:1/db")["database"]
+    assert found.level is Level.ERROR
+    assert "127.0.0.1" in found.said
+    assert "s3cret" not in found.said
+
+
+def test_a_bad_recording_is_named_with_its_place(sample_root: Path) -> None:
+    (sample_root / "recordings" / "bad.jsonl").write_text("{}\n", encoding="utf-8")
+    found = look(sample_root)["recordings"]
+    assert found.level is Level.ERROR
+    assert "bad.jsonl:1" in found.said
+
+
+def test_an_endpoint_that_is_not_there(sample_root: Path, server: MessagesServer) -> None:
+    server.__exit__()
+    found = look(sample_root)
+    assert found["endpoint"].level is Level.ERROR
+    assert "structured output" not in found
+
+
+@pytest.mark.parametrize(
+    ("reply", "name", "level", "said"),
+    [
+        (status(401, "authentication_error"), "key", Level.ERROR, "refuses the key (HTTP 401)"),
+        (status(403, "permission_error"), "key", Level.ERROR, "refuses the key (HTTP 403)"),
+        (status(404, "not_found_error"), "model", Level.NOTE, "does not describe its models"),
+        (status(400, "invalid_request_error"), "model", Level.ERROR, "answers HTTP 400"),
+        ({"lifecycle": "retired"}, "model", Level.ERROR, "claude-haiku-5-5 is retired"),
+        (RETIRING, "model", Level.NOTE, "retires on 2026-11-25"),
+        ({"lifecycle": "deprecated"}, "model", Level.NOTE, "is deprecated"),
+        ({"retires_at": "2199-01-01T00:00:00Z"}, "model", Level.OK, "retires on 2199-01-01"),
+    ],
+    ids=[
+        "wrong key",
+        "not allowed",
+        "own server",
+        "odd answer",
+        "retired",
+        "retires soon",
+        "deprecated",
+        "retires late",
+    ],
+)
+def test_what_the_endpoint_says_of_its_model(
+    reply: object, name: str, level: Level, said: str, sample_root: Path, server: MessagesServer
+) -> None:
+    server.models = reply  # pyright: ignore[reportAttributeAccessIssue]
+    found = look(sample_root)[name]
+    assert (found.level, said in found.said) == (level, True), found.said
+
+
+@pytest.mark.parametrize(
+    ("outcome", "said"),
+    [
+        (message("babble babble"), "the answer is no verdict"),
+        (message("{", stop_reason="max_tokens"), "the answer is no verdict"),
+        (status(429, "rate_limit_error", retry_after_ms="1"), "a test call failed: HTTP 429"),
+        (message(None, stop_reason="refusal"), "a test call failed: the model refused"),
+    ],
+    ids=["babble", "cut off", "throttled", "refusal"],
+)
+def test_a_judge_that_cannot_judge(outcome: Reply, said: str, sample_root: Path, server: MessagesServer) -> None:
+    server.always(outcome)
+    found = look(sample_root)["structured output"]
+    assert (found.level, said in found.said) == (Level.ERROR, True), found.said
+
+
+def test_a_judge_that_hangs(sample_root: Path, server: MessagesServer) -> None:
+    server.always(Hang())
+    found = look(sample_root, judge_deadline=0.3)["structured output"]
+    assert "no answer within the deadline" in found.said
+
+
+def test_a_server_without_structured_output_or_caching(sample_root: Path, server: MessagesServer) -> None:
+    server.structured_output = False
+    server.handler = lambda call: message(None) if "output_config" in call.body else plain(server, call)
+    found = look(sample_root)
+    assert found["structured output"].level is Level.NOTE
+    assert "prompted JSON" in found["structured output"].said
+    assert found["caching"].level is Level.NOTE
+
+
+def plain(server: MessagesServer, call: object) -> Reply:
+    """A good answer from a server that caches nothing."""
+    text = json.dumps(verdicts(server.calls[-1].body))
+    return message(text, usage={"input_tokens": 900, "output_tokens": 20})
+
+
+def test_dagster_is_asked_in_a_process_of_its_own(
+    sample_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "dagster"
+    home.mkdir()
+    (home / "dagster.yaml").write_text("telemetry:\n  enabled: false\n", encoding="utf-8")
+    monkeypatch.setenv("DAGSTER_HOME", str(home))
+    *_, found = diagnose(Settings(root=sample_root), calls=False)
+    assert (found.name, found.level) == ("dagster", Level.OK)
+    assert "0 runs" in found.said
+
+
+def test_a_broken_dagster_instance_is_named(sample_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "dagster.yaml").write_text("storage: [\n", encoding="utf-8")
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    *_, found = diagnose(Settings(root=sample_root), calls=False)
+    assert (found.name, found.level) == ("dagster", Level.ERROR)
+    assert str(tmp_path / "dagster.yaml") in found.remedy
+
+
+def test_a_dagster_that_hangs_is_given_up(sample_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "_ASK_DAGSTER", "import time; time.sleep(60)")
+    monkeypatch.setattr(command, "_DAGSTER_SECONDS", 0.3)
+    *_, found = diagnose(Settings(root=sample_root), calls=False)
+    assert found.said == "no answer in 0.3 s"
+
+
+@pytest.mark.parametrize(("broken", "code"), [(False, 0), (True, 2)])
+def test_the_exit_code_and_the_forms_of_output(
+    broken: bool, code: int, sample_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERSONA_ROOT", str(sample_root))
+    if broken:
+        (sample_root / "recordings" / "bad.jsonl").write_text("{}\n", encoding="utf-8")
+    app = typer.Typer()
+    app.command()(doctor)
+    text = CliRunner().invoke(app, ["--no-dagster", "--no-calls"])
+    data = CliRunner().invoke(app, ["--no-dagster", "--no-calls", "--json"])
+    assert (text.exit_code, data.exit_code) == (code, code)
+    assert text.stdout.startswith("ok    world")
+    assert '"name": "recordings"' in data.stdout
+
+
+def test_asking_does_not_import_dagster_here(sample_root: Path) -> None:
+    script = (
+        "import sys; from persona_pipeline.cli.doctor import diagnose; from persona_pipeline.settings import Settings; "
+        f"diagnose(Settings(root={str(sample_root)!r}), dagster=False); sys.exit('dagster' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False, timeout=60).returncode == 0

@@ -1,0 +1,71 @@
+"""A new world: valid at once, and nothing of anybody's is overwritten."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from persona_pipeline.cli.checking import check_world
+from persona_pipeline.cli.init import create_world
+from persona_pipeline.errors import ConfigError
+from persona_pipeline.evaluation.run import RunOptions, planned_requests
+from persona_pipeline.propositions import ALL_DIMENSIONS
+from persona_pipeline.world import World
+
+
+def test_a_new_world_is_valid_and_has_something_to_judge_in_every_dimension(tmp_path: Path) -> None:
+    root = tmp_path / "new" / "world"
+    create_world(root)
+    checked = check_world(root)
+    assert (checked.problems, checked.warnings) == ([], [])
+    world = World.open(root)
+    asked = planned_requests(world, RunOptions())
+    world.store.close()
+    assert {item.dimension for item in asked} == set(ALL_DIMENSIONS)
+    assert {item.agent_id for item in asked} == {"mira", "otto"}
+    assert all(item.trajectory.entries for item in asked)
+
+
+def test_what_the_store_makes_is_not_for_version_control(tmp_path: Path) -> None:
+    create_world(tmp_path)
+    assert ".persona/" in (tmp_path / ".gitignore").read_text(encoding="utf-8").split()
+    assert not (tmp_path / "gitignore").exists()
+
+
+@pytest.mark.parametrize("taken", ["README.md", "personas/mira.yaml", ".gitignore"])
+def test_nothing_is_overwritten_and_nothing_else_is_written(taken: str, tmp_path: Path) -> None:
+    precious = tmp_path / taken
+    precious.parent.mkdir(exist_ok=True)
+    precious.write_text("mine", encoding="utf-8")
+    with pytest.raises(ConfigError, match=f"{taken}: exists already"):
+        create_world(tmp_path)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [precious]
+    assert precious.read_text(encoding="utf-8") == "mine"
+
+
+def test_a_dangling_link_is_in_the_way_too(tmp_path: Path) -> None:
+    (tmp_path / "README.md").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(ConfigError, match="exists already"):
+        create_world(tmp_path)
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    with pytest.raises(ConfigError, match="cannot be written"):
+        create_world(tmp_path / "file")
+
+
+def test_the_command_says_what_comes_next(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "persona_pipeline", "init", str(tmp_path / "w")],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "persona-pipeline validate" in done.stdout
+    assert (tmp_path / "w" / "personas" / "mira.yaml").exists()

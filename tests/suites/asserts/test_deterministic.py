@@ -1,0 +1,218 @@
+"""Asserts that compute: text, structure, tool calls, metrics."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from persona_pipeline.suites.output import Output
+from tests.suites.support import calls, grade
+
+
+@pytest.mark.parametrize(
+    ("item", "answer", "score"),
+    [
+        ({"type": "contains", "value": "DENIED"}, "Status: DENIED.", 1),
+        ({"type": "contains", "value": "DENIED"}, "Status: denied.", 0),
+        ({"type": "contains", "value": "é"}, "e\u0301", 0),
+        ({"type": "equals", "value": " 4 "}, "\n4", 1),
+        ({"type": "equals", "value": "4"}, "4.", 0),
+        ({"type": "regex", "value": "^a$"}, "a\n", 0),
+        ({"type": "regex", "value": "[0-9]+"}, "in 2025", 1),
+        ({"type": "is_json"}, '{"a": 1}', 1),
+        ({"type": "is_json"}, '```json\n{"a": 1}\n```', 0),
+        ({"type": "is_json"}, "NaN", 0),
+    ],
+)
+def test_text(tmp_path: Path, item: dict[str, Any], answer: str, score: float) -> None:
+    found = grade(tmp_path, item, answer)
+    assert found.score == score
+    assert (len(found.hits), len(found.misses)) == ((1, 0) if score else (0, 1))
+
+
+@pytest.mark.parametrize(
+    ("messages", "text"),
+    [
+        ([{"role": "assistant", "content": "a"}, {"role": "tool", "content": "b"}], "a"),
+        ([{"role": "assistant", "content": {"k": 1.0}}], '{"k":1}'),
+        ([{"role": "assistant", "content": "a"}, {"role": "assistant", "tool_calls": [{"tool": "x"}]}], "a"),
+        ([{"role": "user", "content": "a"}], ""),
+        ([], ""),
+    ],
+    ids=["the last assistant", "data as compact JSON", "the last one with content", "no assistant", "no messages"],
+)
+def test_the_answer_is_the_last_thing_the_assistant_said(messages: list[Any], text: str) -> None:
+    assert Output(messages).text == text
+
+
+def expected(*items: Any) -> list[dict[str, Any]]:
+    return [{"tool": item} if isinstance(item, str) else {"tool": item[0], "args": item[1]} for item in items]
+
+
+A1, A2 = ("s", {"q": 1}), ("s", {"q": 2})
+
+
+@pytest.mark.parametrize(
+    ("mode", "wanted", "made", "score"),
+    [
+        ("in_order", ["a", "b"], ["a", "x", "b"], 1),
+        ("in_order", ["a", "b"], ["b", "a"], 0.5),
+        ("in_order", ["x", "a"], ["a"], 0),
+        ("in_order", [A2], [A1, A2], 1),
+        ("in_order", [A1, A2], [A2], 0.5),
+        ("in_order", [A1, "b"], [A2, "b"], 0.5),
+        ("in_order", ["k", "k", "k"], ["k", "k"], 2 / 3),
+        ("in_order", [], ["a"], 1),
+        ("exact", ["a", "b"], ["a", "b"], 1),
+        ("exact", ["a", "b"], ["b", "a"], 0),
+        ("exact", ["a", "b"], ["a", "b", "c"], 2 / 3),
+        ("exact", ["a", "b"], ["a"], 0.5),
+        ("exact", [], [], 1),
+        ("exact", [], ["a"], 0),
+        ("superset", ["a", "b"], ["b", "x", "a"], 1),
+        ("superset", ["a", "a"], ["a"], 0.5),
+        ("subset", ["a"], ["a", "a"], 1),
+        ("subset", ["a"], ["a", "b"], 0.5),
+        ("subset", ["a"], [], 1),
+        ("subset", [], ["a"], 0),
+    ],
+)
+def test_trajectories(tmp_path: Path, mode: str, wanted: list[Any], made: list[Any], score: float) -> None:
+    item = {"type": "tool_trajectory", "mode": mode, "expected": expected(*wanted)}
+    assert grade(tmp_path, item, calls(*made)).score == pytest.approx(score)
+
+
+@pytest.mark.parametrize(
+    ("minimums", "made", "score"),
+    [
+        ({"a": 2}, ["a", "b", "a"], 1),
+        ({"a": 2, "b": 1}, ["a", "b"], 0.5),
+        ({"a": 1.5}, ["a"], 0),
+        ({"a": 0}, [], 1),
+        ({}, ["a"], 1),
+    ],
+)
+def test_minimums(tmp_path: Path, minimums: dict[str, float], made: list[str], score: float) -> None:
+    item = {"type": "tool_trajectory", "mode": "any_order", "minimums": minimums}
+    assert grade(tmp_path, item, calls(*made)).score == score
+
+
+def test_without_messages_there_is_no_trajectory(tmp_path: Path) -> None:
+    item = {"type": "tool_trajectory", "mode": "any_order", "minimums": {}}
+    assert grade(tmp_path, item, {"output_messages": []}).score == 0
+
+
+@pytest.mark.parametrize(
+    ("how", "wanted", "made", "met"),
+    [
+        (None, {"q": 1}, {"q": 1.0, "more": 2}, True),
+        (None, {"q": {"a": 1}}, {"q": {"a": 1, "b": 2}}, False),
+        (None, {"q": True}, {"q": 1}, False),
+        (None, {}, {"q": 1}, True),
+        (None, {"q": 1}, None, False),
+        ("exact", {"q": 1}, {"q": 1, "more": 2}, False),
+        ("exact", {"q": 1}, {"q": 1}, True),
+        ("subset", {"q": 1, "r": 2}, {"q": 1}, True),
+        ("subset", {"q": 1}, {"q": 1, "r": 2}, False),
+        ("ignore", {"q": 1}, {"q": 2}, True),
+        (["a.b"], {"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3}}, True),
+        (["a.b"], {"a": {"b": 1}}, {"a": {}}, False),
+        (["z"], {"a": 1}, {}, True),
+        (None, "any", None, True),
+    ],
+)
+def test_arguments(tmp_path: Path, how: Any, wanted: Any, made: Any, met: bool) -> None:
+    call = {"tool": "s"} if made is None else {"tool": "s", "input": made}
+    item: dict[str, Any] = {"type": "tool_trajectory", "mode": "exact", "expected": [{"tool": "s", "args": wanted}]}
+    if how is not None:
+        item["args_match"] = how
+    answer = {"output_messages": [{"role": "assistant", "tool_calls": [call]}]}
+    assert grade(tmp_path, item, answer).score == float(met)
+
+
+@pytest.mark.parametrize(("took", "score"), [(50, 1), (100, 1), (150, 0.5), (None, 1)])
+def test_a_duration_counts_beside_the_call_where_it_is_known(tmp_path: Path, took: float | None, score: float) -> None:
+    item = {"type": "tool_trajectory", "mode": "in_order", "expected": [{"tool": "s", "max_duration_ms": 100}]}
+    call = {"tool": "s"} | ({"duration_ms": took} if took is not None else {})
+    assert grade(tmp_path, item, {"output_messages": [{"role": "assistant", "tool_calls": [call]}]}).score == score
+
+
+METRICS = {"text": "ok", "duration_ms": 900, "cost_usd": 0.05, "token_usage": {"input": 100, "output": 50, "cached": 10}}
+
+
+@pytest.mark.parametrize(
+    ("item", "answer", "score"),
+    [
+        ({"type": "latency", "max_ms": 900}, METRICS, 1),
+        ({"type": "latency", "max_ms": 899}, METRICS, 0),
+        ({"type": "latency", "max_ms": 900}, "ok", 0),
+        ({"type": "cost", "max_usd": 0.05}, METRICS, 1),
+        ({"type": "cost", "max_usd": 0.04}, METRICS, 0),
+        ({"type": "cost", "max_usd": 1}, {"text": "ok", "cost_usd": -1}, 0),
+        ({"type": "token_usage", "max_total": 160}, METRICS, 1),
+        ({"type": "token_usage", "max_total": 159}, METRICS, 0),
+        ({"type": "token_usage", "max_input": 100, "max_output": 49}, METRICS, 0),
+        ({"type": "token_usage", "max_input": 100}, "ok", 0),
+        ({"type": "execution_metrics", "max_tokens": 150, "max_cost_usd": 0.01}, METRICS, 0.5),
+        ({"type": "execution_metrics", "max_tool_calls": 1, "max_llm_calls": 1}, calls("a", "b"), 0.5),
+        ({"type": "execution_metrics", "max_duration_ms": 1, "max_tool_calls": 2}, calls("a"), 0.5),
+        ({"type": "execution_metrics", "max_tool_calls": 1}, {"output_messages": []}, 0),
+        ({"type": "execution_metrics", "target_exploration_ratio": 0.7}, calls("read", "write"), 1),
+        ({"type": "execution_metrics", "target_exploration_ratio": 0.71}, calls("read", "write"), 0),
+        ({"type": "execution_metrics", "target_exploration_ratio": 0.5}, "ok", 0),
+    ],
+)
+def test_metrics(tmp_path: Path, item: dict[str, Any], answer: Any, score: float) -> None:
+    assert grade(tmp_path, item, answer).score == score
+
+
+EXPECTED = {"n": 100.0, "s": "Acme", "d": "2025-01-15", "l": [{"a": 5}, {"a": 7}], "z": 0, "none": None}
+
+
+@pytest.mark.parametrize(
+    ("check", "answer", "score"),
+    [
+        ({"path": "s"}, '{"s": "Acme"}', 1),
+        ({"path": "l[1].a"}, '{"l": [1, {"a": 7.0}]}', 1),
+        ({"path": "l[2].a"}, '{"l": []}', 1),
+        ({"path": "l[1].a"}, '{"l": [{"a": 7}]}', 0),
+        ({"path": "none"}, '{"none": null}', 1),
+        ({"path": "none"}, '{"none": 0}', 0),
+        ({"path": "n"}, '{"n": "100"}', 0),
+        ({"path": "absent"}, "{}", 1),
+        ({"path": "n", "match": "numeric_tolerance", "tolerance": 1}, '{"n": "101 USD"}', 1),
+        ({"path": "n", "match": "numeric_tolerance", "tolerance": 1}, '{"n": 101.5}', 0),
+        ({"path": "n", "match": "numeric_tolerance", "tolerance": 0.05, "relative": True}, '{"n": 95}', 1),
+        ({"path": "z", "match": "numeric_tolerance", "tolerance": 0.5, "relative": True}, '{"z": 0.5}', 1),
+        ({"path": "n", "match": "numeric_tolerance"}, '{"n": true}', 0),
+        ({"path": "s", "match": "numeric_tolerance"}, '{"s": "Acme"}', 0),
+        ({"path": "d", "match": "date"}, '{"d": "January 15, 2025"}', 1),
+        ({"path": "d", "match": "date", "formats": ["DD-MMM-YYYY"]}, '{"d": "15-JAN-2025"}', 1),
+        ({"path": "d", "match": "date"}, '{"d": "2025-01-16"}', 0),
+        ({"path": "s"}, "no data at all", 0),
+        ({"path": "s", "required": False}, "{}", 0),
+    ],
+)
+def test_fields(tmp_path: Path, check: dict[str, Any], answer: str, score: float) -> None:
+    item = {"type": "field_accuracy", "fields": [check]}
+    assert grade(tmp_path, item, answer, expected_output=EXPECTED).score == score
+
+
+def test_an_optional_field_that_is_missing_leaves_the_average(tmp_path: Path) -> None:
+    fields = [{"path": "s", "weight": 2}, {"path": "n", "required": False}, {"path": "d"}]
+    item = {"type": "field_accuracy", "fields": fields}
+    assert grade(tmp_path, item, '{"s": "Acme", "d": "no"}', expected_output=EXPECTED).score == pytest.approx(2 / 3)
+
+
+def test_all_or_nothing(tmp_path: Path) -> None:
+    item = {"type": "field_accuracy", "aggregation": "all_or_nothing", "fields": [{"path": "s"}, {"path": "n"}]}
+    assert grade(tmp_path, item, '{"s": "Acme", "n": 99}', expected_output=EXPECTED).score == 0
+    assert grade(tmp_path, item, '{"s": "Acme", "n": 100}', expected_output=EXPECTED).score == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "score"), [('{"s": "Acme"}', 1), ("just text", 0), (None, 0)], ids=["JSON in text", "no JSON", "nothing"]
+)
+def test_the_expected_data_may_stand_in_text(tmp_path: Path, given: Any, score: float) -> None:
+    item = {"type": "field_accuracy", "fields": [{"path": "s"}]}
+    assert grade(tmp_path, item, '{"s": "Acme"}', expected_output=given).score == score

@@ -1,0 +1,208 @@
+"""What every assert may say: names, weights, gates, spellings, and the mistakes in it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from persona_pipeline.errors import ConfigError
+from tests.suites.support import load, suite_of, write
+
+
+@pytest.mark.parametrize(
+    ("item", "name"),
+    [
+        ({"type": "contains", "value": "x y"}, "contains-x y"),
+        ({"type": "equals", "value": "4"}, "equals-4"),
+        ({"type": "regex", "value": "a" * 40}, "regex-" + "a" * 30),
+        ({"type": "is_json"}, "is_json"),
+        ({"type": "is-json"}, "is-json"),
+        ({"type": "rubrics", "criteria": ["a"]}, "rubrics"),
+        ({"type": "rubric", "rubrics": ["a"]}, "rubric"),
+        ({"type": "llm_judge"}, "llm_judge"),
+        ({"type": "llm_judge", "rubrics": ["a"]}, "llm_judge"),
+        ({"type": "code_judge", "script": ["x"]}, "code_judge"),
+        ({"type": "code", "script": ["x"]}, "code"),
+        ({"type": "tool_trajectory", "mode": "exact", "expected": []}, "tool_trajectory"),
+        ({"type": "field_accuracy", "fields": [{"path": "a"}]}, "field_accuracy"),
+        ({"type": "agent_judge"}, "agent_judge"),
+        ({"type": "execution_metrics", "max_tokens": 1}, "execution_metrics"),
+        ({"type": "latency", "max_ms": 1}, "latency"),
+        ({"type": "cost", "max_usd": 1}, "cost"),
+        ({"type": "token-usage", "max_total": 1}, "token-usage"),
+        ({"type": "propositions", "agent": "pam"}, "propositions-pam-adherence"),
+        ({"type": "persona_drift", "agent": "pam"}, "persona_drift-pam"),
+        ({"type": "is_json", "name": "mine"}, "mine"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value["type"],
+)
+def test_every_type_has_a_name_without_being_given_one(tmp_path: Path, item: dict[str, Any], name: str) -> None:
+    (found,) = suite_of(tmp_path, item).tests[0].asserts
+    assert found.name == name
+    assert (found.weight, found.required, found.negate) == (1.0, False, False)
+
+
+@pytest.mark.parametrize(
+    ("item", "expected"),
+    [
+        ({"type": "latency", "threshold": 5}, {"type": "latency", "max_ms": 5}),
+        ({"type": "latency", "threshold": 5, "max_ms": 6}, {"max_ms": 6}),
+        ({"type": "cost", "budget": 0.5}, {"type": "cost", "max_usd": 0.5}),
+        ({"type": "code", "script": "run 'a b'"}, {"type": "code_judge", "script": ["run", "a b"]}),
+        (
+            {"type": "code_judge", "script": ["x"], "config": {"a": 1}, "b": 2},
+            {"config": {"a": 1, "b": 2}},
+        ),
+        ({"type": "is_json", "required": 0.5}, {"required": 0.5}),
+        ({"type": "is_json", "required": 1}, {"required": 1.0}),
+        ({"type": "is_json", "required": True}, {"required": True}),
+        ({"type": "is_json", "negate": True}, {"negate": True}),
+        ({"type": "llm_judge", "rubrics": ["a"], "model": "m"}, {"type": "rubrics", "model": "m"}),
+        ({"type": "rubric", "rubrics": ["a"], "model": "m"}, {"type": "rubrics", "model": "m"}),
+        ({"type": "persona_drift", "agent": "pam", "dimension": "fluency"}, {"dimensions": ["fluency"]}),
+        ({"type": "agent_judge"}, {"max_steps": 10}),
+        ({"type": "execution-metrics", "target_exploration_ratio": 0.5}, {"exploration_tolerance": 0.2}),
+    ],
+)
+def test_other_spellings_and_defaults(tmp_path: Path, item: dict[str, Any], expected: dict[str, Any]) -> None:
+    data = suite_of(tmp_path, item).tests[0].asserts[0].dump()
+    assert data.items() >= expected.items()
+    assert not {"threshold", "budget", "rubrics", "dimension"} & data.keys()
+
+
+@pytest.mark.parametrize(
+    ("item", "said"),
+    [
+        ("contains", "assert[0] must be a mapping with type"),
+        ({"contains": "x"}, "type is required"),
+        ({"type": 5}, "type is required"),
+        ({"type": "contians", "value": "x"}, "type 'contians' is unknown; did you mean 'contains'?"),
+        ({"type": "sentiment"}, "type 'sentiment' is unknown; known: contains, regex"),
+        ({"type": "contains"}, "assert[0] (contains): value is required"),
+        ({"type": "contains", "value": 5}, "value: must be a string, not 5"),
+        ({"type": "contains", "value": ""}, "value: must not be empty"),
+        ({"type": "contains", "value": "x", "wieght": 2}, "unknown key 'wieght'; did you mean 'weight'?"),
+        ({"type": "contains", "value": "x", "weight": "high"}, "weight: must be a finite number >= 0, not 'high'"),
+        ({"type": "contains", "value": "x", "weight": -1}, "weight: must be a finite number >= 0, not -1"),
+        ({"type": "contains", "value": "x", "weight": True}, "weight: must be a finite number >= 0, not true"),
+        ({"type": "contains", "value": "x", "required": 0}, "required: must be true, false or a minimum score"),
+        ({"type": "contains", "value": "x", "required": "yes"}, "required: must be true, false or a minimum score"),
+        ({"type": "contains", "value": "x", "name": ""}, "name: must not be empty"),
+        ({"type": "regex", "value": "(", "name": "r"}, "assert[r] (regex): value: '(' is not a valid regular expression"),
+        ({"type": "rubrics"}, "criteria is required"),
+        ({"type": "rubric"}, "rubrics is required"),
+        ({"type": "rubrics", "criteria": []}, "criteria must hold at least one criterion"),
+        ({"type": "rubrics", "criteria": "x"}, "criteria must be a list of criteria"),
+        ({"type": "rubrics", "criteria": [5]}, "criteria[0] must be a text or a mapping with outcome"),
+        ({"type": "rubrics", "criteria": [{"id": "a"}]}, "criterion 'a' needs an outcome"),
+        ({"type": "rubrics", "criteria": [{"id": "a", "outcome": "b", "wight": 1}]}, "did you mean 'weight'?"),
+        ({"type": "rubrics", "criteria": [{"outcome": "b", "weight": -1}]}, "weight: must be a finite number >= 0"),
+        ({"type": "rubrics", "criteria": [{"id": "a", "outcome": "b"}, {"id": "a", "outcome": "c"}]}, "id 'a' stands twice"),
+        ({"type": "llm_judge", "prompt": "./none.md"}, "prompt: file './none.md' does not exist"),
+        ({"type": "llm_judge", "prompt": "judge.md"}, "prompt: file 'judge.md' does not exist"),
+        ({"type": "llm_judge", "prompt": " "}, "prompt must not be empty"),
+        ({"type": "llm_judge", "prompt": {"config": {}}}, "prompt: script is required"),
+        ({"type": "code_judge"}, "script is required"),
+        ({"type": "code_judge", "script": ""}, "script must not be empty"),
+        ({"type": "code_judge", "script": []}, "script must be a list of arguments"),
+        ({"type": "code_judge", "script": ["a", " "]}, "script[1] must be a text that is not blank"),
+        ({"type": "code_judge", "script": "a 'b"}, "script cannot be split into arguments"),
+        ({"type": "code_judge", "script": {"a": 1}}, "script must be a list of arguments"),
+        ({"type": "code_judge", "script": ["a"], "cwd": "none"}, "cwd: folder 'none' does not exist"),
+        ({"type": "code_judge", "script": ["a"], "config": 5}, "config: must be a mapping, not 5"),
+        ({"type": "tool_trajectory", "expected": []}, "mode is required: one of 'any_order', 'in_order', 'exact'"),
+        ({"type": "tool_trajectory", "mode": "sometimes"}, "mode: must be one of 'any_order', 'in_order', 'exact'"),
+        ({"type": "tool_trajectory", "mode": "any_order"}, "minimums is required for mode any_order"),
+        ({"type": "tool_trajectory", "mode": "exact"}, "expected is required for mode exact"),
+        ({"type": "tool_trajectory", "mode": "any_order", "minimums": {"a": -1}}, "minimums.a: must be >= 0, not -1"),
+        ({"type": "tool_trajectory", "mode": "exact", "expected": [{}]}, "expected[0].tool is required"),
+        ({"type": "tool_trajectory", "mode": "exact", "expected": [{"tool": "a", "args": 5}]}, "args: must be a mapping, or 'any'"),
+        ({"type": "tool_trajectory", "mode": "exact", "expected": [], "args_match": "fuzzy"}, "args_match: must be one of 'exact'"),
+        ({"type": "field_accuracy"}, "fields is required"),
+        ({"type": "field_accuracy", "fields": []}, "fields: must not be empty"),
+        ({"type": "field_accuracy", "fields": [{"path": "a..b"}]}, "'a..b' is no path"),
+        ({"type": "field_accuracy", "fields": [{"path": "a", "match": "near"}]}, "match: must be one of 'exact'"),
+        ({"type": "field_accuracy", "fields": [{"path": "a", "formats": ["x"]}]}, "must name a day, a month and a year"),
+        ({"type": "field_accuracy", "fields": [{"path": "a"}], "aggregation": "x"}, "aggregation: must be one of"),
+        ({"type": "composite", "assert": [{"type": "is_json"}]}, "aggregator is required"),
+        ({"type": "composite", "aggregator": {"type": "weighted_average"}}, "assert is required"),
+        ({"type": "composite", "assert": [], "aggregator": {"type": "weighted_average"}}, "assert: must not be empty"),
+        ({"type": "composite", "assert": [{"type": "is_json"}], "aggregator": {"type": "median"}}, "aggregator"),
+        ({"type": "composite", "assert": [{"type": "contians"}], "aggregator": {"type": "weighted_average"}}, "did you mean"),
+        (
+            {"type": "composite", "assert": [{"type": "is_json", "name": "a"}], "aggregator": {"type": "weighted_average", "weights": {"b": 1}}},
+            "aggregator.weights: there is no member 'b'",
+        ),
+        (
+            {"type": "composite", "assert": [{"type": "is_json", "name": "a"}] * 2, "aggregator": {"type": "weighted_average"}},
+            "members 'a' stand twice",
+        ),
+        ({"type": "agent_judge", "max_steps": 0}, "max_steps: must be >= 1, not 0"),
+        ({"type": "agent_judge", "temperature": 3}, "temperature: must be <= 2, not 3"),
+        ({"type": "execution_metrics"}, "execution_metrics): needs at least one of max_tool_calls"),
+        ({"type": "execution_metrics", "target_exploration_ratio": 2}, "target_exploration_ratio: must be <= 1"),
+        ({"type": "latency"}, "max_ms is required"),
+        ({"type": "latency", "max_ms": -1}, "max_ms: must be >= 0, not -1"),
+        ({"type": "cost", "max_usd": "1"}, "max_usd: must be a number, not '1'"),
+        ({"type": "token_usage"}, "token_usage): needs at least one of max_total"),
+        ({"type": "propositions"}, "agent is required"),
+        ({"type": "propositions", "agent": "pam", "dimension": "adherance"}, "no dimension 'adherance'; did you mean 'adherence'?"),
+        ({"type": "persona_drift", "agent": "pam", "dimension": "fluency", "dimensions": ["fluency"]}, "keep one of"),
+        ({"type": "persona_drift", "agent": "pam", "delta": -1}, "delta: must be >= 0"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_an_error_that_says_which_assert(tmp_path: Path, item: Any, said: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        import yaml
+
+        load(tmp_path, yaml.safe_dump({"tests": [{"id": "t", "input": "hi", "assert": [item]}]}, sort_keys=False))
+    text = str(raised.value)
+    assert said in text
+    assert "test 't'" in text
+    assert all(problem.line and problem.line >= 4 for problem in raised.value.problems), text
+
+
+def test_unnamed_members_of_a_composite_are_numbered(tmp_path: Path) -> None:
+    item = {"type": "composite", "assert": [{"type": "is_json"}] * 3, "aggregator": {"type": "weighted_average"}}
+    members = suite_of(tmp_path, item).tests[0].asserts[0].dump()["assert"]
+    assert [member["name"] for member in members] == ["is_json", "is_json-2", "is_json-3"]
+
+
+def test_composites_nest_but_not_without_end(tmp_path: Path) -> None:
+    item: dict[str, Any] = {"type": "is_json"}
+    for _ in range(30):
+        item = {"type": "composite", "assert": [item], "aggregator": {"type": "weighted_average"}}
+    with pytest.raises(ConfigError, match="nests deeper"):
+        suite_of(tmp_path, item)
+
+
+@pytest.mark.parametrize(
+    ("ranges", "said"),
+    [
+        ({"1": "x"}, "must start at 0"),
+        ({"0": "x", "11": "y"}, "keys must be whole numbers from 0 to 10"),
+        ({"0": "x", "a": "y"}, "keys must be whole numbers from 0 to 10"),
+        ({}, "keys must be whole numbers"),
+        ([{"score_range": [0, 4], "outcome": "x"}, {"score_range": [6, 10], "outcome": "y"}], "missing coverage for scores: 5."),
+        ([{"score_range": [0, 6], "outcome": "x"}, {"score_range": [6, 10], "outcome": "y"}], "Overlapping score_ranges at 6"),
+        ([{"score_range": [5, 0], "outcome": "x"}], "min must be <= max"),
+        ([{"score_range": [0, 11], "outcome": "x"}], "must lie in 0-10"),
+        ([{"score_range": [0, 10], "outcome": ""}], "must not be empty"),
+    ],
+)  # fmt: skip
+def test_score_ranges_cover_0_to_10_exactly_once(tmp_path: Path, ranges: Any, said: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        suite_of(tmp_path, {"type": "rubrics", "criteria": [{"id": "a", "score_ranges": ranges}]})
+    assert said in str(raised.value)
+
+
+def test_prompt_files_must_say_where_the_answer_is(tmp_path: Path) -> None:
+    write(tmp_path, {"bad.md": "Judge {{ criteria }}", "good.md": "Judge {{ candidate_answer }}"})
+    with pytest.raises(ConfigError, match="prompt file ./bad.md never names the answer"):
+        suite_of(tmp_path, {"type": "llm_judge", "prompt": "./bad.md"})
+    assert suite_of(tmp_path, {"type": "llm_judge", "prompt": "./good.md"}).warnings == ()
+
+
+def test_an_inline_prompt_may_look_like_anything_but_a_path(tmp_path: Path) -> None:
+    prompt = "Is the answer kind? See notes.md for what kind means."
+    assert suite_of(tmp_path, {"type": "llm_judge", "prompt": prompt}).tests[0].asserts[0].dump()["prompt"] == prompt
