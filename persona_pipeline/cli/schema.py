@@ -8,11 +8,11 @@ import typer
 
 
 def schema(
-    directory: Annotated[Path, typer.Argument(help="Where propositions.json and persona.json are written.")] = Path(
-        "schemas"
-    ),
+    directory: Annotated[
+        Path, typer.Argument(help="Where propositions.json, persona.json and suite.json are written.")
+    ] = Path("schemas"),
 ) -> None:
-    """Write the JSON schemas of persona and proposition files."""
+    """Write the JSON schemas of persona, proposition and suite files."""
     directory.mkdir(parents=True, exist_ok=True)
     for name, text in schema_texts().items():
         (directory / name).write_text(text, encoding="utf-8")
@@ -22,11 +22,13 @@ def schema(
 def schema_texts() -> dict[str, str]:
     """Return the schema files by name."""
     from persona_pipeline.propositions.schema import PropositionFile
+    from persona_pipeline.suites.schema import suite_schema
     from persona_pipeline.world.personas import PersonaFile
 
     return {
         "propositions.json": _text(PropositionFile.model_json_schema()),
         "persona.json": _text(PersonaFile.model_json_schema()),
+        "suite.json": _text(suite_schema()),
     }
 
 

@@ -15,7 +15,7 @@ from persona_pipeline.corrections.background import DaemonPool, QueueFullError
 from persona_pipeline.corrections.decision import Action, GateDecision, Outcome, decide
 from persona_pipeline.corrections.judgment import INTERNAL_ERROR, ActionJudge, GateCall, NotJudgedError
 from persona_pipeline.corrections.prompt import claim_verdicts
-from persona_pipeline.corrections.records import CheckRecord, PriorAttempts, write_check
+from persona_pipeline.corrections.records import CheckRecord, PriorAttempts, storable, write_check
 from persona_pipeline.corrections.review import feedback_text, review_of
 from persona_pipeline.judging.questions import Backend
 from persona_pipeline.judging.verdict import Unscored
@@ -158,6 +158,7 @@ class ActionGate:
         action_id: str | None,
         started: float,
     ) -> GateCall:
+        channel, recipient = (place if place is None else storable(place) for place in (channel, recipient))
         known = PriorAttempts()
         remembered = self._open.get((agent_id, channel, recipient))
         if remembered and (action_id == remembered[0] or (action_id is None and attempt > 1)):

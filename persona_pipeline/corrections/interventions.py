@@ -22,7 +22,7 @@ from persona_pipeline.errors import ConfigError
 from persona_pipeline.judging.breaker import Breaker
 from persona_pipeline.propositions import PROPOSITIONS, find_proposition_set, proposition_files_hash
 from persona_pipeline.propositions.models import Catchphrase, Dimension
-from persona_pipeline.scoring.text.agreement import AgreementLexicon
+from persona_pipeline.scoring.text.agreement import AgreementLexicon, world_lexicon
 from persona_pipeline.store import tables
 from persona_pipeline.world.models import CorrectionSettings, Message
 from persona_pipeline.world.world import World
@@ -56,18 +56,18 @@ class Interventions:
     """Anti-convergence and repetition suppression for an agent's next turn.
 
     Args:
-        lexicon: agreement language; by default English.
+        lexicon: agreement language; by default English and the world's own ``lexicons/agreement.<language>.yaml``.
         deadline: wall-clock seconds a turn may be held up; past it there is no guidance.
 
     Raises:
-        ConfigError: the world's nudges are not valid.
+        ConfigError: the world's nudges or lexicons are not valid.
     """
 
     def __init__(
         self, world: World, *, lexicon: AgreementLexicon | None = None, deadline: float = DEADLINE_SECONDS
     ) -> None:
         self.world, self.deadline = world, deadline
-        self._lexicon = lexicon
+        self._lexicon = lexicon or world_lexicon(world.root)
         self._nudges = Nudges.load(world.root)
         self._catchphrases = Catchphrases(world.root)
         self._pool = DaemonPool(4, "interventions")

@@ -12,12 +12,12 @@ from persona_pipeline.defs.resources import EvaluationSettings, WorldResource
 from persona_pipeline.evaluation import steps
 from persona_pipeline.evaluation.gate import FAILURES
 from persona_pipeline.evaluation.report import AgentReport
-from persona_pipeline.reporting.text import markdown_text, one_line
+from persona_pipeline.reporting.text import one_line
 from persona_pipeline.reporting.view import dimension_label
 
 ERROR, WARN = dg.AssetCheckSeverity.ERROR, dg.AssetCheckSeverity.WARN
 
-MOST_SUMMARY = 200
+MOST_SUMMARY, MOST_LINE = 5, 300
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,8 @@ class GateCheck:
             description=_summary(wrong),
             metadata={
                 "found": len(wrong),
-                "what_is_wrong": dg.MetadataValue.md(
-                    "\n".join(f"- {markdown_text(line)}" for line in wrong) or "nothing"
-                ),
-                "comparison": dg.MetadataValue.md(metadata.comparison_table(report.comparison)),
+                "what_is_wrong": metadata.table([{"what": one_line(line, MOST_LINE)} for line in wrong], ("what",)),
+                "comparison": metadata.comparison_table(report.comparison),
             },
         )
 
@@ -54,8 +52,8 @@ class GateCheck:
 def _summary(wrong: Sequence[str]) -> str:
     if not wrong:
         return "Nothing is wrong."
-    more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-    return one_line(wrong[0], MOST_SUMMARY) + more
+    lines = [f"- {one_line(line, MOST_LINE)}" for line in wrong[:MOST_SUMMARY]]
+    return "\n".join([*lines, *([f"- and {len(wrong) - MOST_SUMMARY} more"] if len(wrong) > MOST_SUMMARY else [])])
 
 
 def _findings(*names: str) -> Callable[[AgentReport], Sequence[str]]:

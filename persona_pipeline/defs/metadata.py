@@ -1,6 +1,6 @@
 """What people see of an asset in the UI: numbers to plot, tables, Markdown, small pictures."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dagster as dg
@@ -11,13 +11,13 @@ from persona_pipeline.evaluation.history import HistoryValue
 from persona_pipeline.evaluation.report import AgentReport, Finding
 from persona_pipeline.evaluation.results import AgentEvaluation
 from persona_pipeline.propositions import PropositionSet
-from persona_pipeline.reporting.text import markdown_code, markdown_text
+from persona_pipeline.reporting.text import markdown_code, markdown_text, one_line
 from persona_pipeline.reporting.view import dimension_label, format_delta, format_score, unscored_label
 from persona_pipeline.scoring.results import DimensionEvaluation, UsageSummary
 from persona_pipeline.world.models import Message, Persona, Window
 
 Metadata = dict[str, Any]
-MOST_ROWS = 20
+MOST_ROWS, MOST_FINDINGS = 20, 50
 MOST_TEXT = 300
 
 
@@ -33,14 +33,14 @@ def persona_metadata(persona: Persona) -> Metadata:
 def messages_metadata(messages: Sequence[Message], window: Window) -> Metadata:
     """Return the size and bounds of a window, and its newest messages."""
     rows = [
-        dg.TableRecord({"time": f"{m.created_at:%Y-%m-%d %H:%M}", "where": m.conversation, "text": m.text[:MOST_TEXT]})
+        {"time": f"{m.created_at:%Y-%m-%d %H:%M}", "where": m.conversation, "text": m.text[:MOST_TEXT]}
         for m in messages[: -MOST_ROWS - 1 : -1]
     ]
     return {
         "dagster/row_count": len(messages),
         "window_start": window.start.isoformat() if window.start else "the first message",
         "window_end": window.end.isoformat(),
-        "newest_messages": _table(rows, ("time", "where", "text")),
+        "newest_messages": table(rows, ("time", "where", "text")),
     }
 
 
@@ -49,38 +49,27 @@ def propositions_metadata(propositions: PropositionSet | None) -> Metadata:
     if propositions is None:
         return {"propositions": 0, "status": "no propositions for this agent"}
     rows = [
-        dg.TableRecord(
-            {
-                "id": p.id,
-                "claim": p.claim,
-                "weight": p.weight,
-                "wanted": "must not hold" if p.inverted else "should hold",
-            }
-        )
+        {"id": p.id, "claim": p.claim, "weight": p.weight, "wanted": "must not hold" if p.inverted else "should hold"}
         for p in propositions.propositions
     ]
     return {
         "propositions": len(rows),
         "anti_patterns": sum(p.inverted for p in propositions.propositions),
-        "claims": _table(rows, ("id", "claim", "weight", "wanted")),
+        "claims": table(rows, ("id", "claim", "weight", "wanted")),
     }
 
 
 def score_metadata(evaluation: DimensionEvaluation | None) -> Metadata:
-    """Return a dimension's score, coverage, cost and propositions."""
+    """Return a dimension's score, coverage, cost and propositions, the worst first."""
     if evaluation is None:
         return {"status": "no propositions for this agent"}
     rows = [
-        dg.TableRecord(
-            {
-                "id": item.id,
-                "claim": item.claim[:MOST_TEXT],
-                "score": format_score(item.score) if item.score is not None else unscored_label(item.unscored),
-                "weight": item.weight,
-                "reasoning": (item.reasoning or item.detail)[:MOST_TEXT],
-                "evidence": (item.evidence[0].quote if item.evidence else "")[:MOST_TEXT],
-            }
-        )
+        {
+            "id": item.id,
+            "score": format_score(item.score) if item.score is not None else unscored_label(item.unscored),
+            "claim": item.claim[:MOST_TEXT],
+            "reasoning": (item.reasoning or item.detail)[:MOST_TEXT],
+        }
         for item in sorted(
             evaluation.propositions.values(), key=lambda item: item.score if item.score is not None else -1
         )
@@ -88,13 +77,13 @@ def score_metadata(evaluation: DimensionEvaluation | None) -> Metadata:
     found: Metadata = {
         "judged": f"{evaluation.n_scored} of {evaluation.n_expected}",
         "coverage": evaluation.coverage,
-        "propositions": _table(rows, ("id", "claim", "score", "weight", "reasoning", "evidence")),
+        "propositions": table(rows, ("id", "score", "claim", "reasoning")),
         "statistics": dg.MetadataValue.json(evaluation.statistics),
         **usage_metadata(evaluation.usage),
     }
     picture = pictures.repetition_picture(evaluation.statistics.get("repetition", {}))
     if picture:
-        found = {"repetition": dg.MetadataValue.md(picture), **found}
+        found = {"repetition_plot": dg.MetadataValue.md(picture), **found}
     if evaluation.score is None:
         return {"unscored": unscored_label(evaluation.unscored), **found}
     return {"score": round(evaluation.score, 4), **found}
@@ -110,7 +99,7 @@ def run_metadata(evaluation: AgentEvaluation, history: Sequence[HistoryValue] = 
     found: Metadata = {"scores": dg.MetadataValue.md("\n".join(lines))}
     picture = pictures.history_picture(evaluation.display_name, history)
     if picture:
-        found["history"] = dg.MetadataValue.md(picture)
+        found["score_history_plot"] = dg.MetadataValue.md(picture)
     if evaluation.overall is not None:
         found["overall"] = round(evaluation.overall, 4)
     scored = {name: item.score for name, item in evaluation.dimensions.items() if item.score is not None}
@@ -128,7 +117,7 @@ def run_metadata(evaluation: AgentEvaluation, history: Sequence[HistoryValue] = 
 def comparison_metadata(report: AgentReport) -> Metadata:
     """Return the run beside its baseline, and what is wrong."""
     return {
-        "comparison": dg.MetadataValue.md(comparison_table(report.comparison)),
+        "comparison": comparison_table(report.comparison),
         "regressions": len(report.comparison.regressions),
         "proposition_drops": len(report.comparison.drops),
         "evaluation_run": report.evaluation.run_id,
@@ -136,15 +125,19 @@ def comparison_metadata(report: AgentReport) -> Metadata:
     }
 
 
-def comparison_table(comparison: BaselineComparison) -> str:
-    """Return Markdown with a line a dimension."""
-    lines = ["| Dimension | Baseline | Now | Change | |", "|:--|--:|--:|--:|:--|"]
-    lines += [
-        f"| {dimension_label(item.dimension)} | {format_score(item.baseline)} | {format_score(item.current)} "
-        f"| {format_delta(item.delta)} | {_STATUS[item.status]} |"
+def comparison_table(comparison: BaselineComparison) -> dg.TableMetadataValue:
+    """Return a row a dimension: baseline, now, change."""
+    rows = [
+        {
+            "dimension": dimension_label(item.dimension),
+            "baseline": format_score(item.baseline),
+            "now": format_score(item.current),
+            "change": format_delta(item.delta),
+            "status": _STATUS[item.status],
+        }
         for item in comparison.dimensions.values()
     ]
-    return "\n".join(lines)
+    return table(rows, ("dimension", "baseline", "now", "change", "status"))
 
 
 def usage_metadata(usage: UsageSummary) -> Metadata:
@@ -155,9 +148,12 @@ def usage_metadata(usage: UsageSummary) -> Metadata:
 
 
 def findings_metadata(findings: Sequence[Finding]) -> Metadata:
-    """Return findings as a number and a list."""
-    lines = [f"- **{finding.kind.replace('_', ' ')}**: {markdown_text(finding.message)}" for finding in findings]
-    return {"findings": len(findings), "what_is_wrong": dg.MetadataValue.md("\n".join(lines) or "nothing")}
+    """Return findings as a number and a table, at most 50."""
+    rows = [
+        {"kind": finding.kind.replace("_", " "), "what": one_line(finding.message, MOST_TEXT)}
+        for finding in findings[:MOST_FINDINGS]
+    ]
+    return {"findings": len(findings), "what_is_wrong": table(rows, ("kind", "what"))}
 
 
 def paragraphs(text: str) -> str:
@@ -171,15 +167,16 @@ def problems_markdown(problems: Sequence[object]) -> str:
     return "\n".join(f"- {markdown_code(str(problem))}" for problem in problems)
 
 
+def table(rows: Sequence[Mapping[str, str | float]], columns: Sequence[str]) -> dg.TableMetadataValue:
+    """Return rows as a table with these columns."""
+    schema = dg.TableSchema(columns=[dg.TableColumn(name) for name in columns])
+    return dg.MetadataValue.table([dg.TableRecord(dict(row)) for row in rows], schema=schema)
+
+
 _STATUS = {
-    "ok": "",
-    "regressed": "🔻 regressed",
+    "ok": "as before",
+    "regressed": "regressed",
     "no_baseline": "no baseline",
     "unscored": "no score now",
-    "incomplete": "⚠️ not all judged",
+    "incomplete": "not all judged",
 }
-
-
-def _table(rows: Sequence[dg.TableRecord], columns: Sequence[str]) -> Any:
-    schema = dg.TableSchema(columns=[dg.TableColumn(name) for name in columns])
-    return dg.MetadataValue.table(list(rows), schema=schema)

@@ -89,12 +89,11 @@ def report_metadata(report: RunReport, folder: Path) -> metadata.Metadata:
         "scores": dg.MetadataValue.md(render_step_summary(report, limit=20_000)),
         "exit_code": report.exit_code,
         **_report_links(page),
-        **metadata.findings_metadata(report.all_findings()[:50]),
-        "findings": len(report.all_findings()),
+        **metadata.findings_metadata(report.all_findings()),
         **metadata.usage_metadata(report.usage),
     }
     picture = pictures.voice_picture(report.statistics.get("voice_map", {}))
-    return {**found, "voices": dg.MetadataValue.md(picture)} if picture else found
+    return {**found, "voice_map_plot": dg.MetadataValue.md(picture)} if picture else found
 
 
 def _report_links(page: Path) -> metadata.Metadata:

@@ -3,7 +3,7 @@
 no cursor, which every tick row would keep a copy of, and no run keys, which would swallow an edit that is undone.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 import dagster as dg
@@ -20,12 +20,14 @@ from persona_pipeline.errors import ConfigError
 from persona_pipeline.propositions import ALL_DIMENSIONS
 from persona_pipeline.world import World
 
+MOST_NAMED = 2
+
 
 @dg.sensor(
     asset_selection=dg.AssetSelection.assets(*assets.AGENT_ASSETS),
     minimum_interval_seconds=orchestration().sensor_seconds,
     default_status=dg.DefaultSensorStatus.RUNNING,
-    description="Keeps the partitions in step with `personas/`, so that there is something to click on. Starts no run.",
+    description="Keeps the partitions in step with personas/, so that there is something to click on. Starts no run.",
 )
 def agent_partitions(context: dg.SensorEvaluationContext, world: WorldResource) -> dg.SensorResult | dg.SkipReason:
     """Add an agent for each persona file and remove those whose file is gone."""
@@ -44,7 +46,7 @@ def agent_partitions(context: dg.SensorEvaluationContext, world: WorldResource) 
     jobs=[jobs.evaluate_agent, jobs.evaluate_cohort],
     minimum_interval_seconds=orchestration().sensor_seconds,
     description="Evaluates exactly what changed: an edited persona its agent, an edited proposition file its dimension (of "
-    "everybody for `_default.yaml`), an edited baseline the comparison, and new messages once there are enough of them "
+    "everybody for _default.yaml), an edited baseline the comparison, and new messages once there are enough of them "
     "or it is quiet. Adds and removes agents. Many agents at once become one run.",
 )
 def world_changes(context: dg.SensorEvaluationContext, world: WorldResource) -> dg.SensorResult | dg.SkipReason:
@@ -101,7 +103,7 @@ def cohort_request(work: Sequence[Work]) -> dg.RunRequest:
     return dg.RunRequest(
         job_name=jobs.evaluate_cohort.name,
         run_config={"ops": {"cohort_shards": {"config": config}}},
-        tags=request_tags(_because(sorted(reasons))),
+        tags=request_tags(_because(reasons)),
     )
 
 
@@ -119,8 +121,10 @@ def describe_idle(count: int, changes: Changes) -> str:
     return f"{count} agents, nothing changed{waiting}"
 
 
-def _because(reasons: Sequence[str]) -> str:
-    return " ".join(reasons) + " changed"
+def _because(reasons: Collection[str]) -> str:
+    """Return a reason that fits a label: the sources by name while there are few."""
+    shown = sorted(reasons) if len(reasons) <= MOST_NAMED else [f"{len(reasons)} sources"]
+    return f"{' and '.join(shown)} changed"
 
 
 def _partition_requests(

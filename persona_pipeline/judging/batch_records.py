@@ -14,7 +14,8 @@ from persona_pipeline.judging.prompt import SCHEMA
 from persona_pipeline.judging.questions import Question, schema_problem
 from persona_pipeline.judging.verdict import Unscored
 from persona_pipeline.store.engine import Store
-from persona_pipeline.store.tables import SCHEMA, judge_batches
+from persona_pipeline.store.tables import SCHEMA as DATABASE_SCHEMA
+from persona_pipeline.store.tables import judge_batches
 
 SUBMITTING, SUBMITTED, COLLECTED, FAILED = "submitting", "submitted", "collected", "failed"
 
@@ -104,7 +105,7 @@ class BatchRecord:
 def lock(store: Store, connection: Connection) -> None:
     """Keep other submitters out until the transaction ends. SQLite has but one writer anyway."""
     if not store.is_sqlite:
-        connection.execute(sa.text(f"LOCK TABLE {SCHEMA}.judge_batches IN SHARE ROW EXCLUSIVE MODE"))
+        connection.execute(sa.text(f"LOCK TABLE {DATABASE_SCHEMA}.judge_batches IN SHARE ROW EXCLUSIVE MODE"))
 
 
 def read(connection: Connection, *statuses: str) -> list[BatchRecord]:

@@ -8,7 +8,7 @@ from typing import Any
 from persona_pipeline.judging.anthropic import AnthropicJudge
 from persona_pipeline.judging.backend import AnthropicBackend
 from persona_pipeline.judging.client import AnthropicOptions, connect
-from persona_pipeline.judging.request import traits_of
+from persona_pipeline.judging.request import UNKNOWN_MODEL, traits_of
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
 from persona_pipeline.world.trajectory import Entry, Trajectory
 
@@ -36,13 +36,20 @@ class Finding:
 
 async def probe(options: AnthropicOptions) -> list[Finding]:
     """Return what the endpoint answers, in the order it was asked; the first error ends it."""
-    options = replace(options, max_retries=1, deadline=min(options.deadline, 30.0))
+    # A server of one's own may be slow and still be right.
+    deadline = min(options.deadline, 30.0) if options.is_anthropic else options.deadline
+    options = replace(options, max_retries=1, deadline=deadline)
     model = await _model(options)
     if model.level is Level.ERROR:
         return [model]
     backend = AnthropicBackend(options)
     judge = AnthropicJudge(backend, mechanism="doctor")
-    shown = _transcript(traits_of(options.model).cache_minimum)
+    traits = traits_of(options.model)
+    if traits is UNKNOWN_MODEL:
+        # Nobody knows what it caches, and a long transcript may not fit.
+        (verdict,) = await judge.judge([_request("first", _transcript(200))])
+        return [model, _structured(verdict, backend)]
+    shown = _transcript(traits.cache_minimum)
     first, second = await judge.judge([_request("first", shown), _request("second", shown)])
     findings = [model, _structured(first, backend)]
     if first.score is not None or first.unscored in (Unscored.NOT_APPLICABLE, Unscored.NO_EVIDENCE):

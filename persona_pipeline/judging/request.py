@@ -43,7 +43,7 @@ _TRAITS = {
     "claude-opus-5-5": ModelTraits(1024, True, _ADAPTIVE),
 }
 # A model we know nothing of gets the plainest request.
-_UNKNOWN = ModelTraits(4096, False)
+UNKNOWN_MODEL = ModelTraits(4096, False)
 
 
 def traits_of(model: str) -> ModelTraits:
@@ -51,7 +51,7 @@ def traits_of(model: str) -> ModelTraits:
     for name, traits in _TRAITS.items():
         if model == name or model.startswith(f"{name}-"):
             return traits
-    return _UNKNOWN
+    return UNKNOWN_MODEL
 
 
 @dataclass(frozen=True)

@@ -123,17 +123,17 @@ def plan(
     Raises:
         ConfigError: a filter matches nothing, or a named target does not exist.
     """
-    chosen = select_tests(suite, options)
-    several = options.targets or suite.targets or ()
-    matrix = len(several) > 1 or len({name for test in chosen for name in test.targets or ()}) > 1
-    for test in chosen:
-        for name in _target_names(suite, test, options, targets, responses):
-            row_id = f"{test.id}@{name}" if matrix else test.id
-            target = None
-            if responses is None:
-                assert targets is not None
-                target = targets.open(name or DEFAULT_TARGET)
-            yield Cell(row_id, test, name, target)
+    named = [
+        (test, name)
+        for test in select_tests(suite, options)
+        for name in _target_names(suite, test, options, targets, responses)
+    ]
+    if not named and suite.tests:
+        raise ConfigError(f"no test of {suite.name} is for target {', '.join(options.targets)}")
+    several = len({name for _, name in named}) > 1
+    for test, name in named:
+        target = None if responses is not None or targets is None else targets.open(name or DEFAULT_TARGET)
+        yield Cell(f"{test.id}@{name}" if several else test.id, test, name, target)
 
 
 def select_tests(suite: Suite, options: RunOptions) -> list[Test]:
@@ -165,11 +165,12 @@ def _target_names(
     targets: "Targets | None",
     responses: Responses | None,
 ) -> Sequence[str | None]:
-    wanted = options.targets or suite.targets or ((suite.target,) if suite.target else None)
+    wanted = options.targets or suite.targets or ((suite.target,) if suite.target else ())
     if test.targets is not None:
-        own = test.targets
-        # A test narrows the suite's targets; one it names alone is its own.
-        wanted = own if wanted is None or not options.targets else tuple(name for name in wanted if name in own)
+        # A test says who may answer it; naming targets for a run leaves it out where they do not meet.
+        wanted = tuple(name for name in wanted if name in test.targets) if options.targets else test.targets
+        if not wanted:
+            return ()
     if responses is not None:
         return wanted if wanted else (None,)
     if targets is None:

@@ -8,6 +8,7 @@ from persona_pipeline.suites.asserts.agent_judge import AgentJudge
 from persona_pipeline.suites.asserts.base import Assert
 from persona_pipeline.suites.asserts.code_judge import CodeJudge
 from persona_pipeline.suites.asserts.composite import Composite
+from persona_pipeline.suites.asserts.execution_metrics import LIMITS
 from persona_pipeline.suites.asserts.rubrics import Rubrics
 from persona_pipeline.suites.loading.execution import ExecutionFields, WorkspaceFields
 from persona_pipeline.suites.loading.messages import ROLES
@@ -54,7 +55,22 @@ _ALSO: dict[str, dict[str, Any]] = {
     "composite": {"evaluators": _ITEMS},
     "persona_drift": {"dimension": {"type": "string"}},
 }
-_NO_LONGER_REQUIRED = {"latency": "max_ms", "cost": "max_usd", "rubrics": "criteria", "composite": "assert"}
+# Fields of which one is enough.
+_ONE_OF: dict[str, tuple[str, ...]] = {
+    "latency": ("max_ms", "threshold"),
+    "cost": ("max_usd", "budget"),
+    "rubrics": ("criteria", "rubrics"),
+    "composite": ("assert", "evaluators"),
+    "token_usage": ("max_total", "max_input", "max_output"),
+    "execution_metrics": (*LIMITS, "target_exploration_ratio"),
+    "tool_trajectory": ("minimums", "expected"),
+}
+_AGGREGATORS = {
+    "WeightedAverage": "weighted_average",
+    "Threshold": "threshold",
+    "CodeAggregator": "code_judge",
+    "JudgeAggregator": "llm_judge",
+}
 
 
 def suite_schema() -> dict[str, Any]:
@@ -68,6 +84,7 @@ def suite_schema() -> dict[str, Any]:
     definitions: dict[str, Any] = generated["$defs"]
     for name, model in types.items():
         _finish_assert(name, model, definitions[model.__name__])
+    _finish_aggregators(definitions)
     definitions["criterion"] = _criterion(definitions["Criterion"])
     definitions["message"] = _MESSAGE
     definitions["assert"] = {
@@ -82,6 +99,7 @@ def suite_schema() -> dict[str, Any]:
     definitions["ExecutionFields"]["properties"]["evaluators"] = {**_ITEMS, "deprecated": True}
     for name in ("SuiteFields", "TestFields"):
         definitions[name]["properties"] |= {"execution": execution, "workspace": workspace}
+    definitions["TestFields"]["anyOf"] = [{"required": ["input"]}, {"required": ["input_messages"]}]
     definitions["TestFields"]["properties"]["rubrics"] = {**_CRITERIA, "deprecated": True, "minItems": 0}
     _drop_titles(definitions)
     suite = definitions.pop("SuiteFields")
@@ -104,11 +122,14 @@ def _finish_assert(name: str, model: type[Assert], definition: dict[str, Any]) -
     properties = definition["properties"]
     properties["type"] = {"enum": _spellings(name)}
     properties |= _ALSO.get(name, {})
-    required = [field for field in definition.get("required", ()) if field != _NO_LONGER_REQUIRED.get(name)]
-    definition["required"] = required
+    one_of = _ONE_OF.get(name, ())
+    definition["required"] = [field for field in definition.get("required", ()) if field not in one_of]
+    if one_of:
+        definition["anyOf"] = [{"required": [field]} for field in one_of]
     if model is Composite:
         properties["assert"] = _ITEMS
-        properties["aggregator"] = _aggregator(properties["aggregator"])
+        # Its kinds have two spellings each, which a discriminator cannot know.
+        properties["aggregator"] = {"oneOf": [{"$ref": f"#/$defs/{kind}"} for kind in _AGGREGATORS]}
     if model in (Rubrics, AgentJudge):
         properties["criteria" if model is Rubrics else "rubrics"] = _CRITERIA
     if model is CodeJudge:
@@ -116,11 +137,14 @@ def _finish_assert(name: str, model: type[Assert], definition: dict[str, Any]) -
         definition["additionalProperties"] = True
 
 
-def _aggregator(schema: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "anyOf": [{"type": "object", "required": ["type"]}],
-        **{k: v for k, v in schema.items() if k == "description"},
-    }
+def _finish_aggregators(definitions: dict[str, Any]) -> None:
+    for name, kind in _AGGREGATORS.items():
+        definition = definitions[name]
+        definition["properties"]["type"] = {"enum": sorted({kind, kind.replace("_", "-")})}
+    program = definitions["CodeAggregator"]
+    program["properties"] |= {"path": _SCRIPT, "script": _SCRIPT}
+    program["required"] = ["type"]
+    program["anyOf"] = [{"required": ["path"]}, {"required": ["script"]}]
 
 
 def _criterion(schema: dict[str, Any]) -> dict[str, Any]:

@@ -239,6 +239,11 @@ def test_the_text_stands_in_the_transcript_alone(world: World) -> None:
     assert "the message under review (m6) suits Ann in general for {{recipient_name}}" in question.ask
 
 
+@pytest.mark.parametrize("place", [{"channel": "a\0b"}, {"channel": None, "recipient": "\ud800"}])
+def test_a_place_no_database_can_name_is_no_reason_to_fail(either_world: World, place: dict[str, str | None]) -> None:
+    assert check(ActionGate(either_world, TextBackend()), "fine 7", **place).outcome is Outcome.PASSED
+
+
 def test_the_same_action_has_the_same_recording_key(world: World) -> None:
     backend = TextBackend()
     for text in ("hello 7", "hello 7", "hello 8"):

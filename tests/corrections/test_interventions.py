@@ -77,6 +77,14 @@ def test_a_catchphrase_of_the_fluency_file_is_exempt(world: World) -> None:
     assert not look(world).nudges
 
 
+def test_a_world_brings_its_own_language(world: World) -> None:
+    write_config(world.store, "ann", CorrectionSettings(anti_convergence_enabled=True))
+    say(world, *[("bob", "general", "Ja, genau!"), ("bob", "general", "Exactly")] * 5)
+    assert not look(world).nudges
+    write_yaml(world.root / "lexicons" / "agreement.de.yaml", {"language": "de", "phrases": ["genau"]})
+    assert look(world).nudges[0].share == 1.0
+
+
 def test_a_slow_database_holds_no_turn_up(world: World) -> None:
     write_config(world.store, "ann", ON)
     interventions = Interventions(world, deadline=0.2)

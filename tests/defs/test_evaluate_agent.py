@@ -35,7 +35,8 @@ def test_a_drifted_agent_fails_its_run_with_the_claims_that_fell(sample: Project
     failed = next(check for check in result.get_asset_check_evaluations() if not check.passed)
     assert failed.partition == "michael"
     assert failed.severity is dg.AssetCheckSeverity.ERROR
-    assert "adherence" in str(failed.metadata["what_is_wrong"].value)
+    assert failed.description is not None
+    assert "adherence fell" in failed.description
 
 
 def test_an_unknown_agent_fails_and_says_which_file_to_write(sample: Project) -> None:
@@ -161,9 +162,9 @@ def test_metadata_shows_scores_history_and_the_voice_of_the_agent(sample: Projec
         result = sample.evaluate("michael", as_of=as_of)
     run = result.asset_materializations_for_node("evaluation_runs")[0].metadata
     assert "| Adherence |" in str(run["scores"].value)
-    assert "data:image/svg+xml;base64," in str(run["history"].value)
+    assert "data:image/svg+xml;base64," in str(run["score_history_plot"].value)
     fluency = result.asset_materializations_for_node("fluency_scores")[0].metadata
-    assert "data:image/svg+xml;base64," in str(fluency["repetition"].value)
+    assert "data:image/svg+xml;base64," in str(fluency["repetition_plot"].value)
     assert all(len(str(value.value)) < 25_000 for value in [*run.values(), *fluency.values()])
 
 

@@ -102,6 +102,31 @@ def prompt_tokens(body: Mapping[str, Any]) -> tuple[tuple[str, int] | None, int]
     return (prefix, tokens), len(rest) // 4 + 1
 
 
+class Meter:
+    """Counts tokens as the API does: a marked prefix is written to the cache once and then read from it."""
+
+    def __init__(self) -> None:
+        self.total: dict[str, int] = {}
+        self._cached: set[str] = set()
+
+    def measure(self, request: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, int]:
+        """Return the usage of an answer and add it to the total."""
+        prefix, rest = prompt_tokens(request)
+        usage = {
+            "input_tokens": rest,
+            "output_tokens": len(json.dumps(answer["content"])) // 4 + 1,
+            "cache_creation_input_tokens": 0,
+            "cache_read_input_tokens": 0,
+        }
+        if prefix:
+            text, tokens = prefix
+            usage["cache_read_input_tokens" if text in self._cached else "cache_creation_input_tokens"] = tokens
+            self._cached.add(text)
+        for name, count in usage.items():
+            self.total[name] = self.total.get(name, 0) + count
+        return usage
+
+
 def model_info(name: str) -> dict[str, Any]:
     """Return what ``GET /v1/models/<name>`` says."""
     return {

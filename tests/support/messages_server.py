@@ -21,98 +21,46 @@ counts as JSON when its standard input is closed.
 import argparse
 import asyncio
 import contextlib
-import hashlib
 import json
-import socket
-import struct
 import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Self
 
-from tests.support.messages_api import Batches, answer_body, check_request, model_info, prompt_tokens
+from tests.support.messages_api import Batches, Meter, check_request, model_info, prompt_tokens
+from tests.support.messages_replies import (
+    ANSWER,
+    Call,
+    Cut,
+    Handler,
+    Hang,
+    Outcome,
+    Reply,
+    Reset,
+    Trickle,
+    message,
+    send,
+    status,
+    verdicts,
+)
 
-API_VERSION = "2026-10-21"
-
-
-@dataclass(frozen=True)
-class Reply:
-    """An HTTP response. ``body`` is JSON unless it is bytes; ``delay`` seconds come before it."""
-
-    body: Any = None
-    status: int = 200
-    headers: Mapping[str, str] = field(default_factory=dict)
-    delay: float = 0.0
-
-
-@dataclass(frozen=True)
-class Reset:
-    """The connection breaks off with a TCP reset instead of a response."""
-
-
-@dataclass(frozen=True)
-class Hang:
-    """Nothing ever comes."""
-
-
-@dataclass(frozen=True)
-class Trickle:
-    """The response comes one byte at a time, ``interval`` seconds apart."""
-
-    reply: Reply
-    interval: float = 0.05
-
-
-@dataclass(frozen=True)
-class Cut:
-    """The connection ends after ``share`` of the response's body."""
-
-    reply: Reply
-    share: float = 0.5
-
-
-ANSWER = Reply(body="answer")
-Outcome = Reply | Reset | Hang | Trickle | Cut
-
-
-@dataclass(frozen=True)
-class Call:
-    """One request as it came over the wire."""
-
-    method: str
-    path: str
-    headers: Mapping[str, str]
-    raw: bytes
-    body: Any
-    index: int
-
-    @property
-    def evidence(self) -> str:
-        """The text of the ``tool_result`` block."""
-        return next(
-            block["content"]
-            for item in self.body["messages"]
-            for block in item["content"]
-            if block["type"] == "tool_result"
-        )
-
-
-Handler = Callable[[Call], Outcome]
-
-
-def message(text: str | None = None, *, stop_reason: str = "end_turn", **changes: Any) -> Reply:
-    """Return a message with one text block (None: no block); ``changes`` replace fields or, if None, remove them."""
-    body = answer_body(text, stop_reason=stop_reason) | changes
-    return Reply({key: value for key, value in body.items() if value is not None})
-
-
-def status(code: int, kind: str = "api_error", *, error_code: str | None = None, **headers: str) -> Reply:
-    """Return an API error; header names are written with underscores."""
-    details = {"details": {"error_code": error_code}} if error_code else {}
-    body = {"type": "error", "error": {"type": kind, "message": f"the server says {code}", **details}}
-    return Reply(body, code, {name.replace("_", "-"): value for name, value in headers.items()})
+__all__ = [
+    "ANSWER",
+    "Call",
+    "Cut",
+    "Handler",
+    "Hang",
+    "MessagesServer",
+    "Outcome",
+    "Reply",
+    "Reset",
+    "Trickle",
+    "message",
+    "status",
+    "verdicts",
+]
 
 
 class MessagesServer:
@@ -142,12 +90,12 @@ class MessagesServer:
         self.paid = 0
         self.busiest = 0
         self.connections = 0
-        self.usage: dict[str, int] = {}
+        self._meter = Meter()
+        self.usage = self._meter.total
         self.batches = Batches()
         self.models: Reply | dict[str, Any] = {}
         self._script: deque[Outcome] = deque()
         self._always: Outcome | None = None
-        self._cached_prefixes: set[str] = set()
         self._answers_left: int | None = None
         self._changed = asyncio.Event()
         self._answering: set[asyncio.Task[None]] = set()
@@ -259,28 +207,28 @@ class MessagesServer:
             body = json.loads(raw) if raw else None
         except ValueError as error:
             self.problems.append(f"{path}: the body is not JSON: {error}")
-            await _send(writer, status(400, "invalid_request_error"))
+            await send(writer, status(400, "invalid_request_error"))
             return
         problems = [f"{path}: {problem}" for problem in check_request(method, path, headers, body)]
         self.problems.extend(problems)
         if problems:
-            await _send(writer, status(400, "invalid_request_error"))
+            await send(writer, status(400, "invalid_request_error"))
             return
         if (method, path) != ("POST", "/v1/messages"):
-            await self._send_outcome(writer, self._other(method, path, body))
+            await send(writer, self._other(method, path, body))
             return
         call = Call(method, path, headers, raw, body, len(self.calls))
         self.calls.append(call)
         if not self.structured_output and "output_config" in call.body:
-            await _send(writer, status(400, "invalid_request_error"))
+            await send(writer, status(400, "invalid_request_error"))
             return
         if self.throttle_above is not None and len(self._answering) > self.throttle_above:
-            await _send(writer, status(529, "overloaded_error"))
+            await send(writer, status(529, "overloaded_error"))
             return
         outcome = self._outcome(call)
         await asyncio.sleep(self.latency)
         await self._wait_for_leave()
-        await self._send_outcome(writer, outcome)
+        await send(writer, outcome)
         if isinstance(outcome, Reply) and outcome.status == 200:
             self.paid += 1
 
@@ -298,26 +246,8 @@ class MessagesServer:
         if inner is ANSWER:
             inner = message(json.dumps(verdicts(call.body)), model=call.body["model"])
         if isinstance(inner.body, dict) and inner.body.get("usage") == "measured":
-            inner = replace(inner, body=inner.body | {"usage": self._measure(call.body, inner.body)})
+            inner = replace(inner, body=inner.body | {"usage": self._meter.measure(call.body, inner.body)})
         return replace(outcome, reply=inner) if isinstance(outcome, (Trickle, Cut)) else inner
-
-    def _measure(self, request: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, int]:
-        prefix, rest = prompt_tokens(request)
-        output = len(json.dumps(answer["content"])) // 4 + 1
-        usage = {
-            "input_tokens": rest,
-            "output_tokens": output,
-            "cache_creation_input_tokens": 0,
-            "cache_read_input_tokens": 0,
-        }
-        if prefix:
-            name = hashlib.sha256(prefix[0].encode("utf-8")).hexdigest()
-            kind = "cache_read_input_tokens" if name in self._cached_prefixes else "cache_creation_input_tokens"
-            usage[kind] = prefix[1]
-            self._cached_prefixes.add(name)
-        for key, count in usage.items():
-            self.usage[key] = self.usage.get(key, 0) + count
-        return usage
 
     def _other(self, method: str, path: str, body: Any) -> Outcome:
         if path.startswith("/v1/models/"):
@@ -340,81 +270,12 @@ class MessagesServer:
         outcome = self._outcome(call)
         return outcome.body if isinstance(outcome, Reply) else {}
 
-    async def _send_outcome(self, writer: asyncio.StreamWriter, outcome: Outcome) -> None:
-        match outcome:
-            case Hang():
-                await asyncio.sleep(3600)
-            case Reset():
-                sock = writer.get_extra_info("socket")
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                writer.transport.abort()
-                raise ConnectionResetError
-            case Trickle(reply, interval):
-                for byte in _encoded(reply):
-                    writer.write(bytes([byte]))
-                    await writer.drain()
-                    await asyncio.sleep(interval)
-            case Cut(reply, share):
-                head, _, content = _encoded(reply).partition(b"\r\n\r\n")
-                writer.write(head + b"\r\n\r\n" + content[: int(len(content) * share)])
-                await writer.drain()
-                writer.close()
-                raise ConnectionResetError
-            case Reply():
-                await _send(writer, outcome)
-
-
-def verdicts(request: Mapping[str, Any], score: Callable[[str], int] | None = None) -> dict[str, Any]:
-    """Return valid verdicts on the propositions of a request: scores from the claims, quotes from the transcript."""
-    asked = json.loads(request["messages"][-1]["content"][0]["text"].split("\n")[1])
-    evidence = next(
-        block["content"] for item in request["messages"] for block in item["content"] if block["type"] == "tool_result"
-    )
-    entries = [entry for entry in json.loads(evidence) if "text" in entry]
-    quotes = [{"message": entries[0]["id"], "quote": entries[0]["text"][:40]}] if entries else []
-    return {
-        "verdicts": [
-            {
-                "proposition_id": item["proposition_id"],
-                "evidence": quotes,
-                "reasoning": f"About {item['claim'][:40]!r}.",
-                "ideas": ["an idea"] if item.get("list_ideas") else [],
-                "verdict": "scored",
-                "score": (score or _score)(item["claim"]),
-            }
-            for item in asked["propositions"]
-        ]
-    }
-
-
-def _score(claim: str) -> int:
-    return hashlib.sha256(claim.encode("utf-8", "surrogatepass")).digest()[0] % 10
-
 
 def _parse_head(head: bytes) -> tuple[str, str, dict[str, str]]:
     first, *lines = head.decode("latin-1").strip().split("\r\n")
     method, path, _ = first.split(" ")
     headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
     return method, path.partition("?")[0], headers
-
-
-def _encoded(reply: Reply) -> bytes:
-    is_bytes = isinstance(reply.body, bytes)
-    content = reply.body if is_bytes else json.dumps(reply.body).encode("utf-8")
-    headers = {
-        "content-type": "text/html" if is_bytes else "application/json",
-        "content-length": str(len(content)),
-        "request-id": "req_test",
-        **reply.headers,
-    }
-    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-    return f"HTTP/1.1 {reply.status} Status\r\n{lines}\r\n".encode("latin-1") + content
-
-
-async def _send(writer: asyncio.StreamWriter, reply: Reply) -> None:
-    await asyncio.sleep(reply.delay)
-    writer.write(_encoded(reply))
-    await writer.drain()
 
 
 def main() -> None:

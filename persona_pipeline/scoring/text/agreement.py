@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from persona_pipeline.documents import load_document, validate_document
 from persona_pipeline.scoring.text.tokens import tokenize
 
+LEXICONS = "lexicons"
 _DATA = Path(__file__).parent / "data"
 _CLAUSE = regex.compile(r"([^.,;:!?…—–\n、。，！？；：¿¡()\"“”]+)([.,;:!?…—–\n、。，！？；：()\"“”]*)")
 
@@ -76,6 +77,18 @@ class AgreementLexicon:
 def default_lexicon() -> AgreementLexicon:
     """Return the English lexicon that ships with the package."""
     return AgreementLexicon.load(_DATA / "agreement.en.yaml")
+
+
+def world_lexicon(root: Path) -> AgreementLexicon:
+    """Return the English lexicon together with those of a world, ``<root>/lexicons/agreement.<language>.yaml``.
+
+    Raises:
+        ConfigError: a file is not of this shape.
+    """
+    lexicon = default_lexicon()
+    for path in sorted((root / LEXICONS).glob("agreement.*.y*ml")):
+        lexicon = lexicon | AgreementLexicon.load(path)
+    return lexicon
 
 
 def agreement_ratio(messages: Sequence[str], lexicon: AgreementLexicon | None = None) -> float:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from persona_pipeline.suites.output import Output
 
 EXPLORING = frozenset(("read", "grep", "glob", "search", "list", "Read", "Grep", "Glob", "WebSearch", "WebFetch"))
-_LIMITS = ("max_tool_calls", "max_llm_calls", "max_tokens", "max_cost_usd", "max_duration_ms")
+LIMITS = ("max_tool_calls", "max_llm_calls", "max_tokens", "max_cost_usd", "max_duration_ms")
 
 
 class ExecutionMetrics(Assert):
@@ -31,7 +31,7 @@ class ExecutionMetrics(Assert):
 
     @model_validator(mode="after")
     def _has_a_limit(self) -> "ExecutionMetrics":
-        names = (*_LIMITS, "target_exploration_ratio")
+        names = (*LIMITS, "target_exploration_ratio")
         if all(getattr(self, name) is None for name in names):
             raise ValueError(f"needs at least one of {', '.join(names)}")
         return self

@@ -77,9 +77,9 @@ def conversation(messages: Sequence[Mapping[str, Any]], system: str) -> tuple[st
         if not text.strip():
             continue
         if turns and turns[-1]["role"] == role:
-            turns[-1]["content"] += f"\n\n{text}"
+            turns[-1]["content"].append({"type": "text", "text": text})
         else:
-            turns.append({"role": role, "content": text})
+            turns.append({"role": role, "content": [{"type": "text", "text": text}]})
     return "\n\n".join(systems), turns
 
 

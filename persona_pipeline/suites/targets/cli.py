@@ -42,7 +42,7 @@ Argv = Annotated[list[str], BeforeValidator(_argv)]
 class Healthcheck(BaseModel):
     """What must work before the first test."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, populate_by_name=True, defer_build=True)
 
     type: Literal["http", "command"]
     url: Text | None = None

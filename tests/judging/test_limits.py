@@ -1,0 +1,150 @@
+"""Width, deadlines, budget, and stopping early."""
+
+import asyncio
+import json
+import time
+from dataclasses import replace
+
+import pytest
+
+from persona_pipeline.errors import ConfigError
+from persona_pipeline.judging.anthropic import AnthropicJudge
+from persona_pipeline.judging.backend import AnthropicBackend
+from persona_pipeline.judging.budget import Budget
+from persona_pipeline.judging.client import AnthropicOptions
+from persona_pipeline.judging.verdict import Unscored
+from tests.support.judging import request, requests, trajectory
+from tests.support.messages_server import ANSWER, Hang, MessagesServer, message, status, verdicts
+
+LONG = trajectory(length=110)
+
+
+def test_no_more_calls_are_under_way_than_the_width(server: MessagesServer, options: AnthropicOptions) -> None:
+    server.latency = 0.02
+    judge = AnthropicJudge(AnthropicBackend(replace(options, width=3)))
+    asyncio.run(judge.judge(requests(12)))
+    assert server.busiest == 3
+
+
+def test_throttling_narrows_the_width_and_success_widens_it_again(
+    server: MessagesServer, options: AnthropicOptions
+) -> None:
+    backend = AnthropicBackend(replace(options, width=8, max_retries=2))
+    throttled = status(529, "overloaded_error", retry_after_ms="20")
+    server.handler = lambda call: throttled if call.headers["x-stainless-retry-count"] == "0" else ANSWER
+    told = asyncio.run(AnthropicJudge(backend).judge(requests(8, trajectory=trajectory("short"))))
+    assert all(verdict.score is not None for verdict in told)
+    assert backend.width.narrowed >= 1
+    narrowed = backend.width.width
+    server.handler = lambda call: ANSWER
+    asyncio.run(AnthropicJudge(backend).judge(requests(40, persona="other")))
+    assert narrowed < backend.width.width
+
+
+def test_a_call_ends_at_its_deadline_though_the_server_keeps_hanging(
+    server: MessagesServer, options: AnthropicOptions
+) -> None:
+    server.always(Hang())
+    judge = AnthropicJudge(AnthropicBackend(replace(options, deadline=0.2, width=4, breaker_threshold=99)))
+    started = time.monotonic()
+    told = asyncio.run(judge.judge(requests(4, trajectory=trajectory("short"))))
+    assert time.monotonic() - started < 1.5
+    assert {verdict.unscored for verdict in told} == {Unscored.TIMEOUT}
+    assert told[0].usage.usd is None
+
+
+def test_the_run_ends_at_its_deadline(server: MessagesServer, options: AnthropicOptions) -> None:
+    server.latency = 0.1
+    judge = AnthropicJudge(AnthropicBackend(replace(options, run_deadline=0.35, width=1)))
+    told = asyncio.run(judge.judge(requests(20)))
+    answered = [verdict for verdict in told if verdict.score is not None]
+    assert 1 <= len(answered) <= 3
+    rest = [verdict for verdict in told if verdict.score is None]
+    assert {verdict.unscored for verdict in rest} == {Unscored.TIMEOUT}
+    assert any("the run's deadline of 0.35 s has passed" in verdict.detail for verdict in rest)
+
+
+def test_cancelling_the_run_stops_it(server: MessagesServer, judge: AnthropicJudge) -> None:
+    server.always(Hang())
+
+    async def run() -> None:
+        async with asyncio.timeout(0.2):
+            await judge.judge(requests(3))
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [(401, "authentication_error"), (402, "billing_error"), (403, "permission_error"), (404, "not_found_error")],
+)
+def test_an_error_no_call_can_survive_stops_the_run(
+    code: int, kind: str, server: MessagesServer, options: AnthropicOptions
+) -> None:
+    server.always(status(code, kind))
+    judge = AnthropicJudge(AnthropicBackend(replace(options, width=2)))
+    told = asyncio.run(judge.judge(requests(30)))
+    assert len(server.calls) <= 3
+    assert {verdict.unscored for verdict in told} == {Unscored.API_ERROR}
+    assert all(f"HTTP {code} {kind}" in verdict.detail for verdict in told)
+
+
+def test_a_spend_limit_stops_the_run(server: MessagesServer, options: AnthropicOptions) -> None:
+    server.always(status(429, "rate_limit_error", error_code="enforced_spend_limit_reached"))
+    judge = AnthropicJudge(AnthropicBackend(replace(options, width=2)))
+    told = asyncio.run(judge.judge(requests(30)))
+    assert len(server.calls) <= 3
+    assert "enforced_spend_limit_reached" in told[-1].detail
+
+
+def test_many_identical_failures_in_a_row_stop_the_run(server: MessagesServer, options: AnthropicOptions) -> None:
+    server.always(status(500))
+    judge = AnthropicJudge(AnthropicBackend(replace(options, width=1, breaker_threshold=4)))
+    told = asyncio.run(judge.judge(requests(30)))
+    assert len(server.calls) == 4
+    assert "not asked after 4 identical failures in a row: HTTP 500" in told[-1].detail
+
+
+def test_failures_that_alternate_with_answers_stop_nothing(server: MessagesServer, options: AnthropicOptions) -> None:
+    server.handler = lambda call: status(500) if call.index % 2 else ANSWER
+    judge = AnthropicJudge(AnthropicBackend(replace(options, width=1, breaker_threshold=2)))
+    asyncio.run(judge.judge(requests(20)))
+    assert len(server.calls) == 20
+
+
+def test_a_budget_stops_calls_before_they_are_sent(server: MessagesServer, options: AnthropicOptions) -> None:
+    budget = Budget(0.003)
+    judge = AnthropicJudge(AnthropicBackend(options, budget=budget))
+    told = asyncio.run(judge.judge(requests(60, trajectory=LONG)))
+    stopped = [verdict for verdict in told if verdict.unscored is Unscored.BUDGET]
+    assert 0 < len(stopped) < 60
+    assert server.paid == 60 - len(stopped)
+    assert budget.stopped == len(stopped)
+    assert budget.spent == pytest.approx(judge.backend.ledger.total.usd)
+    assert budget.spent <= 0.003
+    assert "limit of 0.003 dollars" in stopped[0].detail
+
+
+def test_calls_that_fit_the_budget_one_after_another_wait_for_one_another(
+    server: MessagesServer, options: AnthropicOptions
+) -> None:
+    server.latency = 0.01
+    judge = AnthropicJudge(AnthropicBackend(options, budget=Budget(0.004)))
+    told = asyncio.run(judge.judge(requests(8)))
+    assert [verdict.unscored for verdict in told] == [None] * 8
+    assert server.busiest < 8
+
+
+def test_a_budget_needs_a_model_with_a_price(options: AnthropicOptions) -> None:
+    with pytest.raises(ConfigError, match="no price is known for judge model 'home-grown'"):
+        AnthropicBackend(replace(options, model="home-grown"), budget=Budget(1.0))
+
+
+def test_an_answer_of_unknown_price_uses_up_all_that_was_reserved(
+    server: MessagesServer, options: AnthropicOptions
+) -> None:
+    server.handler = lambda call: message(json.dumps(verdicts(call.body)), usage=None)
+    budget = Budget(1.0)
+    asyncio.run(AnthropicJudge(AnthropicBackend(options, budget=budget)).judge([request()]))
+    assert budget.spent > 0.001

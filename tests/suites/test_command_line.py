@@ -1,0 +1,168 @@
+"""``persona-pipeline suite`` as a process: output, files, exit codes."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.suites.support import write
+
+SUITE = """
+name: desk
+description: What the desk answers
+tags: [sales]
+tests:
+  - {id: a, input: hi, assert: [{type: contains, value: ok, required: true}]}
+  - {id: b, input: ho, assert: [{type: contains, value: ok}, {type: is_json, weight: 0}]}
+"""
+
+
+def suite(folder: Path, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "persona_pipeline", "suite", *arguments],
+        cwd=folder,
+        env={**os.environ, **environment},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write(tmp_path, {"s.eval.yaml": SUITE, "good.json": '{"a": "ok", "b": "ok"}', "bad.json": '{"a": "no", "b": "ok"}'})
+    return tmp_path
+
+
+def test_run_prints_json_and_a_summary(folder: Path) -> None:
+    done = suite(folder, "run", "s.eval.yaml", "--responses", "good.json", "--json")
+    assert (done.returncode, done.stderr) == (0, "desk: 2 of 2 passed, mean score 1.000. Exit code 0.\n")
+    data = json.loads(done.stdout)
+    assert data["suite"] == "desk"
+    assert [(row["id"], row["score"], row["verdict"]) for row in data["tests"]] == [("a", 1.0, "pass"), ("b", 1.0, "pass")]
+    first = data["tests"][0]["results"][0]
+    assert first.keys() >= {"name", "type", "score", "weight", "verdict", "hits", "misses", "reasoning"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["run", "s.eval.yaml", "--responses", "bad.json"], 1, "fail       0.000  a"),
+        (["run", "s.eval.yaml", "--responses", "bad.json", "--test-id", "b"], 0, "1 of 1 passed"),
+        (["run", "s.eval.yaml", "--responses", "good.json", "--tag", "sales"], 0, "2 of 2 passed"),
+        (["run", "s.eval.yaml", "--responses", "good.json", "--tag", "other"], 2, "no test of desk is left"),
+        (["run", "s.eval.yaml", "--responses", "good.json", "--test-id", "x*"], 2, "matches --test-id 'x*'"),
+        (["run", "s.eval.yaml", "--responses", "none.json"], 2, "none.json: cannot be read"),
+        (["run", "s.eval.yaml"], 2, "write a targets.yaml, or grade recorded answers with --responses"),
+        (["run", "none.yaml", "--responses", "good.json"], 2, "does not exist"),
+        (["run", "s.eval.yaml", "--responses", "good.json", "--judge", "recorder"], 2, "did you mean 'recorded'?"),
+        (["run", "s.eval.yaml", "--responses", "good.json", "--record"], 2, "--record needs a live judge"),
+        (["run", "s.eval.yaml", "--responses", "good.json", "--out", "x.txt"], 2, "must end in .jsonl"),
+        (["run", "s.eval.yaml", "--responses", "good.json", "--resume"], 2, "--resume needs --out"),
+        (["run", "s.eval.yaml", "--no-such-option"], 2, "No such option"),
+        (["validate", "s.eval.yaml"], 0, "valid, 2 tests"),
+        (["show", "s.eval.yaml"], 0, '"name": "desk"'),
+        (["explain", "s.eval.yaml"], 0, "gate 0.8"),
+        (["compare", "good.json", "bad.json"], 2, "is no row of results"),
+    ],
+)
+def test_exit_codes(folder: Path, arguments: list[str], code: int, said: str) -> None:
+    done = suite(folder, *arguments)
+    assert done.returncode == code, done.stderr
+    assert said in done.stdout + done.stderr
+
+
+def test_a_missing_answer_is_exit_code_3(folder: Path) -> None:
+    write(folder, {"half.json": '{"a": "ok"}'})
+    done = suite(folder, "run", "s.eval.yaml", "--responses", "half.json")
+    assert (done.returncode, "1 not judged" in done.stdout) == (3, True)
+
+
+def test_validation_prints_every_problem(folder: Path) -> None:
+    write(folder, {"w.yaml": "tests:\n  - {id: a, input: hi, assert: [{type: contians}, {type: is_json, weight: -1}]}\n"})
+    done = suite(folder, "validate", "s.eval.yaml", "w.yaml", "--json")
+    assert done.returncode == 2
+    rows = json.loads(done.stdout)
+    assert [row["valid"] for row in rows] == [True, False]
+    assert [problem["line"] for problem in rows[1]["problems"]] == [2, 2]
+    assert len(done.stderr.strip().split("\n")) == 2
+
+
+def test_files_are_confined_to_the_suites_folder(folder: Path) -> None:
+    write(
+        folder,
+        {
+            "elsewhere/c.yaml": "- {id: a, input: hi, criteria: c}\n",
+            "own/s.yaml": "tests: ../elsewhere/c.yaml\n",
+        },
+    )
+    refused = suite(folder, "show", "own/s.yaml", "--json")
+    assert (refused.returncode, "lies outside" in refused.stderr) == (2, True)
+    assert suite(folder, "show", "own/s.yaml", "--json", "--allow-path", "elsewhere").returncode == 0
+
+
+def test_results_go_to_every_file_named(folder: Path) -> None:
+    names = ["r.jsonl", "r.json", "sub/r.xml", "r.html"]
+    outs = [word for name in names for word in ("--out", name)]
+    assert suite(folder, "run", "s.eval.yaml", "--responses", "bad.json", *outs).returncode == 1
+    assert [json.loads(line)["id"] for line in (folder / "r.jsonl").read_text(encoding="utf-8").splitlines()] == ["a", "b"]
+    assert json.loads((folder / "r.json").read_text(encoding="utf-8"))["summary"]["failed"] == 1
+    assert 'failures="1"' in (folder / "sub/r.xml").read_text(encoding="utf-8")
+    assert (folder / "r.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def test_a_run_that_goes_on_keeps_what_is_done(folder: Path) -> None:
+    run = ("run", "s.eval.yaml", "--responses", "good.json", "--out", "r.jsonl")
+    suite(folder, *run)
+    lines = (folder / "r.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    (folder / "r.jsonl").write_text(lines[0] + lines[1][:20], encoding="utf-8")
+    assert suite(folder, *run, "--resume").returncode == 0
+    again = (folder / "r.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    assert again[0] == lines[0]
+    assert json.loads(again[1])["id"] == "b"
+
+
+@pytest.mark.parametrize(
+    ("options", "code"), [([], 1), (["--fail-on", "interval"], 0), (["--fail-on", "none"], 0), (["--fail-on", "x"], 2)]
+)
+def test_comparing_two_runs(folder: Path, options: list[str], code: int) -> None:
+    for name in ("good", "bad"):
+        suite(folder, "run", "s.eval.yaml", "--responses", f"{name}.json", "--out", f"{name}.jsonl")
+    done = suite(folder, "compare", "good.jsonl", "bad.jsonl", *options)
+    assert done.returncode == code
+    assert code == 2 or "2 tests: mean difference -0.500, 95 % interval" in done.stdout
+    assert suite(folder, "compare", "bad.jsonl", "good.jsonl", "--json").returncode == 0
+
+
+def test_a_terminal_that_only_knows_ascii_is_no_reason_to_fail(folder: Path) -> None:
+    write(folder, {"answers.json": json.dumps({"a": "ok 🖨", "b": "é"})})
+    done = suite(
+        folder, "run", "s.eval.yaml", "--responses", "answers.json", LC_ALL="C", PYTHONIOENCODING="ascii", PYTHONUTF8="0"
+    )
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+
+
+def test_a_deterministic_run_loads_nothing_heavy(folder: Path) -> None:
+    code = (
+        "import sys; sys.argv = ['p', 'suite', 'run', 's.eval.yaml', '--responses', 'good.json'];"
+        "from persona_pipeline.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "heavy = {'dagster', 'pandas', 'anthropic', 'sqlalchemy', 'scipy', 'sklearn', 'jinja2', 'fastapi', 'pydantic_settings'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, encoding="utf-8", timeout=60)
+    assert done.stdout.strip().endswith("[]"), done.stdout + done.stderr
+
+
+def test_a_judge_replays_its_recordings(folder: Path, sample_root: Path) -> None:
+    write(folder, {"j.yaml": "tests:\n  - {id: a, input: hi, assert: [{type: llm_judge}], criteria: c}\n"})
+    done = suite(folder, "run", "j.yaml", "--responses", "good.json", "--json", PERSONA_ROOT=str(sample_root))
+    row: Any = json.loads(done.stdout)["tests"][0]
+    assert (done.returncode, row["verdict"], row["error"]["reason"]) == (3, "error", "unrecorded")
+    assert "--record" in row["error"]["message"]

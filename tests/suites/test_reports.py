@@ -1,0 +1,78 @@
+"""A run as JUnit, as HTML, as lines: with text that wants to be markup."""
+
+import re
+import xml.etree.ElementTree as ElementTree
+from html.parser import HTMLParser
+from pathlib import Path
+
+from persona_pipeline.reporting.suites.html import render_suite_html
+from persona_pipeline.reporting.suites.junit import render_suite_junit
+from persona_pipeline.reporting.suites.table import run_lines
+from persona_pipeline.suites import SuiteResult
+from tests.suites.support import load, run
+
+HOSTILE = "\"'><script>alert(1)</script><img src=x onerror=alert(1)> & \x1b]8;;http://x\x07 \x00 \u202e {{ 7*7 }}"
+SUITE = """
+tests:
+  - {id: good, input: hi, assert: [{type: contains, value: script}]}
+  - id: "<b>bad</b>"
+    input: hi
+    assert: [{type: contains, value: "<i>nowhere</i>", required: true}]
+  - {id: broken, input: hi, assert: [{type: llm_judge}]}
+  - {id: half, input: hi, assert: [{type: contains, value: script, weight: 3}, {type: is_json}]}
+"""
+
+
+def result(folder: Path) -> SuiteResult:
+    names = ("good", "<b>bad</b>", "broken", "half")
+    return run(load(folder, SUITE), {name: {"text": HOSTILE, "duration_ms": 1500} for name in names})
+
+
+def test_junit(tmp_path: Path) -> None:
+    root = ElementTree.fromstring(render_suite_junit(result(tmp_path)))
+    (suite,) = root
+    assert (root.get("tests"), root.get("failures"), root.get("errors")) == ("4", "1", "1")
+    cases = {case.get("name"): case for case in suite}
+    failure = cases["<b>bad</b>"].find("failure")
+    assert failure is not None
+    assert failure.get("message") == "score 0.000"
+    assert "<i>nowhere</i>" in str(failure.text)
+    error = cases["broken"].find("error")
+    assert error is not None
+    assert error.get("type") == "unrecorded"
+    assert cases["half"].find("failure") is None
+    assert cases["good"].get("time") == "1.5"
+
+
+class Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        assert not any(name.startswith("on") or name in ("src", "href") for name, _ in attrs), (tag, attrs)
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_the_page_shows_foreign_text_as_text_and_loads_nothing(tmp_path: Path) -> None:
+    page = render_suite_html(result(tmp_path))
+    parser = Tags()
+    parser.feed(page)
+    assert not {"script", "img", "b", "i", "link", "iframe"} & set(parser.tags)
+    assert "<script>alert(1)</script>" in parser.text
+    assert "{{ 7*7 }}" in parser.text
+    assert "\x00" not in page
+    assert re.search(r"Content-Security-Policy\" content=\"default-src &#39;none&#39;|default-src 'none'", page)
+
+
+def test_lines_hold_no_escape_sequences(tmp_path: Path) -> None:
+    lines = list(run_lines(result(tmp_path)))
+    assert len(lines) == 5
+    assert not any(character in line for line in lines for character in "\x1b\x07\x00\u202e\n")
+    assert lines[1].startswith("fail       0.000  <b>bad</b>  gate contains-<i>nowhere</i>")
+    assert lines[-1] == "suite: 1 of 4 passed, 1 borderline, 1 failed, 1 not judged, mean score 0.583. Exit code 3."
+    assert len(list(run_lines(result(tmp_path), only_problems=True))) == 3

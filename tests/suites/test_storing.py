@@ -1,0 +1,40 @@
+"""Runs in the store, and what reports show of them."""
+
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from persona_pipeline.reporting.sections import SuiteSummary
+from persona_pipeline.store import Store, tables
+from persona_pipeline.suites.storing import save_suite_result, suite_summaries
+from tests.suites.support import load, run
+
+SUITE = """
+execution: {targets: [a, b]}
+tests:
+  - {id: t, input: hi, assert: [{type: contains, value: ok, required: true}]}
+  - {id: u, input: hi, assert: [{type: contains, value: ok}, {type: llm_judge}], execution: {targets: [b]}}
+"""
+
+
+def test_one_row_a_target(tmp_path: Path, store: Store) -> None:
+    result = run(load(tmp_path, SUITE), {"t@a": "ok \x00 \ud800", "t@b": "no", "u": "ok"})
+    ids = save_suite_result(store, result)
+    with store.connect() as connection:
+        rows = {row.target: row for row in connection.execute(sa.select(tables.suite_runs))}
+    assert {row.id for row in rows.values()} == set(ids)
+    assert (rows["a"].verdict, rows["a"].score, rows["a"].suite) == ("pass", 1.0, "suite")
+    assert (rows["b"].verdict, rows["b"].score) == ("error", None)
+    assert rows["a"].suite_hash == result.suite_hash
+    assert rows["a"].result["tests"][0]["answer"] == "ok \ufffd \ufffd"
+    assert rows["b"].result["summary"]["errors"] == 1
+
+
+def test_a_report_gets_counts_and_reasons(tmp_path: Path) -> None:
+    result = run(load(tmp_path, SUITE), {"t@a": "ok", "t@b": "no", "u": "ok"})
+    first, second = (SuiteSummary.model_validate(item) for item in suite_summaries([result]))
+    assert (first.target, first.verdict, first.tests["pass"], first.failures) == ("a", "pass", 1, [])
+    assert (second.target, second.tests) == ("b", {"pass": 0, "borderline": 0, "fail": 1, "error": 1})
+    assert [failure.id for failure in second.failures] == ["t@b", "u@b"]
+    assert second.failures[0].reason == "gate contains-ok: The answer does not contain 'ok'."
+    assert second.failures[1].reason.startswith("unrecorded: llm_judge: ")
