@@ -12,13 +12,12 @@ from persona_pipeline.evaluation.cases import ALL_TIME, plan_agent, resolve_wind
 from persona_pipeline.evaluation.confirming import confirm_report
 from persona_pipeline.evaluation.engine import evaluate_agents, evaluate_world, report_agent
 from persona_pipeline.evaluation.gate import GateRules, exit_code_of
-from persona_pipeline.evaluation.history import score_history
 from persona_pipeline.evaluation.report import RunReport
 from persona_pipeline.evaluation.saving import mark_baseline
+from persona_pipeline.evaluation.sections import report_sections
 from persona_pipeline.evaluation.selection import default_coverage, select_agents, select_dimensions
 from persona_pipeline.evaluation.syncing import sync_agents
 from persona_pipeline.evaluation.synthetic import SyntheticAgents, synthesize
-from persona_pipeline.evaluation.voices import voice_statistics
 from persona_pipeline.judging.verdict import Judge, JudgeRequest
 from persona_pipeline.world import World, parse_window
 from persona_pipeline.world.models import Window
@@ -100,8 +99,7 @@ def run_evaluation(world: World, judge: Judge, options: RunOptions) -> Evaluatio
         report = confirm_report(
             world, report, judge, rules, span, golden, samples=options.samples, rejudge=options.confirm
         )
-    report.statistics["history"] = score_history(world.store, agent_ids, until=span.end)
-    report.statistics["voice_map"] = voice_statistics(world, agent_ids, span)
+    report.statistics |= report_sections(world, agent_ids, span)
     run = EvaluationRun(report, problems)
     if options.update_baseline:
         run.baselines = update_baselines(world, report)

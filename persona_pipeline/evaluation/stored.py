@@ -9,11 +9,10 @@ from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation.cases import total_usage
 from persona_pipeline.evaluation.engine import report_agent
 from persona_pipeline.evaluation.gate import GateRules, exit_code_of, nothing_evaluated
-from persona_pipeline.evaluation.history import score_history
 from persona_pipeline.evaluation.report import AgentReport, RunReport
 from persona_pipeline.evaluation.saving import latest_evaluations
+from persona_pipeline.evaluation.sections import report_sections
 from persona_pipeline.evaluation.selection import select_agents
-from persona_pipeline.evaluation.voices import voice_statistics
 from persona_pipeline.world import World
 from persona_pipeline.world.models import Window
 
@@ -52,8 +51,7 @@ def stored_report(
             "proposition_delta": rules.proposition_delta,
         },
     )
-    report.statistics["history"] = score_history(world.store, list(reports), since=since)
     window = Window(end=newest.window_end, start=newest.window_start)
-    report.statistics["voice_map"] = voice_statistics(world, list(reports), window)
+    report.statistics |= report_sections(world, list(reports), window, since=since)
     report.exit_code = exit_code_of(report.all_findings(), rules)
     return report

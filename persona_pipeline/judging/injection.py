@@ -66,6 +66,7 @@ def reads_as_injection(text: str) -> bool:
     return any(_matches(variant) for variant in {folded, folded.translate(_LOOKALIKES), *_decoded(folded)})
 
 
+@lru_cache(maxsize=256)
 def suspicious_entries(trajectory: Trajectory) -> tuple[str, ...]:
     """Return the outside ids of the entries that read as an injection, in order."""
     return tuple(

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Protocol
 
 from persona_pipeline.world.canonical import content_hash
@@ -91,7 +91,7 @@ class JudgeRequest:
             "proposition_id": self.proposition_id,
             "claim": self.claim,
             "persona": self.persona,
-            "trajectory": self.trajectory.content(),
+            "trajectory": _content(self.trajectory),
         }
 
     @cached_property
@@ -99,6 +99,12 @@ class JudgeRequest:
         """SHA-256 of the subject; a repeated sample adds its index to the key."""
         subject = dict(self.subject)
         return content_hash(subject if self.sample == 0 else {**subject, "sample": self.sample})
+
+
+# Many claims are judged against one trajectory.
+@lru_cache(maxsize=256)
+def _content(trajectory: Trajectory) -> list[dict[str, Any]]:
+    return trajectory.content()
 
 
 @dataclass(frozen=True)

