@@ -14,6 +14,7 @@ import argparse
 import asyncio
 import json
 import math
+import os
 import subprocess
 import sys
 import tempfile
@@ -26,15 +27,11 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from pydantic import SecretStr
-
 from persona_pipeline.evaluation.run import RunOptions, planned_requests
-from persona_pipeline.judging.anthropic import AnthropicJudge
-from persona_pipeline.judging.backend import AnthropicBackend
-from persona_pipeline.judging.cache import JudgmentCache
-from persona_pipeline.judging.client import AnthropicOptions
+from persona_pipeline.judging.anthropic import AnthropicJudge, open_anthropic_judge
 from persona_pipeline.judging.verdict import JudgeRequest, Usage
-from persona_pipeline.store.engine import open_store
+from persona_pipeline.settings import Settings
+from persona_pipeline.store import Store, open_store
 from persona_pipeline.world import World
 from tests.support.judging import requests, trajectory
 
@@ -59,16 +56,18 @@ def server(*arguments: str) -> Iterator[tuple[str, dict[str, Any]]]:
         counts.update(json.loads(process.stdout.read()))
 
 
-def options(url: str) -> AnthropicOptions:
-    return AnthropicOptions(base_url=url, api_key=SecretStr("benchmark"), width=WIDTH)
+def opened(url: str, *, cache: Store | None = None, grouping: int = 1) -> AnthropicJudge:
+    """Return the judge of the settings, as the command line opens it."""
+    os.environ["ANTHROPIC_BASE_URL"] = url
+    return open_anthropic_judge(Settings(judge_width=WIDTH), store=cache, grouping=grouping)
 
 
 def timed(url: str, asked: Sequence[JudgeRequest]) -> float:
     """Return the seconds of one judging, the connections made beforehand."""
 
     async def run() -> float:
-        async with AnthropicBackend(options(url)) as backend:
-            judge = AnthropicJudge(backend)
+        judge = opened(url)
+        async with judge.backend:
             await judge.judge(requests(WIDTH, trajectory=trajectory("warm")))
             started = time.perf_counter()
             told = await judge.judge(asked)
@@ -131,19 +130,18 @@ def tokens() -> None:
 def again(world: World, asked: Sequence[JudgeRequest]) -> None:
     edited = [replace(asked[0], claim=f"{asked[0].claim} Always."), *asked[1:]]
     for name, some in (("first run", asked), ("unchanged", asked), ("one claim edited", edited)):
-        print(f"again    {name}: {spent([some], store=world).calls} calls")
+        print(f"again    {name}: {spent([some], store=world.store).calls} calls")
 
 
-def spent(parts: Sequence[Sequence[JudgeRequest]], *, grouping: int = 1, store: World | None = None) -> Usage:
+def spent(parts: Sequence[Sequence[JudgeRequest]], *, grouping: int = 1, store: Store | None = None) -> Usage:
     """Return the usage of judging these parts one after another."""
 
     async def run(url: str) -> Usage:
-        cache = JudgmentCache(store.store) if store else None
-        async with AnthropicBackend(options(url), cache=cache) as backend:
-            judge = AnthropicJudge(backend, grouping)
+        judge = opened(url, cache=store, grouping=grouping)
+        async with judge.backend:
             for part in parts:
                 await judge.judge(part)
-            return backend.ledger.total
+        return judge.backend.ledger.total
 
     # A fixed port: the endpoint is part of a cached judgment's key.
     with server("--port", str(PORT)) as (url, _):

@@ -1,6 +1,6 @@
 """Measures of text: how their time grows with the number of messages, and what they see when voices merge.
 
-    python benchmarks/text.py
+    python benchmarks/text.py [sizes]          # such as 1000 10000 100000
 
 Corpora are generated from a seed; the voices are the sample world's.
 """
@@ -60,7 +60,8 @@ def seconds(call: Callable[[], object]) -> float:
 
 
 def growth() -> None:
-    print(f"Seconds by number of messages{'':<15}" + "".join(f"{size:>9,}" for size in SIZES))
+    sizes = [int(argument) for argument in sys.argv[1:]] or SIZES
+    print(f"Seconds by number of messages{'':<15}" + "".join(f"{size:>9,}" for size in sizes))
     rows: dict[str, Callable[[int], Callable[[], object]]] = {
         "corpus_repetition, natural": lambda size: lambda: corpus_repetition(natural(size), 3),
         "corpus_repetition, one opener in all": lambda size: (
@@ -73,7 +74,7 @@ def growth() -> None:
     }
     corpus_repetition(natural(200, "a b c "), 3)
     for name, prepare in rows.items():
-        print(f"{name:<44}" + "".join(f"{seconds(prepare(size)):>9.2f}" for size in SIZES))
+        print(f"{name:<44}" + "".join(f"{seconds(prepare(size)):>9.2f}" for size in sizes))
     print(f"{'all pairs, as the definition says':<44}{seconds(lambda: by_definition(natural(1000), 3)):>9.2f}")
 
 

@@ -4,6 +4,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -64,9 +65,10 @@ def small_world(small_root: Path) -> Iterator[World]:
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[URL]:
+def postgres() -> Iterator[URL]:
     """A Postgres server of this test run."""
-    with postgres_server(tmp_path_factory.mktemp("postgres")) as url:
+    # Not in pytest's folder: another pytest that starts as root takes it away from the user the server runs as.
+    with TemporaryDirectory(prefix="postgres") as folder, postgres_server(Path(folder)) as url:
         yield url
 
 

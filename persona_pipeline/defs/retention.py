@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 
-from persona_pipeline.defs.run_tags import AGENT
+from persona_pipeline.defs.run_tags import PARTITION
 from persona_pipeline.defs.settings import orchestration
 
 _AT_ONCE = 200
@@ -30,7 +30,7 @@ def old_runs(instance: dg.DagsterInstance, before: datetime) -> Iterator[str]:
     while records := instance.get_run_records(dg.RunsFilter(statuses=finished), limit=_AT_ONCE, cursor=cursor):
         for record in records:
             run = record.dagster_run
-            kind = (run.job_name, run.tags.get(AGENT))
+            kind = (run.job_name, run.tags.get(PARTITION))
             created = record.create_timestamp
             created = created if created.tzinfo else created.replace(tzinfo=UTC)
             if kind in seen and created < before:

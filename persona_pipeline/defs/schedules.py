@@ -49,7 +49,8 @@ def nightly_agents(
     for agent_id in settings.nightly_agent_ids:
         if agent_id not in known:
             context.log.warning(f"PERSONA_NIGHTLY_AGENTS names {agent_id!r}, which has no persona file")
-    context.instance.add_dynamic_partitions(AGENTS, chosen)
+    if chosen:
+        context.instance.add_dynamic_partitions(AGENTS, chosen)
     return chosen
 
 

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from persona_pipeline.judging.answers import no_entries, verdicts_of
 from persona_pipeline.judging.backend import AnthropicBackend
@@ -10,6 +11,7 @@ from persona_pipeline.judging.budget import Budget
 from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.client import AnthropicOptions
 from persona_pipeline.judging.collected import CollectedBackend
+from persona_pipeline.judging.prices import has_price
 from persona_pipeline.judging.prompt import PROMPT_VERSION, proposition_question
 from persona_pipeline.judging.questions import Answer, Question
 from persona_pipeline.judging.verdict import JudgeRequest, Usage, Verdict
@@ -20,8 +22,11 @@ from persona_pipeline.world.models import seed_from
 __all__ = ["AnthropicBackend", "AnthropicJudge", "AnthropicOptions", "open_anthropic_judge", "questions_about"]
 
 
+BackendT = TypeVar("BackendT", AnthropicBackend, CollectedBackend)
+
+
 @dataclass(frozen=True)
-class AnthropicJudge:
+class AnthropicJudge(Generic[BackendT]):
     """Judges propositions over the Messages API.
 
     Attributes:
@@ -30,7 +35,7 @@ class AnthropicJudge:
         mechanism: whom the calls are charged to.
     """
 
-    backend: AnthropicBackend | CollectedBackend
+    backend: BackendT
     grouping: int = 1
     mechanism: str = "evaluation"
 
@@ -77,7 +82,7 @@ def open_anthropic_judge(
     max_usd: float | None = None,
     grouping: int = 1,
     mechanism: str = "evaluation",
-) -> AnthropicJudge:
+) -> AnthropicJudge[AnthropicBackend]:
     """Return the live judge of the settings.
 
     Args:
@@ -87,12 +92,24 @@ def open_anthropic_judge(
     Raises:
         ConfigError: there is no key, or a limit for a model without a known price.
     """
+    options = AnthropicOptions.from_settings(settings or get_settings())
+    _import_for_good(options)
     backend = AnthropicBackend(
-        AnthropicOptions.from_settings(settings or get_settings()),
+        options,
         cache=JudgmentCache(store) if store else None,
         budget=None if max_usd is None else Budget(max_usd),
     )
     return AnthropicJudge(backend, grouping, mechanism)
+
+
+def _import_for_good(options: AnthropicOptions) -> None:
+    """Import what every call needs, and keep it from the garbage collector, whose walk over it stops all calls for 0.3 s."""
+    import gc
+
+    import anthropic  # noqa: F401
+
+    has_price(options.model)
+    gc.freeze()
 
 
 def questions_about(

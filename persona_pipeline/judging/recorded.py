@@ -188,6 +188,27 @@ class RecordingWriter:
 
 
 @dataclass(frozen=True)
+class RecordingBackend:
+    """A backend whose answers are also written to a recordings folder."""
+
+    asking: Backend
+    writer: RecordingWriter
+
+    @property
+    def name(self) -> str:
+        return self.asking.name
+
+    @property
+    def live(self) -> bool:
+        return self.asking.live
+
+    async def ask(self, questions: Sequence[Question]) -> list[Answer]:
+        answers = await self.asking.ask(questions)
+        self.writer.record_answers(questions, answers)
+        return answers
+
+
+@dataclass(frozen=True)
 class RecordingJudge:
     """A judge whose verdicts are also written to a recordings folder."""
 
@@ -207,23 +228,8 @@ class RecordingJudge:
         self.writer.record(requests, verdicts)
         return verdicts
 
-
-@dataclass(frozen=True)
-class RecordingBackend:
-    """A backend whose answers are also written to a recordings folder."""
-
-    asking: Backend
-    writer: RecordingWriter
-
     @property
-    def name(self) -> str:
-        return self.asking.name
-
-    @property
-    def live(self) -> bool:
-        return self.asking.live
-
-    async def ask(self, questions: Sequence[Question]) -> list[Answer]:
-        answers = await self.asking.ask(questions)
-        self.writer.record_answers(questions, answers)
-        return answers
+    def backend(self) -> RecordingBackend | None:
+        """The judge's backend, recorded too; None when it has none."""
+        asking: Backend | None = getattr(self.judging, "backend", None)
+        return None if asking is None else RecordingBackend(asking, self.writer)

@@ -20,14 +20,13 @@ def request_key(messages: Any, files: Mapping[str, str]) -> str:
     return _hash({"messages": messages, "files": dict(files)})
 
 
-def cache_key(target: Mapping[str, Any], request: str, *, test_id: str, attempt: int, workspace: Any) -> str:
+def cache_key(target: Mapping[str, Any], request: str, *, test_id: str, attempt: int) -> str:
     """Return the key of an answer.
 
     Args:
         target: the target's fingerprint: provider, model, address, prompt, everything but secrets.
         request: the request key.
         attempt: repeated attempts are different answers.
-        workspace: what the workspace is made of, None without one.
     """
     return _hash(
         {
@@ -36,7 +35,6 @@ def cache_key(target: Mapping[str, Any], request: str, *, test_id: str, attempt:
             "request": request,
             "test_id": test_id,
             "attempt": attempt,
-            "workspace": workspace,
         }
     )
 

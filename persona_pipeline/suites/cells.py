@@ -14,6 +14,7 @@ from persona_pipeline.suites.asserts.base import Assert
 from persona_pipeline.suites.cache import OutputCache, cache_key, request_key
 from persona_pipeline.suites.context import Context, Services
 from persona_pipeline.suites.grades import AssertResult, Failure, SuiteVerdict
+from persona_pipeline.suites.loading.files import state_folder
 from persona_pipeline.suites.models import Suite, Test
 from persona_pipeline.suites.output import Output
 from persona_pipeline.suites.prompts import FileError, PromptFiles, message_text, prompt_text
@@ -70,7 +71,7 @@ class CellRunner:
         folder = self.options.cache_folder
         if folder is None and self.suite.cache_path:
             folder = self.suite.path.parent / self.suite.cache_path
-        return OutputCache(folder or self.suite.path.parent / ".persona" / "cache" / "suites")
+        return OutputCache(folder or state_folder(self.suite.path) / "cache" / "suites")
 
     def run(self, cell: Cell) -> TestResult:
         """Run one cell to its result; whatever happens becomes one."""
@@ -196,14 +197,14 @@ class CellRunner:
         self._check_health(target)
         asked = self.request_key(cell.test)
         key = None
-        if self._uses_cache(cell.test):
-            workspace = None if made is None else made.baseline
-            key = cache_key(target.fingerprint(), asked, test_id=cell.test.id, attempt=number, workspace=workspace)
+        # What was done to a workspace cannot be done again from a recorded answer.
+        if made is None and self._uses_cache(cell.test):
+            key = cache_key(target.fingerprint(), asked, test_id=cell.test.id, attempt=number)
             known = self.cache.get(key)
             if known is not None:
                 return known, True, 0
         output, retries = self._ask(target, self._request(cell.test, asked, number, made), deadline)
-        if key is not None and made is None:
+        if key is not None:
             self.cache.put(key, output)
         return output, False, retries
 

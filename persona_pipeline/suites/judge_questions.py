@@ -88,7 +88,7 @@ def unknown_variables(prompt: str) -> list[str]:
 def names_the_answer(prompt: str) -> bool:
     """Return whether a prompt says where the answer is: no judge can grade what it does not see."""
     used = {OLDER.get(name, name) for name in _VARIABLE.findall(prompt)}
-    return bool(used & {"answer", "expected_output"})
+    return bool(used & {"answer", "output", "expected_output"})
 
 
 def fill_prompt(prompt: str) -> str:
@@ -119,7 +119,7 @@ def evidence(output: "Output", context: "Context", prompt: str | None = None) ->
         fields["expected_output"] = list(test.expected_messages)
     if "output" in used:
         fields["output"] = output.messages
-    if output.file_changes is not None:
+    if output.file_changes:
         fields["file_changes"] = output.file_changes
     return fields | {"answer": output.text}
 

@@ -1,8 +1,9 @@
 """Recorded answers: what targets said earlier, to be graded again."""
 
+import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,14 @@ class ResponseError(Exception):
 
 @dataclass(frozen=True)
 class Responses:
-    """Recorded answers by test id, or by ``<test>@<target>``; a list holds one a trial."""
+    """Recorded answers by test id, or by ``<test>@<target>``; a list holds one a trial.
+
+    ``content_hash``: SHA-256 of the file they came from, ``""`` where there was none.
+    """
 
     answers: Mapping[str, Any]
     source: str = "the responses"
+    content_hash: str = ""
 
     def raw(self, test_id: str, target: str | None, attempt: int) -> Any:
         """Return what is recorded for one attempt.
@@ -131,10 +136,11 @@ def load_responses(path: Path | str) -> Responses:
         raise ConfigError(Problem(f"cannot be read ({reason})", str(path))) from error
     if len(raw) > MAX_BYTES:
         raise ConfigError(Problem(f"is larger than {MAX_BYTES:,} bytes; split it", str(path)))
+    digest = hashlib.sha256(raw).hexdigest()
     if path.suffix.lower() == ".jsonl":
-        return read_responses(_lines(text, str(path)), str(path))
+        return replace(read_responses(_lines(text, str(path)), str(path)), content_hash=digest)
     try:
-        return read_responses(parse_json(text), str(path))
+        return replace(read_responses(parse_json(text), str(path)), content_hash=digest)
     except json.JSONDecodeError as error:
         raise ConfigError(Problem(f"is not JSON: {error.msg}", str(path), error.lineno, error.colno)) from error
     except ValueError as error:

@@ -14,6 +14,7 @@ from persona_pipeline.errors import ConfigError, did_you_mean
 from persona_pipeline.suites.cells import Cell, CellRunner
 from persona_pipeline.suites.context import DEFAULT_TIMEOUT, Services
 from persona_pipeline.suites.grades import Failure, SuiteVerdict
+from persona_pipeline.suites.loading.files import state_folder
 from persona_pipeline.suites.models import Suite, Test
 from persona_pipeline.suites.responses import Responses
 from persona_pipeline.suites.results import Attempt, SuiteResult, TestResult
@@ -39,7 +40,8 @@ class RunOptions:
         timeout: seconds one attempt may take, answer and grading together.
         max_retries: further tries after a failure that can pass.
         cache: answer from earlier answers; None: as the suite says.
-        cache_folder: where answers are kept; by default ``.persona/cache/suites`` beside the suite's world.
+        cache_folder, workspace_folder: where answers and workspaces are kept; by default ``.persona`` at the top of the suite's
+            repository.
         keep_workspaces: also those of tests that pass.
         world_root: gives the world's folder; asked only by persona asserts.
         earlier: rows of an interrupted run: what they finished is not run again.
@@ -88,7 +90,7 @@ def run_suite(
     shared = _Judges(judge)
     workspaces = Workspaces(
         suite,
-        options.workspace_folder or suite.path.parent / ".persona" / "workspaces",
+        options.workspace_folder or state_folder(suite.path) / "workspaces",
         options.allow_code,
         options.keep_workspaces,
     )

@@ -8,7 +8,7 @@ import dagster as dg
 
 from persona_pipeline.definitions import defs
 from persona_pipeline.defs import sensors
-from persona_pipeline.defs.partitions import agents
+from persona_pipeline.defs.partitions import AGENTS
 from persona_pipeline.defs.resources import WorldResource
 
 PARTITION = "dagster/partition"
@@ -36,22 +36,27 @@ class Project:
     def world(self) -> WorldResource:
         return WorldResource(root=str(self.root), database_url=self.database_url)
 
-    def tick(self) -> list[Requested] | str:
-        """Run the sensor once and do what the daemon does with its result; a skipped tick returns why."""
+    def look(self) -> dg.SensorResult | dg.SkipReason:
+        """Run the sensor once and do nothing with its result."""
         with dg.build_sensor_context(instance=self.instance, resources={"world": self.world}) as context:
             result = sensors.world_changes(context)
+        assert isinstance(result, dg.SensorResult | dg.SkipReason)
+        return result
+
+    def tick(self) -> list[Requested]:
+        """Run the sensor once, do what the daemon does with its result, and return the runs it asked for."""
+        result = self.look()
         if isinstance(result, dg.SkipReason):
-            return str(result.skip_message)
-        assert isinstance(result, dg.SensorResult)
+            return []
         # In the daemon's order: what was seen is remembered first, then partitions come and go, then runs start.
         for event in result.asset_events:
             self.instance.report_runless_asset_event(event)
         for request in result.dynamic_partitions_requests or ():
             if isinstance(request, dg.AddDynamicPartitionsRequest):
-                self.instance.add_dynamic_partitions(agents.name, list(request.partition_keys))
+                self.instance.add_dynamic_partitions(AGENTS, list(request.partition_keys))
             else:
                 for key in request.partition_keys:
-                    self.instance.delete_dynamic_partition(agents.name, key)
+                    self.instance.delete_dynamic_partition(AGENTS, key)
         return [
             Requested(
                 request.job_name or "",
@@ -66,8 +71,13 @@ class Project:
 
     def agents_requested(self) -> list[str]:
         """Run the sensor once and return whom it asked to evaluate."""
-        requested = self.tick()
-        return [] if isinstance(requested, str) else [item.agent_id or "" for item in requested]
+        return [item.agent_id or "" for item in self.tick()]
+
+    def why_idle(self) -> str:
+        """Run the sensor once and return why it asked for nothing."""
+        result = self.look()
+        assert isinstance(result, dg.SkipReason)
+        return str(result.skip_message)
 
     def evaluate(
         self, agent_id: str, assets: tuple[str, ...] | None = None, **settings: Any

@@ -2,6 +2,7 @@
 
 import dagster as dg
 import pytest
+from dagster._core.execution.plan.objects import StepFailureData
 
 from persona_pipeline.defs.checks import GATE
 from tests.defs.support import Project
@@ -14,8 +15,9 @@ def checks_of(result: dg.ExecuteInProcessResult) -> dict[str, bool]:
     return {check.check_name: check.passed for check in result.get_asset_check_evaluations()}
 
 
-def failure_of(result: dg.ExecuteInProcessResult, step: str) -> dg.DagsterEvent:
-    return next(event for event in result.all_events if event.is_step_failure and event.step_key == step)
+def failure_of(result: dg.ExecuteInProcessResult, step: str) -> StepFailureData:
+    failed = next(event for event in result.all_events if event.is_step_failure and event.step_key == step)
+    return failed.step_failure_data
 
 
 def steps_with(result: dg.ExecuteInProcessResult, kind: dg.DagsterEventType) -> set[str]:
@@ -42,7 +44,7 @@ def test_a_drifted_agent_fails_its_run_with_the_claims_that_fell(sample: Project
 def test_an_unknown_agent_fails_and_says_which_file_to_write(sample: Project) -> None:
     result = sample.evaluate("nobody")
     assert not result.success
-    assert "write personas/nobody.yaml" in failure_of(result, "personas").event_specific_data.error_display_string
+    assert "write personas/nobody.yaml" in failure_of(result, "personas").error_display_string
 
 
 def test_runs_are_labelled_whoever_starts_them(sample: Project) -> None:
@@ -77,9 +79,7 @@ def test_one_dimension_is_scored_again_into_the_same_run(sample: Project) -> Non
 def test_a_run_without_all_its_scores_names_what_to_materialize(sample: Project) -> None:
     part = ("personas", "messages", "evaluation_runs", *(f"proposition_sets/{d}" for d in ("fluency", "adherence")))
     result = sample.evaluate("pam", (*part, "fluency_scores"))
-    assert (
-        "materialize adherence_scores" in failure_of(result, "evaluation_runs").event_specific_data.error_display_string
-    )
+    assert "materialize adherence_scores" in failure_of(result, "evaluation_runs").error_display_string
 
 
 @pytest.mark.parametrize(
@@ -95,8 +95,9 @@ def test_a_broken_file_fails_its_agent_with_file_and_line(small: Project, path: 
     target.parent.mkdir(exist_ok=True)
     target.write_text(content, encoding="utf-8")
     broken, other = small.evaluate("bob"), small.evaluate("ann")
-    failure = failure_of(broken, step).event_specific_data
+    failure = failure_of(broken, step)
     assert f"{target.name}:2" in failure.error_display_string
+    assert failure.user_failure_data is not None
     assert f"{target.name}:2" in str(failure.user_failure_data.metadata["problems"].value)
     assert not any(event.is_step_up_for_retry for event in broken.all_events)
     # ann has nothing recorded and no baseline: her gate fails, her steps do not.

@@ -6,7 +6,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from persona_pipeline.defs.partitions import agents
+from persona_pipeline.defs.partitions import AGENTS
 from tests.defs.support import Project
 from tests.support.worlds import replace_in, write_jsonl, write_yaml
 
@@ -36,18 +36,18 @@ def say(root: Path, agent_id: str, count: int, at: datetime) -> None:
 
 def test_the_first_tick_adds_and_evaluates_everybody(small: Project) -> None:
     assert small.agents_requested() == ["ann", "bob"]
-    assert small.instance.get_dynamic_partitions(agents.name) == ["ann", "bob"]
+    assert small.instance.get_dynamic_partitions(AGENTS) == ["ann", "bob"]
 
 
 def test_nothing_changed_nothing_runs(small: Project) -> None:
     small.tick()
-    assert small.tick() == "2 agents, nothing changed"
+    assert small.why_idle() == "2 agents, nothing changed"
 
 
 def test_memory_survives_a_restart_and_needs_no_cursor(small_root: Path, instance_on_disk: dg.DagsterInstance) -> None:
     Project(small_root, instance_on_disk).tick()
     with dg.DagsterInstance.from_ref(instance_on_disk.get_ref()) as restarted:
-        assert Project(small_root, restarted).tick() == "2 agents, nothing changed"
+        assert Project(small_root, restarted).why_idle() == "2 agents, nothing changed"
 
 
 def test_an_edited_persona_evaluates_its_agent_whole(small: Project) -> None:
@@ -107,7 +107,7 @@ def test_an_added_persona_gets_a_partition_and_a_run_in_one_tick(small: Project)
     settle(small)
     write_yaml(small.root / "personas/cleo.yaml", {"display_name": "Cleo", "persona": "Cleo counts."})
     assert small.agents_requested() == ["cleo"]
-    assert small.instance.get_dynamic_partitions(agents.name) == ["ann", "bob", "cleo"]
+    assert small.instance.get_dynamic_partitions(AGENTS) == ["ann", "bob", "cleo"]
 
 
 def test_a_removed_persona_loses_its_partition_and_runs_again_when_it_comes_back(small: Project) -> None:
@@ -116,7 +116,7 @@ def test_a_removed_persona_loses_its_partition_and_runs_again_when_it_comes_back
     kept = persona.read_text(encoding="utf-8")
     persona.unlink()
     assert small.agents_requested() == []
-    assert small.instance.get_dynamic_partitions(agents.name) == ["ann"]
+    assert small.instance.get_dynamic_partitions(AGENTS) == ["ann"]
     persona.write_text(kept, encoding="utf-8")
     assert small.agents_requested() == ["bob"]
 
@@ -125,7 +125,7 @@ def test_few_new_messages_wait_until_it_is_quiet(small: Project) -> None:
     settle(small)
     now = datetime.now(UTC)
     say(small.root, "ann", 3, now - timedelta(minutes=1))
-    assert small.tick() == "2 agents, nothing changed; 1 with new messages, not yet enough or quiet"
+    assert small.why_idle() == "2 agents, nothing changed; 1 with new messages, not yet enough or quiet"
     say(small.root, "ann", 3, now - timedelta(minutes=16))
     assert small.agents_requested() == [], "the newest message is still fresh"
 

@@ -3,7 +3,7 @@
 import dagster as dg
 import pytest
 from dagster._core.definitions.data_version import CachingStaleStatusResolver
-from dagster._core.workspace.context import LoadingContext  # noqa: F401
+from dagster._core.loader import LoadingContextForTest
 
 from persona_pipeline.definitions import defs
 from tests.defs.support import Project
@@ -15,8 +15,6 @@ SCORES = ("adherence_scores", "fluency_scores")
 
 def stale(project: Project) -> dict[tuple[str, str], list[str]]:
     """Return why scores are stale, by asset and agent; fresh ones are left out."""
-    from dagster._core.loader import LoadingContextForTest
-
     graph = defs.resolve_asset_graph()
     resolver = CachingStaleStatusResolver(project.instance, graph, LoadingContextForTest(project.instance))
     found = {}

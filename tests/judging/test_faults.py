@@ -149,7 +149,6 @@ def test_a_fault_is_named_and_stops_nothing_else(
 
 @pytest.mark.parametrize("fault", ["refusal", "truncated JSON", "score 10"])
 def test_what_a_useless_answer_cost_is_counted(fault: str, server: MessagesServer, judge: AnthropicJudge) -> None:
-    server.always(FAULTS[fault].outcome if isinstance(FAULTS[fault].outcome, Reply) else None)
     server.handler = lambda call: _outcome(FAULTS[fault], call)
     (verdict,) = asyncio.run(judge.judge([request()]))
     assert verdict.usage.output_tokens > 0

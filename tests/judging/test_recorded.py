@@ -238,6 +238,20 @@ def test_questions_of_other_kinds_replay_by_their_content(tmp_path: Path) -> Non
     assert backend.unused() == []
 
 
+def test_the_backend_of_a_recording_judge_records_too(tmp_path: Path) -> None:
+    class Judging:
+        name = "agreeing"
+        live = True
+        backend = Agreeing()
+
+    recording = RecordingJudge(Judging(), RecordingWriter(tmp_path))  # pyright: ignore[reportArgumentType]
+    assert recording.backend
+    asyncio.run(recording.backend.ask([rubric()]))
+    (known,) = asyncio.run(RecordedBackend(tmp_path).ask([rubric()]))
+    assert known.data == {"pass": True}
+    assert RecordingJudge(RecordedJudge(tmp_path), RecordingWriter(tmp_path)).backend is not None
+
+
 def test_a_recorded_verdict_answers_a_question_too_and_is_checked(tmp_path: Path) -> None:
     RecordingWriter(tmp_path).record([request()], [Verdict("cheerful", score=7, reasoning="r")])
     question = proposition_question([request()], max_tokens=9)

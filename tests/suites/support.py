@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from pydantic import Field
 
 from persona_pipeline.judging.questions import Answer, Question
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Usage, Verdict
@@ -24,6 +25,8 @@ from persona_pipeline.suites import (
 )
 from persona_pipeline.suites.judges import SuiteJudge
 from persona_pipeline.suites.output import parse_output
+from persona_pipeline.suites.targets import Request, Targets
+from persona_pipeline.suites.targets.fields import TargetFields
 
 
 def write(folder: Path, files: Mapping[str, str]) -> None:
@@ -48,7 +51,9 @@ def suite_of(folder: Path, *asserts: Mapping[str, Any], **test: Any) -> Suite:
     return load(folder, yaml.safe_dump({"tests": [entry]}, sort_keys=False))
 
 
-def grade(folder: Path, item: Mapping[str, Any], output: Any, *, services: Services | None = None, **test: Any) -> Grade:
+def grade(
+    folder: Path, item: Mapping[str, Any], output: Any, *, services: Services | None = None, **test: Any
+) -> Grade:
     """Grade one output with one assert, written as a suite would write it."""
     suite = suite_of(folder, item, **test)
     parsed = output if isinstance(output, Output) else parse_output(output)
@@ -124,3 +129,59 @@ def judging(
         yield Services(judge=lambda: opened, **services), judge
     finally:
         opened.close()
+
+
+class Answering(TargetFields):
+    """A target that answers with a function and counts how often it is asked."""
+
+    name: str = "default"
+    provider: str = "test"
+    answer: Callable[[Request], Any] = lambda request: "ok"
+    asked: list[str] = Field(default_factory=list)
+    version: int = 1
+
+    def respond(self, request: Request) -> Output:
+        self.asked.append(f"{request.test.id}#{request.attempt}")
+        value = self.answer(request)
+        if isinstance(value, Exception):
+            raise value
+        return parse_output(value)
+
+    def fingerprint(self) -> Mapping[str, Any]:
+        return {"provider": "test", "version": self.version}
+
+
+@dataclass
+class Given(Targets):
+    """Targets made in a test."""
+
+    path: str = "targets.yaml"
+    entries: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, *targets: Answering) -> "Given":
+        given = cls(entries={target.name: None for target in targets})
+        given._opened = {target.name: target for target in targets}
+        return given
+
+
+def target(answer: Callable[[Request], Any] = lambda request: "ok", **fields: Any) -> Answering:
+    return Answering(answer=answer, asked=[], **fields)
+
+
+def three(folder: Path, head: str = "") -> Suite:
+    return load(
+        folder,
+        head
+        + """
+tests:
+  - {id: sum-1, input: one, assert: [{type: contains, value: ok}], metadata: {tags: [fast]}}
+  - {id: sum-2, input: two, assert: [{type: contains, value: ok}]}
+  - {id: other, input: three, assert: [{type: contains, value: ok}]}
+""",
+    )
+
+
+def verdicts(result: SuiteResult) -> dict[str, str]:
+    return {test.id: test.verdict.value for test in result.tests}

@@ -43,7 +43,10 @@ def test_run_prints_json_and_a_summary(folder: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "desk: 2 of 2 passed, mean score 1.000. Exit code 0.\n")
     data = json.loads(done.stdout)
     assert data["suite"] == "desk"
-    assert [(row["id"], row["score"], row["verdict"]) for row in data["tests"]] == [("a", 1.0, "pass"), ("b", 1.0, "pass")]
+    assert [(row["id"], row["score"], row["verdict"]) for row in data["tests"]] == [
+        ("a", 1.0, "pass"),
+        ("b", 1.0, "pass"),
+    ]
     first = data["tests"][0]["results"][0]
     assert first.keys() >= {"name", "type", "score", "weight", "verdict", "hits", "misses", "reasoning"}
 
@@ -83,7 +86,9 @@ def test_a_missing_answer_is_exit_code_3(folder: Path) -> None:
 
 
 def test_validation_prints_every_problem(folder: Path) -> None:
-    write(folder, {"w.yaml": "tests:\n  - {id: a, input: hi, assert: [{type: contians}, {type: is_json, weight: -1}]}\n"})
+    write(
+        folder, {"w.yaml": "tests:\n  - {id: a, input: hi, assert: [{type: contians}, {type: is_json, weight: -1}]}\n"}
+    )
     done = suite(folder, "validate", "s.eval.yaml", "w.yaml", "--json")
     assert done.returncode == 2
     rows = json.loads(done.stdout)
@@ -109,7 +114,10 @@ def test_results_go_to_every_file_named(folder: Path) -> None:
     names = ["r.jsonl", "r.json", "sub/r.xml", "r.html"]
     outs = [word for name in names for word in ("--out", name)]
     assert suite(folder, "run", "s.eval.yaml", "--responses", "bad.json", *outs).returncode == 1
-    assert [json.loads(line)["id"] for line in (folder / "r.jsonl").read_text(encoding="utf-8").splitlines()] == ["a", "b"]
+    assert [json.loads(line)["id"] for line in (folder / "r.jsonl").read_text(encoding="utf-8").splitlines()] == [
+        "a",
+        "b",
+    ]
     assert json.loads((folder / "r.json").read_text(encoding="utf-8"))["summary"]["failed"] == 1
     assert 'failures="1"' in (folder / "sub/r.xml").read_text(encoding="utf-8")
     assert (folder / "r.html").read_text(encoding="utf-8").startswith("<!doctype html>")
@@ -141,7 +149,14 @@ def test_comparing_two_runs(folder: Path, options: list[str], code: int) -> None
 def test_a_terminal_that_only_knows_ascii_is_no_reason_to_fail(folder: Path) -> None:
     write(folder, {"answers.json": json.dumps({"a": "ok 🖨", "b": "é"})})
     done = suite(
-        folder, "run", "s.eval.yaml", "--responses", "answers.json", LC_ALL="C", PYTHONIOENCODING="ascii", PYTHONUTF8="0"
+        folder,
+        "run",
+        "s.eval.yaml",
+        "--responses",
+        "answers.json",
+        LC_ALL="C",
+        PYTHONIOENCODING="ascii",
+        PYTHONUTF8="0",
     )
     assert done.returncode == 1
     assert "Traceback" not in done.stderr

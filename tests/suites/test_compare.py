@@ -12,7 +12,9 @@ from persona_pipeline.suites.rows import read_rows
 
 
 def rows(**scores: float | None) -> list[dict[str, Any]]:
-    return [{"id": key, "score": score, "verdict": "error" if score is None else "pass"} for key, score in scores.items()]
+    return [
+        {"id": key, "score": score, "verdict": "error" if score is None else "pass"} for key, score in scores.items()
+    ]
 
 
 def test_tests_are_paired_by_id() -> None:
@@ -48,7 +50,7 @@ def test_the_interval_of_the_paired_difference(deltas: list[float], low: float, 
 
 def test_the_sign_test_is_exact() -> None:
     scores = {f"t{i}": 1.0 for i in range(8)}
-    found = compare_rows(rows(**scores), rows(**{key: 0.0 for key in scores}))
+    found = compare_rows(rows(**scores), rows(**dict.fromkeys(scores, 0.0)))
     assert found.sign_p == pytest.approx(2 / 2**8)
     assert compare_rows(rows(a=1.0), rows(a=1.0)).sign_p is None
 
@@ -90,5 +92,7 @@ def test_other_files_are_refused(tmp_path: Path, name: str, text: str, said: str
 
 def test_a_later_row_replaces_an_earlier_one(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
-    path.write_text('{"id": "a", "score": 0, "verdict": "fail"}\n{"id": "a", "score": 1, "verdict": "pass"}\n', encoding="utf-8")
+    path.write_text(
+        '{"id": "a", "score": 0, "verdict": "fail"}\n{"id": "a", "score": 1, "verdict": "pass"}\n', encoding="utf-8"
+    )
     assert [row["score"] for row in read_rows(path)] == [1]

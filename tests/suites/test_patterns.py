@@ -59,7 +59,7 @@ def test_patterns_mean_what_they_mean_in_javascript(pattern: str, text: str, exp
     ],
 )
 def test_what_cannot_be_run_is_refused_with_a_remedy(pattern: str, said: str) -> None:
-    with pytest.raises(PatternError, match="(?s).*") as raised:
+    with pytest.raises(PatternError) as raised:
         compile_pattern(pattern)
     assert said in str(raised.value)
 

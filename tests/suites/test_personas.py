@@ -20,7 +20,9 @@ ANSWER = {
 }
 
 
-def propositions(folder: Path, root: Path, score: Any, answer: Any = ANSWER, **fields: Any) -> tuple[Grade, list[JudgeRequest]]:
+def propositions(
+    folder: Path, root: Path, score: Any, answer: Any = ANSWER, **fields: Any
+) -> tuple[Grade, list[JudgeRequest]]:
     item = {"type": "propositions", "agent": "pam", **fields}
     with judging(score=score, world_root=lambda: root) as (services, judge):
         return grade(folder, item, answer, services=services), judge.requests

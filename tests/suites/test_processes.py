@@ -57,7 +57,9 @@ def test_what_a_program_leaves_running_is_killed(tmp_path: Path, session: bool) 
 
 def test_a_program_that_takes_too_long_is_stopped_with_its_children(tmp_path: Path) -> None:
     started = time.monotonic()
-    code = GRANDCHILD.format(session=True, sleep=60).replace("print(child.pid", "open('pid','w').write(str(child.pid)); print(1")
+    code = GRANDCHILD.format(session=True, sleep=60).replace(
+        "print(child.pid", "open('pid','w').write(str(child.pid)); print(1"
+    )
     with pytest.raises(ProcessError, match="longer than 1 s") as raised:
         python(tmp_path, code, timeout=1)
     assert raised.value.reason == "timeout"
@@ -89,7 +91,8 @@ def test_endless_errors_are_cut_to_their_end(tmp_path: Path) -> None:
     ids=["memory", "file size", "open files", "processor time"],
 )
 def test_limits_hold(tmp_path: Path, code: str, limit: dict[str, int]) -> None:
-    assert python(tmp_path, code, **limit).returncode != 0
+    command = [sys.executable, "-c", code]
+    assert run_process(command, cwd=tmp_path, timeout=20, limits=ProcessLimits(**limit)).returncode != 0
 
 
 @pytest.mark.parametrize("program", ["no-such-program", "./none.sh", "/no/such/file"])

@@ -53,7 +53,8 @@ def test_what_loads_is_valid(validator: jsonschema.Draft202012Validator) -> None
         "tests: [{id: t, input: hi, assert: [{type: is_json, required: 2}]}]",
         "tests: [{id: t, input: hi, assert: [{type: token_usage}]}]",
         "tests: [{id: t, input: hi, assert: [{type: tool_trajectory, mode: sometimes, expected: []}]}]",
-        "tests: [{id: t, input: hi, assert: [{type: composite, assert: [{type: is_json, weight: x}], aggregator: {type: threshold, threshold: 1}}]}]",
+        "tests: [{id: t, input: hi, assert: [{type: composite, assert: [{type: is_json, weight: x}], "
+        "aggregator: {type: threshold, threshold: 1}}]}]",
         "execution: {trials: {count: 0}}\ntests: []",
         "workspace: {setup: {script: sh}}\ntests: []",
     ],

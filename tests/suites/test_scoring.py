@@ -130,7 +130,9 @@ def test_a_crash_is_an_error_also_when_it_is_negated(tmp_path: Path, negate: boo
 
 @pytest.mark.parametrize("score", [math.nan, math.inf, 1.1, -0.1])
 def test_a_score_outside_0_to_1_is_an_error(tmp_path: Path, score: float) -> None:
-    found = graded(tmp_path, Says.model_construct(type="says", name="s", score=score, weight=1.0, required=False, negate=False))
+    found = graded(
+        tmp_path, Says.model_construct(type="says", name="s", score=score, weight=1.0, required=False, negate=False)
+    )
     assert found.error is not None
     assert found.error.reason == "invalid_score"
 

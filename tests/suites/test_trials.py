@@ -31,7 +31,13 @@ def outcome(trials: Trials, scores: Sequence[float | None], costs: Sequence[floa
         ([None, 0.6, 0.4], None, "error", 3),
         ([None, None, None], None, "error", 3),
     ],
-    ids=["stops at the first pass", "takes the best", "a pass decides", "an error might have been the pass", "all errors"],
+    ids=[
+        "stops at the first pass",
+        "takes the best",
+        "a pass decides",
+        "an error might have been the pass",
+        "all errors",
+    ],
 )
 def test_pass_at_k(scores: list[float | None], score: float | None, verdict: str, made: int) -> None:
     found = outcome(Trials(3), scores)

@@ -85,7 +85,9 @@ def test_setup_and_teardown_see_the_test(tmp_path: Path) -> None:
 
 
 def test_a_failed_setup_is_the_tests_error_and_the_target_is_not_asked(tmp_path: Path) -> None:
-    loaded = suite(tmp_path, f"{{template: ./template, setup: {hook('import sys; sys.stderr.write(chr(98)); sys.exit(4)')}}}")
+    loaded = suite(
+        tmp_path, f"{{template: ./template, setup: {hook('import sys; sys.stderr.write(chr(98)); sys.exit(4)')}}}"
+    )
     (test,) = go(tmp_path, loaded).tests
     assert test.error is not None
     assert (test.error.reason, test.best.output) == ("workspace_failed", None)
@@ -152,6 +154,8 @@ def test_differences_of_files_that_are_no_text_are_named(tmp_path: Path) -> None
 
 
 def test_the_judge_sees_what_changed(tmp_path: Path) -> None:
-    code = "import json, sys; d = json.load(sys.stdin); print(json.dumps({'score': float('+made' in d['file_changes'])}))"
+    code = (
+        "import json, sys; d = json.load(sys.stdin); print(json.dumps({'score': float('+made' in d['file_changes'])}))"
+    )
     asserts = json.dumps([{"type": "code_judge", "script": [sys.executable, "-c", code]}])
     assert go(tmp_path, suite(tmp_path, "{template: ./template}", asserts=asserts)).exit_code == 0

@@ -69,7 +69,7 @@ def check_body(body: Any) -> list[str]:
     return problems
 
 
-def answer_body(text: str | None, *, stop_reason: str) -> dict[str, Any]:
+def answer_body(text: str | None, *, stop_reason: str | None) -> dict[str, Any]:
     """Return the body of a message; its usage is measured by the server when it is sent."""
     return {
         "id": "msg_test",
@@ -207,7 +207,7 @@ class Batches:
         return {"custom_id": item["custom_id"], "result": result}
 
     def _describe(self, name: str, url: str) -> dict[str, Any]:
-        counts = dict.fromkeys(("processing", "succeeded", "errored", "canceled", "expired"), 0)
+        counts: dict[str, int] = dict.fromkeys(("processing", "succeeded", "errored", "canceled", "expired"), 0)
         for item in self.created[name]:
             counts[self.outcomes.get(item["custom_id"], "succeeded") if self.ended else "processing"] += 1
         created = self.times[name]

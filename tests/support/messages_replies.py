@@ -77,7 +77,7 @@ class Call:
 Handler = Callable[[Call], Outcome]
 
 
-def message(text: str | None = None, *, stop_reason: str = "end_turn", **changes: Any) -> Reply:
+def message(text: str | None = None, *, stop_reason: str | None = "end_turn", **changes: Any) -> Reply:
     """Return a message with one text block (None: no block); ``changes`` replace fields or, if None, remove them."""
     body = answer_body(text, stop_reason=stop_reason) | changes
     return Reply({key: value for key, value in body.items() if value is not None})

@@ -26,13 +26,16 @@ class Assert(BaseModel):
     judged: ClassVar[bool] = False
     runs_code: ClassVar[bool] = False
 
-    name: Text = Field("", description="What results call it; made up from the type where it is left out.")
+    name: Text = Field(default="", description="What results call it; made up from the type where it is left out.")
     type: str = Field(description="Which assert this is.")
-    weight: Weight = Field(1.0, description="Its share in the test's score; 0 leaves it out, but a gate stays a gate.")
-    required: Gate = Field(
-        False, description="A gate: true needs a score of 0.8, a number that score; otherwise the whole test scores 0."
+    weight: Weight = Field(
+        default=1.0, description="Its share in the test's score; 0 leaves it out, but a gate stays a gate."
     )
-    negate: bool = Field(False, description="Turn the result round: it must not hold.")
+    required: Gate = Field(
+        default=False,
+        description="A gate: true needs a score of 0.8, a number that score; otherwise the whole test scores 0.",
+    )
+    negate: bool = Field(default=False, description="Turn the result round: it must not hold.")
 
     _entry: Entry | None = PrivateAttr(None)
 

@@ -114,7 +114,8 @@ def read_prompt(prompt: str, entry: Entry, label: str, reader: "Reader", *, alon
     if alone and is_file and not names_the_answer(text):
         reader.fail(
             entry,
-            f"{label}: prompt file {prompt} never names the answer; use {{{{ answer }}}} or {{{{ expected_output }}}}",
+            f"{label}: prompt file {prompt} never names the answer; use one of {{{{ answer }}}}, {{{{ output }}}}, "
+            "{{ expected_output }}",
             "prompt",
         )
     for name in unknown_variables(text):

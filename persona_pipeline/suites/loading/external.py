@@ -83,7 +83,7 @@ def _file_tests(reader: Reader, entry: Entry, path: Path, seen: tuple[Path, ...]
     try:
         text = reader.files.read(path)
     except FileError as problem:
-        reader.fail(entry, str(problem))
+        reader.problems.append(problem.problem(path))
         return
     count = 0
     ending = path.suffix.lower()
@@ -106,7 +106,9 @@ def _yaml_tests(reader: Reader, path: Path, text: str, seen: tuple[Path, ...]) -
         if document.data is None:
             return
         if not isinstance(document.data, list):
-            reader.problems.append(document.problem((), "must be a list of tests; a suite cannot be nested in a suite"))
+            reader.problems.append(
+                document.problem((), "must be a list (a YAML array) of tests; a suite cannot be nested in a suite")
+            )
             return
         check_numbers(document.data, document)
         yield from _list_tests(reader, Entry(document.data, document, ()), path.name, seen)

@@ -9,11 +9,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote
 
+from persona_pipeline.errors import Problem
+
 MAX_BYTES = 64_000_000
 
 
 class FileError(Exception):
-    """A reference that cannot be used; the message says why, and where it was looked for."""
+    """A reference that cannot be used; the message says why, and where it was looked for.
+
+    ``path`` and ``line``: the file itself, where it was found and is the trouble.
+    """
+
+    def __init__(self, message: str, path: Path | None = None, line: int | None = None) -> None:
+        place = f"{path}:{line}: " if line else f"{path}: " if path else ""
+        super().__init__(f"{place}{message}")
+        self.message, self.path, self.line = message, path, line
+
+    def problem(self, path: Path | str) -> Problem:
+        """Return a problem at the file, or at ``path`` where there is none."""
+        return Problem(self.message, str(self.path or path), self.line, 1 if self.line else None)
 
 
 def repository_root(folder: Path) -> Path | None:
@@ -26,6 +40,11 @@ def default_roots(suite: Path) -> tuple[Path, ...]:
     """Return what the command line confines a suite's files to: the git top level of the suite, else its folder."""
     folder = suite.resolve().parent
     return (repository_root(folder) or folder,)
+
+
+def state_folder(suite: Path) -> Path:
+    """Return where runs of a suite keep what can be thrown away: ``.persona`` at the top of its repository, else beside it."""
+    return default_roots(suite)[0] / ".persona"
 
 
 @dataclass
@@ -103,22 +122,22 @@ class Files:
             with path.open("rb") as stream:
                 status = os.fstat(stream.fileno())
                 if not stat.S_ISREG(status.st_mode):
-                    raise FileError(f"{path} is not a regular file")
+                    raise FileError("is not a regular file", path)
                 real = Path(os.path.realpath(path))
                 # A link may have been turned elsewhere since `find` looked.
                 if not os.path.samestat(status, real.stat()):
-                    raise FileError(f"{path} changed while it was read")
+                    raise FileError("changed while it was read", path)
                 self._check_root(real, str(path))
                 raw = stream.read(MAX_BYTES + 1)
         except (OSError, ValueError) as error:
-            raise FileError(f"{path} cannot be read ({_reason(error)})") from error
+            raise FileError(f"cannot be read ({_reason(error)})", path) from error
         if len(raw) > MAX_BYTES:
-            raise FileError(f"{path} is larger than {MAX_BYTES:,} bytes; split it")
+            raise FileError(f"is larger than {MAX_BYTES:,} bytes; split it", path)
         try:
             text = raw.decode("utf-8-sig")
         except UnicodeDecodeError as error:
             line = raw.count(b"\n", 0, error.start) + 1
-            raise FileError(f"{path}:{line}: is not UTF-8; save it as UTF-8") from error
+            raise FileError("is not UTF-8; save it as UTF-8", path, line) from error
         self.read_files[path] = text
         return text
 

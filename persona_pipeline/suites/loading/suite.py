@@ -107,7 +107,7 @@ def _read(reader: Reader, path: Path) -> Suite | None:
         try:
             text = reader.files.read(reader.files.find(str(path), [path.parent]))
         except FileError as problem:
-            reader.problems.append(Problem(str(problem), str(path)))
+            reader.problems.append(problem.problem(path))
             return None
         if ending == ".jsonl":
             return _read_lines(reader, path, text)
@@ -266,8 +266,6 @@ def _tests(reader: Reader, entry: Entry, path: Path, lines: str | None, defaults
         first = places.setdefault(test.id, item)
         if first is not item:
             line = first.problem("").line
-            reader.fail(
-                item, f"test id {test.id!r} stands twice (first at {first.source.path}:{line}); rename one", "id"
-            )
+            reader.fail(item, f"duplicate test id {test.id!r} (first at {first.source.path}:{line}); rename one", "id")
         tests.append(test)
     return tuple(tests)

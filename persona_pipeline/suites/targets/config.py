@@ -131,7 +131,7 @@ def load_targets(path: Path | str) -> Targets:
     try:
         text = files.read(files.find(str(path), [path.parent]))
     except FileError as problem:
-        raise ConfigError(Problem(str(problem), str(path))) from problem
+        raise ConfigError(problem.problem(path)) from problem
     document = parse_document(text, str(path))
     problems: list[Problem] = []
     data = document.data

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from functools import cached_property
-from pathlib import Path
 from typing import Any, ClassVar
 
 from pydantic import Field
@@ -39,4 +38,4 @@ class ReplayTarget(TargetFields):
             raise TargetError(problem.reason, problem.message) from problem
 
     def fingerprint(self) -> Mapping[str, Any]:
-        return {"provider": self.provider, "path": str(Path(self.folder / self.path))}
+        return {"provider": self.provider, "answers": self._responses.content_hash}

@@ -40,7 +40,9 @@ def test_a_grade_is_what_the_program_prints(tmp_path: Path) -> None:
 def test_it_gets_everything_about_the_test_under_old_and_new_names(tmp_path: Path) -> None:
     code = "open('seen.json', 'w').write(json.dumps(d)); print(json.dumps({'score': 1}))"
     answer = {
-        "output_messages": [{"role": "assistant", "content": "done", "tool_calls": [{"tool": "a", "input": {"filePath": "x"}}]}],
+        "output_messages": [
+            {"role": "assistant", "content": "done", "tool_calls": [{"tool": "a", "input": {"filePath": "x"}}]}
+        ],
         "cost_usd": 0.1,
         "duration_ms": 5,
         "token_usage": {"input": 1, "output": 2},
@@ -100,7 +102,9 @@ def test_a_program_that_is_not_there_is_an_error(tmp_path: Path) -> None:
 
 
 def test_text_is_split_as_a_shell_would_and_no_shell_runs(tmp_path: Path) -> None:
-    write(tmp_path, {"my judge.py": "import json, sys\nprint(json.dumps({'score': float(sys.argv[1] == '$HOME; ls')}))"})
+    write(
+        tmp_path, {"my judge.py": "import json, sys\nprint(json.dumps({'score': float(sys.argv[1] == '$HOME; ls')}))"}
+    )
     script = f"{shlex.quote(sys.executable)} 'my judge.py' '$HOME; ls'"
     assert grade(tmp_path, {"type": "code_judge", "script": script}, "ok", services=ALLOWED).score == 1
 
@@ -108,7 +112,9 @@ def test_text_is_split_as_a_shell_would_and_no_shell_runs(tmp_path: Path) -> Non
 def test_keys_do_not_reach_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "canary")
     monkeypatch.setenv("MY_TOKEN", "canary")
-    code = "import os; print(json.dumps({'score': float('canary' not in os.environ.values() and 'PATH' in os.environ)}))"
+    code = (
+        "import os; print(json.dumps({'score': float('canary' not in os.environ.values() and 'PATH' in os.environ)}))"
+    )
     assert judge(tmp_path, code).score == 1
     assert os.environ["MY_TOKEN"] == "canary"
 

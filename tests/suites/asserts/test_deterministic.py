@@ -137,7 +137,12 @@ def test_a_duration_counts_beside_the_call_where_it_is_known(tmp_path: Path, too
     assert grade(tmp_path, item, {"output_messages": [{"role": "assistant", "tool_calls": [call]}]}).score == score
 
 
-METRICS = {"text": "ok", "duration_ms": 900, "cost_usd": 0.05, "token_usage": {"input": 100, "output": 50, "cached": 10}}
+METRICS = {
+    "text": "ok",
+    "duration_ms": 900,
+    "cost_usd": 0.05,
+    "token_usage": {"input": 100, "output": 50, "cached": 10},
+}
 
 
 @pytest.mark.parametrize(

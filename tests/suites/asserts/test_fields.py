@@ -130,7 +130,11 @@ def test_other_spellings_and_defaults(tmp_path: Path, item: dict[str, Any], expe
         ({"type": "composite", "assert": [{"type": "is_json"}], "aggregator": {"type": "median"}}, "aggregator"),
         ({"type": "composite", "assert": [{"type": "contians"}], "aggregator": {"type": "weighted_average"}}, "did you mean"),
         (
-            {"type": "composite", "assert": [{"type": "is_json", "name": "a"}], "aggregator": {"type": "weighted_average", "weights": {"b": 1}}},
+            {
+                "type": "composite",
+                "assert": [{"type": "is_json", "name": "a"}],
+                "aggregator": {"type": "weighted_average", "weights": {"b": 1}},
+            },
             "aggregator.weights: there is no member 'b'",
         ),
         (
@@ -198,7 +202,7 @@ def test_score_ranges_cover_0_to_10_exactly_once(tmp_path: Path, ranges: Any, sa
 
 def test_prompt_files_must_say_where_the_answer_is(tmp_path: Path) -> None:
     write(tmp_path, {"bad.md": "Judge {{ criteria }}", "good.md": "Judge {{ candidate_answer }}"})
-    with pytest.raises(ConfigError, match="prompt file ./bad.md never names the answer"):
+    with pytest.raises(ConfigError, match=r"prompt file \./bad\.md never names the answer"):
         suite_of(tmp_path, {"type": "llm_judge", "prompt": "./bad.md"})
     assert suite_of(tmp_path, {"type": "llm_judge", "prompt": "./good.md"}).warnings == ()
 

@@ -11,17 +11,20 @@ from hypothesis import strategies as st
 
 from persona_pipeline.judging.questions import Question
 from persona_pipeline.judging.verdict import Unscored
-from persona_pipeline.suites import Output, UngradedError
+from persona_pipeline.suites import UngradedError
 from persona_pipeline.suites.judge_questions import OLDER, fill_prompt
-from persona_pipeline.suites.output import parse_output
-from tests.suites.support import Services, grade, judging, run, suite_of, write
+from tests.suites.support import grade, judging, run, suite_of, write
 
 FREEFORM = {"reasoning": "r", "hits": ["h"], "misses": ["m"], "score": 0.7}
 
 
 def checks(*items: Any, **more: Any) -> dict[str, Any]:
     key = "score" if any(isinstance(value, int) and not isinstance(value, bool) for _, value in items) else "satisfied"
-    return {"checks": [{"id": name, "reasoning": "why", key: value} for name, value in items], "overall_reasoning": "all", **more}
+    return {
+        "checks": [{"id": name, "reasoning": "why", key: value} for name, value in items],
+        "overall_reasoning": "all",
+        **more,
+    }
 
 
 CRITERIA = [
@@ -196,7 +199,10 @@ class TestRubrics:
             "normalization": "score / 10",
             "aggregation": "weighted_average",
         }
-        assert judge.backend.asked[0].subject["criteria"][0]["score_ranges"][0] == {"score_range": [0, 4], "outcome": "bad"}
+        assert judge.backend.asked[0].subject["criteria"][0]["score_ranges"][0] == {
+            "score_range": [0, 4],
+            "outcome": "bad",
+        }
 
     @pytest.mark.parametrize("value", [11, -1, 5.5, True, "5", None])
     def test_points_are_whole_and_at_most_ten(self, tmp_path: Path, value: Any) -> None:
@@ -212,101 +218,15 @@ class TestRubrics:
         assert judge.backend.asked[0].ask.startswith('Mind the [the field "question" of the evidence].\n\nCheck these')
 
 
-class TestAgentJudge:
-    ITEM = {"type": "agent_judge", "prompt": "Is the price list complete?", "max_steps": 2}
-
-    def workspace(self, folder: Path) -> Output:
-        write(folder / "w", {"prices.csv": "item,price\npaper,4\n", "deep/notes.txt": "nothing", ".git/config": "x"})
-        (folder / "outside.txt").write_text("secret", encoding="utf-8")
-        (folder / "w" / "link").symlink_to(folder / "outside.txt")
-        output = parse_output("done")
-        output.workspace = str(folder / "w")
-        return output
-
-    def reply(self, action: str, path: str = "", pattern: str = "", result: Any = None) -> dict[str, Any]:
-        return {"reasoning": "r", "action": action, "path": path, "pattern": pattern, "result": result}
-
-    def test_it_looks_and_then_decides(self, tmp_path: Path) -> None:
-        plan = [self.reply("list_files", "."), self.reply("read_file", "prices.csv"), self.reply("finish", result=FREEFORM)]
-        with judging(lambda question: plan[len(json.loads(question.evidence)["steps"])]) as (services, judge):
-            assert grade(tmp_path, self.ITEM, self.workspace(tmp_path), services=services).score == 0.7
-        steps = json.loads(judge.backend.asked[-1].evidence)["steps"]
-        assert steps[0]["found"] == {"names": ["deep/", "link", "prices.csv"], "cut": False}
-        assert steps[1]["found"]["text"].startswith("item,price")
-        assert [json.loads(question.evidence)["steps_left"] for question in judge.backend.asked] == [2, 1, 0]
-
-    @pytest.mark.parametrize(
-        ("action", "path", "pattern", "found"),
-        [
-            ("read_file", "../outside.txt", "", {"error": "'../outside.txt' lies outside the workspace"}),
-            ("read_file", "link", "", {"error": "'link' lies outside the workspace"}),
-            ("read_file", "/etc/passwd", "", {"error": "'/etc/passwd' is no file"}),
-            ("read_file", "a\0b", "", {"error": "'a\\x00b' cannot be used (ValueError)"}),
-            ("search_files", ".", "pap.r", {"matches": [{"path": "prices.csv", "line": 2, "text": "paper,4"}], "cut": False}),
-            ("search_files", ".", "(", {"error": "is not a valid regular expression"}),
-            ("list_files", "none", "", {"error": "'none' is no folder"}),
-        ],
-    )
-    def test_its_tools_only_read_inside_the_workspace(
-        self, tmp_path: Path, action: str, path: str, pattern: str, found: dict[str, Any]
-    ) -> None:
-        from persona_pipeline.suites.inspection import look
-
-        self.workspace(tmp_path)
-        result = look(tmp_path / "w", action, path, pattern)
-        if "error" in found:
-            assert result["error"].startswith(found["error"])
-        else:
-            assert result == found
-
-    def test_a_judge_that_never_decides_is_an_error(self, tmp_path: Path) -> None:
-        with (
-            judging(lambda question: self.reply("list_files")) as (services, judge),
-            pytest.raises(UngradedError, match="after 2 steps"),
-        ):
-            grade(tmp_path, self.ITEM, self.workspace(tmp_path), services=services)
-        assert len(judge.backend.asked) == 3
-
-    def test_it_may_check_criteria(self, tmp_path: Path) -> None:
-        item = {"type": "agent_judge", "rubrics": CRITERIA}
-        result = checks(("a", True), ("b", False))
-        with judging(lambda question: self.reply("finish", result=result)) as (services, _):
-            assert grade(tmp_path, item, self.workspace(tmp_path), services=services).score == 0.75
-
-    def test_a_result_that_leaves_a_criterion_out_is_an_error(self, tmp_path: Path) -> None:
-        item = {"type": "agent_judge", "rubrics": CRITERIA}
-        with (
-            judging(lambda question: self.reply("finish", result=checks(("a", True)))) as (services, _),
-            pytest.raises(UngradedError, match="invalid_output"),
-        ):
-            grade(tmp_path, item, self.workspace(tmp_path), services=services)
-
-    def test_without_a_workspace_it_is_an_error(self, tmp_path: Path) -> None:
-        with judging() as (services, _), pytest.raises(UngradedError, match="no_workspace"):
-            grade(tmp_path, self.ITEM, "x", services=services)
-
-    def test_a_target_may_judge_instead(self, tmp_path: Path) -> None:
-        asked: list[str] = []
-
-        def invoke(name: str, prompt: str, context: object) -> str:
-            asked.append(prompt)
-            return f"Here: {json.dumps(FREEFORM)}"
-
-        item = {"type": "agent_judge", "target": "other", "prompt": "Judge it."}
-        assert grade(tmp_path, item, "x", services=Services(invoke=invoke)).score == 0.7
-        assert "Judge it." in asked[0]
-        with pytest.raises(UngradedError, match="no_target"):
-            grade(tmp_path, item, "x", services=Services())
-        with pytest.raises(UngradedError, match="invalid_output"):
-            grade(tmp_path, item, "x", services=Services(invoke=lambda *_: "no idea"))
-
-
 @given(st.text())
 def test_prompts_are_filled_once_and_nothing_is_expanded_again(text: str) -> None:
     filled = fill_prompt("Grade {{ answer }}.")
     assert filled == 'Grade [the field "answer" of the evidence].'
     assert fill_prompt(filled) == filled
-    assert fill_prompt(f"{{{{ {text} }}}}") in (f"{{{{ {text} }}}}", f'[the field "{OLDER.get(text.strip(), text.strip())}" of the evidence]')
+    assert fill_prompt(f"{{{{ {text} }}}}") in (
+        f"{{{{ {text} }}}}",
+        f'[the field "{OLDER.get(text.strip(), text.strip())}" of the evidence]',
+    )
 
 
 @pytest.mark.parametrize("item", [{"type": "llm_judge"}, {"type": "rubrics", "criteria": ["Polite"]}])

@@ -98,7 +98,10 @@ def test_a_row_threshold_is_a_gate_over_all_its_expectations(tmp_path: Path) -> 
     ("text", "said"),
     [
         ("id,inptu\na,hi\n", "c.csv:1:2: unknown column 'inptu'; did you mean 'input'?"),
-        ("id,input,colour\na,hi,red\n", "c.csv:1:3: unknown column 'colour'; to keep it with the test, call it __metadata:colour"),
+        (
+            "id,input,colour\na,hi,red\n",
+            "c.csv:1:3: unknown column 'colour'; to keep it with the test, call it __metadata:colour",
+        ),
         ("id,input,id\na,hi,b\n", "c.csv:1:3: column 'id' stands twice"),
         ('id,input,criteria\na,"hi,c\n', "a quoted cell is not closed"),
         ("id,input\na,hi,c\n", "c.csv:2:1: the row has 3 cells, the header 2"),

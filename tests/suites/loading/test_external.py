@@ -87,10 +87,14 @@ def test_a_glob_without_a_match_and_an_empty_file_are_warnings(tmp_path: Path) -
     [
         ("tests: ./c.txt\n", {"c.txt": "x"}, "suite.eval.yaml:1:8: tests: './c.txt' ends in .txt; tests are read from .yaml"),
         ("tests: ./none.yaml\n", {}, "suite.eval.yaml:1:8: tests: file './none.yaml' does not exist (tried none.yaml)"),
-        ("tests: [file://c.yaml]\n", {"c.yaml": "a: 1\n"}, "c.yaml:1:1: must be a list of tests"),
+        ("tests: [file://c.yaml]\n", {"c.yaml": "a: 1\n"}, "c.yaml:1:1: must be a list (a YAML array) of tests"),
         ("tests: [file://c.yaml]\n", {"c.yaml": "- {id: a, input: hi, criteria: c}\n- {id: b}\n"}, "c.yaml:2:3: test 'b': input"),
         ("tests: [file://c.yaml]\n", {"c.yaml": "- file://c.yaml\n"}, "c.yaml:1:3: c.yaml[0]: c.yaml refers to itself"),
-        ("tests: ./c.jsonl\n", {"c.jsonl": '{"id":"a","input":"hi","criteria":"c"}\n{"id":\n'}, "c.jsonl:2:7: Malformed JSONL at line 2"),
+        (
+            "tests: ./c.jsonl\n",
+            {"c.jsonl": '{"id":"a","input":"hi","criteria":"c"}\n{"id":\n'},
+            "c.jsonl:2:7: Malformed JSONL at line 2",
+        ),
         ("tests: ./c.jsonl\n", {"c.jsonl": '{"id":"a","input":"hi","criteria":NaN}\n'}, "c.jsonl:1:1: Malformed JSONL at line 1"),
         ("tests: ./c.jsonl\n", {"c.jsonl": '{"id":"a","input":"hi","goal":"c"}\n'}, "c.jsonl:1:24: test 'a': unknown key 'goal'"),
         ("tests: ./c.jsonl\n", {"c.jsonl": "[1]\n"}, "c.jsonl:1:1: line 1 must be a mapping with id and input"),
@@ -105,7 +109,7 @@ def test_a_mistake_in_another_file_is_placed_there(tmp_path: Path, text: str, fi
 
 def test_a_test_named_in_two_files_names_both(tmp_path: Path) -> None:
     found = problems(tmp_path, "tests: [file://c.yaml, file://d.yaml]\n", {"c.yaml": CASES, "d.yaml": CASES})
-    assert found[0] == "d.yaml:1:8: test id 'a' stands twice (first at c.yaml:1); rename one"
+    assert found[0] == "d.yaml:1:8: duplicate test id 'a' (first at c.yaml:1); rename one"
 
 
 def test_references_are_relative_to_the_file_that_names_them_then_to_the_suite(tmp_path: Path) -> None:

@@ -118,7 +118,9 @@ def test_a_file_part_names_a_file_beside_the_suite(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_part_is_an_error_at_its_place(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"suite\.eval\.yaml:\d+:\d+: test 't': input: file 'none.txt' does not exist"):
+    with pytest.raises(
+        ConfigError, match=r"suite\.eval\.yaml:\d+:\d+: test 't': input: file 'none.txt' does not exist"
+    ):
         only_test(tmp_path, input=file_part("none.txt"))
 
 

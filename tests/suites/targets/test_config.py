@@ -22,15 +22,24 @@ def opened(folder: Path, text: str, name: str = "a") -> Any:
         ("targets: [{provider: mock}]\n", "targets[0] must be a mapping with name and provider"),
         ("targets: [{name: a, provider: mock}, {name: a, provider: mock}]\n", "target 'a' stands twice"),
         ("targets: [{name: a, provider: mock}]\nextra: 1\n", "targets.yaml:2:1: unknown key 'extra'"),
-        ("targets: [{name: a, provider: mock, respone: x}]\n", "target 'a': unknown key 'respone'; did you mean 'response'?"),
+        (
+            "targets: [{name: a, provider: mock, respone: x}]\n",
+            "target 'a': unknown key 'respone'; did you mean 'response'?",
+        ),
         ("targets: [{name: a, provider: mock, workers: 0}]\n", "workers: must be >= 1, not 0"),
         ("targets: [{name: a, provider: cli}]\n", "command is required"),
         ("targets: [{name: a, provider: cli, command: 'echo {PROMT}'}]\n", "{PROMT} stands for nothing"),
         ("targets: [{name: a, provider: cli, command: 'a | b'}]\n", "'|' would need a shell"),
-        ("targets: [{name: a, provider: cli, command: \"a 'b\"}]\n", "cannot be split"),
+        ('targets: [{name: a, provider: cli, command: "a \'b"}]\n', "cannot be split"),
         ("targets: [{name: a, provider: replay, path: none.json}]\n", "none.json: cannot be read"),
-        ("targets: [{name: a, provider: persona, agent: nobody, root: .}]\n", "target 'a': agent 'nobody' has no persona file"),
-        ("targets: [{name: a, provider: anthropic, api_key: '${{ NO_SUCH_KEY }}'}]\n", "environment variable NO_SUCH_KEY is not set"),
+        (
+            "targets: [{name: a, provider: persona, agent: nobody, root: .}]\n",
+            "target 'a': agent 'nobody' has no persona file",
+        ),
+        (
+            "targets: [{name: a, provider: anthropic, api_key: '${{ NO_SUCH_KEY }}'}]\n",
+            "environment variable NO_SUCH_KEY is not set",
+        ),
     ],
 )
 def test_mistakes(tmp_path: Path, text: str, said: str) -> None:
@@ -40,7 +49,7 @@ def test_mistakes(tmp_path: Path, text: str, said: str) -> None:
 
 
 def test_an_unknown_name_is_told_the_known_ones(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="there is no target 'mok'.*did you mean 'mock'.*known: mock, b"):
+    with pytest.raises(ConfigError, match=r"there is no target 'mok'.*did you mean 'mock'.*known: mock, b"):
         opened(tmp_path, "targets: [{name: mock, provider: mock}, {name: b, provider: mock}]\n", "mok")
 
 
@@ -49,7 +58,9 @@ def test_a_target_nobody_asks_for_needs_no_variables(tmp_path: Path) -> None:
     assert opened(tmp_path, text).name == "a"
 
 
-def test_variables_come_from_the_environment_then_from_env_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_come_from_the_environment_then_from_env_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(
         tmp_path,
         {".git/HEAD": "", ".env": "A=top\nB='top b'\nC=top # note\n# D=x\n", "suites/.env": "export A=near\nD=file\n"},
@@ -60,7 +71,9 @@ def test_variables_come_from_the_environment_then_from_env_files(tmp_path: Path,
     assert found.response == "near top b top process ${A}"
 
 
-def test_a_value_that_looks_like_a_reference_is_not_expanded_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_value_that_looks_like_a_reference_is_not_expanded_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("A", "${{ HOME }}")
     assert opened(tmp_path, "targets: [{name: a, provider: mock, response: '${{ A }}'}]\n").response == "${{ HOME }}"
 

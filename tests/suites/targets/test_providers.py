@@ -209,7 +209,13 @@ class TestPersona:
         agent = next(root.glob("personas/*.yaml")).stem
         with MessagesServer(handler=lambda call: message("hello")) as server:
             found = target(
-                tmp_path, provider="persona", agent=agent, root="world", base_url=server.url, api_key="k", system="Today: sales."
+                tmp_path,
+                provider="persona",
+                agent=agent,
+                root="world",
+                base_url=server.url,
+                api_key="k",
+                system="Today: sales.",
             )
             assert found.respond(request(tmp_path)).text == "hello"
             system = server.calls[0].body["system"]

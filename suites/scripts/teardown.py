@@ -1,0 +1,1 @@
+"""Nothing outlives a case: the workspace is removed by the run. This is where a service would be stopped."""

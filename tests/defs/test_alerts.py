@@ -1,0 +1,77 @@
+"""What is said when a run failed."""
+
+import json
+
+import dagster as dg
+import pytest
+from pytest_httpserver import HTTPServer
+
+from persona_pipeline.defs.alerts import alert_text, post, run_failure_alert
+from persona_pipeline.defs.settings import OrchestrationSettings, orchestration
+from tests.defs.support import Project
+
+SETTINGS = OrchestrationSettings.model_validate({"dagster_url": "http://dagster.example/"})
+
+
+def alert_about(project: Project, result: dg.ExecuteInProcessResult) -> dg.SkipReason | None:
+    context = dg.build_run_status_sensor_context(
+        sensor_name="run_failure_alert",
+        dagster_instance=project.instance,
+        dagster_run=result.dagster_run,
+        dagster_event=result.get_run_failure_event(),
+    ).for_run_failure()
+    return run_failure_alert(context)  # type: ignore[return-value]
+
+
+@pytest.fixture
+def webhook(httpserver: HTTPServer, monkeypatch: pytest.MonkeyPatch) -> HTTPServer:
+    httpserver.expect_request("/secret", method="POST").respond_with_data("ok")
+    monkeypatch.setenv("PERSONA_ALERT_WEBHOOK", httpserver.url_for("/secret"))
+    orchestration.cache_clear()
+    return httpserver
+
+
+def test_a_regression_is_posted_with_agent_and_reasons(sample: Project, webhook: HTTPServer) -> None:
+    alert_about(sample, sample.evaluate("michael"))
+    [(request, _)] = webhook.log
+    text = json.loads(request.data)["text"]
+    assert text.startswith("*evaluate_agent* for michael failed\n• no_regression: ")
+    assert "adherence fell" in text
+
+
+def test_a_broken_file_is_posted_with_file_and_line(small: Project, webhook: HTTPServer) -> None:
+    (small.root / "personas/bob.yaml").write_text("display_name: Bob\npersonna: x\n", encoding="utf-8")
+    alert_about(small, small.evaluate("bob"))
+    [(request, _)] = webhook.log
+    assert "bob.yaml:2" in json.loads(request.data)["text"]
+
+
+def test_without_a_webhook_nothing_is_posted(small: Project) -> None:
+    skipped = alert_about(small, small.evaluate("nobody"))
+    assert isinstance(skipped, dg.SkipReason)
+    assert "PERSONA_ALERT_WEBHOOK" in (skipped.skip_message or "")
+
+
+def test_foreign_text_cannot_address_a_channel() -> None:
+    run = dg.DagsterRun(job_name="evaluate_agent", run_id="r1", tags={"agent": "ann"})
+    text = alert_text(run, ["x: <!channel> & <http://evil.example|click>"], SETTINGS)
+    assert "<" not in text
+    assert text.endswith("http://dagster.example/runs/r1")
+
+
+def test_many_reasons_are_cut() -> None:
+    run = dg.DagsterRun(job_name="evaluate_cohort", run_id="r1")
+    assert "and 5 more" in alert_text(run, [f"reason {n}" for n in range(15)], SETTINGS)
+
+
+@pytest.mark.parametrize("status", [404, 500])
+def test_an_alert_that_is_not_delivered_fails_without_showing_the_address(httpserver: HTTPServer, status: int) -> None:
+    httpserver.expect_request("/secret").respond_with_data("no", status=status)
+    with pytest.raises(RuntimeError, match=f"not delivered \\({status}\\)") as caught:
+        post(httpserver.url_for("/secret"), "hello")
+    assert "secret" not in str(caught.value)
+
+
+def test_a_webhook_must_be_http() -> None:
+    with pytest.raises(RuntimeError, match="no http address"):
+        post("file:///etc/passwd", "hello")

@@ -1,0 +1,131 @@
+"""Many agents in one run."""
+
+import dagster as dg
+import pytest
+
+from persona_pipeline.defs.checks import GATE
+from persona_pipeline.defs.settings import orchestration
+from persona_pipeline.world import World
+from tests.defs.support import Project
+from tests.support.worlds import write_yaml
+
+BEFORE_THE_DRIFT = "2026-06-14T23:59:59Z"
+
+
+def cohort_config(**config: object) -> dict[str, object]:
+    return {"ops": {"cohort_shards": {"config": config}}}
+
+
+def assets_of(result: dg.ExecuteInProcessResult) -> set[str]:
+    events = [event for event in result.all_events if event.is_step_materialization]
+    return {event.asset_key.to_user_string() for event in events if event.asset_key}
+
+
+def failure_text(result: dg.ExecuteInProcessResult, step: str) -> str:
+    failures = [event for event in result.all_events if event.is_step_failure and event.step_key == step]
+    return failures[0].step_failure_data.error_display_string if failures else ""
+
+
+def test_every_agent_is_reported_as_if_it_had_run_alone(sample: Project) -> None:
+    result = sample.run("evaluate_cohort", as_of=BEFORE_THE_DRIFT)
+    assert result.success
+    storage = sample.instance.event_log_storage
+    for name in ("personas", "messages", "proposition_sets/fluency", "fluency_scores", "baseline_comparisons"):
+        assert storage.get_materialized_partitions(dg.AssetKey(name.split("/"))) == {"dwight", "jim", "michael", "pam"}
+    checks = {(check.check_name, check.partition): check.passed for check in result.get_asset_check_evaluations()}
+    assert checks == {(gate.name, agent_id): True for gate in GATE for agent_id in ("dwight", "jim", "michael", "pam")}
+
+
+def test_one_run_and_a_run_each_yield_the_same_versions(sample: Project) -> None:
+    versions = []
+    for run in (lambda: sample.run("evaluate_cohort"), lambda: sample.evaluate("michael")):
+        run()
+        versions.append(
+            {
+                name: sample.instance.event_log_storage.get_latest_tags_by_partition(
+                    dg.AssetKey(name), dg.DagsterEventType.ASSET_MATERIALIZATION, ["dagster/data_version"], ["michael"]
+                )
+                for name in ("personas", "messages", "fluency_scores", "evaluation_runs", "baseline_comparisons")
+            }
+        )
+    assert versions[0] == versions[1]
+
+
+def test_a_drifted_agent_fails_the_run_after_everybody_was_evaluated(sample: Project) -> None:
+    result = sample.run("evaluate_cohort", run_config=cohort_config(shard_size=1))
+    assert not result.success
+    text = failure_text(result, "cohort_report")
+    assert "exit code 1, 1 agents" in text
+    assert "michael: adherence fell" in text
+    assert (sample.root / ".persona/reports/cohort/report.html").is_file()
+
+
+def test_a_broken_agent_stops_nobody_and_is_named_with_file_and_line(sample: Project) -> None:
+    (sample.root / "personas/jim.yaml").write_text("display_name: Jim\npersonna: x\n", encoding="utf-8")
+    result = sample.run("evaluate_cohort", as_of=BEFORE_THE_DRIFT)
+    assert "jim.yaml:2" in failure_text(result, "cohort_report")
+    evaluated = sample.instance.event_log_storage.get_materialized_partitions(dg.AssetKey("evaluation_runs"))
+    assert evaluated == {"dwight", "michael", "pam"}
+
+
+def test_one_dimension_of_many_agents_joins_their_runs(sample: Project) -> None:
+    sample.run("evaluate_cohort", as_of=BEFORE_THE_DRIFT)
+    result = sample.run("evaluate_cohort", run_config=cohort_config(dimensions=["fluency"]), as_of=BEFORE_THE_DRIFT)
+    assert result.success
+    written = assets_of(result)
+    assert written == {"fluency_scores", "evaluation_runs", "baseline_comparisons"}
+
+
+def test_baselines_alone_are_compared_again_without_judging(sample: Project) -> None:
+    sample.run("evaluate_cohort", as_of=BEFORE_THE_DRIFT)
+    result = sample.run("evaluate_cohort", run_config=cohort_config(compare_only=True), as_of=BEFORE_THE_DRIFT)
+    assert result.success
+    written = assets_of(result)
+    assert written == {"baseline_comparisons"}
+
+
+def test_shards_hold_at_most_as_many_agents_as_they_should(small: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERSONA_SHARD_SIZE", "1")
+    orchestration.cache_clear()
+    result = small.run("evaluate_cohort")
+    steps = {event.step_key for event in result.all_events if event.is_step_success}
+    assert {"evaluate_shard[from_1]", "evaluate_shard[from_2]"} <= steps
+
+
+def test_an_agent_without_a_file_is_reported_not_lost(small: Project) -> None:
+    result = small.run("evaluate_cohort", run_config=cohort_config(agents=["ann", "zoe"]))
+    assert "write personas/zoe.yaml" in failure_text(result, "cohort_report")
+
+
+def test_an_empty_world_says_what_to_write(small: Project) -> None:
+    for path in (small.root / "personas").iterdir():
+        path.unlink()
+    result = small.run("evaluate_cohort")
+    assert not result.success
+
+
+def test_unchanged_personas_and_propositions_are_not_reported_twice(small: Project) -> None:
+    small.run("evaluate_cohort")
+    result = small.run("evaluate_cohort")
+    written = assets_of(result)
+    assert "personas" not in written and "proposition_sets/fluency" not in written
+    assert "evaluation_runs" in written
+
+
+def test_the_store_holds_what_the_run_found(sample: Project) -> None:
+    from persona_pipeline.evaluation.saving import newest_evaluation
+
+    sample.run("evaluate_cohort", run_config=cohort_config(agents=["pam"]), as_of=BEFORE_THE_DRIFT)
+    world = World.open(sample.root)
+    evaluation = newest_evaluation(world.store, "pam")
+    world.store.close()
+    assert evaluation is not None and evaluation.overall is not None
+    assert set(evaluation.dimensions) == {"adherence", "consistency", "fluency", "convergence", "ideas_quantity"}
+
+
+def test_a_broken_baseline_is_its_agents_alone(sample: Project) -> None:
+    write_yaml(sample.root / "baselines/pam.json", {"agentId": "pam"})
+    result = sample.run("evaluate_cohort", as_of=BEFORE_THE_DRIFT)
+    assert "dimensions is missing" in failure_text(result, "cohort_report")
+    compared = sample.instance.event_log_storage.get_materialized_partitions(dg.AssetKey("baseline_comparisons"))
+    assert compared == {"dwight", "jim", "michael"}

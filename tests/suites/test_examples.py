@@ -1,0 +1,88 @@
+"""The suites of the project run offline, and notice when something they rest on changes."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from persona_pipeline.judging.recorded import RecordedJudge
+from persona_pipeline.suites import RunOptions, SuiteResult, load_suite, run_suite
+from persona_pipeline.suites.targets import find_targets_file, load_targets
+from tests.conftest import PROJECT
+from tests.support.worlds import replace_in
+
+SUITES = sorted((PROJECT / "suites").glob("*.eval.yaml"))
+
+
+@pytest.fixture
+def root(sample_root: Path) -> Path:
+    shutil.copytree(PROJECT / "suites", sample_root / "suites")
+    return sample_root
+
+
+def run(root: Path, name: str) -> SuiteResult:
+    path = root / "suites" / name
+    targets = find_targets_file(path)
+    assert targets is not None
+    return run_suite(
+        load_suite(path, [root]),
+        targets=load_targets(targets),
+        judge=lambda: RecordedJudge(root / "recordings"),
+        options=RunOptions(
+            allow_code=True, cache_folder=root / "cache", workspace_folder=root / "spaces", world_root=lambda: root
+        ),
+    )
+
+
+@pytest.mark.parametrize("path", SUITES, ids=lambda path: path.stem)
+def test_an_example_passes_from_its_recordings(root: Path, path: Path) -> None:
+    result = run(root, path.name)
+    assert result.exit_code == 0, [str(test.error) for test in result.tests]
+    assert load_suite(path).warnings == ()
+
+
+def test_the_quick_assistant_needs_its_second_attempt(root: Path) -> None:
+    tests = {test.id: test for test in run(root, "customer-screening.eval.yaml").tests}
+    quick = tests["blocked-customer@quick-assistant"]
+    assert [attempt.score for attempt in quick.attempts] == [0.0, pytest.approx(0.9214, abs=1e-3)]
+    assert quick.attempts[0].failed_gates == ("tool_trajectory",)
+    assert len(tests["blocked-customer@careful-assistant"].attempts) == 1
+    assert "unclear-customer@quick-assistant" not in tests
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "touched"),
+    [
+        ("personas/pam.yaml", "Pam keeps the Corley branch", "Pam ran the Corley branch", ["pam-and-the-van"]),
+        (
+            "propositions/adherence/jim.yaml",
+            "with dry, understated irony",
+            "with dry irony",
+            ["jim-and-the-van"],
+        ),
+        ("suites/judges/helpful.md", "Somebody wrote", "A person wrote", None),
+        ("suites/answers/personas.jsonl", "The wind does not drive.", "The wind cannot drive.", ["dwight-and-the-van"]),
+    ],
+    ids=["a persona", "a claim", "a prompt", "an answer"],
+)
+def test_editing_what_was_judged_makes_the_recording_stale(
+    root: Path, file: str, old: str, new: str, touched: list[str] | None
+) -> None:
+    replace_in(root / file, old, new)
+    result = run(root, "personas.eval.yaml")
+    errors = [test.id for test in result.tests if test.verdict == "error"]
+    assert errors == (touched if touched is not None else [test.id for test in result.tests])
+    assert all(test.error and test.error.reason == "unrecorded" for test in result.tests if test.id in errors)
+    assert result.exit_code == 3
+
+
+def test_a_persona_that_speaks_like_anybody_fails(root: Path) -> None:
+    """The gate on text alone: no judge is needed to see a lost voice."""
+    path = root / "suites/answers/personas.jsonl"
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    rows[0]["output_messages"] = [{"role": "assistant", "content": "Happy to help! The van is late."}]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    michael = run(root, "personas.eval.yaml").tests[0]
+    gate = next(item for item in michael.best.results if item.name == "no assistant talk")
+    assert gate.score == 0
