@@ -1,6 +1,5 @@
 """``persona-pipeline doctor``: is everything there that an evaluation needs, and if not, what to do."""
 
-import asyncio
 import json
 import os
 import subprocess
@@ -12,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.settings import Settings, get_settings
 
 if TYPE_CHECKING:
     from persona_pipeline.judging.client import AnthropicOptions
     from persona_pipeline.judging.probe import Finding
+    from persona_pipeline.settings import Settings
 
 EXIT_BROKEN = 2
 _DAGSTER_SECONDS = 120
@@ -42,6 +41,7 @@ def doctor(
     Exit codes: 0 all that is needed works, 2 something does not.
     """
     from persona_pipeline.judging.probe import Level
+    from persona_pipeline.settings import get_settings
 
     findings = diagnose(get_settings(), calls=calls, dagster=dagster)
     if as_json:
@@ -55,7 +55,7 @@ def doctor(
         raise typer.Exit(EXIT_BROKEN)
 
 
-def diagnose(settings: Settings, *, calls: bool = True, dagster: bool = True) -> "list[Finding]":
+def diagnose(settings: "Settings", *, calls: bool = True, dagster: bool = True) -> "list[Finding]":
     """Return what was found, in the order it is shown."""
     from persona_pipeline.judging.client import AnthropicOptions
 
@@ -68,7 +68,7 @@ def diagnose(settings: Settings, *, calls: bool = True, dagster: bool = True) ->
     return findings
 
 
-def _checked(name: str, check: "Callable[[Settings], Finding]", settings: Settings) -> "Finding":
+def _checked(name: str, check: "Callable[[Settings], Finding]", settings: "Settings") -> "Finding":
     from persona_pipeline.judging.probe import Finding, Level
 
     try:
@@ -79,7 +79,7 @@ def _checked(name: str, check: "Callable[[Settings], Finding]", settings: Settin
         return Finding(name, Level.ERROR, first + more, "correct it; persona-pipeline validate lists every problem")
 
 
-def _world(settings: Settings) -> "Finding":
+def _world(settings: "Settings") -> "Finding":
     from persona_pipeline.judging.probe import Finding, Level
     from persona_pipeline.world.personas import agent_ids, load_persona
 
@@ -95,7 +95,7 @@ def _world(settings: Settings) -> "Finding":
     return Finding("world", Level.OK, f"{root}: {', '.join(agents)}")
 
 
-def _database(settings: Settings) -> "Finding":
+def _database(settings: "Settings") -> "Finding":
     import sqlalchemy as sa
 
     from persona_pipeline.judging.probe import Finding, Level
@@ -112,7 +112,7 @@ def _database(settings: Settings) -> "Finding":
     return Finding("database", Level.OK, f"{url.render_as_string(hide_password=True)}: {count} messages")
 
 
-def _recordings(settings: Settings) -> "Finding":
+def _recordings(settings: "Settings") -> "Finding":
     from persona_pipeline.judging.probe import Finding, Level
     from persona_pipeline.judging.recordings import load_recordings
 

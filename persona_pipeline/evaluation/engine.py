@@ -210,6 +210,10 @@ def assemble(
         },
     )
     run.exit_code = exit_code_of(run.all_findings(), rules)
+    notes = getattr(getattr(judge, "backend", None), "notes", ())
+    if notes:
+        # What was different about this endpoint, such as asking for JSON in words.
+        run.provenance["judge_notes"] = list(notes)
     return run
 
 

@@ -126,13 +126,14 @@ def _coverage(evaluation: AgentEvaluation, comparison: BaselineComparison, rules
     for name, item in evaluation.dimensions.items():
         findings += _budget(evaluation.agent_id, name, item)
         compared = comparison.dimensions.get(name)
-        if compared and compared.baseline is not None and item.score is None and not item.failures:
+        if compared and compared.baseline is not None and item.score is None and not item.failed:
             message = f"{evaluation.agent_id}: {name} has a baseline and no score now ({item.unscored})"
-        elif item.failures and (item.coverage < rules.min_coverage - 1e-9 or item.score is None):
-            reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(_failed(item).items()))
+        elif item.failed and (item.coverage < rules.min_coverage - 1e-9 or item.score is None):
+            reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(item.failed.items()))
+            rows = [row for row in item.propositions.values() if row.failed]
             message = (
                 f"{evaluation.agent_id}: {name} is scored for {item.n_scored} of {item.n_expected} ({reasons}: "
-                f"{', '.join(item.failures)}); {next(iter(item.failures.values())).detail}"
+                f"{', '.join(row.id for row in rows)}); {rows[0].detail}"
             )
         else:
             if compared and compared.status == "no_baseline":
@@ -159,12 +160,8 @@ def _coverage(evaluation: AgentEvaluation, comparison: BaselineComparison, rules
     return findings
 
 
-def _failed(item: DimensionEvaluation) -> dict[str, int]:
-    return {reason: count for reason, count in item.unscored_reasons.items() if not Unscored(reason).is_answer}
-
-
 def _budget(agent_id: str, dimension: str, item: DimensionEvaluation) -> list[Finding]:
-    stopped = item.unscored_reasons.get(Unscored.BUDGET.value, 0)
+    stopped = item.failed.get(Unscored.BUDGET.value, 0)
     if not stopped:
         return []
     message = f"{agent_id}: {stopped} judgments of {dimension} were not made: the budget was used up"

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation.concurrency import run_async
 from persona_pipeline.judging.questions import Backend
+from persona_pipeline.judging.recorded import RecordingJudge
 from persona_pipeline.judging.verdict import Judge, Usage
 from persona_pipeline.world import World
 from persona_pipeline.world.messages import write_messages
@@ -32,7 +33,7 @@ def synthesize(world: World, agent_ids: Sequence[str], window: Window, judge: Ju
     from persona_pipeline.judging.synthetic import generate_conversations
 
     backend: Backend | None = getattr(judge, "backend", None)
-    if backend is None or not judge.live:
+    if backend is None or not judge.live or isinstance(judge, RecordingJudge):
         raise ConfigError("--synthetic needs a live judge and no --record; add --judge anthropic")
     found = SyntheticAgents()
     for agent_id in agent_ids:

@@ -58,11 +58,13 @@ def _actions(case: AgentCase, propositions: PropositionSet) -> list[JudgingConte
         action = case.messages[index]
         before = [m for m in trajectory_messages(case, propositions) if m.created_at <= action.created_at]
         first_n, last_n = propositions.window(ACTION_LEVEL_WINDOW_DEFAULTS)
-        variables = {"agent_name": case.display_name, "action": action.text}
+        trajectory = windowed([case.entry(message) for message in before], first_n, last_n)
+        # The action's own words stand in the transcript alone, where they cannot pass for an instruction.
+        number = len(trajectory.entries)
+        variables = {"agent_name": case.display_name, "action": f"the message m{number}, the last one shown"}
         if action.channel is not None:
             variables["channel_name"] = action.channel
         if action.recipient is not None:
             variables["recipient_name"] = case.name_of(action.recipient)
-        trajectory = windowed([case.entry(message) for message in before], first_n, last_n)
         contexts.append(JudgingContext(trajectory, variables, part=action.id))
     return contexts

@@ -1,6 +1,7 @@
 """Judging every proposition of a set against one or more contexts, and putting the verdicts together again."""
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -100,6 +101,8 @@ class JudgingPlan:
             injection_suspected=any(verdict.injection_suspected for _, verdict in pairs),
         )
         failed = [verdict for _, verdict in pairs if verdict.unscored and not verdict.unscored.is_answer]
+        result.failed = dict(Counter(verdict.unscored.value for verdict in failed if verdict.unscored))
+        result.detail = failed[0].detail if failed else ""
         # A stale recording is never averaged away: the rest of the proposition would pass for the whole.
         stale = [verdict for verdict in failed if verdict.unscored is Unscored.UNRECORDED]
         if stale or not scored:

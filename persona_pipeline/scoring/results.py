@@ -32,6 +32,7 @@ class PropositionResult(BaseModel):
         spread: standard deviation (n - 1) of the samples, standard_error: spread / sqrt(n); None below two samples.
         keys: recording keys of the judgments it rests on.
         parts: per-channel or per-action judgments where there is more than one.
+        failed: its judgments that failed, by reason; a proposition may be scored from the others all the same.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -53,6 +54,7 @@ class PropositionResult(BaseModel):
     standard_error: float | None = None
     keys: list[str] = Field(default_factory=list)
     parts: list[dict[str, Any]] = Field(default_factory=list)
+    failed: dict[str, int] = Field(default_factory=dict)
     injection_suspected: bool = False
 
 
@@ -90,7 +92,7 @@ class DimensionEvaluation(BaseModel):
     Attributes:
         score: 0-9, None when nothing could be scored or a judged part failed as a whole.
         unscored: why there is no score, None when there is one.
-        n_expected: propositions an answer was due for; ``no_evidence`` and ``not_applicable`` are answers and leave both counts.
+        n_expected: judgments due and parts to compute; ``no_evidence`` and ``not_applicable`` are answers and leave both counts.
         n_scored: those of them that have a score.
         statistics: the dimension's own numbers (see the scorers), plain JSON.
     """
@@ -112,6 +114,14 @@ class DimensionEvaluation(BaseModel):
     def coverage(self) -> float:
         """Share of expected judgments that were scored, 0-1; 1 when none was expected."""
         return self.n_scored / self.n_expected if self.n_expected else 1.0
+
+    @property
+    def failed(self) -> dict[str, int]:
+        """How many judgments failed, by reason: of unscored propositions, and single ones of scored propositions."""
+        total: Counter[str] = Counter()
+        for row in self.propositions.values():
+            total.update(row.failed)
+        return dict(total)
 
     @property
     def unscored_reasons(self) -> dict[str, int]:

@@ -11,7 +11,7 @@ from persona_pipeline.evaluation.run import RunOptions, run_evaluation
 from persona_pipeline.judging.recorded import RecordedJudge
 from persona_pipeline.settings import get_settings
 from persona_pipeline.world import World
-from tests.support.messages_server import ANSWER, MessagesServer, message
+from tests.support.messages_server import ANSWER, MessagesServer, message, status
 from tests.support.worlds import replace_in
 
 
@@ -51,6 +51,18 @@ def test_a_used_up_budget_is_code_4_and_unscored(small_world: World, server: Mes
     assert server.paid == 0
     adherence = run.report.agents["ann"].evaluation.dimensions["adherence"]
     assert (adherence.score, adherence.unscored) == (None, "budget")
+
+
+def test_a_sample_that_was_not_paid_for_is_code_4_although_others_are_scored(
+    small_world: World, server: MessagesServer
+) -> None:
+    live(small_world, RunOptions(update_baseline=True))
+    run = live(small_world, RunOptions(samples=2), max_usd=0.000001)
+    adherence = run.report.agents["ann"].evaluation.dimensions["adherence"]
+    assert (adherence.n_scored, adherence.n_expected, adherence.failed) == (1, 2, {"budget": 1})
+    assert adherence.score is not None
+    assert run.report.exit_code == 4
+    assert {"budget", "coverage"} <= {finding.kind for finding in run.report.all_findings()}
 
 
 def test_what_was_recorded_live_is_replayed_without_a_server(small_world: World, server: MessagesServer) -> None:
@@ -99,3 +111,21 @@ def test_quiet_agents_talk_in_marked_conversations_and_make_no_baseline(
 def test_synthetic_needs_somebody_who_can_talk(small_world: World) -> None:
     with pytest.raises(ConfigError, match="--synthetic needs a live judge"):
         run_evaluation(small_world, RecordedJudge(Path("none")), RunOptions(synthetic=True))
+
+
+def test_synthetic_conversations_are_never_recorded(small_world: World, server: MessagesServer) -> None:
+    with pytest.raises(ConfigError, match="no --record"):
+        live(small_world, RunOptions(synthetic=True), record=True)
+    assert server.paid == 0
+
+
+def test_a_server_without_structured_output_is_said_so(small_world: World, server: MessagesServer) -> None:
+    def answer(call):
+        if "output_config" in call.body:
+            return status(400, "output_config.format: not supported by this server")
+        return ANSWER
+
+    server.handler = answer
+    run = live(small_world)
+    assert run.report.agents["ann"].evaluation.dimensions["adherence"].score is not None
+    assert any("JSON" in note for note in run.report.provenance["judge_notes"])

@@ -101,6 +101,7 @@ def test_failing_judgments_never_raise_a_score_past_the_gate(dimension: str) -> 
     evaluation = score(plan, answer)
     assert evaluation.coverage < 1
     assert list(evaluation.failures) == ["p0"]
+    assert set(evaluation.failed) == {"timeout"}
 
 
 def test_not_applicable_leaves_both_sides_of_the_coverage() -> None:
@@ -143,10 +144,10 @@ def test_actions_are_judged_one_by_one_with_what_came_before() -> None:
     own = [*OWN, *said("ann", "Psst.", channel=None, start=MONDAY + timedelta(hours=1))]
     plan = SCORERS["adherence"](case(own), claims("adherence", *items, level="action", first_n=0, last_n=2))
     assert len(plan.requests) == 5
-    assert plan.requests[2].claim == "Ann said A third remark. in general to {{recipient_name}}"
-    assert plan.requests[4].claim == "Ann said Psst. in {{channel_name}} to Bob"
+    assert plan.requests[2].claim == "Ann said the message m2, the last one shown in general to {{recipient_name}}"
+    assert plan.requests[4].claim == "Ann said the message m2, the last one shown in {{channel_name}} to Bob"
     assert [entry.text for entry in plan.requests[2].trajectory.entries] == ["Second thing said.", "A third remark."]
-    evaluation = score(plan, lambda r: 9 if "Psst" in r.claim else 4)
+    evaluation = score(plan, lambda r: 9 if "to Bob" in r.claim else 4)
     assert evaluation.score == pytest.approx((4 * 4 + 9) / 5)
     assert [part["raw"] for part in evaluation.propositions["p"].parts] == [4, 4, 4, 4, 9]
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.suites import load_suite, read_responses, run_suite
 from persona_pipeline.suites.registry import BUILT_IN
+from tests.conftest import PROJECT
 
 WORDS = st.sampled_from([
     "", "a", "t", "contains", "is-json", "exact", "any_order", "weighted_average", "assistant", "user", "./x.md", "file://*",
@@ -137,3 +138,26 @@ def test_any_table(text: str) -> None:
 def test_depth_ends_in_a_clean_error(depth: int) -> None:
     load("s.yaml", b"tests: " + b"[" * depth + b"]" * depth)
     load("s.jsonl", b'{"id": "a", "input": "hi", "metadata": ' + b'{"a":' * depth + b"1" + b"}" * depth + b"}")
+
+
+TEXTS = [path.read_text(encoding="utf-8") for path in sorted((PROJECT / "suites").glob("*.eval.yaml"))]
+TEXTS += [
+    case["input"]["yaml"]
+    for case in json.loads((PROJECT / "tests/conformance/eval-suites.json").read_text(encoding="utf-8"))
+    if len(case["input"]["yaml"]) > 150
+]
+
+
+@settings(max_examples=200)
+@given(st.data())
+def test_a_suite_with_a_slip_of_the_pen(data: st.DataObject) -> None:
+    text = data.draw(st.sampled_from(TEXTS))
+    for _ in range(data.draw(st.integers(1, 4))):
+        start = data.draw(st.integers(0, max(0, len(text) - 1)))
+        length = data.draw(st.integers(0, 6))
+        text = (
+            text[:start]
+            + data.draw(st.text(alphabet=":-{}[] \n#&*!|>'\"%,a0.é\t", max_size=3))
+            + text[start + length :]
+        )
+    load("s.yaml", text.encode("utf-8"))
