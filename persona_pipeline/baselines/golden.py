@@ -2,13 +2,12 @@
 
 import json
 import math
-import os
-import tempfile
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from persona_pipeline.atomic_files import write_atomically
 from persona_pipeline.baselines.models import Baseline
 from persona_pipeline.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.propositions.models import ALL_DIMENSIONS
@@ -67,7 +66,7 @@ def save_baseline(root: Path, baseline: Baseline) -> Path:
     path = baseline_path(root, baseline.agent_id)
     data = {
         "agentId": baseline.agent_id,
-        "capturedAt": baseline.captured_at.astimezone(UTC).isoformat().replace("+00:00", "Z"),
+        "capturedAt": baseline.captured_at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
         "dimensions": baseline.dimensions,
         "propositionScores": baseline.proposition_scores,
         "provenance": baseline.provenance,
@@ -76,18 +75,7 @@ def save_baseline(root: Path, baseline: Baseline) -> Path:
         known = json.loads(path.read_text(encoding="utf-8"))
         if {**known, "capturedAt": None} == {**data, "capturedAt": None}:
             return path
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
-            stream.flush()
-            os.fsync(stream.fileno())
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    write_atomically(path, json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
     return path
 
 

@@ -126,6 +126,8 @@ def _recordings(settings: "Settings") -> "Finding":
 
 
 def _judge(options: "AnthropicOptions", calls: bool) -> "list[Finding]":
+    import asyncio
+
     from persona_pipeline.judging.probe import Finding, Level, probe
 
     if not options.has_credentials():

@@ -1,14 +1,13 @@
 """Recorded judgments on disk: JSON lines to be read in a diff, keyed by the content that was judged."""
 
 import json
-import os
 import re
-import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from persona_pipeline.atomic_files import write_atomically
 from persona_pipeline.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.judging.verdict import SCALE, Unscored
 
@@ -169,24 +168,9 @@ def write_recordings(folder: Path, recordings: Iterable[Recording]) -> list[Path
             ordered = sorted(merged.values(), key=lambda item: (item.proposition_id, item.claim, item.label, item.key))
             text = "".join(recording.to_line() for recording in ordered)
             if not path.exists() or path.read_bytes() != text.encode("utf-8"):
-                _replace(path, text)
+                write_atomically(path, text)
                 changed.append(path)
     return changed
-
-
-def _replace(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def _safe(name: str) -> str:
