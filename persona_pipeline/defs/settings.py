@@ -19,6 +19,7 @@ class OrchestrationSettings(BaseSettings):
         nightly_agents: agents it covers, separated by commas; empty: all.
         review_cron: when baselines are reviewed.
         suites_cron: when the eval suites run.
+        suite_allow_code: let eval suites run programs of their own.
         review_days: age in days from which a baseline is called old.
         cohort_size: more agents than this are evaluated in one run instead of a run each.
         shard_size: agents a step of that one run evaluates together.
@@ -31,6 +32,7 @@ class OrchestrationSettings(BaseSettings):
         keep_days: age in days from which a run is forgotten; an agent's newest run is kept.
         executor: 'in_process', or 'celery' for steps on several hosts.
         celery_broker, celery_backend: their URLs.
+        celery_lost_seconds: after so long a step whose host died is given to another; longer than any step takes.
     """
 
     model_config = SettingsConfigDict(env_prefix="PERSONA_", extra="ignore", env_ignore_empty=True)
@@ -43,6 +45,7 @@ class OrchestrationSettings(BaseSettings):
     nightly_agents: str = ""
     review_cron: str = "0 6 * * 1"
     suites_cron: str = "30 3 * * *"
+    suite_allow_code: bool = False
     review_days: int = Field(default=90, ge=1)
     cohort_size: int = Field(default=20, ge=1)
     shard_size: int = Field(default=25, ge=1)
@@ -56,6 +59,7 @@ class OrchestrationSettings(BaseSettings):
     executor: Literal["in_process", "celery"] = "in_process"
     celery_broker: str = "redis://localhost:6379/0"
     celery_backend: str = "redis://localhost:6379/1"
+    celery_lost_seconds: int = Field(default=3600, ge=1)
 
     @field_validator("dagster_url", "reports_url")
     @classmethod

@@ -12,11 +12,16 @@ def store_proposition_set(store: Store, agent_id: str, dimension: str, propositi
     """Write an agent's set of a dimension (None: it has none) and return its content hash."""
     content = propositions.to_dict() if propositions else None
     digest = content_hash(content)
+    table = tables.proposition_sets
+    known = sa.select(table.c.content_hash).where(table.c.agent_id == agent_id, table.c.dimension == dimension)
+    with store.connect() as connection:
+        if connection.execute(known).scalar() == digest:
+            return digest
     with store.begin() as connection:
         upsert(
             store,
             connection,
-            tables.proposition_sets,
+            table,
             [{"agent_id": agent_id, "dimension": dimension, "content_hash": digest, "content": content}],
         )
     return digest

@@ -16,6 +16,7 @@ from persona_pipeline.suites.registry import register
 from persona_pipeline.suites.responses import Responses, load_responses, read_responses
 from persona_pipeline.suites.results import SuiteResult, TestResult
 from persona_pipeline.suites.running import RunOptions, run_suite
+from persona_pipeline.suites.whole import run_suite_file, suite_files
 
 __all__ = [
     "Assert",
@@ -38,4 +39,6 @@ __all__ = [
     "read_responses",
     "register",
     "run_suite",
+    "run_suite_file",
+    "suite_files",
 ]

@@ -1,5 +1,6 @@
 """One test with one target: asked, graded, tried again where that can help."""
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -17,7 +18,8 @@ from persona_pipeline.suites.grades import AssertResult, Failure, SuiteVerdict
 from persona_pipeline.suites.loading.files import state_folder
 from persona_pipeline.suites.models import Suite, Test
 from persona_pipeline.suites.output import Output
-from persona_pipeline.suites.prompts import FileError, PromptFiles, message_text, prompt_text
+from persona_pipeline.suites.prompts import FileError, PromptFiles, file_parts, message_text, prompt_text
+from persona_pipeline.suites.registry import default_assert
 from persona_pipeline.suites.responses import ResponseError, Responses
 from persona_pipeline.suites.results import Attempt, TestResult
 from persona_pipeline.suites.scoring import run_assert, score_test
@@ -73,6 +75,20 @@ class CellRunner:
             folder = self.suite.path.parent / self.suite.cache_path
         return OutputCache(folder or state_folder(self.suite.path) / "cache" / "suites")
 
+    def prefetch(self, cells: Sequence[Cell]) -> None:
+        """Let targets that answer in batches do so; a batch that fails is no loss, its tests are then asked one by one."""
+        for target in {id(cell.target): cell.target for cell in cells}.values():
+            if not getattr(target, "provider_batching", False) or not self.options.allow_code:
+                continue
+            own = [cell for cell in cells if cell.target is target and self._can_be_batched(cell.test)]
+            with contextlib.suppress(TargetError, FileError):
+                requests = [self._request(cell.test, self.request_key(cell.test), 0, None) for cell in own]
+                if requests:
+                    target.answer_all(requests)  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
+
+    def _can_be_batched(self, test: Test) -> bool:
+        return not (test.trials or self.suite.trials or test.workspace)
+
     def run(self, cell: Cell) -> TestResult:
         """Run one cell to its result; whatever happens becomes one."""
         test = cell.test
@@ -117,7 +133,7 @@ class CellRunner:
     def request_key(self, test: Test) -> str:
         """Return a SHA-256 of what the target is asked."""
         files = {}
-        for reference in _file_parts(test):
+        for reference in file_parts(test):
             try:
                 files[reference] = hashlib.sha256(
                     self.files.read(reference, test).encode("utf-8", "surrogatepass")
@@ -160,16 +176,17 @@ class CellRunner:
         if made is not None:
             output.workspace = str(made.path)
             output.file_changes = output.file_changes or made.changes()
-        attempt = self._graded(cell.test, output, number, deadline)
+        attempt = self._graded(cell, output, number, deadline)
         kept = None
         if made is not None:
             kept = self.workspaces.finish(made, cell.test, passed=attempt.verdict is SuiteVerdict.PASS)
             notes += made.notes
         return dataclasses.replace(attempt, cached=cached, retries=retries, workspace_kept=kept)
 
-    def _graded(self, test: Test, output: Output, number: int, deadline: float) -> Attempt:
-        context = Context(self.suite, test, self.services, number, deadline)
-        results: list[AssertResult] = [run_assert(item, output, context) for item in self.asserts(test)]
+    def _graded(self, cell: Cell, output: Output, number: int, deadline: float) -> Attempt:
+        target = cell.target.name if cell.target else None
+        context = Context(self.suite, cell.test, self.services, number, deadline, target)
+        results: list[AssertResult] = [run_assert(item, output, context) for item in self.asserts(cell.test)]
         scored = score_test(results)
         return Attempt(number, scored.score, scored.verdict, results, output, scored.failed_gates)
 
@@ -229,7 +246,7 @@ class CellRunner:
             test,
             messages,
             prompt_text(test.input_messages, test, self.files),
-            [str(self.files.find(reference, test)) for reference in _file_parts(test)],
+            [str(self.files.find(reference, test)) for reference in file_parts(test)],
             number,
             str(made.path) if made else None,
             self.options.timeout,
@@ -274,24 +291,3 @@ class CellRunner:
             raise UngradedError(problem.reason, problem.message) from problem
         except ConfigError as problem:
             raise UngradedError("no_target", str(problem)) from problem
-
-
-def default_assert(kind: str) -> Assert:
-    """Return the assert of a test that has none."""
-    from persona_pipeline.suites.registry import find_type
-
-    model = find_type(kind)
-    assert model is not None
-    item = model.model_validate({"type": kind})
-    object.__setattr__(item, "name", kind)
-    return item
-
-
-def _file_parts(test: Test) -> list[str]:
-    return [
-        part["value"]
-        for message in test.input_messages
-        if isinstance(message.get("content"), list)
-        for part in message["content"]
-        if part.get("type") == "file" and isinstance(part.get("value"), str)
-    ]

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from persona_pipeline.suites.asserts.base import Assert
-from persona_pipeline.suites.cells import default_assert
 from persona_pipeline.suites.models import Suite, Test
+from persona_pipeline.suites.registry import default_assert
 
 
 @dataclass(frozen=True)

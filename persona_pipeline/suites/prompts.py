@@ -56,4 +56,15 @@ def prompt_text(messages: Sequence[dict[str, Any]], test: Test, files: PromptFil
     return "\n\n".join(f"@[{role.capitalize()}]:\n{text}" for role, text in texts)
 
 
-__all__ = ["FileError", "PromptFiles", "message_text", "prompt_text"]
+def file_parts(test: Test) -> list[str]:
+    """Return the paths of the input's file parts, as they are written."""
+    return [
+        part["value"]
+        for message in test.input_messages
+        if isinstance(message.get("content"), list)
+        for part in message["content"]
+        if part.get("type") == "file" and isinstance(part.get("value"), str)
+    ]
+
+
+__all__ = ["FileError", "PromptFiles", "file_parts", "message_text", "prompt_text"]

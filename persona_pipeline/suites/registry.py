@@ -101,3 +101,12 @@ def unknown_type(spelled: str) -> str:
     known = known_types()
     hint = did_you_mean(canonical_type(spelled), [*known, *ALIASES])
     return f"type {spelled!r} is unknown{hint or '; known: ' + ', '.join(known)}"
+
+
+def default_assert(kind: str) -> Assert:
+    """Return the assert of a test that has none: a built-in type without fields of its own."""
+    model = find_type(kind)
+    assert model is not None
+    item = model.model_validate({"type": kind})
+    object.__setattr__(item, "name", kind)
+    return item

@@ -138,6 +138,17 @@ def plan(
         yield Cell(f"{test.id}@{name}" if several else test.id, test, name, target)
 
 
+def target_names(suite: Suite, targets: "Targets | None") -> list[str]:
+    """Return who answers the suite's tests, in order of first mention, without opening anyone.
+
+    Raises:
+        ConfigError: there are tests and nobody answers.
+    """
+    everything = RunOptions()
+    named = (name for test in suite.tests for name in _target_names(suite, test, everything, targets, None))
+    return list(dict.fromkeys(name for name in named if name is not None))
+
+
 def select_tests(suite: Suite, options: RunOptions) -> list[Test]:
     """Return the tests the filters leave.
 
@@ -200,6 +211,7 @@ def _run_all(
         failure = Failure(problem.reason, f"before_all: {problem.message}")
         return [_failed(cell, failure, options) for cell in cells]
     earlier = {row.id: row for row in options.earlier}
+    runner.prefetch([cell for cell in cells if cell.id not in earlier])
     lock = threading.Lock()
 
     def one(cell: Cell) -> TestResult:

@@ -1,7 +1,8 @@
 """Suite runs in the store (table ``suite_runs``), and what a report shows of them."""
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from persona_pipeline.suites.grades import SuiteVerdict
@@ -30,6 +31,8 @@ def save_suite_result(store: "Store", result: SuiteResult) -> list[uuid.UUID]:
     """Write a run to the store, one row a target, in one transaction; return the rows' ids."""
     from persona_pipeline.store import tables
 
+    # SQLite's own clock counts whole seconds, in which two runs fit.
+    now = datetime.now(UTC)
     rows = [
         {
             "id": uuid.uuid4(),
@@ -39,6 +42,7 @@ def save_suite_result(store: "Store", result: SuiteResult) -> list[uuid.UUID]:
             "verdict": part.verdict.value,
             "score": part.score,
             "result": _storable(part.to_dict()),
+            "created_at": now,
         }
         for target, part in by_target(result).items()
     ]
@@ -62,6 +66,28 @@ def _storable(value: Any) -> Any:
 def suite_summaries(results: Sequence[SuiteResult]) -> list[dict[str, Any]]:
     """Return what a run report shows of suites (``RunReport.statistics["suites"]``): one entry a suite and target."""
     return [_summary(target, part) for result in results for target, part in by_target(result).items()]
+
+
+def latest_suite_summaries(store: "Store") -> list[dict[str, Any]]:
+    """Return the summaries of the newest saved run of each suite and target, by name."""
+    import sqlalchemy as sa
+
+    from persona_pipeline.store import tables
+
+    runs = tables.suite_runs
+    newest = sa.func.row_number().over(
+        partition_by=(runs.c.suite, runs.c.target), order_by=(runs.c.created_at.desc(), runs.c.id)
+    )
+    ranked = sa.select(runs.c.suite, runs.c.target, runs.c.result, newest.label("place")).subquery()
+    query = sa.select(ranked).where(ranked.c.place == 1).order_by(ranked.c.suite, ranked.c.target)
+    with store.connect() as connection:
+        rows = connection.execute(query).all()
+    return [_summary(row.target, _from_dict(row.result)) for row in rows]
+
+
+def _from_dict(data: Mapping[str, Any]) -> SuiteResult:
+    tests = [TestResult.from_dict(item) for item in data["tests"]]
+    return SuiteResult(data["suite"], data["path"], tests, data["suite_hash"])
 
 
 def _summary(target: str | None, part: SuiteResult) -> dict[str, Any]:

@@ -1,20 +1,22 @@
 """What is tried again, what is not, and how many judge at once."""
 
-import threading
+import subprocess
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import dagster as dg
 import pytest
+import yaml
 
-from persona_pipeline.defs import assets, failures
-from persona_pipeline.evaluation import steps
+from persona_pipeline.defs import failures
 from persona_pipeline.settings import get_settings
-from tests.defs.support import Project
+from tests.defs.support import PARTITION, Project
 from tests.support.messages_server import ANSWER, Hang, MessagesServer, message
 from tests.support.worlds import write_yaml
 
+PROJECT = Path(__file__).parents[2]
 WHOLE_FLUENCY = ("personas", "messages", "proposition_sets/fluency", "fluency_scores")
 
 
@@ -72,36 +74,53 @@ def test_a_run_evaluated_twice_pays_once(two_claims: Project, server: MessagesSe
     assert server.paid == 2
 
 
-@pytest.mark.parametrize("limit", [1, 2])
-def test_the_judge_pool_holds_over_all_runs(
-    small_root: Path, tmp_path: Path, limit: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.slow
+def test_the_judge_pool_holds_over_runs_in_other_processes(
+    small_root: Path, tmp_path: Path, server: MessagesServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    score, lock = steps.score_dimension, threading.Lock()
-    judging: list[str] = []
-    busiest = 0
-
-    def slow(world: object, agent_id: str, dimension: str, **options: object) -> object:
-        nonlocal busiest
-        with lock:
-            judging.append(agent_id)
-            busiest = max(busiest, len(judging))
-        time.sleep(0.3)
-        with lock:
-            judging.remove(agent_id)
-        return score(world, agent_id, dimension, **options)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(assets.steps, "score_dimension", slow)
-    overrides = {"concurrency": {"pools": {"granularity": "op", "default_limit": limit}}}
-    with dg.instance_for_test(overrides=overrides, temp_dir=str(tmp_path)) as instance:
-        project = Project(small_root, instance)
-        results: list[dg.ExecuteInProcessResult] = []
+    home = tmp_path / "home"
+    home.mkdir()
+    content = yaml.safe_load((PROJECT / "dagster.yaml").read_text(encoding="utf-8"))
+    content["concurrency"]["pools"]["default_limit"] = 1
+    write_yaml(home / "dagster.yaml", content)
+    for name, value in {
+        "DAGSTER_HOME": str(home),
+        "PERSONA_ROOT": str(small_root),
+        "PERSONA_JUDGE": "anthropic",
+        "PERSONA_JUDGE_DEADLINE": "60",
+    }.items():
+        monkeypatch.setenv(name, value)
+    server.answer_only(0)
+    command = [sys.executable, "-W", "ignore", "-m", "dagster", "job", "execute", "-m", "persona_pipeline.definitions"]
+    command += ["-j", "evaluate_agent", "--tags"]
+    output = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with dg.DagsterInstance.get() as instance:
         runs = [
-            threading.Thread(target=lambda who=who: results.append(project.evaluate(who, WHOLE_FLUENCY)))
-            for who in ("ann", "bob")
+            subprocess.Popen([*command, f'{{"{PARTITION}": "{who}"}}'], cwd=home, **output) for who in ("ann", "bob")
         ]
-        for run in runs:
-            run.start()
-        for run in runs:
-            run.join()
-    assert [result.success for result in results] == [True, True]
-    assert busiest == limit
+        try:
+            _wait_until(lambda: bool(_blocked_steps(instance)) and len(server.calls) == 1)
+            server.answer_only(None)
+            assert [run.wait(90) for run in runs] == [1, 1], "neither has a baseline"
+        finally:
+            for run in runs:
+                run.kill()
+    assert server.busiest == 1
+    assert len(server.calls) >= 6
+
+
+def _blocked_steps(instance: dg.DagsterInstance) -> list[str]:
+    """Return the messages of steps that wait for the pool."""
+    events = [
+        record.event_log_entry
+        for run in instance.get_runs()
+        for record in instance.get_records_for_run(run.run_id, of_type=dg.DagsterEventType.ENGINE_EVENT).records
+    ]
+    return [event.user_message for event in events if "blocked by" in event.message and "judge" in event.message]
+
+
+def _wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not come true in time"
+        time.sleep(0.2)

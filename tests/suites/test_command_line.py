@@ -1,14 +1,17 @@
-"""``persona-pipeline suite`` as a process: output, files, exit codes."""
+"""``persona-pipeline suite``: output, files, exit codes."""
 
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from persona_pipeline.cli import main
 from tests.suites.support import write
 
 SUITE = """
@@ -21,15 +24,32 @@ tests:
 """
 
 
-def suite(folder: Path, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-m", "persona_pipeline", "suite", *arguments],
-        cwd=folder,
-        env={**os.environ, **environment},
-        capture_output=True,
-        encoding="utf-8",
-        timeout=60,
-    )
+@dataclass(frozen=True)
+class Done:
+    """How the command line ended."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Suite = Callable[..., Done]
+
+
+@pytest.fixture
+def suite(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Suite:
+    """The command line's own ``main``, in this process, in the folder of the test."""
+    monkeypatch.chdir(folder)
+
+    def run(*arguments: str) -> Done:
+        monkeypatch.setattr(sys, "argv", ["persona-pipeline", "suite", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+            sys.exit(0)
+        said = capsys.readouterr()
+        return Done(int(ended.value.code or 0), said.out, said.err)
+
+    return run
 
 
 @pytest.fixture
@@ -38,8 +58,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_run_prints_json_and_a_summary(folder: Path) -> None:
-    done = suite(folder, "run", "s.eval.yaml", "--responses", "good.json", "--json")
+def test_run_prints_json_and_a_summary(folder: Path, suite: Suite) -> None:
+    done = suite("run", "s.eval.yaml", "--responses", "good.json", "--json")
     assert (done.returncode, done.stderr) == (0, "desk: 2 of 2 passed, mean score 1.000. Exit code 0.\n")
     data = json.loads(done.stdout)
     assert data["suite"] == "desk"
@@ -73,23 +93,23 @@ def test_run_prints_json_and_a_summary(folder: Path) -> None:
         (["compare", "good.json", "bad.json"], 2, "is no row of results"),
     ],
 )
-def test_exit_codes(folder: Path, arguments: list[str], code: int, said: str) -> None:
-    done = suite(folder, *arguments)
+def test_exit_codes(suite: Suite, arguments: list[str], code: int, said: str) -> None:
+    done = suite(*arguments)
     assert done.returncode == code, done.stderr
     assert said in done.stdout + done.stderr
 
 
-def test_a_missing_answer_is_exit_code_3(folder: Path) -> None:
+def test_a_missing_answer_is_exit_code_3(folder: Path, suite: Suite) -> None:
     write(folder, {"half.json": '{"a": "ok"}'})
-    done = suite(folder, "run", "s.eval.yaml", "--responses", "half.json")
+    done = suite("run", "s.eval.yaml", "--responses", "half.json")
     assert (done.returncode, "1 not judged" in done.stdout) == (3, True)
 
 
-def test_validation_prints_every_problem(folder: Path) -> None:
+def test_validation_prints_every_problem(folder: Path, suite: Suite) -> None:
     write(
         folder, {"w.yaml": "tests:\n  - {id: a, input: hi, assert: [{type: contians}, {type: is_json, weight: -1}]}\n"}
     )
-    done = suite(folder, "validate", "s.eval.yaml", "w.yaml", "--json")
+    done = suite("validate", "s.eval.yaml", "w.yaml", "--json")
     assert done.returncode == 2
     rows = json.loads(done.stdout)
     assert [row["valid"] for row in rows] == [True, False]
@@ -97,7 +117,7 @@ def test_validation_prints_every_problem(folder: Path) -> None:
     assert len(done.stderr.strip().split("\n")) == 2
 
 
-def test_files_are_confined_to_the_suites_folder(folder: Path) -> None:
+def test_files_are_confined_to_the_suites_folder(folder: Path, suite: Suite) -> None:
     write(
         folder,
         {
@@ -105,15 +125,15 @@ def test_files_are_confined_to_the_suites_folder(folder: Path) -> None:
             "own/s.yaml": "tests: ../elsewhere/c.yaml\n",
         },
     )
-    refused = suite(folder, "show", "own/s.yaml", "--json")
+    refused = suite("show", "own/s.yaml", "--json")
     assert (refused.returncode, "lies outside" in refused.stderr) == (2, True)
-    assert suite(folder, "show", "own/s.yaml", "--json", "--allow-path", "elsewhere").returncode == 0
+    assert suite("show", "own/s.yaml", "--json", "--allow-path", "elsewhere").returncode == 0
 
 
-def test_results_go_to_every_file_named(folder: Path) -> None:
+def test_results_go_to_every_file_named(folder: Path, suite: Suite) -> None:
     names = ["r.jsonl", "r.json", "sub/r.xml", "r.html"]
     outs = [word for name in names for word in ("--out", name)]
-    assert suite(folder, "run", "s.eval.yaml", "--responses", "bad.json", *outs).returncode == 1
+    assert suite("run", "s.eval.yaml", "--responses", "bad.json", *outs).returncode == 1
     assert [json.loads(line)["id"] for line in (folder / "r.jsonl").read_text(encoding="utf-8").splitlines()] == [
         "a",
         "b",
@@ -123,12 +143,12 @@ def test_results_go_to_every_file_named(folder: Path) -> None:
     assert (folder / "r.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
-def test_a_run_that_goes_on_keeps_what_is_done(folder: Path) -> None:
+def test_a_run_that_goes_on_keeps_what_is_done(folder: Path, suite: Suite) -> None:
     run = ("run", "s.eval.yaml", "--responses", "good.json", "--out", "r.jsonl")
-    suite(folder, *run)
+    suite(*run)
     lines = (folder / "r.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
     (folder / "r.jsonl").write_text(lines[0] + lines[1][:20], encoding="utf-8")
-    assert suite(folder, *run, "--resume").returncode == 0
+    assert suite(*run, "--resume").returncode == 0
     again = (folder / "r.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
     assert again[0] == lines[0]
     assert json.loads(again[1])["id"] == "b"
@@ -137,26 +157,24 @@ def test_a_run_that_goes_on_keeps_what_is_done(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "code"), [([], 1), (["--fail-on", "interval"], 0), (["--fail-on", "none"], 0), (["--fail-on", "x"], 2)]
 )
-def test_comparing_two_runs(folder: Path, options: list[str], code: int) -> None:
+def test_comparing_two_runs(suite: Suite, options: list[str], code: int) -> None:
     for name in ("good", "bad"):
-        suite(folder, "run", "s.eval.yaml", "--responses", f"{name}.json", "--out", f"{name}.jsonl")
-    done = suite(folder, "compare", "good.jsonl", "bad.jsonl", *options)
+        suite("run", "s.eval.yaml", "--responses", f"{name}.json", "--out", f"{name}.jsonl")
+    done = suite("compare", "good.jsonl", "bad.jsonl", *options)
     assert done.returncode == code
     assert code == 2 or "2 tests: mean difference -0.500, 95 % interval" in done.stdout
-    assert suite(folder, "compare", "bad.jsonl", "good.jsonl", "--json").returncode == 0
+    assert suite("compare", "bad.jsonl", "good.jsonl", "--json").returncode == 0
 
 
 def test_a_terminal_that_only_knows_ascii_is_no_reason_to_fail(folder: Path) -> None:
     write(folder, {"answers.json": json.dumps({"a": "ok 🖨", "b": "é"})})
-    done = suite(
-        folder,
-        "run",
-        "s.eval.yaml",
-        "--responses",
-        "answers.json",
-        LC_ALL="C",
-        PYTHONIOENCODING="ascii",
-        PYTHONUTF8="0",
+    done = subprocess.run(
+        [sys.executable, "-m", "persona_pipeline", "suite", "run", "s.eval.yaml", "--responses", "answers.json"],
+        cwd=folder,
+        env={**os.environ, "LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
     )
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
@@ -175,9 +193,12 @@ def test_a_deterministic_run_loads_nothing_heavy(folder: Path) -> None:
     assert done.stdout.strip().endswith("[]"), done.stdout + done.stderr
 
 
-def test_a_judge_replays_its_recordings(folder: Path, sample_root: Path) -> None:
+def test_a_judge_replays_its_recordings(
+    folder: Path, suite: Suite, sample_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(folder, {"j.yaml": "tests:\n  - {id: a, input: hi, assert: [{type: llm_judge}], criteria: c}\n"})
-    done = suite(folder, "run", "j.yaml", "--responses", "good.json", "--json", PERSONA_ROOT=str(sample_root))
+    monkeypatch.setenv("PERSONA_ROOT", str(sample_root))
+    done = suite("run", "j.yaml", "--responses", "good.json", "--json")
     row: Any = json.loads(done.stdout)["tests"][0]
     assert (done.returncode, row["verdict"], row["error"]["reason"]) == (3, "error", "unrecorded")
     assert "--record" in row["error"]["message"]

@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 
 from persona_pipeline.judging.recorded import RecordedJudge
-from persona_pipeline.suites import RunOptions, SuiteResult, load_suite, run_suite
-from persona_pipeline.suites.targets import find_targets_file, load_targets
+from persona_pipeline.suites import RunOptions, SuiteResult, load_suite, run_suite_file, suite_files
 from tests.conftest import PROJECT
 from tests.support.worlds import replace_in
 
-SUITES = sorted((PROJECT / "suites").glob("*.eval.yaml"))
+SUITES = suite_files(PROJECT)
 
 
 @pytest.fixture
@@ -22,16 +21,11 @@ def root(sample_root: Path) -> Path:
 
 
 def run(root: Path, name: str) -> SuiteResult:
-    path = root / "suites" / name
-    targets = find_targets_file(path)
-    assert targets is not None
-    return run_suite(
-        load_suite(path, [root]),
-        targets=load_targets(targets),
+    return run_suite_file(
+        root / "suites" / name,
+        world_root=root,
         judge=lambda: RecordedJudge(root / "recordings"),
-        options=RunOptions(
-            allow_code=True, cache_folder=root / "cache", workspace_folder=root / "spaces", world_root=lambda: root
-        ),
+        options=RunOptions(allow_code=True, cache_folder=root / "cache", workspace_folder=root / "spaces"),
     )
 
 
@@ -86,3 +80,7 @@ def test_a_persona_that_speaks_like_anybody_fails(root: Path) -> None:
     michael = run(root, "personas.eval.yaml").tests[0]
     gate = next(item for item in michael.best.results if item.name == "no assistant talk")
     assert gate.score == 0
+
+
+def test_a_world_without_suites_has_none(tmp_path: Path) -> None:
+    assert suite_files(tmp_path) == []

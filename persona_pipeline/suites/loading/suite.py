@@ -1,5 +1,6 @@
 """Reading a whole suite."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -76,7 +77,7 @@ class SuiteFields(BaseModel):
     evaluator: Text = Field("llm_judge", description="The assert type of a test that has no asserts at all.")
 
 
-def load_suite(path: Path | str, roots: Any = None) -> Suite:
+def load_suite(path: Path | str, roots: Iterable[Path | str] | None = None) -> Suite:
     """Load a suite from ``.yaml``, ``.yml`` or ``.jsonl``.
 
     Args:

@@ -1,6 +1,7 @@
 """Targets: who answers the tests."""
 
-from persona_pipeline.suites.targets.base import Request, Target, TargetError
+from persona_pipeline.suites.targets.base import Request, TargetError
 from persona_pipeline.suites.targets.config import Targets, find_targets_file, load_targets
+from persona_pipeline.suites.targets.fields import TargetFields
 
-__all__ = ["Request", "Target", "TargetError", "Targets", "find_targets_file", "load_targets"]
+__all__ = ["Request", "TargetError", "TargetFields", "Targets", "find_targets_file", "load_targets"]

@@ -1,11 +1,10 @@
 """Who answers a test. A target turns a request into an output or a failure; it never grades."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
 from persona_pipeline.suites.models import Test
-from persona_pipeline.suites.output import Output
 
 
 class TargetError(Exception):
@@ -42,44 +41,3 @@ class Request:
     workspace: str | None = None
     timeout: float = 120.0
     request_key: str = ""
-
-
-class Target(Protocol):
-    """Anything that answers tests.
-
-    Attributes:
-        name: what suites and results call it.
-        runs_code: answering runs programs of the suite's author, so it needs leave.
-        workers: how many tests it answers at once, None for the run's default.
-    """
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def runs_code(self) -> bool: ...
-
-    @property
-    def workers(self) -> int | None: ...
-
-    def respond(self, request: Request) -> Output:
-        """Return the answer.
-
-        Raises:
-            TargetError: there is none.
-        """
-        ...
-
-    def fingerprint(self) -> Mapping[str, Any]:
-        """Return all that can change its answers, as JSON without secrets: the cache's key is made of it."""
-        ...
-
-
-@dataclass(frozen=True)
-class TargetSettings:
-    """What every entry of a targets file has in common."""
-
-    name: str
-    provider: str
-    workers: int | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)

@@ -1,13 +1,15 @@
 """``cli``: a program answers, on standard output or in a file."""
 
 import contextlib
+import json
+import re
 import shlex
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, model_validator
 
 from persona_pipeline.suites.javascript import parse_json
 from persona_pipeline.suites.output import Output, OutputError, parse_output
@@ -67,8 +69,13 @@ class CliTarget(TargetFields):
     timeout_seconds: float | None = Field(None, gt=0, allow_inf_nan=False)
     environment: dict[str, str] = Field(default_factory=dict, description="Added to the little environment it gets.")
     healthcheck: Healthcheck | None = None
+    provider_batching: bool = Field(
+        False, description="Run the program once for all tests; it prints a JSON line for each."
+    )
     keep_temp_files: bool = False
     verbose: bool = False
+
+    _batch: dict[str, Output] = PrivateAttr(default_factory=dict)
 
     @model_validator(mode="before")
     @classmethod
@@ -87,19 +94,42 @@ class CliTarget(TargetFields):
         return self
 
     def respond(self, request: Request) -> Output:
-        with contextlib.ExitStack() as stack:
-            folder = Path(
-                tempfile.mkdtemp(prefix="persona-target-")
-                if self.keep_temp_files
-                else stack.enter_context(tempfile.TemporaryDirectory(prefix="persona-target-"))
-            )
-            answer_file = folder / "answer.json"
-            result = self._run(request, answer_file)
-            written = answer_file.read_bytes() if answer_file.is_file() else result.stdout
-            output = _read_answer(written, self.name)
+        if request.test.id in self._batch:
+            return self._batch[request.test.id]
+        values = {
+            "PROMPT": request.prompt,
+            "EVAL_ID": request.test.id,
+            "ATTEMPT": str(request.attempt),
+            "FILES": " ".join(self.files_format.replace("{path}", path) for path in request.files),
+        }
+        written, seconds = self._answer(values, request.workspace, request.timeout)
+        output = _read_answer(written)
         if output.duration_ms is None:
-            output.duration_ms = round(result.seconds * 1000, 3)
+            output.duration_ms = round(seconds * 1000, 3)
         return output
+
+    def answer_all(self, requests: Sequence[Request]) -> None:
+        """Ask for many answers at once; ``respond`` then gives them. What the program leaves out is asked for on its own.
+
+        The program gets a JSON line for each test on standard input (``id``, ``prompt``, ``messages``) and writes one for each:
+        ``id`` beside what an answer holds.
+
+        Raises:
+            TargetError: it failed, or wrote something else.
+        """
+        rows = [{"id": item.test.id, "prompt": item.prompt, "messages": list(item.messages)} for item in requests]
+        asked = "".join(json.dumps(row) + "\n" for row in rows)
+        values = {"PROMPT": "", "EVAL_ID": "batch", "ATTEMPT": "0", "FILES": ""}
+        written, _ = self._answer(values, None, max(item.timeout for item in requests), asked.encode("ascii"))
+        for line in written.decode("utf-8", "replace").split("\n"):
+            if line.strip():
+                try:
+                    row = parse_json(line)
+                    self._batch[row["id"]] = parse_output(row)
+                except (ValueError, TypeError, KeyError, OutputError) as error:
+                    raise TargetError(
+                        "invalid_response", f"target {self.name!r}: a line of its batch is no answer"
+                    ) from error
 
     def check_health(self) -> None:
         """Raises ``TargetError`` unless the health check, if there is one, succeeds."""
@@ -114,25 +144,28 @@ class CliTarget(TargetFields):
     def fingerprint(self) -> Mapping[str, Any]:
         return self.model_dump(mode="json") | {"folder": str(self.folder)}
 
-    def _run(self, request: Request, answer_file: Path) -> ProcessResult:
-        files = " ".join(self.files_format.replace("{path}", path) for path in request.files)
-        values = {
-            "PROMPT": request.prompt,
-            "GUIDELINES": "",
-            "EVAL_ID": request.test.id,
-            "ATTEMPT": str(request.attempt),
-            "FILES": files,
-            "OUTPUT_FILE": str(answer_file),
-        }
-        argv = [_filled(token, values) for token in self.command]
-        cwd = Path(request.workspace) if request.workspace else self.folder
-        if self.cwd is not None:
-            cwd = self.folder / self.cwd
-        return self._checked(argv, cwd, min(request.timeout, self.timeout_seconds or request.timeout))
+    def _answer(
+        self, values: Mapping[str, str], workspace: str | None, timeout: float, stdin: bytes = b""
+    ) -> tuple[bytes, float]:
+        """What the program wrote to the output file, else to standard output, and how long it took."""
+        with contextlib.ExitStack() as stack:
+            folder = Path(
+                tempfile.mkdtemp(prefix="persona-target-")
+                if self.keep_temp_files
+                else stack.enter_context(tempfile.TemporaryDirectory(prefix="persona-target-"))
+            )
+            file = folder / "answer.json"
+            known = {"GUIDELINES": "", "OUTPUT_FILE": str(file), **values}
+            cwd = Path(workspace) if workspace else self.folder
+            if self.cwd is not None:
+                cwd = self.folder / self.cwd
+            argv = [_filled(token, known) for token in self.command]
+            result = self._checked(argv, cwd, min(timeout, self.timeout_seconds or timeout), stdin)
+            return (file.read_bytes() if file.is_file() else result.stdout), result.seconds
 
-    def _checked(self, argv: list[str], cwd: Path, timeout: float) -> ProcessResult:
+    def _checked(self, argv: list[str], cwd: Path, timeout: float, stdin: bytes = b"") -> ProcessResult:
         try:
-            result = run_process(argv, cwd=cwd, timeout=timeout, environment=self.environment)
+            result = run_process(argv, cwd=cwd, stdin=stdin, timeout=timeout, environment=self.environment)
         except (ProcessError, ValueError) as problem:
             reason = getattr(problem, "reason", "target_failed")
             raise TargetError(reason, f"target {self.name!r}: {problem}", transient=reason == "timeout") from problem
@@ -143,19 +176,15 @@ class CliTarget(TargetFields):
 
 
 def _names_in(token: str) -> list[str]:
-    import re
-
     return re.findall(r"\{([A-Z_]+)\}", token)
 
 
 def _filled(token: str, values: Mapping[str, str]) -> str:
     """Replace placeholders in one pass: a prompt that holds one stays as it is."""
-    import re
-
     return re.sub(r"\{([A-Z_]+)\}", lambda match: values.get(match[1], match[0]), token).replace("\0", "\ufffd")
 
 
-def _read_answer(raw: bytes, name: str) -> Output:
+def _read_answer(raw: bytes) -> Output:
     text = raw.decode("utf-8", "replace")
     value: Any = text
     if text.lstrip()[:1] == "{":

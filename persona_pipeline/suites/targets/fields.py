@@ -12,7 +12,10 @@ from persona_pipeline.suites.values import Text
 
 
 class TargetFields(BaseModel):
-    """One target as it is written; subclasses are the providers."""
+    """One target as it is written; subclasses are the providers.
+
+    ``runs_code``: answering runs programs of the suite's author, so it needs leave.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, populate_by_name=True, defer_build=True)
 
@@ -31,7 +34,13 @@ class TargetFields(BaseModel):
         return self._folder
 
     def respond(self, request: Request) -> Output:
+        """Return the answer.
+
+        Raises:
+            TargetError: there is none.
+        """
         raise NotImplementedError
 
     def fingerprint(self) -> Mapping[str, Any]:
+        """Return all that can change its answers, as JSON without secrets: the cache's key is made of it."""
         raise NotImplementedError

@@ -4,14 +4,14 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from persona_pipeline.suites import RunOptions, SuiteResult, run_suite
 from persona_pipeline.suites.targets import Request, TargetError, load_targets
 from persona_pipeline.suites.targets.fields import TargetFields
-from tests.suites.support import load, suite_of, write
+from tests.suites.support import load, suite_of, three, write
 from tests.support.messages_server import Hang, MessagesServer, Reply, message, status
 from tests.support.worlds import write_small_world
 
@@ -117,6 +117,37 @@ class TestCli:
         check = {"type": "command", "command": command("pass")}
         (test,) = self.run(tmp_path, True, command=command("print('ok')"), healthcheck=check).tests
         assert test.verdict == "pass"
+
+    BATCH = """
+import json, sys
+open("calls.log", "a").write("x")
+rows = [json.loads(line) for line in sys.stdin if line.strip()]
+if not rows: print("alone"); sys.exit()
+for row in rows:
+    if row["id"] != "other": print(json.dumps({"id": row["id"], "text": "ok " + row["prompt"], "cost_usd": 0.1}))
+"""
+
+    ALONE: ClassVar = dict.fromkeys(("sum-1", "sum-2", "other"), "alone\n")
+
+    @pytest.mark.parametrize(
+        ("first", "answers", "calls"),
+        [
+            ("pass", {"sum-1": "ok one", "sum-2": "ok two", "other": "alone\n"}, 2),
+            ("sys.exit(3)", ALONE, 4),
+            ("print('no JSON')", ALONE, 4),
+        ],
+        ids=["one run for all, and one for what it left out", "a batch that fails", "a batch that is no JSON"],
+    )
+    def test_a_program_may_answer_all_tests_at_once(
+        self, tmp_path: Path, first: str, answers: dict[str, str], calls: int
+    ) -> None:
+        code = self.BATCH.replace("for row in rows:", f"{first}\nfor row in rows:")
+        target(tmp_path, provider="cli", command=command(code), provider_batching=True)
+        targets = load_targets(tmp_path / "targets.yaml")
+        result = run_suite(three(tmp_path), targets=targets, options=RunOptions(allow_code=True))
+        found = {test.id: test.best.output.text for test in result.tests if test.best.output}
+        assert found == answers
+        assert len((tmp_path / "calls.log").read_text(encoding="utf-8")) == calls
 
 
 class TestReplay:

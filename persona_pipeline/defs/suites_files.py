@@ -1,0 +1,191 @@
+"""The suite files of a world: what they are called, whom they ask, what they are made of. No Dagster here."""
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from persona_pipeline.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.world.canonical import content_hash
+
+if TYPE_CHECKING:
+    from persona_pipeline.suites import Suite, Test
+    from persona_pipeline.suites.targets import Targets
+
+SUITES = "suites"
+ENDINGS = (".eval.jsonl", ".eval.yaml", ".eval.yml")
+_UNSAFE = re.compile(r"[^A-Za-z0-9_]")
+_DIGITS = 16
+_LONGEST_PATH = 300
+
+
+@dataclass(frozen=True)
+class SuiteFile:
+    """A suite file. ``name``: its path without ending, each part in letters, digits and underscores; ``path``: below suites/."""
+
+    name: tuple[str, ...]
+    path: str
+
+    @property
+    def label(self) -> str:
+        return "/".join(self.name)
+
+    def within(self, root: Path) -> Path:
+        """Return the file in a world."""
+        return root / SUITES / self.path
+
+
+@dataclass(frozen=True)
+class OpenedSuite:
+    """A suite that is valid. ``target_names``: who answers, at least one when there are tests."""
+
+    suite: "Suite"
+    targets: "Targets | None"
+    target_names: tuple[str, ...]
+
+
+def suite_files(root: Path) -> list[SuiteFile]:
+    """Return the suite files of a world, by name. They are listed, not read: a broken one is a file like any other."""
+    folder = root / SUITES
+    paths = sorted(path.relative_to(folder) for ending in ENDINGS for path in folder.rglob(f"*{ending}"))
+    stems = {path: _without_ending(path) for path in paths if not any(part.startswith(".") for part in path.parts)}
+    lines = {stem for path, stem in stems.items() if path.suffix == ".jsonl"}
+    # YAML beside JSON lines of the same name is their sidecar.
+    chosen = {path: stem for path, stem in stems.items() if path.suffix == ".jsonl" or stem not in lines}
+    names: dict[tuple[str, ...], SuiteFile] = {}
+    for path, stem in chosen.items():
+        name = tuple(_UNSAFE.sub("_", part) for part in stem.parts)
+        if name in names:
+            name = (*name[:-1], f"{name[-1]}_{hashlib.sha256(path.as_posix().encode()).hexdigest()[:6]}")
+        names[name] = SuiteFile(name, path.as_posix())
+    return sorted(names.values(), key=lambda file: file.name)
+
+
+def choose_files(files: Sequence[SuiteFile], labels: Iterable[str]) -> list[SuiteFile]:
+    """Return the files of these labels, all for none.
+
+    Raises:
+        ConfigError: there is none of that label.
+    """
+    known = {file.label: file for file in files}
+    wanted = list(dict.fromkeys(labels))
+    problems = [
+        Problem(f"there is no suite {label!r}{did_you_mean(label, known)}") for label in wanted if label not in known
+    ]
+    if problems:
+        raise ConfigError(problems)
+    return [known[label] for label in wanted] or list(files)
+
+
+def open_suite(root: Path, file: SuiteFile) -> OpenedSuite:
+    """Load a suite with its targets file; nobody is asked anything.
+
+    Raises:
+        ConfigError: one of its files is not valid, at file, line and column; or nobody answers.
+    """
+    from persona_pipeline.suites.loading.files import default_roots
+    from persona_pipeline.suites.loading.suite import load_suite
+    from persona_pipeline.suites.running import target_names
+    from persona_pipeline.suites.targets import find_targets_file, load_targets
+
+    path = file.within(root)
+    suite = load_suite(path, [*default_roots(path), root])
+    found = find_targets_file(path)
+    targets = None if found is None else load_targets(found)
+    names = target_names(suite, targets)
+    for name in names:
+        if "..." in name or not name.isprintable():
+            raise ConfigError(Problem(f"target {name!r} cannot be a partition; rename it", str(path)))
+    return OpenedSuite(suite, targets, tuple(names))
+
+
+def suite_version(root: Path, file: SuiteFile) -> str:
+    """Return a digest of a suite and of every file it names: tests, prompts, targets, recorded answers, programs, workspaces.
+
+    A suite that does not load has a version too, which changes with the file and with what is wrong.
+    """
+    path = file.within(root)
+    try:
+        opened = open_suite(root, file)
+    except ConfigError as error:
+        return f"invalid-{content_hash([_digest(path), str(error)])[:_DIGITS]}"
+    asked = [opened.targets.entries.get(name) for name in opened.target_names] if opened.targets else []
+    entries = [entry.data for entry in asked if entry is not None]
+    beside_targets = Path(opened.targets.path).parent if opened.targets else path.parent
+    found = {
+        *_named_files(entries, [beside_targets]),
+        *_named_files(_programs(opened.suite), [path.parent]),
+        *(part for test in opened.suite.tests for part in _prompt_files(opened.suite, test)),
+        *_workspace_files(opened.suite),
+    }
+    files = [[item.as_posix(), _digest(item)] for item in sorted(found)]
+    return content_hash([opened.suite.content_hash, entries, files])[:_DIGITS]
+
+
+def _without_ending(path: Path) -> Path:
+    ending = next(ending for ending in ENDINGS if path.name.endswith(ending))
+    return path.with_name(path.name.removesuffix(ending) or "_")
+
+
+def _programs(suite: "Suite") -> Iterator[Any]:
+    workspaces = {id(item): item for item in (suite.workspace, *(test.workspace for test in suite.tests)) if item}
+    for workspace in workspaces.values():
+        yield from (list(hook.script) for hook in workspace.hooks.values())
+    for test in suite.tests:
+        yield from (item.dump() for item in test.asserts if item.needs_code)
+
+
+def _prompt_files(suite: "Suite", test: "Test") -> Iterator[Path]:
+    from persona_pipeline.suites.loading.files import FileError
+    from persona_pipeline.suites.prompts import PromptFiles
+
+    files = PromptFiles(suite)
+    for message in test.input_messages:
+        parts = message.get("content")
+        for part in parts if isinstance(parts, list) else ():
+            if part.get("type") == "file" and isinstance(part.get("value"), str):
+                try:
+                    yield files.find(part["value"], test)
+                except FileError:
+                    # The run says so.
+                    continue
+
+
+def _workspace_files(suite: "Suite") -> Iterator[Path]:
+    templates = {item.template for item in (suite.workspace, *(t.workspace for t in suite.tests)) if item}
+    for template in templates:
+        if template is not None:
+            yield from (path for path in Path(template).rglob("*") if path.is_file())
+
+
+def _named_files(values: Iterable[Any], folders: Sequence[Path]) -> Iterator[Path]:
+    for text in _strings(list(values)):
+        if not text or len(text) > _LONGEST_PATH:
+            continue
+        for folder in folders:
+            try:
+                if (folder / text).is_file():
+                    yield folder / text
+            except (OSError, ValueError):
+                continue
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _strings(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _strings(item)
+
+
+def _digest(path: Path) -> str:
+    try:
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        return f"unreadable-{error.errno}"

@@ -1,0 +1,152 @@
+"""Message batches from Dagster, against a local server: submit, process, collect, evaluate."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from persona_pipeline.defs import batches
+from persona_pipeline.settings import get_settings
+from persona_pipeline.world import World
+from tests.defs.support import Project
+from tests.support.messages_server import MessagesServer, Reset, status
+
+JUDGMENTS = 10
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[MessagesServer]:
+    with MessagesServer() as running:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", running.url)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "test-key")
+        get_settings.cache_clear()
+        yield running
+    assert running.problems == []
+
+
+def facts(result: dg.ExecuteInProcessResult, op: str) -> dict[str, Any]:
+    """Return the metadata an op's output carries."""
+    (event,) = [e for e in result.all_events if e.event_type_value == "STEP_OUTPUT" and e.step_key == op]
+    return {name: value.value for name, value in event.step_output_data.metadata.items()}
+
+
+def submit(project: Project, *agents: str, **settings: Any) -> dg.ExecuteInProcessResult:
+    config = {"ops": {"submit_planned_requests": {"config": {"agents": list(agents)}}}}
+    return project.run("submit_batches", run_config=config, **settings)
+
+
+def submitted(project: Project, *agents: str, **settings: Any) -> dict[str, Any]:
+    result = submit(project, *agents, **settings)
+    assert result.success
+    return facts(result, "submit_planned_requests")
+
+
+def collected(project: Project) -> dict[str, Any]:
+    result = project.run("collect_batches")
+    assert result.success
+    return facts(result, "collect_ended_batches")
+
+
+def polled(project: Project) -> dg.RunRequest | dg.SkipReason:
+    with dg.build_sensor_context(instance=project.instance, resources={"world": project.world}) as context:
+        found = batches.open_batches(context)
+    assert isinstance(found, dg.RunRequest | dg.SkipReason)
+    return found
+
+
+def failure(result: dg.ExecuteInProcessResult) -> str:
+    (event,) = [e for e in result.all_events if e.event_type_value == "STEP_FAILURE"]
+    return str(event.step_failure_data.user_failure_data.description)
+
+
+def test_what_batches_brought_is_evaluated_without_a_call(small: Project, server: MessagesServer) -> None:
+    assert isinstance(polled(small), dg.SkipReason)
+    sent = submitted(small)
+    assert (sent["judgments"], sent["submitted"], sent["batches"]) == (JUDGMENTS, JUDGMENTS, "msgbatch_0000")
+
+    server.batches.ended = False
+    assert isinstance(polled(small), dg.RunRequest)
+    assert (collected(small)["collected"], collected(small)["still_open"]) == (0, 1)
+    server.batches.ended = True
+    found = collected(small)
+    assert (found["collected"], found["answered"], found["unscored"], found["still_open"]) == (1, JUDGMENTS, 0, 0)
+    assert found["usd"] > 0
+    assert isinstance(polled(small), dg.SkipReason)
+
+    for agent_id in ("ann", "bob"):
+        evaluated = small.evaluate(agent_id, judge="anthropic")
+        (run,) = evaluated.asset_materializations_for_node("evaluation_runs")
+        assert run.metadata["overall"].value > 0
+        assert "judge/calls" not in run.metadata
+    assert (server.calls, server.paid) == ([], 0)
+
+
+def test_a_submission_that_is_tried_again_bills_nothing_twice(small: Project, server: MessagesServer) -> None:
+    server.batches.lose_response = Reset()
+    first = submitted(small)
+    assert (first["submitted"], first["uncertain_submissions"]) == (0, 1)
+    again = submitted(small)
+    assert (again["submitted"], again["under_way"]) == (0, JUDGMENTS)
+    assert collected(small)["answered"] == JUDGMENTS
+    assert submitted(small)["answered_before"] == JUDGMENTS
+    assert [len(requests) for requests in server.batches.created.values()] == [JUDGMENTS]
+
+
+def test_what_expired_is_said_and_submitted_again(small: Project, server: MessagesServer) -> None:
+    submitted(small)
+    (requests,) = server.batches.created.values()
+    server.batches.outcomes[requests[0]["custom_id"]] = "expired"
+    found = collected(small)
+    assert (found["answered"], found["unscored"]) == (JUDGMENTS - 1, 1)
+    assert found["batches"].records[0].data["unscored"] == "timeout 1"
+    assert submitted(small)["submitted"] == 1
+
+
+def test_agents_and_dimensions_can_be_chosen(small: Project, server: MessagesServer) -> None:
+    assert submitted(small, "ann")["submitted"] == JUDGMENTS // 2
+
+
+def test_a_batch_above_the_limit_is_not_sent(small: Project, server: MessagesServer) -> None:
+    result = submit(small, max_usd=0.000001)
+    assert "above the limit of $1e-06; raise PERSONA_MAX_USD" in failure(result)
+    assert server.batches.created == {}
+    assert submitted(small, max_usd=10.0)["submitted"] == JUDGMENTS
+    collected(small)
+    # Everything is answered: nothing is left to cost anything.
+    assert submitted(small, max_usd=0.000001)["answered_before"] == JUDGMENTS
+
+
+@pytest.mark.parametrize(
+    ("agents", "said"),
+    [
+        pytest.param(["anna"], "unknown agent 'anna'; did you mean 'ann'?", id="an unknown agent"),
+        pytest.param(["ann", "bob"], "the API refused (HTTP 400)", id="a refused batch"),
+    ],
+)
+def test_what_cannot_pass_fails_at_once(small: Project, server: MessagesServer, agents: list[str], said: str) -> None:
+    server.batches.refuse = status(400, "invalid_request_error")
+    assert said in failure(submit(small, *agents))
+    assert isinstance(polled(small), dg.SkipReason)
+
+
+def test_without_a_key_it_says_so(small: Project) -> None:
+    assert "set ANTHROPIC_API_KEY" in failure(submit(small))
+
+
+def test_collections_do_not_pile_up(small: Project, server: MessagesServer) -> None:
+    submitted(small)
+    request = polled(small)
+    assert isinstance(request, dg.RunRequest)
+    assert request.tags["reason"] == "1 open batches"
+    run = small.instance.create_run_for_job(batches.collect_batches, status=dg.DagsterRunStatus.STARTED)
+    assert isinstance(polled(small), dg.SkipReason)
+    small.instance.delete_run(run.run_id)
+    assert isinstance(polled(small), dg.RunRequest)
+
+
+def test_a_store_without_batches_is_not_polled(small_root: Path) -> None:
+    world = World.open(small_root)
+    assert batches.count_open(world.store) == 0
+    world.store.close()
