@@ -1,4 +1,4 @@
-"""What starts runs by the clock. Nothing here runs until it is switched on."""
+"""What starts runs by the clock. Nothing here runs until it is switched on, one by one or with PERSONA_AUTOMATION."""
 
 from collections.abc import Iterator, Sequence
 
@@ -21,6 +21,7 @@ def nightly_schedule(settings: OrchestrationSettings, known: Sequence[str]) -> d
         name="nightly",
         cron_schedule=f"0 {settings.nightly_hour} * * *",
         execution_timezone=settings.timezone,
+        default_status=settings.schedule_status,
         description=f"Evaluates every agent, {'all in one run' if one_run else 'a run each'}. "
         "PERSONA_NIGHTLY_HOUR and PERSONA_NIGHTLY_AGENTS say when and whom.",
     )
@@ -61,6 +62,7 @@ weekly_baseline_review = dg.ScheduleDefinition(
     job=jobs.review_baselines,
     cron_schedule=orchestration().review_cron,
     execution_timezone=orchestration().timezone,
+    default_status=orchestration().schedule_status,
     description="Lists the golden baselines that need a person: old, missing, outgrown or of another judge.",
     tags=request_tags("weekly review"),
 )
@@ -69,6 +71,7 @@ weekly_tidying = dg.ScheduleDefinition(
     job=jobs.forget_old_runs,
     cron_schedule="0 5 * * 0",
     execution_timezone=orchestration().timezone,
+    default_status=orchestration().schedule_status,
     description="Deletes runs older than PERSONA_KEEP_DAYS, the newest of each agent excepted.",
 )
 

@@ -45,6 +45,7 @@ def agent_partitions(context: dg.SensorEvaluationContext, world: WorldResource) 
 @dg.sensor(
     jobs=[jobs.evaluate_agent, jobs.evaluate_cohort],
     minimum_interval_seconds=orchestration().sensor_seconds,
+    default_status=orchestration().sensor_status,
     description="Evaluates exactly what changed: an edited persona its agent, an edited proposition file its dimension (of "
     "everybody for _default.yaml), an edited baseline the comparison, and new messages once there are enough of them "
     "or it is quiet. Adds and removes agents. Many agents at once become one run.",

@@ -3,6 +3,7 @@
 from functools import lru_cache
 from typing import Literal
 
+import dagster as dg
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -11,6 +12,7 @@ class OrchestrationSettings(BaseSettings):
     """What starts runs and where they run. Every field has a default that works on a fresh machine.
 
     Attributes:
+        automation: whether sensors and schedules run as soon as they are deployed; else each is switched on in the UI.
         judge: judge of scheduled and sensed runs, 'recorded' or 'anthropic'.
         window: length of the window they evaluate, such as 7d, or 'all'.
         max_usd: US dollars a run may spend; 0: no limit.
@@ -37,6 +39,7 @@ class OrchestrationSettings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="PERSONA_", extra="ignore", env_ignore_empty=True)
 
+    automation: bool = False
     judge: Literal["recorded", "anthropic"] = "recorded"
     window: str = "7d"
     max_usd: float = Field(default=0.0, ge=0)
@@ -65,6 +68,16 @@ class OrchestrationSettings(BaseSettings):
     @classmethod
     def _without_slash(cls, value: str) -> str:
         return value.rstrip("/")
+
+    @property
+    def sensor_status(self) -> dg.DefaultSensorStatus:
+        """The status of a sensor that nobody has switched on or off."""
+        return dg.DefaultSensorStatus.RUNNING if self.automation else dg.DefaultSensorStatus.STOPPED
+
+    @property
+    def schedule_status(self) -> dg.DefaultScheduleStatus:
+        """The status of a schedule that nobody has switched on or off."""
+        return dg.DefaultScheduleStatus.RUNNING if self.automation else dg.DefaultScheduleStatus.STOPPED
 
     @property
     def nightly_agent_ids(self) -> list[str]:

@@ -12,7 +12,7 @@ from persona_pipeline.defs import sources
 from persona_pipeline.defs.assets import JUDGE_POOL, JUDGE_VERSION
 from persona_pipeline.defs.failures import known_failures
 from persona_pipeline.defs.resources import EvaluationSettings, WorldResource
-from persona_pipeline.defs.suites_files import SuiteFile, open_suite, suite_files
+from persona_pipeline.defs.suites_files import SuiteFile, open_suite, suite_files, suite_version
 from persona_pipeline.defs.suites_runs import CHECKS, run_target, suite_outcome
 from persona_pipeline.settings import get_settings
 
@@ -39,15 +39,26 @@ def target_partitions(file: SuiteFile) -> dg.DynamicPartitionsDefinition:
     return dg.DynamicPartitionsDefinition(name=partitions_name(file))
 
 
-def build_source(file: SuiteFile) -> dg.AssetSpec:
-    """Return the files of a suite as an external asset."""
-    return dg.AssetSpec(
+def build_source(file: SuiteFile) -> dg.AssetsDefinition:
+    """Return the files of a suite as an observable asset.
+
+    An external asset without partitions has to be one: for others Dagster compares what it reads of observations with what it
+    does not, and everything downstream stays stale for ever.
+    """
+    spec = dg.AssetSpec(
         source_key(file),
         group_name="sources",
         kinds={"yaml"},
         owners=sources.OWNERS,
         description=f"`suites/{file.path}` and every file it names. The data version is a digest of them all.",
     )
+
+    @dg.multi_observable_source_asset(name=source_key(file).to_python_identifier(), specs=[spec])
+    def suite_source(world: WorldResource) -> dg.ObserveResult:
+        version = suite_version(world.open().root, file)
+        return dg.ObserveResult(asset_key=spec.key, data_version=dg.DataVersion(version))
+
+    return suite_source
 
 
 def build_suite(file: SuiteFile) -> dg.AssetsDefinition:

@@ -40,6 +40,10 @@ def _plain_numbers(value: Any) -> Any:
     return [_plain_numbers(item) for item in value] if isinstance(value, list | tuple) else value
 
 
+# Only a number such as 1e999 turns into infinity when it is read.
+_LARGE_EXPONENT = re.compile(r"[0-9][eE]\+?[0-9]{3}")
+
+
 def _reject(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")
 
@@ -64,9 +68,17 @@ def parse_json(text: str) -> Any:
         value = _DECODER.decode(text)
     except RecursionError as error:
         raise ValueError("nests too deep") from error
-    if isinstance(value, float) and not math.isfinite(value):
+    if _LARGE_EXPONENT.search(text) and not _is_finite(value):
         raise ValueError("a number is too large")
     return value
+
+
+def _is_finite(value: Any) -> bool:
+    try:
+        json.dumps(value, allow_nan=False)
+    except ValueError:
+        return False
+    return True
 
 
 def parse_object(text: str) -> dict[str, Any] | None:

@@ -230,6 +230,8 @@ def _kill(process: "subprocess.Popen[bytes]", mark: str) -> None:
                 os.kill(pid, signal.SIGKILL)
         if not left:
             return
+        # What was started while we looked is found the next time.
+        time.sleep(0.005)
 
 
 def _marked(needle: bytes) -> list[int]:

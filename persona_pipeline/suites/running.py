@@ -205,8 +205,11 @@ def _run_all(
     options: RunOptions,
     on_result: Callable[[TestResult], None] | None,
 ) -> list[TestResult]:
+    # Recorded answers were given elsewhere: nothing is prepared for them.
+    hooked = runner.responses is None
     try:
-        workspaces.suite_hook("before_all")
+        if hooked:
+            workspaces.suite_hook("before_all")
     except WorkspaceError as problem:
         failure = Failure(problem.reason, f"before_all: {problem.message}")
         return [_failed(cell, failure, options) for cell in cells]
@@ -226,7 +229,8 @@ def _run_all(
         return _in_order(one, cells, _workers(cells, options))
     finally:
         with contextlib.suppress(WorkspaceError):
-            workspaces.suite_hook("after_all")
+            if hooked:
+                workspaces.suite_hook("after_all")
 
 
 def _in_order(one: Callable[[Cell], TestResult], cells: Sequence[Cell], workers: int) -> list[TestResult]:

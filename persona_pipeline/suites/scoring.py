@@ -1,5 +1,6 @@
 """From asserts to a test's score: gates first, then the weighted mean (spec/4)."""
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -66,6 +67,8 @@ def run_assert(item: "Assert", output: "Output", context: "Context") -> AssertRe
         grade = item.grade(output, context)
         if not -TOLERANCE <= grade.score <= 1 + TOLERANCE:
             raise UngradedError("invalid_score", f"the score {grade.score!r} is not a number from 0 to 1")
+        if grade.details:
+            json.dumps(grade.details, allow_nan=False)
     except UngradedError as problem:
         return replace(result, error=problem.failure)
     except ConfigError:

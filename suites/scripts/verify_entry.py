@@ -16,6 +16,8 @@ in_answer = entry in case["answer"]
 result = {
     "score": (in_note + in_answer) / 2,
     "hits": [text for met, text in ((in_note, "The note names the entry."), (in_answer, "The answer does.")) if met],
-    "misses": [text for met, text in ((in_note, "The note lacks the entry."), (in_answer, "The answer does.")) if not met],
+    "misses": [
+        text for met, text in ((in_note, "The note lacks the entry."), (in_answer, "The answer does.")) if not met
+    ],
 }
 json.dump(result, sys.stdout)

@@ -1,5 +1,9 @@
 """Steps on Celery workers: the same jobs, a real broker, a real database, and hosts that share nothing else."""
 
+import os
+import signal
+import subprocess
+import time
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,15 +14,19 @@ import sqlalchemy as sa
 
 from persona_pipeline.propositions import ALL_DIMENSIONS
 from persona_pipeline.settings import get_settings
-from persona_pipeline.store import open_store
+from persona_pipeline.store import open_store, tables
 from tests.support.messages_server import MessagesServer
 from tests.support.workers import Hosts, redis_server, take_baselines, write_cohort_world
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("postgres")]
 
-AGENTS = ("ada", "ben", "cleo", "dan")
-LIVE = "resources: {evaluation: {config: {judge: anthropic}}}"
-ONE_BY_ONE = f"{LIVE}\nops: {{cohort_shards: {{config: {{shard_size: 1}}}}}}"
+ALONE, TOGETHER = "ada", ("ben", "cleo", "dan")
+LIVE = "resources: {evaluation: {config: {judge: anthropic}}}\n"
+
+
+def one_by_one(*agents: str) -> str:
+    """Return the run config of a cohort whose every agent is a step."""
+    return f"{LIVE}ops: {{cohort_shards: {{config: {{shard_size: 1, agents: [{', '.join(agents)}]}}}}}}"
 
 
 @pytest.fixture
@@ -33,7 +41,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[MessagesServer]:
 @pytest.fixture
 def hosts(tmp_path: Path, postgres_url: str, server: MessagesServer) -> Iterator[Hosts]:
     """A world with baselines, and what hosts need to work on it together."""
-    world = write_cohort_world(tmp_path / "files", AGENTS)
+    world = write_cohort_world(tmp_path / "files", (ALONE, *TOGETHER))
     take_baselines(world)
     server.latency = 1.0
     with redis_server(tmp_path) as redis:
@@ -56,34 +64,59 @@ def steps_by_worker(instance: dg.DagsterInstance, run_id: str) -> dict[str, set[
     return found
 
 
-def test_a_run_is_shared_by_two_workers(
-    hosts: Hosts, postgres_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def children(process: "subprocess.Popen[bytes] | None") -> list[int]:
+    assert process is not None
+    return [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text("utf-8").split()]
+
+
+def test_two_runs_are_shared_by_two_workers(hosts: Hosts, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     desk = hosts.host("desk")
     with hosts.workers("one", "two") as workers:
-        desk.start("evaluate_cohort", config=ONE_BY_ONE).wait()
-        desk.start("evaluate_agent", config=LIVE, tags='{"dagster/partition": "ada"}').wait()
+        running = [
+            desk.start("evaluate_cohort", config=one_by_one(*TOGETHER)),
+            desk.start("evaluate_agent", config=LIVE, tags=f'{{"dagster/partition": "{ALONE}"}}'),
+        ]
+        for job in running:
+            job.wait()
 
     for name, value in {**hosts.environment, "DAGSTER_HOME": str(desk.home)}.items():
         monkeypatch.setenv(name, value)
     with dg.DagsterInstance.get() as instance:
-        one_agent, cohort = instance.get_runs()
-        assert {run.status for run in (one_agent, cohort)} == {dg.DagsterRunStatus.SUCCESS}
+        runs = {run.job_name: run for run in instance.get_runs()}
         for dimension in ALL_DIMENSIONS:
             scored = instance.event_log_storage.get_materialized_partitions(dg.AssetKey(f"{dimension}_scores"))
-            assert scored == set(AGENTS)
-        for run in (cohort, one_agent):
-            assert set(steps_by_worker(instance, run.run_id)) == {"one", "two"}
-        shards = [len(steps) for steps in steps_by_worker(instance, cohort.run_id).values()]
-        assert sum(shards) == 1 + len(AGENTS) + 1
+            assert scored == {ALONE, *TOGETHER}
+        shards = steps_by_worker(instance, runs["evaluate_cohort"].run_id)
+        steps = steps_by_worker(instance, runs["evaluate_agent"].run_id)
+    assert set(shards) == set(steps) == {"one", "two"}
+    assert {step for found in shards.values() for step in found if step.startswith("evaluate_shard")} == {
+        f"evaluate_shard[from_{n + 1}]" for n in range(len(TOGETHER))
+    }
 
     store = open_store(postgres_url)
+    scores, evaluations = tables.evaluation_scores, tables.evaluation_runs
+    query = sa.select(evaluations.c.agent_id, sa.func.count(scores.c.dimension.distinct())).join(
+        scores, scores.c.evaluation_run_id == evaluations.c.id
+    )
+    query = query.where(scores.c.score.is_not(None), evaluations.c.status == "completed")
     with store.connect() as connection:
-        query = "SELECT agent_id, count(DISTINCT dimension), min(score) FROM persona.evaluation_scores s JOIN persona.evaluation_runs r ON"
-        rows = connection.execute(sa.text(f"{query} r.id = s.evaluation_run_id GROUP BY agent_id")).all()  # noqa: S608
+        found = dict(connection.execute(query.group_by(evaluations.c.agent_id)).tuples().all())
     store.close()
-    assert {row[0]: row[1] for row in rows} == {agent_id: len(ALL_DIMENSIONS) for agent_id in AGENTS}
+    assert found == dict.fromkeys((ALONE, *TOGETHER), len(ALL_DIMENSIONS))
 
     for host in (desk, *workers):
         assert not list(host.world.glob("**/*.db")), "a store of its own"
         assert not list((host.home / ".dagster").glob("storage/**/*")), "a value only this host can read"
+
+
+def test_a_step_whose_process_dies_is_done_again(hosts: Hosts, server: MessagesServer) -> None:
+    desk, asked = hosts.host("desk"), len(server.calls)
+    with hosts.workers("one") as (worker,):
+        running = desk.start("evaluate_cohort", config=one_by_one(ALONE))
+        until = time.monotonic() + 60
+        while len(server.calls) == asked and time.monotonic() < until:
+            time.sleep(0.05)
+        for child in children(worker.process):
+            os.kill(child, signal.SIGKILL)
+        running.wait()
+    assert "WorkerLostError" in worker.log.read_text("utf-8")

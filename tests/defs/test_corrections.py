@@ -56,9 +56,7 @@ def count(project: Project, **config: Any) -> tuple[dict[str, Any], str | None]:
     result = project.run("count_corrections", run_config={"ops": {"correction_statistics": {"config": chosen}}})
     assert result.success
     (event,) = result.asset_materializations_for_node("correction_statistics")
-    return {name: value.value for name, value in event.metadata.items()}, (event.tags or {}).get(
-        "dagster/data_version"
-    )
+    return {name: value.value for name, value in event.metadata.items()}, (event.tags or {}).get("dagster/data_version")
 
 
 def rows(found: dict[str, Any], table: str) -> list[dict[str, Any]]:

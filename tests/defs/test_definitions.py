@@ -37,13 +37,13 @@ def test_scores_carry_prompt_and_model_in_their_code_version_and_share_the_judge
     assert JUDGE_VERSION.endswith(":claude-haiku-5-5")
 
 
-def test_only_the_sensor_that_costs_nothing_runs_from_the_start() -> None:
-    running = [
+def test_only_sensors_that_cost_nothing_run_from_the_start() -> None:
+    running = {
         sensor.name
         for sensor in defs.get_repository_def().sensor_defs
         if sensor.default_status is dg.DefaultSensorStatus.RUNNING
-    ]
-    assert running == ["agent_partitions"]
+    }
+    assert running == {"agent_partitions", "open_batches", "suite_targets"}
 
 
 def test_loading_imports_nothing_heavy() -> None:

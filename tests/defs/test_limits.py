@@ -2,8 +2,7 @@
 
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import dagster as dg
@@ -14,6 +13,7 @@ from persona_pipeline.defs import failures
 from persona_pipeline.settings import get_settings
 from tests.defs.support import PARTITION, Project
 from tests.support.messages_server import ANSWER, Hang, MessagesServer, message
+from tests.support.waiting import wait_until
 from tests.support.worlds import write_yaml
 
 PROJECT = Path(__file__).parents[2]
@@ -99,7 +99,7 @@ def test_the_judge_pool_holds_over_runs_in_other_processes(
             subprocess.Popen([*command, f'{{"{PARTITION}": "{who}"}}'], cwd=home, **output) for who in ("ann", "bob")
         ]
         try:
-            _wait_until(lambda: bool(_blocked_steps(instance)) and len(server.calls) == 1)
+            wait_until(lambda: bool(_blocked_steps(instance)) and len(server.calls) == 1)
             server.answer_only(None)
             assert [run.wait(90) for run in runs] == [1, 1], "neither has a baseline"
         finally:
@@ -117,10 +117,3 @@ def _blocked_steps(instance: dg.DagsterInstance) -> list[str]:
         for record in instance.get_records_for_run(run.run_id, of_type=dg.DagsterEventType.ENGINE_EVENT).records
     ]
     return [event.user_message for event in events if "blocked by" in event.message and "judge" in event.message]
-
-
-def _wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not come true in time"
-        time.sleep(0.2)

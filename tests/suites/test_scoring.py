@@ -137,6 +137,17 @@ def test_a_score_outside_0_to_1_is_an_error(tmp_path: Path, score: float) -> Non
     assert found.error.reason == "invalid_score"
 
 
+class Counts(Assert):
+    def grade(self, output: Output, context: Context) -> Grade:
+        return Grade(1.0, details={"mean": math.nan})
+
+
+def test_details_that_are_no_json_are_an_error(tmp_path: Path) -> None:
+    found = graded(tmp_path, Counts(type="counts", name="c"))
+    assert found.error is not None
+    assert found.error.reason == "crashed"
+
+
 @pytest.mark.parametrize(
     ("answer", "item", "score", "verdict"),
     [

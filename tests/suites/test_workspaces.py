@@ -10,7 +10,7 @@ import pytest
 from persona_pipeline.suites import RunOptions, Suite, SuiteResult, run_suite
 from persona_pipeline.suites.targets import load_targets
 from persona_pipeline.suites.workspaces import snapshot, unified_diff
-from tests.suites.support import load, write
+from tests.suites.support import load, run, write
 
 EDITS = "import sys; open('new.txt','w').write('made\\n'); open('old.txt','a').write('more\\n'); print('ok')"
 
@@ -113,6 +113,11 @@ def test_suite_hooks_run_once_around_everything(tmp_path: Path) -> None:
     loaded = suite(tmp_path, f"{{before_all: {hook(code)}, after_all: {hook(code)}}}")
     assert go(tmp_path, loaded).exit_code == 0
     assert (tmp_path / "all.log").read_text(encoding="utf-8") == "__before_all____after_all__"
+
+
+def test_recorded_answers_need_no_hooks_and_no_leave(tmp_path: Path) -> None:
+    loaded = suite(tmp_path, f"{{before_all: {hook('1/0')}, setup: {hook('1/0')}}}")
+    assert run(loaded, {"t": "ok"}).exit_code == 0
 
 
 def test_a_failed_start_is_every_tests_error(tmp_path: Path) -> None:

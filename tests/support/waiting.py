@@ -1,4 +1,4 @@
-"""Waiting for something that another process or thread brings about."""
+"""Waiting for what another process or thread brings about."""
 
 import time
 from collections.abc import Callable

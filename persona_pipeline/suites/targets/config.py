@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from persona_pipeline.documents import parse_document
 from persona_pipeline.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.suites.loading.external import check_numbers
 from persona_pipeline.suites.loading.files import FileError, Files, repository_root
 from persona_pipeline.suites.loading.problems import Reader, add_model_problems
 from persona_pipeline.suites.places import Entry
@@ -133,6 +134,7 @@ def load_targets(path: Path | str) -> Targets:
     except FileError as problem:
         raise ConfigError(problem.problem(path)) from problem
     document = parse_document(text, str(path))
+    check_numbers(document.data, document)
     problems: list[Problem] = []
     data = document.data
     if not isinstance(data, dict) or not isinstance(data.get("targets"), list):

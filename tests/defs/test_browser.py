@@ -1,0 +1,109 @@
+"""A newcomer's path through the web interface: graph, one agent evaluated, a failed check read, a sensor, an edit, its run."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from tests.defs.support import Project
+from tests.support.browser import chromium
+from tests.support.waiting import wait_until
+from tests.support.workers import free_port
+from tests.support.worlds import replace_in
+
+PROJECT = Path(__file__).parents[2]
+FINISHED = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE)
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+
+@pytest.fixture
+def site(sample_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """`dagster dev` in the sample world's folder, and no other setting up."""
+    if shutil.which("chromium") is None:
+        pytest.skip("no chromium on this machine")
+    for name in ("dagster.yaml", "workspace.yaml"):
+        shutil.copy(PROJECT / name, sample_root)
+    monkeypatch.chdir(sample_root)
+    monkeypatch.setenv("PERSONA_SENSOR_SECONDS", "2")
+    port = free_port()
+    with (sample_root / "dev.log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-m", "dagster", "dev", "--port", str(port), "--host", "127.0.0.1"],
+            env=os.environ,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    address = f"http://127.0.0.1:{port}"
+    try:
+        wait_until(lambda: _answers(address))
+        # This test looks into the same instance; a newcomer sets no such variable.
+        monkeypatch.setenv("DAGSTER_HOME", str(sample_root))
+        yield address
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait(30)
+
+
+def test_a_newcomers_path(site: str, sample_root: Path) -> None:
+    from playwright.sync_api import expect
+
+    with dg.DagsterInstance.get() as instance, chromium() as browser:
+        # As if the sensor had run before: what is new from here on is what the newcomer does.
+        project = Project(sample_root, instance)
+        project.tick()
+        page = browser.new_page(viewport={"width": 1600, "height": 1000})
+        expect.set_options(timeout=30_000)
+
+        page.goto(f"{site}/asset-groups")
+        for group in ("sources", "world", "propositions", "scores", "evaluation"):
+            expect(page.get_by_text(group, exact=True).first).to_be_visible()
+        expect(page.get_by_text("Join the Dagster community")).to_have_count(0)
+
+        page.goto(f"{site}/locations/persona-pipeline/jobs/evaluate_agent")
+        page.get_by_role("button", name="Materialize all").click()
+        page.get_by_text("Select a partition or create one").click()
+        page.get_by_text("michael", exact=True).first.click()
+        page.keyboard.press("Escape")
+        page.get_by_role("button", name="Launch 1 run").click()
+        wait_until(lambda: _finished(instance) == 1)
+
+        page.goto(f"{site}/assets/baseline_comparisons?view=checks&checkDetail=no_regression")
+        expect(page.get_by_text("blocking", exact=True)).to_be_visible()
+        expect(page.get_by_text(re.compile(r"michael: adherence fell from 8\.\d+ to 0\.\d+")).first).to_be_visible()
+        page.goto(f"{site}/assets/fluency_scores?partition=michael&view=partitions")
+        page.get_by_text("[Show Markdown]").first.click()
+        picture = page.get_by_role("img", name="Phrases that come back in another message")
+        expect(picture).to_be_visible()
+        assert picture.evaluate("image => image.naturalWidth") > 0
+
+        page.goto(f"{site}/locations/persona-pipeline/sensors/world_changes")
+        page.locator("label").filter(has=page.locator("input[type=checkbox]")).first.click()
+        expect(page.get_by_text("0 runs requested").first).to_be_visible()
+        replace_in(sample_root / "personas/pam.yaml", "display_name: ", "display_name:  ")
+        wait_until(lambda: _finished(instance) == 2)
+        page.goto(f"{site}/runs")
+        for label in ("agent: pam", "reason: persona changed", "judge: recorded", "window: 7d"):
+            expect(page.get_by_text(label).first).to_be_visible()
+        expect(page.get_by_role("link", name="world_changes")).to_be_visible()
+        expect(page.get_by_text("agent: dwight")).to_have_count(0)
+
+
+def _finished(instance: dg.DagsterInstance) -> int:
+    return sum(run.status in FINISHED for run in instance.get_runs())
+
+
+def _answers(address: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{address}/server_info", timeout=1):
+            return True
+    except OSError:
+        return False

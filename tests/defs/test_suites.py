@@ -1,0 +1,420 @@
+"""Eval suites as assets: a file an asset, a target a partition."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+import sqlalchemy as sa
+from dagster._core.definitions.data_version import CachingStaleStatusResolver, StaleStatus
+from dagster._core.loader import LoadingContextForTest
+
+from persona_pipeline.defs import suites, suites_automation, suites_job
+from persona_pipeline.defs.event_log_values import event_log_values
+from persona_pipeline.defs.resources import EvaluationSettings
+from persona_pipeline.defs.settings import orchestration
+from persona_pipeline.defs.suites_files import SuiteFile, suite_files, suite_version
+from persona_pipeline.settings import get_settings
+from persona_pipeline.store import open_store, tables
+from tests.defs.support import PARTITION, Project
+from tests.support.messages_server import MessagesServer, message
+from tests.support.worlds import replace_in
+
+DESK = """
+execution: {targets: [good, bad]}
+tests:
+  - {id: greets, input: hi, assert: [{type: contains, value: hello, required: true}]}
+  - {id: is-short, input: hi, assert: [{type: regex, value: "^.{1,20}$"}]}
+"""
+TARGETS = """
+targets:
+  - {name: good, provider: mock, response: hello}
+  - {name: bad, provider: replay, path: answers/bad.jsonl}
+  - {name: unused, provider: mock, response: hello}
+"""
+ANSWERS = '{"id": "greets", "answer": "go away"}\n{"id": "is-short", "answer": "ok"}\n'
+
+
+PROJECT = Path(__file__).parents[2]
+
+
+class Suites:
+    """A world with suites, the assets of its files, and the instance that runs them."""
+
+    def __init__(self, project: Project) -> None:
+        self.root, self.instance, self.world = project.root, project.instance, project.world
+        self.write("desk.eval.yaml", DESK)
+        self.write("targets.yaml", TARGETS)
+        self.write("answers/bad.jsonl", ANSWERS)
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.root / "suites" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    @property
+    def definitions(self) -> dg.Definitions:
+        """What the code location would be made of if it were loaded now."""
+        files = suite_files(self.root)
+        return dg.Definitions(
+            assets=[*map(suites.build_suite, files), *map(suites.build_source, files)],
+            jobs=[suites_job.run_eval_suites],
+            resources={"world": self.world, "evaluation": EvaluationSettings(), "values": event_log_values},
+        )
+
+    def run(self, *names: str, **settings: Any) -> dg.ExecuteInProcessResult:
+        """Run the job."""
+        job = self.definitions.resolve_job_def("run_eval_suites")
+        config = {
+            "ops": {"choose_suites": {"config": {"suites": list(names)}}},
+            "resources": {"evaluation": {"config": settings}},
+        }
+        return job.execute_in_process(instance=self.instance, run_config=config, raise_on_error=False)
+
+    def materialize(self, target: str, name: str = "desk") -> dg.ExecuteInProcessResult:
+        """Materialize one partition of one suite's asset."""
+        return self.definitions.resolve_implicit_global_asset_job_def().execute_in_process(
+            instance=self.instance,
+            asset_selection=[dg.AssetKey(["suites", name])],
+            tags={PARTITION: target},
+            raise_on_error=False,
+        )
+
+    def tick(self, sensor: Callable[..., Any] = suites_automation.suite_changes) -> list[str]:
+        """Run a sensor, do what the daemon does with its result, and return the suites it asked to run."""
+        with dg.build_sensor_context(instance=self.instance, resources={"world": self.world}) as context:
+            result = sensor(context)
+        if isinstance(result, dg.SkipReason):
+            return []
+        assert isinstance(result, dg.SensorResult)
+        for event in result.asset_events:
+            self.instance.report_runless_asset_event(event)
+        for request in result.dynamic_partitions_requests or ():
+            if isinstance(request, dg.AddDynamicPartitionsRequest):
+                self.instance.add_dynamic_partitions(request.partitions_def_name, list(request.partition_keys))
+            else:
+                for key in request.partition_keys:
+                    self.instance.delete_dynamic_partition(request.partitions_def_name, key)
+        return [
+            name
+            for request in result.run_requests or ()
+            for name in request.run_config["ops"]["choose_suites"]["config"]["suites"]
+        ]
+
+    def targets(self, name: str = "desk") -> list[str]:
+        return list(self.instance.get_dynamic_partitions(f"suite_targets/{name}"))
+
+    def checks(self, name: str = "desk") -> dict[tuple[str | None, str], str]:
+        """Return the newest status of each check by target."""
+        keys = [dg.AssetCheckKey(dg.AssetKey(["suites", name]), check) for check in ("gates", "verdict")]
+        found = self.instance.event_log_storage.get_asset_check_partition_info(keys)
+        return {(item.partition_key, item.check_key.name): item.latest_execution_status.value for item in found}
+
+
+def saved(root: Path) -> list[sa.Row]:
+    """Return the runs in the store, oldest first."""
+    store = open_store(f"sqlite:///{root / '.persona' / 'store.db'}")
+    with store.connect() as connection:
+        found = list(connection.execute(sa.select(tables.suite_runs).order_by(tables.suite_runs.c.created_at)))
+    store.close()
+    return found
+
+
+@pytest.fixture
+def world(small: Project) -> Suites:
+    return Suites(small)
+
+
+def failures(result: dg.ExecuteInProcessResult) -> dict[str, str]:
+    """Return what failed steps say, by step."""
+    found = {}
+    for event in result.all_events:
+        if event.event_type_value == "STEP_FAILURE":
+            data = event.step_failure_data
+            said = data.user_failure_data.description if data.user_failure_data else None
+            found[str(event.step_key)] = said or (data.error.message if data.error else "")
+    return found
+
+
+def made(result: dg.ExecuteInProcessResult) -> dict[str | None, dict[str, Any]]:
+    """Return the metadata of what was materialized, by partition."""
+    events = [event for event in result.all_events if event.event_type_value == "ASSET_MATERIALIZATION"]
+    return {event.partition: {name: v.value for name, v in event.materialization.metadata.items()} for event in events}
+
+
+class TestFiles:
+    @pytest.mark.parametrize(
+        ("names", "expected"),
+        [
+            pytest.param([], {}, id="none"),
+            pytest.param(["order-desk.eval.yaml"], {"order_desk": "order-desk.eval.yaml"}, id="a hyphen"),
+            pytest.param(
+                ["a.eval.yml", "b.eval.jsonl", "c.yaml"], {"a": "a.eval.yml", "b": "b.eval.jsonl"}, id="endings"
+            ),
+            pytest.param(["a.eval.jsonl", "a.eval.yaml"], {"a": "a.eval.jsonl"}, id="a sidecar is no suite"),
+            pytest.param(["sub/a.eval.yaml", ".x/a.eval.yaml"], {"sub/a": "sub/a.eval.yaml"}, id="folders"),
+            pytest.param(["größe 1.eval.yaml"], {"gr__e_1": "größe 1.eval.yaml"}, id="other letters"),
+        ],
+    )
+    def test_a_file_is_a_suite(self, tmp_path: Path, names: list[str], expected: dict[str, str]) -> None:
+        for name in names:
+            path = tmp_path / "suites" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(b"\xff not read")
+        assert {file.label: file.path for file in suite_files(tmp_path)} == expected
+
+    def test_names_that_would_be_one_stay_apart(self, tmp_path: Path) -> None:
+        for name in ("a-b", "a_b", "a b"):
+            (tmp_path / "suites").mkdir(exist_ok=True)
+            (tmp_path / "suites" / f"{name}.eval.yaml").write_text("", encoding="utf-8")
+        labels = [file.label for file in suite_files(tmp_path)]
+        assert len(set(labels)) == 3 and "a_b" in labels
+
+    def test_definitions_are_made_of_names_alone(self, world: Suites) -> None:
+        world.write("broken.eval.yaml", "tests: [")
+        keys = {key.to_user_string() for key in world.definitions.resolve_asset_graph().materializable_asset_keys}
+        assert keys == {"suites/desk", "suites/broken"}
+
+
+class TestRunning:
+    def test_each_target_has_its_own_result_checks_and_row(self, world: Suites) -> None:
+        result = world.run()
+        assert set(failures(result)) == {"run_suite_file[desk]"}
+        assert "- bad: greets: gate contains-hello" in failures(result)["run_suite_file[desk]"]
+        assert world.checks() == {
+            ("good", "gates"): "SUCCEEDED",
+            ("good", "verdict"): "SUCCEEDED",
+            ("bad", "gates"): "FAILED",
+            ("bad", "verdict"): "FAILED",
+        }
+        assert [(row.target, row.verdict, row.score) for row in saved(world.root)] == [
+            ("good", "pass", 1.0),
+            ("bad", "fail", 0.5),
+        ]
+        assert world.targets() == ["good", "bad"]
+
+    def test_people_see_numbers_and_a_table_the_worst_first(self, world: Suites) -> None:
+        found = made(world.run())["bad"]
+        assert (found["score"], found["total"], found["passed"], found["failed"], found["errors"]) == (0.5, 2, 1, 1, 0)
+        rows = [dict(record.data) for record in found["tests"].records]
+        assert [(row["test"], row["verdict"], row["score"]) for row in rows] == [
+            ("greets", "fail", "0.00"),
+            ("is-short", "pass", "1.00"),
+        ]
+        assert rows[0]["what is missing"] == "gate contains-hello: The answer does not contain 'hello'."
+
+    def test_one_target_alone_on_a_blank_instance(self, world: Suites) -> None:
+        good = world.materialize("good")
+        assert good.success and world.targets() == ["good"]
+        assert [(row.target, row.verdict) for row in saved(world.root)] == [("good", "pass")]
+        bad = world.materialize("bad")
+        assert "blocking asset checks failed" in failures(bad)["suites__desk"]
+        assert world.checks()["bad", "verdict"] == "FAILED"
+
+    def test_the_job_and_the_asset_leave_the_same(self, world: Suites) -> None:
+        world.tick()
+        whole = next(e for e in world.run().all_events if e.event_type_value == "ASSET_MATERIALIZATION")
+        alone = world.materialize("good").asset_materializations_for_node("suites__desk")[0]
+        assert set(whole.materialization.metadata) == set(alone.metadata)
+        tags = {name: value for name, value in (alone.tags or {}).items() if name.startswith("dagster/")}
+        assert {name: (whole.materialization.tags or {}).get(name) for name in tags} == tags
+
+    def test_a_broken_file_fails_its_own_step_at_file_and_line(self, world: Suites) -> None:
+        path = world.write("broken.eval.yaml", "tests:\n  - {id: t, input: hi, assert: [{type: contians}]}\n")
+        world.write(
+            "fine.eval.yaml", "execution: {target: good}\n" + DESK.replace("execution: {targets: [good, bad]}", "")
+        )
+        failed = failures(world.run())
+        assert set(failed) == {"run_suite_file[broken]", "run_suite_file[desk]"}
+        assert failed["run_suite_file[broken]"].startswith(f"{path}:2:")
+        assert "did you mean 'contains'" in failed["run_suite_file[broken]"]
+        assert failures(world.materialize("good", "broken"))["suites__broken"].startswith(f"{path}:2:")
+
+    def test_a_target_that_cannot_be_asked_stops_no_other(self, world: Suites) -> None:
+        (world.root / "suites/answers/bad.jsonl").unlink()
+        result = world.run()
+        assert "bad.jsonl" in failures(result)["run_suite_file[desk]"]
+        assert list(made(result)) == ["good"]
+
+    @pytest.mark.parametrize(
+        ("text", "said"),
+        [
+            pytest.param("tests: []\n", "the suite has no tests", id="no tests"),
+            pytest.param(
+                "execution: {target: gone}\ntests: [{id: t, input: hi, criteria: c}]\n", "gone", id="no target"
+            ),
+            pytest.param(
+                'execution: {target: "a...b"}\ntests: [{id: t, input: hi, criteria: c}]\n',
+                "rename it",
+                id="no partition",
+            ),
+        ],
+    )
+    def test_what_cannot_run_is_not_green(self, world: Suites, text: str, said: str) -> None:
+        world.write("desk.eval.yaml", text)
+        assert said in failures(world.run())["run_suite_file[desk]"]
+
+    def test_names_are_checked(self, world: Suites) -> None:
+        assert "there is no suite 'dask'; did you mean 'desk'?" in failures(world.run("dask"))["choose_suites"]
+        assert (
+            "'god' is none of its targets; did you mean 'good'?" in failures(world.materialize("god"))["suites__desk"]
+        )
+        assert world.targets() == []
+
+    def test_a_gate_that_could_not_be_judged_is_not_met(self, world: Suites) -> None:
+        text = "execution: {target: good}\ntests: [{id: t, input: hi, criteria: c, assert: [{type: llm_judge, required: true}]}]\n"
+        world.write("desk.eval.yaml", text)
+        assert not world.run().success
+        assert set(world.checks().values()) == {"FAILED"}
+
+
+class TestCode:
+    SUITE = "execution: {target: program}\ntests: [{id: t, input: hi, assert: [{type: contains, value: hello}]}]\n"
+
+    @pytest.fixture
+    def coded(self, world: Suites) -> Suites:
+        world.write("desk.eval.yaml", self.SUITE)
+        world.write("targets.yaml", "targets: [{name: program, provider: cli, command: echo hello}]\n")
+        return world
+
+    def test_programs_are_not_run_unless_allowed(self, coded: Suites) -> None:
+        result = coded.run()
+        assert "set PERSONA_SUITE_ALLOW_CODE=1" in failures(result)["run_suite_file[desk]"]
+        assert "PERSONA_SUITE_ALLOW_CODE=1" in made(result)["program"]["remedy"]
+
+    def test_programs_run_when_allowed(self, coded: Suites, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("PERSONA_SUITE_ALLOW_CODE", "1")
+        orchestration.cache_clear()
+        assert coded.run().success
+
+
+class TestJudge:
+    SUITE = (
+        "execution: {targets: [good, unused]}\ntests: [{id: t, input: hi, criteria: c, assert: [{type: llm_judge}]}]\n"
+    )
+
+    def test_recordings_are_replayed_and_the_sample_world_passes(self, sample: Project) -> None:
+        shutil.copytree(PROJECT / "suites", sample.root / "suites")
+        assert failures(sample.run("run_eval_suites", run_config=chosen("order_desk", "personas"))) == {}
+        assert saved(sample.root)[-1].result["judge"]["name"] == "recorded"
+
+    def test_a_live_judge_is_paid_once(self, world: Suites, monkeypatch: pytest.MonkeyPatch) -> None:
+        world.write("desk.eval.yaml", self.SUITE)
+        world.write("other.eval.yaml", self.SUITE.replace("input: hi", "input: ho"))
+        answer = json.dumps({"reasoning": "r", "hits": [], "misses": [], "score": 0.9})
+        with MessagesServer(handler=lambda call: message(answer)) as server:
+            monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+            monkeypatch.setenv("ANTHROPIC_API_KEY", "test-key")
+            get_settings.cache_clear()
+            first = world.run(judge="anthropic")
+            assert failures(first) == {}
+            # Both targets say the same, so that one judgment serves both.
+            assert (server.paid, server.problems) == (2, [])
+            assert made(first)["good"]["judge/calls"] == 1 and "judge/calls" not in made(first)["unused"]
+            assert world.run(judge="anthropic").success and server.paid == 2
+
+    def test_a_used_up_budget_is_an_error(self, world: Suites, monkeypatch: pytest.MonkeyPatch) -> None:
+        world.write("desk.eval.yaml", self.SUITE)
+        with MessagesServer() as server:
+            monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+            monkeypatch.setenv("ANTHROPIC_API_KEY", "test-key")
+            get_settings.cache_clear()
+            assert "budget" in failures(world.run(judge="anthropic", max_usd=1e-9))["run_suite_file[desk]"]
+            assert server.calls == []
+
+
+def chosen(*names: str) -> dict[str, Any]:
+    return {"ops": {"choose_suites": {"config": {"suites": list(names)}}}}
+
+
+class TestAutomation:
+    def test_the_first_look_runs_everything_and_the_next_nothing(self, world: Suites) -> None:
+        assert world.tick() == ["desk"]
+        assert world.tick() == []
+
+    @pytest.mark.parametrize(
+        ("name", "old", "new"),
+        [
+            pytest.param("desk.eval.yaml", "hello", "hallo", id="the suite"),
+            pytest.param("answers/bad.jsonl", "go away", "come in", id="recorded answers"),
+            pytest.param("targets.yaml", "response: hello", "response: hallo", id="its target"),
+            pytest.param("check.py", "0", "1", id="a program"),
+            pytest.param("cases.jsonl", "hi", "ho", id="a file of tests"),
+            pytest.param("template/a.txt", "a", "b", id="a workspace"),
+        ],
+    )
+    def test_an_edit_of_a_file_it_names_runs_the_suite_and_so_does_undoing_it(
+        self, world: Suites, name: str, old: str, new: str
+    ) -> None:
+        world.write("check.py", "print(0)\n")
+        world.write("cases.jsonl", '{"id": "c", "input": "hi", "criteria": "x"}\n')
+        world.write("template/a.txt", "a")
+        judge = "{type: code_judge, script: [python3, check.py]}"
+        head = "execution: {targets: [good, bad]}\nworkspace: {template: ./template}\n"
+        world.write(
+            "desk.eval.yaml", f"{head}assert: [{judge}, {{type: contains, value: hello}}]\ntests: cases.jsonl\n"
+        )
+        world.write("other.eval.yaml", "execution: {target: unused}\ntests: [{id: t, input: hi, criteria: c}]\n")
+        world.tick()
+        path = world.root / "suites" / name
+        replace_in(path, old, new)
+        assert world.tick() == ["desk"]
+        replace_in(path, new, old)
+        assert world.tick() == ["desk"]
+        assert world.tick() == []
+
+    def test_a_target_it_does_not_ask_changes_nothing(self, world: Suites) -> None:
+        world.tick()
+        replace_in(world.root / "suites/targets.yaml", "name: unused", "name: spare")
+        assert world.tick() == []
+
+    def test_a_broken_file_is_run_once_and_again_when_it_is_mended(self, world: Suites) -> None:
+        world.tick()
+        world.write("desk.eval.yaml", "tests: [")
+        assert (world.tick(), world.tick()) == (["desk"], [])
+        world.write("desk.eval.yaml", DESK)
+        assert (world.tick(), world.tick()) == (["desk"], [])
+
+    def test_partitions_follow_the_files(self, world: Suites) -> None:
+        world.tick(suites_automation.suite_targets)
+        assert world.targets() == ["good", "bad"]
+        replace_in(world.root / "suites/desk.eval.yaml", "good, bad", "unused, bad")
+        world.tick(suites_automation.suite_targets)
+        assert sorted(world.targets()) == ["bad", "unused"]
+        world.write("desk.eval.yaml", "tests: [")
+        world.tick(suites_automation.suite_targets)
+        assert sorted(world.targets()) == ["bad", "unused"]
+
+    def test_an_edit_makes_the_results_stale_until_they_are_made_again(self, world: Suites) -> None:
+        world.tick()
+        world.run()
+        assert set(statuses(world).values()) == {StaleStatus.FRESH}
+        replace_in(world.root / "suites/answers/bad.jsonl", "go away", "hello")
+        world.tick()
+        assert set(statuses(world).values()) == {StaleStatus.STALE}
+        world.materialize("bad")
+        assert statuses(world) == {"good": StaleStatus.STALE, "bad": StaleStatus.FRESH}
+
+    def test_observing_by_hand_records_what_the_sensor_would(self, world: Suites) -> None:
+        job = world.definitions.resolve_implicit_global_asset_job_def()
+        source = dg.AssetKey(["suite_files", "desk"])
+        assert job.execute_in_process(instance=world.instance, asset_selection=[source]).success
+        assert world.tick() == []
+
+    def test_a_missing_file_has_a_version(self, world: Suites) -> None:
+        assert suite_version(world.root, SuiteFile(("gone",), "gone.eval.yaml")).startswith("invalid-")
+
+    def test_only_the_partitions_are_kept_without_being_asked(self) -> None:
+        assert suites_automation.suite_targets.default_status is dg.DefaultSensorStatus.RUNNING
+        assert suites_automation.suite_changes.default_status is dg.DefaultSensorStatus.STOPPED
+        assert suites_automation.nightly_suites.default_status is dg.DefaultScheduleStatus.STOPPED
+
+
+def statuses(world: Suites) -> dict[str, StaleStatus]:
+    graph = world.definitions.resolve_asset_graph()
+    resolver = CachingStaleStatusResolver(world.instance, graph, LoadingContextForTest(world.instance))
+    return {target: resolver.get_status(dg.AssetKey(["suites", "desk"]), target) for target in ("good", "bad")}
