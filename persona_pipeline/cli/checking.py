@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from persona_pipeline.corrections.nudges import NUDGES, Nudges
 from persona_pipeline.errors import ConfigError, Problem
 from persona_pipeline.propositions import (
     ALL_DIMENSIONS,
@@ -12,6 +13,7 @@ from persona_pipeline.propositions import (
     load_proposition_file,
     template_variables,
 )
+from persona_pipeline.scoring.text.agreement import LEXICONS, world_lexicon
 from persona_pipeline.world.files import yaml_stems
 from persona_pipeline.world.ingest import ENDINGS, parse_messages
 from persona_pipeline.world.personas import PERSONAS, load_persona
@@ -42,6 +44,9 @@ def check_world(root: Path) -> Checked:
         for path in [root / name]
         if path.exists()
     )
+    for folder, check in ((NUDGES, Nudges.load), (LEXICONS, world_lexicon)):
+        if (root / folder).is_dir():
+            checked.run(lambda check=check: check(root))
     for agent_id in yaml_stems(root / PERSONAS):
         for dimension in ALL_DIMENSIONS:
             try:
@@ -106,5 +111,6 @@ def _recordings(path: Path) -> None:
 
 def _suite(path: Path, checked: Checked) -> None:
     from persona_pipeline.suites import load_suite
+    from persona_pipeline.suites.loading.files import default_roots
 
-    load_suite(path)
+    checked.warnings += load_suite(path, default_roots(path)).warnings

@@ -54,12 +54,13 @@ def suite_files(root: Path) -> list[SuiteFile]:
     lines = {stem for path, stem in stems.items() if path.suffix == ".jsonl"}
     # YAML beside JSON lines of the same name is their sidecar.
     chosen = {path: stem for path, stem in stems.items() if path.suffix == ".jsonl" or stem not in lines}
-    names: dict[tuple[str, ...], SuiteFile] = {}
+    names: dict[str, SuiteFile] = {}
     for path, stem in chosen.items():
         name = tuple(_UNSAFE.sub("_", part) for part in stem.parts)
-        if name in names:
+        # Steps are called by the joined name.
+        if "__".join(name) in names:
             name = (*name[:-1], f"{name[-1]}_{hashlib.sha256(path.as_posix().encode()).hexdigest()[:6]}")
-        names[name] = SuiteFile(name, path.as_posix())
+        names["__".join(name)] = SuiteFile(name, path.as_posix())
     return sorted(names.values(), key=lambda file: file.name)
 
 

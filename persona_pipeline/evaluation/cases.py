@@ -11,6 +11,7 @@ from persona_pipeline.judging.verdict import JudgeRequest, Verdict
 from persona_pipeline.propositions import PropositionSet, stored_proposition_set
 from persona_pipeline.scoring import SCORERS, AgentCase, DimensionEvaluation, DimensionPlan
 from persona_pipeline.scoring.results import UsageSummary, add_usage
+from persona_pipeline.scoring.text.agreement import world_lexicon
 from persona_pipeline.world import World, parse_window
 from persona_pipeline.world.canonical import content_hash
 from persona_pipeline.world.messages import messages_hash
@@ -91,6 +92,7 @@ def build_case(world: World, agent_id: str, window: Window, *, samples: int = 1,
         earlier_channels=_by_channel(world, spoken_in, earlier_window) if earlier_window else {},
         names=world.display_names(),
         samples=samples,
+        lexicon=world_lexicon(world.root),
     )
 
 

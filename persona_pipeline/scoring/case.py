@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from persona_pipeline.scoring.text.agreement import AgreementLexicon
 from persona_pipeline.world.models import Message, Window, seed_from
 from persona_pipeline.world.trajectory import Entry, message_entry
 
@@ -18,6 +19,7 @@ class AgentCase:
         earlier_channels: the same channels in the window before.
         names: display names by agent id.
         samples: judgments asked for per claim.
+        lexicon: what counts as agreement; None: English.
     """
 
     agent_id: str
@@ -30,6 +32,7 @@ class AgentCase:
     earlier_channels: Mapping[str, Sequence[Message]] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
     samples: int = 1
+    lexicon: AgreementLexicon | None = None
 
     def name_of(self, agent_id: str) -> str:
         return self.names.get(agent_id, agent_id)

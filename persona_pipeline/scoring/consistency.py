@@ -26,7 +26,8 @@ def plan_consistency(case: AgentCase, propositions: PropositionSet) -> Dimension
     entries = _entries(case, pairs)
     first_n, last_n = propositions.window(EVALUATION_WINDOW_DEFAULTS)
     context = JudgingContext(windowed(entries, first_n, last_n), {"agent_name": SPEAKER})
-    plan = plan_judgments(propositions, [context], agent_id=case.agent_id, persona=case.persona, samples=case.samples)
+    # Whatever the file says: this dimension is judged without the persona.
+    plan = plan_judgments(propositions, [context], agent_id=case.agent_id, samples=case.samples)
 
     def finish(verdicts: Sequence[Verdict]) -> DimensionEvaluation:
         judged = plan.collect(verdicts)

@@ -21,7 +21,7 @@ from persona_pipeline.scoring.plan import (
     no_evidence,
 )
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
-from persona_pipeline.scoring.text.agreement import agreement_ratio
+from persona_pipeline.scoring.text.agreement import AgreementLexicon, agreement_ratio
 from persona_pipeline.scoring.text.vocabulary import pairwise_similarity, vocabulary_stats
 from persona_pipeline.scoring.text.voice import voice_convergence
 from persona_pipeline.world.models import Message, seed_from
@@ -39,11 +39,12 @@ def plan_convergence(case: AgentCase, propositions: PropositionSet) -> Dimension
     contexts = [
         _context(case, channel, messages, propositions, weights[channel]) for channel, messages in channels.items()
     ]
-    plan = plan_judgments(propositions, contexts, agent_id=case.agent_id, persona=case.persona, samples=case.samples)
+    # Whatever the file says: this dimension is judged without the persona.
+    plan = plan_judgments(propositions, contexts, agent_id=case.agent_id, samples=case.samples)
 
     def finish(verdicts: Sequence[Verdict]) -> DimensionEvaluation:
         judged = plan.collect(verdicts)
-        by_channel = {channel: channel_statistics(messages) for channel, messages in channels.items()}
+        by_channel = {channel: channel_statistics(messages, case.lexicon) for channel, messages in channels.items()}
         voices = {channel: _voices(case, channel) for channel in channels}
         vocabulary = _row("_vocabulary", "The speakers use words of their own", by_channel, weights, "diversity")
         agreement = _row("_agreement", "The speakers do not just agree", by_channel, weights, "disagreement")
@@ -64,11 +65,11 @@ def plan_convergence(case: AgentCase, propositions: PropositionSet) -> Dimension
     return DimensionPlan(plan.requests, finish)
 
 
-def channel_statistics(messages: Sequence[Message]) -> dict[str, float]:
+def channel_statistics(messages: Sequence[Message], lexicon: AgreementLexicon | None = None) -> dict[str, float]:
     """Return a channel's mean pairwise vocabulary Jaccard (0-1), agreement ratio (0-1), and both as scores 0-9."""
     spoken = by_speaker(messages)
     similarity = fmean(pairwise_similarity(spoken).values())
-    agreement = agreement_ratio([message.text for message in messages])
+    agreement = agreement_ratio([message.text for message in messages], lexicon)
     return {
         "speakers": len(spoken),
         "messages": len(messages),

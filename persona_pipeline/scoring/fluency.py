@@ -38,7 +38,8 @@ def plan_fluency(case: AgentCase, propositions: PropositionSet) -> DimensionPlan
     entries = [case.entry(message) for message in chosen]
     first_n, last_n = propositions.window()
     context = JudgingContext(windowed(entries, first_n, last_n), {"agent_name": case.display_name})
-    plan = plan_judgments(propositions, [context], agent_id=case.agent_id, persona=case.persona, samples=case.samples)
+    # Whatever the file says: this dimension is judged without the persona.
+    plan = plan_judgments(propositions, [context], agent_id=case.agent_id, samples=case.samples)
 
     def finish(verdicts: Sequence[Verdict]) -> DimensionEvaluation:
         judged = plan.collect(verdicts)

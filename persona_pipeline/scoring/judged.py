@@ -166,14 +166,14 @@ def plan_judgments(
     contexts: Sequence[JudgingContext],
     *,
     agent_id: str,
-    persona: str,
+    persona: str | None = None,
     samples: int = 1,
     lists_ideas: bool = False,
 ) -> JudgingPlan:
     """Return the requests for every proposition, context and sample, in that nesting.
 
     Args:
-        persona: shown to the judge only if the set includes personas.
+        persona: shown to the judge only if the set includes personas; None in dimensions that are judged without one.
         lists_ideas: the first proposition's judgment also lists the ideas of each context.
     """
     requests = tuple(

@@ -206,3 +206,14 @@ def test_the_json_schemas_in_the_project_are_current() -> None:
 
     for name, text in schema_texts().items():
         assert (Path(__file__).parents[2] / "schemas" / name).read_text(encoding="utf-8") == text
+
+
+def test_validate_looks_at_nudges_and_lexicons_too(cli: Cli, sample_root: Path) -> None:
+    (sample_root / "nudges").mkdir()
+    (sample_root / "nudges" / "pam.yaml").write_text("anti_convergance: []", encoding="utf-8")
+    (sample_root / "lexicons").mkdir()
+    (sample_root / "lexicons" / "agreement.de.yaml").write_text("phrases: genau", encoding="utf-8")
+    done = cli("validate")
+    assert done.returncode == 2
+    assert "pam.yaml:1:1: unknown key 'anti_convergance'" in done.stderr
+    assert "agreement.de.yaml:1:10: phrases: must be a list" in done.stderr

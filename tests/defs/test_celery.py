@@ -3,8 +3,6 @@
 import os
 import signal
 import subprocess
-import time
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +14,8 @@ from persona_pipeline.propositions import ALL_DIMENSIONS
 from persona_pipeline.settings import get_settings
 from persona_pipeline.store import open_store, tables
 from tests.support.messages_server import MessagesServer
-from tests.support.workers import Hosts, redis_server, take_baselines, write_cohort_world
+from tests.support.waiting import wait_until
+from tests.support.workers import Hosts, redis_server, steps_by_worker, take_baselines, write_cohort_world
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("postgres")]
 
@@ -51,17 +50,6 @@ def hosts(tmp_path: Path, postgres_url: str, server: MessagesServer) -> Iterator
             "PERSONA_CELERY_BACKEND": f"{redis}/1",
         }
         yield Hosts(tmp_path, world, environment)
-
-
-def steps_by_worker(instance: dg.DagsterInstance, run_id: str) -> dict[str, set[str]]:
-    """Return which steps each worker says it executed, by the name the worker was started with."""
-    found: dict[str, set[str]] = defaultdict(set)
-    for record in instance.get_records_for_run(run_id, of_type=dg.DagsterEventType.ENGINE_EVENT).records:
-        event = record.event_log_entry.get_dagster_event()
-        worker = event.engine_event_data.metadata.get("Celery worker")
-        if worker:
-            found[str(worker.value).partition("@")[0]].add(event.step_key or "")
-    return found
 
 
 def children(process: "subprocess.Popen[bytes] | None") -> list[int]:
@@ -113,9 +101,7 @@ def test_a_step_whose_process_dies_is_done_again(hosts: Hosts, server: MessagesS
     desk, asked = hosts.host("desk"), len(server.calls)
     with hosts.workers("one") as (worker,):
         running = desk.start("evaluate_cohort", config=one_by_one(ALONE))
-        until = time.monotonic() + 60
-        while len(server.calls) == asked and time.monotonic() < until:
-            time.sleep(0.05)
+        wait_until(lambda: len(server.calls) > asked, pause=0.05)
         for child in children(worker.process):
             os.kill(child, signal.SIGKILL)
         running.wait()

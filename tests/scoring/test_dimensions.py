@@ -131,6 +131,12 @@ def test_the_persona_is_shown_only_when_the_set_says_so(include: bool) -> None:
     assert [request.persona for request in plan.requests] == ["Ann is dry." if include else None]
 
 
+@pytest.mark.parametrize("dimension", ["consistency", "fluency", "convergence"])
+def test_voice_is_judged_without_the_persona_whatever_the_file_says(dimension: str) -> None:
+    plan = SCORERS[dimension](case(OWN, OTHERS, EARLIER), claims(dimension, include_personas=True))
+    assert {request.persona for request in plan.requests} == {None}
+
+
 def test_adherence_shows_the_agent_or_the_channel() -> None:
     own = SCORERS["adherence"](case(OWN, OTHERS), claims("adherence")).requests[0]
     assert {entry.speaker for entry in own.trajectory.entries} == {"Ann"}

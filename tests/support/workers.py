@@ -6,10 +6,13 @@ import socket
 import subprocess
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import dagster as dg
 
 from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
 from persona_pipeline.evaluation.run import RunOptions, run_evaluation
@@ -179,6 +182,17 @@ class Hosts:
             for worker in started:
                 _wait_for(lambda log=worker.log: "ready." in log.read_text("utf-8"), worker.name, worker.log)
             yield started
+
+
+def steps_by_worker(instance: dg.DagsterInstance, run_id: str) -> dict[str, set[str]]:
+    """Return which steps of a run each worker says it executed, by the worker's name without its host."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for record in instance.get_records_for_run(run_id, of_type=dg.DagsterEventType.ENGINE_EVENT).records:
+        event = record.event_log_entry.get_dagster_event()
+        worker = event.engine_event_data.metadata.get("Celery worker")
+        if worker:
+            found[str(worker.value).partition("@")[0]].add(event.step_key or "")
+    return found
 
 
 @contextmanager

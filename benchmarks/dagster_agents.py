@@ -1,0 +1,222 @@
+"""How Dagster's part grows with the agents: a look of the sensor, and one run over everybody.
+
+    python benchmarks/dagster_agents.py tick   [--agents 10,100,1000]
+    python benchmarks/dagster_agents.py cohort [--agents 100,1000] [--postgres]
+
+The world: rooms of ten agents, 20 messages an agent and week for two weeks, five dimensions with three claims for everybody
+and two of the agent's own in adherence and fluency. ``cohort`` replays recorded judgments (mock mode) in one
+`dagster job execute` of evaluate_cohort on an instance that knows nothing; seconds and memory are those of the whole process.
+"""
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import itertools
+
+import dagster as dg
+
+from persona_pipeline.defs import sensors
+from persona_pipeline.defs.resources import WorldResource
+from persona_pipeline.evaluation.run import RunOptions, planned_requests
+from persona_pipeline.world import World
+from tests.support.postgres import fresh_database, postgres_server
+from tests.support.worlds import DIMENSIONS, write_jsonl, write_yaml
+
+PROJECT = Path(__file__).resolve().parents[1]
+DAYS = (2, 3, 4, 5, 6, 9, 10, 11, 12, 13)
+WORDS = [
+    "kettle",
+    "ledger",
+    "window",
+    "harbour",
+    "copper",
+    "meadow",
+    "signal",
+    "basket",
+    "lantern",
+    "gravel",
+    "ribbon",
+    "thunder",
+]
+
+
+def write_world(root: Path, count: int) -> World:
+    """Write a world of ``count`` agents and return it, everything in its store."""
+    agents = [f"agent-{number:04}" for number in range(count)]
+    for number, agent in enumerate(agents):
+        write_yaml(
+            root / "personas" / f"{agent}.yaml",
+            {"display_name": agent.title(), "persona": f"{agent} is {WORDS[number % 12]}."},
+        )
+        write_yaml(root / "baselines" / f"{agent}.json", {"agentId": agent, "dimensions": dict.fromkeys(DIMENSIONS, 0)})
+        for dimension in ("adherence", "fluency"):
+            write_claims(root, dimension, agent, [f"own-{n}" for n in range(2)])
+    for dimension in DIMENSIONS:
+        write_claims(root, dimension, "_default", [f"common-{n}" for n in range(3)])
+    for room in range(0, count, 10):
+        write_jsonl(root / "messages" / f"room{room:04}.jsonl", messages(agents[room : room + 10], f"room-{room:04}"))
+    world = World.open(root, f"sqlite:///{root / '.persona/store.db'}")
+    world.sync_messages()
+    return world
+
+
+def write_claims(root: Path, dimension: str, stem: str, ids: list[str]) -> None:
+    claims = [{"id": f"{dimension}-{name}", "claim": f"{{{{agent_name}}}} shows {name} of {dimension}"} for name in ids]
+    write_yaml(root / "propositions" / dimension / f"{stem}.yaml", {"dimension": dimension, "propositions": claims})
+
+
+def messages(agents: list[str], room: str) -> Iterator[dict[str, str]]:
+    for number, agent in enumerate(agents):
+        for day in DAYS:
+            for turn in range(4):
+                words = " ".join(WORDS[(number * 7 + day * 3 + turn * 5 + n * (n + number)) % 12] for n in range(12))
+                yield {
+                    "id": f"{agent}-{day}-{turn}",
+                    "agent_id": agent,
+                    "channel": room,
+                    "text": f"{words.capitalize()}.",
+                    "created_at": f"2026-03-{day:02}T{9 + turn:02}:{number:02}:00Z",
+                }
+
+
+def record_everything(world: World) -> int:
+    """Write a recorded judgment for everything an evaluation asks, and return how many there are."""
+    requests = planned_requests(world, RunOptions())
+    lines: dict[str, list[dict[str, object]]] = {}
+    for request in requests:
+        found = {
+            "key": request.key,
+            "kind": "proposition",
+            "agent_id": request.agent_id,
+            "dimension": request.dimension,
+        }
+        found |= {
+            "proposition_id": request.proposition_id,
+            "claim": request.claim,
+            "score": 7,
+            "reasoning": "Recorded.",
+        }
+        found |= {"model": "mock", "prompt_version": "mock", "recorded_at": "2026-03-14T00:00:00Z"}
+        lines.setdefault(request.agent_id, []).append(found)
+    for agent, rows in lines.items():
+        write_jsonl(world.root / "recordings" / f"{agent}.jsonl", rows)
+    return len(requests)
+
+
+def measure_ticks(counts: list[int]) -> None:
+    """Print the seconds of a tick: the first, which asks for everybody, and later ones that find nothing or one edit."""
+    print(f"{'agents':>7} {'first':>8} {'its events':>11} {'idle':>8} {'worst idle':>11} {'one edit':>9}")
+    for count in counts:
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            dg.DagsterInstance.local_temp(folder) as instance,
+        ):
+            root = Path(folder, "world")
+            write_world(root, count).store.close()
+            first, result = tick(root, instance)
+            assert isinstance(result, dg.SensorResult)
+            started = time.perf_counter()
+            instance.add_dynamic_partitions("agents", [f"agent-{number:04}" for number in range(count)])
+            for event in result.asset_events:
+                instance.report_runless_asset_event(event)
+            written = time.perf_counter() - started
+            idle = [tick(root, instance)[0] for _ in range(7)]
+            persona = root / "personas" / "agent-0003.yaml"
+            persona.write_text(persona.read_text(encoding="utf-8") + " ", encoding="utf-8")
+            edited, result = tick(root, instance)
+            assert isinstance(result, dg.SensorResult) and len(result.run_requests or ()) == 1
+        print(
+            f"{count:7} {first:7.2f}s {written:10.2f}s {statistics.median(idle):7.3f}s {max(idle):10.3f}s {edited:8.3f}s",
+            flush=True,
+        )
+
+
+def tick(root: Path, instance: dg.DagsterInstance) -> tuple[float, object]:
+    """Run the sensor once and return its seconds and result. Opening the store is part of it, as in the daemon."""
+    started = time.perf_counter()
+    with dg.build_sensor_context(instance=instance, resources={"world": WorldResource(root=str(root))}) as context:
+        result = sensors.world_changes(context)
+    return time.perf_counter() - started, result
+
+
+def measure_cohorts(counts: list[int], postgres: bool) -> None:
+    """Print what one run over everybody takes, and what it grows by."""
+    print(f"{'agents':>7} {'judgments':>10} {'seconds':>9} {'a agent':>9} {'memory':>9} {'events':>8}")
+    seen: list[tuple[int, float, float]] = []
+    for count in counts:
+        with ExitStack() as stack:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            environment = dict(os.environ) | {
+                "PERSONA_ROOT": str(folder / "world"),
+                "DAGSTER_HOME": str(folder / "home"),
+            }
+            if postgres:
+                environment["PERSONA_DATABASE_URL"] = stack.enter_context(database())
+            world = write_world(folder / "world", count)
+            judgments = record_everything(world)
+            world.store.close()
+            (folder / "home").mkdir()
+            (folder / "home/dagster.yaml").write_text(
+                (PROJECT / "dagster.yaml").read_text(encoding="utf-8"), encoding="utf-8"
+            )
+            seconds, megabytes, said = run_cohort(environment, folder)
+        events = said.count(" - dagster - ")
+        seen.append((count, seconds, megabytes))
+        print(
+            f"{count:7} {judgments:10} {seconds:8.1f}s {seconds / count * 1000:7.0f}ms {megabytes:6.0f} MB {events:8}",
+            flush=True,
+        )
+    for (few, before, small), (many, after, large) in itertools.pairwise(seen):
+        print(
+            f"{many / few:.0f} times the agents: {after / before:.1f} times the seconds, {large / small:.1f} times the memory"
+        )
+
+
+def run_cohort(environment: dict[str, str], folder: Path) -> tuple[float, float, str]:
+    """Run the job and return seconds, the most memory in MB, and its output."""
+    command = [sys.executable, "-W", "ignore", "-m", "dagster", "job", "execute", "-m", "persona_pipeline.definitions"]
+    with (folder / "log.txt").open("wb") as log:
+        started = time.perf_counter()
+        process = subprocess.Popen(
+            [*command, "-j", "evaluate_cohort"], env=environment, cwd=folder, stdout=log, stderr=log
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - started
+    said = (folder / "log.txt").read_text(encoding="utf-8")
+    if status:
+        raise SystemExit(said[-3000:])
+    return seconds, usage.ru_maxrss / 1024, said
+
+
+@contextmanager
+def database() -> Iterator[str]:
+    with tempfile.TemporaryDirectory() as folder, postgres_server(Path(folder)) as url, fresh_database(url) as name:
+        yield name
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["tick", "cohort"])
+    parser.add_argument("--agents", help="numbers of agents, separated by commas")
+    parser.add_argument(
+        "--postgres", action="store_true", help="Postgres instead of SQLite, for the store and for Dagster"
+    )
+    options = parser.parse_args()
+    if options.what == "tick":
+        measure_ticks([int(count) for count in (options.agents or "10,100,1000").split(",")])
+    else:
+        measure_cohorts([int(count) for count in (options.agents or "100,1000").split(",")], options.postgres)
+
+
+if __name__ == "__main__":
+    main()
