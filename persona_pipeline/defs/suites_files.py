@@ -55,7 +55,10 @@ def suite_files(root: Path) -> list[SuiteFile]:
     # YAML beside JSON lines of the same name is their sidecar.
     chosen = {path: stem for path, stem in stems.items() if path.suffix == ".jsonl" or stem not in lines}
     names: dict[str, SuiteFile] = {}
-    for path, stem in chosen.items():
+    # Who needs no other name keeps it, whoever else would get it.
+    for path, stem in sorted(
+        chosen.items(), key=lambda item: (_UNSAFE.search("".join(item[1].parts)) is not None, item)
+    ):
         name = tuple(_UNSAFE.sub("_", part) for part in stem.parts)
         # Steps are called by the joined name.
         if "__".join(name) in names:
