@@ -14,6 +14,10 @@ demo: .venv/runtime
 	@rm -f .persona/reports/report.html
 	@$(BIN)/dagster job execute -m persona_pipeline.definitions -j persona_regression -c demo.yaml > $(DEMO)/dagster.log 2>&1; \
 	  test -f .persona/reports/report.html || { cat $(DEMO)/dagster.log; exit 1; }
+	@echo "Running the eval suites on recorded answers ..."
+	@for suite in suites/*.eval.yaml; do \
+	  $(BIN)/persona-pipeline suite run $$suite --allow-code --save > $(DEMO)/suite.log 2>&1 || { cat $(DEMO)/suite.log; exit 1; }; \
+	  tail -n 1 $(DEMO)/suite.log; done
 	@$(BIN)/persona-pipeline report --format html --output .persona/reports/report.html
 	@echo
 	@echo "Open the report:  $(CURDIR)/.persona/reports/report.html"
