@@ -32,6 +32,7 @@ check: .venv/dev
 	$(BIN)/ruff check .
 	$(BIN)/pyright
 	$(BIN)/lint-imports
+	$(BIN)/dagster definitions validate -m persona_pipeline.definitions
 
 dev: .venv/runtime
 	$(BIN)/dagster dev

@@ -48,7 +48,9 @@ def main() -> None:
         runs = {
             "import SQLAlchemy and scikit-learn": ([python, "-c", imports], Path(folder), 0),
             "persona-pipeline evaluate --mock-judge": ([python, "-m", "persona_pipeline", "evaluate", "--mock-judge"], PROJECT, 1),
-            "dagster job execute, one empty asset": ([dagster, "job", "execute", "-f", "empty_job.py", "-j", "empty"], Path(folder), 0),
+            "dagster job execute, one empty asset": (
+                [dagster, "job", "execute", "-f", "empty_job.py", "-j", "empty"], Path(folder), 0
+            ),
             "dagster job execute -j persona_regression": (
                 [dagster, "job", "execute", "-m", "persona_pipeline.definitions", "-j", "persona_regression"], PROJECT, 1
             ),

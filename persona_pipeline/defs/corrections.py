@@ -138,6 +138,7 @@ daily_corrections = dg.ScheduleDefinition(
     job=count_corrections,
     cron_schedule="0 4 * * *",
     execution_timezone=orchestration().timezone,
+    default_status=orchestration().schedule_status,
     description="Counts what the gate did in the last 30 days.",
     tags=run_tags.request_tags("daily count"),
 )

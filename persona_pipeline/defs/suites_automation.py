@@ -44,6 +44,7 @@ def suite_targets(context: dg.SensorEvaluationContext, world: WorldResource) -> 
 @dg.sensor(
     job=run_eval_suites,
     minimum_interval_seconds=LOOK_SECONDS,
+    default_status=orchestration().sensor_status,
     description="Runs a suite when its file, or a file it names, changed: tests, prompts, targets, recorded answers, programs.",
 )
 def suite_changes(context: dg.SensorEvaluationContext, world: WorldResource) -> dg.SensorResult | dg.SkipReason:
@@ -65,6 +66,7 @@ nightly_suites = dg.ScheduleDefinition(
     job=run_eval_suites,
     cron_schedule=orchestration().suites_cron,
     execution_timezone=orchestration().timezone,
+    default_status=orchestration().schedule_status,
     description="Runs every eval suite. PERSONA_SUITES_CRON says when.",
     tags=run_tags.request_tags("nightly"),
 )

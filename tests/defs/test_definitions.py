@@ -1,5 +1,6 @@
 """The code location as a whole."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
