@@ -39,7 +39,7 @@ def load(name: str) -> dict[str, Any]:
 
 COMPOSE, VALUES = load("compose.yaml"), load("values.yaml")
 COMMANDS = {name: COMPOSE["services"][name]["command"] for name in OURS}
-CHECKS = {
+CHECKS: dict[str, list[str]] = {
     name: service["healthcheck"]["test"][1:]
     for name, service in COMPOSE["services"].items()
     if "healthcheck" in service
@@ -164,19 +164,21 @@ def test_the_processes_of_the_compose_file_run_a_job(
     workspace = workspace.replace("host: code", "host: 127.0.0.1").replace("4000", ports["4000"])
     (home / "workspace.yaml").write_text(workspace, encoding="utf-8")
     with redis_server(tmp_path) as redis, ExitStack() as stack:
+        addresses = {
+            "PERSONA_DATABASE_URL": postgres_url,
+            "PERSONA_CELERY_BROKER": f"{redis}/0",
+            "PERSONA_CELERY_BACKEND": f"{redis}/1",
+            "DAGSTER_HOME": str(home),
+            "PERSONA_ROOT": str(world),
+        }
         for name in OURS:
-            addresses = {
-                "PERSONA_DATABASE_URL": postgres_url,
-                "PERSONA_CELERY_BROKER": f"{redis}/0",
-                "PERSONA_CELERY_BACKEND": f"{redis}/1",
-            }
             given = {key: value for key, value in COMPOSE["services"][name]["environment"].items() if "${" not in value}
-            environment = {**given, **addresses, "DAGSTER_HOME": str(home), "PERSONA_ROOT": str(world)}
-            stack.enter_context(process(name, [ports.get(word, word) for word in COMMANDS[name]], home, environment))
+            environment = {**given, **addresses}
+            stack.enter_context(process(name, [ports.get(word) or word for word in COMMANDS[name]], home, environment))
             if name == "code":
                 wait_until(lambda: healthy(CHECKS["code"], ports, home))
-        for name in ("DAGSTER_HOME", "PERSONA_DATABASE_URL", "PERSONA_EXECUTOR"):
-            monkeypatch.setenv(name, environment[name])
+        for key, value in addresses.items():
+            monkeypatch.setenv(key, value)
         launch = ["dagster", "job", "launch", "-w", "workspace.yaml", "-j", "review_baselines"]
         assert healthy(launch, ports, home)
         with dg.DagsterInstance.get() as instance:

@@ -40,7 +40,7 @@ class GateCheck:
         return dg.AssetCheckResult(
             passed=not wrong,
             severity=self.severity,
-            description=_summary(wrong),
+            description=summary(wrong),
             metadata={
                 "found": len(wrong),
                 "what_is_wrong": metadata.table([{"what": one_line(line, MOST_LINE)} for line in wrong], ("what",)),
@@ -49,7 +49,8 @@ class GateCheck:
         )
 
 
-def _summary(wrong: Sequence[str]) -> str:
+def summary(wrong: Sequence[str]) -> str:
+    """Return the first lines of what is wrong as a Markdown list, which the UI shows above everything else of a check."""
     if not wrong:
         return "Nothing is wrong."
     lines = [f"- {one_line(line, MOST_LINE)}" for line in wrong[:MOST_SUMMARY]]

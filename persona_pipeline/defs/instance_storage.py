@@ -9,6 +9,7 @@ from dagster import Field, StringSource
 from dagster._core.storage.base_storage import DagsterStorage
 from dagster._core.storage.sqlite_storage import DagsterSqliteStorage
 from dagster._serdes import ConfigurableClass, ConfigurableClassData
+from filelock import FileLock
 
 URL_VARIABLES = ("PERSONA_DAGSTER_DATABASE_URL", "PERSONA_DATABASE_URL")
 
@@ -27,8 +28,11 @@ class EnvironmentStorage(DagsterStorage, ConfigurableClass):
     def from_config_value(cls, inst_data: ConfigurableClassData | None, config_value: Mapping[str, Any]) -> Any:
         url = postgres_url(os.environ)
         if url is None:
-            home = Path(os.environ.get("DAGSTER_HOME") or Path.cwd())
-            return DagsterSqliteStorage.from_local(str(home / config_value["base_dir"]), inst_data)
+            folder = Path(os.environ.get("DAGSTER_HOME") or Path.cwd()) / config_value["base_dir"]
+            folder.mkdir(parents=True, exist_ok=True)
+            # Dagster looks whether its tables are there and then makes them: two processes that start at once would both make them.
+            with FileLock(folder / ".lock"):
+                return DagsterSqliteStorage.from_local(str(folder), inst_data)
         from dagster_postgres import DagsterPostgresStorage
 
         return DagsterPostgresStorage(url, inst_data=inst_data)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from persona_pipeline.defs import assets, metadata, pictures, run_tags
+from persona_pipeline.defs import assets, checks, metadata, pictures, run_tags
 from persona_pipeline.defs.failures import known_failures
 from persona_pipeline.defs.resources import WorldResource, end_of_window
 from persona_pipeline.defs.settings import orchestration
@@ -14,6 +14,7 @@ from persona_pipeline.evaluation.report import RunReport
 from persona_pipeline.evaluation.run import RunOptions, run_evaluation
 
 REPORTS = ".persona/reports"
+GATE_PASSED = "gate_passed"
 FORMATS = {"json": "report.json", "markdown": "comment.md", "html": "report.html", "junit": "junit.xml"}
 
 
@@ -112,6 +113,14 @@ def _report_links(page: Path) -> metadata.Metadata:
     owners=assets.OWNERS,
     pool=assets.JUDGE_POOL,
     code_version=assets.JUDGE_VERSION,
+    check_specs=[
+        dg.AssetCheckSpec(
+            GATE_PASSED,
+            asset="regression_report",
+            blocking=True,
+            description="No agent regressed, and everything that should be judged was.",
+        )
+    ],
 )
 def regression_report(
     context: dg.AssetExecutionContext, world: WorldResource, config: RegressionConfig
@@ -121,11 +130,17 @@ def regression_report(
 
     report, folder = evaluate_by_config(context, world, config)
     print_table(report, sys.stdout)
-    facts = report_metadata(report, folder)
+    wrong = [finding.message for finding in report.all_findings()]
     if report.exit_code:
-        lines = "\n".join(finding.message for finding in report.all_findings())
-        raise dg.Failure(f"exit code {report.exit_code}\n{lines}", metadata=facts, allow_retries=False)
-    return dg.MaterializeResult(metadata=facts)
+        context.log.error("\n".join([f"exit code {report.exit_code}", *wrong]))
+    check = dg.AssetCheckResult(
+        check_name=GATE_PASSED,
+        passed=not report.exit_code,
+        severity=dg.AssetCheckSeverity.ERROR,
+        description=checks.summary(wrong if report.exit_code else []),
+        metadata={"exit_code": report.exit_code},
+    )
+    return dg.MaterializeResult(metadata=report_metadata(report, folder), check_results=[check])
 
 
 @dg.op(pool=assets.JUDGE_POOL)

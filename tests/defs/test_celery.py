@@ -10,6 +10,7 @@ import dagster as dg
 import pytest
 import sqlalchemy as sa
 
+from persona_pipeline.definitions import defs
 from persona_pipeline.propositions import ALL_DIMENSIONS
 from persona_pipeline.settings import get_settings
 from persona_pipeline.store import open_store, tables
@@ -17,7 +18,7 @@ from tests.support.messages_server import MessagesServer
 from tests.support.waiting import wait_until
 from tests.support.workers import Hosts, redis_server, steps_by_worker, take_baselines, write_cohort_world
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("postgres")]
+VALUES = "values"
 
 ALONE, TOGETHER = "ada", ("ben", "cleo", "dan")
 LIVE = "resources: {evaluation: {config: {judge: anthropic}}}\n"
@@ -57,6 +58,22 @@ def children(process: "subprocess.Popen[bytes] | None") -> list[int]:
     return [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text("utf-8").split()]
 
 
+def test_no_step_reads_a_file_another_left() -> None:
+    """What steps give each other goes through the store or the event log: by default it would be a pickle on the writer's disk."""
+    read = {
+        (node.name, output.output_def.io_manager_key)
+        for job in defs.resolve_all_job_defs()
+        for node in job.nodes
+        for item, outputs in job.dependency_structure.input_to_upstream_outputs_for_node(node.name).items()
+        if not item.input_def.dagster_type.is_nothing
+        for output in outputs
+    }
+    assert {name for name, _ in read} >= {"evaluate_shard", "cohort_report"}
+    assert {key for _, key in read} == {VALUES}
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("postgres")
 def test_two_runs_are_shared_by_two_workers(hosts: Hosts, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     desk = hosts.host("desk")
     with hosts.workers("one", "two") as workers:
@@ -97,6 +114,8 @@ def test_two_runs_are_shared_by_two_workers(hosts: Hosts, postgres_url: str, mon
         assert not list((host.home / ".dagster").glob("storage/**/*")), "a value only this host can read"
 
 
+@pytest.mark.slow
+@pytest.mark.xdist_group("postgres")
 def test_a_step_whose_process_dies_is_done_again(hosts: Hosts, server: MessagesServer) -> None:
     desk, asked = hosts.host("desk"), len(server.calls)
     with hosts.workers("one") as (worker,):

@@ -47,6 +47,16 @@ def test_only_sensors_that_cost_nothing_run_from_the_start() -> None:
     assert running == {"agent_partitions", "open_batches", "suite_targets"}
 
 
+def test_one_setting_switches_everything_on_that_starts_runs() -> None:
+    code = "from persona_pipeline.definitions import defs; r = defs.get_repository_def();"
+    code += "print([s.name for s in [*r.sensor_defs, *r.schedule_defs] if s.default_status.value != 'RUNNING'])"
+    environment = {**os.environ, "PERSONA_AUTOMATION": "true"}
+    command = [sys.executable, "-W", "ignore", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    # The alert has a switch of its own: an address.
+    assert done.stdout.strip() == "['run_failure_alert']"
+
+
 def test_loading_imports_nothing_heavy() -> None:
     code = f"import sys, persona_pipeline.definitions; print([m for m in {HEAVY!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True)

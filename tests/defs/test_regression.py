@@ -1,0 +1,59 @@
+"""The gate of CI: everybody in one process, on an instance that knows nothing."""
+
+import dagster as dg
+import pytest
+
+from tests.defs.support import Project
+
+BEFORE_THE_DRIFT = "2026-06-14T23:59:59Z"
+
+
+def config(**values: object) -> dict[str, object]:
+    return {"ops": {"regression_report": {"config": values}}}
+
+
+def test_a_drift_fails_the_run_and_the_report_is_kept(sample: Project) -> None:
+    result = sample.run("persona_regression")
+    assert not result.success
+    [check] = result.get_asset_check_evaluations()
+    assert not check.passed and check.blocking
+    assert "michael: adherence fell" in (check.description or "")
+    metadata = result.asset_materializations_for_node("regression_report")[0].metadata
+    assert metadata["exit_code"].value == 1
+    assert "data:image/svg+xml;base64," in str(metadata["voice_map_plot"].value)
+    assert {path.name for path in (sample.root / ".persona/reports").iterdir()} == {
+        "report.json",
+        "comment.md",
+        "report.html",
+        "junit.xml",
+    }
+
+
+def test_before_the_drift_it_passes(sample: Project) -> None:
+    result = sample.run("persona_regression", run_config=config(as_of=BEFORE_THE_DRIFT))
+    assert result.success
+    assert all(check.passed for check in result.get_asset_check_evaluations())
+
+
+def test_a_broken_file_fails_with_file_and_line_before_anything_is_judged(sample: Project) -> None:
+    (sample.root / "personas/jim.yaml").write_text("display_name: Jim\npersonna: x\n", encoding="utf-8")
+    result = sample.run("persona_regression")
+    failure = next(event for event in result.all_events if event.is_step_failure).step_failure_data
+    assert "jim.yaml:2" in failure.error_display_string
+    assert result.asset_materializations_for_node("regression_report") == []
+
+
+def test_the_report_is_linked_where_it_is_served(sample: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERSONA_REPORTS_URL", "https://reports.example/")
+    result = sample.run("persona_regression", run_config=config(as_of=BEFORE_THE_DRIFT, agents=["pam"]))
+    metadata = result.asset_materializations_for_node("regression_report")[0].metadata
+    assert metadata["report"] == dg.MetadataValue.url("https://reports.example/report.html")
+
+
+def test_baselines_are_captured_for_who_is_named(sample: Project) -> None:
+    for name in ("pam", "jim"):
+        (sample.root / f"baselines/{name}.json").unlink()
+    run_config = {"ops": {"capture_baselines": {"config": {"agents": ["pam"], "as_of": BEFORE_THE_DRIFT}}}}
+    assert sample.run("capture_baseline", run_config=run_config).success
+    assert (sample.root / "baselines/pam.json").is_file()
+    assert not (sample.root / "baselines/jim.json").exists()
