@@ -8,16 +8,16 @@ import dagster as dg
 from persona_pipeline.baselines import BaselineComparison
 from persona_pipeline.defs import pictures
 from persona_pipeline.evaluation.history import HistoryValue
-from persona_pipeline.evaluation.report import AgentReport, Finding
+from persona_pipeline.evaluation.report import AgentReport, Finding, RunReport
 from persona_pipeline.evaluation.results import AgentEvaluation
-from persona_pipeline.propositions import PropositionSet
+from persona_pipeline.propositions import ALL_DIMENSIONS, PropositionSet
 from persona_pipeline.reporting.text import markdown_code, markdown_text, one_line
 from persona_pipeline.reporting.view import dimension_label, format_delta, format_score, unscored_label
 from persona_pipeline.scoring.results import DimensionEvaluation, UsageSummary
 from persona_pipeline.world.models import Message, Persona, Window
 
 Metadata = dict[str, Any]
-MOST_ROWS, MOST_FINDINGS = 20, 50
+MOST_ROWS, MOST_FINDINGS, MOST_AGENTS = 20, 50, 50
 MOST_TEXT = 300
 
 
@@ -138,6 +138,23 @@ def comparison_table(comparison: BaselineComparison) -> dg.TableMetadataValue:
         for item in comparison.dimensions.values()
     ]
     return table(rows, ("dimension", "baseline", "now", "change", "status"))
+
+
+def scores_table(report: RunReport) -> dg.TableMetadataValue:
+    """Return a row an agent: its dimensions and overall score, with the change against the baseline where there is one."""
+    names = [
+        name for name in ALL_DIMENSIONS if any(name in item.evaluation.dimensions for item in report.agents.values())
+    ]
+    rows = []
+    for agent_id, item in list(report.agents.items())[:MOST_AGENTS]:
+        row: dict[str, str | float] = {"agent": agent_id, "overall": format_score(item.evaluation.overall)}
+        for name in names:
+            compared = item.comparison.dimensions.get(name)
+            score = compared.current if compared else None
+            change = f" ({format_delta(compared.delta)})" if compared and compared.delta is not None else ""
+            row[name] = format_score(score) + change
+        rows.append(row)
+    return table(rows, ("agent", "overall", *names))
 
 
 def usage_metadata(usage: UsageSummary) -> Metadata:

@@ -83,11 +83,9 @@ def write_reports(report: RunReport, folder: Path) -> Path:
 
 def report_metadata(report: RunReport, folder: Path) -> metadata.Metadata:
     """Return the scores, the voices, what is wrong, and where the HTML report is."""
-    from persona_pipeline.reporting.markdown import render_step_summary
-
     page = folder / FORMATS["html"]
     found: metadata.Metadata = {
-        "scores": dg.MetadataValue.md(render_step_summary(report, limit=20_000)),
+        "scores": metadata.scores_table(report),
         "exit_code": report.exit_code,
         **_report_links(page),
         **metadata.findings_metadata(report.all_findings()),

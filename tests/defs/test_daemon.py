@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -14,6 +13,7 @@ import dagster as dg
 import pytest
 
 from tests.defs.support import Project
+from tests.support.stopping import stop_group
 from tests.support.waiting import wait_until
 from tests.support.worlds import replace_in
 
@@ -54,8 +54,7 @@ def daemon(home: Path) -> Iterator[Path]:
         yield log
     finally:
         # The daemon's code server and the runs it started are of its group.
-        os.killpg(process.pid, signal.SIGTERM)
-        process.wait(30)
+        stop_group(process)
 
 
 @pytest.mark.slow

@@ -57,6 +57,17 @@ def test_one_setting_switches_everything_on_that_starts_runs() -> None:
     assert done.stdout.strip() == "['run_failure_alert']"
 
 
+@pytest.mark.parametrize("missing", [False, True], ids=["every file is broken", "there is no world at all"])
+def test_the_code_location_loads_whatever_the_files_say(small_root: Path, missing: bool) -> None:
+    for path in ("personas/ann.yaml", "propositions/fluency/_default.yaml", "baselines/ann.json", "suites/x.eval.yaml"):
+        target = small_root / path
+        target.parent.mkdir(exist_ok=True)
+        target.write_bytes(b"{[\xff: ")
+    root = small_root / "nowhere" if missing else small_root
+    command = [sys.executable, "-W", "ignore", "-c", "import persona_pipeline.definitions"]
+    subprocess.run(command, check=True, env={**os.environ, "PERSONA_ROOT": str(root)})
+
+
 def test_loading_imports_nothing_heavy() -> None:
     code = f"import sys, persona_pipeline.definitions; print([m for m in {HEAVY!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True)

@@ -1,22 +1,20 @@
 """What is tried again, what is not, and how many judge at once."""
 
-import subprocess
-import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import dagster as dg
 import pytest
-import yaml
 
+from persona_pipeline.definitions import defs
 from persona_pipeline.defs import failures
 from persona_pipeline.settings import get_settings
-from tests.defs.support import PARTITION, Project
+from tests.defs.support import Project
 from tests.support.messages_server import ANSWER, Hang, MessagesServer, message
 from tests.support.waiting import wait_until
 from tests.support.worlds import write_yaml
 
-PROJECT = Path(__file__).parents[2]
 WHOLE_FLUENCY = ("personas", "messages", "proposition_sets/fluency", "fluency_scores")
 
 
@@ -74,46 +72,33 @@ def test_a_run_evaluated_twice_pays_once(two_claims: Project, server: MessagesSe
     assert server.paid == 2
 
 
-@pytest.mark.slow
-def test_the_judge_pool_holds_over_runs_in_other_processes(
-    small_root: Path, tmp_path: Path, server: MessagesServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    home = tmp_path / "home"
-    home.mkdir()
-    content = yaml.safe_load((PROJECT / "dagster.yaml").read_text(encoding="utf-8"))
-    content["concurrency"]["pools"]["default_limit"] = 1
-    write_yaml(home / "dagster.yaml", content)
-    for name, value in {
-        "DAGSTER_HOME": str(home),
-        "PERSONA_ROOT": str(small_root),
-        "PERSONA_JUDGE": "anthropic",
-        "PERSONA_JUDGE_DEADLINE": "60",
-    }.items():
-        monkeypatch.setenv(name, value)
-    server.answer_only(0)
-    command = [sys.executable, "-W", "ignore", "-m", "dagster", "job", "execute", "-m", "persona_pipeline.definitions"]
-    command += ["-j", "evaluate_agent", "--tags"]
-    output = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    with dg.DagsterInstance.get() as instance:
-        runs = [
-            subprocess.Popen([*command, f'{{"{PARTITION}": "{who}"}}'], cwd=home, **output) for who in ("ann", "bob")
-        ]
-        try:
-            wait_until(lambda: bool(_blocked_steps(instance)) and len(server.calls) == 1)
-            server.answer_only(None)
-            assert [run.wait(90) for run in runs] == [1, 1], "neither has a baseline"
-        finally:
-            for run in runs:
-                run.kill()
-    assert server.busiest == 1
-    assert len(server.calls) >= 6
+def test_the_judge_pool_holds_over_runs(small_root: Path, instance_on_disk: dg.DagsterInstance) -> None:
+    """Another run, wherever it is, has the pool's only slot; this one waits until it gives it back."""
+    storage = instance_on_disk.event_log_storage
+    storage.set_concurrency_slots("judge", 1)
+    other = instance_on_disk.create_run_for_job(defs.resolve_job_def("capture_baseline"))
+    assert storage.claim_concurrency_slot("judge", other.run_id, "capture_baselines").is_claimed
+    scored_before_it_was_free: list[bool] = []
+
+    def give_back() -> None:
+        wait_until(lambda: bool(_blocked_steps(instance_on_disk)))
+        scored_before_it_was_free.append(bool(storage.get_materialized_partitions(dg.AssetKey("fluency_scores"))))
+        storage.free_concurrency_slots_for_run(other.run_id)
+
+    giving = threading.Thread(target=give_back)
+    giving.start()
+    result = Project(small_root, instance_on_disk).evaluate("ann", WHOLE_FLUENCY)
+    giving.join()
+    assert result.success
+    assert scored_before_it_was_free == [False]
+    assert storage.get_concurrency_info("judge").active_slot_count == 0
 
 
 def _blocked_steps(instance: dg.DagsterInstance) -> list[str]:
-    """Return the messages of steps that wait for the pool."""
+    """Return what steps say that wait for the pool."""
     events = [
         record.event_log_entry
         for run in instance.get_runs()
         for record in instance.get_records_for_run(run.run_id, of_type=dg.DagsterEventType.ENGINE_EVENT).records
     ]
-    return [event.user_message for event in events if "blocked by" in event.message and "judge" in event.message]
+    return [event.message for event in events if "blocked by" in event.message and "judge" in event.message]

@@ -6,6 +6,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from persona_pipeline.defs import sensors
 from persona_pipeline.defs.partitions import AGENTS
 from tests.defs.support import Project
 from tests.support.worlds import replace_in, write_jsonl, write_yaml
@@ -214,3 +215,23 @@ def test_a_file_that_no_agent_can_be_named_after_stops_nobody(small: Project) ->
 def test_a_message_file_that_cannot_be_read_stops_nobody(small: Project) -> None:
     (small.root / "messages/broken.jsonl").write_bytes(b"\xff\xfe\x00{")
     assert small.agents_requested() == ["ann", "bob"]
+
+
+def test_partitions_follow_the_persona_files_without_a_run(small: Project) -> None:
+    def look() -> dg.SensorResult | dg.SkipReason:
+        with dg.build_sensor_context(instance=small.instance, resources={"world": small.world}) as context:
+            result = sensors.agent_partitions(context)
+        assert isinstance(result, dg.SensorResult | dg.SkipReason)
+        return result
+
+    first = look()
+    assert isinstance(first, dg.SensorResult) and not first.run_requests
+    [request] = first.dynamic_partitions_requests or ()
+    assert list(request.partition_keys) == ["ann", "bob"]
+    small.instance.add_dynamic_partitions(AGENTS, ["ann", "bob", "gone"])
+    second = look()
+    assert isinstance(second, dg.SensorResult)
+    [removal] = second.dynamic_partitions_requests or ()
+    assert isinstance(removal, dg.DeleteDynamicPartitionsRequest) and list(removal.partition_keys) == ["gone"]
+    small.instance.delete_dynamic_partition(AGENTS, "gone")
+    assert isinstance(look(), dg.SkipReason)
