@@ -45,11 +45,7 @@ def write_config(store: Store, agent_id: str, settings: CorrectionSettings) -> S
     Raises:
         ConfigError: the store does not know the agent.
     """
-    _require_agent(store, agent_id)
-    row = {"agent_id": agent_id, **settings.model_dump(), "source": FROM_API}
-    with store.begin() as connection:
-        upsert(store, connection, _TABLE, [row], key=["agent_id"])
-    return read_config(store, agent_id)
+    return _write(store, agent_id, settings, FROM_API)
 
 
 def reset_config(store: Store, agent_id: str, settings: CorrectionSettings) -> StoredConfig:
@@ -58,8 +54,12 @@ def reset_config(store: Store, agent_id: str, settings: CorrectionSettings) -> S
     Raises:
         ConfigError: the store does not know the agent.
     """
+    return _write(store, agent_id, settings, FROM_PERSONA)
+
+
+def _write(store: Store, agent_id: str, settings: CorrectionSettings, source: str) -> StoredConfig:
     _require_agent(store, agent_id)
-    row = {"agent_id": agent_id, **settings.model_dump(), "source": FROM_PERSONA}
+    row = {"agent_id": agent_id, **settings.model_dump(), "source": source}
     with store.begin() as connection:
         upsert(store, connection, _TABLE, [row], key=["agent_id"])
     return read_config(store, agent_id)
