@@ -6,13 +6,14 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 
 from persona_pipeline.evaluation.report import RunReport
 from persona_pipeline.reporting import view
 from persona_pipeline.reporting.charts import bullet
 from persona_pipeline.reporting.html.page import build_page
+from persona_pipeline.reporting.pages import page_environment
 from persona_pipeline.reporting.text import html_text
 
 _PACKAGE = "persona_pipeline.reporting.html"
@@ -35,14 +36,7 @@ def render_html(report: RunReport) -> str:
 
 @lru_cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader(_PACKAGE),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
+    environment = page_environment(_PACKAGE)
     environment.filters.update(
         score=view.format_score,
         delta=view.format_delta,

@@ -5,9 +5,10 @@ import hashlib
 from functools import lru_cache
 from importlib.resources import files
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 
+from persona_pipeline.reporting.pages import page_environment
 from persona_pipeline.reporting.text import html_text
 from persona_pipeline.suites.results import SuiteResult
 from persona_pipeline.suites.storing import reason_of
@@ -26,14 +27,7 @@ def render_suite_html(result: SuiteResult) -> str:
 
 @lru_cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader(_PACKAGE),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
+    environment = page_environment(_PACKAGE)
     environment.filters.update(percent=_percent, reason=reason_of)
     return environment
 
