@@ -129,7 +129,8 @@ class AnthropicBackend:
         return list(_each_paid_once(calls, answers))
 
     def _prepare(self, question: Question, style: RequestStyle) -> _Call:
-        return _Call(question, style, request_key(style, question, self.options.endpoint), prefix_of(style, question))
+        prefix = prefix_of(style, question)
+        return _Call(question, style, request_key(prefix, question, self.options.endpoint), prefix)
 
     def _is_cacheable(self, group: Sequence[_Call]) -> bool:
         return len(group) > 1 and group[0].prefix.tokens >= traits_of(self.options.model).cache_minimum

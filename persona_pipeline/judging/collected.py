@@ -7,7 +7,7 @@ from persona_pipeline.judging import batch_records as records
 from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.client import AnthropicOptions
 from persona_pipeline.judging.questions import Answer, Question
-from persona_pipeline.judging.request import RequestStyle, request_key
+from persona_pipeline.judging.request import RequestStyle, prefix_of, request_key
 from persona_pipeline.judging.verdict import Unscored
 from persona_pipeline.store.engine import Store
 
@@ -27,7 +27,7 @@ class CollectedBackend:
 
     async def ask(self, questions: Sequence[Question]) -> list[Answer]:
         style = RequestStyle(self.options.model, self.options.effort)
-        keys = [request_key(style, question, self.options.endpoint) for question in questions]
+        keys = [request_key(prefix_of(style, question), question, self.options.endpoint) for question in questions]
         answers = JudgmentCache(self.store).find(zip(keys, questions, strict=True))
         with self.store.connect() as connection:
             failed = records.unscored_in(records.read(connection, records.COLLECTED))

@@ -11,12 +11,14 @@ Item = TypeVar("Item")
 
 # Calls that were under way together are told the same thing; it counts once.
 _ONE_WARNING_SECONDS = 0.5
+# About the work of one call. Calls that start at one instant are answered at one instant and keep waiting for each other.
+_SPACING_SECONDS = 0.002
 
 
 class AdaptiveWidth:
     """How many calls may be under way: halved when the server throttles, widened again as calls succeed.
 
-    Widens by one a success up to half of what it was when throttled, then by one a round, as TCP does.
+    Calls start one after another, two milliseconds apart. Widens by one a success up to half of what it was when throttled, then by one a round, as TCP does.
 
     Args:
         maximum: calls under way at once when nothing narrows it, at least 1.
@@ -30,6 +32,7 @@ class AdaptiveWidth:
         self._threshold = float(self.maximum)
         self._last_narrowed = float("-inf")
         self._active = 0
+        self._next_start = float("-inf")
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     @property
@@ -67,10 +70,18 @@ class AdaptiveWidth:
                 raise
         self._active += 1
         try:
+            await self._spaced()
             yield
         finally:
             self._active -= 1
             self._wake()
+
+    async def _spaced(self) -> None:
+        now = self._clock()
+        start = max(now, self._next_start)
+        self._next_start = start + _SPACING_SECONDS
+        if start > now:
+            await asyncio.sleep(start - now)
 
     def _wake(self) -> None:
         free = self.width - self._active

@@ -160,17 +160,18 @@ def _prefix(
     return Prefix(content_hash(shared), estimated_tokens(text))
 
 
-def request_key(style: RequestStyle, question: Question, base_url: str, *, api_version: str | None = None) -> str:
+def request_key(prefix: Prefix, question: Question, base_url: str, *, api_version: str | None = None) -> str:
     """Return the SHA-256 of all that can change an answer: the request, where it goes, and which sample it is.
 
     Args:
+        prefix: that of the question's request.
         api_version: default: that of the installed SDK.
     """
     from anthropic._constants import ANTHROPIC_API_VERSION
 
     return content_hash(
         {
-            "prefix": prefix_of(style, question).key,
+            "prefix": prefix.key,
             "ask": question.ask,
             "max_tokens": question.max_tokens,
             "base_url": base_url,

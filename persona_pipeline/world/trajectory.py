@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from persona_pipeline.world.models import Message
@@ -38,7 +39,7 @@ class Trajectory:
 
     items: tuple[Entry | Omission, ...]
 
-    @property
+    @cached_property
     def entries(self) -> tuple[Entry, ...]:
         return tuple(item for item in self.items if isinstance(item, Entry))
 

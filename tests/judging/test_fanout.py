@@ -1,7 +1,9 @@
 """Width and order of many calls, without a network."""
 
 import asyncio
+import time
 from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -71,6 +73,25 @@ def test_a_slot_is_free_again_when_its_waiter_is_cancelled() -> None:
         return entered
 
     assert asyncio.run(run()) == ["first", "third"]
+
+
+def test_calls_with_places_free_start_one_after_another() -> None:
+    async def run() -> list[float]:
+        width = AdaptiveWidth(20)
+        starts: list[float] = []
+
+        async def work() -> None:
+            async with width.slot():
+                starts.append(time.monotonic())
+                await asyncio.sleep(0.2)
+
+        await asyncio.gather(*(work() for _ in range(20)))
+        return starts
+
+    starts = asyncio.run(run())
+    # A timer may fire a clock tick early.
+    assert all(later - earlier > 0 for earlier, later in pairwise(starts))
+    assert starts[-1] - starts[0] >= 19 * 0.002 - 0.001
 
 
 def run_groups(groups: Sequence[Sequence[str]], failing: set[str], lead: bool) -> list[str]:
