@@ -13,7 +13,14 @@ from persona_pipeline.defs.resources import EvaluationSettings, WorldResource, k
 from persona_pipeline.defs.settings import orchestration
 from persona_pipeline.evaluation.cohort import CohortResult, evaluate_cohort
 from persona_pipeline.evaluation.gate import nothing_evaluated
-from persona_pipeline.evaluation.report import EXIT_CONFIG, AgentReport, Finding, RunReport, worst_exit_code
+from persona_pipeline.evaluation.report import (
+    EXIT_CONFIG,
+    AgentReport,
+    Finding,
+    RunReport,
+    report_expenses,
+    worst_exit_code,
+)
 from persona_pipeline.evaluation.saving import load_evaluation
 from persona_pipeline.evaluation.steps import load_comparison
 from persona_pipeline.evaluation.voices import voice_statistics
@@ -196,6 +203,7 @@ def _report_of_interest(world: World, lines: list[AgentLine]) -> RunReport:
             comparison, findings = compared
             report.agents[line.agent_id] = AgentReport(evaluation=evaluation, comparison=comparison, findings=findings)
     report.findings = nothing_evaluated(report.agents.values())
+    report.expenses = report_expenses(report.agents)
     report.exit_code = worst_exit_code({finding.exit_code for finding in report.all_findings()})
     if report.agents:
         newest = max((item.evaluation for item in report.agents.values()), key=lambda item: item.window_end)

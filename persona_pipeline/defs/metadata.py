@@ -11,6 +11,8 @@ from persona_pipeline.evaluation.history import HistoryValue
 from persona_pipeline.evaluation.report import AgentReport, Finding, RunReport
 from persona_pipeline.evaluation.results import AgentEvaluation
 from persona_pipeline.propositions import ALL_DIMENSIONS, PropositionSet
+from persona_pipeline.reporting.costs import COLUMNS as COST_COLUMNS
+from persona_pipeline.reporting.costs import cost_tables
 from persona_pipeline.reporting.text import markdown_code, markdown_text, one_line
 from persona_pipeline.reporting.view import dimension_label, format_delta, format_score, unscored_label
 from persona_pipeline.scoring.results import DimensionEvaluation, UsageSummary
@@ -162,6 +164,17 @@ def usage_metadata(usage: UsageSummary) -> Metadata:
     if not usage.calls:
         return {}
     return {f"judge/{key}": value for key, value in usage.model_dump().items() if value is not None}
+
+
+def costs_metadata(report: RunReport) -> Metadata:
+    """Return who the money of a run was spent on: a table an agent, a dimension and a mechanism where there are several."""
+    columns = ("for", *COST_COLUMNS)
+    return {
+        f"cost_by_{costs.title.lower().replace(' ', '_')}": table(
+            [dict(zip(columns, (row.name, *row.values), strict=True)) for row in costs.rows[:MOST_AGENTS]], columns
+        )
+        for costs in cost_tables(report)
+    }
 
 
 def findings_metadata(findings: Sequence[Finding]) -> Metadata:

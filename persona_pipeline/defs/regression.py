@@ -90,6 +90,7 @@ def report_metadata(report: RunReport, folder: Path) -> metadata.Metadata:
         **_report_links(page),
         **metadata.findings_metadata(report.all_findings()),
         **metadata.usage_metadata(report.usage),
+        **metadata.costs_metadata(report),
     }
     picture = pictures.voice_picture(report.statistics.get("voice_map", {}))
     return {**found, "voice_map_plot": dg.MetadataValue.md(picture)} if picture else found

@@ -6,11 +6,10 @@ from persona_pipeline.baselines import Baseline, compare
 from persona_pipeline.baselines.confirm import CONFIRMATIONS, Compared, settled
 from persona_pipeline.evaluation.engine import evaluate_stored
 from persona_pipeline.evaluation.gate import GateRules, exit_code_of, judge_agent
-from persona_pipeline.evaluation.report import AgentReport, RunReport
+from persona_pipeline.evaluation.report import AgentReport, RunReport, expenses_of
 from persona_pipeline.evaluation.results import AgentEvaluation
 from persona_pipeline.judging.verdict import Judge
 from persona_pipeline.scoring import overall_score
-from persona_pipeline.scoring.results import UsageSummary, add_usage
 from persona_pipeline.world import World
 from persona_pipeline.world.models import Window
 
@@ -38,7 +37,7 @@ def confirm_report(
         rejudge: False only tests what is there.
     """
     evaluations = {agent_id: agent.evaluation for agent_id, agent in report.agents.items()}
-    spent = UsageSummary()
+    expenses = list(report.expenses)
     if rejudge:
         for agent_id, agent in report.agents.items():
             suspects = _suspects(agent)
@@ -48,7 +47,7 @@ def confirm_report(
                 world, [agent_id], window, judge=judge, dimensions=suspects, samples=samples + CONFIRMATIONS
             )[0]
             evaluations[agent_id] = _with_dimensions(agent.evaluation, again, suspects)
-            spent = add_usage([spent, *(again.dimensions[name].usage for name in suspects)])
+            expenses += expenses_of(agent_id, (again.dimensions[name] for name in suspects), "confirmation")
     golden = {
         agent_id: None if evaluation.synthetic else baselines.get(agent_id)
         for agent_id, evaluation in evaluations.items()
@@ -73,7 +72,7 @@ def confirm_report(
     agents = {
         agent_id: judge_agent(evaluation, confirmed[agent_id], rules) for agent_id, evaluation in evaluations.items()
     }
-    changed = report.model_copy(update={"agents": agents, "usage": add_usage([report.usage, spent])})
+    changed = report.model_copy(update={"agents": agents, "expenses": expenses})
     changed.exit_code = exit_code_of(changed.all_findings(), rules)
     return changed
 

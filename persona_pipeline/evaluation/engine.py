@@ -14,7 +14,7 @@ from persona_pipeline.evaluation.cases import (
 )
 from persona_pipeline.evaluation.concurrency import run_async
 from persona_pipeline.evaluation.gate import GateRules, exit_code_of, judge_agent, nothing_evaluated
-from persona_pipeline.evaluation.report import AgentReport, RunReport
+from persona_pipeline.evaluation.report import AgentReport, RunReport, report_expenses
 from persona_pipeline.evaluation.results import AgentEvaluation
 from persona_pipeline.evaluation.saving import save_evaluation
 from persona_pipeline.evaluation.selection import default_coverage, select_agents, select_dimensions
@@ -192,7 +192,7 @@ def assemble(
     run = RunReport(
         agents=reports,
         findings=nothing_evaluated(reports.values()),
-        usage=total_usage([item for report in reports.values() for item in report.evaluation.dimensions.values()]),
+        expenses=report_expenses(reports),
         provenance={
             "version": __version__,
             "judge": judge.name,

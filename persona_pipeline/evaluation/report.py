@@ -1,12 +1,13 @@
 """One run over one or more agents: what the command line prints and every report is rendered from."""
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from persona_pipeline.baselines.models import BaselineComparison
 from persona_pipeline.evaluation.results import AgentEvaluation
-from persona_pipeline.scoring.results import UsageSummary
+from persona_pipeline.scoring.results import DimensionEvaluation, UsageSummary, add_usage
 
 EXIT_OK, EXIT_REGRESSION, EXIT_CONFIG, EXIT_COVERAGE, EXIT_BUDGET = 0, 1, 2, 3, 4
 _SEVERITY = (EXIT_CONFIG, EXIT_BUDGET, EXIT_COVERAGE, EXIT_REGRESSION)
@@ -43,8 +44,45 @@ class AgentReport(BaseModel):
     findings: list[Finding] = Field(default_factory=list)
 
 
+class Expense(BaseModel):
+    """What one part of a run cost.
+
+    Attributes:
+        mechanism: ``evaluation``, ``confirmation`` (what fell was judged again), ``history`` (earlier windows) or ``synthetic``
+            (conversations were generated).
+        dimension: None where the money was not spent on one.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    mechanism: str
+    agent_id: str
+    dimension: str | None = None
+    usage: UsageSummary
+
+
+def expenses_of(
+    agent_id: str, dimensions: Iterable[DimensionEvaluation], mechanism: str = "evaluation"
+) -> list[Expense]:
+    """Return what judging these dimensions of an agent cost; nothing for those that cost no call."""
+    return [
+        Expense(mechanism=mechanism, agent_id=agent_id, dimension=item.dimension, usage=item.usage)
+        for item in dimensions
+        if item.usage.calls
+    ]
+
+
+def report_expenses(reports: Mapping[str, AgentReport]) -> list[Expense]:
+    """Return what the evaluations of these reports cost, by agent and dimension."""
+    return [
+        expense
+        for agent_id, report in reports.items()
+        for expense in expenses_of(agent_id, report.evaluation.dimensions.values())
+    ]
+
+
 class RunReport(BaseModel):
-    """The whole run. ``statistics`` holds what concerns several agents (voice map); ``history`` scores over earlier windows."""
+    """The whole run. ``statistics`` holds what concerns several agents, such as the voice map; ``expenses`` all that was paid."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -53,7 +91,12 @@ class RunReport(BaseModel):
     exit_code: int = EXIT_OK
     provenance: dict[str, Any] = Field(default_factory=dict)
     statistics: dict[str, Any] = Field(default_factory=dict)
-    usage: UsageSummary = Field(default_factory=UsageSummary)
+    expenses: list[Expense] = Field(default_factory=list)
+
+    @property
+    def usage(self) -> UsageSummary:
+        """What the run cost in all."""
+        return add_usage(expense.usage for expense in self.expenses)
 
     def all_findings(self) -> list[Finding]:
         """Return the run's own findings and every agent's."""

@@ -12,7 +12,7 @@ from persona_pipeline.evaluation.cases import ALL_TIME, plan_agent, resolve_wind
 from persona_pipeline.evaluation.confirming import confirm_report
 from persona_pipeline.evaluation.engine import evaluate_agents, evaluate_world, report_agent
 from persona_pipeline.evaluation.gate import GateRules, exit_code_of
-from persona_pipeline.evaluation.report import RunReport
+from persona_pipeline.evaluation.report import Expense, RunReport, expenses_of
 from persona_pipeline.evaluation.saving import mark_baseline
 from persona_pipeline.evaluation.sections import report_sections
 from persona_pipeline.evaluation.selection import default_coverage, select_agents, select_dimensions
@@ -78,7 +78,7 @@ def run_evaluation(world: World, judge: Judge, options: RunOptions) -> Evaluatio
     agent_ids = select_agents(world, options.agents)
     problems = world.sync_messages().problems
     span = resolve_window(world, options.window, options.as_of)
-    _evaluate_earlier(world, judge, options, agent_ids, span)
+    earlier = _evaluate_earlier(world, judge, options, agent_ids, span)
     generated = SyntheticAgents()
     if options.synthetic:
         generated = synthesize(world, agent_ids, span, judge)
@@ -99,6 +99,7 @@ def run_evaluation(world: World, judge: Judge, options: RunOptions) -> Evaluatio
         report = confirm_report(
             world, report, judge, rules, span, golden, samples=options.samples, rejudge=options.confirm
         )
+    report.expenses += [*earlier, *generated.expenses]
     report.statistics |= report_sections(world, agent_ids, span)
     run = EvaluationRun(report, problems)
     if options.update_baseline:
@@ -153,10 +154,17 @@ def estimate_run(world: World, options: RunOptions) -> str:
     return str(estimate(planned_requests(world, options)))
 
 
-def _evaluate_earlier(world: World, judge: Judge, options: RunOptions, agent_ids: Sequence[str], span: Window) -> None:
-    """Evaluate the windows before, so that their runs are in the store; what they hold is history, not a finding."""
+def _evaluate_earlier(
+    world: World, judge: Judge, options: RunOptions, agent_ids: Sequence[str], span: Window
+) -> list[Expense]:
+    """Evaluate the windows before, so that their runs are in the store, and return what it cost.
+
+    What they hold is history, not a finding.
+    """
+    expenses: list[Expense] = []
     if not options.history:
-        return
+        return expenses
+    asked = select_dimensions(options.dimensions)
     if options.window == ALL_TIME:
         raise ConfigError("--history needs a window of some length; write --window 7d")
     length: timedelta = parse_window(options.window)
@@ -164,12 +172,15 @@ def _evaluate_earlier(world: World, judge: Judge, options: RunOptions, agent_ids
         earlier = replace(options, as_of=span.end - length * back)
         if not world.messages(resolve_window(world, options.window, earlier.as_of)):
             continue
-        evaluate_agents(
+        for evaluation in evaluate_agents(
             world,
             agent_ids,
             judge=judge,
-            dimensions=select_dimensions(options.dimensions),
+            dimensions=asked,
             window=options.window,
             as_of=earlier.as_of,
             samples=options.samples,
-        )
+        ):
+            own = [item for name, item in evaluation.dimensions.items() if name in asked]
+            expenses += expenses_of(evaluation.agent_id, own, "history")
+    return expenses

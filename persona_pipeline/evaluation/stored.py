@@ -6,10 +6,9 @@ from datetime import datetime
 from persona_pipeline import __version__
 from persona_pipeline.baselines import find_baseline
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.evaluation.cases import total_usage
 from persona_pipeline.evaluation.engine import report_agent
 from persona_pipeline.evaluation.gate import GateRules, exit_code_of, nothing_evaluated
-from persona_pipeline.evaluation.report import AgentReport, RunReport
+from persona_pipeline.evaluation.report import AgentReport, RunReport, report_expenses
 from persona_pipeline.evaluation.saving import latest_evaluations
 from persona_pipeline.evaluation.sections import report_sections
 from persona_pipeline.evaluation.selection import select_agents
@@ -41,7 +40,7 @@ def stored_report(
     report = RunReport(
         agents=reports,
         findings=nothing_evaluated(list(reports.values())),
-        usage=total_usage([item for r in reports.values() for item in r.evaluation.dimensions.values()]),
+        expenses=report_expenses(reports),
         provenance={
             "version": __version__,
             "judge": newest.provenance.get("judge"),

@@ -5,9 +5,11 @@ from dataclasses import dataclass, field
 
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation.concurrency import run_async
+from persona_pipeline.evaluation.report import Expense
 from persona_pipeline.judging.questions import Backend
 from persona_pipeline.judging.recorded import RecordingJudge
-from persona_pipeline.judging.verdict import Judge, Usage
+from persona_pipeline.judging.verdict import Judge
+from persona_pipeline.scoring.results import UsageSummary
 from persona_pipeline.world import World
 from persona_pipeline.world.messages import write_messages
 from persona_pipeline.world.models import Window
@@ -17,11 +19,15 @@ FEWEST_MESSAGES = 10
 
 @dataclass
 class SyntheticAgents:
-    """Which agents talk in generated conversations; ``problems`` says which conversations ended early and why."""
+    """Which agents talk in generated conversations, and what each of them cost.
+
+    Attributes:
+        problems: which conversations ended early and why.
+    """
 
     agents: set[str] = field(default_factory=set)
     problems: list[str] = field(default_factory=list)
-    usage: Usage = field(default_factory=Usage)
+    expenses: list[Expense] = field(default_factory=list)
 
 
 def synthesize(world: World, agent_ids: Sequence[str], window: Window, judge: Judge) -> SyntheticAgents:
@@ -43,6 +49,8 @@ def synthesize(world: World, agent_ids: Sequence[str], window: Window, judge: Ju
         generated = run_async(generate_conversations(persona, backend, ends=window.end))
         write_messages(world.store, generated.messages, source=f"synthetic/{agent_id}", mirror=True)
         found.agents.add(agent_id)
-        found.usage += generated.usage
+        if generated.usage.calls:
+            usage = UsageSummary(**vars(generated.usage))
+            found.expenses.append(Expense(mechanism="synthetic", agent_id=agent_id, usage=usage))
         found.problems += [f"{agent_id}: a synthetic conversation ended early ({why})" for why in generated.failures]
     return found

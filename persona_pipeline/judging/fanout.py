@@ -18,7 +18,8 @@ _SPACING_SECONDS = 0.002
 class AdaptiveWidth:
     """How many calls may be under way: halved when the server throttles, widened again as calls succeed.
 
-    Calls start one after another, two milliseconds apart. Widens by one a success up to half of what it was when throttled, then by one a round, as TCP does.
+    Calls start one after another, two milliseconds apart. The width grows by one a success up to half of what it was when
+    throttled, then by one a round, as TCP does.
 
     Args:
         maximum: calls under way at once when nothing narrows it, at least 1.

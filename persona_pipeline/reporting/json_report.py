@@ -21,7 +21,7 @@ def to_json(report: RunReport) -> dict[str, Any]:
 
     Numbers that are not finite become null. ``from_json`` reads it back.
     """
-    plain = report.model_dump(mode="json", include={"findings", "provenance", "statistics", "usage"})
+    plain = report.model_dump(mode="json", include={"findings", "provenance", "statistics", "expenses"})
     data = {
         "exit_code": report.exit_code,
         "headline": ReportView(report).headline,
@@ -29,7 +29,8 @@ def to_json(report: RunReport) -> dict[str, Any]:
         "findings": plain["findings"],
         "provenance": _sorted(plain["provenance"]),
         "statistics": _sorted(plain["statistics"]),
-        "usage": plain["usage"],
+        "usage": report.usage.model_dump(mode="json"),
+        "expenses": plain["expenses"],
     }
     return _finite(data)
 
@@ -45,7 +46,9 @@ def from_json(data: dict[str, Any]) -> RunReport:
         raise ConfigError("not a report: no object 'agents'; write one with `persona-pipeline evaluate --format json`")
     try:
         agents = {agent_id: _read_agent(agent) for agent_id, agent in data["agents"].items()}
-        rest = {key: data[key] for key in ("findings", "exit_code", "provenance", "statistics", "usage") if key in data}
+        rest = {
+            key: data[key] for key in ("findings", "exit_code", "provenance", "statistics", "expenses") if key in data
+        }
         return RunReport(agents=agents, **rest)
     except ValidationError as error:
         raise ConfigError(

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from persona_pipeline.evaluation.report import EXIT_OK, Finding, RunReport
+from persona_pipeline.reporting.costs import COLUMNS, cost_tables
 from persona_pipeline.reporting.facts import provenance_facts, usage_facts
 from persona_pipeline.reporting.history import change_point
 from persona_pipeline.reporting.sections import history
@@ -68,6 +69,19 @@ def _sections(report: RunReport) -> Iterator[_Section]:
     others = list(_other_findings(view))
     if others:
         yield _Section(["### Also", ""], others, [""])
+    for table in cost_tables(report):
+        labels = [table.title, *COLUMNS]
+        yield _Section(
+            [
+                "<details>",
+                f"<summary>Cost by {table.title.lower()}</summary>",
+                "",
+                "| " + " | ".join(labels) + " |",
+                "|:--|" + "--:|" * len(COLUMNS),
+            ],
+            [f"| {markdown_text(row.name)} | " + " | ".join(row.values) + " |" for row in table.rows],
+            ["", "</details>", ""],
+        )
     yield _Section(
         ["<details>", "<summary>Cost and provenance</summary>", "", "| | |", "|:--|:--|"],
         [

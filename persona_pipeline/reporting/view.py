@@ -79,10 +79,10 @@ def format_delta(value: float | None, digits: int = 2) -> str:
 
 
 def format_usd(value: float | None) -> str:
-    """Return US dollars; None means that the price of a model is not known."""
+    """Return US dollars, to a hundredth of a cent below one dollar; None means that the price of a model is not known."""
     if value is None:
         return "unknown"
-    return f"${value:.2f}" if value == 0 or value >= 0.01 else f"${value:.4f}"
+    return f"${value:.2f}" if value == 0 or value >= 1 else f"${value:.4f}"
 
 
 @dataclass(frozen=True)

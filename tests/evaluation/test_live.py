@@ -1,6 +1,8 @@
 """Evaluation with the real SDK against a local Messages API server: cached, budgeted, recorded, synthetic."""
 
+import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -8,11 +10,14 @@ import pytest
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
 from persona_pipeline.evaluation.run import RunOptions, run_evaluation
+from persona_pipeline.judging.anthropic import AnthropicJudge
 from persona_pipeline.judging.recorded import RecordedJudge
 from persona_pipeline.settings import get_settings
 from persona_pipeline.world import World
-from tests.support.messages_server import ANSWER, MessagesServer, message, status
-from tests.support.worlds import replace_in
+from tests.support.messages_server import ANSWER, Call, MessagesServer, Reply, message, status, verdicts
+from tests.support.worlds import replace_in, write_small_world
+
+DAYS = (2, 9, 16)
 
 
 @pytest.fixture
@@ -43,6 +48,33 @@ def test_unchanged_inputs_cost_nothing_and_one_edited_claim_one_proposition(
     replace_in(small_world.root / "propositions" / "fluency" / "_default.yaml", "interesting", "surprising")
     live(small_world)
     assert server.paid - paid == 2, "one claim, two agents"
+
+
+def test_all_that_was_spent_is_in_the_report_by_what_it_was_spent_on(tmp_path: Path, server: MessagesServer) -> None:
+    """Judging, judging again what fell, earlier windows, generated conversations, and calls that brought nothing."""
+    said = [
+        ("ann", "general", f"2026-03-{day:02}T09:{n:02}:00Z", f"Kettle {day}/{n}.") for day in DAYS for n in range(12)
+    ]
+    world = World.open(
+        write_small_world(tmp_path / "world", [*said, ("bob", "general", "2026-03-16T10:00:00Z", "Oil!")])
+    )
+    server.handler = lambda call: message(json.dumps(verdicts(call.body, lambda claim: 8)))
+    first_week = datetime(2026, 3, 2, 23, tzinfo=UTC)
+    live(world, RunOptions(samples=2, update_baseline=True, agents=["ann"], as_of=first_week))
+
+    def answer(call: Call) -> Reply:
+        if "play a persona" in str(call.body["system"]):
+            return message('{"message": "I oil kettles."}')
+        return message("babble") if call.index % 7 == 3 else message(json.dumps(verdicts(call.body, lambda claim: 0)))
+
+    server.handler = answer
+    judge = open_judge("anthropic", world, JudgeOptions())
+    report = run_evaluation(world, judge, RunOptions(samples=2, synthetic=True, history=1)).report
+    world.store.close()
+    assert isinstance(judge, AnthropicJudge)
+    assert report.usage.model_dump() == pytest.approx(vars(judge.backend.ledger.total))
+    assert {expense.mechanism for expense in report.expenses} == {"evaluation", "confirmation", "history", "synthetic"}
+    assert report.agents["bob"].evaluation.synthetic
 
 
 def test_a_used_up_budget_is_code_4_and_unscored(small_world: World, server: MessagesServer) -> None:

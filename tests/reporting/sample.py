@@ -9,6 +9,7 @@ from persona_pipeline.evaluation.report import (
     EXIT_COVERAGE,
     EXIT_REGRESSION,
     AgentReport,
+    Expense,
     Finding,
     RunReport,
 )
@@ -71,8 +72,25 @@ def sample_report(*, drifted: bool = True) -> RunReport:
             "world": "sample",
         },
         statistics={"history": _history(drifted), "voice_map": _voice_map(drifted)},
-        usage=UsageSummary(input_tokens=48210, output_tokens=5120, cache_read_tokens=31000, calls=64, usd=0.0731),
+        expenses=_expenses(drifted),
     )
+
+
+def _expenses(drifted: bool) -> list[Expense]:
+    """Return the price of 64 judgments, and of four more of the dimension that fell."""
+    judged = [
+        Expense(
+            mechanism="evaluation",
+            agent_id=agent_id,
+            dimension=name,
+            usage=UsageSummary(input_tokens=2410, output_tokens=256, cache_read_tokens=1550, calls=3, usd=0.0036),
+        )
+        for agent_id in NAMES
+        for name in DIMENSIONS
+    ]
+    again = UsageSummary(input_tokens=300, output_tokens=320, cache_read_tokens=2100, calls=4, usd=0.0021)
+    confirmed = Expense(mechanism="confirmation", agent_id="michael", dimension="adherence", usage=again)
+    return [*judged, confirmed] if drifted else judged
 
 
 def _agent(agent_id: str, drifted: bool) -> AgentReport:

@@ -2,6 +2,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from persona_pipeline.evaluation.report import Finding, RunReport
+from persona_pipeline.reporting.costs import cost_tables
 from persona_pipeline.reporting.markdown import COMMENT_LIMIT, MARKER, render_comment, render_step_summary
 from persona_pipeline.scoring.results import PropositionResult
 from tests.reporting.sample import sample_report
@@ -91,7 +92,7 @@ def test_foreign_text_makes_no_markup() -> None:
     assert not {child.type for child in inline} & {"html_inline", "link_open", "image"}
     assert not any("@team" in child.content for child in inline if child.type == "text")
     tables = [token for token in tokens if token.type == "table_open"]
-    assert len(tables) == 2
+    assert len(tables) == 2 + len(cost_tables(sample_report()))
     assert text.count(MARKER) == 1 + sum(child.content.count(MARKER) for child in inline if child.type == "code_inline")
 
 

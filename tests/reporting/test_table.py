@@ -71,8 +71,11 @@ def test_on_a_terminal_it_is_coloured_and_no_line_of_the_table_wraps(
     master, slave = pty.openpty()
     with os.fdopen(slave, "w", encoding="utf-8") as terminal:
         print_table(report, terminal)
-        terminal.flush()
-        text = os.read(master, 100_000).decode("utf-8").replace("\r\n", "\n")
+        print("\x04", end="", file=terminal, flush=True)
+        shown = b""
+        while b"\x04" not in shown:
+            shown += os.read(master, 100_000)
     os.close(master)
+    text = shown.decode("utf-8").replace("\r\n", "\n")
     assert "\x1b[1;31m! michael" in text
     assert "…" not in text

@@ -14,7 +14,7 @@ def test_format_delta(value: float | None, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(None, "unknown"), (0.0, "$0.00"), (0.0042, "$0.0042"), (0.0731, "$0.07"), (12.3, "$12.30")]
+    ("value", "text"), [(None, "unknown"), (0.0, "$0.00"), (0.0042, "$0.0042"), (0.0731, "$0.0731"), (12.3, "$12.30")]
 )
 def test_format_usd(value: float | None, text: str) -> None:
     assert format_usd(value) == text

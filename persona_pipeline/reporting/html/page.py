@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from persona_pipeline.baselines.models import PropositionDrop
 from persona_pipeline.evaluation.report import EXIT_OK, EXIT_REGRESSION, Finding, RunReport
-from persona_pipeline.reporting import facts, sections
+from persona_pipeline.reporting import costs, facts, sections
 from persona_pipeline.reporting.charts import bullet, sparkline
 from persona_pipeline.reporting.history import ChangePoint, change_point
 from persona_pipeline.reporting.html.figures import Figure, language_figures, timeline_figure, voice_figure
@@ -213,6 +213,14 @@ class Page:
     @property
     def usage_facts(self) -> list[tuple[str, str]]:
         return facts.usage_facts(self.report.usage)
+
+    @property
+    def cost_columns(self) -> tuple[str, ...]:
+        return costs.COLUMNS
+
+    @cached_property
+    def cost_tables(self) -> list[costs.CostTable]:
+        return costs.cost_tables(self.report)
 
     @property
     def provenance_facts(self) -> list[tuple[str, str]]:
