@@ -11,12 +11,16 @@ from persona_pipeline.cli.options import (
     AsOf,
     Dimensions,
     JudgeName,
+    MaxUsd,
     MockJudge,
+    Record,
+    Samples,
     WindowLength,
     judge_name,
     moment,
     names,
 )
+from persona_pipeline.cli.running import run_and_print
 from persona_pipeline.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -35,7 +39,7 @@ def evaluate(
     synthetic: Annotated[
         bool, typer.Option(help="Generate conversations for agents with fewer than 10 messages.")
     ] = False,
-    samples: Annotated[int, typer.Option(min=1, max=50, help="Judgments per claim.")] = 1,
+    samples: Samples = 1,
     threshold: Annotated[
         float | None, typer.Option(help="Overall score (0-9) an agent must reach; off by default.")
     ] = None,
@@ -46,13 +50,11 @@ def evaluate(
         typer.Option(help="Share (0-1) of judgments that must be scored; default 1.0 recorded, 0.95 live."),
     ] = None,
     update_baseline: Annotated[bool, typer.Option(help="Write the scores to baselines/ when done.")] = False,
-    record: Annotated[bool, typer.Option(help="Write the verdicts of a live judge to recordings/.")] = False,
+    record: Record = False,
     estimate: Annotated[
         bool, typer.Option(help="Print calls, tokens and US dollars a live run would take; judge nothing.")
     ] = False,
-    max_usd: Annotated[
-        float | None, typer.Option(help="US dollars the run may cost; what it stops is unscored.")
-    ] = None,
+    max_usd: MaxUsd = None,
     confirm: Annotated[
         bool, typer.Option(help="With a live judge: judge again what fell, before it is called a regression.")
     ] = True,
@@ -71,8 +73,7 @@ def evaluate(
     Prints the report on stdout and a table on stderr. Exit codes: 0 clean, 1 regression or below the threshold, 2 usage or
     configuration, 3 coverage or judge failure, 4 budget.
     """
-    from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
-    from persona_pipeline.evaluation.run import RunOptions, estimate_run, run_evaluation
+    from persona_pipeline.evaluation.run import RunOptions, estimate_run
     from persona_pipeline.world import World
 
     if format not in FORMATS:
@@ -97,14 +98,7 @@ def evaluate(
     if estimate:
         typer.echo(estimate_run(world, options))
         return
-    opened = open_judge(judge_name(judge, mock_judge), world, JudgeOptions(max_usd=max_usd, record=record))
-    run = run_evaluation(world, opened, options)
-    for problem in run.problems:
-        typer.echo(f"left out: {problem}", err=True)
-
-    from persona_pipeline.reporting.table import print_table
-
-    print_table(run.report, sys.stderr)
+    run = run_and_print(world, options, judge=judge_name(judge, mock_judge), max_usd=max_usd, record=record)
     for path in run.baselines:
         typer.echo(f"baseline written: {path}", err=True)
     _emit(run.report, format, output)

@@ -17,6 +17,10 @@ AsOf = Annotated[
 JudgeName = Annotated[str, typer.Option("--judge", help="'recorded' replays recordings; 'anthropic' asks the model.")]
 MockJudge = Annotated[bool, typer.Option("--mock-judge", help="The same as --judge recorded.")]
 
+Samples = Annotated[int, typer.Option(min=1, max=50, help="Judgments per claim.")]
+MaxUsd = Annotated[float | None, typer.Option(help="US dollars the run may cost; what it stops is unscored.")]
+Record = Annotated[bool, typer.Option(help="Write the verdicts of a live judge to recordings/.")]
+
 
 def names(text: str) -> list[str] | None:
     """Return the names in a comma list; None for ``all``.

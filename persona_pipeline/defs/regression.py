@@ -67,8 +67,10 @@ def evaluate_by_config(
     with known_failures():
         opened = world.open()
         judge = open_judge(config.judge, opened, JudgeOptions(max_usd=config.max_usd))
-        report = run_evaluation(opened, judge, config.options()).report
-    return report, write_reports(report, opened.root / config.reports)
+        run = run_evaluation(opened, judge, config.options())
+    for problem in run.problems:
+        context.log.warning(f"left out: {problem}")
+    return run.report, write_reports(run.report, opened.root / config.reports)
 
 
 def write_reports(report: RunReport, folder: Path) -> Path:

@@ -160,6 +160,15 @@ def test_baseline_writes_what_evaluate_compares_with(cli: Cli, sample_root: Path
     assert cli("evaluate", "--agents", "michael", *BEFORE_DRIFT).returncode == 0, "a rise is no regression"
 
 
+@pytest.mark.parametrize("command", ["evaluate", "baseline"])
+def test_lines_that_were_left_out_are_named(cli: Cli, sample_root: Path, command: str) -> None:
+    write_jsonl(sample_root / "messages" / "more.jsonl", [{"id": "x1", "agent_id": "jim"}])
+    done = cli(command, "--agents", "jim", *BEFORE_DRIFT)
+    assert done.returncode == 0
+    assert "left out: " in done.stderr
+    assert "more.jsonl:1" in done.stderr
+
+
 def test_ingest_names_bad_lines_and_keeps_good_ones(cli: Cli, tmp_path: Path) -> None:
     row = {"id": "x1", "agent_id": "jim", "channel": "general", "text": "hi", "created_at": "2026-06-01T10:00:00Z"}
     path = write_jsonl(tmp_path / "more.jsonl", [row, {**row, "id": "x2", "txt": "?"}])

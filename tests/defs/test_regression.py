@@ -43,6 +43,12 @@ def test_a_broken_file_fails_with_file_and_line_before_anything_is_judged(sample
     assert result.asset_materializations_for_node("regression_report") == []
 
 
+def test_lines_that_were_left_out_are_in_the_log(sample: Project, capfd: pytest.CaptureFixture[str]) -> None:
+    (sample.root / "messages/more.jsonl").write_text('{"id": "x1", "agent_id": "jim"}\n', encoding="utf-8")
+    assert sample.run("persona_regression", run_config=config(as_of=BEFORE_THE_DRIFT, agents=["pam"])).success
+    assert "left out: messages/more.jsonl:1: text is missing" in capfd.readouterr().err
+
+
 def test_the_report_is_linked_where_it_is_served(sample: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PERSONA_REPORTS_URL", "https://reports.example/")
     result = sample.run("persona_regression", run_config=config(as_of=BEFORE_THE_DRIFT, agents=["pam"]))
