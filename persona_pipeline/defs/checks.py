@@ -59,7 +59,7 @@ def summary(wrong: Sequence[str]) -> str:
 
 def _findings(*names: str) -> Callable[[AgentReport], Sequence[str]]:
     kinds = {kind for name in names for kind in FAILURES[name]}
-    return lambda report: [item.message for item in report.findings if item.kind in kinds]
+    return lambda report: [item.text for item in report.findings if item.kind in kinds]
 
 
 def _warnings(report: AgentReport) -> Sequence[str]:

@@ -141,7 +141,7 @@ def cohort_report(context: dg.OpExecutionContext, world: WorldResource, shards: 
     facts["exit_code"] = exit_code
     if exit_code:
         wrong = [line for line in lines if line.exit_codes]
-        said = [text for line in wrong for text in (line.broken or [finding.message for finding in line.findings])]
+        said = [text for line in wrong for text in (line.broken or [finding.text for finding in line.findings])]
         text = "\n".join(said[:MOST_LISTED])
         raise dg.Failure(f"exit code {exit_code}, {len(wrong)} agents\n{text}", metadata=facts, allow_retries=False)
     context.add_output_metadata(facts)
@@ -171,7 +171,7 @@ def overview(lines: list[AgentLine]) -> str:
 
 
 def _first_words(line: AgentLine) -> str:
-    said = line.broken or [finding.message for finding in line.findings]
+    said = line.broken or [finding.text for finding in line.findings]
     more = f" (and {len(said) - 1} more)" if len(said) > 1 else ""
     return markdown_text(said[0], 200) + more
 

@@ -180,7 +180,7 @@ def costs_metadata(report: RunReport) -> Metadata:
 def findings_metadata(findings: Sequence[Finding]) -> Metadata:
     """Return findings as a number and a table, at most 50."""
     rows = [
-        {"kind": finding.kind.replace("_", " "), "what": one_line(finding.message, MOST_TEXT)}
+        {"kind": finding.kind.replace("_", " "), "what": one_line(finding.text, MOST_TEXT)}
         for finding in findings[:MOST_FINDINGS]
     ]
     return {"findings": len(findings), "what_is_wrong": table(rows, ("kind", "what"))}

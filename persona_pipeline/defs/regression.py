@@ -131,7 +131,7 @@ def regression_report(
 
     report, folder = evaluate_by_config(context, world, config)
     print_table(report, sys.stdout)
-    wrong = [finding.message for finding in report.all_findings()]
+    wrong = [finding.text for finding in report.all_findings()]
     if report.exit_code:
         context.log.error("\n".join([f"exit code {report.exit_code}", *wrong]))
     check = dg.AssetCheckResult(

@@ -1,5 +1,6 @@
 """What makes a run fail, and with which exit code."""
 
+import shlex
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
@@ -126,6 +127,7 @@ def _coverage(evaluation: AgentEvaluation, comparison: BaselineComparison, rules
     for name, item in evaluation.dimensions.items():
         findings += _budget(evaluation.agent_id, name, item)
         compared = comparison.dimensions.get(name)
+        remedy = ""
         if compared and compared.baseline is not None and item.score is None and not item.failed:
             message = f"{evaluation.agent_id}: {name} has a baseline and no score now ({item.unscored})"
         elif item.failed and (item.coverage < rules.min_coverage - 1e-9 or item.score is None):
@@ -135,14 +137,17 @@ def _coverage(evaluation: AgentEvaluation, comparison: BaselineComparison, rules
                 f"{evaluation.agent_id}: {name} is scored for {item.n_scored} of {item.n_expected} ({reasons}: "
                 f"{', '.join(row.id for row in rows)}); {rows[0].detail}"
             )
+            if Unscored.UNRECORDED.value in item.failed:
+                agent = shlex.quote(evaluation.agent_id)
+                remedy = f"record with `persona-pipeline evaluate --agents {agent} --judge anthropic --record`"
         else:
             if compared and compared.status == "no_baseline":
                 findings.append(
                     Finding(
                         kind="no_baseline",
                         exit_code=EXIT_COVERAGE,
-                        message=f"{evaluation.agent_id}: {name} has no baseline; run persona-pipeline baseline "
-                        f"--agents {evaluation.agent_id}",
+                        message=f"{evaluation.agent_id}: {name} has no baseline",
+                        remedy=f"take one with `persona-pipeline baseline --agents {shlex.quote(evaluation.agent_id)}`",
                         agent_id=evaluation.agent_id,
                         dimension=name,
                     )
@@ -153,6 +158,7 @@ def _coverage(evaluation: AgentEvaluation, comparison: BaselineComparison, rules
                 kind="coverage",
                 exit_code=EXIT_COVERAGE,
                 message=message,
+                remedy=remedy,
                 agent_id=evaluation.agent_id,
                 dimension=name,
             )

@@ -21,7 +21,9 @@ def worst_exit_code(codes: set[int]) -> int:
 class Finding(BaseModel):
     """One reason why a run is not clean, in one sentence a person can act on.
 
-    kind: ``regression``, ``proposition_drop``, ``threshold``, ``coverage``, ``no_baseline``, ``budget``, ``nothing_evaluated``.
+    Attributes:
+        kind: ``regression``, ``proposition_drop``, ``threshold``, ``coverage``, ``no_baseline``, ``budget``, ``nothing_evaluated``.
+        remedy: what to do about it, where a command mends it; often the same for many findings.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -29,9 +31,15 @@ class Finding(BaseModel):
     kind: str
     exit_code: int
     message: str
+    remedy: str = ""
     agent_id: str | None = None
     dimension: str | None = None
     proposition_id: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The message and its remedy."""
+        return f"{self.message}; {self.remedy}" if self.remedy else self.message
 
 
 class AgentReport(BaseModel):

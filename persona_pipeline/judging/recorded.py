@@ -1,6 +1,5 @@
 """Replay: judgments come from recordings, by content, with no network. What is not recorded is unscored."""
 
-import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -79,7 +78,7 @@ class RecordedJudge:
             return no_entries(request)
         recording = self.backend.find(request.key)
         if recording is None or recording.kind != PROPOSITION:
-            return Verdict(request.proposition_id, unscored=Unscored.UNRECORDED, detail=self._remedy(request))
+            return Verdict(request.proposition_id, unscored=Unscored.UNRECORDED, detail=self._why_not(request))
         return Verdict(
             proposition_id=request.proposition_id,
             score=recording.score,
@@ -92,7 +91,7 @@ class RecordedJudge:
             injection_suspected=bool(suspicious_entries(request.trajectory)),
         )
 
-    def _remedy(self, request: JudgeRequest) -> str:
+    def _why_not(self, request: JudgeRequest) -> str:
         who = f" of {request.agent_id}" if request.agent_id else ""
         sample = f", sample {request.sample + 1}" if request.sample else ""
         claims = self._recorded_claims.get((request.agent_id, request.dimension, request.proposition_id), set())
@@ -102,11 +101,7 @@ class RecordedJudge:
             reason = "its claim has changed since it was recorded"
         else:
             reason = "its messages or persona differ from what was recorded"
-        agent = f" --agents {shlex.quote(request.agent_id)}" if request.agent_id else ""
-        return (
-            f"{request.dimension}/{request.proposition_id}{who}{sample}: {reason}; record it with "
-            f"`persona-pipeline evaluate{agent} --dimensions {request.dimension} --judge anthropic --record`"
-        )
+        return f"{request.dimension}/{request.proposition_id}{who}{sample}: {reason}"
 
     @cached_property
     def _recorded_claims(self) -> dict[tuple[str, str, str], set[str]]:

@@ -61,7 +61,7 @@ def _dimension_case(row: AgentRow, cell: ScoreCell, findings: list[Finding]) -> 
     for finding in findings:
         if finding.kind not in ("regression", "proposition_drop"):
             kind = Failure if finding.exit_code == EXIT_REGRESSION else Error
-            results.append(_result(kind, finding.kind, finding.message))
+            results.append(_result(kind, finding.kind, finding.text))
     failures = cell.evaluation.failures if cell.evaluation else {}
     if failures and not any(isinstance(result, Error) for result in results):
         missing = ", ".join(f"{key}: {unscored_label(item.unscored)}" for key, item in failures.items())
@@ -91,7 +91,7 @@ def _drop_case(row: AgentRow, drop: PropositionDrop) -> TestCase:
 
 def _finding_case(classname: str, name: str, finding: Finding) -> TestCase:
     case = TestCase(_text(name), classname=classname)
-    case.result = [_result(Failure if finding.exit_code == EXIT_REGRESSION else Error, finding.kind, finding.message)]
+    case.result = [_result(Failure if finding.exit_code == EXIT_REGRESSION else Error, finding.kind, finding.text)]
     return case
 
 

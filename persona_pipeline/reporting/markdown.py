@@ -188,7 +188,7 @@ def _other_findings(view: ReportView) -> Iterator[str]:
             finding.kind == "coverage" and _is_listed(finding, view)
         ):
             continue
-        yield f"- {markdown_text(finding.message, _MESSAGE_LIMIT)}"
+        yield f"- {markdown_text(finding.text, _MESSAGE_LIMIT)}"
     for row in view.rows:
         for warning in row.report.comparison.warnings:
             yield f"- {markdown_code(row.agent_id, 64)} {markdown_text(warning, _MESSAGE_LIMIT)}"

@@ -57,6 +57,9 @@ def _draw(report: RunReport, console: Console, *, short: bool = False) -> None:
     for finding in view.findings:
         style = "red" if finding.exit_code == EXIT_REGRESSION else "yellow"
         console.print(Text(f"{finding.kind}: {one_line(finding.message)}", style=style), soft_wrap=True)
+    # One command mends many findings.
+    for remedy in dict.fromkeys(finding.remedy for finding in view.findings if finding.remedy):
+        console.print(Text(f"to do: {one_line(remedy)}", style="yellow"), soft_wrap=True)
     for row in view.rows:
         for warning in row.report.comparison.warnings:
             console.print(Text(f"warning: {row.agent_id}: {one_line(warning)}", style="yellow"), soft_wrap=True)

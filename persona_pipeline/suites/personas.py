@@ -59,10 +59,11 @@ def evaluate_output(
     verdicts = context.judge.verdicts(plan.requests, context.time_left()) if plan.requests else []
     found = plan.finish(verdicts)
     for item in found.failures.values():
-        detail = item.detail.partition("; record it with")[0]
         raise UngradedError(
             item.unscored or "invalid_output",
-            f"{detail}; run the suite with --judge anthropic --record" if item.unscored == "unrecorded" else detail,
+            f"{item.detail}; run the suite with --judge anthropic --record"
+            if item.unscored == "unrecorded"
+            else item.detail,
         )
     return found
 

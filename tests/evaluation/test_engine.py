@@ -111,7 +111,7 @@ def test_an_edit_makes_unrecorded_what_it_touches_and_only_that(
     }
     assert all(after[key] is None for key in stale)
     assert report.exit_code == 3
-    assert any("record it with" in finding.message for finding in report.all_findings())
+    assert any("--judge anthropic --record" in finding.remedy for finding in report.all_findings())
 
 
 def test_a_channel_message_touches_everyone_judged_on_that_channel(sample_world: World) -> None:

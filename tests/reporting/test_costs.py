@@ -35,4 +35,7 @@ def test_one_unknown_price_leaves_the_others_known() -> None:
     ]
     report = RunReport(expenses=expenses)
     assert report.usage.usd is None
-    assert [(row.name, row.values[0]) for row in cost_tables(report)[0].rows] == [("pam", "$0.5000"), ("jim", "unknown")]
+    assert [(row.name, row.values[0]) for row in cost_tables(report)[0].rows] == [
+        ("pam", "$0.5000"),
+        ("jim", "unknown"),
+    ]

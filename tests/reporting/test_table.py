@@ -61,6 +61,16 @@ def test_escape_sequences_in_names_and_messages_do_not_reach_the_terminal(report
     assert not {"\x1b", "\u202e", "\x07"} & set(text)
 
 
+def test_a_remedy_of_many_findings_stands_once() -> None:
+    findings = [
+        Finding(kind="coverage", exit_code=3, message=f"jim: {name} is not judged", remedy="record with `that`")
+        for name in ("fluency", "adherence")
+    ]
+    text = render_table(RunReport(findings=findings, exit_code=3))
+    assert "jim: fluency is not judged" in text and "jim: adherence is not judged" in text
+    assert text.count("to do: record with `that`") == text.count("record with") == 1
+
+
 @pytest.mark.parametrize("columns", [200, 80], ids=["wide", "narrow"])
 def test_on_a_terminal_it_is_coloured_and_no_line_of_the_table_wraps(
     report: RunReport, columns: int, monkeypatch: pytest.MonkeyPatch
