@@ -40,6 +40,7 @@ def test_keys_are_strings_as_json_spells_them() -> None:
     ("text", "place", "says"),
     [
         ("a: 1\nb: 2\na: 3", "3:1", "stands twice (first on line 1)"),
+        ('a: "\\0"', "1:4", "NUL character"),
         ("a: &x [*x]", "1:8", "not defined before"),
         ("a: *missing", "1:4", "not defined before"),
         ("? [a]\n: b", "1:3", "single value"),
@@ -130,3 +131,13 @@ def test_json_means_the_same_as_yaml(value: object) -> None:
     import json
 
     assert parse_document(json.dumps(value, ensure_ascii=False)).data == value
+
+
+def test_every_key_that_stands_twice_is_named() -> None:
+    with pytest.raises(ConfigError) as error:
+        parse_document("a: 1\nb: {c: 1, c: [2]}\na: {d: 3}\na: 4\n", "f.yaml")
+    assert str(error.value).splitlines() == [
+        "f.yaml:2:11: key 'c' stands twice (first on line 2); remove one",
+        "f.yaml:3:1: key 'a' stands twice (first on line 1); remove one",
+        "f.yaml:4:1: key 'a' stands twice (first on line 1); remove one",
+    ]

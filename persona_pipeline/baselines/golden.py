@@ -68,7 +68,11 @@ def save_baseline(root: Path, baseline: Baseline) -> Path:
         "agentId": baseline.agent_id,
         "capturedAt": baseline.captured_at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
         "dimensions": baseline.dimensions,
-        "propositionScores": baseline.proposition_scores,
+        # Of old files it is not known which dimension a proposition belongs to: those stay flat.
+        "propositionScores": {
+            **baseline.proposition_scores.get("", {}),
+            **{name: scores for name, scores in baseline.proposition_scores.items() if name},
+        },
         "provenance": baseline.provenance,
     }
     if path.exists():
@@ -97,6 +101,8 @@ def captured(
     propositions = dict(kept.proposition_scores)
     for name, item in scored.items():
         propositions[name] = {key: row.score for key, row in item.propositions.items() if row.score is not None}
+    taken = {key for item in scored.values() for key in item.propositions}
+    flat = {key: score for key, score in propositions.pop("", {}).items() if key not in taken}
     per_dimension = dict(kept.provenance.get("dimensions", {}))
     for name, item in scored.items():
         per_dimension[name] = {
@@ -112,7 +118,10 @@ def captured(
         agent_id=agent_id,
         captured_at=now or datetime.now(UTC),
         dimensions={name: scores[name] for name in order},
-        proposition_scores={name: propositions[name] for name in order if name in propositions},
+        proposition_scores={
+            **({"": flat} if flat and scored.keys() < scores.keys() else {}),
+            **{name: propositions[name] for name in order if name in propositions},
+        },
         provenance={"dimensions": {name: per_dimension[name] for name in order if name in per_dimension}},
     )
 
@@ -138,6 +147,10 @@ def _parse(data: Any, path: str) -> Baseline:
         scores = {}
     for key, value in scores.items():
         nested = value if isinstance(value, dict) else {key: value}
+        if isinstance(value, dict) and key not in ("", *ALL_DIMENSIONS):
+            problems.append(
+                Problem(f"unknown dimension {key!r} in propositionScores{did_you_mean(key, ALL_DIMENSIONS)}", path)
+            )
         # The flat form does not say which dimension a proposition belongs to.
         propositions[key if isinstance(value, dict) else ""] = {
             **propositions.get("" if not isinstance(value, dict) else key, {}),

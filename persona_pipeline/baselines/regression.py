@@ -44,14 +44,18 @@ def find_regressions(
     A dimension without a current score is no regression (coverage reports it); one without a baseline is not compared.
 
     Raises:
-        ConfigError: ``delta`` is negative or not finite.
+        ConfigError: ``delta`` is negative or not finite, or a score is not finite: it would compare as no drop.
     """
     check_delta(delta)
     golden = baseline.dimensions if isinstance(baseline, Baseline) else baseline
     regressions = []
     for name, before in golden.items():
         now = current.get(name)
-        if now is not None and dropped(now, before, delta):
+        if now is None:
+            continue
+        if not math.isfinite(now) or not math.isfinite(before):
+            raise ConfigError(f"the score of {name} must be a finite number, not {now!r} with a baseline of {before!r}")
+        if dropped(now, before, delta):
             regressions.append(Regression(dimension=name, baseline=before, current=now, delta=now - before))
     return regressions
 
@@ -132,7 +136,8 @@ def _warnings(
                 warnings.append(
                     f"{name}: the {label} was {then} for the baseline and is {now} now; re-capture the baseline"
                 )
-        before = golden_propositions(baseline, name) if name in baseline.proposition_scores else {}
+        # The flat form does not say which of its propositions are this dimension's.
+        before = baseline.proposition_scores.get(name, {})
         gone = sorted(before.keys() - evaluated.propositions.keys())
         new = sorted(
             key for key, row in evaluated.propositions.items() if before and key not in before and not row.algorithmic

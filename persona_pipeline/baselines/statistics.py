@@ -54,7 +54,7 @@ def welch(a: Sequence[float], b: Sequence[float], alpha: float = 0.05) -> WelchR
     """
     _check(a, "a")
     _check(b, "b")
-    mean_a, mean_b, sd_a, sd_b = fmean(a), fmean(b), stdev(a), stdev(b)
+    mean_a, mean_b, sd_a, sd_b = _mean(a), _mean(b), stdev(a), stdev(b)
     square_a, square_b = sd_a**2 / len(a), sd_b**2 / len(b)
     squares = square_a + square_b
     if squares == 0:
@@ -80,7 +80,7 @@ def cohens_d(a: Sequence[float], b: Sequence[float]) -> float:
     """
     _check(a, "a")
     _check(b, "b")
-    difference = fmean(a) - fmean(b)
+    difference = _mean(a) - _mean(b)
     squares = (len(a) - 1) * stdev(a) ** 2 + (len(b) - 1) * stdev(b) ** 2
     if squares == 0:
         return 0.0 if difference == 0 else math.copysign(math.inf, difference)
@@ -114,7 +114,7 @@ def paired_drop(
     _check(before, "before")
     _check(after, "after")
     drops = [first - second for first, second in zip(before, after, strict=True)]
-    mean, spread, n = fmean(drops), stdev(drops), len(drops)
+    mean, spread, n = _mean(drops), stdev(drops), len(drops)
     if spread == 0:
         against = (alternative == "greater" and mean < 0) or (alternative == "less" and mean > 0)
         p = 1.0 if mean == 0 or against else 0.0
@@ -152,6 +152,11 @@ def _check(values: Sequence[float], name: str) -> None:
         raise ValueError(f"group {name} has {len(values)} value(s); at least two are needed")
     if not all(math.isfinite(value) for value in values):
         raise ValueError(f"group {name} holds a value that is not finite")
+
+
+def _mean(values: Sequence[float]) -> float:
+    # Summing 0.1 three times gives more than 0.3: without spread to test against, that would pass for a difference.
+    return float(values[0]) if min(values) == max(values) else fmean(values)
 
 
 def _t_p_value(t: float, degrees: float, alternative: Alternative = "two-sided") -> float:

@@ -122,6 +122,7 @@ class _Builder:
         self.document, self.limits = document, limits
         self.anchors: dict[str, tuple[Any, int] | None] = {}
         self.nodes = 0
+        self.twice: list[Problem] = []
 
     def fail(self, event: yaml.Event, message: str) -> ConfigError:
         mark = event.start_mark
@@ -165,6 +166,8 @@ class _Builder:
                     self.anchors[closed.anchor] = (closed.value, self.nodes - closed.started_at)
                 if not stack:
                     root = closed.value
+        if self.twice:
+            raise ConfigError(self.twice)
         return root
 
     def open(self, event: Any, stack: list["_Open"]) -> None:
@@ -210,9 +213,10 @@ class _Builder:
             value = _key_text(value)
             if value in top.value:
                 first = self.document.keys[(*top.location, value)]
-                raise self.fail(event, f"key {value!r} stands twice (first on line {first[0]}); remove one")
+                message = f"key {value!r} stands twice (first on line {first[0]}); remove one"
+                self.twice.append(Problem(message, self.document.path, *place))
             top.key = value
-            self.document.keys[(*top.location, value)] = place
+            self.document.keys.setdefault((*top.location, value), place)
             return root
         self.document.positions.setdefault(self.location(event, stack), place)
         top.add(value)
@@ -220,6 +224,8 @@ class _Builder:
 
     def scalar(self, event: Any) -> Any:
         text, tag = event.value, event.tag
+        if "\x00" in text:
+            raise self.fail(event, "holds a NUL character, which no database takes; remove it")
         if tag in (None, "!"):
             return _resolve(text, self, event) if event.implicit[0] and tag is None else text
         if tag == _CORE_TAG + "str":

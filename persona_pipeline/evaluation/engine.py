@@ -19,9 +19,9 @@ from persona_pipeline.evaluation.results import AgentEvaluation
 from persona_pipeline.evaluation.saving import save_evaluation
 from persona_pipeline.evaluation.selection import default_coverage, select_agents, select_dimensions
 from persona_pipeline.evaluation.syncing import sync_agents
-from persona_pipeline.judging.verdict import Judge, Verdict
+from persona_pipeline.judging.verdict import Judge, Unscored, Verdict
 from persona_pipeline.propositions import ALL_DIMENSIONS
-from persona_pipeline.scoring import overall_score
+from persona_pipeline.scoring import DimensionEvaluation, overall_score
 from persona_pipeline.world import World
 from persona_pipeline.world.models import Window
 
@@ -63,9 +63,14 @@ def evaluate_agents(
     as_of: datetime | None = None,
     samples: int = 1,
     synthetic: Collection[str] = (),
+    named: bool = False,
 ) -> list[AgentEvaluation]:
-    """Evaluate several agents with their judgments pooled in one call to the judge; see ``evaluate_agent``."""
-    sync_agents(world, agent_ids, dimensions)
+    """Evaluate several agents with their judgments pooled in one call to the judge; see ``evaluate_agent``.
+
+    Args:
+        named: the dimensions were asked for by name, so that each agent must have propositions of them.
+    """
+    sync_agents(world, agent_ids, dimensions, named=named)
     span = resolve_window(world, window, as_of)
     return evaluate_stored(
         world, agent_ids, span, judge=judge, dimensions=dimensions, samples=samples, synthetic=synthetic
@@ -98,7 +103,9 @@ def evaluate_stored(
     ]
     evaluations = []
     for item in judge_plans(plans, judge):
-        saved = save_evaluation(world.store, item, complete=complete)
+        # What the agent has no propositions of any more must not be read from an earlier run of the same messages.
+        gone = [name for name in dimensions if name not in item.dimensions]
+        saved = save_evaluation(world.store, item, complete=complete, gone=gone)
         # The row keeps what the run cost when it was paid for; the caller learns what it cost now.
         evaluations.append(saved.model_copy(update={"dimensions": {**saved.dimensions, **item.dimensions}}))
     return evaluations
@@ -151,6 +158,7 @@ def evaluate_world(
         as_of=as_of,
         samples=samples,
         synthetic=synthetic,
+        named=dimensions is not None,
     )
     reports: dict[str, AgentReport] = {}
     for evaluation in evaluations:
@@ -160,8 +168,22 @@ def evaluate_world(
             update={"dimensions": own, "overall": overall_score({n: item.score for n, item in own.items()})}
         )
         baseline = None if evaluation.synthetic else baselines[evaluation.agent_id]
-        reports[evaluation.agent_id] = report_agent(evaluation, baseline, rules)
+        reports[evaluation.agent_id] = report_agent(expecting(evaluation, baseline, asked), baseline, rules)
     return assemble(reports, judge=judge, rules=rules, window=window, dimensions=asked, samples=samples)
+
+
+def expecting(evaluation: AgentEvaluation, baseline: Baseline | None, asked: Sequence[str]) -> AgentEvaluation:
+    """Return the evaluation with every asked dimension of the baseline in it: one that is gone is unscored, not passed."""
+    golden = baseline.dimensions if baseline else {}
+    gone = {
+        name: DimensionEvaluation(dimension=name, unscored=Unscored.NO_EVIDENCE.value)
+        for name in asked
+        if name in golden and name not in evaluation.dimensions
+    }
+    if not gone:
+        return evaluation
+    found = {**evaluation.dimensions, **gone}
+    return evaluation.model_copy(update={"dimensions": {name: found[name] for name in ALL_DIMENSIONS if name in found}})
 
 
 def report_agent(evaluation: AgentEvaluation, baseline: Baseline | None, rules: GateRules) -> AgentReport:

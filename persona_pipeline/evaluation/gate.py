@@ -128,7 +128,10 @@ def _coverage(evaluation: AgentEvaluation, comparison: BaselineComparison, rules
         findings += _budget(evaluation.agent_id, name, item)
         compared = comparison.dimensions.get(name)
         remedy = ""
-        if compared and compared.baseline is not None and item.score is None and not item.failed:
+        if compared and compared.baseline is not None and not item.propositions:
+            message = f"{evaluation.agent_id}: {name} has a baseline and no propositions any more"
+            remedy = f"restore them, or take {name} out of baselines/{evaluation.agent_id}.json"
+        elif compared and compared.baseline is not None and item.score is None and not item.failed:
             message = f"{evaluation.agent_id}: {name} has a baseline and no score now ({item.unscored})"
         elif item.failed and (item.coverage < rules.min_coverage - 1e-9 or item.score is None):
             reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(item.failed.items()))

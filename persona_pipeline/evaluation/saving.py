@@ -1,7 +1,7 @@
 """Evaluations in the store: ``evaluation_runs`` and ``evaluation_scores``, written idempotently in one transaction."""
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import datetime
 
 import sqlalchemy as sa
@@ -18,20 +18,26 @@ _RUNS, _SCORES = tables.evaluation_runs, tables.evaluation_scores
 MOST_SNIPPET = 2000
 
 
-def save_evaluation(store: Store, evaluation: AgentEvaluation, *, complete: bool = True) -> AgentEvaluation:
+def save_evaluation(
+    store: Store, evaluation: AgentEvaluation, *, complete: bool = True, gone: Collection[str] = ()
+) -> AgentEvaluation:
     """Write an evaluation and return it joined with what the run held before.
 
     The same inputs write the same rows. A run that was written for some dimensions keeps them and gains the others.
 
     Args:
         complete: False while more dimensions of the run are to come; the run's status is then ``running``.
+        gone: dimensions the agent has no propositions of any more; the run loses them.
     """
     run_id = uuid.UUID(evaluation.run_id)
     with store.begin() as connection:
         known = _locked(connection, run_id)
-        joined = _joined(known, evaluation)
+        joined = _without(_joined(known, evaluation), gone)
         _write_run(store, connection, run_id, joined, complete)
-        _write_scores(store, connection, run_id, evaluation.dimensions.values())
+        connection.execute(
+            sa.delete(_SCORES).where(_SCORES.c.evaluation_run_id == run_id, _SCORES.c.dimension.in_(list(gone)))
+        )
+        _write_scores(store, connection, run_id, [i for n, i in evaluation.dimensions.items() if n not in gone])
     return joined
 
 
@@ -90,6 +96,19 @@ def _locked(connection: Connection, run_id: uuid.UUID) -> AgentEvaluation | None
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(lock)))
     result = connection.execute(sa.select(_RUNS.c.result).where(_RUNS.c.id == run_id)).scalar()
     return AgentEvaluation.model_validate(result) if result else None
+
+
+def _without(evaluation: AgentEvaluation, gone: Collection[str]) -> AgentEvaluation:
+    kept = {name: item for name, item in evaluation.dimensions.items() if name not in gone}
+    if len(kept) == len(evaluation.dimensions):
+        return evaluation
+    return evaluation.model_copy(
+        update={
+            "dimensions": kept,
+            "overall": overall_score({name: item.score for name, item in kept.items()}),
+            "usage": total_usage(list(kept.values())),
+        }
+    )
 
 
 def _joined(known: AgentEvaluation | None, evaluation: AgentEvaluation) -> AgentEvaluation:

@@ -8,12 +8,13 @@ import sqlalchemy as sa
 from persona_pipeline.baselines import Baseline, BaselineComparison
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation.cases import plan_agent, resolve_window, run_identity
-from persona_pipeline.evaluation.engine import evaluate_stored, report_agent
+from persona_pipeline.evaluation.engine import evaluate_stored, expecting, report_agent
 from persona_pipeline.evaluation.gate import GateRules
 from persona_pipeline.evaluation.report import AgentReport, Finding
 from persona_pipeline.evaluation.results import AgentEvaluation
 from persona_pipeline.evaluation.saving import load_evaluation, save_evaluation
 from persona_pipeline.judging.verdict import Judge
+from persona_pipeline.propositions import ALL_DIMENSIONS
 from persona_pipeline.store import tables, upsert
 from persona_pipeline.world import World
 from persona_pipeline.world.messages import messages_hash
@@ -76,16 +77,17 @@ def finish_run(world: World, agent_id: str, *, judge: Judge, samples: int = 1) -
     sets = tables.proposition_sets
     query = sa.select(sets.c.dimension).where(sets.c.agent_id == agent_id, sets.c.content.is_not(None))
     with world.store.connect() as connection:
-        missing = sorted(set(connection.execute(query).scalars()) - set(evaluation.dimensions))
+        present = set(connection.execute(query).scalars())
+    missing = sorted(present - set(evaluation.dimensions))
     if missing:
         names = ", ".join(f"{dimension}_scores" for dimension in missing)
         raise ConfigError(f"{agent_id}: not every dimension is scored on the current messages; materialize {names}")
-    return save_evaluation(world.store, evaluation)
+    return save_evaluation(world.store, evaluation, gone=set(evaluation.dimensions) - present)
 
 
 def compare_run(world: World, evaluation: AgentEvaluation, baseline: Baseline | None, rules: GateRules) -> AgentReport:
     """Compare a run with a baseline and save what was found."""
-    report = report_agent(evaluation, baseline, rules)
+    report = report_agent(expecting(evaluation, baseline, ALL_DIMENSIONS), baseline, rules)
     row = {
         "evaluation_run_id": uuid.UUID(evaluation.run_id),
         "agent_id": evaluation.agent_id,

@@ -3,12 +3,20 @@
 from collections.abc import Sequence
 
 from persona_pipeline.errors import ConfigError, Problem
-from persona_pipeline.propositions import PROPOSITIONS, find_proposition_set, store_proposition_set
+from persona_pipeline.propositions import (
+    PROPOSITIONS,
+    find_proposition_set,
+    store_proposition_set,
+    stored_proposition_set,
+)
 from persona_pipeline.world import World
 
 
-def sync_agents(world: World, agent_ids: Sequence[str], dimensions: Sequence[str]) -> None:
+def sync_agents(world: World, agent_ids: Sequence[str], dimensions: Sequence[str], *, named: bool = False) -> None:
     """Bring personas, messages and proposition sets into the store.
+
+    Args:
+        named: the dimensions were asked for by name: an agent without propositions of one is an error then.
 
     Raises:
         ConfigError: everything wrong with the agents' files.
@@ -23,6 +31,14 @@ def sync_agents(world: World, agent_ids: Sequence[str], dimensions: Sequence[str
         for dimension in dimensions:
             try:
                 sync_propositions(world, agent_id, dimension)
+                if named and stored_proposition_set(world.store, agent_id, dimension) is None:
+                    folder = f"{PROPOSITIONS}/{dimension}"
+                    problems.append(
+                        Problem(
+                            f"{agent_id} has no {dimension} propositions; write {folder}/_default.yaml or "
+                            f"{folder}/{agent_id}.yaml, or leave the dimension out"
+                        )
+                    )
             except ConfigError as error:
                 problems += error.problems
     if problems:

@@ -1,5 +1,6 @@
 """Reading proposition files and merging an agent's onto the default's."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,15 +52,18 @@ def find_proposition_set(root: Path | str, dimension: str, agent_id: str | None 
         hint = did_you_mean(dimension, ALL_DIMENSIONS) or f"; the dimensions are {', '.join(ALL_DIMENSIONS)}"
         raise ConfigError(f"unknown dimension {dimension!r}{hint}")
     folder = Path(root) / dimension
+    documents: list[Document] = []
     files: dict[str, LoadedFile] = {}
     problems: list[Problem] = []
     for stem in filter(None, (DEFAULT, agent_id and check_agent_id(agent_id))):
         try:
             path = find_yaml(folder, stem)
             if path is not None:
-                files[stem] = load_proposition_file(path)
+                documents.append(load_document(path))
+                files[stem] = _checked(documents[-1])
         except ConfigError as error:
             problems += error.problems
+    problems += _duplicates(documents)
     if problems:
         raise ConfigError(problems)
     if not files:
@@ -74,43 +78,65 @@ def load_proposition_file(path: Path) -> LoadedFile:
         ConfigError: every problem in it, each with its place.
     """
     document = load_document(path)
-    content = validate_document(PropositionFile, document)
+    duplicates = _duplicates([document])
+    try:
+        loaded = _checked(document)
+    except ConfigError as error:
+        raise ConfigError([*error.problems, *duplicates]) from error
+    if duplicates:
+        raise ConfigError(duplicates)
+    return loaded
+
+
+def _checked(document: Document) -> LoadedFile:
+    """Return the file of a document.
+
+    Raises:
+        ConfigError: all that is wrong with it, its shape and its place, but for ids that stand twice.
+    """
+    misplaced = _misplaced(document)
+    try:
+        content = validate_document(PropositionFile, document)
+    except ConfigError as error:
+        raise ConfigError([*error.problems, *misplaced]) from error
+    if misplaced:
+        raise ConfigError(misplaced)
+    return LoadedFile(document, content)
+
+
+def _misplaced(document: Document) -> list[Problem]:
+    """What does not belong in this file. Looks at plain data: other mistakes must not hide these."""
+    data = document.data if isinstance(document.data, dict) else {}
+    path, dimension, agent_id = Path(document.path).absolute(), data.get("dimension"), data.get("agent_id")
     problems = []
+    if isinstance(agent_id, str) and agent_id != path.stem:
+        problems.append(
+            document.problem(("agent_id",), f"agent_id {agent_id!r} is unlike the file's name; write {path.stem!r}")
+        )
+    if dimension not in ALL_DIMENSIONS:
+        return problems
     folder = path.parent.name
-    if content.dimension != folder:
+    if dimension != folder:
         problems.append(
             document.problem(
                 ("dimension",),
-                f"dimension {content.dimension!r} is unlike its folder {folder!r}; move the file or correct it",
+                f"dimension {dimension!r} is unlike its folder {folder!r}; move the file or correct it",
             )
         )
-    allowed = (None, path.stem)
-    if content.agent_id not in allowed:
-        problems.append(
-            document.problem(
-                ("agent_id",), f"agent_id {content.agent_id!r} is unlike the file's name; write {path.stem!r}"
-            )
-        )
-    if content.level == "action" and content.dimension != "adherence":
+    if data.get("level") == "action" and dimension != "adherence":
         problems.append(document.problem(("level",), "level: action is for adherence; remove it"))
-    if content.catchphrases and content.dimension != "fluency":
+    if data.get("catchphrases") and dimension != "fluency":
         problems.append(document.problem(("catchphrases",), "catchphrases are for fluency; move them there", key=True))
-    problems += _duplicates({path.stem: LoadedFile(document, content)})
-    if problems:
-        raise ConfigError(problems)
-    return LoadedFile(document, content)
+    return problems
 
 
 def _merge(dimension: str, default: LoadedFile | None, own: LoadedFile | None, agent_id: str | None) -> PropositionSet:
     files = [file for file in (default, own) if file]
-    problems = _duplicates(dict(enumerate(files)))
     entries = [entry for file in files for entry in file.content.propositions]
     if entries and not any(entry.weight for entry in entries):
-        problems.append(
+        raise ConfigError(
             files[-1].document.problem(("propositions",), "all weights are 0; give at least one claim a weight")
         )
-    if problems:
-        raise ConfigError(problems)
     settings: dict[str, Any] = {}
     catchphrases: list[Any] = []
     for file in files:
@@ -127,20 +153,22 @@ def _merge(dimension: str, default: LoadedFile | None, own: LoadedFile | None, a
     )
 
 
-def _duplicates(files: dict[Any, LoadedFile]) -> list[Problem]:
+def _duplicates(documents: Sequence[Document]) -> list[Problem]:
+    """Ids that stand twice, in one file or in both; ids that are none at all are not this function's concern."""
     seen: dict[str, str] = {}
     problems = []
-    for file in files.values():
-        for index, entry in enumerate(file.content.propositions):
+    for document in documents:
+        entries = document.data.get("propositions") if isinstance(document.data, dict) else None
+        for index, entry in enumerate(entries if isinstance(entries, list) else ()):
+            key = entry.get("id") if isinstance(entry, dict) else None
+            if not isinstance(key, str) or not key.strip():
+                continue
             location = ("propositions", index, "id")
-            line, _ = file.document.where(location)
-            if entry.id in seen:
+            if key in seen:
                 problems.append(
-                    file.document.problem(
-                        location, f"proposition id {entry.id!r} is taken by {seen[entry.id]}; rename one"
-                    )
+                    document.problem(location, f"proposition id {key!r} is taken by {seen[key]}; rename one")
                 )
-            seen.setdefault(entry.id, f"{file.document.path}:{line}")
+            seen.setdefault(key, f"{document.path}:{document.where(location)[0]}")
     return problems
 
 

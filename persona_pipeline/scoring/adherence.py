@@ -54,11 +54,12 @@ def _actions(case: AgentCase, propositions: PropositionSet) -> list[JudgingConte
     count = min(MOST_ACTIONS, len(case.messages))
     chosen = random.Random(case.seed("actions")).sample(range(len(case.messages)), count)
     contexts = []
+    first_n, last_n = propositions.window(ACTION_LEVEL_WINDOW_DEFAULTS)
     for index in sorted(chosen):
         action = case.messages[index]
-        before = [m for m in trajectory_messages(case, propositions) if m.created_at <= action.created_at]
-        first_n, last_n = propositions.window(ACTION_LEVEL_WINDOW_DEFAULTS)
-        trajectory = windowed([case.entry(message) for message in before], first_n, last_n)
+        said = [case.entry(message) for message in _up_to(case, action, propositions)]
+        # The action itself is always shown.
+        trajectory = windowed(said, first_n, max(last_n, 1))
         # The action's own words stand in the transcript alone, where they cannot pass for an instruction.
         number = len(trajectory.entries)
         variables = {"agent_name": case.display_name, "action": f"the message m{number}, the last one shown"}
@@ -68,3 +69,13 @@ def _actions(case: AgentCase, propositions: PropositionSet) -> list[JudgingConte
             variables["recipient_name"] = case.name_of(action.recipient)
         contexts.append(JudgingContext(trajectory, variables, part=action.id))
     return contexts
+
+
+def _up_to(case: AgentCase, action: Message, propositions: PropositionSet) -> Sequence[Message]:
+    """Return what was said before an action and the action itself, last: by the agent, or by everybody in its channel."""
+    around = case.messages
+    if propositions.target_type == "environment":
+        own = [message for message in case.messages if message.conversation == action.conversation]
+        around = own if action.channel is None else case.channels[action.channel]
+    position = next(index for index, message in enumerate(around) if message.id == action.id)
+    return around[: position + 1]

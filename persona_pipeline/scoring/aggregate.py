@@ -26,11 +26,14 @@ def weighted_mean(pairs: Iterable[tuple[float, float]]) -> float:
     """Return sum(score x weight) / sum(weight) of ``(score, weight)`` pairs.
 
     Raises:
-        ValueError: there is no pair, or all weights are 0.
+        ValueError: there is no pair, all weights are 0, or one is not finite.
     """
     pairs = list(pairs)
+    # A power of two changes no digit, and sums of huge or tiny weights stay within what a float holds.
+    scale = -math.frexp(max((weight for _, weight in pairs), default=0.0))[1]
+    pairs = [(score, math.ldexp(weight, scale)) for score, weight in pairs]
     total = math.fsum(weight for _, weight in pairs)
-    if not total > 0:
+    if not 0 < total < math.inf:
         raise ValueError("nothing to average: no pair has a weight")
     mean = math.fsum(score * weight for score, weight in pairs) / total
     # Rounding must not carry a mean outside its scores: 9 is the top of the scale.

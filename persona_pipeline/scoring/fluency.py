@@ -18,7 +18,7 @@ from persona_pipeline.scoring.plan import (
     no_evidence,
 )
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
-from persona_pipeline.scoring.text.ngrams import corpus_repetition, cross_message_share, ngram_score
+from persona_pipeline.scoring.text.ngrams import corpus_repetition, mean_share, message_shares, ngram_score
 from persona_pipeline.scoring.text.tokens import tokenize
 from persona_pipeline.world.trajectory import windowed
 
@@ -58,20 +58,24 @@ def plan_fluency(case: AgentCase, propositions: PropositionSet) -> DimensionPlan
 
 
 def ngram_part(texts: Sequence[str]) -> tuple[PropositionResult, dict[str, dict[str, float]]]:
-    """Return the ``_ngram`` row and, by n-gram length, the share (0-1) and mean pairwise Jaccard (0-1) of repetition."""
+    """Return the ``_ngram`` row and, by n-gram length, the share (0-1) and mean pairwise Jaccard (0-1) of repetition.
+
+    A length that no message reaches is no part of the score: nothing was measured.
+    """
+    shares = {n: message_shares(texts, n) for n in NGRAM_LENGTHS}
     repetition = {
-        str(n): {
-            "cross_message_share": cross_message_share(texts, n),
-            "corpus_repetition": corpus_repetition(texts, n),
-        }
-        for n in NGRAM_LENGTHS
+        str(n): {"cross_message_share": mean_share(found), "corpus_repetition": corpus_repetition(texts, n)}
+        for n, found in shares.items()
     }
     claim = "No phrase of three or five words comes back in another message"
     if len(texts) < 2:
         return algorithmic_row("_ngram", claim, None, "one message has nothing to repeat"), repetition
-    score = fmean(ngram_score(values["cross_message_share"]) for values in repetition.values())
-    shares = ", ".join(f"{values['cross_message_share']:.1%} of {n}-grams" for n, values in repetition.items())
-    return algorithmic_row("_ngram", claim, score, f"{shares} also stand in another message"), repetition
+    measured = {n: mean_share(found) for n, found in shares.items() if any(share is not None for share in found)}
+    if not measured:
+        return algorithmic_row("_ngram", claim, None, "no message is three words long"), repetition
+    score = fmean(map(ngram_score, measured.values()))
+    shown = ", ".join(f"{share:.1%} of {n}-grams" for n, share in measured.items())
+    return algorithmic_row("_ngram", claim, score, f"{shown} also stand in another message"), repetition
 
 
 def catchphrase_part(

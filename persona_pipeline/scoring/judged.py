@@ -170,12 +170,13 @@ def plan_judgments(
     samples: int = 1,
     lists_ideas: bool = False,
 ) -> JudgingPlan:
-    """Return the requests for every proposition, context and sample, in that nesting.
+    """Return the requests for every proposition, context and sample, in that nesting; a context that shows nothing has none.
 
     Args:
         persona: shown to the judge only if the set includes personas; None in dimensions that are judged without one.
         lists_ideas: the first proposition's judgment also lists the ideas of each context.
     """
+    contexts = [context for context in contexts if context.trajectory.entries]
     requests = tuple(
         JudgeRequest(
             dimension=propositions.dimension,

@@ -44,9 +44,9 @@ def compose(parts: Sequence[Part]) -> float | None:
 
 
 def judged_part(judged: JudgedPropositions, weight: float = 1.0) -> Part:
-    """Return the judged part of a dimension: failed when judgments were due and none was given."""
+    """Return the judged part of a dimension: failed when it has no score and a judgment that was due is missing."""
     score = judged.mean()
-    return Part(score, weight, failed=score is None and judged.n_expected > 0)
+    return Part(score, weight, failed=score is None and judged.n_scored < judged.n_expected)
 
 
 def algorithmic_row(row_id: str, claim: str, score: float | None, reasoning: str) -> PropositionResult:

@@ -117,7 +117,7 @@ def parse_time(text: str, *, name: str = "time") -> datetime:
         ValueError: it is not one, or has no offset.
     """
     try:
-        moment = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text.upper())
         if len(text) < 19 or text[10:11] not in "Tt ":
             raise ValueError(text)
     except ValueError:

@@ -90,7 +90,8 @@ def read_messages(
     query = query.order_by(_TABLE.c.created_at.desc(), _TABLE.c.id.desc()).limit(limit)
     with store.connect() as connection:
         rows = connection.execute(query).all()
-    return [_message(row) for row in reversed(rows)]
+    # By code point, whatever the database's locale: a judge is shown, and recordings are keyed by, this order.
+    return sorted(map(_message, rows), key=lambda message: (message.created_at, message.id))
 
 
 def newest_message_time(store: Store) -> datetime | None:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from persona_pipeline.baselines import captured, find_baseline, load_baseline, save_baseline
+from persona_pipeline.baselines import captured, compare, find_baseline, load_baseline, save_baseline
+from persona_pipeline.baselines.regression import golden_propositions
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.scoring.results import DimensionEvaluation
 from tests.baselines.test_regression import evaluated
@@ -45,6 +46,10 @@ def test_the_four_key_form_is_read(tmp_path: Path) -> None:
         ({**FOUR_KEYS, "dimensions": []}, "dimensions must map"),
         ('{"agentId": "ann", "dimensions": {"adherence": NaN}}', "from 0 to 9"),
         ({**FOUR_KEYS, "propositionScores": {"adherence": {"p": -1}}}, "proposition 'p'"),
+        (
+            {**FOUR_KEYS, "propositionScores": {"adherance": {"p": 1}}},
+            "unknown dimension 'adherance' in propositionScores",
+        ),
         ({**FOUR_KEYS, "capturedAt": "then"}, "RFC 3339"),
     ],
 )
@@ -84,6 +89,24 @@ def test_only_what_was_scored_in_full_is_captured(tmp_path: Path) -> None:
     assert {name: item["by"] for name, item in baseline.provenance["dimensions"].items()} == {
         "adherence": "new", "fluency": "old"
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("dimensions", "scores"),
+    [
+        pytest.param({"adherence": 7.5, "fluency": 6.0}, {"f": 6.0, "adherence": {"p": 8.0}}, id="fluency's stay"),
+        pytest.param({"adherence": 7.5}, {"adherence": {"p": 8.0}}, id="nothing of another dimension is left"),
+    ],
+)
+def test_updating_an_old_baseline_keeps_what_was_not_scored(tmp_path: Path, dimensions: dict, scores: dict) -> None:
+    old = {**FOUR_KEYS, "dimensions": dimensions, "propositionScores": {"p": 7.5, "f": 6.0}}
+    path = write(tmp_path / "baselines" / "ann.json", old)
+    save_baseline(tmp_path, captured("ann", {"adherence": evaluated(8.0, {"p": 8.0})}, {}, known=load_baseline(path)))
+    assert json.loads(path.read_text(encoding="utf-8"))["propositionScores"] == scores
+    again = find_baseline(tmp_path, "ann")
+    assert again is not None
+    assert golden_propositions(again, "adherence")["p"] == 8.0
+    assert compare("ann", {"adherence": evaluated(8.0, {"p": 8.0})}, again).warnings == []
 
 
 def test_unrounded_values_survive_the_file(tmp_path: Path) -> None:

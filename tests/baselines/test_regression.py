@@ -66,6 +66,12 @@ def test_a_delta_that_is_no_allowance_is_refused(delta: float) -> None:
         find_regressions({}, {}, delta)
 
 
+@pytest.mark.parametrize(("current", "baseline"), [(math.nan, 7.0), (7.0, math.nan), (math.inf, 7.0)])
+def test_what_is_no_number_never_passes_for_no_drop(current: float, baseline: float) -> None:
+    with pytest.raises(ConfigError, match="the score of adherence must be a finite number"):
+        find_regressions({"adherence": current}, {"adherence": baseline})
+
+
 def test_each_dimension_gets_the_status_it_deserves() -> None:
     comparison = compare(
         "ann",

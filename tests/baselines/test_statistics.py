@@ -17,6 +17,7 @@ SCORES = st.lists(EIGHTHS, min_size=2, max_size=12)
     ("a", "b", "t", "p", "d"),
     [
         pytest.param([5, 5], [5, 5, 5], 0.0, 1.0, 0.0, id="equal constants"),
+        pytest.param([0.1, 0.1, 0.1], [0.1, 0.1], 0.0, 1.0, 0.0, id="equal constants that do not sum exactly"),
         pytest.param([7, 7], [5, 5], math.inf, 0.0, math.inf, id="constant and higher"),
         pytest.param([3, 3], [5, 5], -math.inf, 0.0, -math.inf, id="constant and lower"),
     ],

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -339,3 +340,24 @@ def test_a_broken_persona_does_not_touch_the_others(sample_world: World) -> None
     assert numbers(replay(sample_world, agents=["pam", "jim"])) == before
     with pytest.raises(ConfigError, match=r"dwight\.yaml:\d+:1: unknown key 'persone'"):
         replay(sample_world)
+
+
+def test_a_dimension_whose_propositions_are_gone_fails_the_gate_and_is_not_read_from_an_earlier_run(
+    sample_world: World,
+) -> None:
+    assert replay(sample_world, as_of=BEFORE_DRIFT).exit_code == 0
+    shutil.rmtree(sample_world.root / "propositions" / "adherence")
+    report = replay(sample_world, as_of=BEFORE_DRIFT)
+    assert report.exit_code == 3
+    assert {agent.evaluation.dimensions["adherence"].score for agent in report.agents.values()} == {None}
+    messages = [finding.message for finding in report.all_findings()]
+    assert len(messages) == len(report.agents)
+    assert all("adherence has a baseline and no propositions any more" in message for message in messages)
+    assert replay(sample_world, as_of=BEFORE_DRIFT, dimensions=["fluency"]).exit_code == 0
+
+
+@pytest.mark.parametrize("dimensions", [["adherence"], ["adherence", "fluency"]])
+def test_a_dimension_that_is_named_must_have_propositions(sample_world: World, dimensions: list[str]) -> None:
+    shutil.rmtree(sample_world.root / "propositions" / "adherence")
+    with pytest.raises(ConfigError, match=r"pam has no adherence propositions; write propositions/adherence/_default"):
+        replay(sample_world, as_of=BEFORE_DRIFT, dimensions=dimensions)

@@ -9,6 +9,7 @@ from persona_pipeline.propositions import (
     ACTION_LEVEL_WINDOW_DEFAULTS,
     EVALUATION_WINDOW_DEFAULTS,
     PropositionSet,
+    load_proposition_file,
     load_proposition_set,
     store_proposition_set,
     stored_proposition_set,
@@ -121,7 +122,41 @@ def test_all_problems_of_both_files_come_at_once(tmp_path: Path) -> None:
     write(tmp_path, "ann.yaml", "dimension: fluency\nlast_n: []\n")
     with pytest.raises(ConfigError) as error:
         load_proposition_set(tmp_path, "adherence", "ann")
-    assert len(str(error.value).splitlines()) == 4
+    assert len(str(error.value).splitlines()) == 5
+
+
+@pytest.mark.parametrize(
+    ("default", "own", "says"),
+    [
+        pytest.param(
+            "dimension: fluency\nhrad: 1\nagent_id: bob\npropositions: [{id: a, claim: c}, {id: a, claim: d}]",
+            "dimension: adherence",
+            ["_default.yaml:1:12: dimension 'fluency'", "_default.yaml:2:1: unknown key 'hrad'",
+             "_default.yaml:3:11: agent_id 'bob'", "_default.yaml:4:40: proposition id 'a' is taken by"],
+            id="a wrong place and a double id beside an unknown key",
+        ),
+        pytest.param(
+            "dimension: adherence\nfirst_n: x\npropositions: [{id: a, claim: c}]",
+            "dimension: adherence\npropositions: [{id: a, claim: c}, {id: 7}]",
+            ["_default.yaml:2:10: first_n", "ann.yaml:2:21: proposition id 'a' is taken by", "ann.yaml:2:35: propositions.1.claim",
+             "ann.yaml:2:40: propositions.1.id"],
+            id="an id taken across files that have other mistakes",
+        ),
+    ],
+)  # fmt: skip
+def test_one_mistake_hides_no_other(tmp_path: Path, default: str, own: str, says: list[str]) -> None:
+    write(tmp_path, "_default.yaml", default)
+    write(tmp_path, "ann.yaml", own)
+    with pytest.raises(ConfigError) as error:
+        load_proposition_set(tmp_path, "adherence", "ann")
+    lines = str(error.value).splitlines()
+    assert [text for text in says if not any(text in line for line in lines)] == []
+    assert len(lines) == len(says)
+
+
+def test_a_file_knows_its_folder_from_within_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(write(tmp_path, "_default.yaml", DEFAULT).parent)
+    assert load_proposition_file(Path("_default.yaml")).content.dimension == "adherence"
 
 
 @pytest.mark.parametrize("dimension", ["adherance", "../adherence", "", "Adherence"])

@@ -50,7 +50,22 @@ def test_only_the_ratio_of_weights_matters(values: list[tuple[float, float]], fa
     assert weighted_mean(scaled) == pytest.approx(weighted_mean(values))
 
 
-@pytest.mark.parametrize("values", [[], [(5.0, 0.0)], [(1.0, 0.0), (9.0, 0.0)]])
+@pytest.mark.parametrize(
+    ("values", "mean"),
+    [
+        pytest.param([(9.0, 1e308), (3.0, 1e308)], 6.0, id="weights whose sum is no float"),
+        pytest.param([(9.0, 5e-324), (4.0, 5e-324)], 6.5, id="weights that lose digits when multiplied"),
+        pytest.param([(7.2, 0.3), (4.8, 0.1)], (7.2 * 0.3 + 4.8 * 0.1) / 0.4, id="everyday weights"),
+    ],
+)
+def test_weights_of_any_size_are_weights(values: list[tuple[float, float]], mean: float) -> None:
+    assert weighted_mean(values) == pytest.approx(mean, rel=1e-15)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[], [(5.0, 0.0)], [(1.0, 0.0), (9.0, 0.0)], [(5.0, math.nan)], [(5.0, 1.0), (5.0, math.nan)], [(5.0, math.inf)]],
+)
 def test_nothing_to_average_is_an_error_and_not_a_score(values: list[tuple[float, float]]) -> None:
     with pytest.raises(ValueError, match="nothing to average"):
         weighted_mean(values)

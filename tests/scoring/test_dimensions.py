@@ -137,35 +137,6 @@ def test_voice_is_judged_without_the_persona_whatever_the_file_says(dimension: s
     assert {request.persona for request in plan.requests} == {None}
 
 
-def test_adherence_shows_the_agent_or_the_channel() -> None:
-    own = SCORERS["adherence"](case(OWN, OTHERS), claims("adherence")).requests[0]
-    assert {entry.speaker for entry in own.trajectory.entries} == {"Ann"}
-    channel = SCORERS["adherence"](case(OWN, OTHERS), claims("adherence", target_type="environment")).requests[0]
-    assert {entry.speaker for entry in channel.trajectory.entries} == {"Ann", "Bob"}
-    assert channel.claim == "Ann is dry in {{channel_name}}", "no one channel: the variable stays"
-
-
-def test_actions_are_judged_one_by_one_with_what_came_before() -> None:
-    items = [Proposition("p", "{{agent_name}} said {{action}} in {{channel_name}} to {{recipient_name}}")]
-    own = [*OWN, *said("ann", "Psst.", channel=None, start=MONDAY + timedelta(hours=1))]
-    plan = SCORERS["adherence"](case(own), claims("adherence", *items, level="action", first_n=0, last_n=2))
-    assert len(plan.requests) == 5
-    assert plan.requests[2].claim == "Ann said the message m2, the last one shown in general to {{recipient_name}}"
-    assert plan.requests[4].claim == "Ann said the message m2, the last one shown in {{channel_name}} to Bob"
-    assert [entry.text for entry in plan.requests[2].trajectory.entries] == ["Second thing said.", "A third remark."]
-    evaluation = score(plan, lambda r: 9 if "to Bob" in r.claim else 4)
-    assert evaluation.score == pytest.approx((4 * 4 + 9) / 5)
-    assert [part["raw"] for part in evaluation.propositions["p"].parts] == [4, 4, 4, 4, 9]
-
-
-def test_at_most_twenty_actions_are_drawn_always_the_same() -> None:
-    own = said("ann", *[f"Remark number {n}." for n in range(50)])
-    first = SCORERS["adherence"](case(own), claims("adherence", level="action")).requests
-    again = SCORERS["adherence"](case(own), claims("adherence", level="action")).requests
-    assert len(first) == 20
-    assert [request.key for request in first] == [request.key for request in again]
-
-
 def test_consistency_pairs_are_anonymous_and_stay_in_their_conversation() -> None:
     direct = said("ann", "A secret.", channel=None, start=MONDAY + timedelta(hours=2))
     older_direct = said("ann", "An old secret.", channel=None, start=MONDAY - timedelta(days=6))
@@ -213,6 +184,36 @@ def test_fluency_of_one_message_has_no_repetition_to_measure() -> None:
     evaluation = score(SCORERS["fluency"](case(OWN[:1]), claims("fluency")), lambda _: 6)
     assert evaluation.propositions["_ngram"].unscored == "no_evidence"
     assert (evaluation.score, evaluation.coverage) == (6.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("texts", "ngram"),
+    [
+        pytest.param(["Ok.", "Fine.", "Ok."], None, id="no message has an n-gram: nothing was measured"),
+        pytest.param(["Sell the paper now."] * 3, 0.0, id="no message has five words: three decide alone"),
+        pytest.param(["Sell the paper now.", "Buy all tea here."], 9.0, id="short and different"),
+    ],
+)
+def test_a_length_that_no_message_reaches_earns_nothing(texts: list[str], ngram: float | None) -> None:
+    evaluation = score(SCORERS["fluency"](case(said("ann", *texts)), claims("fluency")), lambda _: 6)
+    row = evaluation.propositions["_ngram"]
+    assert (row.score, row.unscored) == (ngram, "no_evidence" if ngram is None else None)
+    assert evaluation.score == pytest.approx(6 if ngram is None else (ngram + 6) / 2)
+    assert evaluation.coverage == 1
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        pytest.param(Unscored.NOT_APPLICABLE, 9.0, id="an answer: the judged part does not apply"),
+        pytest.param(Unscored.TIMEOUT, None, id="a failure: there is no score"),
+    ],
+)
+def test_a_claim_that_weighs_nothing_does_not_stand_in_for_the_others(reason: Unscored, expected: float | None) -> None:
+    items = [Proposition("p", "x"), Proposition("q", "y", weight=0.0)]
+    plan = SCORERS["fluency"](case(OWN), claims("fluency", *items))
+    evaluation = score(plan, lambda r: 2 if r.proposition_id == "q" else Verdict("p", unscored=reason))
+    assert evaluation.score == expected
 
 
 def test_repeated_messages_score_zero_on_repetition() -> None:

@@ -52,6 +52,14 @@ def test_a_bad_line_is_named_and_the_others_kept(tmp_path: Path, line: str, says
     assert says in str(parsed.problems[0])
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["2026-03-01T10:00:00Z", "2026-03-01t10:00:00z", "2026-03-01 12:00:00+02:00", "2026-03-01T10:00:00.000-00:00"],
+)
+def test_every_spelling_of_rfc_3339_is_one_moment(text: str) -> None:
+    assert parse_message({**GOOD, "created_at": text}) == parse_message(GOOD)
+
+
 def test_an_exact_repeat_is_no_problem(tmp_path: Path) -> None:
     parsed = parse_messages(write_jsonl(tmp_path / "m.jsonl", [GOOD, GOOD]))
     assert (len(parsed.messages), parsed.problems) == (1, [])

@@ -7,8 +7,9 @@ import pytest
 import sqlalchemy as sa
 
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.store import tables
-from persona_pipeline.world import Window, World
+from persona_pipeline.store import Store, tables
+from persona_pipeline.world import Message, Window, World
+from persona_pipeline.world.messages import read_messages, write_messages
 from persona_pipeline.world.personas import load_persona
 from tests.support.worlds import replace_in, write_yaml
 
@@ -52,6 +53,14 @@ def test_messages_are_read_by_window_agent_and_channel(small_world: World) -> No
     assert [m.id for m in small_world.messages(week, channels=["general"])] == ["m4", "m5", "m6", "m7"]
     assert small_world.messages(week, channels=[]) == []
     assert small_world.newest_message_time() == datetime(2026, 3, 11, 12, tzinfo=UTC)
+
+
+def test_what_was_said_in_one_second_is_in_one_order_on_every_database(store: Store) -> None:
+    noon = datetime(2026, 3, 11, 12, tzinfo=UTC)
+    ids = ["a-2", "B", "a", "é", "a-10", "_", "A"]
+    write_messages(store, [Message(name, "ann", "hi", noon, "general") for name in ids])
+    assert [message.id for message in read_messages(store)] == ["A", "B", "_", "a", "a-10", "a-2", "é"]
+    assert [message.id for message in read_messages(store, limit=2)] == ["a-2", "é"]
 
 
 def test_a_folder_without_personas_is_no_world(tmp_path: Path) -> None:

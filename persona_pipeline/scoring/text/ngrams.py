@@ -157,5 +157,5 @@ def ngram_score(share: float) -> float:
         raise ValueError(f"share {share!r} is not within 0 and 1")
     for (left, high), (right, low) in pairwise(NGRAM_SCORE_POINTS):
         if share <= right:
-            return high + (low - high) * (share - left) / (right - left)
+            return high + (low - high) * ((share - left) / (right - left))
     raise AssertionError("unreachable: the points end at 1")

@@ -2,7 +2,10 @@
 
 import regex
 
-_SCRIPTS_WITHOUT_SPACES = ("Han", "Hiragana", "Katakana", "Thai", "Lao", "Khmer", "Myanmar")
+_SCRIPTS_WITHOUT_SPACES = (
+    *("Han", "Hiragana", "Katakana", "Bopomofo", "Yi", "Tibetan", "Thai", "Lao", "Khmer", "Myanmar"),
+    *("Tai_Le", "New_Tai_Lue", "Tai_Tham", "Tai_Viet", "Javanese", "Balinese"),
+)
 _UNSPACED = "[{}&&[\\p{{L}}\\p{{N}}]]".format("".join(rf"\p{{scx={name}}}" for name in _SCRIPTS_WITHOUT_SPACES))
 # Variation selectors and the keycap sign are marks that belong to emoji, so they go with them.
 _DELETED = regex.compile(r"[^\p{L}\p{M}\p{N}_\s]+|[\uFE00-\uFE0F\u20E3]+")
@@ -15,8 +18,9 @@ def tokenize(text: str) -> list[str]:
     """Return the tokens of a text in order.
 
     Characters that are neither letters, marks, digits nor underscores are deleted, so ``it's`` is one token
-    ``its`` and ``and/or`` is ``andor``. Chinese, Japanese, Thai, Lao, Khmer and Myanmar letters are one token
-    each, together with their marks. Emoji leave nothing. A text without words has no tokens.
+    ``its`` and ``and/or`` is ``andor``. Letters of scripts that put no spaces between words (Chinese, Japanese,
+    Thai, Lao, Khmer, Myanmar, Tibetan and others) are one token each, together with their marks. Emoji leave
+    nothing. A text without words has no tokens.
     """
     kept = _DELETED.sub("", text.lower())
     pattern = _TOKEN if _HAS_UNSPACED.search(kept) else _SPACED_TOKEN

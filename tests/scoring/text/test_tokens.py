@@ -26,6 +26,8 @@ from persona_pipeline.scoring.text.tokens import tokenize
         pytest.param("Tシャツ2枚", ["t", "シ", "ャ", "ツ", "2", "枚"], id="Latin inside Japanese is a word"),
         pytest.param("กินข้าว", ["กิ", "น", "ข้", "า", "ว"], id="Thai marks stay with their letter"),
         pytest.param("မြန်မာ", ["မြ", "န်", "မာ"], id="Myanmar by character"),
+        pytest.param("བོད་ཡིག", ["བོ", "ད", "ཡི", "ག"], id="Tibetan by character"),
+        pytest.param("ꦧꦱꦗꦮ", ["ꦧ", "ꦱ", "ꦗ", "ꦮ"], id="Javanese by character"),
     ],
 )
 def test_tokens(text: str, tokens: list[str]) -> None:
