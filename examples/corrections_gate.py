@@ -58,7 +58,7 @@ def judge() -> Iterator[AnthropicOptions]:
     from tests.support.messages_server import Call, MessagesServer, Reply, message
 
     def answer(call: Call) -> Reply:
-        claims = json.loads(call.body["messages"][-1]["content"][-1]["text"].partition("\n")[2])["claims"]
+        claims = json.loads(call.body["messages"][0]["content"][-2]["text"].partition("\n")[2])["claims"]
         stiff = "efforts" in json.loads(call.evidence)[-1]["text"]
         verdicts = [_verdict(claim, stiff) for claim in claims]
         return message(json.dumps({"verdicts": verdicts}), model=call.body["model"])

@@ -10,11 +10,11 @@ from persona_pipeline.cli.options import Agents, WindowLength, names
 from persona_pipeline.errors import ConfigError
 
 if TYPE_CHECKING:
-    from persona_pipeline.corrections.statistics import CorrectionStatistics, GateStatistics
     from persona_pipeline.judging.questions import Backend
     from persona_pipeline.world import World
 
 DEFAULT_PORT = 8765
+FORMATS = ("table", "json")
 
 app = typer.Typer(help="Runtime corrections: serve them, set them, count them.", no_args_is_help=True)
 config = typer.Typer(help="An agent's corrections: all are off unless set.", no_args_is_help=True)
@@ -120,19 +120,30 @@ def reset(agent: Agent, as_json: AsJson = False) -> None:
 
 
 @app.command()
-def statistics(agents: Agents = "all", window: WindowLength = "all", as_json: AsJson = False) -> None:
+def statistics(
+    agents: Agents = "all",
+    window: WindowLength = "all",
+    format: Annotated[str, typer.Option(help="table or json.")] = "table",
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+) -> None:
     """Count what the gate did, by action, up to now."""
+    import shutil
+    import sys
     from datetime import UTC, datetime
 
+    from persona_pipeline.cli.corrections_table import statistics_lines
     from persona_pipeline.corrections.statistics import correction_statistics
     from persona_pipeline.world import Window, World, parse_window
 
+    if format not in FORMATS:
+        raise ConfigError(f"--format {format!r} is unknown; use {' or '.join(FORMATS)}")
     span = None if window == "all" else Window.ending(datetime.now(UTC), parse_window(window))
     found = correction_statistics(World.open().store, span, agent_ids=names(agents))
-    if as_json:
+    if as_json or format == "json":
         typer.echo(found.model_dump_json(indent=2))
-    else:
-        _print_statistics(found)
+        return
+    for line in statistics_lines(found, shutil.get_terminal_size().columns if sys.stdout.isatty() else None):
+        typer.echo(line)
 
 
 def _synced_world() -> "World":
@@ -172,37 +183,3 @@ def _print_settings(settings: dict[str, object], source: str | None, as_json: bo
     for name, value in settings.items():
         typer.echo(f"{name:<32}{str(value).lower() if isinstance(value, bool) else value}")
     typer.echo(f"{'source':<32}{source}")
-
-
-def _print_statistics(found: "CorrectionStatistics") -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table("agent", *(name for name, _ in _COLUMNS), title="Corrections by action")
-    for agent_id, item in found.agents.items():
-        table.add_row(agent_id, *_cells(item))
-    table.add_section()
-    table.add_row("all", *_cells(found.total))
-    Console().print(table)
-    for reason, count in found.total.fail_open_by_reason.items():
-        typer.echo(f"sent unchecked, {reason}: {count}")
-
-
-_COLUMNS = (
-    ("actions", lambda item: str(item.actions)),
-    ("passed", lambda item: str(item.passed)),
-    ("after retry", lambda item: str(item.passed_after_retry)),
-    ("forced", lambda item: str(item.forced)),
-    ("unchecked", lambda item: str(item.fail_open)),
-    ("abandoned", lambda item: str(item.abandoned)),
-    ("pass rate", lambda item: "-" if item.pass_rate is None else f"{item.pass_rate:.1%}"),
-    (
-        "p50 / p99 ms",
-        lambda item: "-" if not item.latency_ms else f"{item.latency_ms.p50:.0f} / {item.latency_ms.p99:.0f}",
-    ),
-    ("usd", lambda item: f"{item.usd:.5f}" + ("+" if item.unpriced_checks else "")),
-)
-
-
-def _cells(item: "GateStatistics") -> list[str]:
-    return [show_cell(item) for _, show_cell in _COLUMNS]

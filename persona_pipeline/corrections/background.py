@@ -1,9 +1,11 @@
 """Blocking work on threads that nobody ever has to wait for."""
 
 import asyncio
+import os
 import queue
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
@@ -20,12 +22,16 @@ class DaemonPool:
 
     Unlike an executor's, the threads never hold up the end of the process, and a call that was given up
     before it started is skipped, so that a database which hangs and comes back does not work off a backlog
-    nobody waits for.
+    nobody waits for. A forked process, which has none of its parent's threads, starts its own.
     """
 
     def __init__(self, threads: int, name: str, *, capacity: int = 1000) -> None:
-        self._calls: queue.Queue[tuple[Future[Any], Callable[[], Any]]] = queue.Queue(capacity)
-        self._threads, self._name = threads, name
+        self._threads, self._name, self._capacity = threads, name, capacity
+        self._forget()
+        _POOLS.add(self)
+
+    def _forget(self) -> None:
+        self._calls: queue.Queue[tuple[Future[Any], Callable[[], Any]]] = queue.Queue(self._capacity)
         self._started = 0
         self._lock = threading.Lock()
 
@@ -34,17 +40,27 @@ class DaemonPool:
 
         Raises:
             QueueFullError: as many calls as the pool's capacity wait already.
+            RuntimeError: the system gives the pool not even one thread.
         """
+        self._start_thread()
         future: Future[Result] = Future()
         try:
             self._calls.put_nowait((future, call))
         except queue.Full:
             raise QueueFullError(f"{self._name}: too much work is waiting") from None
-        with self._lock:
-            if self._started < self._threads:
-                self._started += 1
-                threading.Thread(target=self._work, name=f"{self._name}-{self._started}", daemon=True).start()
         return future
+
+    def _start_thread(self) -> None:
+        with self._lock:
+            if self._started == self._threads:
+                return
+            try:
+                threading.Thread(target=self._work, name=f"{self._name}-{self._started + 1}", daemon=True).start()
+            except RuntimeError:
+                if not self._started:
+                    raise
+            else:
+                self._started += 1
 
     async def run(self, call: Callable[[], Result]) -> Result:
         """Run a call and return its result; cancelling this leaves a call that already runs to itself."""
@@ -72,3 +88,15 @@ class DaemonPool:
                         future.set_result(result)
             finally:
                 self._calls.task_done()
+
+
+_POOLS: weakref.WeakSet[DaemonPool] = weakref.WeakSet()
+
+
+def _forget_threads() -> None:
+    for pool in list(_POOLS):
+        pool._forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_threads)

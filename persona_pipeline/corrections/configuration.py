@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 import sqlalchemy as sa
+from pydantic import ValidationError
 
 from persona_pipeline.corrections.background import DaemonPool
 from persona_pipeline.errors import ConfigError
@@ -28,7 +29,11 @@ class StoredConfig:
 
 
 def read_config(store: Store, agent_id: str) -> StoredConfig:
-    """Return an agent's settings, all off when none are stored."""
+    """Return an agent's settings, all off when none are stored.
+
+    Raises:
+        ConfigError: somebody has stored values that are not valid.
+    """
     with store.connect() as connection:
         row = connection.execute(sa.select(_TABLE).where(_TABLE.c.agent_id == agent_id)).one_or_none()
     if row is None:
@@ -36,7 +41,15 @@ def read_config(store: Store, agent_id: str) -> StoredConfig:
     values = {name: getattr(row, name) for name in CorrectionSettings.model_fields}
     # REAL keeps seven digits: 0.6 must not come back as 0.60000002.
     values = {name: round(value, 6) if isinstance(value, float) else value for name, value in values.items()}
-    return StoredConfig(agent_id, CorrectionSettings(**values), row.source, row.updated_at)
+    try:
+        settings = CorrectionSettings.model_validate(values)
+    except ValidationError as error:
+        wrong = ", ".join(f"{item['loc'][0]} {item['input']!r}" for item in error.errors())
+        raise ConfigError(
+            f"the stored settings of {agent_id!r} are not valid ({wrong}); "
+            f"run persona-pipeline corrections config reset {agent_id}"
+        ) from error
+    return StoredConfig(agent_id, settings, row.source, row.updated_at)
 
 
 def write_config(store: Store, agent_id: str, settings: CorrectionSettings) -> StoredConfig:
@@ -88,6 +101,9 @@ class StoredSettings:
             try:
                 self._last[agent_id] = self._read(agent_id)
                 self._breaker.succeeded()
+            except ConfigError as error:
+                self._breaker.succeeded()
+                _LOGGER.warning("%s; the last known hold", error)
             except Exception as error:
                 self._breaker.failed("database", type(error).__name__)
                 _LOGGER.warning("settings of %r not read (%s); the last known hold", agent_id, type(error).__name__)

@@ -5,6 +5,9 @@ from enum import StrEnum
 
 from persona_pipeline.judging.verdict import Usage
 
+# A mean of 5 can come out as 4.999999999999999; it reaches a threshold of 5.
+_TOLERANCE = 1e-9
+
 
 class Action(StrEnum):
     """What the caller does: send the text, have the agent write it again with the feedback, or send it all the same."""
@@ -69,6 +72,6 @@ def decide(score: float | None, threshold: float, *, attempt: int, max_attempts:
         attempt: 1-based; so many texts, this one included, were written for the action.
         max_attempts: rejections with feedback before the text goes through.
     """
-    if score is None or score >= threshold:
+    if score is None or score >= threshold - _TOLERANCE:
         return Action.COMMIT
     return Action.RETRY if attempt <= max_attempts else Action.FORCE

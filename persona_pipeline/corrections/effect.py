@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from pydantic import BaseModel, ConfigDict
 from sqlalchemy.engine import Connection
 
+from persona_pipeline.corrections.decision import Outcome
 from persona_pipeline.store import Store, tables
 
 _RUNS = tables.evaluation_runs
@@ -49,8 +50,8 @@ def correction_effects(store: Store, agent_ids: Iterable[str]) -> dict[str, Corr
     effects = {}
     with store.connect() as connection:
         for agent_id in agent_ids:
-            first = connection.execute(sa.select(sa.func.min(_LOGS.c.created_at)).where(_LOGS.c.agent_id == agent_id))
-            moment = first.scalar()
+            rejected = (_LOGS.c.agent_id == agent_id, _LOGS.c.outcome == Outcome.CORRECTED.value)
+            moment = connection.execute(sa.select(sa.func.min(_LOGS.c.created_at)).where(*rejected)).scalar()
             if moment is None:
                 continue
             before = _newest_run(connection, agent_id, _RUNS.c.window_end <= moment)

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import threading
 import time
 import uuid
@@ -9,7 +10,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from typing import Self
+from datetime import UTC, datetime
+from typing import Self, TypeVar
 
 from persona_pipeline.corrections.background import DaemonPool, QueueFullError
 from persona_pipeline.corrections.decision import Action, GateDecision, Outcome, decide
@@ -26,10 +28,15 @@ DEADLINE_SECONDS = 5.0
 # Left of the deadline for coming back to the caller.
 _MARGIN_SECONDS = 0.02
 _RECORD_WAIT_SECONDS = 0.25
+# Past the deadline, for a loop of its own that does not answer at all.
+_LOOP_GRACE_SECONDS = 0.25
 _MOST_OPEN_ACTIONS = 10_000
+_MOST_REPEATABLE = 1000
 _LOGGER = logging.getLogger(__name__)
 
 Observer = Callable[[str, GateDecision], None]
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 
 
 class ActionGate:
@@ -44,7 +51,7 @@ class ActionGate:
         backend: the judge. Without a cache: looking things up in it would block the event loop.
         deadline: wall-clock seconds a check may take, the database included.
         settings: instead of each agent's stored ones.
-        observer: told of every decision, such as for metrics.
+        observer: told of every decision, such as for metrics; what it raises is logged.
     """
 
     def __init__(
@@ -69,8 +76,9 @@ class ActionGate:
         )
         self._writes = DaemonPool(2, "gate-write")
         self._open: OrderedDict[tuple[str, str | None, str | None], tuple[str, PriorAttempts]] = OrderedDict()
+        self._answered: OrderedDict[tuple[str, str, int, int], GateDecision] = OrderedDict()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._lock = threading.Lock()
+        self._lock, self._process = threading.Lock(), os.getpid()
 
     async def __aenter__(self) -> Self:
         if isinstance(self.backend, AbstractAsyncContextManager):
@@ -99,13 +107,18 @@ class ActionGate:
             channel: where it is going; None for a direct message, which has a recipient.
             attempt: 1 for the first text of an action; after ``retry``, one more.
             action_id: what the decision on the first attempt returned. Needed where several processes, or
-                several messages at a time to one place, share an agent; else the gate remembers it.
+                several messages at a time to one place, share an agent; else the gate remembers it. The same
+                text delivered once more as the same attempt of an action gets the decision it already has.
 
         Returns:
             A decision whose ``text`` is the text given. ``retry``: have the agent write again with
             ``feedback`` and check that with the next attempt. ``commit`` and ``force``: send it.
         """
         started = time.monotonic()
+        # Once: an agent that never counts its attempts must not be asked for the same text for ever.
+        answered = self._answered.pop((agent_id, action_id, attempt, hash(text)), None) if action_id else None
+        if answered:
+            return replace(answered, text=text)
         call = self._begin(agent_id, text, channel, recipient, attempt, action_id, started)
         record = CheckRecord(agent_id, _unscored_decision(call), call.known.first_text or text, run_id=run_id)
         try:
@@ -114,13 +127,20 @@ class ActionGate:
             _LOGGER.exception("gate of %r fails open", agent_id)
             record = _failed_open(record, NotJudgedError(INTERNAL_ERROR))
         latency = (time.monotonic() - started) * 1000
-        record = replace(record, decision=replace(record.decision, latency_ms=latency))
+        decision = replace(record.decision, latency_ms=latency)
+        record = replace(record, decision=decision, decided_at=datetime.now(UTC))
         self._end(call, record)
-        if record.decision.outcome is not Outcome.DISABLED:
+        if decision.outcome is not Outcome.DISABLED:
+            if action_id:
+                self._answered[agent_id, action_id, decision.attempt, hash(text)] = replace(decision, text="")
+                _drop_oldest(self._answered, _MOST_REPEATABLE)
             await self._write(record, call.ends)
-        if self._observer:
-            self._observer(agent_id, record.decision)
-        return record.decision
+        try:
+            if self._observer:
+                self._observer(agent_id, decision)
+        except Exception:
+            _LOGGER.exception("the observer of the gate failed")
+        return decision
 
     def check_sync(
         self,
@@ -134,15 +154,26 @@ class ActionGate:
         run_id: uuid.UUID | None = None,
     ) -> GateDecision:
         """Like ``check``, for callers without an event loop."""
+        place = {"channel": channel, "recipient": recipient}
+        try:
+            loop = self._own_loop()
+            check = self.check(agent_id, text, **place, attempt=attempt, action_id=action_id, run_id=run_id)
+            return asyncio.run_coroutine_threadsafe(check, loop).result(self.deadline + _LOOP_GRACE_SECONDS)
+        except Exception:
+            _LOGGER.exception("gate of %r fails open", agent_id)
+            return GateDecision(Action.COMMIT, Outcome.FAIL_OPEN, text, reason=INTERNAL_ERROR, attempt=attempt)
+
+    def _own_loop(self) -> asyncio.AbstractEventLoop:
+        if self._process != os.getpid():
+            # A forked process has its parent's loop without the thread that ran it.
+            self._loop, self._lock, self._process = None, threading.Lock(), os.getpid()
         with self._lock:
             if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                threading.Thread(target=self._loop.run_forever, name="gate-loop", daemon=True).start()
-                asyncio.run_coroutine_threadsafe(self.__aenter__(), self._loop)
-        check = self.check(
-            agent_id, text, channel=channel, recipient=recipient, attempt=attempt, action_id=action_id, run_id=run_id
-        )
-        return asyncio.run_coroutine_threadsafe(check, self._loop).result()
+                loop = asyncio.new_event_loop()
+                threading.Thread(target=loop.run_forever, name="gate-loop", daemon=True).start()
+                asyncio.run_coroutine_threadsafe(self.__aenter__(), loop)
+                self._loop = loop
+            return self._loop
 
     def flush(self, seconds: float = 2.0) -> bool:
         """Wait until every decision is written down; return whether that was so in time."""
@@ -205,15 +236,14 @@ class ActionGate:
             self._open.pop(call.place, None)
             return
         self._open[call.place] = (decision.action_id, PriorAttempts(decision.attempt, record.first_text))
-        while len(self._open) > _MOST_OPEN_ACTIONS:
-            self._open.popitem(last=False)
+        _drop_oldest(self._open, _MOST_OPEN_ACTIONS)
 
     async def _write(self, record: CheckRecord, ends: float) -> None:
         """Write the check down; slow or failing, it goes on without the caller."""
         try:
             future = self._writes.submit(lambda: self._write_safely(record))
-        except QueueFullError:
-            _LOGGER.warning("a check of %r is not written down: too many wait already", record.agent_id)
+        except (QueueFullError, RuntimeError) as error:
+            _LOGGER.warning("a check of %r is not written down: %s", record.agent_id, error)
             return
         seconds = min(_RECORD_WAIT_SECONDS, ends - time.monotonic())
         if seconds > 0:
@@ -224,6 +254,11 @@ class ActionGate:
             write_check(self.world.store, record)
         except Exception as error:
             _LOGGER.warning("a check of %r is not written down: %s", record.agent_id, type(error).__name__)
+
+
+def _drop_oldest(entries: OrderedDict[Key, Value], most: int) -> None:
+    while len(entries) > most:
+        entries.popitem(last=False)
 
 
 def _unscored_decision(call: GateCall) -> GateDecision:

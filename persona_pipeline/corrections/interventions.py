@@ -86,6 +86,7 @@ class Interventions:
         try:
             nudges = await within(self._pool.run(lambda: self._look(agent_id, channel)), ends)
         except ConfigError as error:
+            self._breaker.succeeded()
             _LOGGER.warning("no guidance for %r: %s", agent_id, error)
             return Guidance(failed=True)
         except Exception as error:

@@ -19,6 +19,9 @@ from persona_pipeline.world.models import CorrectionSettings
 from persona_pipeline.world.world import World
 
 DATABASE, CIRCUIT_OPEN, CONFIGURATION, INTERNAL_ERROR = "database", "circuit_open", "configuration", "internal_error"
+TOO_LONG = "too_long"
+# Of the text and what was said before it: about what the largest model reads. More would only hold up other checks.
+_MOST_CHARACTERS = 1_000_000
 _OUTAGES = (Unscored.TIMEOUT, Unscored.API_ERROR)
 
 Value = TypeVar("Value")
@@ -113,8 +116,11 @@ class ActionJudge:
         """Return the judge's answer on an action.
 
         Raises:
-            NotJudgedError: there is none in time, or it holds no verdicts.
+            NotJudgedError: there is none in time, it holds no verdicts, or there is more to read than a judge can.
         """
+        size = sum(len(entry.text) for entry in facts.trajectory.entries)
+        if size > _MOST_CHARACTERS:
+            raise NotJudgedError(TOO_LONG, f"{size:,} characters")
         breaker = self._judge
         if refusal := breaker.refusal():
             raise NotJudgedError(CIRCUIT_OPEN, refusal)

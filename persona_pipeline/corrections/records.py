@@ -1,7 +1,7 @@
 """What the gate leaves in the store: a row a check, and a row for every rejected, retried or forced text."""
 
 import uuid
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 
 import sqlalchemy as sa
@@ -12,7 +12,7 @@ from persona_pipeline.store import Store, tables, upsert
 
 LOGGED = (Outcome.CORRECTED, Outcome.PASSED_AFTER_RETRY, Outcome.FORCED_THROUGH)
 # An agent that takes longer than this to write again has forgotten what it was about.
-_ACTION_LIFETIME = timedelta(days=1)
+ACTION_LIFETIME = timedelta(days=1)
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,11 @@ class PriorAttempts:
 
 @dataclass(frozen=True)
 class CheckRecord:
-    """One check as it is written down."""
+    """One check as it is written down.
+
+    Attributes:
+        decided_at: earlier than the row where the store is slow; rows are in the order of decisions, not of writing.
+    """
 
     agent_id: str
     decision: GateDecision
@@ -33,6 +37,7 @@ class CheckRecord:
     reasoning: str = ""
     judge_model: str | None = None
     run_id: uuid.UUID | None = None
+    decided_at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
 
 def prior_attempts(connection: Connection, agent_id: str, action_id: str) -> PriorAttempts:
@@ -42,7 +47,7 @@ def prior_attempts(connection: Connection, agent_id: str, action_id: str) -> Pri
         sa.select(table.c.original_text)
         .where(
             table.c.agent_id == agent_id,
-            table.c.created_at > datetime.now(UTC) - _ACTION_LIFETIME,
+            table.c.created_at > datetime.now(UTC) - ACTION_LIFETIME,
             table.c.action_id == action_id,
             table.c.outcome == Outcome.CORRECTED.value,
         )
@@ -55,11 +60,10 @@ def prior_attempts(connection: Connection, agent_id: str, action_id: str) -> Pri
 def write_check(store: Store, record: CheckRecord) -> None:
     """Write one check, in one transaction."""
     decision = record.decision
-    now = datetime.now(UTC)
     usage = asdict(decision.usage)
     usd = usage.pop("usd")
-    common = {"agent_id": record.agent_id, "action_id": decision.action_id, "token_usage": usage, "created_at": now}
-    common |= {"attempt_number": decision.attempt, "score": decision.score}
+    common = {"agent_id": record.agent_id, "action_id": decision.action_id, "token_usage": usage}
+    common |= {"attempt_number": decision.attempt, "score": decision.score, "created_at": record.decided_at}
     with store.begin() as connection:
         connection.execute(
             sa.insert(tables.gate_checks),

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from persona_pipeline.corrections.decision import Action
 from persona_pipeline.corrections.effect import CorrectionEffect, correction_effects
+from persona_pipeline.corrections.records import ACTION_LIFETIME
 from persona_pipeline.store import Store, tables
 from persona_pipeline.world.models import Window
 
@@ -40,6 +41,8 @@ class GateStatistics(BaseModel):
         pass_rate: (passed + passed_after_retry) / actions that ended with a score, 0-1; None without one.
         first_pass_rate: passed / the same, 0-1.
         checks: single checks of all attempts; ``rejections`` of them asked for another attempt.
+        input_tokens: without those of a cached prefix; ``cached_tokens``: written to or read from the API's cache,
+            of them ``cache_read_tokens`` read.
         usd: price of the checks in US dollars, as far as it is known; ``unpriced_checks``: of how many it is not.
     """
 
@@ -61,13 +64,14 @@ class GateStatistics(BaseModel):
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
+    cache_read_tokens: int = 0
     usd: float = 0.0
     unpriced_checks: int = 0
     usd_per_check: float | None = None
 
 
 class CorrectionStatistics(BaseModel):
-    """The gate over one window of time. ``days`` are UTC dates; an action counts where it began.
+    """The gate over one window of time. ``days`` are UTC dates; an action counts, whole, where it began.
 
     ``effects`` holds, for agents with a correction and evaluations before and after it, every dimension's
     change.
@@ -89,16 +93,18 @@ def correction_statistics(
     """Return what the gate did in a window (None: ever), for some agents (None: all)."""
     query = sa.select(_CHECKS).order_by(_CHECKS.c.created_at, _CHECKS.c.attempt_number)
     if window is not None:
-        query = query.where(_CHECKS.c.created_at <= window.end)
+        query = query.where(_CHECKS.c.created_at <= window.end + ACTION_LIFETIME)
         if window.start is not None:
-            query = query.where(_CHECKS.c.created_at > window.start)
+            query = query.where(_CHECKS.c.created_at > window.start - ACTION_LIFETIME)
     if agent_ids is not None:
         query = query.where(_CHECKS.c.agent_id.in_(list(agent_ids)))
     with store.connect() as connection:
         rows = connection.execute(query).all()
-    actions: dict[tuple[str, str], list[sa.Row]] = defaultdict(list)
+    actions: Mapping[tuple[str, str], list[sa.Row]] = defaultdict(list)
     for row in rows:
         actions[row.agent_id, row.action_id].append(row)
+    if window is not None:
+        actions = {key: checks for key, checks in actions.items() if checks[0].created_at in window}
     by_agent: dict[str, list[Sequence[sa.Row]]] = defaultdict(list)
     by_day: dict[date, list[Sequence[sa.Row]]] = defaultdict(list)
     for (agent_id, _), checks in actions.items():
@@ -138,6 +144,7 @@ def _statistics(actions: Sequence[Sequence[sa.Row]]) -> GateStatistics:
         input_tokens=_tokens(checks, "input_tokens"),
         output_tokens=_tokens(checks, "output_tokens"),
         cached_tokens=_tokens(checks, "cache_creation_tokens") + _tokens(checks, "cache_read_tokens"),
+        cache_read_tokens=_tokens(checks, "cache_read_tokens"),
         usd=fsum(prices),
         unpriced_checks=len(checks) - len(prices),
         usd_per_check=fsum(prices) / len(prices) if prices else None,

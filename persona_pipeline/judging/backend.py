@@ -16,7 +16,7 @@ from persona_pipeline.judging.client import AnthropicOptions, CallError, connect
 from persona_pipeline.judging.fanout import AdaptiveWidth, fan_out
 from persona_pipeline.judging.prompt import plain_json
 from persona_pipeline.judging.questions import Answer, Question
-from persona_pipeline.judging.request import Prefix, RequestStyle, prefix_of, request_key, traits_of
+from persona_pipeline.judging.request import Prefix, RequestStyle, cached_tokens, prefix_of, request_key, traits_of
 from persona_pipeline.judging.response import read_response, unknown_usage
 from persona_pipeline.judging.usage import UsageLedger
 from persona_pipeline.judging.verdict import Unscored, Usage
@@ -133,7 +133,10 @@ class AnthropicBackend:
         return _Call(question, style, request_key(prefix, question, self.options.endpoint), prefix)
 
     def _is_cacheable(self, group: Sequence[_Call]) -> bool:
-        return len(group) > 1 and group[0].prefix.tokens >= traits_of(self.options.model).cache_minimum
+        first = group[0]
+        if len(group) == 1 and not first.question.context_recurs:
+            return False
+        return cached_tokens(first.style, first.question) >= traits_of(self.options.model).cache_minimum
 
     async def _answer(self, client: "AsyncAnthropic", call: _Call, *, shared: bool) -> Answer:
         async with self.width.slot():

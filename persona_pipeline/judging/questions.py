@@ -20,6 +20,8 @@ class Question:
         label: for people, such as ``adherence/warm_greeting of michael``.
         system: the rules.
         context: trusted reference blocks, such as the persona.
+        context_recurs: later questions have the same context about other evidence, as a gate's have, so that the
+            API is to cache the request up to its evidence; otherwise questions about the same evidence share it.
         evidence: JSON text of what is judged; untrusted, so it only ever stands in a ``tool_result`` block.
         ask: the final user turn.
         schema: JSON schema of the answer; its objects have ``additionalProperties: false`` and require every
@@ -40,6 +42,7 @@ class Question:
     schema: Mapping[str, Any]
     max_tokens: int
     context: tuple[str, ...] = ()
+    context_recurs: bool = False
     sample: int = 0
     thinking: bool = True
     agent_id: str = ""

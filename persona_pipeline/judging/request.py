@@ -67,11 +67,12 @@ class RequestStyle:
     structured: bool = True
 
     def body(self, question: Question, *, cache_ttl: str | None = None) -> dict[str, Any]:
-        """Return the body of ``POST /v1/messages``; ``cache_ttl`` (``5m`` or ``1h``) marks the shared prefix."""
+        """Return the body of ``POST /v1/messages``; ``cache_ttl`` (``5m`` or ``1h``) marks what is shared."""
         traits = traits_of(self.model)
-        read = "Call read_transcript and read what it returns. The question comes after that."
-        last_shared: dict[str, Any] = _text("I have read the transcript. What is the question?")
+        before_evidence = _text("Call read_transcript and read what it returns. The question comes after that.")
+        after_evidence = _text("I have read the transcript. What is the question?")
         if cache_ttl:
+            last_shared = before_evidence if question.context_recurs else after_evidence
             last_shared["cache_control"] = {"type": "ephemeral", "ttl": cache_ttl}
         ask = question.ask
         if not self.structured:
@@ -87,7 +88,7 @@ class RequestStyle:
             # The call is ours; the judge has no tools.
             "tool_choice": {"type": "none"},
             "messages": [
-                {"role": "user", "content": [*map(_text, question.context), _text(read)]},
+                {"role": "user", "content": [*map(_text, question.context), before_evidence]},
                 {
                     "role": "assistant",
                     "content": [{"type": "tool_use", "id": _TOOL_USE_ID, "name": "read_transcript", "input": {}}],
@@ -102,7 +103,7 @@ class RequestStyle:
                         }
                     ],
                 },
-                {"role": "assistant", "content": [last_shared]},
+                {"role": "assistant", "content": [after_evidence]},
                 {"role": "user", "content": [_text(ask)]},
             ],
         }
@@ -158,6 +159,14 @@ def _prefix(
     shared = {**body, "messages": body["messages"][:-1], "max_tokens": None, "schema": schema}
     text = plain_json({"system": body["system"], "tools": body["tools"], "messages": shared["messages"]})
     return Prefix(content_hash(shared), estimated_tokens(text))
+
+
+def cached_tokens(style: RequestStyle, question: Question) -> int:
+    """Return about how many tokens of a question's request later requests can read from the API's cache."""
+    if not question.context_recurs:
+        return prefix_of(style, question).tokens
+    body = style.body(question)
+    return estimated_tokens(plain_json([body["system"], body["tools"], body["messages"][0]]))
 
 
 def request_key(prefix: Prefix, question: Question, base_url: str, *, api_version: str | None = None) -> str:

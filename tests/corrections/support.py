@@ -4,8 +4,11 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import sqlalchemy as sa
+
 from persona_pipeline.judging.questions import Answer, Question
 from persona_pipeline.judging.verdict import Unscored, Usage
+from persona_pipeline.store import tables
 from persona_pipeline.world import CorrectionSettings, World
 from persona_pipeline.world.models import Message
 from tests.support.messages_server import Call, Reply, message
@@ -25,14 +28,15 @@ def scores_of(text: str, claims: Sequence[dict[str, str]]) -> dict[str, Any]:
     return {"verdicts": [{"id": claim["id"], "reason": f"It says {text[:20]!r}.", "score": score} for claim in claims]}
 
 
-def claims_of(ask: str) -> list[dict[str, str]]:
-    return json.loads(ask.partition("\n")[2])["claims"]
+def claims_of(context: Sequence[str]) -> list[dict[str, str]]:
+    """The claims in the context of a gate's question."""
+    return json.loads(context[-1].partition("\n")[2])["claims"]
 
 
 def answer_gate(call: Call) -> Reply:
     """A handler for ``MessagesServer``."""
-    ask = call.body["messages"][-1]["content"][-1]["text"]
-    return message(json.dumps(scores_of(reviewed_text(call.evidence), claims_of(ask))), model=call.body["model"])
+    context = [block["text"] for block in call.body["messages"][0]["content"][:-1]]
+    return message(json.dumps(scores_of(reviewed_text(call.evidence), claims_of(context))), model=call.body["model"])
 
 
 class TextBackend:
@@ -51,7 +55,7 @@ class TextBackend:
 
     @staticmethod
     def _by_text(question: Question) -> Answer:
-        data = scores_of(reviewed_text(question.evidence), claims_of(question.ask))
+        data = scores_of(reviewed_text(question.evidence), claims_of(question.context))
         assert question.check is not None
         assert question.check(data) is None
         return Answer(data, usage=Usage(100, 20, calls=1, usd=0.00002), model="text-1")
@@ -59,6 +63,13 @@ class TextBackend:
 
 def unscored(reason: Unscored) -> Callable[[Question], Answer]:
     return lambda _: Answer(unscored=reason, detail="as told", usage=Usage(10, 0, calls=1, usd=0.000001))
+
+
+def spoil_settings(world: World, agent_id: str) -> None:
+    """Store settings that are not valid, as somebody with access to the database can."""
+    table = tables.agent_evaluation_config
+    with world.store.begin() as connection:
+        connection.execute(sa.update(table).where(table.c.agent_id == agent_id).values(action_gate_threshold=99))
 
 
 def say(world: World, *said: tuple[str, str | None, str]) -> None:

@@ -53,6 +53,7 @@ def test_settings_are_shown_set_and_reset(root: Path) -> None:
         (("serve", "--host", "0.0.0.0"), "put a token into PERSONA_CORRECTIONS_TOKEN"),
         (("serve", "--host", "service.example"), "put a token into"),
         (("statistics", "--window", "soon"), "12h or 7d"),
+        (("statistics", "--format", "html"), "--format 'html' is unknown; use table or json"),
     ],
 )
 def test_mistakes_are_named(root: Path, arguments: tuple[str, ...], message: str) -> None:
@@ -61,9 +62,10 @@ def test_mistakes_are_named(root: Path, arguments: tuple[str, ...], message: str
     assert message in str(result.exception)
 
 
-def test_statistics_of_nothing(root: Path) -> None:
-    assert json.loads(run("statistics", "--json").stdout)["total"]["actions"] == 0
-    assert "Corrections by action" in run("statistics").stdout
+@pytest.mark.parametrize("option", [("--json",), ("--format", "json")])
+def test_statistics_of_nothing(root: Path, option: tuple[str, ...]) -> None:
+    assert json.loads(run("statistics", *option).stdout)["total"]["actions"] == 0
+    assert run("statistics").stdout == "Nothing was checked.\n"
 
 
 def test_the_service_runs_as_a_process(root: Path) -> None:

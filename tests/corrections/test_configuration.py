@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from persona_pipeline.corrections.configuration import StoredSettings, read_config, reset_config, write_config
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.world import CorrectionSettings, World
-from tests.corrections.support import GATED
+from tests.corrections.support import GATED, spoil_settings
 from tests.support.worlds import write_yaml
 
 
@@ -58,6 +58,20 @@ def test_a_threshold_comes_back_as_it_was_set(world: World, value: float) -> Non
     write_config(world.store, "bob", CorrectionSettings(repetition_threshold=value))
     assert read_config(world.store, "bob").settings.repetition_threshold == pytest.approx(value, abs=1e-6)
     assert read_config(world.store, "bob").settings.repetition_threshold == round(value, 6)
+
+
+def test_stored_settings_that_are_not_valid_are_named_and_can_be_reset(either_world: World) -> None:
+    spoil_settings(either_world, "bob")
+    with pytest.raises(ConfigError, match=r"'bob'.*action_gate_threshold 99\.0.*config reset bob"):
+        read_config(either_world.store, "bob")
+    assert reset_config(either_world.store, "bob", GATED).settings == GATED
+
+
+def test_an_agent_with_settings_that_are_not_valid_is_no_outage_for_the_others(world: World) -> None:
+    settings = StoredSettings(world.store)
+    spoil_settings(world, "bob")
+    assert [settings("bob") for _ in range(6)] == [CorrectionSettings()] * 6
+    assert settings("ann") == GATED
 
 
 def test_settings_that_cannot_be_read_are_the_last_known(world: World) -> None:

@@ -3,6 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from persona_pipeline.corrections.decision import Action, decide
+from persona_pipeline.scoring.aggregate import weighted_mean
 
 SCORES = st.floats(0, 9)
 
@@ -11,7 +12,11 @@ SCORES = st.floats(0, 9)
     ("score", "attempt", "max_attempts", "action"),
     [
         pytest.param(5.0, 1, 2, Action.COMMIT, id="the threshold itself passes"),
+        pytest.param(
+            weighted_mean([(7, 0.1), (4, 0.2)]), 1, 2, Action.COMMIT, id="a mean of 5 that is a hair below it"
+        ),
         pytest.param(4.999, 1, 2, Action.RETRY, id="just below is rejected"),
+        pytest.param(5.0 - 1e-8, 1, 2, Action.RETRY, id="more than rounding below is rejected"),
         pytest.param(4.0, 2, 2, Action.RETRY, id="the second rejection"),
         pytest.param(4.0, 3, 2, Action.FORCE, id="no third rejection"),
         pytest.param(0.0, 99, 2, Action.FORCE, id="an attempt beyond the last"),

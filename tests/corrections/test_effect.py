@@ -26,7 +26,7 @@ def evaluated(world: World, days: int, scores: dict[str, float | None], **values
         connection.execute(sa.insert(tables.evaluation_runs), row)
 
 
-def corrected(world: World, days: int = 0) -> None:
+def corrected(world: World, days: int = 0, outcome: str = "corrected") -> None:
     row = {
         "agent_id": "ann",
         "original_text": "x",
@@ -34,7 +34,7 @@ def corrected(world: World, days: int = 0) -> None:
         "threshold": 5,
         "reasoning": "",
         "attempt_number": 1,
-        "outcome": "corrected",
+        "outcome": outcome,
         "created_at": FIRST + timedelta(days=days),
     }
     with world.store.begin() as connection:
@@ -73,6 +73,14 @@ def test_without_an_evaluation_on_both_sides_there_is_no_effect(world: World, mi
     for day in (-1, 1):
         if day != missing.get("days"):
             evaluated(world, day, {"adherence": 5.0}, **values)
+    assert correction_effects(world.store, ["ann"]) == {}
+
+
+def test_a_gate_that_only_watches_has_no_effect(world: World) -> None:
+    """With no attempts allowed, a text below the threshold goes out as it was."""
+    corrected(world, outcome="forced_through")
+    evaluated(world, -1, {"adherence": 5.0})
+    evaluated(world, 1, {"adherence": 5.0})
     assert correction_effects(world.store, ["ann"]) == {}
 
 

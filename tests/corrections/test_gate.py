@@ -14,7 +14,7 @@ from persona_pipeline.judging.questions import Answer
 from persona_pipeline.judging.verdict import Unscored
 from persona_pipeline.store import tables
 from persona_pipeline.world import CorrectionSettings, World
-from tests.corrections.support import GATED, TextBackend, say, unscored
+from tests.corrections.support import GATED, TextBackend, claims_of, say, unscored
 from tests.support.worlds import write_yaml
 
 
@@ -170,7 +170,7 @@ def test_an_edited_proposition_file_counts_at_once(world: World) -> None:
         world.root / "propositions" / "adherence" / "ann.yaml", {"dimension": "adherence", "propositions": [claim]}
     )
     check(gate, "two 7")
-    assert [len(json.loads(q.ask.partition("\n")[2])["claims"]) for q in backend.questions] == [1, 2]
+    assert [len(claims_of(question.context)) for question in backend.questions] == [1, 2]
 
 
 @pytest.mark.parametrize("agent_id", ["", "nobody", "../../etc/passwd", "Ann Smith", "a\0b", "\ud800"])
@@ -219,7 +219,7 @@ def test_an_environment_set_shows_what_others_said(either_world: World) -> None:
     check(ActionGate(either_world, backend), "The new one 7")
     entries = json.loads(backend.questions[0].evidence)
     assert [entry.get("speaker") for entry in entries] == [None, "Ann", "Bob", "Ann"]
-    assert backend.questions[0].context == ()
+    assert [block.partition(",")[0] for block in backend.questions[0].context] == ["Claims to check"]
     check(ActionGate(either_world, backend), "The new one 7", channel=None, recipient="bob")
     direct = [entry["text"] for entry in json.loads(backend.questions[1].evidence)]
     assert direct == ["Bob has feelings about kettles.", "Please hide the oil.", "The new one 7"]
@@ -236,7 +236,9 @@ def test_the_text_stands_in_the_transcript_alone(world: World) -> None:
     (question,) = backend.questions
     assert "Ignore the rules" not in question.ask + question.system + "".join(question.context)
     assert json.loads(question.evidence)[-1]["text"] == attack
-    assert "the message under review (m6) suits Ann in general for {{recipient_name}}" in question.ask
+    assert [item["claim"] for item in claims_of(question.context)][-1] == (
+        "the message under review suits Ann in general for {{recipient_name}}"
+    )
 
 
 @pytest.mark.parametrize("place", [{"channel": "a\0b"}, {"channel": None, "recipient": "\ud800"}])
@@ -279,14 +281,6 @@ def test_without_an_event_loop(world: World) -> None:
     gate = ActionGate(world, TextBackend())
     assert gate.check_sync("ann", "bad 1", channel="general").action is Action.RETRY
     assert gate.check_sync("ann", "good 8", channel="general", attempt=2).outcome is Outcome.PASSED_AFTER_RETRY
-
-
-def test_an_observer_hears_of_every_decision(world: World) -> None:
-    heard: list[tuple[str, Outcome]] = []
-    gate = ActionGate(world, TextBackend(), observer=lambda agent, decision: heard.append((agent, decision.outcome)))
-    check(gate, "bad 1")
-    asyncio.run(gate.check("bob", "x", channel="general"))
-    assert heard == [("ann", Outcome.CORRECTED), ("bob", Outcome.DISABLED)]
 
 
 def test_a_backend_that_breaks_the_rules_lets_the_text_through(world: World) -> None:

@@ -13,8 +13,10 @@ from persona_pipeline.corrections.prompt import (
     claim_verdicts,
     gate_question,
 )
+from persona_pipeline.judging.request import RequestStyle
 from persona_pipeline.propositions.models import Proposition
 from persona_pipeline.world.trajectory import Entry, Trajectory
+from tests.corrections.support import claims_of
 
 CLAIMS = [Proposition(f"p{n}", f"{{{{agent_name}}}} does {n}, says {{{{action}}}}") for n in range(3)]
 
@@ -26,8 +28,9 @@ def verdict(number: int, score: Any = 5, **changes: Any) -> dict[str, Any]:
 VALID = [verdict(1), verdict(2, None), verdict(3, 0)]
 
 
-def ask(text: str, persona: str | None = "Ann is dry."):
-    trajectory = Trajectory((Entry("Ann", "before", "x1", "general"), Entry("Ann", text, "", "general")))
+def ask(text: str, persona: str | None = "Ann is dry.", *, earlier: int = 1):
+    before = [Entry("Ann", "before", "x1", "general")] * earlier
+    trajectory = Trajectory((*before, Entry("Ann", text, "", "general")))
     return gate_question(
         CLAIMS, trajectory, agent_id="ann", persona=persona, variables={"agent_name": "Ann", "channel_name": "general"}
     )
@@ -78,14 +81,44 @@ def test_no_text_of_an_agent_leaves_the_transcript(text: str) -> None:
     assert json.loads(question.evidence)[-1]["text"] == text
 
 
+@pytest.mark.parametrize("structured", [True, False])
+@given(text=st.text(min_size=1))
+def test_a_request_differs_from_another_in_its_tool_result_alone(structured: bool, text: str) -> None:
+    def without_result(text: str) -> dict[str, Any]:
+        body = RequestStyle("claude-haiku-5-5", "low", structured).body(ask(text), cache_ttl="5m")
+        del body["messages"][2]["content"][0]["content"]
+        return body
+
+    assert without_result(text) == without_result("something else")
+
+
+def test_what_stays_the_same_from_message_to_message_comes_first_and_is_marked() -> None:
+    first, later = (
+        RequestStyle("claude-haiku-5-5").body(ask(text, earlier=earlier), cache_ttl="5m")
+        for text, earlier in (("one", 0), ("two", 9))
+    )
+    assert (first["system"], first["tools"], first["messages"][0]) == (
+        later["system"],
+        later["tools"],
+        later["messages"][0],
+    )
+    blocks = [block for item in later["messages"] for block in item["content"]]
+    assert [n for n, block in enumerate(blocks) if "cache_control" in block] == [2]
+    assert [block["text"].partition(",")[0] for block in blocks[:2]] == ["Persona of the agent", "Claims to check"]
+
+
+def test_recordings_keep_their_key() -> None:
+    assert ask("a").key == "6557b6e3491171bf03f82a42f54e1d0094b01af8fc20ef291d7123f81e1eea0c"
+
+
 def test_the_key_depends_on_what_is_judged() -> None:
     assert ask("a").key == ask("a").key
     assert len({ask("a").key, ask("b").key, ask("a", persona=None).key}) == 3
 
 
 def test_claims_refer_to_the_action() -> None:
-    claims = json.loads(ask("a").ask.partition("\n")[2])["claims"]
-    assert claims[1] == {"id": "c2", "claim": "Ann does 1, says the message under review (m2)"}
+    assert claims_of(ask("a").context)[1] == {"id": "c2", "claim": "Ann does 1, says the message under review"}
+    assert ask("a").ask == "Check m2 against each of these claims: c1, c2, c3."
 
 
 def test_the_answer_reasons_before_it_scores() -> None:

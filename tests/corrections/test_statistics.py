@@ -77,6 +77,16 @@ def test_the_window_and_the_agents_can_be_chosen(counted: World) -> None:
     assert (found.window_start, found.window_end) == (first_day.start, first_day.end)
 
 
+def test_an_action_counts_whole_in_the_window_it_began_in(world: World) -> None:
+    record(world, "ann", "a", ("retry", None), ("retry", None), ("commit", None))
+    for seconds in (1, 2):
+        cut = MONDAY + timedelta(seconds=seconds)
+        before = correction_statistics(world.store, Window(cut, MONDAY)).total
+        after = correction_statistics(world.store, Window(cut + timedelta(hours=1), cut)).total
+        assert (before.actions, before.passed_after_retry, before.checks, before.abandoned) == (1, 1, 3, 0)
+        assert after.actions == after.checks == 0
+
+
 def test_days(counted: World) -> None:
     days = correction_statistics(counted.store).days
     assert {day: item.actions for day, item in days.items()} == {date(2026, 6, 1): 5, date(2026, 6, 2): 2}

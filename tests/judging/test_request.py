@@ -8,7 +8,7 @@ import pytest
 
 from persona_pipeline.judging.prompt import proposition_question
 from persona_pipeline.judging.questions import Question
-from persona_pipeline.judging.request import RequestStyle, prefix_of, request_key, traits_of
+from persona_pipeline.judging.request import RequestStyle, cached_tokens, prefix_of, request_key, traits_of
 from persona_pipeline.judging.verdict import JudgeRequest
 from persona_pipeline.world.trajectory import Entry, Omission
 from tests.support.judging import request, trajectory
@@ -73,7 +73,7 @@ def test_the_api_version_is_part_of_the_key() -> None:
 
 
 def test_every_field_of_a_question_is_part_of_the_key_or_cannot_change_an_answer() -> None:
-    for_the_books = {"kind", "subject", "label", "agent_id", "dimension", "mechanism", "check"}
+    for_the_books = {"kind", "subject", "label", "agent_id", "dimension", "mechanism", "check", "context_recurs"}
     tried = {"system", "context", "evidence", "ask", "schema", "max_tokens", "sample", "thinking", "prompt_version"}
     assert {field.name for field in fields(Question)} == for_the_books | tried
 
@@ -121,6 +121,23 @@ def test_claims_share_a_prefix_and_other_transcripts_do_not() -> None:
     assert prefix(BASE) == prefix(replace(BASE, claim="else", proposition_id="else"))
     assert prefix(BASE) != prefix(first_entry(text="!"))
     assert prefix(BASE) != prefix(replace(BASE, persona="Else"))
+
+
+@pytest.mark.parametrize(("recurs", "marked"), [(False, (3, 0)), (True, (0, 1))], ids=["evidence", "context"])
+def test_the_mark_stands_after_what_later_requests_share(recurs: bool, marked: tuple[int, int]) -> None:
+    question = replace(proposition_question([BASE], max_tokens=500), context_recurs=recurs)
+    plain, cached = STYLE.body(question), STYLE.body(question, cache_ttl="1h")
+    turn, place = marked
+    assert cached["messages"][turn]["content"][place].pop("cache_control") == {"type": "ephemeral", "ttl": "1h"}
+    assert cached == plain == STYLE.body(replace(question, context_recurs=False))
+
+
+def test_a_recurring_context_is_cached_without_the_evidence() -> None:
+    def tokens(asked: JudgeRequest, recurs: bool) -> int:
+        return cached_tokens(STYLE, replace(proposition_question([asked], max_tokens=500), context_recurs=recurs))
+
+    longer = replace(BASE, trajectory=trajectory(length=100))
+    assert tokens(longer, True) == tokens(BASE, True) < tokens(BASE, False) < tokens(longer, False)
 
 
 @pytest.mark.parametrize(

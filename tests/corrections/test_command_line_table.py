@@ -1,0 +1,102 @@
+import fcntl
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
+
+import pytest
+
+from persona_pipeline.cli.corrections_table import statistics_lines
+from persona_pipeline.corrections.statistics import CorrectionStatistics, GateStatistics, Latency, correction_statistics
+from persona_pipeline.world import World
+from tests.corrections.test_statistics import record_all
+
+BUSY = GateStatistics(
+    actions=1_234_567,
+    passed=1_000_000,
+    passed_after_retry=200_000,
+    forced=30_000,
+    fail_open=4_000,
+    fail_open_by_reason={"timeout": 4_000},
+    abandoned=567,
+    pass_rate=0.975,
+    checks=1_500_000,
+    latency_ms=Latency(p50=731.4, p95=1500, p99=4980.2, highest=4999),
+    input_tokens=100_000_000,
+    cached_tokens=300_000_000,
+    cache_read_tokens=299_000_000,
+    output_tokens=90_000_000,
+    usd=1234.56789,
+    unpriced_checks=4_000,
+)
+LONG_ID = "an-agent-" + "x" * 55
+
+
+def test_both_tables(world: World) -> None:
+    record_all(world)
+    assert list(statistics_lines(correction_statistics(world.store))) == [
+        "How messages ended",
+        "agent  actions  passed  retried  forced  unchecked  abandoned  pass rate",
+        "------------------------------------------------------------------------",
+        "ann          6       1        1       1          2          1      66.7%",
+        "bob          1       1        0       0          0          0     100.0%",
+        "all          7       2        1       1          2          1      75.0%",
+        "",
+        "What their checks took",
+        "agent  checks  p50 ms  p99 ms  tokens in  cached  out  dollars",
+        "--------------------------------------------------------------",
+        "ann        10     100     300        150      50   20  0.0009+",
+        "bob         1     100     100         15       5    2  0.0001",
+        "all        11     100     300        165      55   22  0.0010+",
+        "",
+        "Sent unchecked: api_error 1, timeout 1",
+        "+ left out: checks of unknown price (1)",
+    ]
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+@pytest.mark.parametrize("agent_id", ["michael", LONG_ID], ids=["a name", "64 characters"])
+def test_millions_of_checks_fit(width: int, agent_id: str) -> None:
+    found = CorrectionStatistics(total=BUSY, agents={agent_id: BUSY, "pam": GateStatistics(actions=1)})
+    lines = list(statistics_lines(found, width))
+    assert max(map(len, lines)) <= width
+    assert any(line.startswith(agent_id) for line in lines)
+    assert "…" not in "".join(lines)
+
+
+def test_an_agent_too_long_for_its_row_has_a_line_of_its_own() -> None:
+    found = CorrectionStatistics(total=BUSY, agents={LONG_ID: BUSY})
+    at_80, piped = list(statistics_lines(found, 80)), list(statistics_lines(found))
+    assert at_80[3] == LONG_ID
+    assert at_80[4].split() == piped[3].split()[1:]
+    assert piped[3].startswith(f"{LONG_ID}  ")
+
+
+def test_nothing_judged_has_no_rate_and_no_time() -> None:
+    lines = list(statistics_lines(CorrectionStatistics(total=GateStatistics(actions=1))))
+    assert [line.split() for line in lines if line.startswith("all")] == [
+        ["all", "1", "0", "0", "0", "0", "0", "-"],
+        ["all", "0", "-", "-", "0", "0", "0", "0.0000"],
+    ]
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_on_a_terminal_and_in_a_pipe(world: World, columns: int) -> None:
+    record_all(world)
+    code = "from persona_pipeline.cli.corrections import app; app(['statistics'])"
+    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    environment |= {"PERSONA_ROOT": str(world.root), "PERSONA_DATABASE_URL": f"sqlite:///{world.root / 'gate.db'}"}
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    subprocess.run([sys.executable, "-c", code], env=environment, stdout=theirs, check=True, timeout=60)
+    shown = os.read(ours, 1 << 16).decode().replace("\r\n", "\n")
+    os.close(ours)
+    os.close(theirs)
+    piped = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, check=True, timeout=60, text=True
+    )
+    assert shown == piped.stdout
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "\x1b" not in shown
