@@ -16,6 +16,15 @@ from persona_pipeline.store.tables import SCHEMA
 
 # Bounds how long a writer waits for another on SQLite before `database is locked`.
 SQLITE_BUSY_SECONDS = 30
+# A server that vanishes without a word is noticed: after 10 s when connecting, a minute when waiting, half a minute
+# (in milliseconds) when nothing that is sent arrives.
+_POSTGRES_CONNECTION = {
+    "connect_timeout": 10,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
 
 
 class Store:
@@ -94,7 +103,7 @@ def open_store(url: URL | str | None = None, *, migrate: bool = True) -> Store:
         url = default_url(get_settings())
     elif isinstance(url, str):
         url = normalise_url(url)
-    engine = _sqlite_engine(url) if url.get_backend_name() == "sqlite" else sa.create_engine(url, pool_pre_ping=True)
+    engine = _sqlite_engine(url) if url.get_backend_name() == "sqlite" else _postgres_engine(url)
     if migrate:
         try:
             upgrade(engine)
@@ -105,6 +114,12 @@ def open_store(url: URL | str | None = None, *, migrate: bool = True) -> Store:
                 "check PERSONA_DATABASE_URL and that the server runs"
             ) from error
     return Store(engine)
+
+
+def _postgres_engine(url: URL) -> Engine:
+    # What the URL says about connections goes before ours.
+    limits = {name: value for name, value in _POSTGRES_CONNECTION.items() if name not in url.query}
+    return sa.create_engine(url, pool_pre_ping=True, connect_args=limits)
 
 
 def _sqlite_engine(url: URL) -> Engine:

@@ -1,8 +1,10 @@
 """The store: one schema on two databases."""
 
+import socket
 import threading
 import uuid
 from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -180,3 +182,22 @@ def test_bad_urls_are_explained_without_the_password(url: str, says: str) -> Non
 def test_a_bare_postgres_url_means_psycopg_3() -> None:
     assert normalise_url("postgres://u@h/d").drivername == "postgresql+psycopg"
     assert normalise_url("postgresql+psycopg2://u@h/d").drivername == "postgresql+psycopg2"
+
+
+def test_connections_to_postgres_notice_a_server_that_vanished(postgres_url: str) -> None:
+    joined = "&" if "?" in postgres_url else "?"
+    store = open_store(f"{postgres_url}{joined}keepalives_idle=7")
+    with store.connect() as connection:
+        driver: Any = connection.connection.driver_connection
+        used = driver.info.get_parameters()
+    store.close()
+    assert used["connect_timeout"] == "10"
+    assert used["tcp_user_timeout"] == "30000"
+    assert used["keepalives_idle"] == "7", "what the URL says goes first"
+
+
+def test_a_server_that_takes_connections_and_says_nothing_is_given_up() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        with pytest.raises(ConfigError, match="check PERSONA_DATABASE_URL and that the server runs"):
+            open_store(f"postgresql://127.0.0.1:{port}/none?connect_timeout=2")
