@@ -1,6 +1,6 @@
 """What ``validate`` looks at: each kind of file by its place in the world."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -9,8 +9,10 @@ from persona_pipeline.errors import ConfigError, Problem
 from persona_pipeline.propositions import (
     ALL_DIMENSIONS,
     TEMPLATE_VARIABLES,
+    filled_variables,
     find_proposition_set,
     load_proposition_file,
+    spaced_variables,
     template_variables,
 )
 from persona_pipeline.scoring.text.agreement import LEXICONS, world_lexicon
@@ -76,7 +78,7 @@ def _check_file(path: Path, checked: Checked) -> None:
     elif suffix in (".yaml", ".yml") and path.name.endswith((".eval.yaml", ".eval.yml")):
         checked.run(lambda: _suite(path, checked))
     elif suffix in (".yaml", ".yml") and path.resolve().parent.name == PERSONAS:
-        checked.run(lambda: load_persona(path.parent.parent, path.stem))
+        checked.run(lambda: load_persona(path.resolve().parent.parent, path.stem))
     elif suffix in (".yaml", ".yml") and "propositions" in parents:
         checked.run(lambda: _propositions(path, checked))
     elif suffix == ".json" and path.resolve().parent.name == "baselines":
@@ -89,12 +91,25 @@ def _check_file(path: Path, checked: Checked) -> None:
 
 def _propositions(path: Path, checked: Checked) -> None:
     loaded = load_proposition_file(path)
-    for index, entry in enumerate(loaded.content.propositions):
-        for name in template_variables(entry.claim):
-            if name not in TEMPLATE_VARIABLES:
-                known = ", ".join(TEMPLATE_VARIABLES)
-                message = f"{{{{{name}}}}} is never filled in; the variables are {known}"
-                checked.warnings.append(loaded.document.problem(("propositions", index, "claim"), message))
+    content = loaded.content
+    # An agent's file that says nothing of the level has its default's, which may be action.
+    level = content.level if "level" in content.model_fields_set or path.stem == "_default" else "action"
+    filled = filled_variables(content.dimension, level)
+    for index, entry in enumerate(content.propositions):
+        for message in _odd_variables(entry.claim, content.dimension, filled):
+            checked.warnings.append(loaded.document.problem(("propositions", index, "claim"), message))
+
+
+def _odd_variables(claim: str, dimension: str, filled: Sequence[str]) -> Iterator[str]:
+    for name in template_variables(claim):
+        if name not in TEMPLATE_VARIABLES:
+            yield f"{{{{{name}}}}} is never filled in; the variables are {', '.join(TEMPLATE_VARIABLES)}"
+        elif name not in filled and dimension == "adherence":
+            yield f"{{{{{name}}}}} is filled in by the action gate and with level: action, not by this evaluation"
+        elif name not in filled:
+            yield f"{{{{{name}}}}} is not filled in for {dimension}; it has {', '.join(filled)}"
+    for text in spaced_variables(claim):
+        yield f"{text} is not filled in; write it without spaces"
 
 
 def _baseline(path: Path) -> None:

@@ -22,6 +22,9 @@ AllowPath = Annotated[
     list[Path] | None,
     typer.Option(help="A further folder whose files the suite may name; repeatable.", show_default=False),
 ]
+TargetsFile = Annotated[
+    Path | None, typer.Option(help="The targets file; by default the nearest targets.yaml.", show_default=False)
+]
 TestIds = Annotated[list[str] | None, typer.Option("--test-id", help="Only tests whose id matches this glob.")]
 Tags = Annotated[list[str] | None, typer.Option("--tag", help="Only suites or tests with this tag.")]
 
@@ -92,16 +95,21 @@ def explain(
     as_json: AsJson = False,
     test_id: TestIds = None,
     tag: Tags = None,
+    targets: TargetsFile = None,
     allow_path: AllowPath = None,
 ) -> None:
-    """Print which asserts would run, where they come from, what they weigh and what they need. Nothing is run."""
+    """Print who would answer, which asserts would run, where they come from, what they weigh and what all of it needs.
+
+    Nothing is run.
+    """
+    from persona_pipeline.cli.suite_support import open_targets
     from persona_pipeline.reporting.suites.table import explanation_lines
     from persona_pipeline.suites.explain import explain as explain_suite
     from persona_pipeline.suites.running import RunOptions, select_tests
 
     suite = _load(file, allow_path)
     tests = select_tests(suite, RunOptions(test_ids=tuple(test_id or ()), tags=tuple(tag or ())))
-    explained = explain_suite(suite, tests)
+    explained = explain_suite(suite, tests, open_targets(file, targets))
     if as_json:
         _print_json({"suite": suite.name, "tests": [item.to_dict() for item in explained]})
     else:
@@ -115,9 +123,7 @@ def run(
     responses: Annotated[
         Path | None, typer.Option(help="Grade these recorded answers; no target is asked.", show_default=False)
     ] = None,
-    targets: Annotated[
-        Path | None, typer.Option(help="The targets file; by default the nearest targets.yaml.", show_default=False)
-    ] = None,
+    targets: TargetsFile = None,
     target: Annotated[list[str] | None, typer.Option(help="Who answers; repeatable.", show_default=False)] = None,
     test_id: TestIds = None,
     tag: Tags = None,

@@ -26,4 +26,4 @@ def validate(
         raise ConfigError(list(dict.fromkeys(checked.problems)))
     if not checked.files:
         raise ConfigError(Problem("nothing to validate", str(root)))
-    typer.echo(f"{checked.files} files are valid")
+    typer.echo("1 file is valid" if checked.files == 1 else f"{checked.files} files are valid")

@@ -17,10 +17,11 @@ from persona_pipeline.corrections.background import DaemonPool, QueueFullError
 from persona_pipeline.corrections.decision import Action, GateDecision, Outcome, decide
 from persona_pipeline.corrections.judgment import INTERNAL_ERROR, ActionJudge, GateCall, NotJudgedError
 from persona_pipeline.corrections.prompt import claim_verdicts
-from persona_pipeline.corrections.records import CheckRecord, PriorAttempts, storable, write_check
+from persona_pipeline.corrections.records import CheckRecord, PriorAttempts, write_check
 from persona_pipeline.corrections.review import feedback_text, review_of
 from persona_pipeline.judging.questions import Backend
 from persona_pipeline.judging.verdict import Unscored
+from persona_pipeline.world.ingest import storable
 from persona_pipeline.world.models import CorrectionSettings
 from persona_pipeline.world.world import World
 

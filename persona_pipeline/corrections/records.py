@@ -9,6 +9,7 @@ from sqlalchemy.engine import Connection
 
 from persona_pipeline.corrections.decision import GateDecision, Outcome
 from persona_pipeline.store import Store, tables, upsert
+from persona_pipeline.world.ingest import storable
 
 LOGGED = (Outcome.CORRECTED, Outcome.PASSED_AFTER_RETRY, Outcome.FORCED_THROUGH)
 # An agent that takes longer than this to write again has forgotten what it was about.
@@ -95,8 +96,3 @@ def write_check(store: Store, record: CheckRecord) -> None:
                 "judge_model": record.judge_model,
             },
         )
-
-
-def storable(text: str) -> str:
-    """Return a text every database takes: NUL and lone surrogates become U+FFFD."""
-    return text.replace("\0", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -18,7 +18,13 @@ from persona_pipeline.propositions.models import (
     WindowDefaults,
 )
 from persona_pipeline.propositions.storing import store_proposition_set, stored_proposition_set
-from persona_pipeline.propositions.templates import TEMPLATE_VARIABLES, fill_template, template_variables
+from persona_pipeline.propositions.templates import (
+    TEMPLATE_VARIABLES,
+    fill_template,
+    filled_variables,
+    spaced_variables,
+    template_variables,
+)
 
 __all__ = [
     "ACTION_LEVEL_WINDOW_DEFAULTS",
@@ -32,10 +38,12 @@ __all__ = [
     "PropositionSet",
     "WindowDefaults",
     "fill_template",
+    "filled_variables",
     "find_proposition_set",
     "load_proposition_file",
     "load_proposition_set",
     "proposition_files_hash",
+    "spaced_variables",
     "store_proposition_set",
     "stored_proposition_set",
     "template_variables",

@@ -87,13 +87,13 @@ class CellRunner:
                     target.answer_all(requests)  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
 
     def _can_be_batched(self, test: Test) -> bool:
-        return not (test.trials or self.suite.trials or test.workspace)
+        return not (self.suite.trials_of(test) or test.workspace)
 
     def run(self, cell: Cell) -> TestResult:
         """Run one cell to its result; whatever happens becomes one."""
         test = cell.test
         notes: list[str] = []
-        trials = test.trials or self.suite.trials
+        trials = self.suite.trials_of(test)
         if trials is None:
             attempt = self._attempt(cell, 0, notes)
             result = TestResult(cell.id, test.id, attempt.score, attempt.verdict, attempt)
@@ -148,7 +148,7 @@ class CellRunner:
         if self.responses is not None:
             answers = self.responses.answers
             recorded = answers.get(f"{cell.test.id}@{cell.target_name}", answers.get(cell.test.id))
-        trials = cell.test.trials or self.suite.trials
+        trials = self.suite.trials_of(cell.test)
         parts = [
             cell.test.model_dump(),
             [item.dump() for item in self.asserts(cell.test)],

@@ -65,11 +65,11 @@ class Comparison:
 
     @property
     def wins(self) -> int:
-        return sum(delta >= self.threshold - 1e-9 for delta in self.deltas)
+        return sum(delta >= max(1e-9, self.threshold - 1e-9) for delta in self.deltas)
 
     @property
     def losses(self) -> int:
-        return sum(delta <= -self.threshold + 1e-9 for delta in self.deltas)
+        return sum(delta <= min(-1e-9, -self.threshold + 1e-9) for delta in self.deltas)
 
     @property
     def sign_p(self) -> float | None:

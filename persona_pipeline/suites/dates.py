@@ -11,7 +11,8 @@ _NAMES = "|".join(f"{month}[a-z]*" for month in _MONTHS)
 _ISO = re.compile(r"(?P<y>\d{4})-(?P<m>\d{1,2})-(?P<d>\d{1,2})(?:[T ].*)?\Z", re.ASCII | re.DOTALL)
 _YEAR_FIRST = re.compile(r"(?P<y>\d{4})[/.](?P<m>\d{1,2})[/.](?P<d>\d{1,2})\Z", re.ASCII)
 _DAY_NAME = re.compile(
-    rf"(?P<d>\d{{1,2}})(?:st|nd|rd|th)?[-\s/.]+(?P<n>{_NAMES})\.?[-\s/.,]+(?P<y>\d{{4}})\b.*\Z", re.ASCII | re.I
+    rf"(?:[a-z]+,?\s+)?(?P<d>\d{{1,2}})(?:st|nd|rd|th)?[-\s/.]+(?P<n>{_NAMES})\.?[-\s/.,]+(?P<y>\d{{4}})\b.*\Z",
+    re.ASCII | re.I,
 )
 _NAME_DAY = re.compile(
     rf"(?:[a-z]+,?\s+)?(?P<n>{_NAMES})\.?\s+(?P<d>\d{{1,2}})(?:st|nd|rd|th)?,?\s+(?P<y>\d{{4}})\b.*\Z", re.ASCII | re.I

@@ -3,12 +3,15 @@
 import json
 import math
 import re
+from decimal import Decimal
 from typing import Any, NoReturn
 
 # What String.prototype.trim removes and \s matches; Python's own list differs (it lacks U+FEFF and adds U+001C-U+001F and U+0085).
 WHITESPACE = (
     "\t\n\v\f\r \u00a0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u2028\u2029\u202f\u205f\u3000\ufeff"
 )
+# A text, which is left alone, or a number that Python writes with a negative exponent.
+_SMALL_NUMBER = re.compile(r'"(?:[^"\\]|\\.)*"|-?[0-9](?:\.[0-9]+)?e-(?P<exponent>[0-9]+)')
 _LEADING_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 
@@ -25,9 +28,20 @@ def parse_float(text: str) -> float | None:
 
 
 def stringify(value: Any, indent: int | None = None) -> str:
-    """Return JSON text spelled as ``JSON.stringify`` spells it: whole floats without ``.0``, no escapes beyond JSON's own."""
+    """Return JSON text spelled as ``JSON.stringify`` spells it: whole floats without ``.0``, 0.00001
+    without exponent, no escapes beyond JSON's own."""
     separators = (",", ":") if indent is None else (",", ": ")
-    return json.dumps(_plain_numbers(value), ensure_ascii=False, indent=indent, separators=separators)
+    text = json.dumps(_plain_numbers(value), ensure_ascii=False, indent=indent, separators=separators)
+    return _SMALL_NUMBER.sub(_small_number, text) if "e-" in text else text
+
+
+def _small_number(match: re.Match[str]) -> str:
+    """1e-07 as 1e-7, and 1e-05 as 0.00001: JavaScript needs an exponent only below 0.000001."""
+    if match["exponent"] is None:
+        return match[0]
+    if int(match["exponent"]) > 6:
+        return match[0].replace("e-0", "e-")
+    return f"{Decimal(match[0]):f}"
 
 
 def _plain_numbers(value: Any) -> Any:
@@ -48,7 +62,17 @@ def _reject(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")
 
 
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    data = dict(pairs)
+    if len(data) < len(pairs):
+        seen: set[str] = set()
+        twice = next(name for name, _ in pairs if name in seen or seen.add(name))
+        raise ValueError(f"key {twice!r} stands twice; remove one")
+    return data
+
+
 _DECODER = json.JSONDecoder(parse_constant=_reject)
+_STRICT_DECODER = json.JSONDecoder(parse_constant=_reject, object_pairs_hook=_unique)
 # Whole numbers as floats: Python refuses integers of more than 4,300 digits, JSON does not.
 _VALIDATOR = json.JSONDecoder(parse_constant=_reject, parse_int=float)
 
@@ -62,10 +86,13 @@ def is_json(text: str) -> bool:
     return True
 
 
-def parse_json(text: str) -> Any:
-    """Return the value of a JSON text. Raises ``ValueError`` for what is not JSON, NaN, infinity and too deep nesting included."""
+def parse_json(text: str, *, unique_keys: bool = False) -> Any:
+    """Return the value of a JSON text. Raises ``ValueError`` for what is not JSON, NaN, infinity and too deep nesting included.
+
+    ``unique_keys``: a key that stands twice in an object is an error too; JavaScript takes the last.
+    """
     try:
-        value = _DECODER.decode(text)
+        value = (_STRICT_DECODER if unique_keys else _DECODER).decode(text)
     except RecursionError as error:
         raise ValueError("nests too deep") from error
     if _LARGE_EXPONENT.search(text) and not _is_finite(value):

@@ -161,6 +161,11 @@ class Suite:
         """The name in its metadata, else the file's name without endings."""
         return self.metadata.name if self.metadata else self.path.name.split(".")[0]
 
+    def trials_of(self, test: Test) -> Trials | None:
+        """Return how often a test is run, None for once. Its own ``trials`` win, a count of 1 too."""
+        trials = test.trials or self.trials
+        return trials if trials and trials.count > 1 else None
+
     @property
     def shared_workspace(self) -> Workspace | None:
         """The workspace whose ``before_all`` and ``after_all`` frame the run: the first test's, which the suite's is part of."""

@@ -107,12 +107,12 @@ def prepare_criteria(value: Any, key: str, entry: Entry, label: str, reader: "Re
                 item["score_ranges"] = _spell_out(ranges, index, key, entry, label, reader)
         else:
             reader.fail(entry, f"{label}: {key}[{index}] must be a text or a mapping with outcome", key, index)
-            continue
+            item = {"id": f"rubric-{index + 1}", "outcome": "-"}
         identity = item["id"]
         if isinstance(identity, str) and places.setdefault(identity, index) != index:
             reader.fail(entry, f"{label}: {key}[{index}]: id {identity!r} stands twice; rename one", key, index)
         prepared.append(item)
-    return prepared or [{"id": "rubric-1", "outcome": "-"}]
+    return prepared
 
 
 def _spell_out(

@@ -128,7 +128,7 @@ def plan(
     named = [
         (test, name)
         for test in select_tests(suite, options)
-        for name in _target_names(suite, test, options, targets, responses)
+        for name in targets_of(suite, test, options, targets, responses)
     ]
     if not named and suite.tests:
         raise ConfigError(f"no test of {suite.name} is for target {', '.join(options.targets)}")
@@ -145,7 +145,7 @@ def target_names(suite: Suite, targets: "Targets | None") -> list[str]:
         ConfigError: there are tests and nobody answers.
     """
     everything = RunOptions()
-    named = (name for test in suite.tests for name in _target_names(suite, test, everything, targets, None))
+    named = (name for test in suite.tests for name in targets_of(suite, test, everything, targets, None))
     return list(dict.fromkeys(name for name in named if name is not None))
 
 
@@ -171,13 +171,18 @@ def select_tests(suite: Suite, options: RunOptions) -> list[Test]:
     return tests
 
 
-def _target_names(
+def targets_of(
     suite: Suite,
     test: Test,
     options: RunOptions,
     targets: "Targets | None",
     responses: Responses | None,
 ) -> Sequence[str | None]:
+    """Return who answers a test; a None in it is whoever gave the recorded answer.
+
+    Raises:
+        ConfigError: nobody does: there are neither targets nor recorded answers.
+    """
     wanted = options.targets or suite.targets or ((suite.target,) if suite.target else ())
     if test.targets is not None:
         # A test says who may answer it; naming targets for a run leaves it out where they do not meet.

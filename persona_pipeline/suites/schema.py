@@ -12,7 +12,7 @@ from persona_pipeline.suites.asserts.execution_metrics import LIMITS
 from persona_pipeline.suites.asserts.rubrics import Rubrics
 from persona_pipeline.suites.loading.execution import ExecutionFields, WorkspaceFields
 from persona_pipeline.suites.loading.messages import ROLES
-from persona_pipeline.suites.loading.suite import SuiteFields
+from persona_pipeline.suites.loading.suite import MOST_DESCRIPTION, SuiteFields
 from persona_pipeline.suites.loading.tests import TestFields
 from persona_pipeline.suites.registry import ALIASES, BUILT_IN, canonical_type, find_type
 
@@ -108,7 +108,12 @@ def suite_schema() -> dict[str, Any]:
         "title": "Eval suite",
         **suite,
         "anyOf": [{"required": [name]} for name in ("tests", "eval_cases", "evalcases")],
-        "dependentRequired": {"name": ["description"]},
+        "dependentSchemas": {
+            "name": {
+                "required": ["description"],
+                "properties": {"description": {"minLength": 1, "maxLength": MOST_DESCRIPTION}},
+            }
+        },
         "$defs": definitions,
     }
 

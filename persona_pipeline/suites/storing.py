@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from persona_pipeline.suites.grades import SuiteVerdict
 from persona_pipeline.suites.results import SuiteResult, TestResult
+from persona_pipeline.world.ingest import storable
 
 if TYPE_CHECKING:
     from persona_pipeline.store import Store
@@ -53,11 +54,9 @@ def save_suite_result(store: "Store", result: SuiteResult) -> list[uuid.UUID]:
 
 
 def _storable(value: Any) -> Any:
-    """Return JSON that every database takes: NUL and lone surrogates in foreign text become U+FFFD."""
+    """Return JSON whose texts every database takes."""
     if isinstance(value, str):
-        if "\0" not in value and not any("\ud800" <= character <= "\udfff" for character in value):
-            return value
-        return "".join("\ufffd" if c == "\0" or "\ud800" <= c <= "\udfff" else c for c in value)
+        return storable(value)
     if isinstance(value, dict):
         return {_storable(key): _storable(item) for key, item in value.items()}
     return [_storable(item) for item in value] if isinstance(value, list | tuple) else value

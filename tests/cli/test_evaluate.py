@@ -18,9 +18,10 @@ Cli = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture
 def cli(sample_root: Path) -> Cli:
-    def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    def run(*arguments: str, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "persona_pipeline", *arguments],
+            cwd=cwd,
             env={**os.environ, "PERSONA_ROOT": str(sample_root), **environment},
             capture_output=True,
             text=True,
@@ -192,6 +193,29 @@ def test_validate_finds_everything_at_once(cli: Cli, sample_root: Path) -> None:
     assert "did you mean 'persona'?" in done.stderr
     assert "warning: " in done.stderr
     assert "{{agent_nam}} is never filled in" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("file", "variable", "says"),
+    [
+        ("fluency/_default", "{{channel_name}}", "is not filled in for fluency; it has agent_name"),
+        ("adherence/_default", "{{action}}", "is filled in by the action gate and with level: action"),
+        ("adherence/_default", "{{ agent_name }}", "is not filled in; write it without spaces"),
+    ],
+)
+def test_variables_that_stay_as_they_are_are_warned_of(
+    cli: Cli, sample_root: Path, file: str, variable: str, says: str
+) -> None:
+    path = sample_root / "propositions" / f"{file}.yaml"
+    replace_in(path, "{{agent_name}}", variable)
+    done = cli("validate", path.name, cwd=path.parent)
+    assert done.returncode == 0
+    assert f"{variable} {says}" in done.stderr
+
+
+def test_a_persona_is_found_from_its_own_folder(cli: Cli, sample_root: Path) -> None:
+    done = cli("validate", "michael.yaml", cwd=sample_root / "personas")
+    assert (done.returncode, done.stdout.strip()) == (0, "1 file is valid")
 
 
 def test_propositions_show_prints_the_merged_set(cli: Cli) -> None:

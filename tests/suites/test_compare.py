@@ -60,6 +60,11 @@ def test_the_threshold_is_inclusive_within_rounding() -> None:
     assert (found.wins, found.losses) == (1, 1)
 
 
+def test_equal_scores_are_a_tie_at_any_threshold() -> None:
+    found = compare_rows(rows(a=0.5, b=0.5, c=0.5), rows(a=0.5, b=0.6, c=0.4), threshold=0)
+    assert (found.wins, found.losses, found.to_dict()["summary"]["ties"]) == (1, 1, 1)
+
+
 SCORES = st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=20)
 
 

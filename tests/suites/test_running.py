@@ -10,6 +10,7 @@ import pytest
 
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.suites import RunOptions, load_suite, read_responses, run_suite
+from persona_pipeline.suites.explain import explain
 from persona_pipeline.suites.targets import Request, TargetError
 from tests.suites.support import Given, load, run, suite_of, target, three, verdicts
 
@@ -102,6 +103,20 @@ class TestResponses:
         suite = suite_of(tmp_path, {"type": "contains", "value": "ok"}, execution={"trials": {"count": 3}})
         (test,) = run(suite, {"t": ["no", "no"]}).tests
         assert (test.verdict, test.error and test.error.reason) == ("error", "no_response")
+
+    def test_a_test_may_refuse_the_trials_of_its_suite(self, tmp_path: Path) -> None:
+        suite = load(
+            tmp_path,
+            """
+execution: {trials: {count: 3, strategy: mean}}
+tests:
+  - {id: t, input: hi, assert: [{type: contains, value: ok}]}
+  - {id: u, input: hi, assert: [{type: contains, value: ok}], execution: {trials: {count: 1}}}
+""",
+        )
+        tests = run(suite, {"t": ["ok", "ok", "no"], "u": "ok"}).tests
+        assert [(test.score, len(test.attempts)) for test in tests] == [(pytest.approx(2 / 3), 3), (1.0, 0)]
+        assert [item.attempts for item in explain(suite, suite.tests)] == [3, 1]
 
     def test_answers_recorded_for_a_target_win(self, tmp_path: Path) -> None:
         suite = suite_of(tmp_path, {"type": "contains", "value": "ok"}, execution={"targets": ["a", "b"]})

@@ -42,6 +42,8 @@ def test_what_loads_is_valid(validator: jsonschema.Draft202012Validator) -> None
         "tests: [{id: t}]",
         "name: A\ndescription: d\ntests: []",
         "name: a\ntests: []",
+        "name: a\ndescription: ''\ntests: []",
+        f"name: a\ndescription: {'d' * 1025}\ntests: []",
         "nmae: a\ntests: []",
         "tests: [{id: t, input: hi, critria: c}]",
         "tests: [{id: t, input: 5}]",

@@ -18,7 +18,7 @@ tests:
 
 
 def test_one_row_a_target(tmp_path: Path, store: Store) -> None:
-    result = run(load(tmp_path, SUITE), {"t@a": "ok \x00 \ud800", "t@b": "no", "u": "ok"})
+    result = run(load(tmp_path, SUITE), {"t@a": "ok \x00 \ud800 \ud83d\ude00", "t@b": "no", "u": "ok"})
     ids = save_suite_result(store, result)
     with store.connect() as connection:
         rows = {row.target: row for row in connection.execute(sa.select(tables.suite_runs))}
@@ -26,7 +26,7 @@ def test_one_row_a_target(tmp_path: Path, store: Store) -> None:
     assert (rows["a"].verdict, rows["a"].score, rows["a"].suite) == ("pass", 1.0, "suite")
     assert (rows["b"].verdict, rows["b"].score) == ("error", None)
     assert rows["a"].suite_hash == result.suite_hash
-    assert rows["a"].result["tests"][0]["answer"] == "ok \ufffd \ufffd"
+    assert rows["a"].result["tests"][0]["answer"] == "ok \ufffd \ufffd 😀"
     assert rows["b"].result["summary"]["errors"] == 1
 
 

@@ -63,7 +63,9 @@ def explanation_lines(tests: Sequence[ExplainedTest]) -> Iterator[str]:
     """Yield each test with its asserts, where they come from and what they need."""
     for test in tests:
         how = f", {test.attempts} attempts ({test.strategy})" if test.attempts > 1 else ""
-        yield f"{one_line(test.id, _ID)}  by {one_line(', '.join(test.targets))}{how}  {test.place or ''}".rstrip()
+        needs = "".join(f", needs {one_line(word)}" for word in test.needs)
+        answers = one_line(", ".join(test.targets))
+        yield f"{one_line(test.id, _ID)}  by {answers}{how}{needs}  {test.place or ''}".rstrip()
         for item in test.asserts:
             origin = {"test": "its own", "suite": "from the suite", "fallback": "because it has no asserts"}[
                 item.origin

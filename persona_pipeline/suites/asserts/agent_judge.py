@@ -37,6 +37,10 @@ class AgentJudge(Assert):
 
     _prompt_text: str | None = PrivateAttr(None)
 
+    @property
+    def needs_judge(self) -> bool:
+        return self.target is None
+
     @classmethod
     def prepare(cls, data: dict[str, Any], entry: Entry, label: str, reader: "Reader") -> dict[str, Any]:
         if data.get("rubrics") is not None:

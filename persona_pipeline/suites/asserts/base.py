@@ -25,6 +25,8 @@ class Assert(BaseModel):
     # Whether grading asks the judge, and whether it runs code of the suite.
     judged: ClassVar[bool] = False
     runs_code: ClassVar[bool] = False
+    # Older spellings that are read too, by the field they stand for.
+    older_names: ClassVar[dict[str, str]] = {}
 
     name: Text = Field(default="", description="What results call it; made up from the type where it is left out.")
     type: str = Field(description="Which assert this is.")
@@ -58,7 +60,7 @@ class Assert(BaseModel):
     def prepare(cls, data: dict[str, Any], entry: Entry, label: str, reader: "Reader") -> dict[str, Any]:
         """Return the keys as the fields want them; called before validation, on a copy.
 
-        Older spellings are renamed here and files are looked up. Problems are added to the reader.
+        ``older_names`` are renamed afterwards. Problems are added to the reader.
         """
         return data
 

@@ -1,14 +1,16 @@
 """``composite``: several asserts graded as one."""
 
 import json
+import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, InstanceOf, SerializeAsAny, model_validator
+from pydantic import BaseModel, ConfigDict, Field, InstanceOf, PrivateAttr, SerializeAsAny
 
 from persona_pipeline.errors import did_you_mean
 from persona_pipeline.suites.asserts.base import Assert, rename
 from persona_pipeline.suites.asserts.code_judge import read_script, run_judge
+from persona_pipeline.suites.asserts.llm_judge import read_prompt
 from persona_pipeline.suites.grades import AssertResult, Grade, SuiteVerdict, UngradedError, reaches
 from persona_pipeline.suites.places import Entry
 from persona_pipeline.suites.scoring import run_assert, weighted_mean
@@ -62,8 +64,12 @@ Aggregator = Annotated[WeightedAverage | Threshold | CodeAggregator | JudgeAggre
 class Composite(Assert):
     """Members graded one by one, put together by an aggregator. A member that is an error makes the composite one."""
 
+    older_names: ClassVar[dict[str, str]] = {"assert": "evaluators"}
+
     members: list[SerializeAsAny[InstanceOf[Assert]]] = Field(alias="assert", min_length=1, description="The members.")
     aggregator: Aggregator = Field(description="How the members' results become one.")
+
+    _prompt_text: str | None = PrivateAttr(None)
 
     @classmethod
     def prepare(cls, data: dict[str, Any], entry: Entry, label: str, reader: "Reader") -> dict[str, Any]:
@@ -75,23 +81,29 @@ class Composite(Assert):
             data[key] = _distinct(read_asserts(reader, entry, key, label, depth=reader.depth + 1))
             if not data[key] and len(reader.problems) > before:
                 data[key] = [_PLACEHOLDER]
-        rename(data, "evaluators", "assert")
         aggregator = data.get("aggregator")
         if isinstance(aggregator, dict):
             data["aggregator"] = _prepare_aggregator(dict(aggregator), entry, label, reader)
         return data
 
-    @model_validator(mode="after")
-    def _names_are_clear(self) -> "Composite":
+    def resolve(self, entry: Entry, label: str, reader: "Reader") -> None:
+        how = self.aggregator
         names = [member.name for member in self.members]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
-            raise ValueError(f"members {', '.join(map(repr, twice))} stand twice; give each a name of its own")
-        weights = self.aggregator.weights if isinstance(self.aggregator, WeightedAverage) else None
-        for name in weights or ():
+            shown = ", ".join(map(repr, twice))
+            key = "assert" if "assert" in entry.data else "evaluators"
+            reader.fail(entry, f"{label}: members {shown} stand twice; give each a name of its own", key)
+        for name in (how.weights or ()) if isinstance(how, WeightedAverage) else ():
             if name not in names:
-                raise ValueError(f"aggregator.weights: there is no member {name!r}{did_you_mean(name, names)}")
-        return self
+                hint = did_you_mean(name, names)
+                place = ("aggregator", "weights", name)
+                reader.fail(entry, f"{label}: aggregator.weights: there is no member {name!r}{hint}", *place, key=True)
+        if isinstance(how, JudgeAggregator) and how.prompt is not None:
+            place = entry.child("aggregator")
+            self._prompt_text = read_prompt(
+                how.prompt, place, f"{label}: aggregator", reader, alone=False, known=(_RESULTS,)
+            )
 
     @property
     def needs_judge(self) -> bool:
@@ -135,7 +147,7 @@ class Composite(Assert):
         if isinstance(how, CodeAggregator):
             context.require_code(f"the aggregator of {self.name!r}")
             return run_judge(how.script, shown, context.suite.path.parent, context, own_verdict=True)
-        return _judge(how, shown, self.name, context)
+        return _judge(how, self._prompt_text, shown, self.name, context)
 
 
 def _distinct(members: list[Assert]) -> list[Assert]:
@@ -151,7 +163,7 @@ def _distinct(members: list[Assert]) -> list[Assert]:
     return members
 
 
-def _judge(how: JudgeAggregator, shown: dict[str, Any], name: str, context: "Context") -> Grade:
+def _judge(how: JudgeAggregator, prompt: str | None, shown: dict[str, Any], name: str, context: "Context") -> Grade:
     from persona_pipeline.suites.judge_questions import (
         FREEFORM_RULES,
         FREEFORM_SCHEMA,
@@ -160,8 +172,8 @@ def _judge(how: JudgeAggregator, shown: dict[str, Any], name: str, context: "Con
         question,
     )
 
-    ask = how.prompt or "Give the score that sums these results up: how far the answer meets all of them together."
-    ask = ask.replace("{{" + _RESULTS + "}}", '[the field "results" of the evidence]')
+    ask = prompt or "Give the score that sums these results up: how far the answer meets all of them together."
+    ask = re.sub(r"\{\{\s*" + _RESULTS + r"\s*\}\}", '[the field "results" of the evidence]', ask)
     evidence = {"question": context.question, "criteria": context.test.expected_outcome, **shown}
     data = context.judge.ask(
         question(
@@ -172,7 +184,7 @@ def _judge(how: JudgeAggregator, shown: dict[str, Any], name: str, context: "Con
             rules=FREEFORM_RULES,
             ask=ask,
             schema=FREEFORM_SCHEMA,
-            subject={"prompt": how.prompt},
+            subject={"prompt": prompt},
             check=freeform_problem,
         ),
         context.time_left(),

@@ -1,29 +1,24 @@
 """``cost``: the answer was not too dear."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
-from persona_pipeline.suites.asserts.base import Assert, rename
+from persona_pipeline.suites.asserts.base import Assert
 from persona_pipeline.suites.grades import Grade
-from persona_pipeline.suites.places import Entry
 from persona_pipeline.suites.values import Limit
 
 if TYPE_CHECKING:
     from persona_pipeline.suites.context import Context
-    from persona_pipeline.suites.loading.problems import Reader
     from persona_pipeline.suites.output import Output
 
 
 class Cost(Assert):
     """1 if the answer cost at most ``max_usd`` US dollars; 0 if it cost more, or nobody knows what it cost."""
 
-    max_usd: Limit = Field(description="Highest cost in US dollars.")
+    older_names: ClassVar[dict[str, str]] = {"max_usd": "budget"}
 
-    @classmethod
-    def prepare(cls, data: dict[str, Any], entry: Entry, label: str, reader: "Reader") -> dict[str, Any]:
-        rename(data, "budget", "max_usd")
-        return data
+    max_usd: Limit = Field(description="Highest cost in US dollars.")
 
     def grade(self, output: "Output", context: "Context") -> Grade:
         if output.cost_usd is None:

@@ -123,8 +123,10 @@ def expected_value(messages: Any) -> Any:
 def _at(value: Any, path: str) -> Any:
     for match in _STEP.finditer(path):
         index, key = match.groups()
-        if index is not None and isinstance(value, list):
-            value = value[int(index)] if int(index) < len(value) else _MISSING
+        if isinstance(value, list):
+            # lines.0 is lines[0]: a list has no other keys.
+            number = index if index is not None else key if key.isascii() and key.isdigit() else None
+            value = _MISSING if number is None or int(number) >= len(value) else value[int(number)]
         elif isinstance(value, dict):
             value = value.get(key if index is None else index, _MISSING)
         else:

@@ -1,29 +1,24 @@
 """``latency``: the answer came in time."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
-from persona_pipeline.suites.asserts.base import Assert, rename
+from persona_pipeline.suites.asserts.base import Assert
 from persona_pipeline.suites.grades import Grade
-from persona_pipeline.suites.places import Entry
 from persona_pipeline.suites.values import Limit
 
 if TYPE_CHECKING:
     from persona_pipeline.suites.context import Context
-    from persona_pipeline.suites.loading.problems import Reader
     from persona_pipeline.suites.output import Output
 
 
 class Latency(Assert):
     """1 if the answer took at most ``max_ms`` milliseconds; 0 if it took longer, or nobody knows how long."""
 
-    max_ms: Limit = Field(description="Longest time in milliseconds.")
+    older_names: ClassVar[dict[str, str]] = {"max_ms": "threshold"}
 
-    @classmethod
-    def prepare(cls, data: dict[str, Any], entry: Entry, label: str, reader: "Reader") -> dict[str, Any]:
-        rename(data, "threshold", "max_ms")
-        return data
+    max_ms: Limit = Field(description="Longest time in milliseconds.")
 
     def grade(self, output: "Output", context: "Context") -> Grade:
         if output.duration_ms is None:

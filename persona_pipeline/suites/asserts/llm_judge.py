@@ -1,5 +1,6 @@
 """``llm_judge``: a judge gives a score, guided by the test's goal or by a prompt of the suite."""
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,10 +94,12 @@ class LlmJudge(Assert):
         return freeform_grade(data)
 
 
-def read_prompt(prompt: str, entry: Entry, label: str, reader: "Reader", *, alone: bool = True) -> str:
+def read_prompt(
+    prompt: str, entry: Entry, label: str, reader: "Reader", *, alone: bool = True, known: Collection[str] = ()
+) -> str:
     """Return the text of a prompt: that of the file it names, else itself. What looks like a path must be one.
 
-    ``alone``: the prompt is all the judge is told, so a file must say where the answer is.
+    ``alone``: the prompt is all the judge is told, so a file must say where the answer is. ``known``: further variables.
     """
     from persona_pipeline.suites.judge_questions import names_the_answer, unknown_variables
     from persona_pipeline.suites.loading.files import FileError
@@ -118,7 +121,7 @@ def read_prompt(prompt: str, entry: Entry, label: str, reader: "Reader", *, alon
             "{{ expected_output }}",
             "prompt",
         )
-    for name in unknown_variables(text):
+    for name in sorted({*unknown_variables(text)} - {*known}):
         reader.warn(
             entry, f"{label}: prompt names {{{{ {name} }}}}, which stands for nothing and stays as it is", "prompt"
         )

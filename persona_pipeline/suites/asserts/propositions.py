@@ -62,7 +62,8 @@ def check_dimensions(names: Sequence[str], entry: Entry, label: str, reader: "Re
     """Add a problem for every name that is no dimension."""
     from persona_pipeline.propositions.models import ALL_DIMENSIONS
 
-    for name in names:
+    for index, name in enumerate(names):
         if name not in ALL_DIMENSIONS:
             hint = did_you_mean(name, ALL_DIMENSIONS) or f"; the dimensions are {', '.join(ALL_DIMENSIONS)}"
-            reader.fail(entry, f"{label}: there is no dimension {name!r}{hint}")
+            place = ("dimensions", index) if "dimensions" in entry.data else ("dimension",)
+            reader.fail(entry, f"{label}: there is no dimension {name!r}{hint}", *place)

@@ -1,10 +1,10 @@
 """``rubrics``: a judge checks criteria one by one."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field, PrivateAttr
 
-from persona_pipeline.suites.asserts.base import Assert, rename
+from persona_pipeline.suites.asserts.base import Assert
 from persona_pipeline.suites.asserts.llm_judge import read_prompt
 from persona_pipeline.suites.grades import Grade
 from persona_pipeline.suites.places import Entry
@@ -30,6 +30,7 @@ class Rubrics(Assert):
     """
 
     judged = True
+    older_names: ClassVar[dict[str, str]] = {"criteria": "rubrics"}
 
     criteria: list[Criterion] = Field(min_length=1, description="What to check; weights are relative within the group.")
     model: str | None = Field(None, description="A judge model for this assert alone, where the judge is live.")
@@ -46,7 +47,6 @@ class Rubrics(Assert):
         elif entry.data.get("type") == "rubric":
             reader.fail(entry, f"{label}: rubrics is required, a list of criteria")
             data["criteria"] = [{"id": "rubric-1", "outcome": "-"}]
-        rename(data, "rubrics", "criteria")
         return data
 
     def resolve(self, entry: Entry, label: str, reader: "Reader") -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from persona_pipeline.suites.asserts.base import Assert
+from persona_pipeline.suites.asserts.base import Assert, rename
 from persona_pipeline.suites.loading.problems import Reader, add_model_problems
 from persona_pipeline.suites.places import Entry
 from persona_pipeline.suites.registry import canonical_type, find_type, unknown_type
@@ -64,6 +64,8 @@ def _build(
         del data["name"]
     reader.depth = depth
     data = model.prepare(data, entry, label, reader)
+    for written, older in model.older_names.items():
+        rename(data, older, written)
     try:
         item = model.model_validate(data)
     except ValidationError as error:

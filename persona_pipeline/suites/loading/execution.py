@@ -97,7 +97,7 @@ def read_execution(reader: Reader, entry: Entry, label: str) -> Execution:
                 "trials",
                 "strategy",
             )
-        elif fields.trials.count > 1:
+        else:
             trials = Trials(**fields.trials.model_dump())
     targets = None if fields.targets is None else tuple(dict.fromkeys(fields.targets))
     return Execution(fields.target, targets, trials, fields.cache, fields.cache_path, fields.skip_defaults)
@@ -122,7 +122,7 @@ def read_workspace(reader: Reader, entry: Entry, label: str) -> Workspace | None
     for name in HOOKS:
         hook: HookFields | None = getattr(fields, name)
         if hook is not None:
-            cwd = hook.cwd and _folder(reader, inner, hook.cwd, f"{where}: {name}.cwd", name)
+            cwd = hook.cwd and _folder(reader, inner, hook.cwd, f"{where}: {name}.cwd", name, "cwd")
             hooks[name] = Hook(tuple(hook.script), hook.timeout_ms, cwd)
     return Workspace(template, hooks)
 
@@ -136,9 +136,9 @@ def _validated(reader: Reader, entry: Entry, model: type[BaseModel], label: str)
         return None
 
 
-def _folder(reader: Reader, entry: Entry, reference: str, label: str, key: str) -> str:
+def _folder(reader: Reader, entry: Entry, reference: str, label: str, *keys: str) -> str:
     try:
         return str(reader.files.find(reference, reader.folders(entry), folder=True))
     except FileError as problem:
-        reader.fail(entry, f"{label}: {problem}", key)
+        reader.fail(entry, f"{label}: {problem}", *keys)
         return reference

@@ -114,17 +114,19 @@ def _yaml_tests(reader: Reader, path: Path, text: str, seen: tuple[Path, ...]) -
         yield from _list_tests(reader, Entry(document.data, document, ()), path.name, seen)
 
 
-def json_lines(reader: Reader, path: str, text: str) -> Iterator[tuple[Entry, str]]:
-    """Yield the object of every line that is not blank."""
+def json_lines(
+    reader: Reader, path: str, text: str, malformed: str = "Malformed JSONL at line {number}: {reason}"
+) -> Iterator[tuple[Entry, str]]:
+    """Yield the object of every line that is not blank. ``malformed``: what to say of a line that is not JSON."""
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         try:
-            value = parse_json(line)
+            value = parse_json(line, unique_keys=True)
         except ValueError as error:
             column = getattr(error, "colno", 1)
             reason = getattr(error, "msg", None) or error
-            reader.problems.append(Problem(f"Malformed JSONL at line {number}: {reason}", path, number, column))
+            reader.problems.append(Problem(malformed.format(number=number, reason=reason), path, number, column))
             continue
         source = LineSource(path, number, line)
         with reader.collecting():

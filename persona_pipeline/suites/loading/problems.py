@@ -1,6 +1,6 @@
 """Collecting everything that is wrong with a suite, and saying it in one voice."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -87,20 +87,41 @@ def add_model_problems(
     reader: Reader, entry: Entry, error: ValidationError, label: str, model: type[BaseModel]
 ) -> None:
     """Add the problems of a pydantic error, each at its place, in plain words and with the thing they are about."""
+    older = getattr(model, "older_names", {})
     for item in error.errors(include_url=False):
         location = tuple(item["loc"])
-        name = _dotted(location)
+        if item["type"].startswith("union_tag"):
+            location = (*location, item.get("ctx", {})["discriminator"].strip("'"))
+        place = _written(entry.data, location, older)
+        name = _dotted(place or location)
         if item["type"] == "extra_forbidden":
             known = sorted(_names(model)) if len(location) == 1 else []
             known = known or _sibling_names(model, location)
             reader.fail(
-                entry, f"{label}: unknown key {name!r}{did_you_mean(str(location[-1]), known)}", *location, key=True
+                entry, f"{label}: unknown key {name!r}{did_you_mean(str(location[-1]), known)}", *place, key=True
             )
-        elif item["type"] == "missing":
-            reader.fail(entry, f"{label}: {name} is required", *location[:-1])
+        elif item["type"] in ("missing", "union_tag_not_found"):
+            place = _written(entry.data, location[:-1], older)
+            reader.fail(entry, f"{label}: {_dotted((*place, location[-1]))} is required", *place)
         else:
             prefix = f"{name}: " if name else ""
-            reader.fail(entry, f"{label}: {prefix}{_text(item, location)}", *location)
+            reader.fail(entry, f"{label}: {prefix}{_text(item, location)}", *place)
+
+
+def _written(data: Any, location: tuple[str | int, ...], older: Mapping[str, str]) -> tuple[str | int, ...]:
+    """Return a place as the file spells it: fields by the name it uses, without the members of unions that pydantic names."""
+    place: list[str | int] = []
+    for part in location:
+        if not place and part not in data:
+            part = older.get(str(part), part)
+        if part in _keys(data):
+            place.append(part)
+            data = data[part]
+    return tuple(place)
+
+
+def _keys(value: Any) -> Any:
+    return range(len(value)) if isinstance(value, list) else value if isinstance(value, dict) else ()
 
 
 def _text(item: Any, location: tuple[str | int, ...]) -> str:
@@ -111,6 +132,8 @@ def _text(item: Any, location: tuple[str | int, ...]) -> str:
     if kind in _BOUNDS:
         sign, name = _BOUNDS[kind]
         return f"must be {sign} {context[name]:g}, not {shown}"
+    if kind == "union_tag_invalid":
+        return f"must be one of {context['expected_tags']}, not {context['tag']!r}"
     if kind == "literal_error":
         return f"must be one of {context['expected']}, not {shown}".replace(" or '", ", '")
     if kind == "string_pattern_mismatch":

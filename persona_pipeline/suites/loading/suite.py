@@ -27,6 +27,7 @@ from persona_pipeline.suites.registry import canonical_type, find_type, unknown_
 from persona_pipeline.suites.values import Text
 
 SCHEMA_NAME = "agentv-eval-v2"
+MOST_DESCRIPTION = 1024
 _OLD_TESTS = ("eval_cases", "evalcases")
 _ITEMS: Any = WithJsonSchema({"type": "array", "items": {"$ref": "#/$defs/assert"}})
 _INPUT: Any = WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"$ref": "#/$defs/message"}}]})
@@ -58,7 +59,9 @@ class SuiteFields(BaseModel):
     name: str | None = Field(
         None, min_length=1, max_length=64, pattern="^[a-z0-9-]+$", description="Turns the metadata on."
     )
-    description: str | None = Field(None, max_length=1024, description="What the suite measures; required with name.")
+    description: str | None = Field(
+        None, description=f"What the suite measures: required with name, then up to {MOST_DESCRIPTION} characters."
+    )
     version: str | None = Field(None, description="Semantic version, quoted.")
     author: str | None = None
     tags: list[str] | None = Field(None, description="For finding and filtering.")
@@ -208,7 +211,7 @@ def _assembled(
         tags=tuple(fields.tags or ()),
         target=execution.target or fields.target,
         targets=execution.targets,
-        trials=execution.trials,
+        trials=execution.trials if execution.trials and execution.trials.count > 1 else None,
         cache=execution.cache,
         cache_path=execution.cache_path,
         workspace=workspace,
@@ -226,8 +229,11 @@ def _fields(reader: Reader, entry: Entry) -> SuiteFields | None:
     except ValidationError as error:
         add_model_problems(reader, entry, error, "suite", SuiteFields)
         return None
+    # Alone, a description is what older files have, of any length.
     if fields.name is not None and not fields.description:
-        reader.fail(entry, "suite: description is required with name, 1 to 1024 characters", "name")
+        reader.fail(entry, f"suite: description is required with name, 1 to {MOST_DESCRIPTION} characters", "name")
+    if fields.name is not None and len(fields.description or "") > MOST_DESCRIPTION:
+        reader.fail(entry, f"suite: description: must have at most {MOST_DESCRIPTION} characters", "description")
     if fields.version is not None and (problem := check_version(fields.version)):
         reader.warn(entry, f"version: {problem}", "version")
     if fields.license is not None and (problem := check_license(fields.license)):
@@ -249,7 +255,7 @@ def _fields(reader: Reader, entry: Entry) -> SuiteFields | None:
 
 def _tests(reader: Reader, entry: Entry, path: Path, lines: str | None, defaults: Defaults) -> tuple[Test, ...]:
     if lines is not None:
-        found = json_lines(reader, str(path), lines)
+        found = json_lines(reader, str(path), lines, "Line {number}: Invalid JSON - {reason}; correct line {number}")
     else:
         key = next((name for name in ("tests", *_OLD_TESTS) if name in entry.data), None)
         if key is None:
@@ -257,6 +263,11 @@ def _tests(reader: Reader, entry: Entry, path: Path, lines: str | None, defaults
             return ()
         if key != "tests":
             reader.deprecated(entry, key, "rename it to tests", key)
+        for other in _OLD_TESTS:
+            if other in entry.data and other != key:
+                reader.warn(
+                    entry, f"{other} is ignored, for {key} holds the tests; move its tests there", other, key=True
+                )
         found = test_entries(reader, entry.child(key))
     tests: list[Test] = []
     places: dict[str, Entry] = {}

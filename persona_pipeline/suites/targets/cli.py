@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, field_validator, model_validator
 
 from persona_pipeline.suites.javascript import parse_json
 from persona_pipeline.suites.output import Output, OutputError, parse_output
@@ -62,6 +62,7 @@ class CliTarget(TargetFields):
     """
 
     runs_code: ClassVar[bool] = True
+    older_names: ClassVar[dict[str, str]] = {"command": "command_template"}
 
     command: Argv = Field(description="The program and its arguments.")
     files_format: Text = Field("{path}", description="How each of {FILES} is written.")
@@ -85,13 +86,14 @@ class CliTarget(TargetFields):
             data.setdefault("command", data.pop("command_template"))
         return data
 
-    @model_validator(mode="after")
-    def _known_placeholders(self) -> "CliTarget":
-        for token in self.command:
+    @field_validator("command")
+    @classmethod
+    def _known_placeholders(cls, value: list[str]) -> list[str]:
+        for token in value:
             for name in _names_in(token):
                 if name not in PLACEHOLDERS:
-                    raise ValueError(f"command: {{{name}}} stands for nothing; known: {', '.join(PLACEHOLDERS)}")
-        return self
+                    raise ValueError(f"{{{name}}} stands for nothing; known: {', '.join(PLACEHOLDERS)}")
+        return value
 
     def respond(self, request: Request) -> Output:
         if request.test.id in self._batch:

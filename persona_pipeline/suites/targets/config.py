@@ -51,6 +51,14 @@ class Targets:
     def names(self) -> list[str]:
         return list(self.entries)
 
+    def runs_code(self, name: str) -> bool | None:
+        """Return whether a target needs leave to run code, without opening it; None when there is none of that name."""
+        if name not in self.entries:
+            return None
+        provider = self.entries[name].data.get("provider")
+        model = _providers().get(provider) if isinstance(provider, str) else None
+        return model is not None and model.runs_code
+
     def open(self, name: str) -> TargetFields:
         """Return a target ready to answer.
 

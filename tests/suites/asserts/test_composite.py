@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from persona_pipeline.errors import ConfigError
 from persona_pipeline.judging.verdict import Unscored
 from persona_pipeline.suites import UngradedError
 from persona_pipeline.suites.grades import Grade
@@ -94,6 +95,17 @@ def test_a_judge_may_aggregate(tmp_path: Path) -> None:
     assert question.kind == "composite"
     assert '[the field "results" of the evidence]' in question.ask
     assert '"yes":' in question.evidence
+
+
+def test_the_prompt_of_a_judge_that_aggregates_may_be_a_file(tmp_path: Path) -> None:
+    write(tmp_path, {"sum.md": "Weigh {{ EVALUATOR_RESULTS_JSON }} by hand"})
+    reply = {"reasoning": "half", "hits": [], "misses": [], "score": 0.5}
+    with judging(lambda question: reply) as (services, judge):
+        grade(tmp_path, composite([YES], type="llm_judge", prompt="./sum.md"), "ok", services=services)
+    assert judge.backend.asked[0].ask == 'Weigh [the field "results" of the evidence] by hand'
+    assert suite_of(tmp_path, composite([YES], type="llm_judge", prompt="./sum.md")).warnings == ()
+    with pytest.raises(ConfigError, match=r"aggregator: prompt: file '\./none\.md' does not exist"):
+        suite_of(tmp_path, composite([YES], type="llm_judge", prompt="./none.md"))
 
 
 def test_a_judge_that_fails_to_aggregate_is_an_error(tmp_path: Path) -> None:

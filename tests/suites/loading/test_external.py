@@ -97,6 +97,11 @@ def test_a_glob_without_a_match_and_an_empty_file_are_warnings(tmp_path: Path) -
         ),
         ("tests: ./c.jsonl\n", {"c.jsonl": '{"id":"a","input":"hi","criteria":NaN}\n'}, "c.jsonl:1:1: Malformed JSONL at line 1"),
         ("tests: ./c.jsonl\n", {"c.jsonl": '{"id":"a","input":"hi","goal":"c"}\n'}, "c.jsonl:1:24: test 'a': unknown key 'goal'"),
+        (
+            "tests: ./c.jsonl\n",
+            {"c.jsonl": '{"id":"a","assert":[],"assert":[]}\n'},
+            "c.jsonl:1:1: Malformed JSONL at line 1: key 'assert' stands twice",
+        ),
         ("tests: ./c.jsonl\n", {"c.jsonl": "[1]\n"}, "c.jsonl:1:1: line 1 must be a mapping with id and input"),
         ("tests: https://host/c.yaml\n", {}, "is a URL; only files can be named"),
         ("tests: 'file://{a,b'\n", {}, "ends in nothing"),
@@ -146,6 +151,11 @@ class TestJsonLines:
     def test_a_sidecar_cannot_hold_tests_too(self, tmp_path: Path) -> None:
         write(tmp_path, {"cases.jsonl": '{"id":"a","input":"hi","criteria":"c"}\n', "cases.yaml": "tests: []\n"})
         with pytest.raises(ConfigError, match=r"cases\.yaml:1:1: cases.jsonl holds the tests"):
+            load_suite(tmp_path / "cases.jsonl")
+
+    def test_a_line_that_is_not_json_is_named(self, tmp_path: Path) -> None:
+        write(tmp_path, {"cases.jsonl": '{"id":"a","input":"hi","criteria":"c"}\n{"id"\n'})
+        with pytest.raises(ConfigError, match=r"cases\.jsonl:2:6: Line 2: Invalid JSON - .*; correct line 2"):
             load_suite(tmp_path / "cases.jsonl")
 
     def test_unicode_line_separators_do_not_end_a_line(self, tmp_path: Path) -> None:

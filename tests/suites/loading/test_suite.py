@@ -97,6 +97,7 @@ tests:
         ("testss: []\n" + ONE, "suite.eval.yaml:1:1: suite: unknown key 'testss'; did you mean 'tests'?"),
         ("name: A\ndescription: d\n" + ONE, "suite.eval.yaml:1:7: suite: name"),
         ("name: a\n" + ONE, "suite.eval.yaml:1:7: suite: description is required with name"),
+        (f"name: a\ndescription: {'d' * 1025}\n" + ONE, ":2:14: suite: description: must have at most 1024 characters"),
         ('name: "a\\n"\ndescription: d\n' + ONE, "suite.eval.yaml:1:7: suite: name: must match ^[a-z0-9-]+$"),
         ("version: 1.0\n" + ONE, "suite.eval.yaml:1:10: suite: version: must be a string, not 1.0"),
         ("requires: {agentv: 1}\n" + ONE, "suite.eval.yaml:1:20: suite: requires.agentv: must be a string"),
@@ -164,6 +165,7 @@ tests:
         ("target: a\n" + ONE, ":1:1: target is deprecated; write execution.target"),
         ("eval_cases:\n  - {id: t, input: hi, criteria: c}\n", ":1:1: eval_cases is deprecated; rename it to tests"),
         ("evalcases:\n  - {id: t, input: hi, criteria: c}\n", ":1:1: evalcases is deprecated; rename it to tests"),
+        ("eval_cases: []\n" + ONE, ":1:1: eval_cases is ignored, for tests holds the tests"),
         ("evaluators: [{type: is_json}]\n" + ONE, ":1:1: evaluators is deprecated; rename it to assert"),
         ("execution:\n  evaluators: [{type: is_json}]\n" + ONE, ":2:3: execution.evaluators is deprecated"),
         ("tests:\n  - id: t\n    input: hi\n    rubrics: [Polite]\n", ":4:5: test 't': rubrics is deprecated"),
@@ -254,6 +256,10 @@ tests:
 
 def test_one_trial_is_no_trials(tmp_path: Path) -> None:
     assert load(tmp_path, "execution: {trials: {count: 1}}\n" + ONE).model_dump()["trials"] is None
+
+
+def test_a_description_without_a_name_is_as_long_as_it_likes(tmp_path: Path) -> None:
+    assert load(tmp_path, f"description: {'d' * 1025}\n" + ONE).metadata is None
 
 
 @pytest.mark.parametrize("value", ["yes", "NO", "on", "2025-01-15", "1:30", "1_000", "0b11"])

@@ -28,7 +28,11 @@ def opened(folder: Path, text: str, name: str = "a") -> Any:
         ),
         ("targets: [{name: a, provider: mock, workers: 0}]\n", "workers: must be >= 1, not 0"),
         ("targets: [{name: a, provider: cli}]\n", "command is required"),
-        ("targets: [{name: a, provider: cli, command: 'echo {PROMT}'}]\n", "{PROMT} stands for nothing"),
+        ("targets: [{name: a, provider: cli, command: 'echo {PROMT}'}]\n", "command: {PROMT} stands for nothing"),
+        (
+            "targets:\n  - name: a\n    provider: cli\n    command_template: echo {PROMT}\n",
+            "targets.yaml:4:23: target 'a': command_template: {PROMT} stands for nothing",
+        ),
         ("targets: [{name: a, provider: cli, command: 'a | b'}]\n", "'|' would need a shell"),
         ('targets: [{name: a, provider: cli, command: "a \'b"}]\n', "cannot be split"),
         ("targets: [{name: a, provider: replay, path: none.json}]\n", "none.json: cannot be read"),
