@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 MINIMUM_CHANGE = 1.0
 
@@ -30,11 +31,11 @@ def change_point(scores: Sequence[float | None], minimum: float = MINIMUM_CHANGE
     values = [score for _, score in known]
     if len(values) < 2:
         return None
-    mean = sum(values) / len(values)
+    mean = fmean(values)
     variation = sum((value - mean) ** 2 for value in values)
     best, explained = None, 0.0
     for cut in range(1, len(values)):
-        before, after = sum(values[:cut]) / cut, sum(values[cut:]) / (len(values) - cut)
+        before, after = fmean(values[:cut]), fmean(values[cut:])
         gain = cut * (len(values) - cut) / len(values) * (after - before) ** 2
         if gain > explained:
             best, explained = ChangePoint(known[cut][0], before, after), gain

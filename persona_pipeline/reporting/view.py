@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from statistics import fmean
 
 from persona_pipeline.baselines.models import DimensionComparison, PropositionDrop
 from persona_pipeline.evaluation.report import (
@@ -162,7 +163,7 @@ class AgentRow:
             if cell.dimension != Dimension.IDEAS_QUANTITY and cell.score is not None
         ]
         known = [value for value in parts if value is not None]
-        return sum(known) / len(known) if known and len(known) == len(parts) else None
+        return fmean(known) if known and len(known) == len(parts) else None
 
     @property
     def overall_delta(self) -> float | None:

@@ -1,6 +1,7 @@
 """A run to render: four agents, one of them (michael) out of character, one (pam) not fully judged."""
 
 from datetime import UTC, datetime, timedelta
+from statistics import fmean
 
 from persona_pipeline.baselines.models import BaselineComparison, DimensionComparison, PropositionDrop
 from persona_pipeline.corrections.effect import CorrectionEffect, DimensionChange
@@ -103,7 +104,7 @@ def _agent(agent_id: str, drifted: bool) -> AgentReport:
         run_id=f"run-{agent_id}",
         agent_id=agent_id,
         display_name=NAMES[agent_id],
-        overall=sum(core) / len(core),
+        overall=fmean(core),
         dimensions=dimensions,
         window_start=WINDOW_END - timedelta(days=7),
         window_end=WINDOW_END,
