@@ -94,7 +94,7 @@ def record_everything(world: World) -> int:
     requests = planned_requests(world, RunOptions())
     lines: dict[str, list[dict[str, object]]] = {}
     for request in requests:
-        found = {
+        found: dict[str, object] = {
             "key": request.key,
             "kind": "proposition",
             "agent_id": request.agent_id,
@@ -113,27 +113,42 @@ def record_everything(world: World) -> int:
     return len(requests)
 
 
+def write_instance(home: Path) -> None:
+    """Write the project's dagster.yaml."""
+    home.mkdir(exist_ok=True)
+    (home / "dagster.yaml").write_text((PROJECT / "dagster.yaml").read_text(encoding="utf-8"), encoding="utf-8")
+
+
+@contextmanager
+def opened_instance(home: Path) -> Iterator[dg.DagsterInstance]:
+    """Yield the instance of a folder."""
+    write_instance(home)
+    os.environ["DAGSTER_HOME"] = str(home)
+    with dg.DagsterInstance.get() as instance:
+        yield instance
+
+
 def measure_ticks(counts: list[int]) -> None:
     """Print the seconds of a tick: the first, which asks for everybody, and later ones that find nothing or one edit."""
     print(f"{'agents':>7} {'first':>8} {'its events':>11} {'idle':>8} {'worst idle':>11} {'one edit':>9}")
     for count in counts:
         with (
             tempfile.TemporaryDirectory() as folder,
-            dg.DagsterInstance.local_temp(folder) as instance,
+            opened_instance(Path(folder, "home")) as instance,
         ):
             root = Path(folder, "world")
             write_world(root, count).store.close()
-            first, result = tick(root, instance)
+            first, result, cursor = tick(root, instance)
             assert isinstance(result, dg.SensorResult)
             started = time.perf_counter()
             instance.add_dynamic_partitions("agents", [f"agent-{number:04}" for number in range(count)])
             for event in result.asset_events:
                 instance.report_runless_asset_event(event)
             written = time.perf_counter() - started
-            idle = [tick(root, instance)[0] for _ in range(7)]
+            idle = [tick(root, instance, cursor)[0] for _ in range(7)]
             persona = root / "personas" / "agent-0003.yaml"
             persona.write_text(persona.read_text(encoding="utf-8") + " ", encoding="utf-8")
-            edited, result = tick(root, instance)
+            edited, result, _ = tick(root, instance, cursor)
             assert isinstance(result, dg.SensorResult) and len(result.run_requests or ()) == 1
         print(
             f"{count:7} {first:7.2f}s {written:10.2f}s {statistics.median(idle):7.3f}s {max(idle):10.3f}s {edited:8.3f}s",
@@ -141,17 +156,22 @@ def measure_ticks(counts: list[int]) -> None:
         )
 
 
-def tick(root: Path, instance: dg.DagsterInstance) -> tuple[float, object]:
-    """Run the sensor once and return its seconds and result. Opening the store is part of it, as in the daemon."""
+def tick(
+    root: Path, instance: dg.DagsterInstance, cursor: str | None = None
+) -> tuple[float, dg.SensorResult | dg.SkipReason, str | None]:
+    """Run the sensor once and return its seconds, result and cursor. Opening the store is part of it, as in the daemon."""
     started = time.perf_counter()
-    with dg.build_sensor_context(instance=instance, resources={"world": WorldResource(root=str(root))}) as context:
+    resources = {"world": WorldResource(root=str(root))}
+    with dg.build_sensor_context(instance=instance, resources=resources, cursor=cursor) as context:
         result = sensors.world_changes(context)
-    return time.perf_counter() - started, result
+    seconds = time.perf_counter() - started
+    assert isinstance(result, dg.SensorResult | dg.SkipReason)
+    return seconds, result, result.cursor if isinstance(result, dg.SensorResult) else cursor
 
 
 def measure_cohorts(counts: list[int], postgres: bool) -> None:
     """Print what one run over everybody takes, and what it grows by."""
-    print(f"{'agents':>7} {'judgments':>10} {'seconds':>9} {'a agent':>9} {'memory':>9} {'events':>8}")
+    print(f"{'agents':>7} {'judgments':>10} {'seconds':>9} {'of CPU':>8} {'an agent':>9} {'memory':>9} {'events':>8}")
     seen: list[tuple[int, float, float]] = []
     for count in counts:
         with ExitStack() as stack:
@@ -165,15 +185,13 @@ def measure_cohorts(counts: list[int], postgres: bool) -> None:
             world = write_world(folder / "world", count)
             judgments = record_everything(world)
             world.store.close()
-            (folder / "home").mkdir()
-            (folder / "home/dagster.yaml").write_text(
-                (PROJECT / "dagster.yaml").read_text(encoding="utf-8"), encoding="utf-8"
-            )
-            seconds, megabytes, said = run_cohort(environment, folder)
+            write_instance(folder / "home")
+            seconds, cpu, megabytes, said = run_cohort(environment, folder)
         events = said.count(" - dagster - ")
         seen.append((count, seconds, megabytes))
         print(
-            f"{count:7} {judgments:10} {seconds:8.1f}s {seconds / count * 1000:7.0f}ms {megabytes:6.0f} MB {events:8}",
+            f"{count:7} {judgments:10} {seconds:8.1f}s {cpu:7.1f}s {seconds / count * 1000:7.0f}ms {megabytes:6.0f} MB "
+            f"{events:8}",
             flush=True,
         )
     for (few, before, small), (many, after, large) in itertools.pairwise(seen):
@@ -182,8 +200,8 @@ def measure_cohorts(counts: list[int], postgres: bool) -> None:
         )
 
 
-def run_cohort(environment: dict[str, str], folder: Path) -> tuple[float, float, str]:
-    """Run the job and return seconds, the most memory in MB, and its output."""
+def run_cohort(environment: dict[str, str], folder: Path) -> tuple[float, float, float, str]:
+    """Run the job and return seconds, seconds of CPU, the most memory in MB, and its output."""
     command = [sys.executable, "-W", "ignore", "-m", "dagster", "job", "execute", "-m", "persona_pipeline.definitions"]
     with (folder / "log.txt").open("wb") as log:
         started = time.perf_counter()
@@ -195,7 +213,7 @@ def run_cohort(environment: dict[str, str], folder: Path) -> tuple[float, float,
     said = (folder / "log.txt").read_text(encoding="utf-8")
     if status:
         raise SystemExit(said[-3000:])
-    return seconds, usage.ru_maxrss / 1024, said
+    return seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, said
 
 
 @contextmanager
@@ -215,7 +233,8 @@ def main() -> None:
     if options.what == "tick":
         measure_ticks([int(count) for count in (options.agents or "10,100,1000").split(",")])
     else:
-        measure_cohorts([int(count) for count in (options.agents or "100,1000").split(",")], options.postgres)
+        counts = [int(count) for count in (options.agents or "100,1000").split(",")]
+        measure_cohorts(counts, options.postgres)
 
 
 if __name__ == "__main__":

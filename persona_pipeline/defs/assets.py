@@ -63,7 +63,7 @@ def build_proposition_set(dimension: str) -> dg.AssetsDefinition:
         deps=[sources.proposition_files[dimension], personas],
         kinds={"yaml", "sql"},
         tags={"dimension": dimension},
-        description=f"The agent's claims of {dimension}: the default file's, then the agent's own, merged.",
+        description=f"The agent's claims of {dimension.replace('_', ' ')}: the default file's, then the agent's own, merged.",
         partitions_def=agents,
         owners=OWNERS,
     )
@@ -124,12 +124,10 @@ def evaluation_runs(
     context: dg.AssetExecutionContext, world: WorldResource, evaluation: EvaluationSettings
 ) -> dg.MaterializeResult:
     """The finished run: overall score, dimensions, cost and provenance, a row of `evaluation_runs`."""
-    agent_id = context.partition_key
     with known_failures():
         opened = world.open()
-        judge = evaluation.open_judge(opened)
-        run = steps.finish_run(opened, agent_id, judge=judge, samples=evaluation.samples)
-        history = overall_history(opened.store, agent_id, until=run.window_end)
+        run = evaluation.finished_run(opened, context.partition_key)
+        history = overall_history(opened.store, context.partition_key, until=run.window_end)
     return outcomes.run_outcome(run, history).result()
 
 
@@ -146,10 +144,9 @@ def baseline_comparisons(
     """The run beside the agent's golden baseline: what fell, by how much, and which claims. Its checks are the gate."""
     with known_failures():
         opened = world.open()
-        judge = evaluation.open_judge(opened)
-        run = steps.finish_run(opened, context.partition_key, judge=judge, samples=evaluation.samples)
+        run = evaluation.finished_run(opened, context.partition_key)
         baseline = find_baseline(opened.root, context.partition_key)
-        report = steps.compare_run(opened, run, baseline, evaluation.rules(judge))
+        report = steps.compare_run(opened, run, baseline, evaluation.rules(evaluation.open_judge(opened)))
     return outcomes.comparison_outcome(report).result()
 
 

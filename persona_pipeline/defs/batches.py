@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 import dagster as dg
 import sqlalchemy as sa
+from pydantic import Field
 
 from persona_pipeline.defs import metadata, run_tags
 from persona_pipeline.defs.failures import known_failures
@@ -35,10 +36,10 @@ _UNFINISHED = [
 
 
 class BatchConfig(dg.Config):
-    """What to judge in batches; window, samples and limit are the evaluation's. Empty lists mean all."""
+    """What to judge in batches; window, samples and limit are the evaluation's."""
 
-    agents: list[str] = []
-    dimensions: list[str] = []
+    agents: list[str] = Field(default=[], description="Agents to judge; empty: everybody with a persona file.")
+    dimensions: list[str] = Field(default=[], description="Dimensions to judge; empty: all.")
 
 
 @contextmanager

@@ -124,7 +124,7 @@ def build_check(gate: GateCheck) -> dg.AssetChecksDefinition:
 def _report(agent_id: str, world: WorldResource, evaluation: EvaluationSettings) -> AgentReport:
     with known_failures():
         opened = world.open()
-        run = steps.finish_run(opened, agent_id, judge=evaluation.open_judge(opened), samples=evaluation.samples)
+        run = evaluation.finished_run(opened, agent_id)
         compared = steps.load_comparison(opened, run.run_id)
     if compared is None:
         raise dg.Failure(f"{agent_id} has not been compared; materialize baseline_comparisons", allow_retries=False)

@@ -34,19 +34,17 @@ MOST_LISTED = 50
 
 
 class CohortConfig(dg.Config):
-    """Whom to evaluate, and what.
+    """Whom to evaluate, and what."""
 
-    Attributes:
-        agents: empty: everybody with a persona file.
-        dimensions: score only these again, on each agent's last window; empty: everything on the newest window.
-        compare_only: score nothing, compare each agent's last run with its baseline again.
-        shard_size: agents a step evaluates together; 0: PERSONA_SHARD_SIZE.
-    """
-
-    agents: list[str] = []
-    dimensions: list[str] = []
-    compare_only: bool = False
-    shard_size: int = 0
+    agents: list[str] = Field(default=[], description="Agents to evaluate; empty: everybody with a persona file.")
+    dimensions: list[str] = Field(
+        default=[],
+        description="Score only these again, on each agent's last window; empty: everything, on the newest window.",
+    )
+    compare_only: bool = Field(
+        default=False, description="Score nothing, only compare each agent's last run with its baseline again."
+    )
+    shard_size: int = Field(default=0, ge=0, description="Agents a step evaluates together; 0: PERSONA_SHARD_SIZE.")
 
 
 class Shard(BaseModel):

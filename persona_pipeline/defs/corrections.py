@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 import dagster as dg
+from pydantic import Field
 
 from persona_pipeline.corrections import statistics
 from persona_pipeline.corrections.effect import CorrectionEffect
@@ -24,15 +25,10 @@ _COLUMNS = (*_COUNTED, "pass_rate", "p50_ms", "p95_ms", "p99_ms", "checks", "usd
 
 
 class CorrectionsConfig(dg.Config):
-    """Which actions are counted.
+    """Which actions are counted."""
 
-    Attributes:
-        window: a length such as 30d, or 'all'.
-        as_of: where it ends (RFC 3339); empty: now.
-    """
-
-    window: str = "30d"
-    as_of: str = ""
+    window: str = Field(default="30d", description="Length of time, such as 30d, or 'all'.")
+    as_of: str = Field(default="", description="Where it ends (RFC 3339); empty: now.")
 
     def span(self) -> Window | None:
         """Return the window, None for all of time.

@@ -5,14 +5,16 @@ from functools import cached_property
 from pathlib import Path
 
 import dagster as dg
-from pydantic import PrivateAttr
+from pydantic import Field, PrivateAttr
 
 from persona_pipeline.defs import run_tags
 from persona_pipeline.defs.failures import known_failures
 from persona_pipeline.defs.partitions import AGENTS
 from persona_pipeline.errors import ConfigError
+from persona_pipeline.evaluation import steps
 from persona_pipeline.evaluation.gate import GateRules
 from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
+from persona_pipeline.evaluation.results import AgentEvaluation
 from persona_pipeline.evaluation.run import RunOptions
 from persona_pipeline.judging.verdict import Judge
 from persona_pipeline.world import World
@@ -22,15 +24,12 @@ from persona_pipeline.world.personas import PERSONAS
 
 
 class WorldResource(dg.ConfigurableResource):
-    """The world on disk and its store. Registers the agents as partitions when a run starts.
+    """The world on disk and its store. Registers the agents as partitions when a run starts."""
 
-    Attributes:
-        root: the world's folder; empty: PERSONA_ROOT, else the project.
-        database_url: the store; empty: PERSONA_DATABASE_URL, else SQLite in the world.
-    """
-
-    root: str = ""
-    database_url: str = ""
+    root: str = Field(default="", description="The world's folder; empty: PERSONA_ROOT, else the project.")
+    database_url: str = Field(
+        default="", description="The store; empty: PERSONA_DATABASE_URL, else SQLite in the world."
+    )
     _world: World | None = PrivateAttr(default=None)
 
     def open(self) -> World:
@@ -57,25 +56,22 @@ class WorldResource(dg.ConfigurableResource):
 
 
 class EvaluationSettings(dg.ConfigurableResource):
-    """How a run evaluates: window, judge, and when it fails.
+    """How a run evaluates: window, judge, and when it fails."""
 
-    Attributes:
-        window: a length such as 7d or 12h, or 'all'.
-        as_of: where the window ends (RFC 3339); empty: the newest message.
-        judge: 'recorded' or 'anthropic'.
-        samples: judgments per claim.
-        max_usd: US dollars a run may spend (where every step has a process of its own: a step); 0: no limit.
-        min_coverage: share (0-1) of judgments that must be scored; negative: the judge's default.
-    """
-
-    window: str = "7d"
-    as_of: str = ""
-    judge: str = "recorded"
-    samples: int = 1
-    max_usd: float = 0.0
-    min_coverage: float = -1.0
-    regression_delta: float = 1.0
-    proposition_delta: float = 3.0
+    window: str = Field(default="7d", description="Length of the window, such as 7d or 12h, or 'all'.")
+    as_of: str = Field(default="", description="Where the window ends (RFC 3339); empty: the newest message.")
+    judge: str = Field(default="recorded", description="'recorded' or 'anthropic'.")
+    samples: int = Field(default=1, ge=1, description="Judgments per claim.")
+    max_usd: float = Field(
+        default=0.0,
+        ge=0,
+        description="US dollars a run may spend (where every step has a process of its own: a step); 0: no limit.",
+    )
+    min_coverage: float = Field(
+        default=-1.0, le=1, description="Share (0-1) of judgments that must be scored; negative: the judge's default."
+    )
+    regression_delta: float = Field(default=1.0, ge=0, description="How far a dimension may fall, on 0-9.")
+    proposition_delta: float = Field(default=3.0, ge=0, description="How far one claim may fall, on 0-9.")
 
     @cached_property
     def _judges(self) -> dict[str, Judge]:
@@ -91,6 +87,14 @@ class EvaluationSettings(dg.ConfigurableResource):
         if key not in self._judges:
             self._judges[key] = open_judge(self.judge, world, JudgeOptions(max_usd=self.max_usd or None))
         return self._judges[key]
+
+    def finished_run(self, world: World, agent_id: str) -> AgentEvaluation:
+        """Return the run that the agent's scores make up, complete.
+
+        Raises:
+            ConfigError: a dimension is not scored on the agent's current messages.
+        """
+        return steps.finish_run(world, agent_id, judge=self.open_judge(world), samples=self.samples)
 
     @property
     def window_end(self) -> datetime | None:

@@ -1,7 +1,9 @@
-"""Forgetting old runs: each keeps its own event log, 150 KB on SQLite."""
+"""Forgetting old runs, whose events and output take room: 150 KB and more each on SQLite."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
 
 import dagster as dg
 
@@ -9,36 +11,74 @@ from persona_pipeline.defs.run_tags import PARTITION
 from persona_pipeline.defs.settings import orchestration
 
 _AT_ONCE = 200
+_FINISHED = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
+
+# From the general to the particular: job, partition, then what of it. A run about ("job", "michael") is about all of michael.
+Subject = tuple[str, ...]
 
 
 @dg.op
 def delete_old_runs(context: dg.OpExecutionContext) -> None:
-    """Delete finished runs older than PERSONA_KEEP_DAYS, but the newest of each job and agent: its results are still shown."""
+    """Delete finished runs older than PERSONA_KEEP_DAYS, but not the newest about anything: its results are still shown."""
     before = datetime.now(UTC) - timedelta(days=orchestration().keep_days)
-    deleted = 0
-    for run_id in list(old_runs(context.instance, before)):
-        context.instance.delete_run(run_id)
+    instance, deleted = context.instance, 0
+    for run_id in list(old_runs(instance, before)):
+        files = list(_event_files(instance, run_id))
+        instance.delete_run(run_id)
+        for file in files:
+            file.unlink(missing_ok=True)
+        instance.compute_log_manager.delete_logs(prefix=[run_id])
         deleted += 1
     context.add_output_metadata({"deleted": deleted, "before": before.isoformat()})
 
 
+def _event_files(instance: dg.DagsterInstance, run_id: str) -> Iterator[Path]:
+    """Yield the files of a run's events on SQLite, which Dagster empties and leaves behind."""
+    path_of = getattr(instance.event_log_storage, "path_for_shard", None)
+    if path_of:
+        yield from (Path(f"{path_of(run_id)}{ending}") for ending in ("", "-wal", "-shm"))
+
+
 def old_runs(instance: dg.DagsterInstance, before: datetime) -> Iterator[str]:
-    """Yield the finished runs created before a time that have a newer finished one of the same job and agent."""
-    finished = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
-    seen: set[tuple[str, str | None]] = set()
+    """Yield the finished runs created before a time that say nothing a newer run that ended alike does not say too."""
+    seen: dict[dg.DagsterRunStatus, set[Subject]] = {status: set() for status in _FINISHED}
     cursor: str | None = None
-    while records := instance.get_run_records(dg.RunsFilter(statuses=finished), limit=_AT_ONCE, cursor=cursor):
+    while records := instance.get_run_records(dg.RunsFilter(statuses=list(_FINISHED)), limit=_AT_ONCE, cursor=cursor):
         for record in records:
             run = record.dagster_run
-            kind = (run.job_name, run.tags.get(PARTITION))
+            newer, about = seen[run.status], subjects(run)
             created = record.create_timestamp
             created = created if created.tzinfo else created.replace(tzinfo=UTC)
-            if kind in seen and created < before:
+            if created < before and all(_covered(subject, newer) for subject in about):
                 yield run.run_id
-            seen.add(kind)
+            newer.update(about)
         cursor = records[-1].dagster_run.run_id
 
 
-@dg.job(description="Delete runs older than PERSONA_KEEP_DAYS; what the store holds (scores, baselines) stays.")
+def subjects(run: dg.DagsterRun) -> list[Subject]:
+    """Return what a run is about: some of its assets or checks, some suites, some agents and dimensions, or all of its job."""
+    whole = (run.job_name, run.tags.get(PARTITION, ""))
+    if run.asset_selection:
+        return [(*whole, key.to_user_string()) for key in run.asset_selection]
+    if run.asset_check_selection:
+        return [(*whole, key.to_user_string()) for key in run.asset_check_selection]
+    config: Any = run.run_config.get("ops", {})
+    suites = config.get("choose_suites", {}).get("config", {}).get("suites")
+    if suites:
+        return [(*whole, name) for name in suites]
+    cohort = config.get("cohort_shards", {}).get("config", {})
+    parts = ["comparison"] if cohort.get("compare_only") else cohort.get("dimensions") or []
+    agents = [(*whole, agent_id) for agent_id in cohort.get("agents") or ([""] if parts else [])] or [whole]
+    return [(*agent, part) for agent in agents for part in parts] or agents
+
+
+def _covered(subject: Subject, newer: set[Subject]) -> bool:
+    return any(subject[:length] in newer for length in range(2, len(subject) + 1))
+
+
+@dg.job(
+    description="Deletes runs older than PERSONA_KEEP_DAYS, but the newest about each agent and suite. "
+    "What the store holds (scores, baselines) stays."
+)
 def forget_old_runs() -> None:
     delete_old_runs()

@@ -11,6 +11,7 @@ from persona_pipeline.settings import PACKAGE_PARENT, get_settings
 
 AGENT, JUDGE, WINDOW, COMMIT, REASON = "agent", "judge", "window", "commit", "reason"
 PARTITION = "dagster/partition"
+LOOK = "persona/look"
 _GIT_SECONDS = 5
 
 
@@ -27,9 +28,10 @@ def label_run(instance: dg.DagsterInstance, run: dg.DagsterRun, *, judge: str, w
         instance.add_run_tags(run.run_id, missing)
 
 
-def request_tags(reason: str, *, agent_id: str | None = None) -> Mapping[str, str]:
-    """Return the tags a sensor or schedule requests a run with."""
-    return {REASON: reason, **({AGENT: agent_id} if agent_id else {})}
+def request_tags(reason: str, *, agent_id: str | None = None, look: int | None = None) -> Mapping[str, str]:
+    """Return the tags a sensor (with the number of its look) or a schedule requests a run with."""
+    found = {REASON: reason, AGENT: agent_id, LOOK: str(look) if look else None}
+    return {key: value for key, value in found.items() if value}
 
 
 @cache

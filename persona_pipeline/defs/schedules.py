@@ -72,7 +72,7 @@ weekly_tidying = dg.ScheduleDefinition(
     cron_schedule="0 5 * * 0",
     execution_timezone=orchestration().timezone,
     default_status=orchestration().schedule_status,
-    description="Deletes runs older than PERSONA_KEEP_DAYS, the newest of each agent excepted.",
+    description="Deletes runs older than PERSONA_KEEP_DAYS, the newest about each agent and suite excepted.",
 )
 
 SCHEDULES = [nightly, weekly_baseline_review, weekly_tidying]

@@ -1,6 +1,7 @@
-"""What starts runs when files or messages change. The only memory is the data versions recorded as observations:
+"""What starts runs when files or messages change. The memory is the data versions recorded as observations.
 
-no cursor, which every tick row would keep a copy of, and no run keys, which would swallow an edit that is undone.
+They do not fit into a cursor, which every tick row keeps a copy of: the cursor only says which of them were acted upon. There
+are no run keys, which would swallow an edit that is undone.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -10,7 +11,8 @@ import dagster as dg
 
 from persona_pipeline.defs import assets, jobs
 from persona_pipeline.defs.changes import Changes, Debounce, Work, find_changes
-from persona_pipeline.defs.observations import complete_agents, observations, recorded_versions
+from persona_pipeline.defs.looks import last_look, next_look
+from persona_pipeline.defs.observations import complete_agents, observations, recorded_versions, unfinished_work
 from persona_pipeline.defs.partitions import AGENTS, agents
 from persona_pipeline.defs.resources import WorldResource, known_agents
 from persona_pipeline.defs.run_tags import request_tags
@@ -55,7 +57,9 @@ def world_changes(context: dg.SensorEvaluationContext, world: WorldResource) -> 
     settings, instance = orchestration(), context.instance
     opened = world.open()
     _bring_in_messages(context, opened)
-    now, recorded = source_versions(opened.root, opened.store), recorded_versions(instance)
+    last, at = last_look(context.cursor), datetime.now(UTC)
+    unfinished = unfinished_work(instance, last)
+    now, recorded = source_versions(opened.root, opened.store), recorded_versions(instance, unfinished)
     for name in now.misnamed:
         context.log.warning(f"personas/{name}.yaml is left out: {name!r} cannot be an agent's id")
     changes = find_changes(
@@ -64,34 +68,38 @@ def world_changes(context: dg.SensorEvaluationContext, world: WorldResource) -> 
         partitions=instance.get_dynamic_partitions(AGENTS),
         complete=complete_agents(instance),
         debounce=Debounce(settings.new_messages, timedelta(minutes=settings.quiet_minutes)),
-        at=datetime.now(UTC),
+        at=at,
     )
+    if unfinished.newest and not changes.work:
+        context.update_cursor(str(unfinished.newest))
     if not (changes.work or changes.added or changes.removed):
         return dg.SkipReason(describe_idle(len(now.agent_ids), changes))
     for work in changes.work:
         context.log.info(f"{work.agent_id}: {', '.join(work.reasons)} changed")
+    look = next_look(max(last, unfinished.newest), at)
     return dg.SensorResult(
-        run_requests=list(run_requests(changes.work, settings)),
+        run_requests=list(run_requests(changes.work, settings, look)),
         dynamic_partitions_requests=_partition_requests(changes),
-        asset_events=list(observations(now, recorded, changes)),
+        asset_events=list(observations(now, recorded, changes, look)),
+        cursor=str(look) if changes.work else None,
     )
 
 
-def run_requests(work: Sequence[Work], settings: OrchestrationSettings) -> Iterator[dg.RunRequest]:
+def run_requests(work: Sequence[Work], settings: OrchestrationSettings, look: int) -> Iterator[dg.RunRequest]:
     """Yield a run an agent, or one run for all where there are many."""
     if len(work) > settings.cohort_size:
-        yield cohort_request(work)
+        yield cohort_request(work, look)
         return
     for item in work:
         yield dg.RunRequest(
             job_name=jobs.evaluate_agent.name,
             partition_key=item.agent_id,
             asset_selection=None if item.dimensions is None else selection(item.dimensions),
-            tags=request_tags(_because(item.reasons), agent_id=item.agent_id),
+            tags=request_tags(_because(item.reasons), agent_id=item.agent_id, look=look),
         )
 
 
-def cohort_request(work: Sequence[Work]) -> dg.RunRequest:
+def cohort_request(work: Sequence[Work], look: int) -> dg.RunRequest:
     """Return the one run that does it all: everything if one agent needs that, else the dimensions any agent needs."""
     reasons = {reason for item in work for reason in item.reasons}
     whole = any(item.whole for item in work)
@@ -104,7 +112,7 @@ def cohort_request(work: Sequence[Work]) -> dg.RunRequest:
     return dg.RunRequest(
         job_name=jobs.evaluate_cohort.name,
         run_config={"ops": {"cohort_shards": {"config": config}}},
-        tags=request_tags(_because(reasons)),
+        tags=request_tags(_because(reasons), look=look),
     )
 
 
@@ -142,7 +150,7 @@ def _partition_requests(
 def _bring_in_messages(context: dg.SensorEvaluationContext, world: World) -> None:
     """Mirror the message files; what is wrong with them is the message asset's to report, and no reason to stop looking."""
     try:
-        for problem in world.sync_messages().problems:
+        for problem in world.mirror_messages().problems:
             context.log.debug(f"left out: {problem}")
     except ConfigError as error:
         context.log.warning(str(error))

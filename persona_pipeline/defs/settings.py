@@ -31,7 +31,7 @@ class OrchestrationSettings(BaseSettings):
         alert_webhook: where failed runs are reported, a Slack incoming webhook or anything that takes its JSON.
         dagster_url: address of the web interface, for links in alerts.
         reports_url: address under which the world's `.persona/reports` folder is served, for links to the HTML report.
-        keep_days: age in days from which a run is forgotten; an agent's newest run is kept.
+        keep_days: age in days from which a run is forgotten; the newest about each agent and suite is kept.
         executor: 'in_process', or 'celery' for steps on several hosts.
         celery_broker, celery_backend: their URLs.
         celery_lost_seconds: after so long a step whose host died is given to another; longer than any step takes.

@@ -50,7 +50,8 @@ def build_source(file: SuiteFile) -> dg.AssetsDefinition:
         group_name="sources",
         kinds={"yaml"},
         owners=sources.OWNERS,
-        description=f"`suites/{file.path}` and every file it names. The data version is a digest of them all.",
+        description=f"`suites/{file.path}`, every file it names and what it reads of agents. The data version is a digest of "
+        "them all.",
     )
 
     @dg.multi_observable_source_asset(name=source_key(file).to_python_identifier(), specs=[spec])

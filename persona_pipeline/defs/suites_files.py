@@ -7,11 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from persona_pipeline.baselines.golden import baseline_path
 from persona_pipeline.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.propositions import PROPOSITIONS
+from persona_pipeline.propositions.loading import DEFAULT
 from persona_pipeline.world.canonical import content_hash
+from persona_pipeline.world.files import is_agent_id
+from persona_pipeline.world.personas import PERSONAS
 
 if TYPE_CHECKING:
     from persona_pipeline.suites import Suite, Test
+    from persona_pipeline.suites.asserts.base import Assert
     from persona_pipeline.suites.targets import Targets
 
 SUITES = "suites"
@@ -106,7 +112,8 @@ def open_suite(root: Path, file: SuiteFile) -> OpenedSuite:
 
 
 def suite_version(root: Path, file: SuiteFile) -> str:
-    """Return a digest of a suite and of every file it names: tests, prompts, targets, recorded answers, programs, workspaces.
+    """Return a digest of a suite and of every file it names: tests, prompts, targets, recorded answers, programs, workspaces,
+    and of the agents it asks about or asks: persona, propositions and baseline, as far as they are used.
 
     A suite that does not load has a version too, which changes with the file and with what is wrong.
     """
@@ -123,6 +130,8 @@ def suite_version(root: Path, file: SuiteFile) -> str:
         *_named_files(_programs(opened.suite), [path.parent]),
         *(part for test in opened.suite.tests for part in _prompt_files(opened.suite, test)),
         *_workspace_files(opened.suite),
+        *(part for test in opened.suite.tests for item in test.asserts for part in _agent_files(root, item)),
+        *_played_personas(root, beside_targets, entries),
     }
     files = [[item.as_posix(), _digest(item)] for item in sorted(found)]
     return content_hash([opened.suite.content_hash, entries, files])[:_DIGITS]
@@ -162,6 +171,37 @@ def _workspace_files(suite: "Suite") -> Iterator[Path]:
     for template in templates:
         if template is not None:
             yield from (path for path in Path(template).rglob("*") if path.is_file())
+
+
+def _agent_files(root: Path, item: "Assert") -> Iterator[Path]:
+    """Yield what an assert about an agent reads of the world, also where it is not there yet."""
+    from persona_pipeline.suites.asserts.composite import Composite
+    from persona_pipeline.suites.asserts.persona_drift import PersonaDrift
+    from persona_pipeline.suites.asserts.propositions import Propositions
+
+    if isinstance(item, Composite):
+        for member in item.members:
+            yield from _agent_files(root, member)
+    # A name that is no agent's is the run's to report, and no path to look at.
+    elif isinstance(item, Propositions | PersonaDrift) and is_agent_id(item.agent):
+        yield from _spellings(root / PERSONAS, item.agent)
+        for dimension in [item.dimension] if isinstance(item, Propositions) else item.dimensions:
+            yield from _spellings(root / PROPOSITIONS / dimension, DEFAULT)
+            yield from _spellings(root / PROPOSITIONS / dimension, item.agent)
+        if isinstance(item, PersonaDrift):
+            yield baseline_path(root, item.agent)
+
+
+def _played_personas(root: Path, beside_targets: Path, entries: Iterable[Any]) -> Iterator[Path]:
+    for data in entries:
+        agent = data.get("agent")
+        if data.get("provider") == "persona" and isinstance(agent, str) and is_agent_id(agent):
+            world = beside_targets / data["root"] if isinstance(data.get("root"), str) else root
+            yield from _spellings(world / PERSONAS, agent)
+
+
+def _spellings(folder: Path, stem: str) -> list[Path]:
+    return [folder / f"{stem}.yaml", folder / f"{stem}.yml"]
 
 
 def _named_files(values: Iterable[Any], folders: Sequence[Path]) -> Iterator[Path]:

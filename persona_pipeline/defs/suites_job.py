@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import dagster as dg
+from pydantic import Field
 
 from persona_pipeline.defs.assets import JUDGE_POOL, JUDGE_VERSION
 from persona_pipeline.defs.failures import bad_input, known_failures
@@ -30,9 +31,9 @@ _CODE_VERSION, _USER_PROVIDED = "dagster/code_version", "dagster/data_version_is
 
 
 class SuitesConfig(dg.Config):
-    """Which suites to run, by name (``order_desk``); empty: all. One target alone is a partition of the suite's asset."""
+    """Which suites to run. One target alone is a partition of the suite's asset."""
 
-    suites: list[str] = []
+    suites: list[str] = Field(default=[], description="Suites to run, by name, such as order_desk; empty: all.")
 
 
 @dg.op(out=dg.DynamicOut(dict, io_manager_key="values"))

@@ -1,6 +1,7 @@
 """The data versions of what lies outside: cheap enough to be taken of a thousand agents twice a minute."""
 
 import hashlib
+import os
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -125,15 +126,18 @@ def _digests(folder: Path, endings: tuple[str, ...]) -> dict[str, str]:
     """Return a digest by file stem; two spellings of one name (an error when it is read) are digested together."""
     found: dict[str, str] = {}
     try:
-        names = sorted(path.name for path in folder.iterdir() if path.name.endswith(endings))
+        with os.scandir(folder) as entries:
+            paths = {entry.name: entry.path for entry in entries if entry.name.endswith(endings)}
     except (FileNotFoundError, NotADirectoryError):
         return found
-    for name in names:
+    for name in sorted(paths):
         stem = name.rpartition(".")[0]
         if not stem or stem.startswith("."):
             continue
         try:
-            digest = _digest((folder / name).read_bytes())
+            # Thousands of files a look: a Path each would cost as much as reading them.
+            with open(paths[name], "rb", buffering=0) as stream:  # noqa: PTH123
+                digest = _digest(stream.read())
         except FileNotFoundError:
             continue
         except OSError as error:

@@ -16,6 +16,7 @@ from persona_pipeline.store import Store, tables, upsert
 
 _RUNS, _SCORES = tables.evaluation_runs, tables.evaluation_scores
 MOST_SNIPPET = 2000
+_JUDGED_BY = ("judge_model", "judge_models", "prompt_version", "prompt_versions")
 
 
 def save_evaluation(
@@ -121,8 +122,13 @@ def _joined(known: AgentEvaluation | None, evaluation: AgentEvaluation) -> Agent
             item = item.model_copy(update={"usage": dimensions[name].usage})
         dimensions[name] = item
     ordered = {name: dimensions[name] for name in ALL_DIMENSIONS if name in dimensions}
+    provenance = dict(evaluation.provenance)
+    if not provenance.get("judge_models"):
+        # Nobody was asked this time, so the scores are still those of whoever gave them.
+        provenance |= {key: known.provenance[key] for key in _JUDGED_BY if key in known.provenance}
     return evaluation.model_copy(
         update={
+            "provenance": provenance,
             "dimensions": ordered,
             "overall": overall_score({name: item.score for name, item in ordered.items()}),
             "usage": total_usage(list(ordered.values())),

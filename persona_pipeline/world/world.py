@@ -126,8 +126,12 @@ class World:
                 upsert(self.store, connection, tables.agents, rows)
 
     def sync_messages(self) -> SyncResult:
-        """Mirror ``messages/**`` into the store, and everybody's names; a file that did not change is not parsed again."""
+        """Bring everybody's names and all messages into the store."""
         self.sync_names()
+        return self.mirror_messages()
+
+    def mirror_messages(self) -> SyncResult:
+        """Mirror ``messages/**`` into the store; a file that did not change is not parsed again."""
         sources = tables.message_sources
         with self.store.connect() as connection:
             known = {row.path: row for row in connection.execute(sa.select(sources))}

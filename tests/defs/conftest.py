@@ -7,6 +7,7 @@ import dagster as dg
 import pytest
 
 from persona_pipeline.defs.settings import orchestration
+from tests.defs.suites_support import Suites
 from tests.defs.support import Project
 
 
@@ -42,3 +43,9 @@ def sample(sample_root: Path, instance: dg.DagsterInstance) -> Project:
 def small(small_root: Path, instance: dg.DagsterInstance) -> Project:
     """The world of ann and bob, watched; nothing is recorded, so nothing is judged."""
     return Project(small_root, instance)
+
+
+@pytest.fixture
+def world(small: Project) -> Suites:
+    """The small world with a suite of two targets."""
+    return Suites(small.root, small.instance)

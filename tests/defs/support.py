@@ -1,6 +1,6 @@
 """Driving the Dagster layer the way its daemon does, in this process and on a temporary instance."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +8,8 @@ import dagster as dg
 
 from persona_pipeline.definitions import defs
 from persona_pipeline.defs import sensors
-from persona_pipeline.defs.partitions import AGENTS
 from persona_pipeline.defs.resources import WorldResource
+from persona_pipeline.defs.run_tags import LOOK
 
 PARTITION = "dagster/partition"
 
@@ -25,38 +25,68 @@ class Requested:
 
 
 @dataclass(frozen=True)
-class Project:
-    """A world and the Dagster instance that watches it."""
+class Watched:
+    """A world, the Dagster instance that watches it, and the cursors of its sensors."""
 
     root: Path
     instance: dg.DagsterInstance
     database_url: str = ""
+    cursors: dict[str, str | None] = field(default_factory=dict)
 
     @property
     def world(self) -> WorldResource:
         return WorldResource(root=str(self.root), database_url=self.database_url)
 
-    def look(self) -> dg.SensorResult | dg.SkipReason:
-        """Run the sensor once and do nothing with its result."""
-        with dg.build_sensor_context(instance=self.instance, resources={"world": self.world}) as context:
-            result = sensors.world_changes(context)
+    def look(self, sensor: dg.SensorDefinition) -> tuple[dg.SensorResult | dg.SkipReason, str | None]:
+        """Run a sensor once and return its result and cursor; nothing is done with them."""
+        with dg.build_sensor_context(
+            instance=self.instance, resources={"world": self.world}, cursor=self.cursors.get(sensor.name)
+        ) as context:
+            result = sensor(context)
+            cursor = context.cursor
         assert isinstance(result, dg.SensorResult | dg.SkipReason)
-        return result
+        return result, cursor
 
-    def tick(self) -> list[Requested]:
-        """Run the sensor once, do what the daemon does with its result, and return the runs it asked for."""
-        result = self.look()
+    def requests(self, sensor: dg.SensorDefinition, *, dies_after: int | None = None) -> list[dg.RunRequest]:
+        """Run a sensor once, do what the daemon does with its result, and return the runs it asked for.
+
+        Args:
+            dies_after: how many observations the daemon still records before it dies, and the runs with it; None: it lives.
+        """
+        result, cursor = self.look(sensor)
         if isinstance(result, dg.SkipReason):
+            self.cursors[sensor.name] = cursor
             return []
-        # In the daemon's order: what was seen is remembered first, then partitions come and go, then runs start.
-        for event in result.asset_events:
+        # In the daemon's order: what was seen is remembered first, then partitions come and go, then runs and cursor are noted.
+        for event in result.asset_events[:dies_after]:
             self.instance.report_runless_asset_event(event)
+        if dies_after is not None:
+            return []
         for request in result.dynamic_partitions_requests or ():
             if isinstance(request, dg.AddDynamicPartitionsRequest):
-                self.instance.add_dynamic_partitions(AGENTS, list(request.partition_keys))
+                self.instance.add_dynamic_partitions(request.partitions_def_name, list(request.partition_keys))
             else:
                 for key in request.partition_keys:
-                    self.instance.delete_dynamic_partition(AGENTS, key)
+                    self.instance.delete_dynamic_partition(request.partitions_def_name, key)
+        self.cursors[sensor.name] = result.cursor or cursor
+        return list(result.run_requests or ())
+
+    def start(self, request: dg.RunRequest) -> None:
+        """Note a run as the daemon does when it starts it; it does nothing."""
+        partition = {PARTITION: request.partition_key} if request.partition_key else {}
+        self.instance.create_run_for_job(
+            defs.resolve_job_def(request.job_name or "run_eval_suites"),
+            run_config=request.run_config,
+            tags={**request.tags, **partition},
+        )
+
+
+@dataclass(frozen=True)
+class Project(Watched):
+    """A world whose agents are watched."""
+
+    def tick(self) -> list[Requested]:
+        """Run the sensor once and return the runs it asked for."""
         return [
             Requested(
                 request.job_name or "",
@@ -66,8 +96,21 @@ class Project:
                 else None,
                 dict(request.run_config),
             )
-            for request in result.run_requests or ()
+            for request in self.requests(sensors.world_changes)
         ]
+
+    def remember(self) -> None:
+        """Record what is there as if it had been acted upon, by no look: as an older release did, or a person by hand."""
+        result, _ = self.look(sensors.world_changes)
+        assert isinstance(result, dg.SensorResult)
+        for event in result.asset_events:
+            assert isinstance(event, dg.AssetObservation)
+            tags = {key: value for key, value in event.tags.items() if key != LOOK}
+            self.instance.report_runless_asset_event(
+                dg.AssetObservation(event.asset_key, partition=event.partition, tags=tags)
+            )
+        for request in result.dynamic_partitions_requests or ():
+            self.instance.add_dynamic_partitions(request.partitions_def_name, list(request.partition_keys))
 
     def agents_requested(self) -> list[str]:
         """Run the sensor once and return whom it asked to evaluate."""
@@ -75,7 +118,7 @@ class Project:
 
     def why_idle(self) -> str:
         """Run the sensor once and return why it asked for nothing."""
-        result = self.look()
+        result, _ = self.look(sensors.world_changes)
         assert isinstance(result, dg.SkipReason)
         return str(result.skip_message)
 

@@ -57,8 +57,7 @@ def test_a_newcomers_path(site: str, sample_root: Path) -> None:
 
     with dg.DagsterInstance.get() as instance, chromium() as browser:
         # As if the sensor had run before: what is new from here on is what the newcomer does.
-        project = Project(sample_root, instance)
-        project.tick()
+        Project(sample_root, instance).remember()
         page = browser.new_page(viewport={"width": 1600, "height": 1000})
         expect.set_options(timeout=30_000)
         # Fonts and the like from elsewhere are not waited for.

@@ -61,8 +61,8 @@ def daemon(home: Path) -> Iterator[Path]:
 def test_an_edited_persona_leads_to_one_materialized_partition(home: Path, small_root: Path) -> None:
     scores = dg.AssetKey("adherence_scores")
     with dg.DagsterInstance.get() as instance:
-        # As after a first tick: everybody is known, and nothing is due.
-        Project(small_root, instance).tick()
+        # Everybody is known, and nothing is due.
+        Project(small_root, instance).remember()
         with daemon(home) as log:
             wait_until(lambda: "Sensor world_changes skipped" in log.read_text("utf-8"))
             started = time.monotonic()

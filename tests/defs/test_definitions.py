@@ -10,8 +10,14 @@ import pytest
 import yaml
 
 from persona_pipeline.definitions import defs
+from persona_pipeline.defs.batches import BatchConfig
+from persona_pipeline.defs.cohort import CohortConfig
+from persona_pipeline.defs.corrections import CorrectionsConfig
 from persona_pipeline.defs.executor import build_executor
+from persona_pipeline.defs.resources import EvaluationSettings, WorldResource
 from persona_pipeline.defs.settings import OrchestrationSettings
+from persona_pipeline.defs.suites_job import SuitesConfig
+from tests.defs.support import Project
 
 PROJECT = Path(__file__).parents[2]
 HEAVY = ("anthropic", "sklearn", "pandas", "scipy", "fastapi")
@@ -27,6 +33,26 @@ def test_every_job_sensor_and_schedule_is_described() -> None:
     named = [job for job in repository.get_all_jobs() if not job.name.startswith("__")]
     things = [*named, *repository.sensor_defs, *repository.schedule_defs]
     assert [thing.name for thing in things if not thing.description] == []
+
+
+@pytest.mark.parametrize(
+    "config", [WorldResource, EvaluationSettings, CohortConfig, BatchConfig, SuitesConfig, CorrectionsConfig]
+)
+def test_the_launchpad_explains_every_field(config: type[dg.Config]) -> None:
+    shape = config.to_fields_dict()
+    assert [name for name, field in shape.items() if not field.description] == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "field"),
+    [({"samples": 0}, "samples"), ({"max_usd": -1.0}, "max_usd"), ({"min_coverage": 2.0}, "min_coverage")],
+)
+def test_settings_that_make_no_sense_start_nothing(small: Project, settings: dict[str, float], field: str) -> None:
+    result = small.evaluate("ann", ("messages",), **settings)
+    assert not result.success and result.get_asset_materialization_events() == []
+    [event] = [event for event in result.all_events if event.event_type_value == "PIPELINE_FAILURE"]
+    error = event.job_failure_data.error
+    assert error is not None and field in error.to_string()
 
 
 def test_scores_carry_prompt_and_model_in_their_code_version_and_share_the_judge_pool() -> None:

@@ -1,11 +1,10 @@
-"""The weekly look at the baselines, and forgetting old runs."""
+"""The weekly look at the baselines."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import dagster as dg
 import pytest
 
-from persona_pipeline.defs.retention import old_runs
 from persona_pipeline.defs.review import review_agent
 from persona_pipeline.world import World
 from tests.defs.support import Project
@@ -66,10 +65,3 @@ def test_the_review_warns_and_never_fails(evaluated: Project) -> None:
     [check] = result.get_asset_check_evaluations()
     assert not check.passed and check.severity is dg.AssetCheckSeverity.WARN
     assert "pam" in str(check.metadata["to_review"].value)
-
-
-def test_old_runs_are_forgotten_but_the_newest_of_each_agent(small: Project) -> None:
-    runs = {agent: [small.evaluate(agent, ("personas",)).run_id for _ in range(2)] for agent in ("ann", "bob")}
-    later = datetime.now(UTC) + timedelta(days=1)
-    assert sorted(old_runs(small.instance, later)) == sorted(ids[0] for ids in runs.values())
-    assert list(old_runs(small.instance, later - timedelta(days=2))) == []

@@ -1,18 +1,24 @@
 """The command line and Dagster give the same scores for the same world, to the last bit."""
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from persona_pipeline.cli import main
 from persona_pipeline.evaluation.saving import latest_evaluations
+from persona_pipeline.evaluation.steps import load_comparison
 from persona_pipeline.settings import get_settings
+from persona_pipeline.store import tables
 from tests.defs.support import PARTITION, Project
 
 
-def command_line(root: Path, database: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> dict:
+def command_line(
+    root: Path, database: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, *, code: int = 1
+) -> dict:
     """Evaluate by the command line into a store of its own and return its JSON."""
     monkeypatch.setenv("PERSONA_ROOT", str(root))
     monkeypatch.setenv("PERSONA_DATABASE_URL", f"sqlite:///{database}")
@@ -20,7 +26,7 @@ def command_line(root: Path, database: Path, monkeypatch: pytest.MonkeyPatch, ca
     get_settings.cache_clear()
     with pytest.raises(SystemExit) as done:
         main()
-    assert done.value.code == 1
+    assert done.value.code == code
     monkeypatch.delenv("PERSONA_ROOT")
     monkeypatch.delenv("PERSONA_DATABASE_URL")
     get_settings.cache_clear()
@@ -49,3 +55,36 @@ def test_assets_job_and_command_line_agree(
     assert {agent_id: agent["dimensions"] for agent_id, agent in report["agents"].items()} == {
         agent_id: agent["dimensions"] for agent_id, agent in expected.items()
     }
+
+
+def test_they_agree_on_a_dimension_whose_files_were_deleted(
+    sample: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    """Its scores are those of claims nobody makes any more: it is unscored, which the gate does not let pass."""
+    sample.tick()
+    assert sample.run("evaluate_agent", tags={PARTITION: "pam"}).success
+    shutil.rmtree(sample.root / "propositions/fluency")
+    [request] = [item for item in sample.tick() if item.agent_id == "pam"]
+    assert request.assets is not None and "fluency_scores" in request.assets and "personas" not in request.assets
+    assert not sample.evaluate("pam", request.assets).success
+    expected = command_line(sample.root, tmp_path / "command-line.db", monkeypatch, capsys, code=3)["pam"]
+
+    world = sample.world.open()
+    [run] = latest_evaluations(world.store, "pam")
+    assert set(run.dimensions) == {name for name, item in expected["dimensions"].items() if item["n_expected"]}
+    assert run.overall == expected["overall"]
+    compared = load_comparison(world, run.run_id)
+    assert compared is not None
+    comparison, findings = compared
+    assert comparison.dimensions["fluency"].current is None
+    assert sorted(finding.message for finding in findings) == sorted(item["message"] for item in expected["findings"])
+    with world.store.connect() as connection:
+        scores = tables.evaluation_scores
+        assert "fluency" not in connection.execute(sa.select(scores.c.dimension)).scalars().all()
+    assert not sample.run("evaluate_cohort", run_config=cohort_of("pam")).success
+    [again] = latest_evaluations(world.store, "pam")
+    assert again.model_dump() == run.model_dump()
+
+
+def cohort_of(*agent_ids: str) -> dict:
+    return {"ops": {"cohort_shards": {"config": {"agents": list(agent_ids)}}}}

@@ -45,9 +45,14 @@ def test_nothing_changed_nothing_runs(small: Project) -> None:
     assert small.why_idle() == "2 agents, nothing changed"
 
 
-def test_memory_survives_a_restart_and_needs_no_cursor(small_root: Path, instance_on_disk: dg.DagsterInstance) -> None:
-    Project(small_root, instance_on_disk).tick()
+def test_memory_survives_a_restart_and_the_loss_of_its_cursor(
+    small_root: Path, instance_on_disk: dg.DagsterInstance
+) -> None:
+    project = Project(small_root, instance_on_disk)
+    for request in project.requests(sensors.world_changes):
+        project.start(request)
     with dg.DagsterInstance.from_ref(instance_on_disk.get_ref()) as restarted:
+        assert Project(small_root, restarted, cursors=project.cursors).why_idle() == "2 agents, nothing changed"
         assert Project(small_root, restarted).why_idle() == "2 agents, nothing changed"
 
 
@@ -218,20 +223,14 @@ def test_a_message_file_that_cannot_be_read_stops_nobody(small: Project) -> None
 
 
 def test_partitions_follow_the_persona_files_without_a_run(small: Project) -> None:
-    def look() -> dg.SensorResult | dg.SkipReason:
-        with dg.build_sensor_context(instance=small.instance, resources={"world": small.world}) as context:
-            result = sensors.agent_partitions(context)
-        assert isinstance(result, dg.SensorResult | dg.SkipReason)
-        return result
-
-    first = look()
-    assert isinstance(first, dg.SensorResult) and not first.run_requests
-    [request] = first.dynamic_partitions_requests or ()
+    first, _ = small.look(sensors.agent_partitions)
+    assert isinstance(first, dg.SensorResult) and not first.run_requests and first.dynamic_partitions_requests
+    [request] = first.dynamic_partitions_requests
     assert list(request.partition_keys) == ["ann", "bob"]
     small.instance.add_dynamic_partitions(AGENTS, ["ann", "bob", "gone"])
-    second = look()
-    assert isinstance(second, dg.SensorResult)
-    [removal] = second.dynamic_partitions_requests or ()
+    second, _ = small.look(sensors.agent_partitions)
+    assert isinstance(second, dg.SensorResult) and second.dynamic_partitions_requests
+    [removal] = second.dynamic_partitions_requests
     assert isinstance(removal, dg.DeleteDynamicPartitionsRequest) and list(removal.partition_keys) == ["gone"]
     small.instance.delete_dynamic_partition(AGENTS, "gone")
-    assert isinstance(look(), dg.SkipReason)
+    assert isinstance(small.look(sensors.agent_partitions)[0], dg.SkipReason)

@@ -2,117 +2,22 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import pytest
 import sqlalchemy as sa
-from dagster._core.definitions.data_version import CachingStaleStatusResolver, StaleStatus
-from dagster._core.loader import LoadingContextForTest
 
-from persona_pipeline.defs import suites, suites_automation, suites_job
-from persona_pipeline.defs.event_log_values import event_log_values
-from persona_pipeline.defs.resources import EvaluationSettings
 from persona_pipeline.defs.settings import orchestration
-from persona_pipeline.defs.suites_files import SuiteFile, suite_files, suite_version
+from persona_pipeline.defs.suites_files import suite_files
 from persona_pipeline.settings import get_settings
 from persona_pipeline.store import open_store, tables
-from tests.defs.support import PARTITION, Project
+from tests.defs.suites_support import DESK, Suites
+from tests.defs.support import Project
 from tests.support.messages_server import MessagesServer, message
-from tests.support.worlds import replace_in
-
-DESK = """
-execution: {targets: [good, bad]}
-tests:
-  - {id: greets, input: hi, assert: [{type: contains, value: hello, required: true}]}
-  - {id: is-short, input: hi, assert: [{type: regex, value: "^.{1,20}$"}]}
-"""
-TARGETS = """
-targets:
-  - {name: good, provider: mock, response: hello}
-  - {name: bad, provider: replay, path: answers/bad.jsonl}
-  - {name: unused, provider: mock, response: hello}
-"""
-ANSWERS = '{"id": "greets", "answer": "go away"}\n{"id": "is-short", "answer": "ok"}\n'
-
 
 PROJECT = Path(__file__).parents[2]
-
-
-class Suites:
-    """A world with suites, the assets of its files, and the instance that runs them."""
-
-    def __init__(self, project: Project) -> None:
-        self.root, self.instance, self.world = project.root, project.instance, project.world
-        self.write("desk.eval.yaml", DESK)
-        self.write("targets.yaml", TARGETS)
-        self.write("answers/bad.jsonl", ANSWERS)
-
-    def write(self, name: str, text: str) -> Path:
-        path = self.root / "suites" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-        return path
-
-    @property
-    def definitions(self) -> dg.Definitions:
-        """What the code location would be made of if it were loaded now."""
-        files = suite_files(self.root)
-        return dg.Definitions(
-            assets=[*map(suites.build_suite, files), *map(suites.build_source, files)],
-            jobs=[suites_job.run_eval_suites],
-            resources={"world": self.world, "evaluation": EvaluationSettings(), "values": event_log_values},
-        )
-
-    def run(self, *names: str, **settings: Any) -> dg.ExecuteInProcessResult:
-        """Run the job."""
-        job = self.definitions.resolve_job_def("run_eval_suites")
-        config = {
-            "ops": {"choose_suites": {"config": {"suites": list(names)}}},
-            "resources": {"evaluation": {"config": settings}},
-        }
-        return job.execute_in_process(instance=self.instance, run_config=config, raise_on_error=False)
-
-    def materialize(self, target: str, name: str = "desk") -> dg.ExecuteInProcessResult:
-        """Materialize one partition of one suite's asset."""
-        return self.definitions.resolve_implicit_global_asset_job_def().execute_in_process(
-            instance=self.instance,
-            asset_selection=[dg.AssetKey(["suites", name])],
-            tags={PARTITION: target},
-            raise_on_error=False,
-        )
-
-    def tick(self, sensor: Callable[..., Any] = suites_automation.suite_changes) -> list[str]:
-        """Run a sensor, do what the daemon does with its result, and return the suites it asked to run."""
-        with dg.build_sensor_context(instance=self.instance, resources={"world": self.world}) as context:
-            result = sensor(context)
-        if isinstance(result, dg.SkipReason):
-            return []
-        assert isinstance(result, dg.SensorResult)
-        for event in result.asset_events:
-            self.instance.report_runless_asset_event(event)
-        for request in result.dynamic_partitions_requests or ():
-            if isinstance(request, dg.AddDynamicPartitionsRequest):
-                self.instance.add_dynamic_partitions(request.partitions_def_name, list(request.partition_keys))
-            else:
-                for key in request.partition_keys:
-                    self.instance.delete_dynamic_partition(request.partitions_def_name, key)
-        return [
-            name
-            for request in result.run_requests or ()
-            for name in request.run_config["ops"]["choose_suites"]["config"]["suites"]
-        ]
-
-    def targets(self, name: str = "desk") -> list[str]:
-        return list(self.instance.get_dynamic_partitions(f"suite_targets/{name}"))
-
-    def checks(self, name: str = "desk") -> dict[tuple[str | None, str], str]:
-        """Return the newest status of each check by target."""
-        keys = [dg.AssetCheckKey(dg.AssetKey(["suites", name]), check) for check in ("gates", "verdict")]
-        found = self.instance.event_log_storage.get_asset_check_partition_info(keys)
-        return {(item.partition_key, item.check_key.name): item.latest_execution_status.value for item in found}
 
 
 def saved(root: Path) -> list[sa.Row]:
@@ -122,11 +27,6 @@ def saved(root: Path) -> list[sa.Row]:
         found = list(connection.execute(sa.select(tables.suite_runs).order_by(tables.suite_runs.c.created_at)))
     store.close()
     return found
-
-
-@pytest.fixture
-def world(small: Project) -> Suites:
-    return Suites(small)
 
 
 def failures(result: dg.ExecuteInProcessResult) -> dict[str, str]:
@@ -329,92 +229,3 @@ class TestJudge:
 
 def chosen(*names: str) -> dict[str, Any]:
     return {"ops": {"choose_suites": {"config": {"suites": list(names)}}}}
-
-
-class TestAutomation:
-    def test_the_first_look_runs_everything_and_the_next_nothing(self, world: Suites) -> None:
-        assert world.tick() == ["desk"]
-        assert world.tick() == []
-
-    @pytest.mark.parametrize(
-        ("name", "old", "new"),
-        [
-            pytest.param("desk.eval.yaml", "hello", "hallo", id="the suite"),
-            pytest.param("answers/bad.jsonl", "go away", "come in", id="recorded answers"),
-            pytest.param("targets.yaml", "response: hello", "response: hallo", id="its target"),
-            pytest.param("check.py", "0", "1", id="a program"),
-            pytest.param("cases.jsonl", "hi", "ho", id="a file of tests"),
-            pytest.param("template/a.txt", "a", "b", id="a workspace"),
-        ],
-    )
-    def test_an_edit_of_a_file_it_names_runs_the_suite_and_so_does_undoing_it(
-        self, world: Suites, name: str, old: str, new: str
-    ) -> None:
-        world.write("check.py", "print(0)\n")
-        world.write("cases.jsonl", '{"id": "c", "input": "hi", "criteria": "x"}\n')
-        world.write("template/a.txt", "a")
-        judge = "{type: code_judge, script: [python3, check.py]}"
-        head = "execution: {targets: [good, bad]}\nworkspace: {template: ./template}\n"
-        world.write(
-            "desk.eval.yaml", f"{head}assert: [{judge}, {{type: contains, value: hello}}]\ntests: cases.jsonl\n"
-        )
-        world.write("other.eval.yaml", "execution: {target: unused}\ntests: [{id: t, input: hi, criteria: c}]\n")
-        world.tick()
-        path = world.root / "suites" / name
-        replace_in(path, old, new)
-        assert world.tick() == ["desk"]
-        replace_in(path, new, old)
-        assert world.tick() == ["desk"]
-        assert world.tick() == []
-
-    def test_a_target_it_does_not_ask_changes_nothing(self, world: Suites) -> None:
-        world.tick()
-        replace_in(world.root / "suites/targets.yaml", "name: unused", "name: spare")
-        assert world.tick() == []
-
-    def test_a_broken_file_is_run_once_and_again_when_it_is_mended(self, world: Suites) -> None:
-        world.tick()
-        world.write("desk.eval.yaml", "tests: [")
-        assert (world.tick(), world.tick()) == (["desk"], [])
-        world.write("desk.eval.yaml", DESK)
-        assert (world.tick(), world.tick()) == (["desk"], [])
-
-    def test_partitions_follow_the_files(self, world: Suites) -> None:
-        world.tick(suites_automation.suite_targets)
-        assert world.targets() == ["good", "bad"]
-        replace_in(world.root / "suites/desk.eval.yaml", "good, bad", "unused, bad")
-        world.tick(suites_automation.suite_targets)
-        assert sorted(world.targets()) == ["bad", "unused"]
-        world.write("desk.eval.yaml", "tests: [")
-        world.tick(suites_automation.suite_targets)
-        assert sorted(world.targets()) == ["bad", "unused"]
-
-    def test_an_edit_makes_the_results_stale_until_they_are_made_again(self, world: Suites) -> None:
-        world.tick()
-        world.run()
-        assert set(statuses(world).values()) == {StaleStatus.FRESH}
-        replace_in(world.root / "suites/answers/bad.jsonl", "go away", "hello")
-        world.tick()
-        assert set(statuses(world).values()) == {StaleStatus.STALE}
-        world.materialize("bad")
-        assert statuses(world) == {"good": StaleStatus.STALE, "bad": StaleStatus.FRESH}
-
-    def test_observing_by_hand_records_what_the_sensor_would(self, world: Suites) -> None:
-        job = world.definitions.resolve_implicit_global_asset_job_def()
-        source = dg.AssetKey(["suite_files", "desk"])
-        assert job.execute_in_process(instance=world.instance, asset_selection=[source]).success
-        assert world.tick() == []
-
-    def test_a_missing_file_has_a_version(self, world: Suites) -> None:
-        assert suite_version(world.root, SuiteFile(("gone",), "gone.eval.yaml")).startswith("invalid-")
-
-    def test_only_the_partitions_are_kept_without_being_asked(self) -> None:
-        assert suites_automation.suite_targets.default_status is dg.DefaultSensorStatus.RUNNING
-        assert suites_automation.suite_changes.default_status is dg.DefaultSensorStatus.STOPPED
-        assert suites_automation.nightly_suites.default_status is dg.DefaultScheduleStatus.STOPPED
-
-
-def statuses(world: Suites) -> dict[str, StaleStatus]:
-    graph = world.definitions.resolve_asset_graph()
-    resolver = CachingStaleStatusResolver(world.instance, graph, LoadingContextForTest(world.instance))
-    return {target: resolver.get_status(dg.AssetKey(["suites", "desk"]), target) for target in ("good", "bad")}

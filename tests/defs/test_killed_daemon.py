@@ -1,0 +1,84 @@
+"""Dagster's own sensor daemon, killed where it hurts: an edit leads to exactly one run."""
+
+import logging
+import multiprocessing
+import signal
+import sys
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from dagster._core.instance import InstanceRef
+from dagster._core.remote_origin import InProcessCodeLocationOrigin
+from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
+from dagster._core.workspace.context import WorkspaceProcessContext
+from dagster._core.workspace.load_target import InProcessWorkspaceLoadTarget
+from dagster._daemon import sensor as sensor_daemon
+
+from persona_pipeline.defs.partitions import AGENTS
+from persona_pipeline.defs.sensors import world_changes
+from persona_pipeline.settings import get_settings
+from tests.support.worlds import replace_in
+
+ORIGIN = InProcessCodeLocationOrigin(
+    LoadableTargetOrigin(executable_path=sys.executable, module_name="persona_pipeline.definitions"),
+    location_name="persona-pipeline",
+)
+# Python 3.12 warns whoever forks while there are threads; what is forked here looks and is gone.
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+# Runs are queued; the process that would take them from the queue is not there.
+QUEUED = {"run_coordinator": {"module": "dagster._core.run_coordinator", "class": "QueuedRunCoordinator"}}
+
+
+def look(reference: InstanceRef, killed_at: str | None) -> None:
+    """Let the daemon look once, whenever it last looked."""
+    get_settings.cache_clear()
+    sensor_daemon.is_under_min_interval = lambda *_: False
+    crash = {world_changes.name: {killed_at: signal.SIGKILL}} if killed_at else None
+    with (
+        dg.DagsterInstance.from_ref(reference) as instance,
+        WorkspaceProcessContext(instance, InProcessWorkspaceLoadTarget(ORIGIN)) as workspace,
+    ):
+        [location] = workspace.create_request_context().code_locations
+        [repository] = location.get_repositories().values()
+        instance.start_sensor(repository.get_sensor(world_changes.name))
+        logger = logging.getLogger("daemon")
+        list(sensor_daemon.execute_sensor_iteration(workspace, logger, None, None, debug_crash_flags=crash))
+
+
+def daemon(instance: dg.DagsterInstance, killed_at: str | None = None) -> None:
+    """Run the daemon for one look in a process of its own."""
+    process = multiprocessing.get_context("fork").Process(target=look, args=(instance.get_ref(), killed_at))
+    process.start()
+    process.join(60)
+    assert process.exitcode == (-signal.SIGKILL if killed_at else 0)
+
+
+def requested(instance: dg.DagsterInstance) -> list[tuple[str, str]]:
+    """Return what was asked for: agent and reason, oldest first."""
+    return [(run.tags["agent"], run.tags["reason"]) for run in reversed(instance.get_runs())]
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        pytest.param("AUTOMATION_EVALUATIONS_ADDED", id="versions recorded, runs not noted"),
+        pytest.param("RUN_LAUNCHED", id="one run started"),
+    ],
+)
+def test_an_edit_leads_to_one_run_wherever_the_daemon_dies(
+    tmp_path: Path, small_root: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    monkeypatch.setenv("PERSONA_ROOT", str(small_root))
+    home = tmp_path / "dagster"
+    home.mkdir()
+    with dg.instance_for_test(overrides=QUEUED, temp_dir=str(home)) as instance:
+        daemon(instance, killed_at=place)
+        daemon(instance)
+        assert sorted(agent for agent, _ in requested(instance)) == ["ann", "bob"]
+        assert sorted(instance.get_dynamic_partitions(AGENTS)) == ["ann", "bob"]
+        replace_in(small_root / "personas/bob.yaml", "machines", "engines")
+        daemon(instance, killed_at=place)
+        daemon(instance)
+        daemon(instance)
+        assert len(requested(instance)) == 3 and requested(instance)[-1][0] == "bob"

@@ -1,0 +1,169 @@
+"""What starts eval suites: the files they are made of, and the agents they ask about."""
+
+import dagster as dg
+import pytest
+from dagster._core.definitions.data_version import CachingStaleStatusResolver, StaleStatus
+from dagster._core.loader import LoadingContextForTest
+
+from persona_pipeline.defs import suites_automation
+from persona_pipeline.defs.suites_files import SuiteFile, suite_version
+from tests.defs.suites_support import DESK, TARGETS, Suites
+from tests.support.worlds import replace_in, write_yaml
+
+
+class TestAutomation:
+    def test_the_first_look_runs_everything_and_the_next_nothing(self, world: Suites) -> None:
+        assert world.tick() == ["desk"]
+        assert world.tick() == []
+
+    @pytest.mark.parametrize(
+        ("name", "old", "new"),
+        [
+            pytest.param("desk.eval.yaml", "hello", "hallo", id="the suite"),
+            pytest.param("answers/bad.jsonl", "go away", "come in", id="recorded answers"),
+            pytest.param("targets.yaml", "response: hello", "response: hallo", id="its target"),
+            pytest.param("check.py", "0", "1", id="a program"),
+            pytest.param("cases.jsonl", "hi", "ho", id="a file of tests"),
+            pytest.param("template/a.txt", "a", "b", id="a workspace"),
+        ],
+    )
+    def test_an_edit_of_a_file_it_names_runs_the_suite_and_so_does_undoing_it(
+        self, world: Suites, name: str, old: str, new: str
+    ) -> None:
+        world.write("check.py", "print(0)\n")
+        world.write("cases.jsonl", '{"id": "c", "input": "hi", "criteria": "x"}\n')
+        world.write("template/a.txt", "a")
+        judge = "{type: code_judge, script: [python3, check.py]}"
+        head = "execution: {targets: [good, bad]}\nworkspace: {template: ./template}\n"
+        world.write(
+            "desk.eval.yaml", f"{head}assert: [{judge}, {{type: contains, value: hello}}]\ntests: cases.jsonl\n"
+        )
+        world.write("other.eval.yaml", "execution: {target: unused}\ntests: [{id: t, input: hi, criteria: c}]\n")
+        world.tick()
+        path = world.root / "suites" / name
+        replace_in(path, old, new)
+        assert world.tick() == ["desk"]
+        replace_in(path, new, old)
+        assert world.tick() == ["desk"]
+        assert world.tick() == []
+
+    def test_a_target_it_does_not_ask_changes_nothing(self, world: Suites) -> None:
+        world.tick()
+        replace_in(world.root / "suites/targets.yaml", "name: unused", "name: spare")
+        assert world.tick() == []
+
+    def test_a_broken_file_is_run_once_and_again_when_it_is_mended(self, world: Suites) -> None:
+        world.tick()
+        world.write("desk.eval.yaml", "tests: [")
+        assert (world.tick(), world.tick()) == (["desk"], [])
+        world.write("desk.eval.yaml", DESK)
+        assert (world.tick(), world.tick()) == (["desk"], [])
+
+    def test_partitions_follow_the_files(self, world: Suites) -> None:
+        world.tick(suites_automation.suite_targets)
+        assert world.targets() == ["good", "bad"]
+        replace_in(world.root / "suites/desk.eval.yaml", "good, bad", "unused, bad")
+        world.tick(suites_automation.suite_targets)
+        assert sorted(world.targets()) == ["bad", "unused"]
+        world.write("desk.eval.yaml", "tests: [")
+        world.tick(suites_automation.suite_targets)
+        assert sorted(world.targets()) == ["bad", "unused"]
+
+    def test_an_edit_makes_the_results_stale_until_they_are_made_again(self, world: Suites) -> None:
+        world.tick()
+        world.run()
+        assert set(statuses(world).values()) == {StaleStatus.FRESH}
+        replace_in(world.root / "suites/answers/bad.jsonl", "go away", "hello")
+        world.tick()
+        assert set(statuses(world).values()) == {StaleStatus.STALE}
+        world.materialize("bad")
+        assert statuses(world) == {"good": StaleStatus.STALE, "bad": StaleStatus.FRESH}
+
+    def test_observing_by_hand_records_what_the_sensor_would(self, world: Suites) -> None:
+        job = world.definitions.resolve_implicit_global_asset_job_def()
+        source = dg.AssetKey(["suite_files", "desk"])
+        assert job.execute_in_process(instance=world.instance, asset_selection=[source]).success
+        assert world.tick() == []
+
+    def test_a_missing_file_has_a_version(self, world: Suites) -> None:
+        assert suite_version(world.root, SuiteFile(("gone",), "gone.eval.yaml")).startswith("invalid-")
+
+    def test_only_the_partitions_are_kept_without_being_asked(self) -> None:
+        assert suites_automation.suite_targets.default_status is dg.DefaultSensorStatus.RUNNING
+        assert suites_automation.suite_changes.default_status is dg.DefaultSensorStatus.STOPPED
+        assert suites_automation.nightly_suites.default_status is dg.DefaultScheduleStatus.STOPPED
+
+
+def statuses(world: Suites) -> dict[str, StaleStatus]:
+    graph = world.definitions.resolve_asset_graph()
+    resolver = CachingStaleStatusResolver(world.instance, graph, LoadingContextForTest(world.instance))
+    return {target: resolver.get_status(dg.AssetKey(["suites", "desk"]), target) for target in ("good", "bad")}
+
+
+class TestAgents:
+    """What a suite reads of the agents it asks about is part of it; what it does not read is not."""
+
+    ASSERTS = {  # noqa: RUF012
+        "fluency": "{type: propositions, agent: bob, dimension: fluency}",
+        "drift": "{type: persona_drift, agent: bob, dimensions: [adherence]}",
+        "inside": "{type: composite, assert: [{type: propositions, agent: bob}], aggregator: {type: weighted_average}}",
+        "ann": "{type: propositions, agent: ann, dimension: fluency}",
+        "none": "{type: contains, value: hello}",
+    }
+
+    @pytest.fixture
+    def asking(self, world: Suites) -> Suites:
+        (world.root / "suites/desk.eval.yaml").unlink()
+        for name, written in self.ASSERTS.items():
+            world.write(
+                f"{name}.eval.yaml",
+                f"execution: {{target: good}}\ntests: [{{id: t, input: hi, criteria: c, assert: [{written}]}}]\n",
+            )
+        world.write("targets.yaml", f"{TARGETS}  - {{name: bob, provider: persona, agent: bob, model: m}}\n")
+        world.write("played.eval.yaml", "execution: {target: bob}\ntests: [{id: t, input: hi, criteria: c}]\n")
+        world.tick()
+        return world
+
+    @pytest.mark.parametrize(
+        ("path", "expected"),
+        [
+            pytest.param("personas/bob.yaml", ["drift", "fluency", "inside", "played"], id="a persona"),
+            pytest.param("propositions/fluency/bob.yaml", ["fluency"], id="own claims"),
+            pytest.param("propositions/adherence/bob.yml", ["drift", "inside"], id="own claims, spelled yml"),
+            pytest.param("propositions/fluency/_default.yaml", ["ann", "fluency"], id="everybody's claims"),
+            pytest.param("propositions/convergence/_default.yaml", [], id="claims nobody asks about"),
+            pytest.param("baselines/bob.json", ["drift"], id="a baseline"),
+            pytest.param("baselines/ann.json", [], id="a baseline nobody asks about"),
+            pytest.param("messages/all.jsonl", [], id="messages"),
+        ],
+    )
+    def test_an_edit_runs_the_suites_that_read_the_file(self, asking: Suites, path: str, expected: list[str]) -> None:
+        file = asking.root / path
+        kept = file.read_bytes() if file.exists() else None
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes((kept or b"") + b"\n")
+        assert (asking.tick(), asking.tick()) == (expected, [])
+        if kept is None:
+            file.unlink()
+        else:
+            file.write_bytes(kept)
+        assert (asking.tick(), asking.tick()) == (expected, [])
+
+    def test_a_persona_that_another_world_keeps(self, asking: Suites) -> None:
+        asking.write(
+            "targets.yaml", "targets: [{name: bob, provider: persona, agent: bob, model: m, root: ../elsewhere}]\n"
+        )
+        asking.tick()
+        replace_in(asking.root / "personas/bob.yaml", "machines", "engines")
+        assert "played" not in asking.tick()
+        write_yaml(asking.root / "elsewhere/personas/bob.yaml", {"display_name": "Bob", "persona": "Another Bob."})
+        assert asking.tick() == ["played"]
+
+    @pytest.mark.parametrize("agent", ["../../x", "nobody", "'a\\0b'"])
+    def test_an_agent_that_is_not_there_is_the_runs_to_report(self, asking: Suites, agent: str) -> None:
+        asking.write(
+            "none.eval.yaml",
+            "execution: {target: good}\n"
+            f"tests: [{{id: t, input: hi, criteria: c, assert: [{{type: propositions, agent: {agent}}}]}}]\n",
+        )
+        assert (asking.tick(), asking.tick()) == (["none"], [])
