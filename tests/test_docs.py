@@ -3,14 +3,20 @@
 import ast
 import inspect
 import json
+import os
 import re
 import shlex
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
+from typer.testing import CliRunner, Result
 
 from persona_pipeline.cli.app import app
 from persona_pipeline.corrections import Outcome
@@ -21,15 +27,16 @@ from persona_pipeline.documents import parse_document, validate_document
 from persona_pipeline.judging.recorded import RecordedBackend
 from persona_pipeline.propositions.schema import CatchphraseEntry, PropositionEntry, PropositionFile
 from persona_pipeline.reporting.suites.table import explanation_lines, run_lines
-from persona_pipeline.settings import Settings
+from persona_pipeline.settings import Settings, get_settings
 from persona_pipeline.suites import Assert, load_suite, read_responses, registry, run_suite, target_proxy
 from persona_pipeline.suites.explain import explain
 from persona_pipeline.suites.loading import tests as suite_tests
 from persona_pipeline.suites.loading.execution import ExecutionFields, HookFields, TrialsFields, WorkspaceFields
 from persona_pipeline.suites.loading.suite import SuiteFields
 from persona_pipeline.suites.targets import config, load_targets
-from persona_pipeline.world import CorrectionSettings, World
+from persona_pipeline.world import CorrectionSettings, World, ingest
 from persona_pipeline.world.personas import PersonaFile
+from tests.support.messages_server import MessagesServer
 
 PROJECT = Path(__file__).parents[1]
 PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").rglob("*.md"))]
@@ -107,6 +114,9 @@ def commands() -> Iterator[tuple[str, str, bool]]:
             text = re.split(r"\s{2,}|\s#", line.strip())[0]
             if re.match(r"(?:[A-Z_]+=\S+ )*(?:\.venv/bin/)?persona-pipeline ", text):
                 yield block.page, text[text.index("persona-pipeline") :], True
+    for block in blocks("yaml"):
+        for line in re.findall(r"^ *- run: (persona-pipeline .*)$", block.text, re.MULTILINE):
+            yield block.page, line, True
     for page in TEXTS:
         for span in re.findall(r"`(persona-pipeline [^`]+)`", prose_of(page)):
             yield page, span, False
@@ -209,6 +219,17 @@ def test_yaml_is_what_it_shows(block: Block, tmp_path: Path, monkeypatch: pytest
         validate_document(PropositionFile, document)
     elif "display_name" in data:
         validate_document(PersonaFile, document)
+    elif "load_from" in data:
+        shipped = parse_document((PROJECT / "deploy" / "workspace.yaml").read_text(encoding="utf-8"), "workspace.yaml")
+        shipped.data["load_from"][0]["grpc_server"]["host"] = "127.0.0.1"
+        assert data == shipped.data
+    elif "jobs" in data:
+        actionlint = shutil.which("actionlint", path=str(Path(sys.executable).parent))
+        if actionlint is None:
+            pytest.skip("no actionlint on this machine")
+        command = [actionlint, "-shellcheck=", "-pyflakes=", str(written(tmp_path, "workflow.yml", block.text))]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
     else:
         assert block.page == "docs/reports.md" and "repos" in data, "say here how this kind of file is checked"
 
@@ -266,14 +287,130 @@ def test_every_key_of_a_file_is_described(page: str, models: tuple[type, ...]) -
         assert missing == set(), model.__name__
 
 
-@pytest.mark.parametrize(
-    ("page", "command"), [("docs/suites.md", "run"), ("docs/suites.md", "compare"), ("docs/corrections.md", "serve")]
-)
-def test_every_option_is_described(page: str, command: str) -> None:
-    tree = typer.main.get_command(app).commands  # pyright: ignore[reportAttributeAccessIssue]
-    found = next(group.commands[command] for group in (tree["suite"], tree["corrections"]) if command in group.commands)
-    options = {name for parameter in found.params for name in parameter.opts if name.startswith("--")}
-    assert options - code_words(page) - {"--help"} == set()
+def cli_commands() -> Iterator[tuple[str, Any]]:
+    """Every command of the command line by its whole name."""
+    todo = [("", typer.main.get_command(app))]
+    while todo:
+        name, command = todo.pop()
+        subcommands: dict[str, Any] = getattr(command, "commands", {})
+        todo += [(f"{name} {key}".strip(), value) for key, value in subcommands.items()]
+        if not subcommands:
+            yield name, command
+
+
+PAGE_OF_GROUP = {"suite": "docs/suites.md", "corrections": "docs/corrections.md"}
+
+
+@pytest.mark.parametrize(("name", "command"), [pytest.param(*item, id=item[0]) for item in cli_commands()])
+def test_every_command_and_option_is_described(name: str, command: Any) -> None:
+    group, _, last = name.rpartition(" ")
+    page = PAGE_OF_GROUP.get(group.partition(" ")[0], "docs/reference.md")
+    shown = " ".join(block.text for block in blocks("indented", page))
+    known = code_words(page) | set(re.findall(r"[\w-]+", shown))
+    missing = [
+        parameter.opts
+        for parameter in command.params
+        if parameter.opts[0].startswith("--") and not {*parameter.opts, *parameter.secondary_opts} & known
+    ]
+    assert last in known and missing == []
+
+
+def test_every_variable_is_described_with_its_default() -> None:
+    rows = re.findall(r"^\| (`[A-Z_`, ]+) \| (.*?) \|", TEXTS["docs/reference.md"], re.MULTILINE)
+    told: dict[str, str] = {}
+    for names, defaults in rows:
+        variables = re.findall(r"`(\w+)`", names)
+        values = [value.strip(" `") for value in defaults.split(", ")]
+        told |= dict(zip(variables, values * len(variables) if len(values) == 1 else values, strict=False))
+    fields = {**Settings.model_fields, **OrchestrationSettings.model_fields}
+    assert {f"PERSONA_{name.upper()}" for name in fields} - told.keys() == set()
+    for name, field in fields.items():
+        value = told[f"PERSONA_{name.upper()}"]
+        if isinstance(field.default, bool):
+            assert value == str(field.default).lower(), name
+        elif isinstance(field.default, int | float):
+            assert float(value) == field.default, name
+        elif field.default:
+            assert value == field.default, name
+
+
+def test_every_key_of_a_message_is_described() -> None:
+    # A run's id is for runtimes that keep one.
+    assert set(ingest.FIELDS) - {"run_id"} - code_words("docs/getting-started.md") == set()
+
+
+class Newcomer:
+    """Somebody who types what docs/getting-started.md says, with a stand-in for the model."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder = folder
+        self.monkeypatch = monkeypatch
+        monkeypatch.chdir(folder)
+
+    def types(self, line: str) -> Result | None:
+        get_settings.cache_clear()
+        words = shlex.split(line)
+        if words[0] == "cd":
+            self.monkeypatch.chdir(words[1])
+        elif words[0] == "persona-pipeline":
+            return CliRunner().invoke(app, words[1:])
+        elif words[:2] == ["python", "export.py"]:
+            command = [sys.executable, self.folder / "export.py"]
+            with (self.folder / "chat.jsonl").open(encoding="utf-8") as log:
+                done = subprocess.run(command, stdin=log, capture_output=True, text=True, timeout=60, check=True)
+            Path(words[-1]).write_text(done.stdout, encoding="utf-8")
+        else:
+            assert words[0] in ("pip", "export", "git"), line
+        return None
+
+
+def test_getting_started_runs_from_top_to_bottom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = "docs/getting-started.md"
+    written(tmp_path, "export.py", blocks("python", page)[0].text)
+    event = {"id": "e1", "sender": "Otto", "room": "team", "body": "21 degrees.", "time": "2026-03-05T09:10:00Z"}
+    written(tmp_path, "chat.jsonl", json.dumps(event))
+    newcomer = Newcomer(tmp_path, monkeypatch)
+    codes: list[int] = []
+    with MessagesServer() as server:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "test")
+        for block in blocks("indented", page):
+            for line in block.text.split("\n"):
+                if line.strip() and (done := newcomer.types(line.strip())):
+                    codes.append(done.exit_code)
+                    print(line, done.output, done.exception)
+                    if "evaluate --judge" in line:
+                        paid, table = server.paid, done.stderr
+            if "baseline" in block.text:
+                # What CI does after step 6: the last command of the workflow.
+                again = newcomer.types(re.findall(r"- run: (.*)", blocks("yaml", page)[1].text)[-1])
+                assert again is not None and again.exit_code == 0, again
+                assert server.paid == paid
+    #           init, validate, show, doctor, estimate, evaluate, baseline, evaluate
+    assert codes[:-1] == [0, 0, 0, 0, 0, 3, 0] and codes[-1] in (0, 1)
+    header = next(line.split() for line in table.splitlines() if line.startswith("agent "))
+    assert blocks("", page)[0].text.split("\n")[0].split() == header
+    assert (tmp_path / "world" / ".persona" / "report.html").is_file()
+
+
+def test_a_new_world_has_the_settings_of_dagster_that_the_project_has() -> None:
+    template = PROJECT / "persona_pipeline" / "world" / "template" / "dagster.yaml"
+    own, project = (
+        parse_document(path.read_text(encoding="utf-8"), path.name).data
+        for path in (template, PROJECT / "dagster.yaml")
+    )
+    assert own == project
+
+
+def test_the_readme_shows_the_table_that_the_demo_prints() -> None:
+    shown = next(block.text for block in blocks("indented", "README.md") if "! michael" in block.text)
+    environment = {**os.environ, "PERSONA_DATABASE_URL": "sqlite://"}
+    command = [sys.executable, "-m", "persona_pipeline", "evaluate"]
+    done = subprocess.run(
+        command, cwd=PROJECT, env=environment, capture_output=True, encoding="utf-8", timeout=120, check=False
+    )
+    printed = [line.split() for line in done.stderr.splitlines()]
+    assert [line for line in shown.splitlines() if line.split() not in printed] == []
 
 
 def test_the_service_has_these_endpoints_and_outcomes(tmp_path: Path) -> None:

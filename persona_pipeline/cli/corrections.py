@@ -29,7 +29,10 @@ def serve(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = DEFAULT_PORT,
     token_env: Annotated[
-        str, typer.Option(help="Environment variable that holds the bearer token; required off this machine.")
+        str,
+        typer.Option(
+            help="Environment variable that holds the bearer token; needed to listen on more than this machine."
+        ),
     ] = "PERSONA_CORRECTIONS_TOKEN",
     judge: Annotated[
         str, typer.Option(help="'anthropic' asks the model; 'recorded' replays recordings.")
@@ -68,15 +71,29 @@ def show(agent: Agent, as_json: AsJson = False) -> None:
 @config.command("set")
 def set_(
     agent: Agent,
-    action_gate: Annotated[bool | None, typer.Option("--action-gate/--no-action-gate")] = None,
-    action_gate_threshold: Annotated[float | None, typer.Option(help="Score 0-9 a message must reach.")] = None,
-    anti_convergence: Annotated[bool | None, typer.Option("--anti-convergence/--no-anti-convergence")] = None,
-    convergence_threshold: Annotated[float | None, typer.Option(help="Agreement ratio 0-1.")] = None,
-    repetition_suppression: Annotated[
-        bool | None, typer.Option("--repetition-suppression/--no-repetition-suppression")
+    action_gate: Annotated[
+        bool | None, typer.Option("--action-gate/--no-action-gate", help="Check messages before they are sent.")
     ] = None,
-    repetition_threshold: Annotated[float | None, typer.Option(help="Share 0-1 of repeated trigrams.")] = None,
-    max_correction_attempts: Annotated[int | None, typer.Option(help="Rejections before a text goes through.")] = None,
+    action_gate_threshold: Annotated[float | None, typer.Option(help="Score (0-9) a message must reach.")] = None,
+    anti_convergence: Annotated[
+        bool | None,
+        typer.Option("--anti-convergence/--no-anti-convergence", help="Nudge when a channel agrees too much."),
+    ] = None,
+    convergence_threshold: Annotated[
+        float | None, typer.Option(help="Share (0-1) of agreeing messages above which it nudges.")
+    ] = None,
+    repetition_suppression: Annotated[
+        bool | None,
+        typer.Option(
+            "--repetition-suppression/--no-repetition-suppression", help="Nudge when the agent repeats itself."
+        ),
+    ] = None,
+    repetition_threshold: Annotated[
+        float | None, typer.Option(help="Share (0-1) of repeated three-word phrases above which it nudges.")
+    ] = None,
+    max_correction_attempts: Annotated[
+        int | None, typer.Option(help="Rejections (0-10) after which a message goes out as it is.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Change some of an agent's settings. From then on its persona file does not change them (see reset)."""

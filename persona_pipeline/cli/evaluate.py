@@ -61,17 +61,22 @@ def evaluate(
     history: Annotated[
         int, typer.Option(min=0, max=60, help="Also evaluate this many windows before, for the timeline.")
     ] = 0,
-    output: Annotated[Path | None, typer.Option(help="Write the report to this file instead of stdout.")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Write the report to this file; JSON goes to stdout as well.")
+    ] = None,
     format: Annotated[str, typer.Option(help="json, markdown, html or junit.")] = "json",
     fail_on: Annotated[
         str | None,
-        typer.Option(help="What sets the exit code: regression, threshold, coverage, no_baseline, budget, or 'none'."),
+        typer.Option(
+            help="Only these set the exit code: regression, threshold, coverage, no_baseline, budget; or 'none'."
+        ),
     ] = None,
 ) -> None:
     """Score agents and compare them with their baselines.
 
-    Prints the report on stdout and a table on stderr. Exit codes: 0 clean, 1 regression or below the threshold, 2 usage or
-    configuration, 3 coverage or judge failure, 4 budget.
+    Prints the report on stdout and a table on stderr.
+
+    Exit codes: 0 clean, 1 regression or below the threshold, 2 usage or configuration, 3 not fully judged, 4 budget.
     """
     from persona_pipeline.evaluation.run import RunOptions, estimate_run
     from persona_pipeline.world import World

@@ -6,7 +6,11 @@ from typing import Annotated
 import typer
 
 
-def ingest(file: Annotated[Path, typer.Argument(help="A .jsonl or .csv file of messages.")]) -> None:
+def ingest(
+    file: Annotated[
+        Path, typer.Argument(help="A .jsonl or .csv file with id, agent_id, channel or recipient, text, created_at.")
+    ],
+) -> None:
     """Add messages to the store. A message that is known is not doubled; a line that is not valid is named and left out."""
     from persona_pipeline.world import World
 

@@ -25,7 +25,8 @@ def init(directory: Annotated[Path, typer.Argument(help="Folder of the new world
     if directory.resolve() != Path.cwd():
         typer.echo(f"  cd {directory}")
     typer.echo("  persona-pipeline validate")
-    typer.echo("  persona-pipeline evaluate --judge anthropic --record    (needs ANTHROPIC_API_KEY)")
+    typer.echo("  persona-pipeline evaluate --judge anthropic --record --samples 3    (needs ANTHROPIC_API_KEY)")
+    typer.echo("  persona-pipeline baseline --samples 3")
 
 
 def create_world(directory: Path) -> list[Path]:

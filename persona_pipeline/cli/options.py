@@ -17,7 +17,7 @@ AsOf = Annotated[
 JudgeName = Annotated[str, typer.Option("--judge", help="'recorded' replays recordings; 'anthropic' asks the model.")]
 MockJudge = Annotated[bool, typer.Option("--mock-judge", help="The same as --judge recorded.")]
 
-Samples = Annotated[int, typer.Option(min=1, max=50, help="Judgments per claim.")]
+Samples = Annotated[int, typer.Option(min=1, max=50, help="How often each claim is judged.")]
 MaxUsd = Annotated[float | None, typer.Option(help="US dollars the run may cost; what it stops is unscored.")]
 Record = Annotated[bool, typer.Option(help="Write the verdicts of a live judge to recordings/.")]
 
@@ -36,7 +36,7 @@ def names(text: str) -> list[str] | None:
     return found
 
 
-def moment(text: str | None) -> datetime | None:
+def moment(text: str | None, option: str = "--as-of") -> datetime | None:
     """Return the time of an option.
 
     Raises:
@@ -47,7 +47,7 @@ def moment(text: str | None) -> datetime | None:
     from persona_pipeline.world.ingest import parse_time
 
     try:
-        return parse_time(text, name="--as-of")
+        return parse_time(text, name=option)
     except ValueError as error:
         raise ConfigError(str(error)) from error
 

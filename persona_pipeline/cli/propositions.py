@@ -16,7 +16,7 @@ def _group() -> None:
 @app.command()
 def show(
     agent: Annotated[str, typer.Argument(help="The agent's id.")],
-    dimension: Annotated[str, typer.Option(help="One of the five dimensions.")],
+    dimension: Annotated[str, typer.Option(help="adherence, consistency, fluency, convergence or ideas_quantity.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print the set as JSON.")] = False,
 ) -> None:
     """Print an agent's merged propositions of a dimension, the agent's name filled in."""
@@ -29,7 +29,8 @@ def show(
     merged = load_proposition_set(root / PROPOSITIONS, dimension, agent)
     try:
         variables = {"agent_name": load_persona(root, agent).display_name}
-    except ConfigError:
+    except ConfigError as error:
+        typer.echo(str(error), err=True)
         variables = {}
     data = merged.to_dict()
     if as_json:

@@ -46,4 +46,4 @@ def _since(text: str | None, newest: datetime | None) -> datetime | None:
     try:
         return newest - parse_window(text) if newest else None
     except ConfigError:
-        return moment(text)
+        return moment(text, "--since")

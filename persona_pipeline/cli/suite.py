@@ -25,8 +25,10 @@ AllowPath = Annotated[
 TargetsFile = Annotated[
     Path | None, typer.Option(help="The targets file; by default the nearest targets.yaml.", show_default=False)
 ]
-TestIds = Annotated[list[str] | None, typer.Option("--test-id", help="Only tests whose id matches this glob.")]
-Tags = Annotated[list[str] | None, typer.Option("--tag", help="Only suites or tests with this tag.")]
+TestIds = Annotated[
+    list[str] | None, typer.Option("--test-id", help="Only tests whose id matches this glob; repeatable.")
+]
+Tags = Annotated[list[str] | None, typer.Option("--tag", help="Only suites or tests with this tag; repeatable.")]
 
 
 def _load(path: Path, allow_path: list[Path] | None) -> "Suite":
@@ -52,7 +54,7 @@ def _print_lines(lines: Iterable[str], *, err: bool = False) -> None:
 
 @app.command()
 def validate(
-    files: Annotated[list[Path], typer.Argument(help="Suites.", show_default=False)],
+    files: Annotated[list[Path], typer.Argument(help="Suites: .yaml, .yml or .jsonl.", show_default=False)],
     as_json: AsJson = False,
     allow_path: AllowPath = None,
 ) -> None:
@@ -124,32 +126,46 @@ def run(
         Path | None, typer.Option(help="Grade these recorded answers; no target is asked.", show_default=False)
     ] = None,
     targets: TargetsFile = None,
-    target: Annotated[list[str] | None, typer.Option(help="Who answers; repeatable.", show_default=False)] = None,
+    target: Annotated[
+        list[str] | None,
+        typer.Option(help="Who answers, instead of what the suite says; repeatable.", show_default=False),
+    ] = None,
     test_id: TestIds = None,
     tag: Tags = None,
     allow_code: Annotated[bool, typer.Option(help="Let the suite run its own programs.")] = False,
     allow_path: AllowPath = None,
-    judge: Annotated[str, typer.Option(help="recorded or anthropic.")] = "recorded",
+    judge: Annotated[str, typer.Option(help="'recorded' replays recordings; 'anthropic' asks the model.")] = "recorded",
     record: Annotated[bool, typer.Option(help="Write the answers of a live judge to recordings/.")] = False,
-    max_usd: Annotated[float | None, typer.Option(help="US dollars a live judge may cost.")] = None,
+    max_usd: Annotated[
+        float | None, typer.Option(help="US dollars the judge may cost; what it stops is unscored.")
+    ] = None,
     out: Annotated[
         list[Path] | None,
         typer.Option(help="Write results to .jsonl, .json, .xml (JUnit) or .html; repeatable.", show_default=False),
     ] = None,
     resume: Annotated[bool, typer.Option(help="Go on where the run that wrote the .jsonl of --out stopped.")] = False,
-    workers: Annotated[int | None, typer.Option(min=1, max=256, help="Tests at once.", show_default=False)] = None,
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds an attempt may take.")] = 120.0,
-    max_retries: Annotated[int, typer.Option(min=0, max=10, help="Further tries after what can pass.")] = 2,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=256, help="Tests at once; by default what the target says, else 1.", show_default=False
+        ),
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option(min=0.1, help="Seconds one attempt may take, answer and grading together.")
+    ] = 120.0,
+    max_retries: Annotated[
+        int, typer.Option(min=0, max=10, help="Further tries after what may pass, such as a timeout.")
+    ] = 2,
     cache: Annotated[
-        bool | None, typer.Option("--cache/--no-cache", help="Answer from earlier answers.", show_default=False)
+        bool | None,
+        typer.Option("--cache/--no-cache", help="Take answers that a target gave before.", show_default=False),
     ] = None,
     keep_workspaces: Annotated[bool, typer.Option(help="Keep the workspaces of tests that pass too.")] = False,
     save: Annotated[bool, typer.Option(help="Write the run to the store too.")] = False,
 ) -> None:
     """Run a suite.
 
-    Exit codes: 0 nothing failed (borderline included), 1 a test failed, 2 usage or configuration, 3 something could not be
-    judged, 4 the budget ended the run.
+    Exit codes: 0 no test failed, 1 a test failed, 2 usage or configuration, 3 something was not judged, 4 budget.
     """
     from persona_pipeline.cli.suite_support import judge_opener, open_targets, world_root
     from persona_pipeline.suites import RunOptions, load_responses, run_suite

@@ -74,8 +74,10 @@ def world_changes(context: dg.SensorEvaluationContext, world: WorldResource) -> 
         context.update_cursor(str(unfinished.newest))
     if not (changes.work or changes.added or changes.removed):
         return dg.SkipReason(describe_idle(len(now.agent_ids), changes))
-    for work in changes.work:
+    for work in changes.work[: settings.cohort_size]:
         context.log.info(f"{work.agent_id}: {', '.join(work.reasons)} changed")
+    if len(changes.work) > settings.cohort_size:
+        context.log.info(f"and {len(changes.work) - settings.cohort_size} agents more")
     look = next_look(max(last, unfinished.newest), at)
     return dg.SensorResult(
         run_requests=list(run_requests(changes.work, settings, look)),

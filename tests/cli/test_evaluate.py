@@ -226,6 +226,16 @@ def test_propositions_show_prints_the_merged_set(cli: Cli) -> None:
     assert "{{agent_name}}" in shown["propositions"][0]["claim"]
 
 
+def test_propositions_show_says_when_there_is_no_such_agent(cli: Cli) -> None:
+    done = cli("propositions", "show", "pma", "--dimension", "adherence")
+    assert "did you mean 'pam'" in done.stderr
+
+
+def test_a_time_that_is_none_is_named_by_its_option(cli: Cli) -> None:
+    cli("evaluate", "--agents", "pam", "--dimensions", "fluency")
+    assert cli("report", "--since", "lastweek").stderr.startswith("--since 'lastweek' is not")
+
+
 def test_report_shows_what_the_store_holds(cli: Cli, tmp_path: Path) -> None:
     assert cli("report").returncode == 2, "nothing was evaluated yet"
     cli("evaluate", "--history", "2")
