@@ -2,12 +2,18 @@
 
 from functools import lru_cache
 from pathlib import Path
+from typing import TypeVar
 
-from pydantic import SecretStr, field_validator
+from pydantic import SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from persona_pipeline.errors import ConfigError, Problem
+
+PREFIX = "PERSONA_"
 PACKAGE_PARENT = Path(__file__).resolve().parents[1]
 DEFAULT_JUDGE_MODEL = "claude-haiku-5-5"
+
+SettingsT = TypeVar("SettingsT", bound=BaseSettings)
 
 
 class Settings(BaseSettings):
@@ -24,7 +30,7 @@ class Settings(BaseSettings):
         min_coverage_replay, min_coverage_live: share of expected judgments (0-1) below which the gate fails.
     """
 
-    model_config = SettingsConfigDict(env_prefix="PERSONA_", extra="ignore")
+    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="ignore")
 
     root: Path | None = None
     database_url: SecretStr | None = None
@@ -37,7 +43,7 @@ class Settings(BaseSettings):
     min_coverage_replay: float = 1.0
     min_coverage_live: float = 0.95
 
-    @field_validator("database_url", "root", mode="before")
+    @field_validator("database_url", "root", "run_deadline", mode="before")
     @classmethod
     def _blank_is_unset(cls, value: object) -> object:
         return None if value == "" else value
@@ -53,5 +59,29 @@ class Settings(BaseSettings):
 
 @lru_cache
 def get_settings() -> Settings:
-    """Return the settings of this process, read once from the environment."""
-    return Settings()
+    """Return the settings of this process, read once from the environment.
+
+    Raises:
+        ConfigError: a variable has a value it cannot have; all such are named.
+    """
+    return from_environment(Settings)
+
+
+def from_environment(settings: type[SettingsT]) -> SettingsT:
+    """Return settings read from the environment.
+
+    Raises:
+        ConfigError: a variable has a value it cannot have; all such are named.
+    """
+    try:
+        return settings()
+    except ValidationError as error:
+        raise ConfigError(
+            [
+                Problem(
+                    f"environment variable {PREFIX}{str(item['loc'][0]).upper()} is {item['input']!r}: "
+                    f"{item['msg'][0].lower()}{item['msg'][1:]}; correct or unset it"
+                )
+                for item in error.errors(include_url=False)
+            ]
+        ) from None

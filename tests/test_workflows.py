@@ -178,7 +178,11 @@ def _run_ci_job(root: Path) -> subprocess.CompletedProcess[str]:
     """Run the evaluation as CI does, in a world of its own and with no environment."""
     run = next(step["run"] for step in steps("persona-evaluation.yml") if "job execute" in step.get("run", ""))
     command = [str(BIN / "dagster"), *run.split()[1:]]
+    home = root.parent / "dagster-home"
+    home.mkdir()
+    shutil.copy(PROJECT / "dagster.yaml", home)
     environment = {"PATH": str(BIN), "PERSONA_ROOT": str(root), "HOME": str(root), "TMPDIR": str(root.parent)}
+    environment["DAGSTER_HOME"] = str(home)
     return subprocess.run(
         command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=120, check=False
     )

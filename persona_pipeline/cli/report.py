@@ -27,7 +27,7 @@ def report(
 
     world = World.open()
     run = stored_report(world, names(agents), since=_since(since, world.newest_message_time()))
-    print_table(run, sys.stderr)
+    print_table(run, sys.stderr, exits=False)
     text = render(run, format)
     if output is None:
         sys.stdout.write(text)

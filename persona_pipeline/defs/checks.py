@@ -22,12 +22,18 @@ MOST_SUMMARY, MOST_LINE = 5, 300
 
 @dataclass(frozen=True)
 class GateCheck:
-    """One question the gate asks of an agent's report. ``find`` returns what is wrong, line by line, nothing when it passes."""
+    """One question the gate asks of an agent's report.
+
+    Attributes:
+        find: returns what is wrong, line by line, nothing when it passes.
+        compares: the answer shows the scores beside the baseline.
+    """
 
     name: str
     description: str
     severity: dg.AssetCheckSeverity
     find: Callable[[AgentReport], Sequence[str]]
+    compares: bool = False
 
     @property
     def blocking(self) -> bool:
@@ -37,14 +43,15 @@ class GateCheck:
     def result(self, report: AgentReport) -> dg.AssetCheckResult:
         """Return the check's result."""
         wrong = self.find(report)
+        rows = [{"what": one_line(line, MOST_LINE)} for line in wrong]
         return dg.AssetCheckResult(
             passed=not wrong,
             severity=self.severity,
             description=summary(wrong),
             metadata={
                 "found": len(wrong),
-                "what_is_wrong": metadata.table([{"what": one_line(line, MOST_LINE)} for line in wrong], ("what",)),
-                "comparison": metadata.comparison_table(report.comparison),
+                **({"what_is_wrong": metadata.table(rows, ("what",))} if rows else {}),
+                **({"comparison": metadata.comparison_table(report.comparison)} if self.compares else {}),
             },
         )
 
@@ -81,6 +88,7 @@ GATE = (
         "No dimension and no proposition fell below its baseline by more than it may.",
         ERROR,
         _findings("regression"),
+        compares=True,
     ),
     GateCheck(
         "full_coverage",

@@ -143,18 +143,25 @@ def comparison_table(comparison: BaselineComparison) -> dg.TableMetadataValue:
 
 
 def scores_table(report: RunReport) -> dg.TableMetadataValue:
-    """Return a row an agent: its dimensions and overall score, with the change against the baseline where there is one."""
+    """Return a row an agent: its dimensions and overall score, with the change against the baseline where there is one.
+
+    ✗ stands before an agent with findings.
+    """
     names = [
         name for name in ALL_DIMENSIONS if any(name in item.evaluation.dimensions for item in report.agents.values())
     ]
     rows = []
     for agent_id, item in list(report.agents.items())[:MOST_AGENTS]:
-        row: dict[str, str | float] = {"agent": agent_id, "overall": format_score(item.evaluation.overall)}
+        mark = "" if not item.findings else "✗ "
+        row: dict[str, str | float] = {
+            "agent": f"{mark}{agent_id}",
+            "overall": format_score(item.evaluation.overall, 1),
+        }
         for name in names:
             compared = item.comparison.dimensions.get(name)
             score = compared.current if compared else None
-            change = f" ({format_delta(compared.delta)})" if compared and compared.delta is not None else ""
-            row[name] = format_score(score) + change
+            change = f" {format_delta(compared.delta, 1)}" if compared and compared.delta is not None else ""
+            row[name] = format_score(score, 1) + change
         rows.append(row)
     return table(rows, ("agent", "overall", *names))
 

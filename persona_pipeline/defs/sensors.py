@@ -134,6 +134,8 @@ def describe_idle(count: int, changes: Changes) -> str:
 
 def _because(reasons: Collection[str]) -> str:
     """Return a reason that fits a label: the sources by name while there are few."""
+    if set(reasons) == {"persona", "baseline", "messages", *ALL_DIMENSIONS}:
+        return "first look"
     shown = sorted(reasons) if len(reasons) <= MOST_NAMED else [f"{len(reasons)} sources"]
     return f"{' and '.join(shown)} changed"
 

@@ -7,6 +7,8 @@ import dagster as dg
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from persona_pipeline.settings import from_environment
+
 
 class OrchestrationSettings(BaseSettings):
     """What starts runs and where they run. Every field has a default that works on a fresh machine.
@@ -88,4 +90,4 @@ class OrchestrationSettings(BaseSettings):
 @lru_cache
 def orchestration() -> OrchestrationSettings:
     """Return the settings of this process, read once from the environment."""
-    return OrchestrationSettings()
+    return from_environment(OrchestrationSettings)

@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 from persona_pipeline.baselines import PROPOSITION_DELTA, REGRESSION_DELTA, BaselineComparison, check_delta
 from persona_pipeline.errors import ConfigError, did_you_mean
@@ -141,8 +142,7 @@ def _coverage(evaluation: AgentEvaluation, comparison: BaselineComparison, rules
                 f"{', '.join(row.id for row in rows)}); {rows[0].detail}"
             )
             if Unscored.UNRECORDED.value in item.failed:
-                agent = shlex.quote(evaluation.agent_id)
-                remedy = f"record with `persona-pipeline evaluate --agents {agent} --judge anthropic --record`"
+                remedy = f"record with `{_record_command(evaluation)}`"
         else:
             if compared and compared.status == "no_baseline":
                 findings.append(
@@ -167,6 +167,23 @@ def _coverage(evaluation: AgentEvaluation, comparison: BaselineComparison, rules
             )
         )
     return findings
+
+
+def _record_command(evaluation: AgentEvaluation) -> str:
+    """Return the command that records what these very judgments are about."""
+    options = {"--agents": shlex.quote(evaluation.agent_id), "--as-of": _instant(evaluation.window_end)}
+    if evaluation.window_start is None:
+        options["--window"] = "all"
+    elif evaluation.window_end - evaluation.window_start != timedelta(days=7):
+        options["--window"] = f"{(evaluation.window_end - evaluation.window_start) / timedelta(hours=1):g}h"
+    if evaluation.provenance.get("samples", 1) > 1:
+        options["--samples"] = str(evaluation.provenance["samples"])
+    asked = " ".join(f"{name} {value}" for name, value in options.items())
+    return f"persona-pipeline evaluate {asked} --judge anthropic --record"
+
+
+def _instant(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def _budget(agent_id: str, dimension: str, item: DimensionEvaluation) -> list[Finding]:

@@ -165,9 +165,9 @@ def _unscored(row: AgentRow) -> Iterator[str]:
         elif result.unscored == "unrecorded":
             text += ", for the persona, the claim or the messages changed since they were recorded"
         yield text
-    if any(result.unscored == "unrecorded" for _, result in row.failures):
-        command = f"persona-pipeline evaluate --agents {row.agent_id} --judge anthropic --record"
-        yield f"- Record {markdown_code(row.agent_id, 64)} again with {markdown_code(command)}"
+    for remedy in dict.fromkeys(finding.remedy for finding in row.report.findings if finding.kind == "coverage"):
+        if remedy:
+            yield f"- To do for {markdown_code(row.agent_id, 64)}: {markdown_code(remedy, _MESSAGE_LIMIT)}"
 
 
 def _changes(view: ReportView) -> Iterator[str]:

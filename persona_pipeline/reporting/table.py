@@ -32,26 +32,30 @@ _LEGEND = (
 )
 
 
-def render_table(report: RunReport) -> str:
+def render_table(report: RunReport, *, exits: bool = True) -> str:
     """Return the table and findings as plain text without colour, ending in a new line."""
     stream = io.StringIO()
-    _draw(report, Console(file=stream, width=10_000, color_system=None, legacy_windows=False))
+    _draw(report, Console(file=stream, width=10_000, color_system=None, legacy_windows=False), exits=exits)
     return stream.getvalue()
 
 
-def print_table(report: RunReport, file: TextIO | None = None) -> None:
-    """Write the table to ``file`` (default: stderr), in colour on a terminal only and never failing on its encoding."""
+def print_table(report: RunReport, file: TextIO | None = None, *, exits: bool = True) -> None:
+    """Write the table to ``file`` (default: stderr), in colour on a terminal only and never failing on its encoding.
+
+    Args:
+        exits: whether the process ends with the report's exit code, which is said then.
+    """
     stream: TextIO = file if file is not None else sys.stderr
     if not stream.isatty():
         encoding = getattr(stream, "encoding", None) or "utf-8"
-        stream.write(_transliterated(render_table(report), encoding))
+        stream.write(_transliterated(render_table(report, exits=exits), encoding))
         return
     console = Console(file=stream)
     needed = Measurement.get(console, console.options.update(width=10_000), _table(report)).maximum
-    _draw(report, console, short=needed > console.width)
+    _draw(report, console, short=needed > console.width, exits=exits)
 
 
-def _draw(report: RunReport, console: Console, *, short: bool = False) -> None:
+def _draw(report: RunReport, console: Console, *, short: bool = False, exits: bool = True) -> None:
     view = ReportView(report)
     # The table comes last: what scrolls by first is the detail, what stays on the screen is the whole.
     for finding in view.findings:
@@ -66,7 +70,8 @@ def _draw(report: RunReport, console: Console, *, short: bool = False) -> None:
     if view.rows:
         console.print(_table(report, short=short))
         console.print(Text(_LEGEND, style="dim"), soft_wrap=True)
-    console.print(Text(f"{view.headline}. {_cost(report)} Exit code {report.exit_code}."), soft_wrap=True)
+    ending = f" Exit code {report.exit_code}." if exits else ""
+    console.print(Text(f"{view.headline}. {_cost(report)}{ending}"), soft_wrap=True)
 
 
 def _table(report: RunReport, *, short: bool = False) -> Table:
@@ -104,7 +109,7 @@ def _cost(report: RunReport) -> str:
     usage = report.usage
     if not usage.calls:
         return "No judge call was made."
-    return f"{usage.calls} judge calls, {format_usd(usage.usd)}."
+    return f"{usage.calls} judge calls, {'cost unknown' if usage.usd is None else format_usd(usage.usd)}."
 
 
 def _transliterated(text: str, encoding: str) -> str:

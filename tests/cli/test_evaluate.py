@@ -260,3 +260,29 @@ def test_validate_looks_at_nudges_and_lexicons_too(cli: Cli, sample_root: Path) 
     assert done.returncode == 2
     assert "pam.yaml:1:1: unknown key 'anti_convergance'" in done.stderr
     assert "agreement.de.yaml:1:10: phrases: must be a list" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "says"),
+    [
+        ("PERSONA_JUDGE_WIDTH", "x", "PERSONA_JUDGE_WIDTH is 'x': input should be a valid integer"),
+        ("PERSONA_JUDGE_WIDTH", "", "PERSONA_JUDGE_WIDTH is ''"),
+    ],
+)
+def test_a_variable_with_an_impossible_value_is_named(cli: Cli, variable: str, value: str, says: str) -> None:
+    done = cli("evaluate", **{variable: value})
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_empty_deadline_is_none(cli: Cli) -> None:
+    assert cli("evaluate", *BEFORE_DRIFT, PERSONA_RUN_DEADLINE="").returncode == 0
+
+
+def test_what_is_to_do_records_the_very_judgments_that_are_missing(cli: Cli, sample_root: Path) -> None:
+    replace_in(sample_root / "personas" / "pam.yaml", "persona: |", "persona: |\n  New.")
+    done = cli("evaluate", "--agents", "pam", "--samples", "2", "--window", "96h", *BEFORE_DRIFT)
+    assert done.returncode == 3
+    options = "--agents pam --as-of 2026-06-14T23:59:59Z --window 96h --samples 2 --judge anthropic --record"
+    assert f"to do: record with `persona-pipeline evaluate {options}`" in done.stderr

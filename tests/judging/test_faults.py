@@ -137,7 +137,8 @@ def test_a_fault_is_named_and_stops_nothing_else(
     fault: Fault, server: MessagesServer, options: AnthropicOptions
 ) -> None:
     server.handler = lambda call: _outcome(fault, call) if BROKEN in call.raw.decode() else ANSWER
-    judge = AnthropicJudge(AnthropicBackend(replace(options, deadline=0.3, max_retries=fault.retries)))
+    deadline = 0.3 if fault.reason is Unscored.TIMEOUT or fault.retries else 5.0
+    judge = AnthropicJudge(AnthropicBackend(replace(options, deadline=deadline, max_retries=fault.retries)))
 
     before, broken, after = asyncio.run(judge.judge(requests(3)))
 
@@ -246,7 +247,7 @@ def test_the_fault_table(server: MessagesServer, options: AnthropicOptions, caps
     asked = [request(f"fault {index}:", f"fault_{index}") for index in range(len(names))]
     server.handler = lambda call: _outcome(FAULTS[names[_number(call)]], call)
     judge = AnthropicJudge(
-        AnthropicBackend(replace(options, deadline=0.5, width=len(names), breaker_threshold=len(names)))
+        AnthropicBackend(replace(options, deadline=2.0, width=len(names), breaker_threshold=len(names)))
     )
 
     told = asyncio.run(judge.judge(asked))

@@ -264,6 +264,7 @@ def _findings(evaluation: AgentEvaluation, comparison: BaselineComparison) -> li
             exit_code=EXIT_COVERAGE,
             message=f"{agent_id}: {name} is scored for {dimension.n_scored} of {dimension.n_expected} "
             f"(1 unrecorded: {', '.join(dimension.failures)}); no recording for this claim, persona and window",
+            remedy=f"record with `persona-pipeline evaluate --agents {agent_id} --judge anthropic --record`",
             agent_id=agent_id,
             dimension=name,
         )
