@@ -1,13 +1,15 @@
 """Live runs are noisy: what fell is judged again before it is called a regression, and small print is given for the rest."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from persona_pipeline.baselines import Baseline, compare
 from persona_pipeline.baselines.confirm import CONFIRMATIONS, Compared, settled
+from persona_pipeline.evaluation.cases import plan_agent
 from persona_pipeline.evaluation.engine import evaluate_stored
 from persona_pipeline.evaluation.gate import GateRules, exit_code_of, judge_agent
-from persona_pipeline.evaluation.report import AgentReport, RunReport, expenses_of
+from persona_pipeline.evaluation.report import RunReport, expenses_of
 from persona_pipeline.evaluation.results import AgentEvaluation
+from persona_pipeline.judging.recorded import RecordedJudge
 from persona_pipeline.judging.verdict import Judge
 from persona_pipeline.scoring import overall_score
 from persona_pipeline.world import World
@@ -22,32 +24,28 @@ def confirm_report(
     window: Window,
     baselines: Mapping[str, Baseline | None],
     *,
+    again: Mapping[str, Sequence[str]],
     samples: int = 1,
-    rejudge: bool = True,
 ) -> RunReport:
     """Return the report with only those drops left that hold against the judge's noise.
 
-    Dimensions with a drop are judged ``CONFIRMATIONS`` times more (judgments that were made count, and are not paid again); then
-    every drop of the run is tested against the spread of repeated judgments, corrected for how many are tested (Holm). Where
-    nothing was judged twice the deltas alone decide.
+    Then every drop of the run is tested against the spread of repeated judgments, corrected for how many are tested (Holm).
+    Where nothing was judged twice the deltas alone decide.
 
     Args:
         baselines: by agent; agents evaluated on synthetic conversations are compared with none.
+        again: by agent, the dimensions to judge ``CONFIRMATIONS`` times more first; judgments that were made count, and are
+            not paid again.
         samples: judgments per claim so far.
-        rejudge: False only tests what is there.
     """
     evaluations = {agent_id: agent.evaluation for agent_id, agent in report.agents.items()}
     expenses = list(report.expenses)
-    if rejudge:
-        for agent_id, agent in report.agents.items():
-            suspects = _suspects(agent)
-            if not suspects or agent.evaluation.synthetic:
-                continue
-            again = evaluate_stored(
-                world, [agent_id], window, judge=judge, dimensions=suspects, samples=samples + CONFIRMATIONS
-            )[0]
-            evaluations[agent_id] = _with_dimensions(agent.evaluation, again, suspects)
-            expenses += expenses_of(agent_id, (again.dimensions[name] for name in suspects), "confirmation")
+    for agent_id, names in again.items():
+        judged = evaluate_stored(
+            world, [agent_id], window, judge=judge, dimensions=names, samples=samples + CONFIRMATIONS
+        )[0]
+        evaluations[agent_id] = _with_dimensions(evaluations[agent_id], judged, names)
+        expenses += expenses_of(agent_id, (judged.dimensions[name] for name in names), "confirmation")
     golden = {
         agent_id: None if evaluation.synthetic else baselines.get(agent_id)
         for agent_id, evaluation in evaluations.items()
@@ -77,13 +75,39 @@ def confirm_report(
     return changed
 
 
-def _suspects(agent: AgentReport) -> list[str]:
-    """Dimensions with a regression or a dropped proposition."""
-    fallen = {item.dimension for item in (*agent.comparison.regressions, *agent.comparison.drops)}
-    return [name for name in agent.evaluation.dimensions if name in fallen]
+def fallen_dimensions(report: RunReport) -> dict[str, list[str]]:
+    """Return, by agent, the dimensions with a regression or a dropped proposition; synthetic agents have no baseline."""
+    fallen = {
+        agent_id: {item.dimension for item in (*agent.comparison.regressions, *agent.comparison.drops)}
+        for agent_id, agent in report.agents.items()
+        if not agent.evaluation.synthetic
+    }
+    return {
+        agent_id: [name for name in report.agents[agent_id].evaluation.dimensions if name in names]
+        for agent_id, names in fallen.items()
+        if names
+    }
 
 
-def _with_dimensions(evaluation: AgentEvaluation, again: AgentEvaluation, names: list[str]) -> AgentEvaluation:
+def recorded_again(
+    world: World, fallen: Mapping[str, Sequence[str]], judge: Judge, window: Window, *, samples: int = 1
+) -> dict[str, list[str]]:
+    """Return what of the fallen dimensions was recorded ``CONFIRMATIONS`` times more, as a live run that confirms records it.
+
+    A replay that left these out would call a regression what the live run had found to be chance.
+    """
+    if not isinstance(judge, RecordedJudge):
+        return {}
+
+    def is_recorded(agent_id: str, dimension: str) -> bool:
+        plan = plan_agent(world, agent_id, [dimension], window, samples=samples + CONFIRMATIONS)
+        return bool(plan.requests) and all(judge.backend.find(request.key) for request in plan.requests)
+
+    found = {agent_id: [name for name in names if is_recorded(agent_id, name)] for agent_id, names in fallen.items()}
+    return {agent_id: names for agent_id, names in found.items() if names}
+
+
+def _with_dimensions(evaluation: AgentEvaluation, again: AgentEvaluation, names: Sequence[str]) -> AgentEvaluation:
     dimensions = {**evaluation.dimensions, **{name: again.dimensions[name] for name in names}}
     overall = overall_score({name: item.score for name, item in dimensions.items()})
     return evaluation.model_copy(update={"dimensions": dimensions, "overall": overall})

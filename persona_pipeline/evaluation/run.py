@@ -9,7 +9,7 @@ from persona_pipeline.baselines import REGRESSION_DELTA, captured, find_baseline
 from persona_pipeline.baselines.regression import PROPOSITION_DELTA
 from persona_pipeline.errors import ConfigError, Problem
 from persona_pipeline.evaluation.cases import ALL_TIME, plan_agent, resolve_window
-from persona_pipeline.evaluation.confirming import confirm_report
+from persona_pipeline.evaluation.confirming import confirm_report, fallen_dimensions, recorded_again
 from persona_pipeline.evaluation.engine import evaluate_agents, evaluate_world, report_agent
 from persona_pipeline.evaluation.gate import GateRules, exit_code_of
 from persona_pipeline.evaluation.report import Expense, RunReport, expenses_of
@@ -30,7 +30,7 @@ class RunOptions:
     Attributes:
         agents, dimensions: None for all.
         history: how many windows before are evaluated too, for the timeline.
-        confirm: a live judge judges again what fell before it is called a regression.
+        confirm: a live judge judges again what fell before it is called a regression; a replay takes what was recorded then.
     """
 
     agents: Sequence[str] | None = None
@@ -94,11 +94,12 @@ def run_evaluation(world: World, judge: Judge, options: RunOptions) -> Evaluatio
         rules=rules,
         synthetic=generated.agents,
     )
-    if judge.live:
+    again = fallen_dimensions(report) if options.confirm else {}
+    if not judge.live:
+        again = recorded_again(world, again, judge, span, samples=options.samples)
+    if judge.live or again:
         golden = {agent_id: find_baseline(world.root, agent_id) for agent_id in agent_ids}
-        report = confirm_report(
-            world, report, judge, rules, span, golden, samples=options.samples, rejudge=options.confirm
-        )
+        report = confirm_report(world, report, judge, rules, span, golden, again=again, samples=options.samples)
     report.expenses += [*earlier, *generated.expenses]
     report.statistics |= report_sections(world, agent_ids, span)
     run = EvaluationRun(report, problems)

@@ -106,6 +106,30 @@ def test_what_was_recorded_live_is_replayed_without_a_server(small_world: World,
             assert replayed.report.agents[agent_id].evaluation.dimensions[name].score == item.score
 
 
+def test_a_replay_finds_what_the_live_run_found_when_it_judged_again(
+    small_world: World, server: MessagesServer
+) -> None:
+    """The first judgment of adherence is far too low, the five that confirm it are not."""
+    ann = {"agents": ["ann"], "dimensions": ["adherence"]}
+    replace_in(small_world.root / "propositions" / "adherence" / "_default.yaml", "interesting", "dry")
+    server.handler = lambda call: message(json.dumps(verdicts(call.body, lambda claim: 7 + call.index % 2)))
+    first_week = datetime(2026, 3, 4, tzinfo=UTC)
+    live(small_world, RunOptions(**ann, samples=4, update_baseline=True, as_of=first_week), record=True)
+    unlucky = len(server.calls)
+    server.handler = lambda call: message(
+        json.dumps(verdicts(call.body, lambda claim: 1 if call.index == unlucky else 7 + call.index % 2))
+    )
+    confirmed = live(small_world, RunOptions(**ann), record=True).report
+    assert len(server.calls) == unlucky + 6
+    judge = RecordedJudge(small_world.root / "recordings")
+    replayed = run_evaluation(small_world, judge, RunOptions(**ann)).report
+    assert (replayed.exit_code, confirmed.exit_code) == (0, 0)
+    scores = [report.agents["ann"].evaluation.dimensions["adherence"].score for report in (confirmed, replayed)]
+    assert scores[0] == scores[1]
+    hasty = run_evaluation(small_world, judge, RunOptions(**ann, confirm=False)).report
+    assert hasty.exit_code == 1
+
+
 def test_babble_gives_no_number(small_world: World, server: MessagesServer) -> None:
     server.always(message("I think it is rather good!"))
     run = live(small_world)
