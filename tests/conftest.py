@@ -13,6 +13,7 @@ from sqlalchemy.engine import URL
 from persona_pipeline.settings import get_settings
 from persona_pipeline.store import Store, open_store
 from persona_pipeline.world import World
+from tests.support.messages_server import MessagesServer
 from tests.support.postgres import fresh_database, postgres_server
 from tests.support.worlds import write_small_world
 
@@ -62,6 +63,17 @@ def small_world(small_root: Path) -> Iterator[World]:
     world = World.open(small_root)
     yield world
     world.store.close()
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[MessagesServer]:
+    """A server that speaks the Messages API, to which the environment points."""
+    with MessagesServer() as running:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", running.url)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "test-key")
+        get_settings.cache_clear()
+        yield running
+    assert running.problems == []
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,5 @@
 """Message batches from Dagster, against a local server: submit, process, collect, evaluate."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,22 +7,11 @@ import dagster as dg
 import pytest
 
 from persona_pipeline.defs import batches
-from persona_pipeline.settings import get_settings
 from persona_pipeline.world import World
 from tests.defs.support import Project
 from tests.support.messages_server import MessagesServer, Reset, status
 
 JUDGMENTS = 10
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[MessagesServer]:
-    with MessagesServer() as running:
-        monkeypatch.setenv("ANTHROPIC_BASE_URL", running.url)
-        monkeypatch.setenv("ANTHROPIC_API_KEY", "test-key")
-        get_settings.cache_clear()
-        yield running
-    assert running.problems == []
 
 
 def facts(result: dg.ExecuteInProcessResult, op: str) -> dict[str, Any]:

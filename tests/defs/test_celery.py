@@ -12,7 +12,6 @@ import sqlalchemy as sa
 
 from persona_pipeline.definitions import defs
 from persona_pipeline.propositions import ALL_DIMENSIONS
-from persona_pipeline.settings import get_settings
 from persona_pipeline.store import open_store, tables
 from tests.support.messages_server import MessagesServer
 from tests.support.waiting import wait_until
@@ -27,15 +26,6 @@ LIVE = "resources: {evaluation: {config: {judge: anthropic}}}\n"
 def one_by_one(*agents: str) -> str:
     """Return the run config of a cohort whose every agent is a step."""
     return f"{LIVE}ops: {{cohort_shards: {{config: {{shard_size: 1, agents: [{', '.join(agents)}]}}}}}}"
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[MessagesServer]:
-    with MessagesServer() as running:
-        monkeypatch.setenv("ANTHROPIC_BASE_URL", running.url)
-        monkeypatch.setenv("ANTHROPIC_API_KEY", "test")
-        get_settings.cache_clear()
-        yield running
 
 
 @pytest.fixture

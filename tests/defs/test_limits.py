@@ -1,7 +1,6 @@
 """What is tried again, what is not, and how many judge at once."""
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import dagster as dg
@@ -19,15 +18,12 @@ WHOLE_FLUENCY = ("personas", "messages", "proposition_sets/fluency", "fluency_sc
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[MessagesServer]:
+def server(server: MessagesServer, monkeypatch: pytest.MonkeyPatch) -> MessagesServer:
     """A judge behind a socket that is given half a second to answer."""
-    with MessagesServer() as running:
-        monkeypatch.setenv("ANTHROPIC_BASE_URL", running.url)
-        monkeypatch.setenv("ANTHROPIC_API_KEY", "test")
-        monkeypatch.setenv("PERSONA_JUDGE_DEADLINE", "0.5")
-        monkeypatch.setattr(failures, "JUDGE_SECONDS", 0.05)
-        get_settings.cache_clear()
-        yield running
+    monkeypatch.setenv("PERSONA_JUDGE_DEADLINE", "0.5")
+    monkeypatch.setattr(failures, "JUDGE_SECONDS", 0.05)
+    get_settings.cache_clear()
+    return server
 
 
 @pytest.fixture

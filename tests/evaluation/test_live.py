@@ -1,7 +1,6 @@
 """Evaluation with the real SDK against a local Messages API server: cached, budgeted, recorded, synthetic."""
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,21 +11,11 @@ from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
 from persona_pipeline.evaluation.run import RunOptions, run_evaluation
 from persona_pipeline.judging.anthropic import AnthropicJudge
 from persona_pipeline.judging.recorded import RecordedJudge
-from persona_pipeline.settings import get_settings
 from persona_pipeline.world import World
 from tests.support.messages_server import ANSWER, Call, MessagesServer, Reply, message, status, verdicts
 from tests.support.worlds import replace_in, write_small_world
 
 DAYS = (2, 9, 16)
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[MessagesServer]:
-    with MessagesServer() as running:
-        monkeypatch.setenv("ANTHROPIC_BASE_URL", running.url)
-        monkeypatch.setenv("ANTHROPIC_API_KEY", "test-key")
-        get_settings.cache_clear()
-        yield running
 
 
 def live(world: World, options: RunOptions | None = None, **judge_options):
