@@ -14,7 +14,7 @@ from persona_pipeline.propositions import ALL_DIMENSIONS, PropositionSet
 from persona_pipeline.reporting.costs import COLUMNS as COST_COLUMNS
 from persona_pipeline.reporting.costs import cost_tables
 from persona_pipeline.reporting.text import markdown_code, markdown_text, one_line
-from persona_pipeline.reporting.view import dimension_label, format_delta, format_score, unscored_label
+from persona_pipeline.reporting.view import SHORT_LABELS, dimension_label, format_delta, format_score, unscored_label
 from persona_pipeline.scoring.results import DimensionEvaluation, UsageSummary
 from persona_pipeline.world.models import Message, Persona, Window
 
@@ -161,9 +161,15 @@ def scores_table(report: RunReport) -> dg.TableMetadataValue:
             compared = item.comparison.dimensions.get(name)
             score = compared.current if compared else None
             change = f" {format_delta(compared.delta, 1)}" if compared and compared.delta is not None else ""
-            row[name] = format_score(score, 1) + change
+            row[_short(name)] = format_score(score, 1) + change
         rows.append(row)
-    return table(rows, ("agent", "overall", *names))
+    return table(rows, ("agent", "overall", *map(_short, names)))
+
+
+def _short(dimension: str) -> str:
+    # The UI cuts wide tables off.
+    label = dimension_label(dimension).lower()
+    return SHORT_LABELS.get(label, label)
 
 
 def usage_metadata(usage: UsageSummary) -> Metadata:

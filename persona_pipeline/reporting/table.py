@@ -13,6 +13,7 @@ from rich.text import Text
 from persona_pipeline.evaluation.report import EXIT_REGRESSION, RunReport
 from persona_pipeline.reporting.text import one_line, printable
 from persona_pipeline.reporting.view import (
+    SHORT_LABELS,
     AgentRow,
     AgentStatus,
     ReportView,
@@ -25,7 +26,6 @@ from persona_pipeline.reporting.view import (
 
 _MARKS = {AgentStatus.OK: " ", AgentStatus.DRIFTED: "!", AgentStatus.INCOMPLETE: "?"}
 _STYLES = {AgentStatus.OK: "", AgentStatus.DRIFTED: "bold red", AgentStatus.INCOMPLETE: "yellow"}
-_SHORT = {"adherence": "adher.", "consistency": "consist.", "convergence": "converg.", "judged": "n/m"}
 _ASCII = {"−": "-", "–": "-", "±": "+-", "…": "...", "━": "-", "─": "-"}
 _LEGEND = (
     "! drifted   ? not fully judged   * beyond the allowed drop   new: no baseline   n/m: judgments scored of expected"
@@ -80,7 +80,7 @@ def _table(report: RunReport, *, short: bool = False) -> Table:
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     table.add_column("agent", no_wrap=True)
     for label in (*labels, "overall", "judged"):
-        table.add_column(_SHORT.get(label, label) if short else printable(label), justify="right", no_wrap=True)
+        table.add_column(SHORT_LABELS.get(label, label) if short else printable(label), justify="right", no_wrap=True)
     for row in view.rows:
         table.add_row(*_row(row, short), style=_STYLES[row.status])
     return table

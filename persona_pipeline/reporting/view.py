@@ -54,6 +54,10 @@ class AgentStatus(StrEnum):
     INCOMPLETE = "incomplete"
 
 
+# Headings of columns where there is little room, by their labels.
+SHORT_LABELS = {"adherence": "adher.", "consistency": "consist.", "convergence": "converg.", "judged": "n/m"}
+
+
 def dimension_label(name: str) -> str:
     """Return the heading of a dimension."""
     return DIMENSION_LABELS.get(name, name.replace("_", " ").capitalize())
