@@ -8,10 +8,8 @@ from persona_pipeline.evaluation.cases import plan_agent
 from persona_pipeline.evaluation.engine import evaluate_stored
 from persona_pipeline.evaluation.gate import GateRules, exit_code_of, judge_agent
 from persona_pipeline.evaluation.report import RunReport, expenses_of
-from persona_pipeline.evaluation.results import AgentEvaluation
 from persona_pipeline.judging.recorded import RecordedJudge
 from persona_pipeline.judging.verdict import Judge
-from persona_pipeline.scoring import overall_score
 from persona_pipeline.world import World
 from persona_pipeline.world.models import Window
 
@@ -44,7 +42,10 @@ def confirm_report(
         judged = evaluate_stored(
             world, [agent_id], window, judge=judge, dimensions=names, samples=samples + CONFIRMATIONS
         )[0]
-        evaluations[agent_id] = _with_dimensions(evaluations[agent_id], judged, names)
+        known = evaluations[agent_id]
+        evaluations[agent_id] = known.with_dimensions(
+            {**known.dimensions, **{name: judged.dimensions[name] for name in names}}
+        )
         expenses += expenses_of(agent_id, (judged.dimensions[name] for name in names), "confirmation")
     golden = {
         agent_id: None if evaluation.synthetic else baselines.get(agent_id)
@@ -105,9 +106,3 @@ def recorded_again(
 
     found = {agent_id: [name for name in names if is_recorded(agent_id, name)] for agent_id, names in fallen.items()}
     return {agent_id: names for agent_id, names in found.items() if names}
-
-
-def _with_dimensions(evaluation: AgentEvaluation, again: AgentEvaluation, names: Sequence[str]) -> AgentEvaluation:
-    dimensions = {**evaluation.dimensions, **{name: again.dimensions[name] for name in names}}
-    overall = overall_score({name: item.score for name, item in dimensions.items()})
-    return evaluation.model_copy(update={"dimensions": dimensions, "overall": overall})

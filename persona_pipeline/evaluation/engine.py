@@ -164,9 +164,7 @@ def evaluate_world(
     for evaluation in evaluations:
         # A run may hold dimensions of an earlier, wider evaluation of the same inputs; this run speaks of its own.
         own = {name: item for name, item in evaluation.dimensions.items() if name in asked}
-        evaluation = evaluation.model_copy(
-            update={"dimensions": own, "overall": overall_score({n: item.score for n, item in own.items()})}
-        )
+        evaluation = evaluation.with_dimensions(own)
         baseline = None if evaluation.synthetic else baselines[evaluation.agent_id]
         reports[evaluation.agent_id] = report_agent(expecting(evaluation, baseline, asked), baseline, rules)
     return assemble(reports, judge=judge, rules=rules, window=window, dimensions=asked, samples=samples)

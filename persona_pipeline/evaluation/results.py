@@ -1,10 +1,12 @@
 """The result model every report, the store, the command line and the assets share."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from persona_pipeline.scoring import overall_score
 from persona_pipeline.scoring.results import DimensionEvaluation, UsageSummary
 
 
@@ -31,3 +33,8 @@ class AgentEvaluation(BaseModel):
     synthetic: bool = False
     provenance: dict[str, Any] = Field(default_factory=dict)
     usage: UsageSummary = Field(default_factory=UsageSummary)
+
+    def with_dimensions(self, dimensions: Mapping[str, DimensionEvaluation]) -> "AgentEvaluation":
+        """Return the evaluation with these dimensions and their overall score instead of its own."""
+        overall = overall_score({name: item.score for name, item in dimensions.items()})
+        return self.model_copy(update={"dimensions": dict(dimensions), "overall": overall})

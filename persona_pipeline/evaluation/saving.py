@@ -10,7 +10,6 @@ from sqlalchemy.engine import Connection
 from persona_pipeline.evaluation.cases import total_usage, uuid_from
 from persona_pipeline.evaluation.results import AgentEvaluation
 from persona_pipeline.propositions import ALL_DIMENSIONS
-from persona_pipeline.scoring import overall_score
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
 from persona_pipeline.store import Store, tables, upsert
 
@@ -103,13 +102,7 @@ def _without(evaluation: AgentEvaluation, gone: Collection[str]) -> AgentEvaluat
     kept = {name: item for name, item in evaluation.dimensions.items() if name not in gone}
     if len(kept) == len(evaluation.dimensions):
         return evaluation
-    return evaluation.model_copy(
-        update={
-            "dimensions": kept,
-            "overall": overall_score({name: item.score for name, item in kept.items()}),
-            "usage": total_usage(list(kept.values())),
-        }
-    )
+    return evaluation.with_dimensions(kept).model_copy(update={"usage": total_usage(kept.values())})
 
 
 def _joined(known: AgentEvaluation | None, evaluation: AgentEvaluation) -> AgentEvaluation:
@@ -126,13 +119,8 @@ def _joined(known: AgentEvaluation | None, evaluation: AgentEvaluation) -> Agent
     if not provenance.get("judge_models"):
         # Nobody was asked this time, so the scores are still those of whoever gave them.
         provenance |= {key: known.provenance[key] for key in _JUDGED_BY if key in known.provenance}
-    return evaluation.model_copy(
-        update={
-            "provenance": provenance,
-            "dimensions": ordered,
-            "overall": overall_score({name: item.score for name, item in ordered.items()}),
-            "usage": total_usage(list(ordered.values())),
-        }
+    return evaluation.with_dimensions(ordered).model_copy(
+        update={"provenance": provenance, "usage": total_usage(ordered.values())}
     )
 
 
