@@ -27,7 +27,8 @@ import dagster as dg
 
 from persona_pipeline.defs import sensors
 from persona_pipeline.defs.resources import WorldResource
-from persona_pipeline.evaluation.run import RunOptions, planned_requests
+from persona_pipeline.evaluation import EvaluationRequest
+from persona_pipeline.evaluation.run import planned_requests
 from persona_pipeline.world import World
 from tests.support.postgres import fresh_database, postgres_server
 from tests.support.worlds import DIMENSIONS, write_jsonl, write_yaml
@@ -91,7 +92,7 @@ def messages(agents: list[str], room: str) -> Iterator[dict[str, str]]:
 
 def record_everything(world: World) -> int:
     """Write a recorded judgment for everything an evaluation asks, and return how many there are."""
-    requests = planned_requests(world, RunOptions())
+    requests = planned_requests(world, EvaluationRequest())
     lines: dict[str, list[dict[str, object]]] = {}
     for request in requests:
         found: dict[str, object] = {

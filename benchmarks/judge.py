@@ -27,7 +27,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from persona_pipeline.evaluation.run import RunOptions, planned_requests
+from persona_pipeline.evaluation import EvaluationRequest
+from persona_pipeline.evaluation.run import planned_requests
 from persona_pipeline.judging.anthropic import AnthropicJudge, open_anthropic_judge
 from persona_pipeline.judging.verdict import JudgeRequest, Usage
 from persona_pipeline.settings import Settings
@@ -111,7 +112,7 @@ def throttled() -> None:
 def tokens() -> None:
     with tempfile.TemporaryDirectory() as folder:
         world = World(ROOT, open_store(f"sqlite:///{folder}/world.db"))
-        asked = planned_requests(world, RunOptions())
+        asked = planned_requests(world, EvaluationRequest())
         alone = spent([[item] for item in asked])
         shared, grouped = spent([asked]), spent([asked], grouping=4)
         processed = [usage.input_tokens + usage.cache_creation_tokens for usage in (alone, shared, grouped)]

@@ -31,10 +31,10 @@ def baseline(
     max_usd: MaxUsd = None,
 ) -> None:
     """Evaluate agents and write their scores to baselines/. Dimensions that were not scored in full keep what the files say."""
-    from persona_pipeline.evaluation.run import RunOptions
+    from persona_pipeline.evaluation.request import EvaluationRequest
     from persona_pipeline.world import World
 
-    options = RunOptions(
+    request = EvaluationRequest(
         agents=names(agents),
         dimensions=names(dimensions),
         window=window,
@@ -44,7 +44,7 @@ def baseline(
     )
     if judge == "anthropic" and samples < 3:
         typer.echo("hint: a live baseline judged once is noisy; --samples 5 makes drops much easier to tell", err=True)
-    run = run_and_print(World.open(), options, judge=judge_name(judge, mock_judge), max_usd=max_usd, record=record)
+    run = run_and_print(World.open(), request, judge=judge_name(judge, mock_judge), max_usd=max_usd, record=record)
     for path in run.baselines:
         typer.echo(str(path))
     raise typer.Exit(run.report.exit_code)

@@ -61,6 +61,9 @@ def evaluate(
     history: Annotated[
         int, typer.Option(min=0, max=60, help="Also evaluate this many windows before, for the timeline.")
     ] = 0,
+    touched: Annotated[
+        bool, typer.Option(help="Also evaluate earlier windows again whose messages came or changed since.")
+    ] = False,
     output: Annotated[
         Path | None, typer.Option(help="Write the report to this file; JSON goes to stdout as well.")
     ] = None,
@@ -78,12 +81,13 @@ def evaluate(
 
     Exit codes: 0 clean, 1 regression or below the threshold, 2 usage or configuration, 3 not fully judged, 4 budget.
     """
-    from persona_pipeline.evaluation.run import RunOptions, estimate_run
+    from persona_pipeline.evaluation.request import EvaluationRequest
+    from persona_pipeline.evaluation.run import estimate_run
     from persona_pipeline.world import World
 
     if format not in FORMATS:
         raise ConfigError(f"--format {format!r} is unknown; use {', '.join(FORMATS)}")
-    options = RunOptions(
+    request = EvaluationRequest(
         agents=names(agents),
         dimensions=names(dimensions),
         window=window,
@@ -95,15 +99,16 @@ def evaluate(
         min_coverage=min_coverage,
         fail_on=_fail_on(fail_on),
         history=history,
+        touched=touched,
         update_baseline=update_baseline,
         synthetic=synthetic,
         confirm=confirm,
     )
     world = World.open()
     if estimate:
-        typer.echo(estimate_run(world, options))
+        typer.echo(estimate_run(world, request))
         return
-    run = run_and_print(world, options, judge=judge_name(judge, mock_judge), max_usd=max_usd, record=record)
+    run = run_and_print(world, request, judge=judge_name(judge, mock_judge), max_usd=max_usd, record=record)
     for path in run.baselines:
         typer.echo(f"baseline written: {path}", err=True)
     _emit(run.report, format, output)

@@ -21,12 +21,14 @@ def report(
 ) -> None:
     """Render the newest evaluation of each agent with its history; judges nothing."""
     from persona_pipeline.evaluation.stored import stored_report
+    from persona_pipeline.reporting.gathering import gather
     from persona_pipeline.reporting.render import render
     from persona_pipeline.reporting.table import print_table
     from persona_pipeline.world import World
 
     world = World.open()
-    run = stored_report(world, names(agents), since=_since(since, world.newest_message_time()))
+    after = _since(since, world.newest_message_time())
+    run = gather(world, stored_report(world, names(agents), since=after), since=after)
     print_table(run, sys.stderr, exits=False)
     text = render(run, format)
     if output is None:

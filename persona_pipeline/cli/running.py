@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from persona_pipeline.evaluation.run import EvaluationRun, RunOptions
+    from persona_pipeline.evaluation.request import EvaluationRequest
+    from persona_pipeline.evaluation.run import EvaluationRun
     from persona_pipeline.world import World
 
 
 def run_and_print(
-    world: "World", options: "RunOptions", *, judge: str, max_usd: float | None, record: bool
+    world: "World", request: "EvaluationRequest", *, judge: str, max_usd: float | None, record: bool
 ) -> "EvaluationRun":
     """Evaluate as asked; stderr gets the lines of message files that were left out, and the table of scores.
 
@@ -21,11 +22,13 @@ def run_and_print(
     from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
     from persona_pipeline.evaluation.run import run_evaluation
 
-    run = run_evaluation(world, open_judge(judge, world, JudgeOptions(max_usd=max_usd, record=record)), options)
+    run = run_evaluation(world, open_judge(judge, world, JudgeOptions(max_usd=max_usd, record=record)), request)
     for problem in run.problems:
         typer.echo(f"left out: {problem}", err=True)
 
+    from persona_pipeline.reporting.gathering import gather
     from persona_pipeline.reporting.table import print_table
 
+    gather(world, run.report)
     print_table(run.report, sys.stderr)
     return run

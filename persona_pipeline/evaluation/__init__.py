@@ -1,17 +1,20 @@
 """Evaluation: from a world to scores, comparisons and an exit code."""
 
-from persona_pipeline.evaluation.engine import evaluate_agent, evaluate_agents, evaluate_world
 from persona_pipeline.evaluation.gate import GateRules
 from persona_pipeline.evaluation.report import AgentReport, Finding, RunReport
+from persona_pipeline.evaluation.request import EvaluationRequest
 from persona_pipeline.evaluation.results import AgentEvaluation
+from persona_pipeline.evaluation.run import EvaluationRun, evaluate_agent, evaluate_world, run_evaluation
 
 __all__ = [
     "AgentEvaluation",
     "AgentReport",
+    "EvaluationRequest",
+    "EvaluationRun",
     "Finding",
     "GateRules",
     "RunReport",
     "evaluate_agent",
-    "evaluate_agents",
     "evaluate_world",
+    "run_evaluation",
 ]

@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from persona_pipeline.baselines import PROPOSITION_DELTA, REGRESSION_DELTA, BaselineComparison, check_delta
 from persona_pipeline.errors import ConfigError, did_you_mean
@@ -23,7 +24,7 @@ from persona_pipeline.scoring.results import DimensionEvaluation
 FAILURES: Mapping[str, tuple[str, ...]] = {
     "regression": ("regression", "proposition_drop"),
     "threshold": ("threshold",),
-    "coverage": ("coverage", "nothing_evaluated"),
+    "coverage": ("coverage", "nothing_evaluated", "missing_agent"),
     "no_baseline": ("no_baseline",),
     "budget": ("budget",),
 }
@@ -93,6 +94,21 @@ def nothing_evaluated(reports: Collection[AgentReport]) -> list[Finding]:
             exit_code=EXIT_COVERAGE,
             message="nothing was evaluated: no dimension has a score",
         )
+    ]
+
+
+def missing_agents(folder: Path, known: Collection[str]) -> list[Finding]:
+    """Return a finding for each golden file whose agent has no persona: deleting a persona turns no run green."""
+    gone = sorted(path.stem for path in folder.glob("*.json") if path.stem not in known)
+    return [
+        Finding(
+            kind="missing_agent",
+            exit_code=EXIT_COVERAGE,
+            message=f"{agent_id} has a baseline and no persona",
+            remedy=f"restore personas/{agent_id}.yaml, or remove baselines/{agent_id}.json",
+            agent_id=agent_id,
+        )
+        for agent_id in gone
     ]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from persona_pipeline.evaluation.results import AgentEvaluation
-from persona_pipeline.evaluation.saving import latest_evaluations
+from persona_pipeline.evaluation.saving import latest_runs
 from persona_pipeline.store import Store, tables
 
 MOST_POINTS = 60
@@ -28,7 +28,7 @@ def score_history(
     """Return each agent's saved scores by window end, oldest first, at most the newest 60 windows."""
     history = {}
     for agent_id in agent_ids:
-        runs = latest_evaluations(store, agent_id, since=since)
+        runs = [run.evaluation for run in latest_runs(store, agent_id, since=since)]
         points = [history_point(run) for run in runs if until is None or run.window_end <= until]
         history[agent_id] = points[-MOST_POINTS:]
     return history
@@ -53,7 +53,7 @@ def overall_history(store: Store, agent_id: str, *, until: datetime, limit: int 
         sa.select(runs.c.window_end, runs.c.overall_score)
         .where(runs.c.agent_id == agent_id, runs.c.status == "completed", runs.c.synthetic.is_(False))
         .where(runs.c.window_end <= until)
-        .order_by(runs.c.window_end.desc(), runs.c.completed_at.desc(), runs.c.id.desc())
+        .order_by(runs.c.window_end.desc(), runs.c.whole.desc(), runs.c.completed_at.desc(), runs.c.id.desc())
     )
     found: dict[datetime, float | None] = {}
     with store.connect() as connection:

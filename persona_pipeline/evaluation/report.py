@@ -1,6 +1,6 @@
 """One run over one or more agents: what the command line prints and every report is rendered from."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -42,16 +42,6 @@ class Finding(BaseModel):
         return f"{self.message}; {self.remedy}" if self.remedy else self.message
 
 
-class AgentReport(BaseModel):
-    """One agent's evaluation, its comparison with the baseline, and what is wrong."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    evaluation: AgentEvaluation
-    comparison: BaselineComparison
-    findings: list[Finding] = Field(default_factory=list)
-
-
 class Expense(BaseModel):
     """What one part of a run cost.
 
@@ -69,6 +59,22 @@ class Expense(BaseModel):
     usage: UsageSummary
 
 
+class AgentReport(BaseModel):
+    """One agent's evaluation, its comparison with the baseline, what is wrong, and what it cost this time.
+
+    Attributes:
+        past: the agent was evaluated on a newer window: this is history.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    evaluation: AgentEvaluation
+    comparison: BaselineComparison
+    findings: list[Finding] = Field(default_factory=list)
+    expenses: list[Expense] = Field(default_factory=list)
+    past: bool = False
+
+
 def expenses_of(
     agent_id: str, dimensions: Iterable[DimensionEvaluation], mechanism: str = "evaluation"
 ) -> list[Expense]:
@@ -77,15 +83,6 @@ def expenses_of(
         Expense(mechanism=mechanism, agent_id=agent_id, dimension=item.dimension, usage=item.usage)
         for item in dimensions
         if item.usage.calls
-    ]
-
-
-def report_expenses(reports: Mapping[str, AgentReport]) -> list[Expense]:
-    """Return what the evaluations of these reports cost, by agent and dimension."""
-    return [
-        expense
-        for agent_id, report in reports.items()
-        for expense in expenses_of(agent_id, report.evaluation.dimensions.values())
     ]
 
 

@@ -1,13 +1,15 @@
 """The result model every report, the store, the command line and the assets share."""
 
-from collections.abc import Mapping
+import hashlib
+import uuid
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from persona_pipeline.scoring import overall_score
-from persona_pipeline.scoring.results import DimensionEvaluation, UsageSummary
+from persona_pipeline.scoring.results import DimensionEvaluation, UsageSummary, add_usage
 
 
 class AgentEvaluation(BaseModel):
@@ -38,3 +40,13 @@ class AgentEvaluation(BaseModel):
         """Return the evaluation with these dimensions and their overall score instead of its own."""
         overall = overall_score({name: item.score for name, item in dimensions.items()})
         return self.model_copy(update={"dimensions": dict(dimensions), "overall": overall})
+
+
+def uuid_from(text: str) -> uuid.UUID:
+    """Return a name-based UUID of a text."""
+    return uuid.UUID(bytes=hashlib.sha256(text.encode()).digest()[:16], version=5)
+
+
+def total_usage(dimensions: Iterable[DimensionEvaluation]) -> UsageSummary:
+    """Return what several dimensions cost together."""
+    return add_usage(item.usage for item in dimensions)

@@ -1,62 +1,27 @@
-"""A whole run as a user asks for it: options in, report out. The command line and the Dagster job call this."""
+"""A whole run as a user asks for it: a request in, a report out. The command line and the CI job call this."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
 from pathlib import Path
 
-from persona_pipeline.baselines import REGRESSION_DELTA, captured, find_baseline, save_baseline
-from persona_pipeline.baselines.regression import PROPOSITION_DELTA
-from persona_pipeline.errors import ConfigError, Problem
-from persona_pipeline.evaluation.cases import ALL_TIME, plan_agent, resolve_window
-from persona_pipeline.evaluation.confirming import confirm_report, fallen_dimensions, recorded_again
-from persona_pipeline.evaluation.engine import evaluate_agents, evaluate_world, report_agent
-from persona_pipeline.evaluation.gate import GateRules, exit_code_of
-from persona_pipeline.evaluation.report import Expense, RunReport, expenses_of
+from typing_extensions import Unpack
+
+from persona_pipeline import __version__
+from persona_pipeline.baselines import captured, find_baseline, save_baseline
+from persona_pipeline.baselines.golden import BASELINES
+from persona_pipeline.errors import Problem
+from persona_pipeline.evaluation.comparison import restricted
+from persona_pipeline.evaluation.gate import GateRules, exit_code_of, missing_agents, nothing_evaluated
+from persona_pipeline.evaluation.pipeline import AgentResult, Results, compare_again, evaluate_scopes
+from persona_pipeline.evaluation.plan import plan_agent
+from persona_pipeline.evaluation.report import AgentReport, Expense, RunReport
+from persona_pipeline.evaluation.request import Asked, EvaluationRequest, select_dimensions
+from persona_pipeline.evaluation.results import AgentEvaluation
 from persona_pipeline.evaluation.saving import mark_baseline
-from persona_pipeline.evaluation.sections import report_sections
-from persona_pipeline.evaluation.selection import default_coverage, select_agents, select_dimensions
-from persona_pipeline.evaluation.syncing import sync_agents
+from persona_pipeline.evaluation.scope import resolve_scope
 from persona_pipeline.evaluation.synthetic import SyntheticAgents, synthesize
 from persona_pipeline.judging.verdict import Judge, JudgeRequest
-from persona_pipeline.world import World, parse_window
-from persona_pipeline.world.models import Window
-
-
-@dataclass(frozen=True)
-class RunOptions:
-    """What to evaluate and when it fails.
-
-    Attributes:
-        agents, dimensions: None for all.
-        history: how many windows before are evaluated too, for the timeline.
-        confirm: a live judge judges again what fell before it is called a regression; a replay takes what was recorded then.
-    """
-
-    agents: Sequence[str] | None = None
-    dimensions: Sequence[str] | None = None
-    window: str = "7d"
-    as_of: datetime | None = None
-    samples: int = 1
-    threshold: float | None = None
-    regression_delta: float = REGRESSION_DELTA
-    proposition_delta: float = PROPOSITION_DELTA
-    min_coverage: float | None = None
-    fail_on: Sequence[str] | None = None
-    history: int = 0
-    update_baseline: bool = False
-    synthetic: bool = False
-    confirm: bool = True
-
-    def rules(self, judge: Judge) -> GateRules:
-        """Return the gate's rules with the judge's own minimum coverage where none is given."""
-        return GateRules(
-            regression_delta=self.regression_delta,
-            proposition_delta=self.proposition_delta,
-            min_coverage=default_coverage(judge) if self.min_coverage is None else self.min_coverage,
-            threshold=self.threshold,
-            fail_on=self.fail_on,
-        )
+from persona_pipeline.world import World
 
 
 @dataclass
@@ -68,55 +33,103 @@ class EvaluationRun:
     baselines: list[Path] = field(default_factory=list)
 
 
-def run_evaluation(world: World, judge: Judge, options: RunOptions) -> EvaluationRun:
+def evaluate_agent(world: World, agent_id: str, *, judge: Judge, **asked: Unpack[Asked]) -> AgentEvaluation:
+    """Evaluate one agent on what its world holds now, save the run with its comparison, and return its scores.
+
+    Args:
+        asked: see ``EvaluationRequest``.
+
+    Raises:
+        ConfigError: the agent's persona or propositions are not valid, or an argument is not.
+    """
+    request = EvaluationRequest(agents=[agent_id], **asked)
+    scope = resolve_scope(world, request)
+    scope.raise_broken()
+    results = evaluate_scopes(world, scope.agents, judge, request)
+    results.raise_broken()
+    return results.found[0].report.evaluation
+
+
+def evaluate_world(
+    world: World, *, judge: Judge, agents: Sequence[str] | None = None, **asked: Unpack[Asked]
+) -> RunReport:
+    """Evaluate agents (None: everybody), compare them with their baselines and return the whole run.
+
+    Args:
+        asked: see ``EvaluationRequest``.
+
+    Raises:
+        ConfigError: bad input, everything wrong with it; nothing is evaluated then.
+    """
+    return run_evaluation(world, judge, EvaluationRequest(agents=agents, **asked)).report
+
+
+def run_evaluation(world: World, judge: Judge, request: EvaluationRequest) -> EvaluationRun:
     """Evaluate, compare, and write baselines if asked to.
 
     Raises:
         ConfigError: bad input; nothing is evaluated then.
     """
-    rules = options.rules(judge)
-    agent_ids = select_agents(world, options.agents)
-    problems = world.sync_messages().problems
-    span = resolve_window(world, options.window, options.as_of)
-    earlier = _evaluate_earlier(world, judge, options, agent_ids, span)
+    rules, dimensions = request.rules(judge), select_dimensions(request.dimensions)
+    scope = resolve_scope(world, request)
+    scope.raise_broken()
+    earlier = evaluate_scopes(world, scope.earlier, judge, request) if scope.earlier else Results()
+    earlier.raise_broken()
     generated = SyntheticAgents()
-    if options.synthetic:
-        generated = synthesize(world, agent_ids, span, judge)
-        problems += [Problem(text) for text in generated.problems]
-    report = evaluate_world(
-        world,
-        judge=judge,
-        agents=agent_ids,
-        dimensions=options.dimensions,
-        window=options.window,
-        as_of=span.end,
-        samples=options.samples,
-        rules=rules,
-        synthetic=generated.agents,
-    )
-    again = fallen_dimensions(report) if options.confirm else {}
-    if not judge.live:
-        again = recorded_again(world, again, judge, span, samples=options.samples)
-    if judge.live or again:
-        golden = {agent_id: find_baseline(world.root, agent_id) for agent_id in agent_ids}
-        report = confirm_report(world, report, judge, rules, span, golden, again=again, samples=options.samples)
-    report.expenses += [*earlier, *generated.expenses]
-    report.statistics |= report_sections(world, agent_ids, span)
-    run = EvaluationRun(report, problems)
-    if options.update_baseline:
-        run.baselines = update_baselines(world, report)
+    if request.synthetic:
+        generated = synthesize(world, scope.agents, judge)
+    scopes = [replace(item, synthetic=item.agent_id in generated.agents) for item in scope.agents]
+    results = evaluate_scopes(world, scopes, judge, request)
+    results.raise_broken()
+    run = EvaluationRun(RunReport(), [*scope.problems, *(Problem(text) for text in generated.problems)])
+    if request.update_baseline:
+        run.baselines = update_baselines(world, [result.report for result in results.found])
         # What has just become the baseline is what the run is compared with.
-        for agent_id, agent in report.agents.items():
-            report.agents[agent_id] = report_agent(agent.evaluation, find_baseline(world.root, agent_id), rules)
-        report.exit_code = exit_code_of(report.all_findings(), rules)
+        results.found = [compare_again(world, result, judge, request) for result in results.found]
+    reports = {result.plan.scope.agent_id: restricted(result.report, dimensions, rules) for result in results.found}
+    run.report = assemble(reports, judge, request)
+    if request.agents is None:
+        run.report.findings += missing_agents(world.root / BASELINES, world.agent_ids())
+    run.report.expenses += [*_history_expenses(earlier.found), *generated.expenses]
+    run.report.exit_code = exit_code_of(run.report.all_findings(), rules)
     return run
 
 
-def update_baselines(world: World, report: RunReport) -> list[Path]:
+def assemble(reports: dict[str, AgentReport], judge: Judge, request: EvaluationRequest) -> RunReport:
+    """Return the run's report from its agents' reports."""
+    rules: GateRules = request.rules(judge)
+    evaluations = [report.evaluation for report in reports.values()]
+    run = RunReport(
+        agents=reports,
+        findings=nothing_evaluated(reports.values()),
+        expenses=[expense for report in reports.values() for expense in report.expenses],
+        provenance={
+            "version": __version__,
+            "judge": judge.name,
+            "judge_models": sorted({model for item in evaluations for model in item.provenance["judge_models"]}),
+            "prompt_versions": sorted({p for item in evaluations for p in item.provenance["prompt_versions"]}),
+            "window": request.window,
+            "window_end": max(item.window_end for item in evaluations).isoformat() if evaluations else None,
+            "dimensions": select_dimensions(request.dimensions),
+            "samples": request.samples,
+            "min_coverage": rules.min_coverage,
+            "regression_delta": rules.regression_delta,
+            "proposition_delta": rules.proposition_delta,
+        },
+    )
+    run.exit_code = exit_code_of(run.all_findings(), rules)
+    notes = getattr(getattr(judge, "backend", None), "notes", ())
+    if notes:
+        # What was different about this endpoint, such as asking for JSON in words.
+        run.provenance["judge_notes"] = list(notes)
+    return run
+
+
+def update_baselines(world: World, reports: Sequence[AgentReport]) -> list[Path]:
     """Write what was scored in full to the agents' golden files; other dimensions in them stay as they are."""
     paths = []
-    for agent_id, agent in report.agents.items():
-        evaluation = agent.evaluation
+    for evaluation in (report.evaluation for report in reports):
+        agent_id = evaluation.agent_id
         if evaluation.synthetic:
             # What was generated is no evidence of how the agent really talks.
             continue
@@ -135,53 +148,25 @@ def update_baselines(world: World, report: RunReport) -> list[Path]:
     return paths
 
 
-def planned_requests(world: World, options: RunOptions) -> list[JudgeRequest]:
-    """Return every judgment a run would ask for, without asking."""
-    agent_ids = select_agents(world, options.agents)
-    dimensions = select_dimensions(options.dimensions)
-    sync_agents(world, agent_ids, dimensions)
-    span = resolve_window(world, options.window, options.as_of)
-    return [
-        request
-        for agent_id in agent_ids
-        for request in plan_agent(world, agent_id, dimensions, span, samples=options.samples).requests
-    ]
+def planned_requests(world: World, request: EvaluationRequest) -> list[JudgeRequest]:
+    """Return every judgment a run would ask for first, without asking.
+
+    Raises:
+        ConfigError: bad input.
+    """
+    scope = resolve_scope(world, request)
+    scope.raise_broken()
+    plans = [plan_agent(world, item, request) for item in (*scope.earlier, *scope.agents)]
+    return [asked for plan in plans for asked in plan.requests]
 
 
-def estimate_run(world: World, options: RunOptions) -> str:
+def estimate_run(world: World, request: EvaluationRequest) -> str:
     """Return what a live run would take, in words."""
     from persona_pipeline.judging.estimate import estimate
 
-    return str(estimate(planned_requests(world, options)))
+    return str(estimate(planned_requests(world, request)))
 
 
-def _evaluate_earlier(
-    world: World, judge: Judge, options: RunOptions, agent_ids: Sequence[str], span: Window
-) -> list[Expense]:
-    """Evaluate the windows before, so that their runs are in the store, and return what it cost.
-
-    What they hold is history, not a finding.
-    """
-    expenses: list[Expense] = []
-    if not options.history:
-        return expenses
-    asked = select_dimensions(options.dimensions)
-    if options.window == ALL_TIME:
-        raise ConfigError("--history needs a window of some length; write --window 7d")
-    length: timedelta = parse_window(options.window)
-    for back in range(options.history, 0, -1):
-        earlier = replace(options, as_of=span.end - length * back)
-        if not world.messages(resolve_window(world, options.window, earlier.as_of)):
-            continue
-        for evaluation in evaluate_agents(
-            world,
-            agent_ids,
-            judge=judge,
-            dimensions=asked,
-            window=options.window,
-            as_of=earlier.as_of,
-            samples=options.samples,
-        ):
-            own = [item for name, item in evaluation.dimensions.items() if name in asked]
-            expenses += expenses_of(evaluation.agent_id, own, "history")
-    return expenses
+def _history_expenses(results: Sequence[AgentResult]) -> list[Expense]:
+    spent = [expense for result in results for expense in result.report.expenses]
+    return [expense.model_copy(update={"mechanism": "history"}) for expense in spent]

@@ -1,83 +1,79 @@
-"""Evaluations in the store: ``evaluation_runs`` and ``evaluation_scores``, written idempotently in one transaction."""
+"""Runs in the store: ``evaluation_runs`` with its comparison and ``evaluation_scores``, written in one transaction."""
 
 import uuid
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from persona_pipeline.evaluation.cases import total_usage, uuid_from
-from persona_pipeline.evaluation.results import AgentEvaluation
+from persona_pipeline.baselines import BaselineComparison
+from persona_pipeline.evaluation.report import Finding
+from persona_pipeline.evaluation.results import AgentEvaluation, total_usage, uuid_from
 from persona_pipeline.propositions import ALL_DIMENSIONS
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
 from persona_pipeline.store import Store, tables, upsert
+from persona_pipeline.world.evaluated_windows import record_window
+from persona_pipeline.world.models import Window
 
 _RUNS, _SCORES = tables.evaluation_runs, tables.evaluation_scores
 MOST_SNIPPET = 2000
 _JUDGED_BY = ("judge_model", "judge_models", "prompt_version", "prompt_versions")
 
 
-def save_evaluation(
-    store: Store, evaluation: AgentEvaluation, *, complete: bool = True, gone: Collection[str] = ()
-) -> AgentEvaluation:
-    """Write an evaluation and return it joined with what the run held before.
+@dataclass(frozen=True)
+class SavedRun:
+    """A run as it is stored, whole: its scores and their comparison.
 
-    The same inputs write the same rows. A run that was written for some dimensions keeps them and gains the others.
-
-    Args:
-        complete: False while more dimensions of the run are to come; the run's status is then ``running``.
-        gone: dimensions the agent has no propositions of any more; the run loses them.
+    Attributes:
+        comparison, findings: None and nothing while dimensions of the run are still to come.
+        whole: every dimension the agent has propositions of is in it.
+        read_at: when its messages were read.
     """
-    run_id = uuid.UUID(evaluation.run_id)
+
+    evaluation: AgentEvaluation
+    comparison: BaselineComparison | None = None
+    findings: Sequence[Finding] = ()
+    whole: bool = True
+    read_at: datetime | None = None
+
+
+def save_run(store: Store, run: SavedRun) -> None:
+    """Write a run with its scores, its comparison and its window in one transaction; the same inputs write the same rows."""
+    evaluation, run_id = run.evaluation, uuid.UUID(run.evaluation.run_id)
     with store.begin() as connection:
-        known = _locked(connection, run_id)
-        joined = _without(_joined(known, evaluation), gone)
-        _write_run(store, connection, run_id, joined, complete)
-        connection.execute(
-            sa.delete(_SCORES).where(_SCORES.c.evaluation_run_id == run_id, _SCORES.c.dimension.in_(list(gone)))
-        )
-        _write_scores(store, connection, run_id, [i for n, i in evaluation.dimensions.items() if n not in gone])
-    return joined
+        _write_run(store, connection, run_id, run)
+        _write_scores(store, connection, run_id, evaluation.dimensions)
+        if not evaluation.synthetic:
+            window = Window(end=evaluation.window_end, start=evaluation.window_start)
+            record_window(store, connection, evaluation.agent_id, window, read_at=run.read_at)
 
 
-def load_evaluation(store: Store, run_id: str) -> AgentEvaluation | None:
-    """Return a run as it was saved, exactly; None when there is none."""
-    query = sa.select(_RUNS.c.result).where(_RUNS.c.id == uuid.UUID(run_id))
+def load_run(store: Store, run_id: str) -> SavedRun | None:
+    """Return a run as it was saved; None when there is none."""
     with store.connect() as connection:
-        result = connection.execute(query).scalar()
-    return AgentEvaluation.model_validate(result) if result else None
+        row = connection.execute(sa.select(_RUNS).where(_RUNS.c.id == uuid.UUID(run_id))).one_or_none()
+    return _saved_run(row) if row is not None and row.result else None
 
 
-def latest_evaluations(store: Store, agent_id: str, *, since: datetime | None = None) -> list[AgentEvaluation]:
-    """Return an agent's completed runs by window end, the newest run of each window, oldest window first."""
-    query = (
-        sa.select(_RUNS.c.result)
-        .where(_RUNS.c.agent_id == agent_id, _RUNS.c.status == "completed", _RUNS.c.synthetic.is_(False))
-        .order_by(_RUNS.c.window_end, _RUNS.c.completed_at, _RUNS.c.id)
-    )
+def latest_runs(store: Store, agent_id: str, *, since: datetime | None = None) -> list[SavedRun]:
+    """Return an agent's runs by window end, oldest window first: of each window the newest whole run, else the newest of a part."""
+    query = _finished(agent_id).order_by(_RUNS.c.window_end, _RUNS.c.whole, _RUNS.c.completed_at, _RUNS.c.id)
     if since is not None:
         query = query.where(_RUNS.c.window_end >= since)
     with store.connect() as connection:
-        results = connection.execute(query).scalars().all()
-    by_window: dict[datetime, AgentEvaluation] = {}
-    for result in results:
-        evaluation = AgentEvaluation.model_validate(result)
-        by_window[evaluation.window_end] = evaluation
-    return list(by_window.values())
+        by_window = {row.window_end: row for row in connection.execute(query)}
+    return [_saved_run(row) for row in by_window.values()]
 
 
-def newest_evaluation(store: Store, agent_id: str) -> AgentEvaluation | None:
-    """Return the newest completed run of an agent's newest window; None when it was never evaluated."""
-    query = (
-        sa.select(_RUNS.c.result)
-        .where(_RUNS.c.agent_id == agent_id, _RUNS.c.status == "completed", _RUNS.c.synthetic.is_(False))
-        .order_by(_RUNS.c.window_end.desc(), _RUNS.c.completed_at.desc(), _RUNS.c.id.desc())
-        .limit(1)
-    )
+def newest_run(store: Store, agent_id: str) -> SavedRun | None:
+    """Return the newest run of an agent's newest window, a whole one before one of a part; None when it was never evaluated."""
+    newest = (_RUNS.c.window_end, _RUNS.c.whole, _RUNS.c.completed_at, _RUNS.c.id)
+    query = _finished(agent_id).order_by(*(column.desc() for column in newest)).limit(1)
     with store.connect() as connection:
-        result = connection.execute(query).scalar()
-    return AgentEvaluation.model_validate(result) if result else None
+        row = connection.execute(query).one_or_none()
+    return _saved_run(row) if row is not None else None
 
 
 def mark_baseline(store: Store, run_id: str) -> None:
@@ -89,26 +85,11 @@ def mark_baseline(store: Store, run_id: str) -> None:
         )
 
 
-def _locked(connection: Connection, run_id: uuid.UUID) -> AgentEvaluation | None:
-    # Two dimensions of one run may be saved by two workers: on Postgres the row is locked, on SQLite the transaction is.
-    if connection.dialect.name != "sqlite":
-        lock = int.from_bytes(run_id.bytes[:8], "big", signed=True)
-        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(lock)))
-    result = connection.execute(sa.select(_RUNS.c.result).where(_RUNS.c.id == run_id)).scalar()
-    return AgentEvaluation.model_validate(result) if result else None
-
-
-def _without(evaluation: AgentEvaluation, gone: Collection[str]) -> AgentEvaluation:
-    kept = {name: item for name, item in evaluation.dimensions.items() if name not in gone}
-    if len(kept) == len(evaluation.dimensions):
-        return evaluation
-    return evaluation.with_dimensions(kept).model_copy(update={"usage": total_usage(kept.values())})
-
-
-def _joined(known: AgentEvaluation | None, evaluation: AgentEvaluation) -> AgentEvaluation:
+def joined(known: AgentEvaluation | None, evaluation: AgentEvaluation, claimed: Collection[str]) -> AgentEvaluation:
+    """Return a run's evaluation with the dimensions it held before, those left out that the agent has no propositions of."""
     if known is None:
         return evaluation
-    dimensions = dict(known.dimensions)
+    dimensions = {name: item for name, item in known.dimensions.items() if name in claimed}
     for name, item in evaluation.dimensions.items():
         if item.usage.calls == 0 and name in dimensions:
             # Answered from the cache this time: the run did cost what it cost.
@@ -124,16 +105,29 @@ def _joined(known: AgentEvaluation | None, evaluation: AgentEvaluation) -> Agent
     )
 
 
-def _write_run(
-    store: Store, connection: Connection, run_id: uuid.UUID, evaluation: AgentEvaluation, complete: bool
-) -> None:
+def _finished(agent_id: str) -> sa.Select:
+    return sa.select(_RUNS).where(
+        _RUNS.c.agent_id == agent_id, _RUNS.c.status == "completed", _RUNS.c.synthetic.is_(False)
+    )
+
+
+def _saved_run(row: sa.Row) -> SavedRun:
+    return SavedRun(
+        AgentEvaluation.model_validate(row.result),
+        BaselineComparison.model_validate(row.comparison) if row.comparison else None,
+        [Finding.model_validate(finding) for finding in row.findings or ()],
+        row.whole,
+    )
+
+
+def _write_run(store: Store, connection: Connection, run_id: uuid.UUID, run: SavedRun) -> None:
+    evaluation, provenance = run.evaluation, run.evaluation.provenance
     scored = any(item.score is not None for item in evaluation.dimensions.values())
-    status = ("completed" if scored else "failed") if complete else "running"
-    provenance = evaluation.provenance
+    complete = run.comparison is not None
     row = {
         "id": run_id,
         "agent_id": evaluation.agent_id,
-        "status": status,
+        "status": ("completed" if scored else "failed") if complete else "running",
         "dimensions": list(evaluation.dimensions),
         "window_start": evaluation.window_start,
         "window_end": evaluation.window_end,
@@ -148,6 +142,10 @@ def _write_run(
         "prompt_version": provenance.get("prompt_version"),
         "synthetic": evaluation.synthetic,
         "result": evaluation.model_dump(mode="json"),
+        "whole": run.whole,
+        "regressed": run.comparison.regressed if run.comparison else None,
+        "comparison": run.comparison.model_dump(mode="json") if run.comparison else None,
+        "findings": [finding.model_dump(mode="json") for finding in run.findings] if run.comparison else None,
     }
     statement = store.insert(_RUNS).values(row)
     changed = {name: statement.excluded[name] for name in row if name != "id"}
@@ -155,18 +153,12 @@ def _write_run(
 
 
 def _write_scores(
-    store: Store, connection: Connection, run_id: uuid.UUID, dimensions: Iterable[DimensionEvaluation]
+    store: Store, connection: Connection, run_id: uuid.UUID, dimensions: Mapping[str, DimensionEvaluation]
 ) -> None:
-    for item in dimensions:
-        rows = [_score_row(run_id, item, row) for row in item.propositions.values()]
-        connection.execute(
-            sa.delete(_SCORES).where(
-                _SCORES.c.evaluation_run_id == run_id,
-                _SCORES.c.dimension == item.dimension,
-                _SCORES.c.proposition_id.not_in(list(item.propositions)),
-            )
-        )
-        upsert(store, connection, _SCORES, rows)
+    rows = [_score_row(run_id, item, row) for item in dimensions.values() for row in item.propositions.values()]
+    gone = sa.delete(_SCORES).where(_SCORES.c.evaluation_run_id == run_id)
+    connection.execute(gone.where(_SCORES.c.id.not_in([row["id"] for row in rows])))
+    upsert(store, connection, _SCORES, rows)
 
 
 def _score_row(run_id: uuid.UUID, item: DimensionEvaluation, row: PropositionResult) -> dict[str, object]:

@@ -4,16 +4,12 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from persona_pipeline import __version__
-from persona_pipeline.baselines import find_baseline
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.evaluation.engine import report_agent
 from persona_pipeline.evaluation.gate import GateRules, exit_code_of, nothing_evaluated
-from persona_pipeline.evaluation.report import AgentReport, RunReport, report_expenses
-from persona_pipeline.evaluation.saving import latest_evaluations
-from persona_pipeline.evaluation.sections import report_sections
-from persona_pipeline.evaluation.selection import select_agents
+from persona_pipeline.evaluation.report import AgentReport, RunReport, expenses_of
+from persona_pipeline.evaluation.request import select_agents
+from persona_pipeline.evaluation.saving import newest_run
 from persona_pipeline.world import World
-from persona_pipeline.world.models import Window
 
 
 def stored_report(
@@ -23,7 +19,7 @@ def stored_report(
     since: datetime | None = None,
     rules: GateRules | None = None,
 ) -> RunReport:
-    """Return a report of each agent's newest saved evaluation, compared with its baseline of today, and the history.
+    """Return a report of each agent's newest run with the comparison that was saved with it; judges and compares nothing.
 
     Raises:
         ConfigError: nothing was evaluated since.
@@ -31,16 +27,21 @@ def stored_report(
     rules = rules or GateRules()
     reports: dict[str, AgentReport] = {}
     for agent_id in select_agents(world, agents):
-        runs = latest_evaluations(world.store, agent_id, since=since)
-        if runs:
-            reports[agent_id] = report_agent(runs[-1], find_baseline(world.root, agent_id), rules)
+        run = newest_run(world.store, agent_id)
+        if run and run.comparison and (since is None or run.evaluation.window_end >= since):
+            reports[agent_id] = AgentReport(
+                evaluation=run.evaluation,
+                comparison=run.comparison,
+                findings=list(run.findings),
+                expenses=expenses_of(agent_id, run.evaluation.dimensions.values()),
+            )
     if not reports:
         raise ConfigError("the store holds no evaluation of that time; run persona-pipeline evaluate")
     newest = max((item.evaluation for item in reports.values()), key=lambda item: item.window_end)
     report = RunReport(
         agents=reports,
         findings=nothing_evaluated(list(reports.values())),
-        expenses=report_expenses(reports),
+        expenses=[expense for item in reports.values() for expense in item.expenses],
         provenance={
             "version": __version__,
             "judge": newest.provenance.get("judge"),
@@ -50,7 +51,5 @@ def stored_report(
             "proposition_delta": rules.proposition_delta,
         },
     )
-    window = Window(end=newest.window_end, start=newest.window_start)
-    report.statistics |= report_sections(world, list(reports), window, since=since)
     report.exit_code = exit_code_of(report.all_findings(), rules)
     return report

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation.concurrency import run_async
 from persona_pipeline.evaluation.report import Expense
+from persona_pipeline.evaluation.scope import AgentScope
 from persona_pipeline.judging.questions import Backend
 from persona_pipeline.judging.recorded import RecordingJudge
 from persona_pipeline.judging.verdict import Judge
 from persona_pipeline.scoring.results import UsageSummary
 from persona_pipeline.world import World
 from persona_pipeline.world.messages import write_messages
-from persona_pipeline.world.models import Window
 
 FEWEST_MESSAGES = 10
 
@@ -30,8 +30,8 @@ class SyntheticAgents:
     expenses: list[Expense] = field(default_factory=list)
 
 
-def synthesize(world: World, agent_ids: Sequence[str], window: Window, judge: Judge) -> SyntheticAgents:
-    """Generate conversations for the agents with fewer than 10 real messages in the window, and store them as synthetic.
+def synthesize(world: World, scopes: Sequence[AgentScope], judge: Judge) -> SyntheticAgents:
+    """Generate conversations for the agents with fewer than 10 real messages in their window, and store them as synthetic.
 
     Raises:
         ConfigError: the judge is not live, so nobody could answer as the persona.
@@ -42,11 +42,10 @@ def synthesize(world: World, agent_ids: Sequence[str], window: Window, judge: Ju
     if backend is None or not judge.live or isinstance(judge, RecordingJudge):
         raise ConfigError("--synthetic needs a live judge and no --record; add --judge anthropic")
     found = SyntheticAgents()
-    for agent_id in agent_ids:
+    for agent_id, window in ((scope.agent_id, scope.window) for scope in scopes):
         if len(world.messages(window, agent_id=agent_id)) >= FEWEST_MESSAGES:
             continue
-        persona = world.sync_persona(agent_id)
-        generated = run_async(generate_conversations(persona, backend, ends=window.end))
+        generated = run_async(generate_conversations(world.persona(agent_id), backend, ends=window.end))
         write_messages(world.store, generated.messages, source=f"synthetic/{agent_id}", mirror=True)
         found.agents.add(agent_id)
         if generated.usage.calls:

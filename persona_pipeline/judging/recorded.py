@@ -73,6 +73,11 @@ class RecordedJudge:
     async def judge(self, requests: Sequence[JudgeRequest]) -> list[Verdict]:
         return [self._verdict(request) for request in requests]
 
+    def has_recorded(self, requests: Iterable[JudgeRequest]) -> bool:
+        """Return whether there are requests and all of them are recorded."""
+        found = [self.backend.find(request.key) is not None for request in requests]
+        return bool(found) and all(found)
+
     def _verdict(self, request: JudgeRequest) -> Verdict:
         if not request.trajectory.entries:
             return no_entries(request)

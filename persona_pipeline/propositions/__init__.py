@@ -17,7 +17,7 @@ from persona_pipeline.propositions.models import (
     PropositionSet,
     WindowDefaults,
 )
-from persona_pipeline.propositions.storing import store_proposition_set, stored_proposition_set
+from persona_pipeline.propositions.storing import StoredSet, store_proposition_set, stored_proposition_sets
 from persona_pipeline.propositions.templates import (
     TEMPLATE_VARIABLES,
     fill_template,
@@ -36,6 +36,7 @@ __all__ = [
     "Dimension",
     "Proposition",
     "PropositionSet",
+    "StoredSet",
     "WindowDefaults",
     "fill_template",
     "filled_variables",
@@ -45,6 +46,6 @@ __all__ = [
     "proposition_files_hash",
     "spaced_variables",
     "store_proposition_set",
-    "stored_proposition_set",
+    "stored_proposition_sets",
     "template_variables",
 ]

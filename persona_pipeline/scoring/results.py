@@ -95,6 +95,7 @@ class DimensionEvaluation(BaseModel):
         n_expected: judgments due and parts to compute; ``no_evidence`` and ``not_applicable`` are answers and leave both counts.
         n_scored: those of them that have a score.
         statistics: the dimension's own numbers (see the scorers), plain JSON.
+        samples: how often each claim was judged.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -109,6 +110,7 @@ class DimensionEvaluation(BaseModel):
     usage: UsageSummary = Field(default_factory=UsageSummary)
     proposition_set_hash: str | None = None
     input_hash: str | None = None
+    samples: int = 1
 
     @property
     def coverage(self) -> float:

@@ -96,13 +96,25 @@ proposition_sets = sa.Table(
 message_windows = sa.Table(
     "message_windows",
     metadata,
-    # The window an agent is being evaluated on: what the steps of one Dagster run, on whatever host, agree on.
-    _agent(primary_key=True),
+    # Every window an agent was evaluated on. Bounds never move: a later evaluation adds a row, and the newest is "now".
+    sa.Column("id", sa.Uuid(), primary_key=True),
+    _agent(),
     sa.Column("window_start", UtcDateTime()),
     sa.Column("window_end", UtcDateTime(), nullable=False),
-    sa.Column("messages_hash", sa.Text(), nullable=False),
-    sa.Column("sample_size", sa.Integer(), nullable=False),
+    # When messages in it came, changed or went after it was evaluated; NULL: they did not.
+    sa.Column("touched_at", UtcDateTime()),
     _created_at("updated_at"),
+    sa.Index(None, "agent_id", "window_end"),
+    sa.Index(None, "window_end"),
+)
+
+leases = sa.Table(
+    "leases",
+    metadata,
+    # Who works on what just now; a lease that is not renewed runs out.
+    sa.Column("name", sa.Text(), primary_key=True),
+    sa.Column("holder", sa.Text(), nullable=False),
+    sa.Column("expires_at", UtcDateTime(), nullable=False),
 )
 
 evaluation_runs = sa.Table(
@@ -128,7 +140,14 @@ evaluation_runs = sa.Table(
     sa.Column("prompt_version", sa.Text()),
     sa.Column("synthetic", sa.Boolean(), nullable=False, server_default=sa.false()),
     sa.Column("result", JsonColumn),
+    # Every dimension the agent has propositions of is in it.
+    sa.Column("whole", sa.Boolean(), nullable=False, server_default=sa.true()),
+    # The comparison with the baseline and its findings, as evaluation.report.AgentReport without the evaluation.
+    sa.Column("regressed", sa.Boolean()),
+    sa.Column("comparison", JsonColumn),
+    sa.Column("findings", JsonColumn),
     sa.Index(None, "agent_id", "created_at"),
+    sa.Index(None, "agent_id", "window_end"),
     sa.CheckConstraint("status IN ('pending', 'running', 'completed', 'failed')", name="status"),
     sa.CheckConstraint("overall_score BETWEEN 0 AND 9", name="overall_score"),
 )
@@ -158,23 +177,6 @@ evaluation_scores = sa.Table(
     sa.CheckConstraint("(score IS NULL) <> (unscored_reason IS NULL)", name="scored_or_unscored"),
     sa.CheckConstraint("score BETWEEN 0 AND 9", name="score"),
     sa.CheckConstraint("raw BETWEEN 0 AND 9", name="raw"),
-)
-
-baseline_comparisons = sa.Table(
-    "baseline_comparisons",
-    metadata,
-    sa.Column(
-        "evaluation_run_id",
-        sa.Uuid(),
-        sa.ForeignKey(f"{SCHEMA}.evaluation_runs.id", ondelete="CASCADE"),
-        primary_key=True,
-    ),
-    _agent(index=True),
-    sa.Column("regressed", sa.Boolean(), nullable=False),
-    # The comparison and its findings, as evaluation.report.AgentReport without the evaluation.
-    sa.Column("comparison", JsonColumn, nullable=False),
-    sa.Column("findings", JsonColumn, nullable=False),
-    _created_at("updated_at"),
 )
 
 correction_logs = sa.Table(

@@ -21,10 +21,11 @@ _NAMES = ("id", "agent_id", "channel", "recipient")
 
 @dataclass
 class ParsedMessages:
-    """The good lines of a file in order, and what was wrong with the others."""
+    """The good lines of a file in order, and what was wrong with the others. ``lines``: where a message stands, by id."""
 
     messages: list[Message] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
+    lines: dict[str, int] = field(default_factory=dict)
 
 
 def parse_messages(path: Path) -> ParsedMessages:
@@ -56,6 +57,7 @@ def parse_messages(path: Path) -> ParsedMessages:
         first = seen.setdefault(message.id, (line, message))
         if first[0] == line:
             parsed.messages.append(message)
+            parsed.lines[message.id] = line
         elif first[1] != message:
             parsed.problems.append(
                 Problem(

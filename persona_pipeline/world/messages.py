@@ -10,10 +10,12 @@ from sqlalchemy.engine import Connection
 
 from persona_pipeline.store import Store, tables, upsert
 from persona_pipeline.world.canonical import content_hash
+from persona_pipeline.world.evaluated_windows import touch_windows
 from persona_pipeline.world.models import Message, Window
 
 _TABLE = tables.run_messages
 _CHUNK = 5000
+_MOST_NAMED = 100
 
 
 @dataclass(frozen=True)
@@ -46,18 +48,20 @@ def write_messages_in(
     known = _known(connection, [message.id for message in messages])
     inserted = [message for message in messages if message.id not in known]
     updated = [message for message in messages if message.id in known and known[message.id] != message]
-    removed = 0
+    gone: dict[str, datetime] = {}
     if mirror:
         kept = {message.id for message in messages}
-        of_source = connection.execute(sa.select(_TABLE.c.id).where(_TABLE.c.source == source)).scalars().all()
-        gone = [message_id for message_id in of_source if message_id not in kept]
-        for start in range(0, len(gone), _CHUNK):
-            connection.execute(sa.delete(_TABLE).where(_TABLE.c.id.in_(gone[start : start + _CHUNK])))
-        removed = len(gone)
+        of_source = connection.execute(sa.select(_TABLE.c.id, _TABLE.c.created_at).where(_TABLE.c.source == source))
+        gone = {row.id: row.created_at for row in of_source if row.id not in kept}
+        ids = list(gone)
+        for start in range(0, len(ids), _CHUNK):
+            connection.execute(sa.delete(_TABLE).where(_TABLE.c.id.in_(ids[start : start + _CHUNK])))
     changed = inserted + updated
     _write_parents(store, connection, changed)
     upsert(store, connection, _TABLE, [_row(message, source) for message in changed])
-    return WriteResult(len(inserted), len(updated), len(messages) - len(changed), removed)
+    moved = (known[message.id].created_at for message in updated)
+    touch_windows(connection, (*gone.values(), *moved, *(m.created_at for m in changed if not m.synthetic)))
+    return WriteResult(len(inserted), len(updated), len(messages) - len(changed), len(gone))
 
 
 def read_messages(
@@ -94,12 +98,21 @@ def read_messages(
     return sorted(map(_message, rows), key=lambda message: (message.created_at, message.id))
 
 
-def newest_message_time(store: Store) -> datetime | None:
-    """Return when the newest real message was sent; None when there is none."""
+def newest_message_time(store: Store, *, until: datetime) -> datetime | None:
+    """Return when the newest real message up to a moment was sent; None when there is none."""
+    newest = sa.select(sa.func.max(_TABLE.c.created_at))
     with store.connect() as connection:
-        return connection.execute(
-            sa.select(sa.func.max(_TABLE.c.created_at)).where(_TABLE.c.synthetic.is_(False))
-        ).scalar()
+        return connection.execute(newest.where(_TABLE.c.synthetic.is_(False), _TABLE.c.created_at <= until)).scalar()
+
+
+def sources_of_later(store: Store, moment: datetime) -> list[tuple[str, str | None, datetime]]:
+    """Return id, source file and time of real messages later than a moment, in order of time, at most 100."""
+    query = sa.select(_TABLE.c.id, _TABLE.c.source, _TABLE.c.created_at).order_by(_TABLE.c.created_at, _TABLE.c.id)
+    with store.connect() as connection:
+        rows = connection.execute(
+            query.where(_TABLE.c.synthetic.is_(False), _TABLE.c.created_at > moment).limit(_MOST_NAMED)
+        )
+        return [(row.id, row.source, row.created_at) for row in rows]
 
 
 def messages_hash(messages: Iterable[Message]) -> str:

@@ -1,9 +1,9 @@
 """A world: a folder of personas, propositions, messages, recordings, baselines and suites, and the store behind it."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -18,12 +18,20 @@ from persona_pipeline.world.messages import (
     WriteResult,
     newest_message_time,
     read_messages,
+    sources_of_later,
     write_messages,
     write_messages_in,
 )
 from persona_pipeline.world.models import Message, Persona, Window
 
 MESSAGES = "messages"
+# A sender's clock may be a little ahead; what is dated later than this is not judged yet.
+FUTURE_GRACE = timedelta(minutes=5)
+
+
+def utc_now() -> datetime:
+    """Return the time."""
+    return datetime.now(UTC)
 
 
 @dataclass
@@ -36,10 +44,11 @@ class SyncResult:
 
 @dataclass(frozen=True)
 class World:
-    """Where everything is. Cheap to make; holds no data of its own."""
+    """Where everything is. Cheap to make; holds no data of its own. ``clock`` returns the time, UTC."""
 
     root: Path
     store: Store
+    clock: Callable[[], datetime] = utc_now
 
     @classmethod
     def open(cls, root: Path | str | None = None, database_url: str | None = None) -> "World":
@@ -126,9 +135,11 @@ class World:
                 upsert(self.store, connection, tables.agents, rows)
 
     def sync_messages(self) -> SyncResult:
-        """Bring everybody's names and all messages into the store."""
+        """Bring everybody's names and all messages into the store; messages of the future are named among the problems."""
         self.sync_names()
-        return self.mirror_messages()
+        result = self.mirror_messages()
+        result.problems += self.future_messages()
+        return result
 
     def mirror_messages(self) -> SyncResult:
         """Mirror ``messages/**`` into the store; a file that did not change is not parsed again."""
@@ -203,9 +214,31 @@ class World:
         channels: Iterable[str] | None = None,
         synthetic: bool = False,
     ) -> list[Message]:
-        """Return real (or only generated) messages in order of time; see ``world.messages.read_messages``."""
-        return read_messages(self.store, window, agent_id=agent_id, channels=channels, synthetic=synthetic)
+        """Return real (or only generated) messages in order of time, none of the future; see ``read_messages``."""
+        horizon = self.horizon
+        span = Window(horizon) if window is None else Window(min(window.end, horizon), window.start)
+        return read_messages(self.store, span, agent_id=agent_id, channels=channels, synthetic=synthetic)
+
+    @property
+    def horizon(self) -> datetime:
+        """Up to when messages count: now, and five minutes of grace."""
+        return self.clock() + FUTURE_GRACE
 
     def newest_message_time(self) -> datetime | None:
-        """Return when the newest real message was sent."""
-        return newest_message_time(self.store)
+        """Return when the newest real message was sent that is not in the future."""
+        return newest_message_time(self.store, until=self.horizon)
+
+    def future_messages(self) -> list[Problem]:
+        """Return a problem for each message dated in the future: it is not judged, and moves no window."""
+        later = sources_of_later(self.store, self.horizon)
+        files = {source for _, source, _ in later if source and (self.root / source).exists()}
+        lines = {source: parse_messages(self.root / source).lines for source in files}
+        return [
+            Problem(
+                f"message {message_id!r} is dated {moment.isoformat()}, in the future; it is not judged until then, "
+                "correct created_at if it is wrong",
+                source,
+                lines.get(source or "", {}).get(message_id),
+            )
+            for message_id, source, moment in later
+        ]

@@ -9,7 +9,8 @@ import pytest
 from persona_pipeline.cli.checking import check_world
 from persona_pipeline.cli.init import create_world
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.evaluation.run import RunOptions, planned_requests
+from persona_pipeline.evaluation import EvaluationRequest
+from persona_pipeline.evaluation.run import planned_requests
 from persona_pipeline.propositions import ALL_DIMENSIONS
 from persona_pipeline.world import World
 
@@ -20,7 +21,7 @@ def test_a_new_world_is_valid_and_has_something_to_judge_in_every_dimension(tmp_
     checked = check_world(root)
     assert (checked.problems, checked.warnings) == ([], [])
     world = World.open(root)
-    asked = planned_requests(world, RunOptions())
+    asked = planned_requests(world, EvaluationRequest())
     world.store.close()
     assert {item.dimension for item in asked} == set(ALL_DIMENSIONS)
     assert {item.agent_id for item in asked} == {"mira", "otto"}

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from persona_pipeline.evaluation.run import RunOptions, run_evaluation
+from persona_pipeline.evaluation import EvaluationRequest, run_evaluation
 from persona_pipeline.judging.verdict import JudgeRequest
 from persona_pipeline.world import World
 from tests.support.judges import ScriptedJudge
@@ -22,7 +22,7 @@ def world(small_world: World) -> World:
 def run(world: World, answer: Callable[[JudgeRequest], int], **options):
     judge = ScriptedJudge(answer, live=True)
     settings = {"agents": ["ann"], "dimensions": ["adherence"], **options}
-    return judge, run_evaluation(world, judge, RunOptions(**settings))
+    return judge, run_evaluation(world, judge, EvaluationRequest(**settings))
 
 
 def steady(request: JudgeRequest) -> int:
@@ -64,6 +64,6 @@ def test_nothing_is_judged_again_when_nothing_fell(world: World) -> None:
 def test_a_recorded_judge_is_never_confirmed(world: World) -> None:
     run(world, steady, update_baseline=True)
     judge = ScriptedJudge(lambda request: 0)
-    done = run_evaluation(world, judge, RunOptions(agents=["ann"], dimensions=["adherence"]))
+    done = run_evaluation(world, judge, EvaluationRequest(agents=["ann"], dimensions=["adherence"]))
     assert {request.sample for request in judge.asked} == {0}
     assert done.report.exit_code == 1

@@ -11,11 +11,18 @@ import pytest
 import sqlalchemy as sa
 
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.evaluation import GateRules, RunReport, evaluate_agent, evaluate_world
-from persona_pipeline.evaluation.run import RunOptions, run_evaluation
-from persona_pipeline.evaluation.saving import load_evaluation
+from persona_pipeline.evaluation import (
+    EvaluationRequest,
+    GateRules,
+    RunReport,
+    evaluate_agent,
+    evaluate_world,
+    run_evaluation,
+)
+from persona_pipeline.evaluation.saving import load_run
 from persona_pipeline.judging.recorded import RecordedJudge
 from persona_pipeline.judging.verdict import Unscored, Verdict
+from persona_pipeline.reporting.gathering import gather
 from persona_pipeline.store import tables
 from persona_pipeline.world import World
 from tests.support.judges import ScriptedJudge
@@ -146,7 +153,9 @@ def test_the_same_inputs_write_the_same_rows(sample_world: World) -> None:
 
 def test_a_run_is_read_back_exactly(sample_world: World) -> None:
     evaluation = replay(sample_world).agents["jim"].evaluation
-    assert load_evaluation(sample_world.store, evaluation.run_id) == evaluation
+    run = load_run(sample_world.store, evaluation.run_id)
+    assert run is not None
+    assert run.evaluation == evaluation
 
 
 def test_dimensions_evaluated_apart_join_one_run(sample_world: World) -> None:
@@ -167,7 +176,9 @@ def test_the_same_scores_on_both_databases(sample_root: Path, database_url: str)
     reference = json.loads((sample_root / "baselines" / "jim.json").read_text(encoding="utf-8"))
     before = replay(world, as_of=BEFORE_DRIFT).agents["jim"].evaluation
     assert {name: item.score for name, item in before.dimensions.items()} == reference["dimensions"]
-    assert load_evaluation(world.store, before.run_id) == before
+    run = load_run(world.store, before.run_id)
+    assert run is not None
+    assert run.evaluation == before
     assert report.exit_code == 1
     world.store.close()
 
@@ -234,7 +245,7 @@ def test_coverage_below_the_minimum_fails_and_above_it_passes(small_world: World
     )
     options = {"judge": judge, "agents": ["ann"], "dimensions": ["adherence"]}
     evaluate = lambda coverage: evaluate_world(  # noqa: E731
-        small_world, **options, rules=GateRules(min_coverage=coverage, fail_on=["coverage"])
+        small_world, **options, min_coverage=coverage, fail_on=["coverage"]
     )
     assert evaluate(1.0).exit_code == 3
     assert evaluate(0.9).exit_code == 0
@@ -286,11 +297,11 @@ def test_rules_that_cannot_be_are_refused(rules: dict) -> None:
     ("fail_on", "code"), [(None, 1), (["regression"], 1), (["coverage"], 0), ([], 0), (["regression", "budget"], 1)]
 )
 def test_fail_on_chooses_what_fails(sample_world: World, fail_on: list[str] | None, code: int) -> None:
-    assert replay(sample_world, rules=GateRules(fail_on=fail_on)).exit_code == code
+    assert replay(sample_world, fail_on=fail_on).exit_code == code
 
 
 def test_the_threshold_applies_to_the_overall_score(sample_world: World) -> None:
-    report = replay(sample_world, as_of=BEFORE_DRIFT, rules=GateRules(threshold=8.4))
+    report = replay(sample_world, as_of=BEFORE_DRIFT, threshold=8.4)
     below = {finding.agent_id for finding in report.all_findings() if finding.kind == "threshold"}
     assert below == {a for a, r in report.agents.items() if (r.evaluation.overall or 0) < 8.4}
     assert below
@@ -301,10 +312,10 @@ def test_history_and_baseline_of_a_run(sample_world: World) -> None:
     for path in (sample_world.root / "baselines").iterdir():
         path.unlink()
     judge = RecordedJudge(sample_world.root / "recordings")
-    run = run_evaluation(sample_world, judge, RunOptions(history=2, update_baseline=True))
+    run = run_evaluation(sample_world, judge, EvaluationRequest(history=2, update_baseline=True))
     assert run.report.exit_code == 0, "what was just captured is what it is compared with"
     assert len(run.baselines) == 4
-    points = run.report.statistics["history"]["michael"]
+    points = gather(sample_world, run.report).statistics["history"]["michael"]
     assert [point["dimensions"]["consistency"] is None for point in points] == [True, False, False]
     assert points[1]["overall"] > 8 > points[2]["overall"]
     with sample_world.store.connect() as connection:

@@ -8,7 +8,7 @@ import pytest
 
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
-from persona_pipeline.evaluation.run import RunOptions, run_evaluation
+from persona_pipeline.evaluation import EvaluationRequest, run_evaluation
 from persona_pipeline.judging.anthropic import AnthropicJudge
 from persona_pipeline.judging.recorded import RecordedJudge
 from persona_pipeline.world import World
@@ -18,9 +18,9 @@ from tests.support.worlds import replace_in, write_small_world
 DAYS = (2, 9, 16)
 
 
-def live(world: World, options: RunOptions | None = None, **judge_options):
+def live(world: World, options: EvaluationRequest | None = None, **judge_options):
     judge = open_judge("anthropic", world, JudgeOptions(**judge_options))
-    return run_evaluation(world, judge, options or RunOptions())
+    return run_evaluation(world, judge, options or EvaluationRequest())
 
 
 def test_unchanged_inputs_cost_nothing_and_one_edited_claim_one_proposition(
@@ -49,7 +49,7 @@ def test_all_that_was_spent_is_in_the_report_by_what_it_was_spent_on(tmp_path: P
     )
     server.handler = lambda call: message(json.dumps(verdicts(call.body, lambda claim: 8)))
     first_week = datetime(2026, 3, 2, 23, tzinfo=UTC)
-    live(world, RunOptions(samples=2, update_baseline=True, agents=["ann"], as_of=first_week))
+    live(world, EvaluationRequest(samples=2, update_baseline=True, agents=["ann"], as_of=first_week))
 
     def answer(call: Call) -> Reply:
         if "play a persona" in str(call.body["system"]):
@@ -58,7 +58,7 @@ def test_all_that_was_spent_is_in_the_report_by_what_it_was_spent_on(tmp_path: P
 
     server.handler = answer
     judge = open_judge("anthropic", world, JudgeOptions())
-    report = run_evaluation(world, judge, RunOptions(samples=2, synthetic=True, history=1)).report
+    report = run_evaluation(world, judge, EvaluationRequest(samples=2, synthetic=True, history=1)).report
     world.store.close()
     assert isinstance(judge, AnthropicJudge)
     assert report.usage.model_dump() == pytest.approx(vars(judge.backend.ledger.total))
@@ -77,8 +77,8 @@ def test_a_used_up_budget_is_code_4_and_unscored(small_world: World, server: Mes
 def test_a_sample_that_was_not_paid_for_is_code_4_although_others_are_scored(
     small_world: World, server: MessagesServer
 ) -> None:
-    live(small_world, RunOptions(update_baseline=True))
-    run = live(small_world, RunOptions(samples=2), max_usd=0.000001)
+    live(small_world, EvaluationRequest(update_baseline=True))
+    run = live(small_world, EvaluationRequest(samples=2), max_usd=0.000001)
     adherence = run.report.agents["ann"].evaluation.dimensions["adherence"]
     assert (adherence.n_scored, adherence.n_expected, adherence.failed) == (1, 2, {"budget": 1})
     assert adherence.score is not None
@@ -89,7 +89,7 @@ def test_a_sample_that_was_not_paid_for_is_code_4_although_others_are_scored(
 def test_what_was_recorded_live_is_replayed_without_a_server(small_world: World, server: MessagesServer) -> None:
     recorded = live(small_world, record=True)
     judge = RecordedJudge(small_world.root / "recordings")
-    replayed = run_evaluation(small_world, judge, RunOptions())
+    replayed = run_evaluation(small_world, judge, EvaluationRequest())
     for agent_id, agent in recorded.report.agents.items():
         for name, item in agent.evaluation.dimensions.items():
             assert replayed.report.agents[agent_id].evaluation.dimensions[name].score == item.score
@@ -103,19 +103,19 @@ def test_a_replay_finds_what_the_live_run_found_when_it_judged_again(
     replace_in(small_world.root / "propositions" / "adherence" / "_default.yaml", "interesting", "dry")
     server.handler = lambda call: message(json.dumps(verdicts(call.body, lambda claim: 7 + call.index % 2)))
     first_week = datetime(2026, 3, 4, tzinfo=UTC)
-    live(small_world, RunOptions(**ann, samples=4, update_baseline=True, as_of=first_week), record=True)
+    live(small_world, EvaluationRequest(**ann, samples=4, update_baseline=True, as_of=first_week), record=True)
     unlucky = len(server.calls)
     server.handler = lambda call: message(
         json.dumps(verdicts(call.body, lambda claim: 1 if call.index == unlucky else 7 + call.index % 2))
     )
-    confirmed = live(small_world, RunOptions(**ann), record=True).report
+    confirmed = live(small_world, EvaluationRequest(**ann), record=True).report
     assert len(server.calls) == unlucky + 6
     judge = RecordedJudge(small_world.root / "recordings")
-    replayed = run_evaluation(small_world, judge, RunOptions(**ann)).report
+    replayed = run_evaluation(small_world, judge, EvaluationRequest(**ann)).report
     assert (replayed.exit_code, confirmed.exit_code) == (0, 0)
     scores = [report.agents["ann"].evaluation.dimensions["adherence"].score for report in (confirmed, replayed)]
     assert scores[0] == scores[1]
-    hasty = run_evaluation(small_world, judge, RunOptions(**ann, confirm=False)).report
+    hasty = run_evaluation(small_world, judge, EvaluationRequest(**ann, confirm=False)).report
     assert hasty.exit_code == 1
 
 
@@ -128,7 +128,7 @@ def test_babble_gives_no_number(small_world: World, server: MessagesServer) -> N
 
 
 def test_samples_give_a_spread(small_world: World, server: MessagesServer) -> None:
-    run = live(small_world, RunOptions(samples=3, agents=["ann"], dimensions=["adherence"]))
+    run = live(small_world, EvaluationRequest(samples=3, agents=["ann"], dimensions=["adherence"]))
     row = run.report.agents["ann"].evaluation.dimensions["adherence"].propositions["adherence-claim"]
     assert len(row.samples) == 3
     assert row.spread is not None
@@ -142,7 +142,7 @@ def test_quiet_agents_talk_in_marked_conversations_and_make_no_baseline(
         return message('{"message": "I oil kettles."}') if "play a persona" in str(call.body["system"]) else ANSWER
 
     server.handler = answer
-    run = live(small_world, RunOptions(synthetic=True, agents=["bob"], update_baseline=True))
+    run = live(small_world, EvaluationRequest(synthetic=True, agents=["bob"], update_baseline=True))
     evaluation = run.report.agents["bob"].evaluation
     assert evaluation.synthetic
     assert evaluation.sample_size == 10
@@ -155,12 +155,12 @@ def test_quiet_agents_talk_in_marked_conversations_and_make_no_baseline(
 
 def test_synthetic_needs_somebody_who_can_talk(small_world: World) -> None:
     with pytest.raises(ConfigError, match="--synthetic needs a live judge"):
-        run_evaluation(small_world, RecordedJudge(Path("none")), RunOptions(synthetic=True))
+        run_evaluation(small_world, RecordedJudge(Path("none")), EvaluationRequest(synthetic=True))
 
 
 def test_synthetic_conversations_are_never_recorded(small_world: World, server: MessagesServer) -> None:
     with pytest.raises(ConfigError, match="no --record"):
-        live(small_world, RunOptions(synthetic=True), record=True)
+        live(small_world, EvaluationRequest(synthetic=True), record=True)
     assert server.paid == 0
 
 

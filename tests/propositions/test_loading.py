@@ -12,7 +12,7 @@ from persona_pipeline.propositions import (
     load_proposition_file,
     load_proposition_set,
     store_proposition_set,
-    stored_proposition_set,
+    stored_proposition_sets,
 )
 from persona_pipeline.store import Store, tables, upsert
 
@@ -180,9 +180,8 @@ def test_a_set_survives_the_store(store: Store, tmp_path: Path) -> None:
         upsert(store, connection, tables.agents, [{"id": "ann", "display_name": "Ann"}])
     for dimension in ("adherence", "fluency"):
         merged = load_proposition_set(tmp_path, dimension, "ann")
-        assert store_proposition_set(store, "ann", dimension, merged) == merged.hash
-        assert stored_proposition_set(store, "ann", dimension) == merged
+        assert store_proposition_set(store, "ann", dimension, merged).version == merged.hash
+        assert stored_proposition_sets(store, "ann")[dimension].propositions == merged
     store_proposition_set(store, "ann", "fluency", None)
-    assert stored_proposition_set(store, "ann", "fluency") is None
-    with pytest.raises(ConfigError, match="not in the store"):
-        stored_proposition_set(store, "ann", "convergence")
+    assert stored_proposition_sets(store, "ann")["fluency"].propositions is None
+    assert "convergence" not in stored_proposition_sets(store, "ann")

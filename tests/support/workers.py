@@ -15,7 +15,7 @@ from pathlib import Path
 import dagster as dg
 
 from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
-from persona_pipeline.evaluation.run import RunOptions, run_evaluation
+from persona_pipeline.evaluation import EvaluationRequest, run_evaluation
 from persona_pipeline.world import World
 from tests.support.worlds import DIMENSIONS, write_jsonl, write_yaml
 
@@ -57,7 +57,7 @@ def take_baselines(root: Path) -> None:
     world = World.open(root, f"sqlite:///{root / 'taken.db'}")
     try:
         judge = open_judge("anthropic", world, JudgeOptions())
-        run_evaluation(world, judge, RunOptions(update_baseline=True))
+        run_evaluation(world, judge, EvaluationRequest(update_baseline=True))
     finally:
         world.store.close()
     for leftover in root.glob("taken.db*"):

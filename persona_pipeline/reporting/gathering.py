@@ -1,24 +1,31 @@
 """What a report shows beside the scores: history, voices, corrections, suites."""
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 
 from persona_pipeline.evaluation.history import score_history
-from persona_pipeline.evaluation.voices import voice_statistics
+from persona_pipeline.evaluation.report import RunReport
+from persona_pipeline.reporting.voices import voice_statistics
 from persona_pipeline.store import Store, tables
 from persona_pipeline.world import World
 from persona_pipeline.world.models import Window
 
 
-def report_sections(
-    world: World, agent_ids: Sequence[str], window: Window, *, since: datetime | None = None
-) -> dict[str, Any]:
-    """Return the report's statistics by section; a section that has nothing to say is left out."""
+def gather(world: World, report: RunReport, *, since: datetime | None = None) -> RunReport:
+    """Return the report with what stands beside its scores; a section that has nothing to say is left out.
+
+    Args:
+        since: history from then on only.
+    """
     from persona_pipeline.corrections.statistics import correction_statistics
 
+    if not report.agents:
+        return report
+    agent_ids = list(report.agents)
+    newest = max((item.evaluation for item in report.agents.values()), key=lambda item: item.window_end)
+    window = Window(end=newest.window_end, start=newest.window_start)
     corrections = correction_statistics(world.store, window, agent_ids=agent_ids)
     sections: dict[str, Any] = {
         "history": score_history(world.store, agent_ids, until=window.end, since=since),
@@ -27,7 +34,8 @@ def report_sections(
     }
     if corrections.agents:
         sections["corrections"] = corrections.model_dump(mode="json")
-    return {name: section for name, section in sections.items() if section}
+    report.statistics |= {name: section for name, section in sections.items() if section}
+    return report
 
 
 def _suite_summaries(store: Store) -> list[dict[str, Any]]:

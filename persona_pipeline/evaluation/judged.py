@@ -1,0 +1,91 @@
+"""Asking the judge: many agents' questions in one call, and each question once."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from persona_pipeline.evaluation.concurrency import run_async
+from persona_pipeline.evaluation.plan import AgentPlan
+from persona_pipeline.evaluation.results import AgentEvaluation, total_usage
+from persona_pipeline.judging.verdict import Judge, JudgeRequest, Verdict
+from persona_pipeline.scoring import DimensionEvaluation, overall_score
+from persona_pipeline.scoring.judged import summarise_usage
+from persona_pipeline.scoring.results import UsageSummary
+
+Answers = Mapping[tuple[str, str, str], Verdict]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A plan with its verdicts, in the order of its requests.
+
+    Attributes:
+        costs: what the judge was asked this time cost, by dimension.
+    """
+
+    plan: AgentPlan
+    verdicts: Sequence[Verdict] = ()
+    costs: Mapping[str, UsageSummary] = field(default_factory=dict)
+
+    @property
+    def answered(self) -> Answers:
+        """The answers by what was asked; what failed may be asked again."""
+        pairs = zip(self.plan.requests, self.verdicts, strict=True) if self.verdicts else ()
+        return {_identity(r): v for r, v in pairs if v.unscored is None or v.unscored.is_answer}
+
+    def dimensions(self) -> dict[str, DimensionEvaluation]:
+        """Return the scores by dimension."""
+        return self.plan.finish(self.verdicts)
+
+
+def judge_plans(plans: Sequence[AgentPlan], judge: Judge, before: Sequence[Judged] = ()) -> list[Judged]:
+    """Return the plans with their verdicts, from one call to the judge.
+
+    Args:
+        before: what was judged of the same plans so far; its answers are not asked for again, nor paid again.
+    """
+    known = [item.answered for item in before] or [{} for _ in plans]
+    asked = [
+        [request for request in plan.requests if _identity(request) not in have]
+        for plan, have in zip(plans, known, strict=True)
+    ]
+    new = iter(run_async(judge.judge([request for requests in asked for request in requests])))
+    found = []
+    for plan, requests, have in zip(plans, asked, known, strict=True):
+        answers = [(request, next(new)) for request in requests]
+        every = {**have, **{_identity(request): verdict for request, verdict in answers}}
+        costs = {name: summarise_usage([v for r, v in answers if r.dimension == name]) for name in plan.plans}
+        found.append(Judged(plan, [every[_identity(request)] for request in plan.requests], costs))
+    return found
+
+
+def evaluation_of(judged: Judged, judge: Judge) -> AgentEvaluation:
+    """Return the scores of one agent, from its verdicts alone."""
+    plan, dimensions = judged.plan, judged.dimensions()
+    models = sorted({verdict.model for verdict in judged.verdicts if verdict.model})
+    prompts = sorted({verdict.prompt_version for verdict in judged.verdicts if verdict.prompt_version})
+    return AgentEvaluation(
+        run_id=plan.run_id(judge),
+        agent_id=plan.scope.agent_id,
+        display_name=plan.persona.display_name,
+        overall=overall_score({name: item.score for name, item in dimensions.items()}),
+        dimensions=dimensions,
+        window_start=plan.scope.window.start,
+        window_end=plan.scope.window.end,
+        sample_size=len(plan.case.messages),
+        synthetic=plan.scope.synthetic,
+        provenance={
+            "judge": judge.name,
+            "judge_model": ", ".join(models) or None,
+            "judge_models": models,
+            "prompt_version": ", ".join(prompts) or None,
+            "prompt_versions": prompts,
+            "persona_hash": plan.persona.hash,
+            "messages_hash": plan.messages_hash,
+            "samples": plan.case.samples,
+        },
+        usage=total_usage(dimensions.values()),
+    )
+
+
+def _identity(request: JudgeRequest) -> tuple[str, str, str]:
+    return request.dimension, request.proposition_id, request.key

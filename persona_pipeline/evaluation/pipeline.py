@@ -1,0 +1,155 @@
+"""The one way through an evaluation: plan, judge, compare, confirm, save. Every caller cuts it where it needs to."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from persona_pipeline.baselines import find_baseline
+from persona_pipeline.errors import ConfigError, Problem
+from persona_pipeline.evaluation.comparison import Evaluated, compared, confirm
+from persona_pipeline.evaluation.judged import Judged, evaluation_of, judge_plans
+from persona_pipeline.evaluation.plan import AgentPlan, plan_agent, planned
+from persona_pipeline.evaluation.report import AgentReport, expenses_of
+from persona_pipeline.evaluation.request import EvaluationRequest
+from persona_pipeline.evaluation.results import AgentEvaluation
+from persona_pipeline.evaluation.saving import SavedRun, joined, load_run, save_run
+from persona_pipeline.evaluation.scope import AgentScope
+from persona_pipeline.evaluation.syncing import sync_propositions
+from persona_pipeline.judging.verdict import Judge
+from persona_pipeline.propositions import ALL_DIMENSIONS
+from persona_pipeline.scoring.results import add_usage
+from persona_pipeline.store.leases import exclusive
+from persona_pipeline.world import World
+
+
+@dataclass(frozen=True)
+class AgentResult:
+    """One agent's plan and the report of it; ``report`` speaks of the whole run, however much of it was asked for."""
+
+    plan: AgentPlan
+    report: AgentReport
+
+
+@dataclass
+class Results:
+    """What came of some scopes, in their order, and what was wrong with agents that could not be evaluated."""
+
+    found: list[AgentResult] = field(default_factory=list)
+    broken: dict[str, tuple[Problem, ...]] = field(default_factory=dict)
+
+    def raise_broken(self) -> None:
+        """Raise everything wrong with the agents that could not be evaluated.
+
+        Raises:
+            ConfigError: there is one.
+        """
+        problems = dict.fromkeys(problem for found in self.broken.values() for problem in found)
+        if problems:
+            raise ConfigError(list(problems))
+
+
+def evaluate_scopes(world: World, scopes: Sequence[AgentScope], judge: Judge, request: EvaluationRequest) -> Results:
+    """Evaluate, compare and save agents on their windows, their judgments pooled in one call.
+
+    No other evaluation of these agents runs meanwhile, whatever process or host it runs in: it waits, and finds the answers.
+    """
+    with exclusive(world.store, [f"evaluate/{scope.agent_id}" for scope in scopes]):
+        results, evaluated = _evaluated(world, scopes, judge, request)
+        for item in evaluated:
+            try:
+                result = _compared(item, judge, request)
+            except ConfigError as error:
+                results.broken[item.plan.scope.agent_id] = error.problems
+                continue
+            save_run(world.store, _run_of(result))
+            results.found.append(_as_paid(result))
+    return results
+
+
+def score_scope(world: World, scope: AgentScope, judge: Judge, request: EvaluationRequest) -> AgentEvaluation:
+    """Score the scope's dimensions into the agent's run, what fell confirmed, and return the run so far.
+
+    The run stays unfinished until ``evaluate_scopes`` compares it: with no dimensions named it judges nothing new.
+
+    Raises:
+        ConfigError: the agent's files in the store are not complete, or its baseline is not valid.
+    """
+    with exclusive(world.store, [f"evaluate/{scope.agent_id}"]):
+        results, evaluated = _evaluated(world, [scope], judge, request)
+        results.raise_broken()
+        (item,) = evaluated
+        save_run(world.store, SavedRun(item.evaluation, whole=False))
+    return item.evaluation
+
+
+def compare_again(world: World, result: AgentResult, judge: Judge, request: EvaluationRequest) -> AgentResult:
+    """Return a result compared with the baseline as it is on disk now, and save it."""
+    plan = replace(result.plan, baseline=find_baseline(world.root, result.plan.scope.agent_id))
+    run = load_run(world.store, result.report.evaluation.run_id)
+    evaluation = run.evaluation if run else result.report.evaluation
+    again = _compared(Evaluated(Judged(plan), evaluation, result.report.expenses), judge, request)
+    save_run(world.store, _run_of(again))
+    return again
+
+
+def _evaluated(
+    world: World, scopes: Sequence[AgentScope], judge: Judge, request: EvaluationRequest
+) -> tuple[Results, list[Evaluated]]:
+    results, plans = Results(), []
+    for scope in scopes:
+        try:
+            plan = plan_agent(world, scope, request)
+            plans.append(_made_whole(world, plan, judge) if request.newest_window else plan)
+        except ConfigError as error:
+            results.broken[scope.agent_id] = error.problems
+    evaluated = [_with_earlier_scores(world, judged, judge) for judged in judge_plans(plans, judge)]
+    if request.confirm:
+        evaluated = confirm(evaluated, judge, request.rules(judge))
+    return results, evaluated
+
+
+def _made_whole(world: World, plan: AgentPlan, judge: Judge) -> AgentPlan:
+    """Return the plan of every dimension where the run on these inputs does not hold those that are not asked for."""
+    known = load_run(world.store, plan.run_id(judge))
+    held = {*plan.plans, *(known.evaluation.dimensions if known else ())}
+    if plan.is_known_whole and held >= set(plan.claimed):
+        return plan
+    fresh = {name: sync_propositions(world, plan.scope.agent_id, name) for name in ALL_DIMENSIONS}
+    return planned(replace(plan, sets=fresh), ALL_DIMENSIONS)
+
+
+def _with_earlier_scores(world: World, judged: Judged, judge: Judge) -> Evaluated:
+    fresh = evaluation_of(judged, judge)
+    known = load_run(world.store, fresh.run_id)
+    evaluation = joined(known.evaluation if known else None, fresh, judged.plan.claimed)
+    return Evaluated(judged, evaluation, expenses_of(fresh.agent_id, fresh.dimensions.values()))
+
+
+def _compared(item: Evaluated, judge: Judge, request: EvaluationRequest) -> AgentResult:
+    plan, evaluation = item.plan, item.evaluation
+    missing = [name for name in plan.claimed if name not in evaluation.dimensions]
+    if missing and not plan.scope.dimensions:
+        names = ", ".join(f"{name}_scores" for name in missing)
+        raise ConfigError(
+            f"{plan.scope.agent_id}: not every dimension is scored on the current messages; materialize {names}"
+        )
+    due = ALL_DIMENSIONS if plan.is_known_whole and not missing else plan.scope.dimensions
+    report = compared(evaluation, plan.baseline, request.rules(judge), due)
+    return AgentResult(plan, report.model_copy(update={"expenses": list(item.expenses), "past": plan.scope.past}))
+
+
+def _run_of(result: AgentResult) -> SavedRun:
+    plan, report = result.plan, result.report
+    whole = plan.is_known_whole and set(plan.claimed) <= report.evaluation.dimensions.keys()
+    return SavedRun(report.evaluation, report.comparison, report.findings, whole, plan.read_at)
+
+
+def _as_paid(result: AgentResult) -> AgentResult:
+    # The row keeps what the run cost when it was paid for; the caller learns what it cost now.
+    report, scored = result.report, result.plan.plans
+    now = {
+        name: item.model_copy(update={"usage": add_usage(e.usage for e in report.expenses if e.dimension == name)})
+        for name, item in report.evaluation.dimensions.items()
+        if name in scored
+    }
+    evaluation = report.evaluation.model_copy(update={"dimensions": {**report.evaluation.dimensions, **now}})
+    return replace(result, report=report.model_copy(update={"evaluation": evaluation}))

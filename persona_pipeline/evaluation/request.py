@@ -1,0 +1,130 @@
+"""What is asked of an evaluation: one value that every stage is handed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypedDict
+
+from persona_pipeline.baselines import PROPOSITION_DELTA, REGRESSION_DELTA
+from persona_pipeline.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.evaluation.gate import GateRules
+from persona_pipeline.judging.verdict import Judge
+from persona_pipeline.propositions import ALL_DIMENSIONS
+from persona_pipeline.settings import get_settings
+from persona_pipeline.world import World
+
+WINDOW = "7d"
+
+
+@dataclass(frozen=True)
+class EvaluationRequest:
+    """What to evaluate, and when it fails.
+
+    Attributes:
+        agents: None for everybody with a persona file.
+        dimensions: None for all that have propositions; a named one must have some. None named: earlier scores are compared again.
+        window: a length of time (``7d``, ``12h``) or ``all``.
+        as_of: where the window ends; None: at the newest message that is not in the future.
+        newest_window: evaluate each agent on the newest window it was evaluated on instead of fixing one.
+        samples: judgments per claim.
+        history: how many windows before are evaluated too, for the timeline.
+        touched: evaluate again the earlier windows whose messages changed since.
+        synthetic: generate conversations for agents that have hardly said anything.
+        confirm: what fell is judged again before it is called a regression; a replay takes what was recorded then.
+        update_baseline: write what was scored to the golden files.
+        threshold, regression_delta, proposition_delta, min_coverage, fail_on: see ``GateRules``; min_coverage None: the judge's.
+    """
+
+    agents: Sequence[str] | None = None
+    dimensions: Sequence[str] | None = None
+    window: str = WINDOW
+    as_of: datetime | None = None
+    newest_window: bool = False
+    samples: int = 1
+    history: int = 0
+    touched: bool = False
+    synthetic: bool = False
+    confirm: bool = True
+    update_baseline: bool = False
+    threshold: float | None = None
+    regression_delta: float = REGRESSION_DELTA
+    proposition_delta: float = PROPOSITION_DELTA
+    min_coverage: float | None = None
+    fail_on: Sequence[str] | None = None
+
+    def rules(self, judge: Judge) -> GateRules:
+        """Return the gate's rules, with the judge's own minimum coverage where none is given.
+
+        Raises:
+            ConfigError: one of them cannot be.
+        """
+        return GateRules(
+            regression_delta=self.regression_delta,
+            proposition_delta=self.proposition_delta,
+            min_coverage=default_coverage(judge) if self.min_coverage is None else self.min_coverage,
+            threshold=self.threshold,
+            fail_on=self.fail_on,
+        )
+
+
+class Asked(TypedDict, total=False):
+    """What may be asked by name; each as in ``EvaluationRequest``."""
+
+    dimensions: Sequence[str] | None
+    window: str
+    as_of: datetime | None
+    samples: int
+    history: int
+    touched: bool
+    synthetic: bool
+    confirm: bool
+    threshold: float | None
+    regression_delta: float
+    proposition_delta: float
+    min_coverage: float | None
+    fail_on: Sequence[str] | None
+
+
+def select_agents(world: World, agents: Sequence[str] | None) -> list[str]:
+    """Return the agents asked for, in order, each once.
+
+    Raises:
+        ConfigError: an agent has no persona file, or there is no agent at all.
+    """
+    known = world.agent_ids()
+    if agents is None:
+        agents = known
+    problems = [
+        Problem(f"unknown agent {agent!r}{did_you_mean(agent, known) or '; known: ' + ', '.join(known)}")
+        for agent in agents
+        if agent not in known
+    ]
+    if problems:
+        raise ConfigError(problems)
+    if not agents:
+        raise ConfigError(f"no agents: write personas/<agent_id>.yaml in {world.root}")
+    return list(dict.fromkeys(agents))
+
+
+def select_dimensions(dimensions: Sequence[str] | None) -> list[str]:
+    """Return the dimensions asked for, in their fixed order.
+
+    Raises:
+        ConfigError: one is unknown.
+    """
+    if dimensions is None:
+        return list(ALL_DIMENSIONS)
+    problems = [
+        Problem(f"unknown dimension {d!r}{did_you_mean(d, ALL_DIMENSIONS) or '; known: ' + ', '.join(ALL_DIMENSIONS)}")
+        for d in dimensions
+        if d not in ALL_DIMENSIONS
+    ]
+    if problems:
+        raise ConfigError(problems)
+    return [dimension for dimension in ALL_DIMENSIONS if dimension in dimensions]
+
+
+def default_coverage(judge: Judge) -> float:
+    """Return the share of judgments that must be scored: all in replay, 95 % live, unless the settings say otherwise."""
+    settings = get_settings()
+    return settings.min_coverage_live if judge.live else settings.min_coverage_replay
