@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from persona_pipeline.evaluation.steps import load_comparison
 
 from persona_pipeline.cli import main
 from persona_pipeline.evaluation.saving import latest_evaluations
-from persona_pipeline.evaluation.steps import load_comparison
 from persona_pipeline.settings import get_settings
 from persona_pipeline.store import tables
 from tests.defs.support import PARTITION, Project

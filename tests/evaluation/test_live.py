@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
 from persona_pipeline.evaluation import EvaluationRequest, run_evaluation
+from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
 from persona_pipeline.judging.anthropic import AnthropicJudge
 from persona_pipeline.judging.recorded import RecordedJudge
 from persona_pipeline.world import World

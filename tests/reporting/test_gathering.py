@@ -7,8 +7,9 @@ from persona_pipeline.reporting.gathering import gather
 from persona_pipeline.reporting.sections import SuiteSummary
 from persona_pipeline.suites.storing import save_suite_result
 from persona_pipeline.world import World
-from tests.support.judges import ScriptedJudge
 from tests.suites.support import load, run
+from tests.support.judges import ScriptedJudge
+
 
 def test_the_newest_suite_runs_are_a_section(small_world: World, tmp_path: Path) -> None:
     report = evaluate_world(small_world, judge=ScriptedJudge(lambda _: 7), agents=["ann"])

@@ -1,0 +1,91 @@
+"""Leases: one holder at a time, over threads, processes and databases."""
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import sqlalchemy as sa
+
+from persona_pipeline.store import Store, leases, tables
+from persona_pipeline.store.leases import exclusive
+
+ELSEWHERE = "another-host:1:x"
+
+
+def _held(store: Store) -> dict[str, str]:
+    with store.connect() as connection:
+        return {row.name: row.holder for row in connection.execute(sa.select(tables.leases))}
+
+
+def _take(store: Store, name: str, holder: str, *, seconds: float = 60) -> None:
+    row = {"name": name, "holder": holder, "expires_at": datetime.now(UTC) + timedelta(seconds=seconds)}
+    with store.begin() as connection:
+        connection.execute(sa.insert(tables.leases).values(row))
+
+
+def test_two_who_want_the_same_take_turns(store: Store) -> None:
+    inside, most = 0, 0
+    counting = threading.Lock()
+
+    def work() -> None:
+        nonlocal inside, most
+        for _ in range(3):
+            with exclusive(store, ["ann", "bob"]):
+                with counting:
+                    inside += 1
+                    most = max(most, inside)
+                time.sleep(0.01)
+                with counting:
+                    inside -= 1
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == 1
+    assert _held(store) == {}
+
+
+def test_those_who_want_different_things_do_not_wait(store: Store) -> None:
+    with exclusive(store, ["ann"]), exclusive(store, ["bob"]):
+        assert _held(store).keys() == {"ann", "bob"}
+
+
+def test_all_are_held_or_none(store: Store) -> None:
+    _take(store, "bob", ELSEWHERE, seconds=0.3)
+    began = time.monotonic()
+    with exclusive(store, ["ann", "bob"]):
+        assert time.monotonic() - began > 0.2
+        assert len(set(_held(store).values())) == 1
+    assert _held(store) == {}
+
+
+def test_an_error_inside_gives_the_leases_back(store: Store) -> None:
+    with pytest.raises(ValueError, match="broken"), exclusive(store, ["ann"]):
+        raise ValueError("broken")
+    assert _held(store) == {}
+
+
+def test_a_process_that_was_killed_is_not_waited_for(store: Store) -> None:
+    done = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
+    _take(store, "ann", f"{socket.gethostname()}:{int(done.stdout)}:x")
+    began = time.monotonic()
+    with exclusive(store, ["ann"]):
+        assert time.monotonic() - began < 5
+
+
+def test_a_holder_that_works_long_keeps_its_lease(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leases, "LEASE_TIME", timedelta(seconds=0.6))
+    monkeypatch.setattr(leases, "_RENEWED_EVERY", 0.1)
+    with exclusive(store, ["ann"]):
+        time.sleep(1.0)
+        with store.connect() as connection:
+            expires = connection.execute(sa.select(tables.leases.c.expires_at)).scalar_one()
+        assert expires > datetime.now(UTC)
+        assert f":{os.getpid()}:" in _held(store)["ann"]

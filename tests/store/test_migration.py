@@ -1,0 +1,68 @@
+"""A store of an earlier version is carried over: nothing that was evaluated is lost."""
+
+import uuid
+from datetime import UTC, datetime
+
+import sqlalchemy as sa
+from alembic import command
+
+from persona_pipeline.evaluation.saving import newest_run
+from persona_pipeline.store import open_store
+from persona_pipeline.store.migrate import alembic_config, current_revision
+from persona_pipeline.world.evaluated_windows import newest_window, touched_windows
+from persona_pipeline.world.models import Window
+
+FIRST, SECOND = datetime(2026, 3, 8, tzinfo=UTC), datetime(2026, 3, 15, tzinfo=UTC)
+RUN = uuid.uuid4()
+
+
+def _first_schema(database_url: str) -> None:
+    """Write a store of the first schema with one run that regressed."""
+    store = open_store(database_url, migrate=False)
+    schema = None if store.is_sqlite else "persona"
+    with store.begin() as connection:
+        if schema:
+            connection.execute(sa.schema.CreateSchema(schema, if_not_exists=True))
+        command.upgrade(alembic_config(connection), "0001")
+    with store.begin() as connection:
+        known = sa.MetaData()
+        known.reflect(connection, schema=schema)
+        table = lambda name: known.tables[f"{schema}.{name}" if schema else name]  # noqa: E731
+        run_id = RUN.hex if store.is_sqlite else RUN
+        start, end = (FIRST, SECOND) if schema else (FIRST.replace(tzinfo=None), SECOND.replace(tzinfo=None))
+        result = {
+            "run_id": str(RUN), "agent_id": "ann", "display_name": "Ann", "overall": 7.0, "sample_size": 3,
+            "window_start": FIRST.isoformat(), "window_end": SECOND.isoformat(),
+        }  # fmt: skip
+        finding = {"kind": "regression", "exit_code": 1, "message": "ann fell"}
+        bounds = {"agent_id": "ann", "window_start": start, "window_end": end, "sample_size": 3}
+        rows = {
+            "agents": {"id": "ann", "display_name": "Ann"},
+            "evaluation_runs": {
+                "id": run_id, "status": "completed", "dimensions": [], "result": result, "overall_score": 7.0,
+                "completed_at": end, **bounds,
+            },
+            "baseline_comparisons": {
+                "evaluation_run_id": run_id, "agent_id": "ann", "regressed": True,
+                "comparison": {"agent_id": "ann"}, "findings": [finding],
+            },
+            "message_windows": {"messages_hash": "x", **bounds},
+        }  # fmt: skip
+        for name, row in rows.items():
+            connection.execute(sa.insert(table(name)).values(row))
+    store.close()
+
+
+def test_runs_keep_their_comparison_and_windows_stand_side_by_side(database_url: str) -> None:
+    _first_schema(database_url)
+    store = open_store(database_url)
+    with store.connect() as connection:
+        assert current_revision(connection) == "0002"
+    run = newest_run(store, "ann")
+    assert run is not None
+    assert (run.evaluation.run_id, run.evaluation.overall, run.whole) == (str(RUN), 7.0, True)
+    assert [finding.message for finding in run.findings] == ["ann fell"]
+    assert run.comparison is not None
+    assert newest_window(store, "ann", now=datetime(2026, 4, 1, tzinfo=UTC)) == Window(SECOND, FIRST)
+    assert touched_windows(store, ["ann"]) == []
+    store.close()
