@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -134,7 +134,8 @@ def _write_run(store: Store, connection: Connection, run_id: uuid.UUID, run: Sav
         "sample_size": evaluation.sample_size,
         "overall_score": evaluation.overall,
         "token_usage": evaluation.usage.model_dump(),
-        "completed_at": sa.func.now() if complete else None,
+        # Not the database's clock: SQLite's counts whole seconds, and the newest of two runs must be told.
+        "completed_at": datetime.now(UTC) if complete else None,
         "persona_hash": provenance.get("persona_hash"),
         "messages_hash": provenance.get("messages_hash"),
         "judge": provenance.get("judge"),
