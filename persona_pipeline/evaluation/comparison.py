@@ -37,9 +37,9 @@ def confirm(evaluated: Sequence[Evaluated], judge: Judge, rules: GateRules) -> l
     be chance. What was confirmed before is not asked again.
     """
     asked = {
-        index: item.plan.again(names, item.plan.case.samples + CONFIRMATIONS)
+        index: item.plan.again(claims, CONFIRMATIONS)
         for index, item in enumerate(evaluated)
-        if (names := _to_confirm(item, judge, rules))
+        if (claims := _to_confirm(item, judge, rules))
     }
     if not asked:
         return list(evaluated)
@@ -104,19 +104,26 @@ def expecting(evaluation: AgentEvaluation, baseline: Baseline | None, due: Colle
     return evaluation.model_copy(update={"dimensions": {name: found[name] for name in ALL_DIMENSIONS if name in found}})
 
 
-def _to_confirm(item: Evaluated, judge: Judge, rules: GateRules) -> list[str]:
+def _to_confirm(item: Evaluated, judge: Judge, rules: GateRules) -> dict[str, list[str]]:
+    """Return the claims worth asking again, by dimension; a dimension that was asked again before is not."""
     plan, evaluation = item.plan, item.evaluation
-    enough = plan.case.samples + CONFIRMATIONS
     found = deltas(evaluation, plan.baseline, rules)
     fallen = {one.dimension for one in (*found.regressions, *found.drops)}
-    names = [name for name, it in evaluation.dimensions.items() if name in fallen and it.samples < enough]
-    # A claim file may have gone since: then there is nothing to ask.
-    names = [name for name in names if name in plan.claimed]
+    claims = {
+        name: [proposition.id for proposition in stored.propositions.propositions]
+        for name, it in evaluation.dimensions.items()
+        if name in fallen
+        and it.samples <= plan.case.samples
+        # A claim file may have gone since: then there is nothing to ask.
+        and (stored := plan.sets[name]).propositions is not None
+    }
     if judge.live:
-        return names
+        return claims
     if not isinstance(judge, RecordedJudge):
-        return []
-    return [name for name in names if judge.has_recorded(plan.again([name], enough).requests)]
+        return {}
+    return {
+        name: ids for name, ids in claims.items() if judge.has_recorded(plan.again({name: ids}, CONFIRMATIONS).requests)
+    }
 
 
 def _with_confirmed(item: Evaluated, judged: Judged) -> Evaluated:

@@ -78,15 +78,16 @@ class AgentPlan:
             position += len(plan.requests)
             # However often each was judged.
             asked = [request.key for request in plan.requests if request.sample == 0]
-            hashed = content_hash([self.messages_hash, *asked])
-            finished[dimension] = plan.finish(own).model_copy(
-                update={"input_hash": hashed, "samples": self.case.samples}
-            )
+            item = plan.finish(own)
+            item.input_hash = content_hash([self.messages_hash, *asked])
+            item.samples = max((request.sample for request in plan.requests), default=0) + 1
+            finished[dimension] = item
         return finished
 
-    def again(self, dimensions: Collection[str], samples: int) -> "AgentPlan":
-        """Return the plan of these dimensions alone with so many judgments per claim."""
-        return planned(replace(self, case=replace(self.case, samples=samples)), dimensions)
+    def again(self, claims: Mapping[str, Collection[str]], times: int) -> "AgentPlan":
+        """Return the plan of these dimensions alone, in which these claims of them are judged so many times more."""
+        more = {name: dict.fromkeys(ids, self.case.samples + times) for name, ids in claims.items()}
+        return planned(replace(self, case=replace(self.case, repeats=more)), claims.keys())
 
 
 def plan_agent(world: World, scope: AgentScope, request: EvaluationRequest) -> AgentPlan:

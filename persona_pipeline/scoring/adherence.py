@@ -24,7 +24,9 @@ def plan_adherence(case: AgentCase, propositions: PropositionSet) -> DimensionPl
     if not case.messages:
         return no_evidence("adherence", propositions, "the agent said nothing in the window")
     contexts = _actions(case, propositions) if propositions.level == "action" else [_window(case, propositions)]
-    plan = plan_judgments(propositions, contexts, agent_id=case.agent_id, persona=case.persona, samples=case.samples)
+    plan = plan_judgments(
+        propositions, contexts, agent_id=case.agent_id, persona=case.persona, samples=case.samples_of(propositions)
+    )
 
     def finish(verdicts: Sequence[Verdict]) -> DimensionEvaluation:
         judged = plan.collect(verdicts)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from persona_pipeline.propositions.models import PropositionSet
 from persona_pipeline.scoring.text.agreement import AgreementLexicon
 from persona_pipeline.world.models import Message, Window, seed_from
 from persona_pipeline.world.trajectory import Entry, message_entry
@@ -19,6 +20,7 @@ class AgentCase:
         earlier_channels: the same channels in the window before.
         names: display names by agent id.
         samples: judgments asked for per claim.
+        repeats: more of them for single claims, by dimension and claim.
         lexicon: what counts as agreement; None: English.
     """
 
@@ -32,7 +34,13 @@ class AgentCase:
     earlier_channels: Mapping[str, Sequence[Message]] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
     samples: int = 1
+    repeats: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     lexicon: AgreementLexicon | None = None
+
+    def samples_of(self, propositions: PropositionSet) -> dict[str, int]:
+        """Return how often each claim of a set is judged."""
+        more = self.repeats.get(propositions.dimension, {})
+        return {item.id: more.get(item.id, self.samples) for item in propositions.propositions}
 
     def name_of(self, agent_id: str) -> str:
         return self.names.get(agent_id, agent_id)

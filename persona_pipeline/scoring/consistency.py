@@ -27,7 +27,7 @@ def plan_consistency(case: AgentCase, propositions: PropositionSet) -> Dimension
     first_n, last_n = propositions.window(EVALUATION_WINDOW_DEFAULTS)
     context = JudgingContext(windowed(entries, first_n, last_n), {"agent_name": SPEAKER})
     # Whatever the file says: this dimension is judged without the persona.
-    plan = plan_judgments(propositions, [context], agent_id=case.agent_id, samples=case.samples)
+    plan = plan_judgments(propositions, [context], agent_id=case.agent_id, samples=case.samples_of(propositions))
 
     def finish(verdicts: Sequence[Verdict]) -> DimensionEvaluation:
         judged = plan.collect(verdicts)

@@ -40,7 +40,7 @@ def plan_convergence(case: AgentCase, propositions: PropositionSet) -> Dimension
         _context(case, channel, messages, propositions, weights[channel]) for channel, messages in channels.items()
     ]
     # Whatever the file says: this dimension is judged without the persona.
-    plan = plan_judgments(propositions, contexts, agent_id=case.agent_id, samples=case.samples)
+    plan = plan_judgments(propositions, contexts, agent_id=case.agent_id, samples=case.samples_of(propositions))
 
     def finish(verdicts: Sequence[Verdict]) -> DimensionEvaluation:
         judged = plan.collect(verdicts)

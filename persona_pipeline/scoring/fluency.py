@@ -39,7 +39,7 @@ def plan_fluency(case: AgentCase, propositions: PropositionSet) -> DimensionPlan
     first_n, last_n = propositions.window()
     context = JudgingContext(windowed(entries, first_n, last_n), {"agent_name": case.display_name})
     # Whatever the file says: this dimension is judged without the persona.
-    plan = plan_judgments(propositions, [context], agent_id=case.agent_id, samples=case.samples)
+    plan = plan_judgments(propositions, [context], agent_id=case.agent_id, samples=case.samples_of(propositions))
 
     def finish(verdicts: Sequence[Verdict]) -> DimensionEvaluation:
         judged = plan.collect(verdicts)

@@ -32,7 +32,7 @@ def plan_ideas_quantity(case: AgentCase, propositions: PropositionSet) -> Dimens
         contexts,
         agent_id=case.agent_id,
         persona=case.persona,
-        samples=case.samples,
+        samples=case.samples_of(propositions),
         lists_ideas=True,
     )
 

@@ -61,7 +61,7 @@ class JudgingPlan:
     propositions: PropositionSet
     contexts: Sequence[JudgingContext]
     requests: tuple[JudgeRequest, ...]
-    samples: int
+    samples: Mapping[str, int]
 
     def collect(self, verdicts: Sequence[Verdict]) -> JudgedPropositions:
         """Put the verdicts of ``requests`` together.
@@ -70,14 +70,16 @@ class JudgingPlan:
             ValueError: there are not as many verdicts as requests.
         """
         pairs = list(zip(self.requests, verdicts, strict=True))
-        step = len(self.contexts) * self.samples
         results: dict[str, PropositionResult] = {}
         ideas: dict[str, tuple[str, ...]] = {}
-        for index, proposition in enumerate(self.propositions.propositions):
-            own = pairs[index * step : (index + 1) * step]
+        start = 0
+        for proposition in self.propositions.propositions:
+            samples = self.samples[proposition.id]
+            own = pairs[start : start + len(self.contexts) * samples]
+            start += len(own)
             results[proposition.id] = self._result(proposition, own)
             for position, (request, verdict) in enumerate(own):
-                part = self.contexts[position // self.samples].part or ""
+                part = self.contexts[position // samples].part or ""
                 if request.lists_ideas and request.sample == 0 and verdict.score is not None:
                     ideas[part] = verdict.ideas
         expected = [v for v in verdicts if not (v.unscored and v.unscored.is_answer)]
@@ -111,11 +113,16 @@ class JudgingPlan:
             result.detail = first.detail if first else "there is nothing to judge"
             result.reasoning = first.reasoning if first else ""
             return result
-        result.raw = self._raw(pairs)
+        by_context = self._by_context(pairs, self.samples[proposition.id])
+        result.raw = weighted_mean(
+            (sum(scores) / len(scores), context.weight)
+            for context, scores in zip(self.contexts, by_context, strict=True)
+            if scores
+        )
         result.score = final_score(result.raw, inverted=proposition.inverted, hard=self.propositions.hard)
         result.samples = [float(verdict.score or 0) for _, verdict in scored]
-        if self.samples > 1:
-            result.spread, result.standard_error = self._spread(pairs)
+        if self.samples[proposition.id] > 1:
+            result.spread, result.standard_error = _pooled_spread(by_context)
         result.reasoning = " / ".join(dict.fromkeys(verdict.reasoning for _, verdict in scored))
         result.evidence = [
             QuotedEvidence(message_id=item.message_id, quote=item.quote, verified=item.verified)
@@ -123,42 +130,37 @@ class JudgingPlan:
             for item in verdict.evidence
         ]
         if len(self.contexts) > 1:
-            result.parts = [self._part(position, verdict) for position, (_, verdict) in enumerate(pairs)]
+            samples = self.samples[proposition.id]
+            result.parts = [
+                _part(self.contexts[position // samples], verdict) for position, (_, verdict) in enumerate(pairs)
+            ]
         return result
 
-    def _raw(self, pairs: Sequence[tuple[JudgeRequest, Verdict]]) -> float:
-        """Mean of the samples within a context, then the contexts' weighted mean."""
-        means = []
-        for position, context in enumerate(self.contexts):
-            own = pairs[position * self.samples : (position + 1) * self.samples]
-            scores = [verdict.score for _, verdict in own if verdict.score is not None]
-            if scores:
-                means.append((sum(scores) / len(scores), context.weight))
-        return weighted_mean(means)
+    def _by_context(self, pairs: Sequence[tuple[JudgeRequest, Verdict]], samples: int) -> list[list[float]]:
+        """Return the scores given in each context."""
+        groups = [pairs[start : start + samples] for start in range(0, len(self.contexts) * samples, samples)]
+        return [[float(v.score) for _, v in group if v.score is not None] for group in groups]
 
-    def _spread(self, pairs: Sequence[tuple[JudgeRequest, Verdict]]) -> tuple[float | None, float | None]:
-        """Pooled over contexts: how much repeated judgments of the same thing differ."""
-        groups = []
-        for position in range(len(self.contexts)):
-            own = pairs[position * self.samples : (position + 1) * self.samples]
-            groups.append([float(verdict.score) for _, verdict in own if verdict.score is not None])
-        deviations = [(spread(group)[0], len(group)) for group in groups]
-        known = [(deviation, n) for deviation, n in deviations if deviation is not None]
-        if not known:
-            return None, None
-        degrees = sum(n - 1 for _, n in known)
-        pooled = math.sqrt(sum(deviation**2 * (n - 1) for deviation, n in known) / degrees)
-        return pooled, pooled / math.sqrt(sum(n for _, n in known))
 
-    def _part(self, position: int, verdict: Verdict) -> dict[str, object]:
-        context = self.contexts[position // self.samples]
-        return {
-            "part": context.part,
-            "weight": context.weight,
-            "raw": verdict.score,
-            "unscored": verdict.unscored.value if verdict.unscored else None,
-            "reasoning": verdict.reasoning,
-        }
+def _pooled_spread(groups: Sequence[Sequence[float]]) -> tuple[float | None, float | None]:
+    """Pooled over contexts: how much repeated judgments of the same thing differ."""
+    deviations = [(spread(group)[0], len(group)) for group in groups]
+    known = [(deviation, n) for deviation, n in deviations if deviation is not None]
+    if not known:
+        return None, None
+    degrees = sum(n - 1 for _, n in known)
+    pooled = math.sqrt(sum(deviation**2 * (n - 1) for deviation, n in known) / degrees)
+    return pooled, pooled / math.sqrt(sum(n for _, n in known))
+
+
+def _part(context: JudgingContext, verdict: Verdict) -> dict[str, object]:
+    return {
+        "part": context.part,
+        "weight": context.weight,
+        "raw": verdict.score,
+        "unscored": verdict.unscored.value if verdict.unscored else None,
+        "reasoning": verdict.reasoning,
+    }
 
 
 def plan_judgments(
@@ -167,16 +169,18 @@ def plan_judgments(
     *,
     agent_id: str,
     persona: str | None = None,
-    samples: int = 1,
+    samples: Mapping[str, int] | None = None,
     lists_ideas: bool = False,
 ) -> JudgingPlan:
     """Return the requests for every proposition, context and sample, in that nesting; a context that shows nothing has none.
 
     Args:
         persona: shown to the judge only if the set includes personas; None in dimensions that are judged without one.
+        samples: how often each claim is judged; None: each once.
         lists_ideas: the first proposition's judgment also lists the ideas of each context.
     """
     contexts = [context for context in contexts if context.trajectory.entries]
+    samples = samples or {item.id: 1 for item in propositions.propositions}
     requests = tuple(
         JudgeRequest(
             dimension=propositions.dimension,
@@ -190,7 +194,7 @@ def plan_judgments(
         )
         for index, proposition in enumerate(propositions.propositions)
         for context in contexts
-        for sample in range(samples)
+        for sample in range(samples[proposition.id])
     )
     return JudgingPlan(propositions, contexts, requests, samples)
 
