@@ -23,10 +23,10 @@ from persona_pipeline.suites import (
     read_responses,
     run_suite,
 )
-from persona_pipeline.suites.judges import SuiteJudge
-from persona_pipeline.suites.output import parse_output
+from persona_pipeline.suites.asserts.suite_judge import SuiteJudge
 from persona_pipeline.suites.targets import Request, Targets
 from persona_pipeline.suites.targets.fields import TargetFields
+from persona_pipeline.suites.targets.output import parse_output
 
 
 def write(folder: Path, files: Mapping[str, str]) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.suites.javascript import (
+from persona_pipeline.suites.format.javascript import (
     is_json,
     json_equal,
     parse_float,

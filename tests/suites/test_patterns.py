@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.suites.patterns import PatternError, compile_pattern, search
+from persona_pipeline.suites.format.patterns import PatternError, compile_pattern, search
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from persona_pipeline.suites.processes import ProcessError, ProcessLimits, ProcessResult, run_process
+from persona_pipeline.suites.sandbox.processes import ProcessError, ProcessLimits, ProcessResult, run_process
 
 
 def python(folder: Path, code: str, *, timeout: float = 20.0, stdin: bytes = b"", **limits: int) -> ProcessResult:

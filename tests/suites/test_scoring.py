@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from persona_pipeline.suites import Assert, Context, Grade, Output
-from persona_pipeline.suites.grades import AssertResult, Failure, SuiteVerdict, verdict_of
-from persona_pipeline.suites.scoring import run_assert, score_test, weighted_mean
+from persona_pipeline.suites.asserts.base import run_assert
+from persona_pipeline.suites.asserts.grades import AssertResult, Failure, SuiteVerdict, verdict_of, weighted_mean
+from persona_pipeline.suites.running.scoring import score_test
 from tests.suites.support import run, suite_of
 
 

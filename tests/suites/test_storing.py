@@ -6,7 +6,8 @@ import sqlalchemy as sa
 
 from persona_pipeline.reporting.sections import SuiteSummary
 from persona_pipeline.store import Store, tables
-from persona_pipeline.suites.storing import latest_suite_summaries, save_suite_result, suite_summaries
+from persona_pipeline.suites.results.storage import latest_suite_summaries, save_suite_result
+from persona_pipeline.suites.results.summaries import suite_summaries
 from tests.suites.support import load, run
 
 SUITE = """

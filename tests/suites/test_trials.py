@@ -4,11 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.suites.grades import Failure, SuiteVerdict, verdict_of
-from persona_pipeline.suites.models import Trials
-from persona_pipeline.suites.output import Output
-from persona_pipeline.suites.results import Attempt
-from persona_pipeline.suites.trials import Outcome, run_trials, t_quantile
+from persona_pipeline.suites.asserts.grades import Failure, SuiteVerdict, verdict_of
+from persona_pipeline.suites.format.models import Trials
+from persona_pipeline.suites.results.intervals import t_quantile
+from persona_pipeline.suites.results.suite_result import Attempt
+from persona_pipeline.suites.running.trials import Outcome, run_trials
+from persona_pipeline.suites.targets.output import Output
 
 
 def outcome(trials: Trials, scores: Sequence[float | None], costs: Sequence[float | None] = ()) -> Outcome:

@@ -9,10 +9,10 @@ from pydantic import Field, SecretStr
 
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.settings import DEFAULT_JUDGE_MODEL
-from persona_pipeline.suites.output import Output, TokenUsage
+from persona_pipeline.suites.format.field_types import Text
 from persona_pipeline.suites.targets.base import Request, TargetError
 from persona_pipeline.suites.targets.fields import TargetFields
-from persona_pipeline.suites.values import Text
+from persona_pipeline.suites.targets.output import Output, TokenUsage
 
 
 class AnthropicTarget(TargetFields):

@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from persona_pipeline.suites.output import Output, OutputError, parse_output
+from persona_pipeline.suites.format.field_types import Limit
 from persona_pipeline.suites.targets.base import Request, TargetError
 from persona_pipeline.suites.targets.fields import TargetFields
-from persona_pipeline.suites.values import Limit
+from persona_pipeline.suites.targets.output import Output, OutputError, parse_output
 
 DEFAULT_RESPONSE = '{"answer": "Mock target: set response in targets.yaml."}'
 

@@ -6,11 +6,11 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from persona_pipeline.suites.output import Output
-from persona_pipeline.suites.responses import ResponseError, Responses, load_responses
+from persona_pipeline.suites.format.field_types import Text
 from persona_pipeline.suites.targets.base import Request, TargetError
 from persona_pipeline.suites.targets.fields import TargetFields
-from persona_pipeline.suites.values import Text
+from persona_pipeline.suites.targets.output import Output
+from persona_pipeline.suites.targets.responses import ResponseError, Responses, load_responses
 
 
 class ReplayTarget(TargetFields):

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from persona_pipeline.suites.output import Output
+from persona_pipeline.suites.targets.output import Output
 from tests.suites.support import calls, grade
 
 

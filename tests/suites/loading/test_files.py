@@ -6,7 +6,7 @@ import pytest
 
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.suites import load_suite
-from persona_pipeline.suites.loading.files import FileError, Files, default_roots, expand_braces
+from persona_pipeline.suites.format.files import FileError, Files, default_roots, expand_braces
 from tests.suites.support import write
 
 CASES = "- {id: a, input: hi, criteria: c}\n"

@@ -5,7 +5,7 @@ import pytest
 import yaml
 
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.suites.models import Test as SuiteTest
+from persona_pipeline.suites.format.models import Test as SuiteTest
 from tests.suites.support import load
 
 
