@@ -41,6 +41,13 @@ def weighted_mean(pairs: Iterable[tuple[float, float]]) -> float:
     return total / weights if weights else 0.0
 
 
+def gate_of(required: bool | float) -> float | None:
+    """Return the score a gate must reach, None for no gate."""
+    if isinstance(required, bool):
+        return PASS if required else None
+    return required
+
+
 @dataclass(frozen=True)
 class Failure:
     """Why something could not be judged. ``reason`` is one word for machines, ``message`` says what to do."""
@@ -50,6 +57,9 @@ class Failure:
 
     def __str__(self) -> str:
         return f"{self.reason}: {self.message}" if self.message else self.reason
+
+    def to_dict(self) -> dict[str, str]:
+        return {"reason": self.reason, "message": self.message}
 
 
 class UngradedError(Exception):
@@ -119,10 +129,7 @@ class AssertResult:
 
     @property
     def gate(self) -> float | None:
-        """The score it must reach, None when it is no gate."""
-        if isinstance(self.required, bool):
-            return PASS if self.required else None
-        return self.required
+        return gate_of(self.required)
 
     @property
     def gate_failed(self) -> bool:
@@ -147,7 +154,7 @@ class AssertResult:
         if self.children:
             data["scores"] = [child.to_dict() for child in self.children]
         if self.error:
-            data["error"] = {"reason": self.error.reason, "message": self.error.message}
+            data["error"] = self.error.to_dict()
         return data
 
     @classmethod

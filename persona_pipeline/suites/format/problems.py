@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from pydantic import BaseModel, ValidationError
 
+from persona_pipeline.documents.validation import EXPECTED, names_at
 from persona_pipeline.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.suites.format.files import FileError, Files, repository_root
 from persona_pipeline.suites.format.sources import Entry
@@ -83,17 +84,9 @@ class Reader:
 
 
 _TEXTS = {
+    **EXPECTED,
     "string_type": "must be a string",
-    "bool_type": "must be true or false",
-    "int_type": "must be a whole number",
     "int_from_float": "must be a whole number",
-    "float_type": "must be a number",
-    "list_type": "must be a list",
-    "tuple_type": "must be a list",
-    "dict_type": "must be a mapping",
-    "model_type": "must be a mapping",
-    "model_attributes_type": "must be a mapping",
-    "finite_number": "must be a finite number",
     "string_too_short": "must not be empty",
     "too_short": "must not be empty",
 }
@@ -117,8 +110,7 @@ def add_model_problems(
         place = _written(entry.data, location, older)
         name = _dotted(place or location)
         if item["type"] == "extra_forbidden":
-            known = sorted(_names(model)) if len(location) == 1 else []
-            known = known or _sibling_names(model, location)
+            known = sorted(names_at(model, location[:-1]))
             reader.fail(
                 entry, f"{label}: unknown key {name!r}{did_you_mean(str(location[-1]), known)}", *place, key=True
             )
@@ -182,27 +174,3 @@ def _dotted(location: tuple[str | int, ...]) -> str:
     for part in location:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
     return text
-
-
-def _names(model: type[BaseModel]) -> set[str]:
-    return {info.alias or name for name, info in model.model_fields.items()}
-
-
-def _sibling_names(model: type[BaseModel], location: tuple[str | int, ...]) -> list[str]:
-    current: Any = model
-    for part in location[:-1]:
-        if isinstance(part, int):
-            continue
-        info = next(
-            (info for name, info in getattr(current, "model_fields", {}).items() if part in (name, info.alias)), None
-        )
-        current = _model_in(info.annotation) if info else None
-        if current is None:
-            return []
-    return sorted(_names(current))
-
-
-def _model_in(annotation: Any) -> type[BaseModel] | None:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    return next((found for part in getattr(annotation, "__args__", ()) if (found := _model_in(part))), None)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from persona_pipeline.errors import ConfigError, Problem
+from persona_pipeline.suites.format.json_lines import json_rows
 from persona_pipeline.suites.results.suite_result import TestResult
 from persona_pipeline.suites.targets.output import OutputError
 
@@ -66,16 +67,7 @@ def _parsed(text: str, path: Path) -> Iterator[tuple[int, Any]]:
             if isinstance(data, dict) and isinstance(data.get("tests"), list):
                 yield from enumerate(data["tests"], start=1)
                 return
-    lines = text.split("\n")
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            yield number, json.loads(line)
-        except (ValueError, RecursionError) as error:
-            if number == len(lines):
-                return
-            raise ConfigError(Problem(f"is not results: {error}", str(path), number, 1)) from error
+    yield from json_rows(text, str(path), "is not results: {error}", json.loads)
 
 
 def earlier_results(path: Path) -> list[TestResult]:

@@ -38,17 +38,20 @@ class Attempt:
         """Return a trial's line in the results."""
         data: dict[str, Any] = {"attempt": self.number, "score": self.score, "verdict": self.verdict.value}
         if self.error:
-            data["error"] = {"reason": self.error.reason, "message": self.error.message}
-        if self.output:
-            data["output"] = self.output.messages
-            if self.output.token_usage:
-                data["token_usage"] = self.output.token_usage.to_dict()
-            for name in ("cost_usd", "duration_ms"):
-                if getattr(self.output, name) is not None:
-                    data[name] = getattr(self.output, name)
+            data["error"] = self.error.to_dict()
+        data |= _answered(self.output)
         if self.results:
             data["scores"] = {item.name: item.score for item in self.results}
         return data
+
+
+def _answered(output: Output | None) -> dict[str, Any]:
+    """The answer and what it took, as far as the target said."""
+    if output is None:
+        return {}
+    usage = output.token_usage and output.token_usage.to_dict()
+    data = {"output": output.messages, "token_usage": usage, "cost_usd": output.cost_usd}
+    return {key: value for key, value in (data | {"duration_ms": output.duration_ms}).items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -123,12 +126,9 @@ class TestResult:
         }
         error = self.error
         optional = {
-            "error": {"reason": error.reason, "message": error.message} if error else None,
+            "error": error.to_dict() if error else None,
             "failed_gates": list(best.failed_gates) or None,
-            "output": output.messages if output else None,
-            "token_usage": output.token_usage.to_dict() if output and output.token_usage else None,
-            "cost_usd": output.cost_usd if output else None,
-            "duration_ms": output.duration_ms if output else None,
+            **_answered(output),
             "file_changes": output.file_changes if output else None,
             "workspace_path": best.workspace_kept,
             "trials": [attempt.to_dict() for attempt in self.attempts] or None,

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
 
+from persona_pipeline.errors import ConfigError
 from persona_pipeline.suites.asserts.base import Assert, run_assert
 from persona_pipeline.suites.asserts.context import Context, Services
-from persona_pipeline.suites.asserts.grades import AssertResult, Failure, SuiteVerdict
+from persona_pipeline.suites.asserts.grades import AssertResult, Failure, SuiteVerdict, UngradedError
 from persona_pipeline.suites.asserts.registry import default_assert
 from persona_pipeline.suites.format.files import state_folder
 from persona_pipeline.suites.format.models import Suite, Test
@@ -264,9 +265,6 @@ class CellRunner:
             raise problem
 
     def _invoke(self, name: str, prompt: str, context: Context) -> str:
-        from persona_pipeline.errors import ConfigError
-        from persona_pipeline.suites.asserts.grades import UngradedError
-
         assert self.targets is not None
         try:
             target = self.targets.open(name)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from persona_pipeline.suites.asserts.agent_judge import AgentJudge
+from persona_pipeline.suites.asserts.grades import gate_of
 from persona_pipeline.suites.asserts.registry import default_assert
 from persona_pipeline.suites.format.assert_fields import AssertFields
 from persona_pipeline.suites.format.models import Suite, Test
@@ -99,14 +100,13 @@ def _assert(
         needs += _target_needs(item.target, targets)
     elif isinstance(item, AgentJudge) and test.workspace is None:
         needs.append("workspace (there is none)")
-    gate = (0.8 if item.required else None) if isinstance(item.required, bool) else item.required
     return ExplainedAssert(
         item.name,
         item.type,
         "fallback" if fallback else "test" if _within(item, test) else "suite",
         item.weight,
         item.weight / total if total else None,
-        gate,
+        gate_of(item.required),
         tuple(needs),
         _place(item.entry),
     )
@@ -114,12 +114,10 @@ def _assert(
 
 def _within(item: AssertFields, test: Test) -> bool:
     """Whether an assert was written inside the test."""
-    if item.entry is None or test.entry is None or item.entry.source.path != test.entry.source.path:
+    own, outer = item.entry, test.entry
+    if own is None or outer is None or own.source != outer.source:
         return False
-    return (
-        item.entry.source == test.entry.source
-        and item.entry.location[: len(test.entry.location)] == test.entry.location
-    )
+    return own.location[: len(outer.location)] == outer.location
 
 
 def _place(entry: Any) -> str | None:

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from pydantic import Field, SecretStr
 
@@ -17,8 +17,6 @@ from persona_pipeline.suites.targets.output import Output, TokenUsage
 
 class AnthropicTarget(TargetFields):
     """Sends the test's messages to a model. System messages become the system prompt."""
-
-    runs_code: ClassVar[bool] = False
 
     model: Text = Field(DEFAULT_JUDGE_MODEL, description="The model's id.")
     max_tokens: int = Field(2048, ge=1, description="For the answer and the thinking before it.")

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from pydantic import Field
 
@@ -16,8 +16,6 @@ DEFAULT_RESPONSE = '{"answer": "Mock target: set response in targets.yaml."}'
 
 class MockTarget(TargetFields):
     """Answers with ``response``, or with what ``responses`` holds for the test's id."""
-
-    runs_code: ClassVar[bool] = False
 
     response: str | dict[str, Any] = Field(DEFAULT_RESPONSE, description="The answer: text, or messages and metrics.")
     responses: dict[str, Any] | None = Field(None, description="Answers by test id.")

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 from pydantic import Field
 
@@ -18,8 +18,6 @@ class ReplayTarget(TargetFields):
 
     An answer that was recorded with the key of what was asked is stale once the test asks something else: an error, not an answer.
     """
-
-    runs_code: ClassVar[bool] = False
 
     path: Text = Field(description="The file, relative to the targets file.")
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from persona_pipeline.errors import ConfigError, Problem
 from persona_pipeline.suites.format.javascript import parse_json
+from persona_pipeline.suites.format.json_lines import json_rows
 from persona_pipeline.suites.targets.output import Output, OutputError, parse_output
 
 MAX_BYTES = 512_000_000
@@ -138,26 +139,11 @@ def load_responses(path: Path | str) -> Responses:
         raise ConfigError(Problem(f"is larger than {MAX_BYTES:,} bytes; split it", str(path)))
     digest = hashlib.sha256(raw).hexdigest()
     if path.suffix.lower() == ".jsonl":
-        return replace(read_responses(_lines(text, str(path)), str(path)), content_hash=digest)
+        rows = [row for _, row in json_rows(text, str(path), "Malformed JSONL at line {number}: {error}")]
+        return replace(read_responses(rows, str(path)), content_hash=digest)
     try:
         return replace(read_responses(parse_json(text), str(path)), content_hash=digest)
     except json.JSONDecodeError as error:
         raise ConfigError(Problem(f"is not JSON: {error.msg}", str(path), error.lineno, error.colno)) from error
     except ValueError as error:
         raise ConfigError(Problem(f"is not JSON: {error}", str(path), 1, 1)) from error
-
-
-def _lines(text: str, source: str) -> list[Any]:
-    rows = []
-    lines = text.split("\n")
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            rows.append(parse_json(line))
-        except ValueError as error:
-            if number == len(lines):
-                # The last line of a run that was killed while it wrote.
-                continue
-            raise ConfigError(Problem(f"Malformed JSONL at line {number}: {error}", source, number, 1)) from error
-    return rows
