@@ -30,7 +30,6 @@ from persona_pipeline.suites.targets.output import Output
 
 _RESULTS = "EVALUATOR_RESULTS_JSON"
 _RESULTS_VARIABLE = re.compile(r"\{\{\s*" + _RESULTS + r"\s*\}\}")
-_KINDS = ("weighted_average", "threshold", "code_judge", "llm_judge")
 
 
 class WeightedAverage(StrictFields):
@@ -121,12 +120,9 @@ class Composite(Assert):
 
     def grade(self, output: Output, context: Context) -> Grade:
         results = [run_assert(member, output, context) for member in self.members]
-        failed = [item for item in results if item.error]
-        if failed:
-            raise UngradedError(
-                failed[0].error.reason if failed[0].error else "error",
-                "; ".join(f"[{item.name}] {item.error.message}" for item in failed if item.error),
-            )
+        errors = [(item.name, item.error) for item in results if item.error]
+        if errors:
+            raise UngradedError(errors[0][1].reason, "; ".join(f"[{name}] {error.message}" for name, error in errors))
         grade = self._aggregate(results, context)
         hits = [*(f"[{item.name}] {text}" for item in results for text in item.hits), *grade.hits]
         misses = [*(f"[{item.name}] {text}" for item in results for text in item.misses), *grade.misses]

@@ -22,13 +22,8 @@ def by_target(result: SuiteResult) -> dict[str | None, SuiteResult]:
     }
 
 
-def suite_summaries(results: Sequence[SuiteResult]) -> list[dict[str, Any]]:
-    """Return what a run report shows of suites (``RunReport.statistics["suites"]``): one entry a suite and target."""
-    return [summary_of(target, part) for result in results for target, part in by_target(result).items()]
-
-
 def summary_of(target: str | None, part: SuiteResult) -> dict[str, Any]:
-    """Return what a report shows of one target's part of a run."""
+    """Return what a run report shows of one target's part of a run (an entry of ``RunReport.statistics["suites"]``)."""
     counts = part.summary
     failures = [test for test in part.tests if test.verdict is not SuiteVerdict.PASS]
     return {
