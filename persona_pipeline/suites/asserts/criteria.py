@@ -132,6 +132,14 @@ def is_analytic(criteria: Sequence[Criterion]) -> bool:
     return any(item.score_ranges or item.required_min_score is not None for item in criteria)
 
 
+def checks_asked(criteria: Sequence[Criterion], task: str | None = None) -> str:
+    """Return what a judge is asked to check, after a task where there is one."""
+    from persona_pipeline.judging.prompt import plain_json
+
+    listed = f"Check these criteria:\n{plain_json({'criteria': [item.asked() for item in criteria]})}"
+    return listed if task is None else f"{task}\n\n{listed}"
+
+
 def check_schema(analytic: bool) -> dict[str, Any]:
     """Return the JSON schema of a judge's reply. Reasons come before the decision."""
     decision: dict[str, Any] = (

@@ -9,6 +9,7 @@ from persona_pipeline.suites.asserts.context import Context
 from persona_pipeline.suites.asserts.criteria import (
     Criterion,
     check_schema,
+    checks_asked,
     grade_checks,
     is_analytic,
     prepare_criteria,
@@ -59,22 +60,17 @@ class Rubrics(Assert):
             self._prompt_text = read_prompt(self.prompt, entry, label, reader, alone=False)
 
     def grade(self, output: Output, context: Context) -> Grade:
-        from persona_pipeline.judging.prompt import plain_json
-
-        analytic = is_analytic(self.criteria)
-        asked = [item.asked() for item in self.criteria]
-        ask = f"Check these criteria:\n{plain_json({'criteria': asked})}"
-        subject: dict[str, Any] = {"criteria": asked, "analytic": analytic}
-        if self._prompt_text is not None:
-            ask = f"{fill_prompt(self._prompt_text)}\n\n{ask}"
-            subject["prompt"] = self._prompt_text
+        analytic, prompt = is_analytic(self.criteria), self._prompt_text
+        subject: dict[str, Any] = {"criteria": [item.asked() for item in self.criteria], "analytic": analytic}
+        if prompt is not None:
+            subject["prompt"] = prompt
         data = ask_judge(
             "rubrics",
-            evidence(output, context, self._prompt_text),
+            evidence(output, context, prompt),
             context=context,
             name=self.name,
             rules=ANALYTIC_RULES if analytic else CHECKLIST_RULES,
-            ask=ask,
+            ask=checks_asked(self.criteria, None if prompt is None else fill_prompt(prompt)),
             schema=check_schema(analytic),
             subject=subject,
             check=lambda reply: reply_problem(reply, self.criteria),

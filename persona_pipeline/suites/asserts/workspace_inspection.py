@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from persona_pipeline.suites.asserts.context import Context
-from persona_pipeline.suites.asserts.criteria import Criterion, check_schema, is_analytic
+from persona_pipeline.suites.asserts.criteria import Criterion, check_schema, checks_asked, is_analytic
 from persona_pipeline.suites.asserts.grades import UngradedError
 from persona_pipeline.suites.asserts.judge_questions import (
     ANALYTIC_RULES,
@@ -58,12 +58,8 @@ class Inspection:
 
     @property
     def ask(self) -> str:
-        from persona_pipeline.judging.prompt import plain_json
-
         task = fill_prompt(self.prompt) if self.prompt else "Judge whether the work in the workspace meets the goal."
-        if not self.criteria:
-            return task
-        return f"{task}\n\nCheck these criteria:\n{plain_json({'criteria': [item.asked() for item in self.criteria]})}"
+        return checks_asked(self.criteria, task) if self.criteria else task
 
 
 def inspect_workspace(inspection: Inspection, folder: Path, output: Output, context: Context) -> Mapping[str, Any]:

@@ -11,6 +11,20 @@ from persona_pipeline.suites.format.sources import Entry
 MAX_NESTING = 16
 
 
+def read_all_asserts(reader: Reader, entry: Entry, label: str) -> list[AssertFields]:
+    """Read the asserts of a test or, without a label, of a suite: ``assert``, then what older names hold."""
+    data, prefix = entry.data, f"{label}: " if label else ""
+    found = read_asserts(reader, entry, "assert", label) if "assert" in data else []
+    if isinstance(data.get("execution"), dict) and "evaluators" in data["execution"]:
+        new = f"rename it to assert, {'on the test' if label else 'at the top'}"
+        reader.deprecated(entry, f"{prefix}execution.evaluators", new, "execution", "evaluators")
+        found += read_asserts(reader, entry.child("execution"), "evaluators", label)
+    if "evaluators" in data:
+        reader.deprecated(entry, f"{prefix}evaluators", "rename it to assert", "evaluators")
+        found += read_asserts(reader, entry, "evaluators", label)
+    return found
+
+
 def read_asserts(reader: Reader, entry: Entry, key: str, label: str, *, depth: int = 0) -> list[AssertFields]:
     """Read a list of assert items at ``entry[key]``; what is wrong is added to the reader."""
     value = entry.data[key]

@@ -1,14 +1,16 @@
 """How a suite or a test is run, as it is written: ``execution`` and ``workspace``."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from persona_pipeline.suites.format.field_types import Limit, StrictFields, Text
 from persona_pipeline.suites.format.models import HOOKS, STRATEGIES, Hook, Trials, Workspace
 from persona_pipeline.suites.format.problems import Reader, add_model_problems
 from persona_pipeline.suites.format.sources import Entry
+
+Fields = TypeVar("Fields", bound=StrictFields)
 
 
 class TrialsFields(StrictFields):
@@ -67,16 +69,10 @@ class Execution:
 
 def read_execution(reader: Reader, entry: Entry, label: str) -> Execution:
     """Read ``execution`` of a suite or a test; ``evaluators`` in it are read with the asserts."""
-    if entry.data.get("execution") is None:
+    part = _part(reader, entry, "execution", ExecutionFields, label)
+    if part is None:
         return Execution()
-    inner = entry.child("execution")
-    where = f"{label}: execution" if label else "execution"
-    if not isinstance(inner.data, dict):
-        reader.fail(inner, f"{where} must be a mapping")
-        return Execution()
-    fields = _validated(reader, inner, ExecutionFields, where)
-    if not isinstance(fields, ExecutionFields):
-        return Execution()
+    inner, where, fields = part
     trials = None
     if fields.trials is not None:
         if fields.trials.strategy not in STRATEGIES:
@@ -94,16 +90,10 @@ def read_execution(reader: Reader, entry: Entry, label: str) -> Execution:
 
 def read_workspace(reader: Reader, entry: Entry, label: str) -> Workspace | None:
     """Read ``workspace`` of a suite or a test."""
-    if entry.data.get("workspace") is None:
+    part = _part(reader, entry, "workspace", WorkspaceFields, label)
+    if part is None:
         return None
-    inner = entry.child("workspace")
-    where = f"{label}: workspace" if label else "workspace"
-    if not isinstance(inner.data, dict):
-        reader.fail(inner, f"{where} must be a mapping")
-        return None
-    fields = _validated(reader, inner, WorkspaceFields, where)
-    if not isinstance(fields, WorkspaceFields):
-        return None
+    inner, where, fields = part
     template = fields.template
     if template is not None:
         template = reader.find_folder(inner, template, f"{where}: template", "template")
@@ -116,10 +106,17 @@ def read_workspace(reader: Reader, entry: Entry, label: str) -> Workspace | None
     return Workspace(template, hooks)
 
 
-def _validated(reader: Reader, entry: Entry, model: type[BaseModel], label: str) -> BaseModel | None:
-    data = {key: value for key, value in entry.data.items() if value is not None or key == "evaluators"}
+def _part(reader: Reader, entry: Entry, name: str, model: type[Fields], label: str) -> tuple[Entry, str, Fields] | None:
+    """A part of an entry, what to call it and its fields; None where it is not written or not valid."""
+    if entry.data.get(name) is None:
+        return None
+    inner, where = entry.child(name), f"{label}: {name}" if label else name
+    if not isinstance(inner.data, dict):
+        reader.fail(inner, f"{where} must be a mapping")
+        return None
+    data = {key: value for key, value in inner.data.items() if value is not None or key == "evaluators"}
     try:
-        return model.model_validate(data)
+        return inner, where, model.model_validate(data)
     except ValidationError as error:
-        add_model_problems(reader, entry, error, label, model)
+        add_model_problems(reader, inner, error, where, model)
         return None

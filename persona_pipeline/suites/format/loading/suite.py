@@ -10,7 +10,7 @@ from persona_pipeline.documents import Document, parse_document
 from persona_pipeline.errors import ConfigError, Problem
 from persona_pipeline.suites.format.field_types import StrictFields, Text
 from persona_pipeline.suites.format.files import FileError, Files
-from persona_pipeline.suites.format.loading.asserts import read_asserts
+from persona_pipeline.suites.format.loading.asserts import read_all_asserts
 from persona_pipeline.suites.format.loading.execution import Execution, read_execution, read_workspace
 from persona_pipeline.suites.format.loading.external_tests import (
     SUITE_LIMITS,
@@ -152,15 +152,7 @@ def _suite(reader: Reader, path: Path, document: Document, lines: str | None) ->
     fields = _fields(reader, entry)
     execution = read_execution(reader, entry, "")
     workspace = read_workspace(reader, entry, "")
-    asserts = []
-    if "assert" in data:
-        asserts += read_asserts(reader, entry, "assert", "")
-    if isinstance(data.get("execution"), dict) and "evaluators" in data["execution"]:
-        reader.deprecated(entry, "execution.evaluators", "rename it to assert, at the top", "execution", "evaluators")
-        asserts += read_asserts(reader, entry.child("execution"), "evaluators", "")
-    if "evaluators" in data:
-        reader.deprecated(entry, "evaluators", "rename it to assert", "evaluators")
-        asserts += read_asserts(reader, entry, "evaluators", "")
+    asserts = read_all_asserts(reader, entry, "")
     asked: tuple[dict[str, Any], ...] = ()
     if data.get("input") is not None:
         asked = input_messages(reader, entry, "input", "suite")

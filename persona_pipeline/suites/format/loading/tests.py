@@ -8,7 +8,7 @@ from pydantic import Field, ValidationError, WithJsonSchema
 
 from persona_pipeline.suites.format.assert_fields import AssertFields
 from persona_pipeline.suites.format.field_types import StrictFields, Text
-from persona_pipeline.suites.format.loading.asserts import read_assert, read_asserts
+from persona_pipeline.suites.format.loading.asserts import read_all_asserts, read_assert
 from persona_pipeline.suites.format.loading.execution import Execution, read_execution, read_workspace
 from persona_pipeline.suites.format.loading.messages import (
     check_file_parts,
@@ -158,15 +158,4 @@ def _asserts(reader: Reader, entry: Entry, label: str) -> list[AssertFields]:
             item = {"type": "rubrics", "name": "rubric", "rubrics": data["rubrics"]}
             made = read_assert(reader, Entry(item, entry.source, entry.location), f"{label}: rubrics", 0)
             found += [made] if made else []
-    if "assert" in data:
-        found += read_asserts(reader, entry, "assert", label)
-    execution = data.get("execution")
-    if isinstance(execution, dict) and "evaluators" in execution:
-        reader.deprecated(
-            entry, f"{label}: execution.evaluators", "rename it to assert, on the test", "execution", "evaluators"
-        )
-        found += read_asserts(reader, entry.child("execution"), "evaluators", label)
-    if "evaluators" in data:
-        reader.deprecated(entry, f"{label}: evaluators", "rename it to assert", "evaluators")
-        found += read_asserts(reader, entry, "evaluators", label)
-    return found
+    return found + read_all_asserts(reader, entry, label)
