@@ -20,7 +20,6 @@ from persona_pipeline.suites.format.javascript import parse_json
 from persona_pipeline.suites.format.problems import Reader
 from persona_pipeline.suites.format.sources import Entry
 from persona_pipeline.suites.sandbox.processes import ProcessError, run_process
-from persona_pipeline.suites.sandbox.target_proxy import ProxyError, TargetProxy, serve
 from persona_pipeline.suites.targets.output import Output
 from persona_pipeline.suites.targets.prompts import file_parts
 
@@ -86,6 +85,9 @@ class CodeJudge(Assert):
         if not self.target:
             yield {}
             return
+        # A server is brought in only by who needs one.
+        from persona_pipeline.suites.sandbox.target_proxy import ProxyError, TargetProxy, serve
+
         if invoke is None or name is None:
             raise UngradedError("no_target", "there is no target to ask when recorded answers are graded")
         most = self.target.max_calls if isinstance(self.target, TargetAccess) else DEFAULT_CALLS
