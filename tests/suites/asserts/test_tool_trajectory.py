@@ -74,6 +74,8 @@ def test_without_messages_there_is_no_trajectory(tmp_path: Path) -> None:
         (None, {"q": True}, {"q": 1}, False),
         (None, {}, {"q": 1}, True),
         (None, {"q": 1}, None, False),
+        ("superset", {"q": 1}, {"q": 1, "more": 2}, True),
+        ("superset", {"q": 1}, {"q": 2}, False),
         ("exact", {"q": 1}, {"q": 1, "more": 2}, False),
         ("exact", {"q": 1}, {"q": 1}, True),
         ("subset", {"q": 1, "r": 2}, {"q": 1}, True),

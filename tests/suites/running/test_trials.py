@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from persona_pipeline.suites.asserts.grades import Failure, SuiteVerdict, verdict_of
 from persona_pipeline.suites.format.models import Trials
-from persona_pipeline.suites.results.intervals import t_quantile
 from persona_pipeline.suites.results.suite_result import Attempt
 from persona_pipeline.suites.running.trials import Outcome, run_trials
 from persona_pipeline.suites.targets.output import Output
@@ -85,11 +84,6 @@ def test_the_cost_limit_ends_the_attempts() -> None:
 def test_an_unknown_cost_is_said_and_not_taken_for_nothing() -> None:
     found = outcome(Trials(2, "mean", 0.1), [0.5, 0.5])
     assert (len(found.attempts), found.cost_limited, len(found.notes)) == (2, False, 1)
-
-
-@pytest.mark.parametrize(("degrees", "value"), [(1, 12.706), (29, 2.045), (30, 1.96), (500, 1.96)])
-def test_quantiles(degrees: int, value: float) -> None:
-    assert t_quantile(degrees) == value
 
 
 @given(st.lists(st.floats(0, 1), min_size=2, max_size=10))
