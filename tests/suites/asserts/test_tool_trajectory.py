@@ -63,7 +63,8 @@ def test_minimums(tmp_path: Path, minimums: dict[str, float], made: list[str], s
 
 def test_without_messages_there_is_no_trajectory(tmp_path: Path) -> None:
     item = {"type": "tool_trajectory", "mode": "any_order", "minimums": {}}
-    assert grade(tmp_path, item, {"output_messages": []}).score == 0
+    found = grade(tmp_path, item, {"output_messages": []})
+    assert (found.score, found.misses) == (0, ("There is no trace of tool calls to look at.",))
 
 
 @pytest.mark.parametrize(
@@ -81,6 +82,7 @@ def test_without_messages_there_is_no_trajectory(tmp_path: Path) -> None:
         ("subset", {"q": 1, "r": 2}, {"q": 1}, True),
         ("subset", {"q": 1}, {"q": 1, "r": 2}, False),
         ("ignore", {"q": 1}, {"q": 2}, True),
+        ("ignore", {"q": 1}, None, True),
         (["a.b"], {"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3}}, True),
         (["a.b"], {"a": {"b": 1}}, {"a": {}}, False),
         (["z"], {"a": 1}, {}, True),
@@ -158,9 +160,26 @@ def timed(tool: str, took: Any, **more: Any) -> dict[str, Any]:
             ["c was called 0 times, at least 1 wanted."],
             "2 of 3 minimums met.",
         ),
+        (
+            {"mode": "exact", "expected": [{"tool": "a"}]},
+            [{"tool": "a"}],
+            1,
+            ["Call 1, a, is there."],
+            [],
+            "1 of 1 expected calls in exact mode.",
+        ),
         ({"mode": "in_order", "expected": []}, [{"tool": "a"}], 1, ["No calls were expected."], [], None),
     ],
-    ids=["in order", "exact", "superset", "a call that took too long", "subset", "any order", "nothing expected"],
+    ids=[
+        "in order",
+        "exact",
+        "superset",
+        "a call that took too long",
+        "subset",
+        "any order",
+        "exactly",
+        "nothing expected",
+    ],
 )
 def test_results_name_every_call(
     tmp_path: Path,
