@@ -1,4 +1,4 @@
-"""A suite file from beginning to end, as assets and schedules run it."""
+"""A suite file from beginning to end: found, loaded with every type of assert there is, run."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
