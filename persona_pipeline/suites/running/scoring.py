@@ -15,8 +15,6 @@ class TestScore:
     score: float | None
     verdict: SuiteVerdict
     failed_gates: tuple[str, ...] = ()
-    n_scored: int = 0
-    n_expected: int = 0
 
 
 def score_test(results: Sequence[AssertResult]) -> TestScore:
@@ -26,11 +24,10 @@ def score_test(results: Sequence[AssertResult]) -> TestScore:
     score 0. Otherwise the score is the weighted mean.
     """
     scored = [(item.score, item.weight) for item in results if item.score is not None]
-    n_scored, n_expected = len(scored), len(results)
-    if n_scored < n_expected or not results:
-        return TestScore(None, SuiteVerdict.ERROR, (), n_scored, n_expected)
+    if len(scored) < len(results) or not results:
+        return TestScore(None, SuiteVerdict.ERROR)
     gates = tuple(item.name for item in results if item.gate_failed)
     if gates:
-        return TestScore(0.0, SuiteVerdict.FAIL, gates, n_scored, n_expected)
+        return TestScore(0.0, SuiteVerdict.FAIL, gates)
     score = weighted_mean(scored)
-    return TestScore(score, verdict_of(score), (), n_scored, n_expected)
+    return TestScore(score, verdict_of(score))

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 from persona_pipeline.suites import Assert, Context, Grade, Output
 from persona_pipeline.suites.asserts.base import run_assert
-from persona_pipeline.suites.asserts.grades import AssertResult, Failure, SuiteVerdict, verdict_of, weighted_mean
+from persona_pipeline.suites.asserts.grades import (
+    TOLERANCE,
+    AssertResult,
+    Failure,
+    SuiteVerdict,
+    verdict_of,
+    weighted_mean,
+)
 from tests.suites.support import assert_result as result
 from tests.suites.support import run, suite_of
 
@@ -79,8 +86,12 @@ def test_a_score_outside_0_to_1_is_an_error(tmp_path: Path, score: float) -> Non
     found = graded(
         tmp_path, Says.model_construct(type="says", name="s", score=score, weight=1.0, required=False, negate=False)
     )
-    assert found.error is not None
-    assert found.error.reason == "invalid_score"
+    assert found.error == Failure("invalid_score", f"the score {score!r} is not a number from 0 to 1")
+
+
+@pytest.mark.parametrize(("score", "kept"), [(1 + TOLERANCE, 1.0), (-TOLERANCE, 0.0), (0.25, 0.25)])
+def test_what_rounding_puts_outside_0_to_1_is_put_back(tmp_path: Path, score: float, kept: float) -> None:
+    assert graded(tmp_path, Says(type="says", name="s", score=score)).score == kept
 
 
 class Counts(Assert):
