@@ -28,6 +28,7 @@ from tests.suites.support import run, suite_of
         (1.0, "pass"),
         (0.8, "pass"),
         (0.7999999999999999, "pass"),
+        (0.8 - TOLERANCE, "pass"),
         (0.8 - 1e-8, "borderline"),
         (0.6, "borderline"),
         (0.6 - 1e-12, "borderline"),
@@ -123,3 +124,8 @@ def test_results_round_trip_through_json() -> None:
     whole = AssertResult("a", "x", 0.25, 1.0, SuiteVerdict.FAIL, 0.3, ("h",), ("m",), "r", {"n": 1}, (child,))
     assert AssertResult.from_dict(whole.to_dict()) == whole
     assert AssertResult.from_dict(result(None).to_dict()) == result(None)
+    assert (whole.to_dict()["required"], "required" in child.to_dict()) == (0.3, False)
+
+
+def test_a_failure_says_its_reason_and_what_to_do() -> None:
+    assert (str(Failure("timeout", "try again")), str(Failure("timeout", ""))) == ("timeout: try again", "timeout")
