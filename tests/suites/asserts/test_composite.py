@@ -9,7 +9,7 @@ from persona_pipeline.errors import ConfigError
 from persona_pipeline.judging.verdict import Unscored
 from persona_pipeline.suites import UngradedError
 from persona_pipeline.suites.asserts.grades import Grade
-from tests.suites.support import Services, grade, judging, run, suite_of, write
+from tests.suites.support import Services, grade, judging, load, run, suite_of, write
 
 YES, NO = {"type": "contains", "value": "ok", "name": "yes"}, {"type": "contains", "value": "NO", "name": "no"}
 PART = {"type": "tool_trajectory", "mode": "any_order", "minimums": {"a": 1, "b": 0, "c": 0}, "name": "part"}
@@ -182,3 +182,22 @@ def test_a_judge_that_fails_to_aggregate_is_an_error(tmp_path: Path) -> None:
 def test_negating_a_composite_turns_its_verdict_round() -> None:
     turned = Grade(0.25, ["h"], ["m"]).negated()
     assert (turned.score, turned.verdict, turned.hits, turned.misses) == (0.75, "pass", ["m"], ["h"])
+
+
+def test_without_members_it_is_a_problem(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="assert: must not be empty"):
+        suite_of(tmp_path, composite([], type="weighted_average"))
+
+
+@pytest.mark.parametrize("key", ["assert", "evaluators"])
+def test_members_that_stand_twice_are_named_where_they_stand(tmp_path: Path, key: str) -> None:
+    text = f"""tests:
+  - id: t
+    input: hi
+    assert:
+      - type: composite
+        {key}: [{{type: is_json, name: n}}, {{type: is_json, name: n}}]
+        aggregator: {{type: weighted_average}}
+"""
+    with pytest.raises(ConfigError, match=rf"suite\.eval\.yaml:6:\d+: .*members 'n' stand twice"):
+        load(tmp_path, text)
