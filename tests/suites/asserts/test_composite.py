@@ -199,5 +199,5 @@ def test_members_that_stand_twice_are_named_where_they_stand(tmp_path: Path, key
         {key}: [{{type: is_json, name: n}}, {{type: is_json, name: n}}]
         aggregator: {{type: weighted_average}}
 """
-    with pytest.raises(ConfigError, match=rf"suite\.eval\.yaml:6:\d+: .*members 'n' stand twice"):
+    with pytest.raises(ConfigError, match=r"suite\.eval\.yaml:6:\d+: .*members 'n' stand twice"):
         load(tmp_path, text)
