@@ -6,10 +6,12 @@ from typing import Any
 
 import dagster as dg
 
-from persona_pipeline.defs import suites, suites_automation, suites_job
-from persona_pipeline.defs.event_log_values import event_log_values
-from persona_pipeline.defs.resources import EvaluationSettings
-from persona_pipeline.defs.suites_files import suite_files
+from persona_pipeline.changes.suite_files import suite_files
+from persona_pipeline.defs.platform.event_log_values import event_log_values
+from persona_pipeline.defs.platform.resources import EvaluationSettings
+from persona_pipeline.defs.suites import assets as suites
+from persona_pipeline.defs.suites import jobs as suites_job
+from persona_pipeline.defs.suites import sensors as suites_automation
 from tests.defs.support import PARTITION, Watched
 
 DESK = """

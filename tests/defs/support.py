@@ -7,9 +7,9 @@ from typing import Any
 import dagster as dg
 
 from persona_pipeline.definitions import defs
-from persona_pipeline.defs import sensors
-from persona_pipeline.defs.resources import WorldResource
-from persona_pipeline.defs.run_tags import LOOK
+from persona_pipeline.defs.changes import sensors
+from persona_pipeline.defs.platform.resources import WorldResource
+from persona_pipeline.defs.platform.run_tags import LOOK
 
 PARTITION = "dagster/partition"
 

@@ -3,8 +3,8 @@
 import dagster as dg
 import pytest
 
-from persona_pipeline.defs.checks import GATE
-from persona_pipeline.defs.settings import orchestration
+from persona_pipeline.defs.agents.checks import GATE
+from persona_pipeline.defs.platform.settings import orchestration
 from persona_pipeline.world import World
 from tests.defs.support import Project
 from tests.support.worlds import write_yaml

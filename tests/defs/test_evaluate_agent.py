@@ -4,7 +4,7 @@ import dagster as dg
 import pytest
 from dagster._core.execution.plan.objects import StepFailureData
 
-from persona_pipeline.defs.checks import GATE
+from persona_pipeline.defs.agents.checks import GATE
 from tests.defs.support import Project
 from tests.support.worlds import replace_in, write_yaml
 
@@ -120,7 +120,7 @@ def test_a_persona_file_that_no_agent_can_be_named_after_stops_nobody(small: Pro
 def test_a_lost_database_is_tried_again_and_then_given_up(small: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     import sqlalchemy as sa
 
-    from persona_pipeline.defs import failures
+    from persona_pipeline.defs.platform import failures
     from persona_pipeline.world import World
 
     tries = []
@@ -152,8 +152,8 @@ def test_a_defect_is_not_tried_again(small: Project, monkeypatch: pytest.MonkeyP
 
 def test_every_check_of_a_partitioned_asset_is_partitioned_alike() -> None:
     # Dagster accepts a check without partitions in silence and hands it every agent at once.
-    from persona_pipeline.defs.checks import CHECKS
-    from persona_pipeline.defs.partitions import agents
+    from persona_pipeline.defs.agents.checks import CHECKS
+    from persona_pipeline.defs.agents.partitions import agents
 
     assert all(spec.partitions_def == agents for check in CHECKS for spec in check.check_specs)
 

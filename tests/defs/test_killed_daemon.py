@@ -15,8 +15,8 @@ from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import InProcessWorkspaceLoadTarget
 from dagster._daemon import sensor as sensor_daemon
 
-from persona_pipeline.defs.partitions import AGENTS
-from persona_pipeline.defs.sensors import world_changes
+from persona_pipeline.defs.agents.partitions import AGENTS
+from persona_pipeline.defs.changes.sensors import world_changes
 from persona_pipeline.settings import get_settings
 from tests.support.worlds import replace_in
 

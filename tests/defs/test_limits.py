@@ -7,7 +7,7 @@ import dagster as dg
 import pytest
 
 from persona_pipeline.definitions import defs
-from persona_pipeline.defs import failures
+from persona_pipeline.defs.platform import failures
 from persona_pipeline.settings import get_settings
 from tests.defs.support import Project
 from tests.support.messages_server import ANSWER, Hang, MessagesServer, message

@@ -6,9 +6,10 @@ from datetime import UTC, datetime, timedelta
 import dagster as dg
 import pytest
 
-from persona_pipeline.defs import sensors, suites_automation
-from persona_pipeline.defs.looks import last_look, next_look
-from persona_pipeline.defs.run_tags import LOOK
+from persona_pipeline.defs.changes import sensors
+from persona_pipeline.defs.changes.looks import last_look, next_look
+from persona_pipeline.defs.platform.run_tags import LOOK
+from persona_pipeline.defs.suites import sensors as suites_automation
 from tests.defs.suites_support import Suites, suites_of
 from tests.defs.support import Project
 from tests.support.worlds import replace_in

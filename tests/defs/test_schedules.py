@@ -6,8 +6,9 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from persona_pipeline.defs.schedules import SCHEDULES, nightly_schedule
-from persona_pipeline.defs.settings import OrchestrationSettings
+from persona_pipeline.definitions import defs
+from persona_pipeline.defs.cohort.schedules import nightly_schedule
+from persona_pipeline.defs.platform.settings import OrchestrationSettings
 from tests.defs.support import Project
 
 
@@ -65,4 +66,5 @@ def test_hour_and_zone_come_from_the_environment(values: dict[str, object], cron
 
 
 def test_no_schedule_runs_before_it_is_switched_on() -> None:
-    assert {schedule.default_status for schedule in SCHEDULES} == {dg.DefaultScheduleStatus.STOPPED}
+    schedules = defs.get_repository_def().schedule_defs
+    assert {schedule.default_status for schedule in schedules} == {dg.DefaultScheduleStatus.STOPPED}

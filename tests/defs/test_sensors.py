@@ -6,8 +6,9 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from persona_pipeline.defs import sensors
-from persona_pipeline.defs.partitions import AGENTS
+from persona_pipeline.defs.agents.partitions import AGENTS
+from persona_pipeline.defs.agents.sensors import agent_partitions
+from persona_pipeline.defs.changes import sensors
 from tests.defs.support import Project
 from tests.support.worlds import replace_in, write_jsonl, write_yaml
 
@@ -223,14 +224,14 @@ def test_a_message_file_that_cannot_be_read_stops_nobody(small: Project) -> None
 
 
 def test_partitions_follow_the_persona_files_without_a_run(small: Project) -> None:
-    first, _ = small.look(sensors.agent_partitions)
+    first, _ = small.look(agent_partitions)
     assert isinstance(first, dg.SensorResult) and not first.run_requests and first.dynamic_partitions_requests
     [request] = first.dynamic_partitions_requests
     assert list(request.partition_keys) == ["ann", "bob"]
     small.instance.add_dynamic_partitions(AGENTS, ["ann", "bob", "gone"])
-    second, _ = small.look(sensors.agent_partitions)
+    second, _ = small.look(agent_partitions)
     assert isinstance(second, dg.SensorResult) and second.dynamic_partitions_requests
     [removal] = second.dynamic_partitions_requests
     assert isinstance(removal, dg.DeleteDynamicPartitionsRequest) and list(removal.partition_keys) == ["gone"]
     small.instance.delete_dynamic_partition(AGENTS, "gone")
-    assert isinstance(small.look(sensors.agent_partitions)[0], dg.SkipReason)
+    assert isinstance(small.look(agent_partitions)[0], dg.SkipReason)

@@ -5,8 +5,9 @@ import pytest
 from dagster._core.definitions.data_version import CachingStaleStatusResolver, StaleStatus
 from dagster._core.loader import LoadingContextForTest
 
-from persona_pipeline.defs import suites_automation
-from persona_pipeline.defs.suites_files import SuiteFile, suite_version
+from persona_pipeline.changes.suite_files import SuiteFile, suite_version
+from persona_pipeline.defs.suites import sensors as suites_automation
+from persona_pipeline.defs.suites.schedules import nightly_suites
 from tests.defs.suites_support import DESK, TARGETS, Suites
 from tests.support.worlds import replace_in, write_yaml
 
@@ -91,7 +92,7 @@ class TestAutomation:
     def test_only_the_partitions_are_kept_without_being_asked(self) -> None:
         assert suites_automation.suite_targets.default_status is dg.DefaultSensorStatus.RUNNING
         assert suites_automation.suite_changes.default_status is dg.DefaultSensorStatus.STOPPED
-        assert suites_automation.nightly_suites.default_status is dg.DefaultScheduleStatus.STOPPED
+        assert nightly_suites.default_status is dg.DefaultScheduleStatus.STOPPED
 
 
 def statuses(world: Suites) -> dict[str, StaleStatus]:

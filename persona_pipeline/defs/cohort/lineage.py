@@ -1,0 +1,122 @@
+"""What a run over many agents tells Dagster: the events that a run of each agent would have left, with their versions."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+import dagster as dg
+
+from persona_pipeline.defs.agents import assets, checks, outcomes, sources
+from persona_pipeline.defs.platform.dagster_internals import (
+    MATERIALIZED,
+    OBSERVED,
+    lineage_tags,
+    newest_events,
+    newest_versions,
+)
+from persona_pipeline.defs.platform.labels import JUDGE_VERSION
+from persona_pipeline.defs.platform.outcome import Outcome
+from persona_pipeline.evaluation.cohort import CohortResult
+from persona_pipeline.propositions import ALL_DIMENSIONS
+
+Key = dg.AssetKey
+Events = dict[Key, dict[str, int]]
+Versions = dict[Key, dict[str, str]]
+
+# From upstream to downstream, each with what it is made from: the same edges as the assets themselves.
+PARENTS: Mapping[Key, tuple[Key, ...]] = {
+    definition.key: tuple(dep for dep in definition.asset_deps[definition.key]) for definition in assets.AGENT_ASSETS
+}
+
+
+class Lineage:
+    """The newest event and version of every asset of some agents, read once and then kept up to date.
+
+    Dagster calls an asset stale when the version of a dependency differs from the one at the event noted here, so
+    the events must be those from before the evaluation.
+    """
+
+    def __init__(self, instance: dg.DagsterInstance, agent_ids: Iterable[str]) -> None:
+        self._instance = instance
+        self._agents = set(agent_ids)
+        keys = [(spec.key, OBSERVED) for spec in sources.SOURCES] + [(key, MATERIALIZED) for key in PARENTS]
+        self._events: Events = {key: self._newest_events(key, kind) for key, kind in keys}
+        self._versions: Versions = {key: self._newest_versions(key, kind) for key, kind in keys}
+
+    def events(
+        self, result: CohortResult, names: Collection[str] | None = None
+    ) -> Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation]:
+        """Yield materializations, then check evaluations; ``names``: the dimensions that were scored, None: everything was.
+
+        Personas and proposition sets that stayed as they were yield nothing.
+        """
+        for key, found in _outcomes(result, names):
+            changed = {
+                a: outcome for a, outcome in found.items() if key not in _INPUTS or self._is_new(key, a, outcome)
+            }
+            for agent_id, outcome in changed.items():
+                self._versions[key][agent_id] = outcome.version
+                yield dg.AssetMaterialization(
+                    key, partition=agent_id, metadata=outcome.metadata, tags=self._tags(key, agent_id, outcome)
+                )
+            if changed:
+                # What has just been written is what the next asset downstream rests on.
+                self._events[key] |= self._newest_events(key, MATERIALIZED, set(changed))
+        for agent_id, report in result.reports.items():
+            for gate in checks.GATE:
+                verdict = gate.result(report)
+                yield dg.AssetCheckEvaluation(
+                    asset_key=assets.baseline_comparisons.key,
+                    check_name=gate.name,
+                    passed=verdict.passed,
+                    metadata=verdict.metadata,
+                    severity=verdict.severity,
+                    description=verdict.description,
+                    # A blocking one would end the step, and with it the other agents.
+                    blocking=False,
+                    partition=agent_id,
+                )
+
+    def _is_new(self, key: Key, agent_id: str, outcome: Outcome) -> bool:
+        own = self._events[key].get(agent_id)
+        if own is None or self._versions[key].get(agent_id) != outcome.version:
+            return True
+        return any(self._events[parent].get(agent_id, 0) > own for parent in PARENTS[key])
+
+    def _tags(self, key: Key, agent_id: str, outcome: Outcome) -> dict[str, str]:
+        inputs = {
+            parent: (self._versions[parent].get(agent_id), self._events[parent].get(agent_id))
+            for parent in PARENTS[key]
+        }
+        return lineage_tags(outcome.version, JUDGE_VERSION if key in _SCORES else None, inputs)
+
+    def _newest_events(self, key: Key, kind: dg.DagsterEventType, agent_ids: set[str] | None = None) -> dict[str, int]:
+        return newest_events(self._instance, key, kind, agent_ids or self._agents)
+
+    def _newest_versions(self, key: Key, kind: dg.DagsterEventType) -> dict[str, str]:
+        return newest_versions(self._instance, key, kind, sorted(self._agents))
+
+
+_SCORES = {definition.key for definition in assets.scores.values()}
+_INPUTS = {assets.personas.key, *(definition.key for definition in assets.proposition_sets.values())}
+
+
+def _outcomes(result: CohortResult, names: Collection[str] | None) -> Iterator[tuple[Key, dict[str, Outcome]]]:
+    """Yield the outcomes of each asset by agent, upstream first. An agent that could not be evaluated has none."""
+    inputs = {agent_id: result.inputs[agent_id] for agent_id in result.reports}
+    yield assets.personas.key, {a: outcomes.persona_outcome(item.persona) for a, item in inputs.items()}
+    if names is None:
+        names = ALL_DIMENSIONS
+        said = {a: outcomes.messages_outcome(item.length, item.window, item.messages) for a, item in inputs.items()}
+        yield assets.messages.key, said
+    for name in names:
+        sets = {a: outcomes.propositions_outcome(*item.propositions[name]) for a, item in inputs.items()}
+        yield assets.proposition_sets[name].key, sets
+    for name in names:
+        scored = {a: outcomes.scores_outcome(r.evaluation.dimensions.get(name)) for a, r in result.reports.items()}
+        yield assets.scores[name].key, scored
+    runs = {a: outcomes.run_outcome(r.evaluation, result.histories.get(a, ())) for a, r in result.reports.items()}
+    if names:
+        yield assets.evaluation_runs.key, runs
+    yield (
+        assets.baseline_comparisons.key,
+        {a: outcomes.comparison_outcome(report) for a, report in result.reports.items()},
+    )
