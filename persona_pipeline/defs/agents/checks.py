@@ -1,12 +1,12 @@
 """The gate, on ``baseline_comparisons``: only a blocking error fails a run, a warning asks a person to look."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import dagster as dg
 
-from persona_pipeline.defs.agents import assets
 from persona_pipeline.defs.agents.partitions import agents
+from persona_pipeline.defs.agents.specs import COMPARISONS
 from persona_pipeline.defs.pictures import metadata
 from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource
@@ -46,6 +46,8 @@ class GateCheck:
         wrong = self.find(report)
         rows = [{"what": one_line(line, MOST_LINE)} for line in wrong]
         return dg.AssetCheckResult(
+            asset_key=COMPARISONS.key,
+            check_name=self.name,
             passed=not wrong,
             severity=self.severity,
             description=summary(wrong),
@@ -112,22 +114,29 @@ GATE = (
 )
 
 
-def build_check(gate: GateCheck) -> dg.AssetChecksDefinition:
-    """Return the asset check of one of the gate's questions, for one agent."""
-
-    @dg.asset_check(
-        asset=assets.baseline_comparisons,
-        name=gate.name,
-        blocking=gate.blocking,
-        partitions_def=agents,
-        description=gate.description,
-    )
-    def check(
-        context: dg.AssetCheckExecutionContext, world: WorldResource, evaluation: EvaluationSettings
-    ) -> dg.AssetCheckResult:
-        return gate.result(_report(context.partition_key, world, evaluation))
-
-    return check
+@dg.multi_asset_check(
+    name="gate",
+    specs=[
+        dg.AssetCheckSpec(
+            gate.name,
+            asset=COMPARISONS.key,
+            blocking=gate.blocking,
+            partitions_def=agents,
+            description=gate.description,
+        )
+        for gate in GATE
+    ],
+    can_subset=True,
+    description="Asks the gate's questions of one agent's comparison with its baseline.",
+)
+def gate_checks(
+    context: dg.AssetCheckExecutionContext, world: WorldResource, evaluation: EvaluationSettings
+) -> Iterator[dg.AssetCheckResult]:
+    report = _report(context.partition_key, world, evaluation)
+    asked = {key.name for key in context.selected_asset_check_keys}
+    for gate in GATE:
+        if gate.name in asked:
+            yield gate.result(report)
 
 
 def _report(agent_id: str, world: WorldResource, evaluation: EvaluationSettings) -> AgentReport:
@@ -139,6 +148,3 @@ def _report(agent_id: str, world: WorldResource, evaluation: EvaluationSettings)
         raise dg.Failure(f"{agent_id} has not been compared; materialize baseline_comparisons", allow_retries=False)
     comparison, findings = compared
     return AgentReport(evaluation=run, comparison=comparison, findings=findings)
-
-
-CHECKS = [build_check(gate) for gate in GATE]
