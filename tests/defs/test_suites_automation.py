@@ -87,6 +87,20 @@ class TestAutomation:
         assert job.execute_in_process(instance=world.instance, asset_selection=[source]).success
         assert (world.tick(), world.tick()) == (["desk"], [])
 
+    def test_an_edit_shows_before_anything_runs(self, world: Suites) -> None:
+        world.tick()
+        world.run()
+        replace_in(world.root / "suites/answers/bad.jsonl", "go away", "hello")
+        world.observe()
+        assert set(statuses(world).values()) == {StaleStatus.STALE}
+
+    def test_a_suite_the_graph_was_loaded_without_is_named(self) -> None:
+        files = [SuiteFile((name,), f"{name}.eval.yaml") for name in ("kept", "gone", "new")]
+        kept, gone, new = files
+        assert suites_automation.reload_note([kept], [kept]) == ""
+        note = suites_automation.reload_note([kept, new], [kept, gone])
+        assert "new: new; gone: gone" in note and "reload the code location" in note
+
     def test_a_missing_file_has_a_version(self, world: Suites) -> None:
         assert suite_version(world.root, SuiteFile(("gone",), "gone.eval.yaml")).startswith("invalid-")
 

@@ -18,7 +18,7 @@ from persona_pipeline.evaluation import steps
 from persona_pipeline.evaluation.engine import evaluate_stored
 from persona_pipeline.evaluation.history import overall_history
 from persona_pipeline.evaluation.syncing import sync_propositions
-from persona_pipeline.propositions import ALL_DIMENSIONS, stored_proposition_set
+from persona_pipeline.propositions import stored_proposition_set
 from persona_pipeline.world import World
 
 Context = dg.AssetExecutionContext
@@ -90,26 +90,41 @@ def make_comparisons(context: Context, world: World, evaluation: EvaluationSetti
 
 
 def evaluate_several(
-    context: Context, world: World, evaluation: EvaluationSettings, agent_ids: Sequence[str]
+    context: Context,
+    world: World,
+    evaluation: EvaluationSettings,
+    agent_ids: Sequence[str],
+    dimensions: Sequence[str] | None = None,
 ) -> Iterator[Event]:
     """Evaluate agents in this one step, down to their checks, and fail as their runs would.
 
     Raises:
-        dagster.Failure: an agent is broken or has findings; or the run is not about its comparison.
+        dagster.Failure: an agent is broken or has findings.
     """
-    asked = context.run.asset_selection
-    if asked is not None and specs.COMPARISONS.key not in asked:
-        raise dg.Failure(
-            "several agents are evaluated together down to the comparison: select baseline_comparisons too, or one agent",
-            allow_retries=False,
-        )
-    whole = asked is None or not asked.isdisjoint({specs.PERSONAS.key, specs.MESSAGES.key})
-    dimensions = None if whole else [name for name in ALL_DIMENSIONS if specs.SCORES[name].key in (asked or ())]
     result = yield from evaluate_together(context, world, evaluation, agent_ids, dimensions)
     lines = agent_lines(result)
     run_tags.label_verdict(context.instance, context.run_id, verdict(lines))
     if failure := failure_of(lines):
         raise failure
+
+
+def asked_dimensions(context: Context) -> Sequence[str] | None:
+    """Return the dimensions whose scores a run over several agents is asked for; None: everything from the persona on.
+
+    Raises:
+        dagster.Failure: it is not about the comparison, which a run over several agents ends with.
+    """
+    asked = context.run.asset_selection
+    if not asked:
+        return None
+    if specs.COMPARISONS.key not in asked:
+        raise dg.Failure(
+            "several agents are evaluated together down to the comparison: select baseline_comparisons too, or one agent",
+            allow_retries=False,
+        )
+    if not asked.isdisjoint({specs.PERSONAS.key, specs.MESSAGES.key}):
+        return None
+    return [name for name, spec in specs.SCORES.items() if spec.key in asked]
 
 
 def build_step(name: str, step: Step, made: Sequence[dg.AssetSpec], pool: str | None = None) -> dg.AssetsDefinition:
@@ -133,7 +148,7 @@ def build_step(name: str, step: Step, made: Sequence[dg.AssetSpec], pool: str | 
         with known_failures():
             opened = world.open()
             if len(agent_ids) > 1:
-                yield from evaluate_several(context, opened, evaluation, agent_ids)
+                yield from evaluate_several(context, opened, evaluation, agent_ids, asked_dimensions(context))
             else:
                 yield from step(context, opened, evaluation, agent_ids[0])
 

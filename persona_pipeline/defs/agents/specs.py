@@ -31,7 +31,8 @@ def _spec(
     )
 
 
-def _freshness() -> dg.FreshnessPolicy | None:
+def freshness() -> dg.FreshnessPolicy | None:
+    """Return when runs and comparisons count as old; None: never."""
     settings = orchestration()
     if not settings.fresh_hours:
         return None
@@ -83,7 +84,7 @@ RUNS = _spec(
     list(SCORES.values()),
     {"sql"},
     "The finished run: overall score, dimensions, cost and provenance, a row of `evaluation_runs`.",
-    freshness_policy=_freshness(),
+    freshness_policy=freshness(),
 )
 COMPARISONS = _spec(
     "baseline_comparisons",
@@ -91,7 +92,7 @@ COMPARISONS = _spec(
     [RUNS, sources.baseline_files],
     {"sql", "json"},
     "The run beside the agent's golden baseline: what fell, by how much, and which claims. Its checks are the gate.",
-    freshness_policy=_freshness(),
+    freshness_policy=freshness(),
 )
 # From upstream to downstream.
 ALL = (PERSONAS, MESSAGES, *PROPOSITIONS.values(), *SCORES.values(), RUNS, COMPARISONS)
