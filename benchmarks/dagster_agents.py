@@ -25,8 +25,8 @@ import itertools
 
 import dagster as dg
 
-from persona_pipeline.defs import sensors
-from persona_pipeline.defs.resources import WorldResource
+from persona_pipeline.defs.changes import sensors
+from persona_pipeline.defs.platform.resources import WorldResource
 from persona_pipeline.evaluation import EvaluationRequest
 from persona_pipeline.evaluation.run import planned_requests
 from persona_pipeline.world import World

@@ -19,8 +19,8 @@ import dagster as dg
 import pytest
 import yaml
 
-from persona_pipeline.defs.instance_storage import URL_VARIABLES
-from persona_pipeline.defs.settings import OrchestrationSettings
+from persona_pipeline.defs.platform.instance_storage import URL_VARIABLES
+from persona_pipeline.defs.platform.settings import OrchestrationSettings
 from persona_pipeline.settings import Settings
 from tests.support.waiting import wait_until
 from tests.support.workers import PROJECT, free_port, redis_server, steps_by_worker, write_cohort_world

@@ -22,7 +22,7 @@ from persona_pipeline.cli.app import app
 from persona_pipeline.corrections import Outcome
 from persona_pipeline.corrections.nudges import Nudges
 from persona_pipeline.corrections.service.app import create_app
-from persona_pipeline.defs.settings import OrchestrationSettings
+from persona_pipeline.defs.platform.settings import OrchestrationSettings
 from persona_pipeline.documents import parse_document, validate_document
 from persona_pipeline.judging.recorded import RecordedBackend
 from persona_pipeline.propositions.schema import CatchphraseEntry, PropositionEntry, PropositionFile
@@ -154,10 +154,10 @@ def test_a_command_is_one_that_there_is(page: str, text: str, complete: bool) ->
 
 
 def test_dagster_jobs_and_make_targets_exist() -> None:
-    from persona_pipeline.defs.jobs import JOBS
+    from persona_pipeline.definitions import defs
 
     text = "\n".join(block.text for block in BLOCKS)
-    assert set(re.findall(r"dagster job execute .*?-j (\w+)", text)) <= {job.name for job in JOBS}
+    assert set(re.findall(r"dagster job execute .*?-j (\w+)", text)) <= set(defs.get_repository_def().job_names)
     makefile = (PROJECT / "Makefile").read_text(encoding="utf-8")
     assert set(re.findall(r"^ *make ([\w-]+)", text, re.MULTILINE)) <= set(re.findall(r"^([\w-]+):", makefile, re.M))
 

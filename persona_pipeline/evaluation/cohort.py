@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from persona_pipeline.errors import Problem
 from persona_pipeline.evaluation.history import HistoryValue, overall_history
 from persona_pipeline.evaluation.pipeline import AgentResult, evaluate_scopes
+from persona_pipeline.evaluation.report import AgentReport
 from persona_pipeline.evaluation.request import EvaluationRequest
 from persona_pipeline.evaluation.scope import resolve_scope
 from persona_pipeline.judging.verdict import Judge
@@ -13,11 +14,21 @@ from persona_pipeline.world import World
 
 @dataclass
 class CohortResult:
-    """Results and score histories of the agents that could be evaluated, and the problems of those that could not."""
+    """Results and score histories of the agents that could be evaluated, and the problems of those that could not.
 
+    Attributes:
+        length: the window's length as it was asked for.
+    """
+
+    length: str
     results: dict[str, AgentResult] = field(default_factory=dict)
     histories: dict[str, list[HistoryValue]] = field(default_factory=dict)
     broken: dict[str, tuple[Problem, ...]] = field(default_factory=dict)
+
+    @property
+    def reports(self) -> dict[str, AgentReport]:
+        """The reports by agent."""
+        return {agent_id: item.report for agent_id, item in self.results.items()}
 
 
 def evaluate_cohort(world: World, judge: Judge, request: EvaluationRequest) -> CohortResult:
@@ -31,7 +42,7 @@ def evaluate_cohort(world: World, judge: Judge, request: EvaluationRequest) -> C
     """
     scope = resolve_scope(world, request)
     done = evaluate_scopes(world, scope.agents, judge, request)
-    result = CohortResult(broken={**scope.broken, **done.broken})
+    result = CohortResult(request.window, broken={**scope.broken, **done.broken})
     for item in done.found:
         agent_id, window = item.plan.scope.agent_id, item.plan.scope.window
         result.results[agent_id] = item

@@ -97,7 +97,7 @@ def plan_agent(world: World, scope: AgentScope, request: EvaluationRequest) -> A
         ConfigError: the agent or its proposition sets are not in the store, or its baseline is not valid.
     """
     read_at = world.clock()
-    persona = world.persona(scope.agent_id)
+    persona = scope.persona or world.persona(scope.agent_id)
     sets = stored_proposition_sets(world.store, scope.agent_id)
     missing = next((name for name in scope.dimensions if name not in sets), None)
     if missing:

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from persona_pipeline.baselines import BaselineComparison
-from persona_pipeline.evaluation.report import Finding
+from persona_pipeline.evaluation.report import AgentReport, Finding, expenses_of
 from persona_pipeline.evaluation.results import AgentEvaluation, total_usage, uuid_from
 from persona_pipeline.propositions import ALL_DIMENSIONS
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
@@ -37,6 +37,18 @@ class SavedRun:
     findings: Sequence[Finding] = ()
     whole: bool = True
     read_at: datetime | None = None
+
+    @property
+    def report(self) -> AgentReport | None:
+        """The report as it was when the run was saved, with what it cost then; None when it was not compared yet."""
+        if self.comparison is None:
+            return None
+        return AgentReport(
+            evaluation=self.evaluation,
+            comparison=self.comparison,
+            findings=list(self.findings),
+            expenses=expenses_of(self.evaluation.agent_id, self.evaluation.dimensions.values()),
+        )
 
 
 def save_run(store: Store, run: SavedRun) -> None:

@@ -10,7 +10,7 @@ from persona_pipeline.evaluation.syncing import sync_propositions
 from persona_pipeline.propositions import PROPOSITIONS
 from persona_pipeline.world import World, parse_window
 from persona_pipeline.world.evaluated_windows import newest_window, record_window, touched_windows
-from persona_pipeline.world.models import Window
+from persona_pipeline.world.models import Persona, Window
 
 ALL_TIME = "all"
 
@@ -22,6 +22,7 @@ class AgentScope:
     Attributes:
         past: the agent was evaluated on a newer window: what is found here is history.
         synthetic: generated conversations are evaluated instead of what it really said.
+        persona: as it was just read; None: as the store has it.
     """
 
     agent_id: str
@@ -29,6 +30,7 @@ class AgentScope:
     dimensions: tuple[str, ...]
     past: bool = False
     synthetic: bool = False
+    persona: Persona | None = None
 
 
 @dataclass(frozen=True)
@@ -72,14 +74,14 @@ def resolve_scope(world: World, request: EvaluationRequest) -> Scope:
     problems = world.sync_messages().problems
     span = None if request.newest_window else resolve_window(world, request.window, request.as_of)
     scopes = []
-    for agent_id in synced:
+    for agent_id, persona in synced.items():
         newest = newest_window(world.store, agent_id, now=world.horizon)
         window = span or newest
         if window is None:
             broken[agent_id] = (Problem(f"agent {agent_id!r} has no message window; materialize its messages first"),)
             continue
         past = newest is not None and window.end < newest.end
-        scopes.append(AgentScope(agent_id, window, tuple(dimensions), past))
+        scopes.append(AgentScope(agent_id, window, tuple(dimensions), past, persona=persona))
     earlier = (*_earlier(world, request, scopes), *_touched(world, request, scopes))
     return Scope(tuple(scopes), earlier, tuple(problems), broken)
 
@@ -133,13 +135,13 @@ def resolve_window(world: World, window: str, as_of: datetime | None) -> Window:
 
 def _sync(
     world: World, agent_ids: Iterable[str], dimensions: Sequence[str], *, named: bool
-) -> tuple[list[str], dict[str, tuple[Problem, ...]]]:
-    """Return whose files are in the store now, and what is wrong with the others'."""
-    synced, broken = [], {}
+) -> tuple[dict[str, Persona], dict[str, tuple[Problem, ...]]]:
+    """Return the personas whose files are in the store now, and what is wrong with the others'."""
+    synced, broken = {}, {}
     for agent_id in agent_ids:
         problems: list[Problem] = []
         try:
-            world.sync_persona(agent_id)
+            persona = world.sync_persona(agent_id)
         except ConfigError as error:
             broken[agent_id] = error.problems
             continue
@@ -160,7 +162,7 @@ def _sync(
         if problems:
             broken[agent_id] = tuple(problems)
         else:
-            synced.append(agent_id)
+            synced[agent_id] = persona
     return synced, broken
 
 

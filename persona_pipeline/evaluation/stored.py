@@ -6,7 +6,7 @@ from datetime import datetime
 from persona_pipeline import __version__
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation.gate import GateRules, exit_code_of, nothing_evaluated
-from persona_pipeline.evaluation.report import AgentReport, RunReport, expenses_of
+from persona_pipeline.evaluation.report import AgentReport, RunReport
 from persona_pipeline.evaluation.request import select_agents
 from persona_pipeline.evaluation.saving import newest_run
 from persona_pipeline.world import World
@@ -28,13 +28,8 @@ def stored_report(
     reports: dict[str, AgentReport] = {}
     for agent_id in select_agents(world, agents):
         run = newest_run(world.store, agent_id)
-        if run and run.comparison and (since is None or run.evaluation.window_end >= since):
-            reports[agent_id] = AgentReport(
-                evaluation=run.evaluation,
-                comparison=run.comparison,
-                findings=list(run.findings),
-                expenses=expenses_of(agent_id, run.evaluation.dimensions.values()),
-            )
+        if run and run.report and (since is None or run.evaluation.window_end >= since):
+            reports[agent_id] = run.report
     if not reports:
         raise ConfigError("the store holds no evaluation of that time; run persona-pipeline evaluate")
     newest = max((item.evaluation for item in reports.values()), key=lambda item: item.window_end)

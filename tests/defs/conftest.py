@@ -6,7 +6,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from persona_pipeline.defs.settings import orchestration
+from persona_pipeline.defs.platform.settings import orchestration
 from tests.defs.suites_support import Suites
 from tests.defs.support import Project
 

@@ -6,10 +6,12 @@ from typing import Any
 
 import dagster as dg
 
-from persona_pipeline.defs import suites, suites_automation, suites_job
-from persona_pipeline.defs.event_log_values import event_log_values
-from persona_pipeline.defs.resources import EvaluationSettings
-from persona_pipeline.defs.suites_files import suite_files
+from persona_pipeline.changes.suite_files import suite_files
+from persona_pipeline.defs.platform.event_log_values import event_log_values
+from persona_pipeline.defs.platform.resources import EvaluationSettings
+from persona_pipeline.defs.suites import assets as suites
+from persona_pipeline.defs.suites import jobs as suites_job
+from persona_pipeline.defs.suites import sensors as suites_automation
 from tests.defs.support import PARTITION, Watched
 
 DESK = """
@@ -70,9 +72,13 @@ class Suites(Watched):
             raise_on_error=False,
         )
 
-    def tick(self, sensor: dg.SensorDefinition = suites_automation.suite_changes) -> list[str]:
-        """Run a sensor once and return the suites it asked to run."""
-        return [name for request in self.requests(sensor) for name in suites_of(request)]
+    def tick(self) -> list[str]:
+        """Let the sensor that is always on record what is there, and return the suites the other asks to run."""
+        self.observe()
+        return [name for request in self.requests(suites_automation.suite_changes) for name in suites_of(request)]
+
+    def observe(self) -> None:
+        self.requests(suites_automation.suite_observations)
 
     def targets(self, name: str = "desk") -> list[str]:
         return list(self.instance.get_dynamic_partitions(f"suite_targets/{name}"))

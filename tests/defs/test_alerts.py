@@ -6,8 +6,8 @@ import dagster as dg
 import pytest
 from pytest_httpserver import HTTPServer
 
-from persona_pipeline.defs.alerts import alert_text, post, run_failure_alert
-from persona_pipeline.defs.settings import OrchestrationSettings, orchestration
+from persona_pipeline.defs.platform.settings import OrchestrationSettings, orchestration
+from persona_pipeline.defs.upkeep.sensors import alert_text, post, run_failure_alert
 from tests.defs.support import Project
 
 SETTINGS = OrchestrationSettings.model_validate({"dagster_url": "http://dagster.example/"})

@@ -6,7 +6,8 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from persona_pipeline.defs import batches
+from persona_pipeline.defs.batches import jobs as batches
+from persona_pipeline.defs.batches import sensors as batch_sensors
 from persona_pipeline.world import World
 from tests.defs.support import Project
 from tests.support.messages_server import MessagesServer, Reset, status
@@ -39,7 +40,7 @@ def collected(project: Project) -> dict[str, Any]:
 
 def polled(project: Project) -> dg.RunRequest | dg.SkipReason:
     with dg.build_sensor_context(instance=project.instance, resources={"world": project.world}) as context:
-        found = batches.open_batches(context)
+        found = batch_sensors.open_batches(context)
     assert isinstance(found, dg.RunRequest | dg.SkipReason)
     return found
 

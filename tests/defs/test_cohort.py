@@ -3,8 +3,8 @@
 import dagster as dg
 import pytest
 
-from persona_pipeline.defs.checks import GATE
-from persona_pipeline.defs.settings import orchestration
+from persona_pipeline.defs.agents.checks import GATE
+from persona_pipeline.defs.platform.settings import orchestration
 from persona_pipeline.world import World
 from tests.defs.support import Project
 from tests.support.worlds import write_yaml
@@ -55,7 +55,7 @@ def test_a_drifted_agent_fails_the_run_after_everybody_was_evaluated(sample: Pro
     result = sample.run("evaluate_cohort", run_config=cohort_config(shard_size=1))
     assert not result.success
     text = failure_text(result, "cohort_report")
-    assert "exit code 1, 1 agents" in text
+    assert "regressed: michael (exit code 1)" in text
     assert "michael: adherence fell" in text
     assert (sample.root / ".persona/reports/cohort/report.html").is_file()
 
@@ -113,14 +113,14 @@ def test_unchanged_personas_and_propositions_are_not_reported_twice(small: Proje
 
 
 def test_the_store_holds_what_the_run_found(sample: Project) -> None:
-    from persona_pipeline.evaluation.saving import newest_evaluation
+    from persona_pipeline.evaluation.saving import newest_run
 
     sample.run("evaluate_cohort", run_config=cohort_config(agents=["pam"]), as_of=BEFORE_THE_DRIFT)
     world = World.open(sample.root)
-    evaluation = newest_evaluation(world.store, "pam")
+    run = newest_run(world.store, "pam")
     world.store.close()
-    assert evaluation is not None and evaluation.overall is not None
-    assert set(evaluation.dimensions) == {"adherence", "consistency", "fluency", "convergence", "ideas_quantity"}
+    assert run is not None and run.evaluation.overall is not None and run.whole
+    assert set(run.evaluation.dimensions) == {"adherence", "consistency", "fluency", "convergence", "ideas_quantity"}
 
 
 def test_a_broken_baseline_is_its_agents_alone(sample: Project) -> None:

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from persona_pipeline.evaluation.steps import load_comparison
 
 from persona_pipeline.cli import main
-from persona_pipeline.evaluation.saving import latest_evaluations
+from persona_pipeline.evaluation.saving import latest_runs
 from persona_pipeline.settings import get_settings
 from persona_pipeline.store import tables
 from tests.defs.support import PARTITION, Project
@@ -43,7 +42,8 @@ def test_assets_job_and_command_line_agree(
     world = sample.world.open()
     assert len(expected) == 4
     for agent_id, agent in expected.items():
-        [run] = latest_evaluations(world.store, agent_id)
+        [saved] = latest_runs(world.store, agent_id)
+        run = saved.evaluation
         assert run.overall == agent["overall"]
         for name, dimension in agent["dimensions"].items():
             assert run.dimensions[name].score == dimension["score"], (agent_id, name)
@@ -70,20 +70,21 @@ def test_they_agree_on_a_dimension_whose_files_were_deleted(
     expected = command_line(sample.root, tmp_path / "command-line.db", monkeypatch, capsys, code=3)["pam"]
 
     world = sample.world.open()
-    [run] = latest_evaluations(world.store, "pam")
-    assert set(run.dimensions) == {name for name, item in expected["dimensions"].items() if item["n_expected"]}
-    assert run.overall == expected["overall"]
-    compared = load_comparison(world, run.run_id)
-    assert compared is not None
-    comparison, findings = compared
-    assert comparison.dimensions["fluency"].current is None
-    assert sorted(finding.message for finding in findings) == sorted(item["message"] for item in expected["findings"])
+    [run] = latest_runs(world.store, "pam")
+    assert {name: item.score for name, item in run.evaluation.dimensions.items()} == {
+        name: item["score"] for name, item in expected["dimensions"].items()
+    }
+    assert run.evaluation.overall == expected["overall"]
+    assert run.comparison is not None
+    assert run.comparison.dimensions["fluency"].current is None
+    assert sorted(finding.message for finding in run.findings) == sorted(item["message"] for item in expected["findings"])
     with world.store.connect() as connection:
         scores = tables.evaluation_scores
         assert "fluency" not in connection.execute(sa.select(scores.c.dimension)).scalars().all()
     assert not sample.run("evaluate_cohort", run_config=cohort_of("pam")).success
-    [again] = latest_evaluations(world.store, "pam")
-    assert again.model_dump() == run.model_dump()
+    [again] = latest_runs(world.store, "pam")
+    assert again.evaluation == run.evaluation
+    assert again.findings == run.findings
 
 
 def cohort_of(*agent_ids: str) -> dict:

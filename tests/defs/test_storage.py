@@ -15,8 +15,9 @@ import dagster as dg
 import pytest
 import sqlalchemy as sa
 
-from persona_pipeline.defs import assets, failures
-from persona_pipeline.defs.instance_storage import postgres_url as dagster_url
+from persona_pipeline.defs.agents import assets
+from persona_pipeline.defs.platform import failures
+from persona_pipeline.defs.platform.instance_storage import postgres_url as dagster_url
 from persona_pipeline.evaluation import steps
 from persona_pipeline.settings import get_settings
 from persona_pipeline.store import open_store
@@ -94,7 +95,7 @@ def test_one_switch_moves_dagster_and_the_store_to_one_database(
 
 
 def test_a_tick_sees_the_same_messages_on_either_database(sample_root: Path, database_url: str) -> None:
-    from persona_pipeline.defs.versions import source_versions
+    from persona_pipeline.changes.versions import source_versions
     from tests.support.worlds import replace_in
 
     world = World.open(sample_root, database_url)

@@ -9,8 +9,8 @@ import dagster as dg
 import pytest
 import sqlalchemy as sa
 
-from persona_pipeline.defs.settings import orchestration
-from persona_pipeline.defs.suites_files import suite_files
+from persona_pipeline.changes.suite_files import suite_files
+from persona_pipeline.defs.platform.settings import orchestration
 from persona_pipeline.settings import get_settings
 from persona_pipeline.store import open_store, tables
 from tests.defs.suites_support import DESK, Suites

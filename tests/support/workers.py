@@ -197,7 +197,7 @@ def steps_by_worker(instance: dg.DagsterInstance, run_id: str) -> dict[str, set[
 
 @contextmanager
 def _worker(host: Host, slots: int) -> Iterator[Host]:
-    command = [sys.executable, "-m", "celery", "-A", "persona_pipeline.defs.worker", "worker"]
+    command = [sys.executable, "-m", "celery", "-A", "persona_pipeline.defs.platform.worker", "worker"]
     command += ["-n", f"{host.name}@%h", "--concurrency", str(slots), "--loglevel", "INFO"]
     process = _start(command, host, host.log)
     try:

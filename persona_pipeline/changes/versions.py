@@ -1,0 +1,159 @@
+"""The data versions of what lies outside: cheap enough to be taken of a thousand agents twice a minute."""
+
+import hashlib
+import os
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from persona_pipeline.baselines.golden import BASELINES
+from persona_pipeline.propositions import ALL_DIMENSIONS, PROPOSITIONS
+from persona_pipeline.propositions.loading import DEFAULT
+from persona_pipeline.store import Store, tables
+from persona_pipeline.world.canonical import content_hash
+from persona_pipeline.world.files import is_agent_id
+from persona_pipeline.world.personas import PERSONAS
+
+PERSONA, MESSAGES, BASELINE = "persona", "messages", "baseline"
+# A dimension stands for the claims about it.
+SOURCES = (PERSONA, *ALL_DIMENSIONS, BASELINE, MESSAGES)
+ABSENT = "absent"
+_YAML = (".yaml", ".yml")
+_DIGITS = 16
+
+
+@dataclass(frozen=True)
+class MessageVersion:
+    """What an agent has said so far: how many messages, when the newest was sent, and a digest of all of them."""
+
+    count: int
+    digest: str
+    newest: datetime | None = None
+
+    def __str__(self) -> str:
+        return f"{self.count}-{self.digest}"
+
+    @classmethod
+    def parse(cls, version: str | None) -> "MessageVersion | None":
+        """Return a recorded version without its time; None when there is none, or it is no such version."""
+        count, _, digest = (version or "").partition("-")
+        return cls(int(count), digest) if count.isdigit() and digest else None
+
+
+@dataclass(frozen=True)
+class SourceVersions:
+    """Versions by agent. A persona that has no file has no entry; every other file that is missing is ``absent``."""
+
+    personas: Mapping[str, str]
+    propositions: Mapping[str, Mapping[str, str]]
+    baselines: Mapping[str, str]
+    messages: Mapping[str, MessageVersion]
+    misnamed: tuple[str, ...] = ()
+
+    @property
+    def agent_ids(self) -> list[str]:
+        """The agents, sorted."""
+        return sorted(self.personas)
+
+    def by_source(self) -> dict[str, Mapping[str, str]]:
+        """Return the versions by source, then by agent."""
+        said = {agent_id: str(version) for agent_id, version in self.messages.items()}
+        return {PERSONA: self.personas, **self.propositions, BASELINE: self.baselines, MESSAGES: said}
+
+
+def source_versions(root: Path, store: Store) -> SourceVersions:
+    """Return the version of every source of every agent, valid or not: a broken file is a version like any other."""
+    files = _digests(root / PERSONAS, _YAML)
+    personas = {stem: version for stem, version in files.items() if is_agent_id(stem)}
+    golden = _digests(root / BASELINES, (".json",))
+    return SourceVersions(
+        personas=personas,
+        propositions={
+            dimension: _proposition_versions(root / PROPOSITIONS / dimension, personas) for dimension in ALL_DIMENSIONS
+        },
+        baselines={agent_id: golden.get(agent_id, ABSENT) for agent_id in personas},
+        messages=message_versions(store, personas),
+        misnamed=tuple(sorted(files.keys() - personas.keys())),
+    )
+
+
+def message_versions(store: Store, agent_ids: Iterable[str]) -> dict[str, MessageVersion]:
+    """Return what each agent has said. An edit, a removal or a late message changes the digest."""
+    table = tables.run_messages
+    with store.connect() as connection:
+        text = table.c.id + "\x1f" + table.c.text + "\x1f" + sa.func.coalesce(table.c.channel_id, table.c.recipient_id)
+        query = (
+            sa.select(
+                table.c.agent_id,
+                sa.func.count().label("messages"),
+                sa.func.max(table.c.created_at).label("newest"),
+                sa.func.sum(_text_hash(connection, text)).label("texts"),
+                sa.func.sum(sa.cast(sa.extract("epoch", table.c.created_at), sa.BigInteger)).label("times"),
+            )
+            .where(table.c.synthetic.is_(False))
+            .group_by(table.c.agent_id)
+        )
+        rows = {row.agent_id: row for row in connection.execute(query)}
+    said = {
+        agent_id: MessageVersion(row.messages, content_hash([str(row.texts), str(row.times)])[:_DIGITS], row.newest)
+        for agent_id, row in rows.items()
+    }
+    silent = MessageVersion(0, content_hash([])[:_DIGITS])
+    return {agent_id: said.get(agent_id, silent) for agent_id in agent_ids}
+
+
+def _text_hash(connection: Connection, text: sa.ColumnElement[str]) -> sa.ColumnElement[int]:
+    if connection.dialect.name == "postgresql":
+        return sa.cast(sa.func.hashtext(text), sa.BigInteger)
+    driver = connection.connection.driver_connection
+    assert driver is not None
+    driver.create_function("persona_text_hash", 1, _crc32, deterministic=True)
+    return sa.func.persona_text_hash(text, type_=sa.BigInteger)
+
+
+def _crc32(text: str) -> int:
+    return zlib.crc32(text.encode("utf-8", "surrogatepass"))
+
+
+def _proposition_versions(folder: Path, agent_ids: Iterable[str]) -> dict[str, str]:
+    files = _digests(folder, _YAML)
+    default = files.get(DEFAULT, ABSENT)
+    # An agent without a file of its own shares the default's version.
+    return {
+        agent_id: _digest(f"{default} {files[agent_id]}".encode()) if agent_id in files else default
+        for agent_id in agent_ids
+    }
+
+
+def _digests(folder: Path, endings: tuple[str, ...]) -> dict[str, str]:
+    """Return a digest by file stem; two spellings of one name (an error when it is read) are digested together."""
+    found: dict[str, str] = {}
+    try:
+        with os.scandir(folder) as entries:
+            paths = {entry.name: entry.path for entry in entries if entry.name.endswith(endings)}
+    except (FileNotFoundError, NotADirectoryError):
+        return found
+    for name in sorted(paths):
+        stem = name.rpartition(".")[0]
+        if not stem or stem.startswith("."):
+            continue
+        try:
+            # Thousands of files a look: a Path each would cost as much as reading them.
+            with open(paths[name], "rb", buffering=0) as stream:  # noqa: PTH123
+                digest = _digest(stream.read())
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            # Its run will say what is wrong with it.
+            digest = f"unreadable-{error.errno}"
+        found[stem] = _digest(f"{found[stem]} {digest}".encode()) if stem in found else digest
+    return found
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:_DIGITS]

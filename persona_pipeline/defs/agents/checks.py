@@ -1,0 +1,145 @@
+"""The gate, on ``baseline_comparisons``: only a blocking error fails a run, a warning asks a person to look."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import dagster as dg
+
+from persona_pipeline.defs.agents.partitions import agents
+from persona_pipeline.defs.agents.specs import COMPARISONS
+from persona_pipeline.defs.pictures import metadata
+from persona_pipeline.defs.platform.failures import known_failures
+from persona_pipeline.defs.platform.resources import WorldResource
+from persona_pipeline.evaluation.gate import FAILURES
+from persona_pipeline.evaluation.report import AgentReport
+from persona_pipeline.evaluation.saving import newest_run
+from persona_pipeline.reporting.text import one_line
+from persona_pipeline.reporting.view import dimension_label
+
+ERROR, WARN = dg.AssetCheckSeverity.ERROR, dg.AssetCheckSeverity.WARN
+
+MOST_SUMMARY, MOST_LINE = 5, 300
+
+
+@dataclass(frozen=True)
+class GateCheck:
+    """One question the gate asks of an agent's report.
+
+    Attributes:
+        find: returns what is wrong, line by line, nothing when it passes.
+        compares: the answer shows the scores beside the baseline.
+    """
+
+    name: str
+    description: str
+    severity: dg.AssetCheckSeverity
+    find: Callable[[AgentReport], Sequence[str]]
+    compares: bool = False
+
+    @property
+    def blocking(self) -> bool:
+        """Whether a failure fails the run."""
+        return self.severity is ERROR
+
+    def result(self, report: AgentReport) -> dg.AssetCheckResult:
+        """Return the check's result."""
+        wrong = self.find(report)
+        rows = [{"what": one_line(line, MOST_LINE)} for line in wrong]
+        return dg.AssetCheckResult(
+            asset_key=COMPARISONS.key,
+            check_name=self.name,
+            passed=not wrong,
+            severity=self.severity,
+            description=summary(wrong),
+            metadata={
+                "found": len(wrong),
+                **({"what_is_wrong": metadata.table(rows, ("what",))} if rows else {}),
+                **({"comparison": metadata.comparison_table(report.comparison)} if self.compares else {}),
+            },
+        )
+
+
+def summary(wrong: Sequence[str]) -> str:
+    """Return the first lines of what is wrong as a Markdown list, which the UI shows above everything else of a check."""
+    if not wrong:
+        return "Nothing is wrong."
+    lines = [f"- {one_line(line, MOST_LINE)}" for line in wrong[:MOST_SUMMARY]]
+    return "\n".join([*lines, *([f"- and {len(wrong) - MOST_SUMMARY} more"] if len(wrong) > MOST_SUMMARY else [])])
+
+
+def _findings(*names: str) -> Callable[[AgentReport], Sequence[str]]:
+    kinds = {kind for name in names for kind in FAILURES[name]}
+    return lambda report: [item.text for item in report.findings if item.kind in kinds]
+
+
+def _warnings(report: AgentReport) -> Sequence[str]:
+    return report.comparison.warnings
+
+
+def _injections(report: AgentReport) -> Sequence[str]:
+    return [
+        f"{dimension_label(name)}, {item.id}: the judged text seems to address the judge"
+        for name, dimension in report.evaluation.dimensions.items()
+        for item in dimension.propositions.values()
+        if item.injection_suspected
+    ]
+
+
+GATE = (
+    GateCheck(
+        "no_regression",
+        "No dimension and no proposition fell below its baseline by more than it may.",
+        ERROR,
+        _findings("regression"),
+        compares=True,
+    ),
+    GateCheck(
+        "full_coverage",
+        "Everything that should be judged was judged, and has a baseline.",
+        ERROR,
+        _findings("coverage", "no_baseline", "budget"),
+    ),
+    GateCheck(
+        "baseline_is_current",
+        "The baseline was taken with the same judge, prompt and claims; if not, scores are not quite comparable.",
+        WARN,
+        _warnings,
+    ),
+    GateCheck(
+        "no_injection_suspected",
+        "No message tries to talk the judge into a score.",
+        WARN,
+        _injections,
+    ),
+)
+
+
+@dg.multi_asset_check(
+    name="gate",
+    specs=[
+        dg.AssetCheckSpec(
+            gate.name,
+            asset=COMPARISONS.key,
+            blocking=gate.blocking,
+            partitions_def=agents,
+            description=gate.description,
+        )
+        for gate in GATE
+    ],
+    can_subset=True,
+    description="Asks the gate's questions of one agent's comparison with its baseline.",
+)
+def gate_checks(context: dg.AssetCheckExecutionContext, world: WorldResource) -> Iterator[dg.AssetCheckResult]:
+    report = _report(context.partition_key, world)
+    asked = {key.name for key in context.selected_asset_check_keys}
+    for gate in GATE:
+        if gate.name in asked:
+            yield gate.result(report)
+
+
+def _report(agent_id: str, world: WorldResource) -> AgentReport:
+    with known_failures():
+        run = newest_run(world.open().store, agent_id)
+    if run is None or run.report is None:
+        raise dg.Failure(f"{agent_id} has not been compared; materialize baseline_comparisons", allow_retries=False)
+    return run.report

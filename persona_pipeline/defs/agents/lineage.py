@@ -1,0 +1,143 @@
+"""What a run over many agents tells Dagster: the events that a run of each agent would have left, with their versions."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+import dagster as dg
+
+from persona_pipeline.defs.agents import checks, outcomes, sources, specs
+from persona_pipeline.defs.platform.dagster_internals import (
+    MATERIALIZED,
+    OBSERVED,
+    lineage_tags,
+    newest_events,
+    newest_versions,
+)
+from persona_pipeline.defs.platform.outcome import Outcome
+from persona_pipeline.evaluation.cohort import CohortResult
+from persona_pipeline.evaluation.pipeline import AgentResult
+from persona_pipeline.propositions import ALL_DIMENSIONS
+
+Key = dg.AssetKey
+Events = dict[Key, dict[str, int]]
+Versions = dict[Key, dict[str, str]]
+
+# From upstream to downstream, each with what it is made from: the same edges as the assets themselves.
+PARENTS: Mapping[Key, tuple[Key, ...]] = {spec.key: tuple(dep.asset_key for dep in spec.deps) for spec in specs.ALL}
+
+
+class Lineage:
+    """The newest event and version of every asset of some agents, read once and then kept up to date.
+
+    Dagster calls an asset stale when the version of a dependency differs from the one at the event noted here, so
+    the events must be those from before the evaluation.
+    """
+
+    def __init__(self, instance: dg.DagsterInstance, agent_ids: Iterable[str]) -> None:
+        self._instance = instance
+        self._agents = set(agent_ids)
+        keys = [(spec.key, OBSERVED) for spec in sources.SOURCES] + [(key, MATERIALIZED) for key in PARENTS]
+        self._events: Events = {key: self._newest_events(key, kind) for key, kind in keys}
+        self._versions: Versions = {key: self._newest_versions(key, kind) for key, kind in keys}
+
+    def events(
+        self, result: CohortResult, names: Collection[str] | None = None
+    ) -> Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation]:
+        """Yield materializations, then check evaluations; ``names``: the dimensions that were scored, None: everything was.
+
+        Personas and proposition sets that stayed as they were yield nothing.
+        """
+        for key, found in _outcomes(result, names):
+            changed = {
+                a: outcome for a, outcome in found.items() if key not in _INPUTS or self._is_new(key, a, outcome)
+            }
+            for agent_id, outcome in changed.items():
+                self._versions[key][agent_id] = outcome.version
+                yield dg.AssetMaterialization(
+                    key, partition=agent_id, metadata=outcome.metadata, tags=self._tags(key, agent_id, outcome)
+                )
+            if changed:
+                # What has just been written is what the next asset downstream rests on.
+                self._events[key] |= self._newest_events(key, MATERIALIZED, set(changed))
+        for agent_id, item in _newest(result).items():
+            for gate in checks.GATE:
+                verdict = gate.result(item.report)
+                yield dg.AssetCheckEvaluation(
+                    asset_key=specs.COMPARISONS.key,
+                    check_name=gate.name,
+                    passed=verdict.passed,
+                    metadata=verdict.metadata,
+                    severity=verdict.severity,
+                    description=verdict.description,
+                    # A blocking one would end the step, and with it the other agents.
+                    blocking=False,
+                    partition=agent_id,
+                )
+
+    def observations(self, result: CohortResult) -> Iterator[dg.AssetObservation]:
+        """Yield what was found about the past: beside the newest results, whose place it does not take."""
+        for agent_id, report in result.reports.items():
+            if not report.past:
+                continue
+            for key, outcome in (
+                (specs.RUNS.key, outcomes.run_outcome(report.evaluation)),
+                (specs.COMPARISONS.key, outcomes.comparison_outcome(report)),
+            ):
+                text = f"As of {report.evaluation.window_end.isoformat()}; the newest results stay as they are."
+                yield dg.AssetObservation(key, partition=agent_id, metadata=outcome.metadata, description=text)
+
+    def _is_new(self, key: Key, agent_id: str, outcome: Outcome) -> bool:
+        own = self._events[key].get(agent_id)
+        if own is None or self._versions[key].get(agent_id) != outcome.version:
+            return True
+        return any(self._events[parent].get(agent_id, 0) > own for parent in PARENTS[key])
+
+    def _tags(self, key: Key, agent_id: str, outcome: Outcome) -> dict[str, str]:
+        inputs = {
+            parent: (self._versions[parent].get(agent_id), self._events[parent].get(agent_id))
+            for parent in PARENTS[key]
+        }
+        return lineage_tags(outcome.version, _CODE_VERSIONS[key], inputs)
+
+    def _newest_events(self, key: Key, kind: dg.DagsterEventType, agent_ids: set[str] | None = None) -> dict[str, int]:
+        return newest_events(self._instance, key, kind, agent_ids or self._agents)
+
+    def _newest_versions(self, key: Key, kind: dg.DagsterEventType) -> dict[str, str]:
+        return newest_versions(self._instance, key, kind, sorted(self._agents))
+
+
+_CODE_VERSIONS = {spec.key: spec.code_version for spec in specs.ALL}
+_INPUTS = {specs.PERSONAS.key, *(spec.key for spec in specs.PROPOSITIONS.values())}
+
+
+def _newest(result: CohortResult) -> dict[str, AgentResult]:
+    return {agent_id: item for agent_id, item in result.results.items() if not item.report.past}
+
+
+def _outcomes(result: CohortResult, names: Collection[str] | None) -> Iterator[tuple[Key, dict[str, Outcome]]]:
+    """Yield the outcomes of each asset by agent, upstream first. An agent that could not be evaluated has none."""
+    newest = _newest(result)
+
+    def scored(name: str) -> dict[str, AgentResult]:
+        # A part that became a whole evaluation scored more than was asked for.
+        return newest if names is None else {a: item for a, item in newest.items() if name in item.plan.plans}
+
+    yield specs.PERSONAS.key, {a: outcomes.persona_outcome(item.plan.persona) for a, item in newest.items()}
+    if names is None:
+        said = {a: outcomes.messages_outcome(result.length, item.plan.scope.window, item.plan.case.messages)
+                for a, item in newest.items()}  # fmt: skip
+        yield specs.MESSAGES.key, said
+    for name in ALL_DIMENSIONS:
+        sets = {a: outcomes.propositions_outcome(item.plan.sets[name]) for a, item in scored(name).items()}
+        yield specs.PROPOSITIONS[name].key, sets
+    for name in ALL_DIMENSIONS:
+        found = {
+            a: outcomes.scores_outcome(item.report.evaluation.dimensions.get(name)) for a, item in scored(name).items()
+        }
+        yield specs.SCORES[name].key, found
+    if names is None or names:
+        runs = {
+            a: outcomes.run_outcome(item.report.evaluation, result.histories.get(a, ())) for a, item in newest.items()
+        }
+        yield specs.RUNS.key, runs
+    compared = {a: outcomes.comparison_outcome(item.report) for a, item in newest.items()}
+    yield specs.COMPARISONS.key, compared

@@ -1,0 +1,48 @@
+"""What each asset of an agent yields, the same whether one agent or a thousand are evaluated."""
+
+from collections.abc import Sequence
+
+from persona_pipeline.defs.pictures import metadata
+from persona_pipeline.defs.platform.outcome import Outcome
+from persona_pipeline.evaluation.history import HistoryValue
+from persona_pipeline.evaluation.report import AgentReport
+from persona_pipeline.evaluation.results import AgentEvaluation
+from persona_pipeline.propositions import StoredSet
+from persona_pipeline.scoring.results import DimensionEvaluation
+from persona_pipeline.world.canonical import content_hash
+from persona_pipeline.world.messages import messages_hash
+from persona_pipeline.world.models import Message, Persona, Window
+
+
+def persona_outcome(persona: Persona) -> Outcome:
+    """Return the outcome of ``personas``."""
+    return Outcome(persona.hash, metadata.persona_metadata(persona))
+
+
+def messages_outcome(length: str, window: Window, said: Sequence[Message]) -> Outcome:
+    """Return the outcome of ``messages``."""
+    version = content_hash([window.end.isoformat(), length, messages_hash(said)])
+    return Outcome(version, metadata.messages_metadata(said, window))
+
+
+def propositions_outcome(stored: StoredSet) -> Outcome:
+    """Return the outcome of a proposition set."""
+    return Outcome(stored.version, metadata.propositions_metadata(stored.propositions))
+
+
+def scores_outcome(evaluation: DimensionEvaluation | None) -> Outcome:
+    """Return the outcome of a dimension's scores; None: the agent has no propositions of it."""
+    content = evaluation.model_dump(mode="json", exclude={"usage"}) if evaluation else None
+    return Outcome(content_hash(content), metadata.score_metadata(evaluation))
+
+
+def run_outcome(evaluation: AgentEvaluation, history: Sequence[HistoryValue] = ()) -> Outcome:
+    """Return the outcome of ``evaluation_runs``; ``history`` is drawn, oldest first."""
+    version = content_hash(evaluation.model_dump(mode="json", exclude={"usage"}))
+    return Outcome(version, metadata.run_metadata(evaluation, history))
+
+
+def comparison_outcome(report: AgentReport) -> Outcome:
+    """Return the outcome of ``baseline_comparisons``."""
+    version = content_hash(report.comparison.model_dump(mode="json"))
+    return Outcome(version, metadata.comparison_metadata(report))

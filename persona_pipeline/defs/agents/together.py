@@ -1,0 +1,50 @@
+"""Evaluating several agents, or one as of a past moment, in one step, which says itself what it found of each."""
+
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import replace
+
+import dagster as dg
+
+from persona_pipeline.defs.agents.lineage import Lineage
+from persona_pipeline.defs.platform.failures import known_failures, retry_unanswered
+from persona_pipeline.defs.platform.resources import EvaluationSettings
+from persona_pipeline.evaluation.cohort import CohortResult, evaluate_cohort
+from persona_pipeline.evaluation.report import AgentReport
+from persona_pipeline.judging.verdict import Judge
+from persona_pipeline.world import World
+
+Context = dg.OpExecutionContext | dg.AssetExecutionContext
+Event = dg.AssetMaterialization | dg.AssetCheckEvaluation | dg.AssetObservation
+
+
+def evaluate_together(
+    context: Context,
+    world: World,
+    evaluation: EvaluationSettings,
+    agent_ids: Sequence[str],
+    dimensions: Sequence[str] | None = None,
+) -> Generator[Event, None, CohortResult]:
+    """Evaluate agents with their judgments pooled, yield what a run of each would have left, and return what was found.
+
+    A broken agent stops no other. Of an agent whose newest window is newer than the one asked for, an observation is left and
+    nothing else: the past changes neither its newest results nor its checks.
+
+    Args:
+        dimensions: None: everything, on the newest window; else these on each agent's last window, none: only compare.
+    """
+    lineage = Lineage(context.instance, agent_ids)
+    with known_failures():
+        judge = evaluation.open_judge(world)
+        request = replace(evaluation.request(agent_ids, dimensions), newest_window=dimensions is not None)
+        result = evaluate_cohort(world, judge, request)
+    retry_missing(result.reports.values(), judge, context.retry_number)
+    yield from lineage.events(result, dimensions)
+    yield from lineage.observations(result)
+    return result
+
+
+def retry_missing(reports: Iterable[AgentReport], judge: Judge, retry_number: int) -> None:
+    """Ask for a retry when a live judge left judgments of these reports unanswered."""
+    for report in reports:
+        for dimension in report.evaluation.dimensions.values():
+            retry_unanswered(dimension.unscored_reasons, judge, retry_number)

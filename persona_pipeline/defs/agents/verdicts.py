@@ -1,0 +1,112 @@
+"""How agents did, one a line: what a run says last, what it is labelled with, and why it failed."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import dagster as dg
+from pydantic import BaseModel, Field
+
+from persona_pipeline.evaluation.cohort import CohortResult
+from persona_pipeline.evaluation.report import (
+    EXIT_CONFIG,
+    EXIT_OK,
+    EXIT_REGRESSION,
+    AgentReport,
+    Finding,
+    worst_exit_code,
+)
+from persona_pipeline.reporting.text import markdown_code, markdown_text
+from persona_pipeline.reporting.view import format_score
+
+MOST_LISTED, MOST_NAMED = 50, 5
+_GROUPS = {EXIT_REGRESSION: "regressed", EXIT_CONFIG: "broken"}
+_OTHER_GROUP = "not fully judged"
+
+
+class AgentLine(BaseModel):
+    """One agent in a few words. ``broken``: why it could not be evaluated, ``file:line:column: what to do``."""
+
+    agent_id: str
+    overall: float | None = None
+    run_id: str | None = None
+    findings: list[Finding] = Field(default_factory=list)
+    broken: list[str] = Field(default_factory=list)
+
+    @property
+    def exit_codes(self) -> set[int]:
+        """The exit codes its findings ask for."""
+        return {EXIT_CONFIG} if self.broken else {finding.exit_code for finding in self.findings}
+
+    @property
+    def wrong(self) -> list[str]:
+        """What is wrong, a sentence each."""
+        return self.broken or [finding.text for finding in self.findings]
+
+
+def overview(lines: Sequence[AgentLine]) -> str:
+    """Return Markdown: how many agents are fine, and those that are not, at most 50."""
+    wrong = [line for line in lines if line.exit_codes]
+    text = f"{len(lines) - len(wrong)} of {len(lines)} agents are as their baselines."
+    if not wrong:
+        return text
+    rows = [
+        f"| {markdown_code(line.agent_id, in_table=True)} | {format_score(line.overall)} | {_first_words(line)} |"
+        for line in wrong[:MOST_LISTED]
+    ]
+    more = f"\n\nand {len(wrong) - MOST_LISTED} more" if len(wrong) > MOST_LISTED else ""
+    return "\n".join([text, "", "| Agent | Overall | What is wrong |", "|:--|--:|:--|", *rows]) + more
+
+
+def _first_words(line: AgentLine) -> str:
+    said = line.wrong
+    more = f" (and {len(said) - 1} more)" if len(said) > 1 else ""
+    return markdown_text(said[0], 200) + more
+
+
+def agent_line(report: AgentReport) -> AgentLine:
+    """Return how one agent did."""
+    run = report.evaluation
+    return AgentLine(agent_id=run.agent_id, overall=run.overall, run_id=run.run_id, findings=report.findings)
+
+
+def agent_lines(result: CohortResult) -> list[AgentLine]:
+    """Return a line an agent, by name."""
+    lines = [agent_line(report) for report in result.reports.values()]
+    broken = [
+        AgentLine(agent_id=agent_id, broken=[str(problem) for problem in problems])
+        for agent_id, problems in result.broken.items()
+    ]
+    return sorted(lines + broken, key=lambda line: line.agent_id)
+
+
+def verdict(lines: Sequence[AgentLine]) -> str:
+    """Return the outcome in a few words that fit a label: 'passed', or who regressed, is broken or could not be judged."""
+    groups: dict[str, list[str]] = {}
+    for line in lines:
+        worst = EXIT_REGRESSION if EXIT_REGRESSION in line.exit_codes else worst_exit_code(line.exit_codes)
+        if worst != EXIT_OK:
+            groups.setdefault(_GROUPS.get(worst, _OTHER_GROUP), []).append(line.agent_id)
+    return "; ".join(f"{group}: {_some(names)}" for group, names in sorted(groups.items(), reverse=True)) or "passed"
+
+
+def failure_of(
+    lines: Sequence[AgentLine], exit_code: int = EXIT_OK, facts: Mapping[str, Any] | None = None
+) -> dg.Failure | None:
+    """Return why a run over these agents fails; None: it does not.
+
+    Args:
+        exit_code: what is wrong besides.
+        facts: metadata shown with it.
+    """
+    code = worst_exit_code({code for line in lines for code in line.exit_codes} | {exit_code})
+    if not code:
+        return None
+    said = [text for line in lines for text in line.wrong]
+    text = "\n".join([f"{verdict(lines)} (exit code {code})", *said[:MOST_LISTED]])
+    shown = {"overview": dg.MetadataValue.md(overview(lines)), **(facts or {}), "exit_code": code}
+    return dg.Failure(text, metadata=shown, allow_retries=False)
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(names[:MOST_NAMED]) + more

@@ -1,0 +1,68 @@
+"""What would go out in message batches, and whether it may cost what it costs."""
+
+import asyncio
+from collections.abc import Sequence
+
+import dagster as dg
+import sqlalchemy as sa
+from pydantic import Field
+
+from persona_pipeline.defs.platform.resources import EvaluationSettings
+from persona_pipeline.errors import ConfigError
+from persona_pipeline.evaluation.run import planned_requests
+from persona_pipeline.judging.anthropic import questions_about
+from persona_pipeline.judging.batch_records import SUBMITTED, SUBMITTING
+from persona_pipeline.judging.client import AnthropicOptions
+from persona_pipeline.judging.collected import CollectedBackend
+from persona_pipeline.judging.questions import Question
+from persona_pipeline.store import Store, tables
+from persona_pipeline.world import World
+
+
+class BatchConfig(dg.Config):
+    """What to judge in batches; window, samples and limit are the evaluation's."""
+
+    agents: list[str] = Field(default=[], description="Agents to judge; empty: everybody with a persona file.")
+    dimensions: list[str] = Field(default=[], description="Dimensions to judge; empty: all.")
+
+
+def planned_questions(
+    world: World, options: AnthropicOptions, evaluation: EvaluationSettings, config: BatchConfig
+) -> list[Question]:
+    """Return what an evaluation with these settings would ask.
+
+    Raises:
+        ConfigError: an unknown agent or dimension, or files that are not valid.
+    """
+    requests = planned_requests(world, evaluation.request(config.agents or None, config.dimensions or None))
+    # Without evidence there is nothing to ask.
+    asked = [request for request in requests if request.trajectory.entries]
+    return [question for _, question in questions_about(asked, max_tokens=options.max_tokens)]
+
+
+def require_affordable(store: Store, options: AnthropicOptions, questions: Sequence[Question], limit: float) -> None:
+    """Check the expected price of what has no answer yet: once it is submitted, a batch is paid for.
+
+    Raises:
+        ConfigError: it is above the limit (US dollars), or unknown.
+    """
+    from persona_pipeline.judging.estimate import estimate_questions
+
+    answers = asyncio.run(CollectedBackend(store, options).ask(questions))
+    missing = [question for question, answer in zip(questions, answers, strict=True) if answer.data is None]
+    expected = estimate_questions(missing, options).batch_usd
+    if expected is None:
+        raise ConfigError(f"no price is known for {options.model}, so PERSONA_MAX_USD cannot be kept; set it to 0")
+    if expected > limit:
+        raise ConfigError(
+            f"the batch is expected to cost ${expected:.4f}, above the limit of ${limit:g}; "
+            "raise PERSONA_MAX_USD, or name fewer agents or dimensions"
+        )
+
+
+def count_open(store: Store) -> int:
+    """Return how many batches are submitted, or being so, and not collected."""
+    table = tables.judge_batches
+    query = sa.select(sa.func.count()).select_from(table).where(table.c.status.in_((SUBMITTING, SUBMITTED)))
+    with store.connect() as connection:
+        return connection.execute(query).scalar_one()

@@ -1,0 +1,50 @@
+"""All agents at once, from what is stored of them."""
+
+import dagster as dg
+
+from persona_pipeline.defs.agents.specs import COMPARISONS
+from persona_pipeline.defs.agents.verdicts import overview, verdict
+from persona_pipeline.defs.cohort.regression import GATE_PASSED, REPORT, gate_fields, report_metadata, write_reports
+from persona_pipeline.defs.cohort.report import COHORT_REPORTS, newest_lines, report_of_interest
+from persona_pipeline.defs.platform import run_tags
+from persona_pipeline.defs.platform.failures import known_failures
+from persona_pipeline.defs.platform.labels import OWNERS
+from persona_pipeline.defs.platform.resources import WorldResource, known_agents
+from persona_pipeline.evaluation.report import worst_exit_code
+
+
+@dg.asset(
+    key=REPORT,
+    group_name="evaluation",
+    deps=[COMPARISONS],
+    kinds={"sql", "html"},
+    owners=OWNERS,
+    check_specs=[
+        dg.AssetCheckSpec(
+            GATE_PASSED,
+            asset=REPORT,
+            blocking=True,
+            description="No agent regressed, and everything that should be judged was.",
+        )
+    ],
+)
+def regression_report(context: dg.AssetExecutionContext, world: WorldResource) -> dg.MaterializeResult:
+    """Every agent's newest comparison with its baseline on one page, as `baseline_comparisons` left it. Judges nothing."""
+    with known_failures():
+        opened = world.open()
+        lines = newest_lines(opened, known_agents(opened.root))
+        report = report_of_interest(opened, lines)
+    folder = write_reports(report, opened.root / COHORT_REPORTS)
+    said = verdict(lines)
+    run_tags.label_verdict(context.instance, context.run_id, said)
+    wrong = [text for line in lines for text in line.wrong] + [finding.text for finding in report.findings]
+    exit_code = worst_exit_code({code for line in lines for code in line.exit_codes} | {report.exit_code})
+    return dg.MaterializeResult(
+        metadata={
+            "verdict": said,
+            "overview": dg.MetadataValue.md(overview(lines)),
+            **report_metadata(report, folder),
+            "exit_code": exit_code,
+        },
+        check_results=[dg.AssetCheckResult(**gate_fields(wrong, exit_code))],
+    )

@@ -1,0 +1,52 @@
+"""The full report of those in a cohort to look at."""
+
+from collections.abc import Iterable, Sequence
+
+from persona_pipeline.defs.agents.verdicts import MOST_LISTED, AgentLine, agent_line
+from persona_pipeline.evaluation.gate import nothing_evaluated
+from persona_pipeline.evaluation.report import (
+    EXIT_COVERAGE,
+    Finding,
+    RunReport,
+    worst_exit_code,
+)
+from persona_pipeline.evaluation.saving import load_run, newest_run
+from persona_pipeline.reporting.gathering import gather
+from persona_pipeline.world import World
+
+COHORT_REPORTS = ".persona/reports/cohort"
+
+
+def newest_lines(world: World, agent_ids: Iterable[str]) -> list[AgentLine]:
+    """Return how each agent did when it was last compared with its baseline; one that never was is not fully judged."""
+    lines = []
+    for agent_id in agent_ids:
+        run = newest_run(world.store, agent_id)
+        if run and run.report:
+            lines.append(agent_line(run.report))
+        else:
+            lines.append(AgentLine(agent_id=agent_id, findings=[_never_compared(agent_id)]))
+    return lines
+
+
+def _never_compared(agent_id: str) -> Finding:
+    return Finding(
+        kind="coverage",
+        exit_code=EXIT_COVERAGE,
+        message=f"{agent_id} was never compared with its baseline",
+        remedy="materialize baseline_comparisons, or run evaluate_cohort",
+        agent_id=agent_id,
+    )
+
+
+def report_of_interest(world: World, lines: Sequence[AgentLine]) -> RunReport:
+    """Return the full report of the agents with findings, filled up with others: a page of 50 can be read, one of 1,000 cannot."""
+    report = RunReport()
+    for line in sorted(lines, key=lambda line: not line.findings)[:MOST_LISTED]:
+        run = load_run(world.store, line.run_id) if line.run_id else None
+        if run and run.report:
+            report.agents[line.agent_id] = run.report
+    report.findings = nothing_evaluated(report.agents.values())
+    report.expenses = [expense for item in report.agents.values() for expense in item.expenses]
+    report.exit_code = worst_exit_code({finding.exit_code for finding in report.all_findings()})
+    return gather(world, report)

@@ -1,0 +1,123 @@
+"""Every name of Dagster that is no public one, each with why it is needed. A test fails by name when a release moves one."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+from dagster._core.definitions.data_version import (
+    CODE_VERSION_TAG,
+    DATA_VERSION_IS_USER_PROVIDED_TAG,
+    DATA_VERSION_TAG,
+    DEFAULT_DATA_VERSION,
+    NULL_EVENT_POINTER,
+    get_input_data_version_tag,
+    get_input_event_pointer_tag,
+)
+
+# What ``dagster.yaml`` may name as its storage has to derive from these two.
+from dagster._core.storage.base_storage import DagsterStorage
+from dagster._core.storage.tags import PARTITION_NAME_TAG
+from dagster._serdes import ConfigurableClass, ConfigurableClassData
+
+__all__ = ["ConfigurableClass", "ConfigurableClassData", "DagsterStorage"]
+
+# An observation says with this tag which version it saw, and a run with this one which partition it is about.
+DATA_VERSION, PARTITION = DATA_VERSION_TAG, PARTITION_NAME_TAG
+
+OBSERVED, MATERIALIZED = dg.DagsterEventType.ASSET_OBSERVATION, dg.DagsterEventType.ASSET_MATERIALIZATION
+
+
+def lineage_tags(
+    version: str, code_version: str | None, inputs: Mapping[dg.AssetKey, tuple[str | None, int | None]]
+) -> dict[str, str]:
+    """Return what a step's materialization carries, from which Dagster tells what is out of date.
+
+    An op that materializes for many agents has to write it itself: there is no other way to say what an event rests on.
+
+    Args:
+        code_version: None: the asset has none.
+        inputs: version and event of each dependency, None: never recorded.
+    """
+    tags = {
+        DATA_VERSION_TAG: version,
+        DATA_VERSION_IS_USER_PROVIDED_TAG: "true",
+        # What Dagster notes for an asset without a version of its code.
+        CODE_VERSION_TAG: code_version or "0",
+    }
+    for key, (seen, event) in inputs.items():
+        tags[get_input_data_version_tag(key)] = seen or DEFAULT_DATA_VERSION.value
+        tags[get_input_event_pointer_tag(key)] = NULL_EVENT_POINTER if event is None else str(event)
+    return tags
+
+
+def newest_events(
+    instance: dg.DagsterInstance,
+    key: dg.AssetKey,
+    kind: dg.DagsterEventType,
+    partitions: set[str] | None = None,
+    *,
+    after: int | None = None,
+) -> dict[str, int]:
+    """Return the newest event of each partition, of those after an event: one query, where the public way is one a partition."""
+    return dict(instance.event_log_storage.get_latest_storage_id_by_partition(key, kind, partitions, after))
+
+
+def newest_versions(
+    instance: dg.DagsterInstance, key: dg.AssetKey, kind: dg.DagsterEventType, partitions: Sequence[str] | None = None
+) -> dict[str, str]:
+    """Return the newest data version of each partition, in one query likewise."""
+    storage = instance.event_log_storage
+    found = storage.get_latest_tags_by_partition(key, kind, [DATA_VERSION_TAG], partitions)
+    return {partition: tags[DATA_VERSION_TAG] for partition, tags in found.items()}
+
+
+def events_of_run(instance: dg.DagsterInstance, run_id: str, kind: dg.DagsterEventType) -> list[dg.DagsterEvent]:
+    """Return what happened in a run, oldest first: public methods ask by asset only."""
+    records = instance.get_records_for_run(run_id, of_type=kind).records
+    return [record.event_log_entry.get_dagster_event() for record in records]
+
+
+def add_run_tags(instance: dg.DagsterInstance, run_id: str, tags: Mapping[str, str]) -> None:
+    """Label a run that is under way; publicly, tags are given when a run is made."""
+    instance.add_run_tags(run_id, tags)
+
+
+def delete_run(instance: dg.DagsterInstance, run_id: str) -> None:
+    """Delete a run with its output, and on SQLite the file of its events, which Dagster empties and leaves behind."""
+    path_of = getattr(instance.event_log_storage, "path_for_shard", None)
+    files = [Path(f"{path_of(run_id)}{ending}") for ending in ("", "-wal", "-shm")] if path_of else []
+    instance.delete_run(run_id)
+    for file in files:
+        file.unlink(missing_ok=True)
+    instance.compute_log_manager.delete_logs(prefix=[run_id])
+
+
+def handled_outputs(
+    instance: dg.DagsterInstance, run_id: str
+) -> Iterator[tuple[str | None, str, Mapping[str, dg.MetadataValue]]]:
+    """Yield step, output and metadata of what a run's steps handed to their IO manager, newest first."""
+    for event in reversed(events_of_run(instance, run_id, dg.DagsterEventType.HANDLED_OUTPUT)):
+        data: Any = event.event_specific_data
+        yield event.step_key, data.output_name, data.metadata
+
+
+def sqlite_storage(folder: Path, configured: ConfigurableClassData | None) -> DagsterStorage:
+    """Return Dagster's own storage on SQLite, which is public in ``dagster.yaml`` only."""
+    from dagster._core.storage.sqlite_storage import DagsterSqliteStorage
+
+    return DagsterSqliteStorage.from_local(str(folder), configured)
+
+
+def celery_application(broker: str, backend: str, lost_seconds: int) -> tuple[Any, Any]:
+    """Return the application of a Celery worker and its task, which the command ``dagster-celery`` lets nobody configure."""
+    from dagster_celery.config import DEFAULT_CONFIG, dict_wrapper
+    from dagster_celery.make_app import make_app
+    from dagster_celery.tasks import create_task
+
+    transport = {**DEFAULT_CONFIG["broker_transport_options"], "visibility_timeout": lost_seconds}
+    config = {**DEFAULT_CONFIG, "broker_transport_options": transport, "broker_connection_retry_on_startup": True}
+    app = make_app({"broker": broker, "backend": backend, "config_source": dict_wrapper(config)})
+    # A step may be executed twice: it writes the same rows, and judgments already paid for are in the store. So it leaves the
+    # queue when it is done, not when it begins, and goes back when its process was killed.
+    return app, create_task(app, acks_late=True, reject_on_worker_lost=True)

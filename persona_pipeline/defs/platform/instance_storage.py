@@ -1,0 +1,56 @@
+"""Dagster's own storage by environment: SQLite on a laptop, Postgres when a URL is set. ``dagster.yaml`` names this class."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dagster import Field, StringSource
+from filelock import FileLock
+
+from persona_pipeline.defs.platform.dagster_internals import (
+    ConfigurableClass,
+    ConfigurableClassData,
+    DagsterStorage,
+    sqlite_storage,
+)
+
+URL_VARIABLES = ("PERSONA_DAGSTER_DATABASE_URL", "PERSONA_DATABASE_URL")
+
+
+class EnvironmentStorage(DagsterStorage, ConfigurableClass):
+    """Postgres at PERSONA_DAGSTER_DATABASE_URL, else at PERSONA_DATABASE_URL when that is Postgres, else SQLite.
+
+    A factory: Dagster asks that the class derives from its storage, and never makes an instance of it.
+    """
+
+    @classmethod
+    def config_type(cls) -> Mapping[str, Field]:
+        return {"base_dir": Field(StringSource)}
+
+    @classmethod
+    def from_config_value(cls, inst_data: ConfigurableClassData | None, config_value: Mapping[str, Any]) -> Any:
+        url = postgres_url(os.environ)
+        if url is None:
+            folder = Path(os.environ.get("DAGSTER_HOME") or Path.cwd()) / config_value["base_dir"]
+            folder.mkdir(parents=True, exist_ok=True)
+            # Dagster looks whether its tables are there and then makes them: two processes that start at once would both make them.
+            with FileLock(folder / ".lock"):
+                return sqlite_storage(folder, inst_data)
+        from dagster_postgres import DagsterPostgresStorage
+
+        return DagsterPostgresStorage(url, inst_data=inst_data)
+
+
+def postgres_url(environment: Mapping[str, str]) -> str | None:
+    """Return the URL of Dagster's own Postgres with the driver dagster-postgres needs; None: SQLite."""
+    from sqlalchemy.engine import make_url
+
+    for name in URL_VARIABLES:
+        if environment.get(name):
+            url = make_url(environment[name])
+            if url.get_backend_name() == "sqlite":
+                return None
+            # SQLAlchemy 2.1 reads a bare postgresql:// as psycopg 3; dagster-postgres ships psycopg2.
+            return url.set(drivername="postgresql+psycopg2").render_as_string(hide_password=False)
+    return None

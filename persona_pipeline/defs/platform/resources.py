@@ -1,0 +1,127 @@
+"""What every asset needs: the world, and how to judge it."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+
+import dagster as dg
+from pydantic import Field, PrivateAttr
+
+from persona_pipeline.defs.platform import run_tags
+from persona_pipeline.defs.platform.failures import known_failures
+from persona_pipeline.errors import ConfigError
+from persona_pipeline.evaluation import EvaluationRequest
+from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
+from persona_pipeline.judging.verdict import Judge
+from persona_pipeline.world import World
+from persona_pipeline.world.files import is_agent_id, yaml_stems
+from persona_pipeline.world.ingest import parse_time
+from persona_pipeline.world.personas import PERSONAS
+
+# What the instance keeps the agents under, a partition each.
+AGENTS = "agents"
+
+
+class WorldResource(dg.ConfigurableResource):
+    """The world on disk and its store. Registers the agents as partitions when a run starts."""
+
+    root: str = Field(default="", description="The world's folder; empty: PERSONA_ROOT, else the project.")
+    database_url: str = Field(
+        default="", description="The store; empty: PERSONA_DATABASE_URL, else SQLite in the world."
+    )
+    _world: World | None = PrivateAttr(default=None)
+
+    def open(self) -> World:
+        """Return the world, opened once a process.
+
+        Raises:
+            dagster.Failure: it cannot be opened; nothing a retry would mend.
+        """
+        if self._world is None:
+            with known_failures(retry=False):
+                self._world = World.open(self.root or None, self.database_url or None)
+        return self._world
+
+    def setup_for_execution(self, context: dg.InitResourceContext) -> None:
+        # A blank instance (CI) knows no agents, and a step's output fails on a partition that is not registered.
+        # Outside a run the sensor adds and removes them.
+        if context.instance and context.run:
+            context.instance.add_dynamic_partitions(AGENTS, known_agents(self.open().root))
+
+    def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
+        if self._world is not None:
+            self._world.store.close()
+            self._world = None
+
+
+class EvaluationSettings(dg.ConfigurableResource):
+    """How a run evaluates: window, judge, and when it fails."""
+
+    window: str = Field(default="7d", description="Length of the window, such as 7d or 12h, or 'all'.")
+    as_of: str = Field(default="", description="Where the window ends (RFC 3339); empty: the newest message.")
+    judge: str = Field(default="recorded", description="'recorded' or 'anthropic'.")
+    samples: int = Field(default=1, ge=1, description="Judgments per claim.")
+    max_usd: float = Field(
+        default=0.0,
+        ge=0,
+        description="US dollars a run may spend (where every step has a process of its own: a step); 0: no limit.",
+    )
+    min_coverage: float = Field(
+        default=-1.0, le=1, description="Share (0-1) of judgments that must be scored; negative: the judge's default."
+    )
+    regression_delta: float = Field(default=1.0, ge=0, description="How far a dimension may fall, on 0-9.")
+    proposition_delta: float = Field(default=3.0, ge=0, description="How far one claim may fall, on 0-9.")
+
+    @cached_property
+    def _judges(self) -> dict[str, Judge]:
+        return {}
+
+    def setup_for_execution(self, context: dg.InitResourceContext) -> None:
+        if context.instance and context.run:
+            run_tags.label_run(context.instance, context.run, judge=self.judge, window=self.window, as_of=self.as_of)
+
+    def open_judge(self, world: World) -> Judge:
+        """Return the judge, opened once a process and world."""
+        key = str(world.root)
+        if key not in self._judges:
+            self._judges[key] = open_judge(self.judge, world, JudgeOptions(max_usd=self.max_usd or None))
+        return self._judges[key]
+
+    def request(
+        self, agents: Sequence[str] | None = None, dimensions: Sequence[str] | None = None
+    ) -> EvaluationRequest:
+        """Return what is asked of an evaluation of these agents.
+
+        Raises:
+            ConfigError: ``as_of`` is no time.
+        """
+        return EvaluationRequest(
+            agents=agents,
+            dimensions=dimensions,
+            window=self.window,
+            as_of=end_of_window(self.as_of),
+            samples=self.samples,
+            min_coverage=None if self.min_coverage < 0 else self.min_coverage,
+            regression_delta=self.regression_delta,
+            proposition_delta=self.proposition_delta,
+        )
+
+
+def end_of_window(as_of: str) -> datetime | None:
+    """Return the time written in run config, None when it is empty.
+
+    Raises:
+        ConfigError: it is no RFC 3339 time with an offset.
+    """
+    if not as_of:
+        return None
+    try:
+        return parse_time(as_of, name="as_of")
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+
+
+def known_agents(root: Path) -> list[str]:
+    """Return who has a persona file, sorted; a file whose name cannot be an agent's id stops nobody else."""
+    return [stem for stem in yaml_stems(root / PERSONAS) if is_agent_id(stem)]

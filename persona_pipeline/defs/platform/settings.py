@@ -1,0 +1,95 @@
+"""How Dagster runs this project, from the environment: prefix ``PERSONA_``."""
+
+from functools import lru_cache
+from typing import Literal
+
+import dagster as dg
+from pydantic import Field, SecretStr, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from persona_pipeline.settings import from_environment
+
+
+class OrchestrationSettings(BaseSettings):
+    """What starts runs and where they run. Every field has a default that works on a fresh machine.
+
+    Attributes:
+        automation: whether sensors and schedules run as soon as they are deployed; else each is switched on in the UI.
+        judge: judge of scheduled and sensed runs, 'recorded' or 'anthropic'.
+        window: length of the window they evaluate, such as 7d, or 'all'.
+        max_usd: US dollars a run may spend; 0: no limit.
+        timezone: IANA name the schedules go by.
+        nightly_hour: hour (0-23) of the nightly evaluation.
+        nightly_agents: agents it covers, separated by commas; empty: all.
+        review_cron: when baselines are reviewed.
+        suites_cron: when the eval suites run.
+        suite_allow_code: let eval suites run programs of their own.
+        review_days: age in days from which a baseline is called old.
+        cohort_size: more agents than this are evaluated in one run instead of a run each.
+        shard_size: agents a step of that one run evaluates together.
+        sensor_seconds: pause between two looks at the files and messages.
+        new_messages: messages an agent must have sent since its last evaluation for a new one at once.
+        quiet_minutes: silence after which fewer new messages are enough.
+        alert_webhook: where failed runs are reported, a Slack incoming webhook or anything that takes its JSON.
+        dagster_url: address of the web interface, for links in alerts.
+        reports_url: address under which the world's `.persona/reports` folder is served, for links to the HTML report.
+        fresh_hours: hours after which runs and comparisons count as old, and after twice as many as too old; 0: never.
+        keep_days: age in days from which a run is forgotten; the newest about each agent and suite is kept.
+        executor: 'in_process', or 'celery' for steps on several hosts.
+        celery_broker, celery_backend: their URLs.
+        celery_lost_seconds: after so long a step whose host died is given to another; longer than any step takes.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="PERSONA_", extra="ignore", env_ignore_empty=True)
+
+    automation: bool = False
+    judge: Literal["recorded", "anthropic"] = "recorded"
+    window: str = "7d"
+    max_usd: float = Field(default=0.0, ge=0)
+    timezone: str = "UTC"
+    nightly_hour: int = Field(default=2, ge=0, le=23)
+    nightly_agents: str = ""
+    review_cron: str = "0 6 * * 1"
+    suites_cron: str = "30 3 * * *"
+    suite_allow_code: bool = False
+    review_days: int = Field(default=90, ge=1)
+    cohort_size: int = Field(default=20, ge=1)
+    shard_size: int = Field(default=25, ge=1)
+    sensor_seconds: int = Field(default=30, ge=1)
+    new_messages: int = Field(default=20, ge=1)
+    quiet_minutes: float = Field(default=15.0, ge=0)
+    alert_webhook: SecretStr | None = None
+    dagster_url: str = ""
+    reports_url: str = ""
+    keep_days: int = Field(default=90, ge=1)
+    fresh_hours: float = Field(default=26.0, ge=0)
+    executor: Literal["in_process", "celery"] = "in_process"
+    celery_broker: str = "redis://localhost:6379/0"
+    celery_backend: str = "redis://localhost:6379/1"
+    celery_lost_seconds: int = Field(default=3600, ge=1)
+
+    @field_validator("dagster_url", "reports_url")
+    @classmethod
+    def _without_slash(cls, value: str) -> str:
+        return value.rstrip("/")
+
+    @property
+    def sensor_status(self) -> dg.DefaultSensorStatus:
+        """The status of a sensor that nobody has switched on or off."""
+        return dg.DefaultSensorStatus.RUNNING if self.automation else dg.DefaultSensorStatus.STOPPED
+
+    @property
+    def schedule_status(self) -> dg.DefaultScheduleStatus:
+        """The status of a schedule that nobody has switched on or off."""
+        return dg.DefaultScheduleStatus.RUNNING if self.automation else dg.DefaultScheduleStatus.STOPPED
+
+    @property
+    def nightly_agent_ids(self) -> list[str]:
+        """The agents of the nightly evaluation; empty: all."""
+        return [name.strip() for name in self.nightly_agents.split(",") if name.strip()]
+
+
+@lru_cache
+def orchestration() -> OrchestrationSettings:
+    """Return the settings of this process, read once from the environment."""
+    return from_environment(OrchestrationSettings)

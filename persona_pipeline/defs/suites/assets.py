@@ -1,0 +1,101 @@
+"""Eval suites: an asset a file, a partition a target.
+
+Who answers stands in the file and, test by test, in the files it names, and definitions are made without reading any. So the
+targets are dynamic partitions: a sensor keeps them in step with the files, and a run registers the one it is about. That makes a
+target's score, checks and history its own, and one target can be asked again alone. ``run_eval_suites`` asks all targets of all
+suites in one run, where a run each would cost seconds of start-up, and reports each as if it had run alone.
+"""
+
+import dagster as dg
+
+from persona_pipeline.changes.suite_files import SuiteFile, open_suite, suite_files, suite_version
+from persona_pipeline.defs.platform.failures import known_failures
+from persona_pipeline.defs.platform.labels import JUDGE_POOL, JUDGE_VERSION, OWNERS
+from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource
+from persona_pipeline.defs.suites.results import CHECKS, run_target, suite_outcome
+from persona_pipeline.settings import get_settings
+
+GROUP = "suites"
+
+
+def asset_key(file: SuiteFile) -> dg.AssetKey:
+    """Return the key of a suite's results."""
+    return dg.AssetKey(["suites", *file.name])
+
+
+def source_key(file: SuiteFile) -> dg.AssetKey:
+    """Return the key of a suite's files."""
+    return dg.AssetKey(["suite_files", *file.name])
+
+
+def partitions_name(file: SuiteFile) -> str:
+    """Return what the instance keeps a suite's targets under."""
+    return f"suite_targets/{file.label}"
+
+
+def target_partitions(file: SuiteFile) -> dg.DynamicPartitionsDefinition:
+    """Return the partitions of a suite: its targets."""
+    return dg.DynamicPartitionsDefinition(name=partitions_name(file))
+
+
+def build_source(file: SuiteFile) -> dg.AssetsDefinition:
+    """Return the files of a suite as an observable asset.
+
+    An external asset without partitions has to be one: for others Dagster compares what it reads of observations with what it
+    does not, and everything downstream stays stale for ever.
+    """
+    spec = dg.AssetSpec(
+        source_key(file),
+        group_name="sources",
+        kinds={"yaml"},
+        owners=OWNERS,
+        description=f"`suites/{file.path}`, every file it names and what it reads of agents. The data version is a digest of "
+        "them all.",
+    )
+
+    @dg.multi_observable_source_asset(name=source_key(file).to_python_identifier(), specs=[spec])
+    def suite_source(world: WorldResource) -> dg.ObserveResult:
+        version = suite_version(world.open().root, file)
+        return dg.ObserveResult(asset_key=spec.key, data_version=dg.DataVersion(version))
+
+    return suite_source
+
+
+def build_suite(file: SuiteFile) -> dg.AssetsDefinition:
+    """Return the asset of a suite's results. A file that is not valid fails its asset, at file and line, and nothing else."""
+    key, partitions = asset_key(file), target_partitions(file)
+
+    @dg.asset(
+        key=key,
+        group_name=GROUP,
+        deps=[source_key(file)],
+        kinds={"yaml", "sql"},
+        partitions_def=partitions,
+        check_specs=[check.spec(key, partitions) for check in CHECKS],
+        pool=JUDGE_POOL,
+        code_version=JUDGE_VERSION,
+        owners=OWNERS,
+        description=f"How each target does in `suites/{file.path}`, test by test: rows of `suite_runs`.",
+    )
+    def suite(
+        context: dg.AssetExecutionContext, world: WorldResource, evaluation: EvaluationSettings
+    ) -> dg.MaterializeResult:
+        with known_failures():
+            opened_world = world.open()
+            opened = open_suite(opened_world.root, file)
+            run = run_target(opened_world, opened, context.partition_key, evaluation)
+        # A blank instance (CI) knows no targets, and an output fails on a partition that is not registered.
+        context.instance.add_dynamic_partitions(partitions_name(file), [context.partition_key])
+        outcome = suite_outcome(run)
+        return dg.MaterializeResult(
+            data_version=dg.DataVersion(outcome.version),
+            metadata=outcome.metadata,
+            check_results=[check.result(run) for check in CHECKS],
+        )
+
+    return suite
+
+
+FILES = suite_files(get_settings().world_root)
+SUITE_ASSETS = [build_suite(file) for file in FILES]
+SUITE_SOURCES = [build_source(file) for file in FILES]

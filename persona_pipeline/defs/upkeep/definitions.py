@@ -1,0 +1,12 @@
+"""What is looked after: baselines, old runs, failed runs."""
+
+import dagster as dg
+
+from persona_pipeline.defs.upkeep import assets, jobs, schedules, sensors
+
+defs = dg.Definitions(
+    assets=[assets.baseline_review],
+    jobs=[jobs.review_baselines, jobs.forget_old_runs],
+    schedules=[schedules.weekly_baseline_review, schedules.weekly_tidying],
+    sensors=[sensors.run_failure_alert],
+)

@@ -1,0 +1,20 @@
+"""Tidying up, and looking at what grows old."""
+
+import dagster as dg
+
+from persona_pipeline.defs.upkeep.assets import baseline_review
+from persona_pipeline.defs.upkeep.retention import delete_old_runs
+
+review_baselines = dg.define_asset_job(
+    "review_baselines",
+    selection=dg.AssetSelection.assets(baseline_review),
+    description="Lists the golden baselines that need a person. Judges nothing.",
+)
+
+
+@dg.job(
+    description="Deletes runs older than PERSONA_KEEP_DAYS, but the newest about each agent and suite. "
+    "What the store holds (scores, baselines) stays."
+)
+def forget_old_runs() -> None:
+    delete_old_runs()

@@ -1,0 +1,64 @@
+"""Forgetting old runs, whose events and output take room: 150 KB and more each on SQLite."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import dagster as dg
+
+from persona_pipeline.defs.platform.dagster_internals import PARTITION, delete_run
+from persona_pipeline.defs.platform.settings import orchestration
+
+_AT_ONCE = 200
+_FINISHED = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
+
+# From the general to the particular: job, partition, then what of it. A run about ("job", "michael") is about all of michael.
+Subject = tuple[str, ...]
+
+
+@dg.op
+def delete_old_runs(context: dg.OpExecutionContext) -> None:
+    """Delete finished runs older than PERSONA_KEEP_DAYS, but not the newest about anything: its results are still shown."""
+    before = datetime.now(UTC) - timedelta(days=orchestration().keep_days)
+    instance, deleted = context.instance, 0
+    for run_id in list(old_runs(instance, before)):
+        delete_run(instance, run_id)
+        deleted += 1
+    context.add_output_metadata({"deleted": deleted, "before": before.isoformat()})
+
+
+def old_runs(instance: dg.DagsterInstance, before: datetime) -> Iterator[str]:
+    """Yield the finished runs created before a time that say nothing a newer run that ended alike does not say too."""
+    seen: dict[dg.DagsterRunStatus, set[Subject]] = {status: set() for status in _FINISHED}
+    cursor: str | None = None
+    while records := instance.get_run_records(dg.RunsFilter(statuses=list(_FINISHED)), limit=_AT_ONCE, cursor=cursor):
+        for record in records:
+            run = record.dagster_run
+            newer, about = seen[run.status], subjects(run)
+            created = record.create_timestamp
+            created = created if created.tzinfo else created.replace(tzinfo=UTC)
+            if created < before and all(_covered(subject, newer) for subject in about):
+                yield run.run_id
+            newer.update(about)
+        cursor = records[-1].dagster_run.run_id
+
+
+def subjects(run: dg.DagsterRun) -> list[Subject]:
+    """Return what a run is about: some of its assets or checks, some suites, some agents and dimensions, or all of its job."""
+    whole = (run.job_name, run.tags.get(PARTITION, ""))
+    if run.asset_selection:
+        return [(*whole, key.to_user_string()) for key in run.asset_selection]
+    if run.asset_check_selection:
+        return [(*whole, key.to_user_string()) for key in run.asset_check_selection]
+    config: Any = run.run_config.get("ops", {})
+    suites = config.get("choose_suites", {}).get("config", {}).get("suites")
+    if suites:
+        return [(*whole, name) for name in suites]
+    cohort = config.get("cohort_shards", {}).get("config", {})
+    parts = ["comparison"] if cohort.get("compare_only") else cohort.get("dimensions") or []
+    agents = [(*whole, agent_id) for agent_id in cohort.get("agents") or ([""] if parts else [])] or [whole]
+    return [(*agent, part) for agent in agents for part in parts] or agents
+
+
+def _covered(subject: Subject, newer: set[Subject]) -> bool:
+    return any(subject[:length] in newer for length in range(2, len(subject) + 1))

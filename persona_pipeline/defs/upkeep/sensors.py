@@ -1,0 +1,78 @@
+"""What is said when a run failed, and to whom."""
+
+import json
+import urllib.request
+from collections.abc import Sequence
+
+import dagster as dg
+
+from persona_pipeline.defs.platform.dagster_internals import events_of_run
+from persona_pipeline.defs.platform.run_tags import AGENT
+from persona_pipeline.defs.platform.settings import OrchestrationSettings, orchestration
+from persona_pipeline.reporting.text import one_line
+
+MOST_LINES = 10
+MOST_CHARACTERS = 300
+SECONDS = 10
+
+
+@dg.run_failure_sensor(
+    default_status=dg.DefaultSensorStatus.RUNNING if orchestration().alert_webhook else dg.DefaultSensorStatus.STOPPED,
+    description="Posts failed runs to PERSONA_ALERT_WEBHOOK (a Slack incoming webhook, or anything that takes its JSON).",
+)
+def run_failure_alert(context: dg.RunFailureSensorContext) -> dg.SkipReason | None:
+    """Post what failed, with the first reasons."""
+    settings = orchestration()
+    if settings.alert_webhook is None:
+        return dg.SkipReason("PERSONA_ALERT_WEBHOOK is not set")
+    run_id, kind = context.dagster_run.run_id, dg.DagsterEventType.ASSET_CHECK_EVALUATION
+    evaluations = [event.asset_check_evaluation_data for event in events_of_run(context.instance, run_id, kind)]
+    failed = [item for item in evaluations if not item.passed and item.severity is dg.AssetCheckSeverity.ERROR]
+    reasons = [f"{item.check_name}: {item.description}" for item in failed]
+    if not reasons:
+        reasons = [_error_of(event) for event in context.get_step_failure_events()] or [
+            context.failure_event.message or ""
+        ]
+    post(settings.alert_webhook.get_secret_value(), alert_text(context.dagster_run, reasons, settings))
+    return None
+
+
+def alert_text(run: dg.DagsterRun, reasons: Sequence[str], settings: OrchestrationSettings) -> str:
+    """Return the alert: what failed, for whom, why, and where to look. Foreign text is escaped as Slack asks for."""
+    whom = f" for {run.tags[AGENT]}" if AGENT in run.tags else ""
+    lines = [f"*{run.job_name}*{whom} failed"]
+    lines += [f"• {_escaped(one_line(reason, MOST_CHARACTERS))}" for reason in reasons[:MOST_LINES]]
+    if len(reasons) > MOST_LINES:
+        lines.append(f"and {len(reasons) - MOST_LINES} more")
+    lines.append(f"{settings.dagster_url}/runs/{run.run_id}" if settings.dagster_url else f"run {run.run_id}")
+    return "\n".join(lines)
+
+
+def post(url: str, text: str) -> None:
+    """Post a message.
+
+    Raises:
+        RuntimeError: it could not be delivered; the address, which is a secret, is not shown.
+    """
+    request = urllib.request.Request(
+        url, json.dumps({"text": text}).encode("utf-8"), {"Content-Type": "application/json"}, method="POST"
+    )
+    if request.type not in ("http", "https"):
+        raise RuntimeError("PERSONA_ALERT_WEBHOOK is no http address")
+    try:
+        with urllib.request.urlopen(request, timeout=SECONDS):
+            pass
+    except (OSError, ValueError) as error:
+        code = getattr(error, "code", None)
+        raise RuntimeError(f"the alert was not delivered ({code or type(error).__name__})") from None
+
+
+def _error_of(event: dg.DagsterEvent) -> str:
+    data = event.step_failure_data
+    if data.user_failure_data and data.user_failure_data.description:
+        return data.user_failure_data.description
+    return data.error_display_string
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
