@@ -8,7 +8,7 @@ from persona_pipeline.baselines import find_baseline
 from persona_pipeline.defs.agents import outcomes, specs
 from persona_pipeline.defs.agents.partitions import agents
 from persona_pipeline.defs.agents.together import Event, evaluate_together, past_agents
-from persona_pipeline.defs.agents.verdicts import agent_line, agent_lines, failure_of, verdict
+from persona_pipeline.defs.agents.verdicts import agent_line, agent_lines, failure_of, red_agents, verdict
 from persona_pipeline.defs.platform import run_tags
 from persona_pipeline.defs.platform.failures import known_failures, retry_unanswered
 from persona_pipeline.defs.platform.labels import JUDGE_POOL
@@ -86,7 +86,7 @@ def make_comparisons(context: Context, world: World, evaluation: EvaluationSetti
     rules = evaluation.rules(evaluation.open_judge(world))
     report = steps.compare_run(world, run, find_baseline(world.root, agent_id), rules)
     run_tags.label_verdict(context.instance, context.run_id, verdict([agent_line(report)]))
-    yield outcomes.comparison_outcome(report).result(specs.COMPARISONS)
+    yield outcomes.comparison_outcome(report, red_agents(world.store)).result(specs.COMPARISONS)
 
 
 def evaluate_several(

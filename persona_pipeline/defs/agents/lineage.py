@@ -1,6 +1,6 @@
 """What a run over many agents tells Dagster: the events that a run of each agent would have left, with their versions."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import dagster as dg
 
@@ -40,13 +40,15 @@ class Lineage:
         self._versions: Versions = {key: self._newest_versions(key, kind) for key, kind in keys}
 
     def events(
-        self, result: CohortResult, names: Collection[str] | None = None
+        self, result: CohortResult, names: Collection[str] | None = None, red: Sequence[str] = ()
     ) -> Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation]:
-        """Yield materializations, then check evaluations; ``names``: the dimensions that were scored, None: everything was.
+        """Yield materializations, then check evaluations. Personas and proposition sets that stayed as they were yield nothing.
 
-        Personas and proposition sets that stayed as they were yield nothing.
+        Args:
+            names: the dimensions that were scored; None: everything was.
+            red: all agents with findings.
         """
-        for key, found in _outcomes(result, names):
+        for key, found in _outcomes(result, names, red):
             changed = {
                 a: outcome for a, outcome in found.items() if key not in _INPUTS or self._is_new(key, a, outcome)
             }
@@ -58,27 +60,14 @@ class Lineage:
             if changed:
                 # What has just been written is what the next asset downstream rests on.
                 self._events[key] |= self._newest_events(key, MATERIALIZED, set(changed))
-        for agent_id, report in result.reports.items():
-            for gate in checks.GATE:
-                verdict = gate.result(report)
-                yield dg.AssetCheckEvaluation(
-                    asset_key=specs.COMPARISONS.key,
-                    check_name=gate.name,
-                    passed=verdict.passed,
-                    metadata=verdict.metadata,
-                    severity=verdict.severity,
-                    description=verdict.description,
-                    # A blocking one would end the step, and with it the other agents.
-                    blocking=False,
-                    partition=agent_id,
-                )
+        yield from check_evaluations(result.reports, red)
 
-    def observations(self, reports: Mapping[str, AgentReport]) -> Iterator[dg.AssetObservation]:
+    def observations(self, reports: Mapping[str, AgentReport], red: Sequence[str]) -> Iterator[dg.AssetObservation]:
         """Yield what was found about the past: beside the newest results, whose place it does not take."""
         for agent_id, report in reports.items():
             for key, outcome in (
                 (specs.RUNS.key, outcomes.run_outcome(report.evaluation)),
-                (specs.COMPARISONS.key, outcomes.comparison_outcome(report)),
+                (specs.COMPARISONS.key, outcomes.comparison_outcome(report, red)),
             ):
                 text = f"As of {report.evaluation.window_end.isoformat()}; the newest results stay as they are."
                 yield dg.AssetObservation(key, partition=agent_id, metadata=outcome.metadata, description=text)
@@ -103,11 +92,31 @@ class Lineage:
         return newest_versions(self._instance, key, kind, sorted(self._agents))
 
 
+def check_evaluations(reports: Mapping[str, AgentReport], red: Sequence[str]) -> Iterator[dg.AssetCheckEvaluation]:
+    """Yield what the gate says of each agent."""
+    for agent_id, report in reports.items():
+        for gate in checks.GATE:
+            verdict = gate.result(report, red)
+            yield dg.AssetCheckEvaluation(
+                asset_key=specs.COMPARISONS.key,
+                check_name=gate.name,
+                passed=verdict.passed,
+                metadata=verdict.metadata,
+                severity=verdict.severity,
+                description=verdict.description,
+                # A blocking one would end the step, and with it the other agents.
+                blocking=False,
+                partition=agent_id,
+            )
+
+
 _CODE_VERSIONS = {spec.key: spec.code_version for spec in specs.ALL}
 _INPUTS = {specs.PERSONAS.key, *(spec.key for spec in specs.PROPOSITIONS.values())}
 
 
-def _outcomes(result: CohortResult, names: Collection[str] | None) -> Iterator[tuple[Key, dict[str, Outcome]]]:
+def _outcomes(
+    result: CohortResult, names: Collection[str] | None, red: Sequence[str]
+) -> Iterator[tuple[Key, dict[str, Outcome]]]:
     """Yield the outcomes of each asset by agent, upstream first. An agent that could not be evaluated has none."""
     inputs = {agent_id: result.inputs[agent_id] for agent_id in result.reports}
     yield specs.PERSONAS.key, {a: outcomes.persona_outcome(item.persona) for a, item in inputs.items()}
@@ -126,5 +135,5 @@ def _outcomes(result: CohortResult, names: Collection[str] | None) -> Iterator[t
         yield specs.RUNS.key, runs
     yield (
         specs.COMPARISONS.key,
-        {a: outcomes.comparison_outcome(report) for a, report in result.reports.items()},
+        {a: outcomes.comparison_outcome(report, red) for a, report in result.reports.items()},
     )

@@ -5,7 +5,8 @@ from collections.abc import Collection, Generator, Iterable, Sequence
 import dagster as dg
 
 from persona_pipeline.baselines import find_baseline
-from persona_pipeline.defs.agents.lineage import Lineage
+from persona_pipeline.defs.agents.lineage import Lineage, check_evaluations
+from persona_pipeline.defs.agents.verdicts import red_agents
 from persona_pipeline.defs.platform.failures import known_failures, retry_unanswered
 from persona_pipeline.defs.platform.resources import EvaluationSettings
 from persona_pipeline.errors import ConfigError
@@ -53,8 +54,11 @@ def evaluate_together(
         )
         before = _evaluate_past(world, evaluation, judge, past, result)
     retry_missing((*result.reports.values(), *before.values()), judge, context.retry_number)
-    yield from lineage.events(result, dimensions)
-    yield from lineage.observations(before)
+    red = red_agents(world.store)
+    yield from lineage.events(result, dimensions, red)
+    yield from lineage.observations(before, red)
+    # Dagster planned their checks when the run was made: said again, they stay as they were.
+    yield from check_evaluations(newest_reports(world, before), red)
     result.reports.update(before)
     return result
 
@@ -70,6 +74,17 @@ def past_agents(world: World, evaluation: EvaluationSettings, agent_ids: Iterabl
     end = resolve_window(world, evaluation.window, evaluation.window_end).end
     newest = {agent_id: newest_evaluation(world.store, agent_id) for agent_id in agent_ids}
     return [agent_id for agent_id, run in newest.items() if run is not None and end < run.window_end]
+
+
+def newest_reports(world: World, agent_ids: Iterable[str]) -> dict[str, AgentReport]:
+    """Return each agent's newest run as it was last compared; an agent that never was is left out."""
+    reports = {}
+    for agent_id in agent_ids:
+        run = newest_evaluation(world.store, agent_id)
+        compared = steps.load_comparison(world, run.run_id) if run else None
+        if run and compared:
+            reports[agent_id] = AgentReport(evaluation=run, comparison=compared[0], findings=compared[1])
+    return reports
 
 
 def retry_missing(reports: Iterable[AgentReport], judge: Judge, retry_number: int) -> None:
