@@ -101,6 +101,8 @@ def evaluate_several(
     Raises:
         dagster.Failure: an agent is broken or has findings.
     """
+    if len(agent_ids) > 1:
+        run_tags.add_run_tags(context.instance, context.run_id, {run_tags.AGENT: f"{len(agent_ids)} agents"})
     result = yield from evaluate_together(context, world, evaluation, agent_ids, dimensions)
     lines = agent_lines(result)
     run_tags.label_verdict(context.instance, context.run_id, verdict(lines))
