@@ -86,24 +86,15 @@ class Asked(TypedDict, total=False):
 
 
 def select_agents(world: World, agents: Sequence[str] | None) -> list[str]:
-    """Return the agents asked for, in order, each once.
+    """Return the agents asked for, in order, each once; whether they have a persona file is seen when it is read.
 
     Raises:
-        ConfigError: an agent has no persona file, or there is no agent at all.
+        ConfigError: there is no agent at all.
     """
-    known = world.agent_ids()
-    if agents is None:
-        agents = known
-    problems = [
-        Problem(f"unknown agent {agent!r}{did_you_mean(agent, known) or '; known: ' + ', '.join(known)}")
-        for agent in agents
-        if agent not in known
-    ]
-    if problems:
-        raise ConfigError(problems)
-    if not agents:
+    chosen = world.agent_ids() if agents is None else agents
+    if not chosen:
         raise ConfigError(f"no agents: write personas/<agent_id>.yaml in {world.root}")
-    return list(dict.fromkeys(agents))
+    return list(dict.fromkeys(chosen))
 
 
 def select_dimensions(dimensions: Sequence[str] | None) -> list[str]:

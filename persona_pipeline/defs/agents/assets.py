@@ -7,7 +7,7 @@ import dagster as dg
 from persona_pipeline.defs.agents import outcomes, specs
 from persona_pipeline.defs.agents.partitions import agents
 from persona_pipeline.defs.agents.together import Event, evaluate_together
-from persona_pipeline.defs.agents.verdicts import agent_line, agent_lines, failure_of, verdict
+from persona_pipeline.defs.agents.verdicts import agent_line, agent_lines, failure_of, red_agents, verdict
 from persona_pipeline.defs.platform import run_tags
 from persona_pipeline.defs.platform.failures import known_failures, retry_unanswered
 from persona_pipeline.defs.platform.labels import JUDGE_POOL
@@ -80,7 +80,7 @@ def make_comparisons(context: Context, world: World, evaluation: EvaluationSetti
     """Compare the run with the agent's baseline as it is now; what fell is judged again before it is called a fall."""
     report = _finished(context, world, evaluation, agent_id)
     run_tags.label_verdict(context.instance, context.run_id, verdict([agent_line(report)]))
-    yield outcomes.comparison_outcome(report).result(specs.COMPARISONS)
+    yield outcomes.comparison_outcome(report, red_agents(world.store)).result(specs.COMPARISONS)
 
 
 def evaluate_several(
@@ -95,6 +95,8 @@ def evaluate_several(
     Raises:
         dagster.Failure: an agent is broken or has findings.
     """
+    if len(agent_ids) > 1:
+        run_tags.add_run_tags(context.instance, context.run_id, {run_tags.AGENT: f"{len(agent_ids)} agents"})
     result = yield from evaluate_together(context, world, evaluation, agent_ids, dimensions)
     lines = agent_lines(result)
     run_tags.label_verdict(context.instance, context.run_id, verdict(lines))

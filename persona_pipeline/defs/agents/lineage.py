@@ -1,6 +1,6 @@
 """What a run over many agents tells Dagster: the events that a run of each agent would have left, with their versions."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import dagster as dg
 
@@ -15,6 +15,7 @@ from persona_pipeline.defs.platform.dagster_internals import (
 from persona_pipeline.defs.platform.outcome import Outcome
 from persona_pipeline.evaluation.cohort import CohortResult
 from persona_pipeline.evaluation.pipeline import AgentResult
+from persona_pipeline.evaluation.report import AgentReport
 from persona_pipeline.propositions import ALL_DIMENSIONS
 
 Key = dg.AssetKey
@@ -40,13 +41,15 @@ class Lineage:
         self._versions: Versions = {key: self._newest_versions(key, kind) for key, kind in keys}
 
     def events(
-        self, result: CohortResult, names: Collection[str] | None = None
+        self, result: CohortResult, names: Collection[str] | None = None, red: Sequence[str] = ()
     ) -> Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation]:
-        """Yield materializations, then check evaluations; ``names``: the dimensions that were scored, None: everything was.
+        """Yield materializations, then check evaluations. Personas and proposition sets that stayed as they were yield nothing.
 
-        Personas and proposition sets that stayed as they were yield nothing.
+        Args:
+            names: the dimensions that were scored; None: everything was.
+            red: all agents with findings.
         """
-        for key, found in _outcomes(result, names):
+        for key, found in _outcomes(result, names, red):
             changed = {
                 a: outcome for a, outcome in found.items() if key not in _INPUTS or self._is_new(key, a, outcome)
             }
@@ -58,29 +61,16 @@ class Lineage:
             if changed:
                 # What has just been written is what the next asset downstream rests on.
                 self._events[key] |= self._newest_events(key, MATERIALIZED, set(changed))
-        for agent_id, item in _newest(result).items():
-            for gate in checks.GATE:
-                verdict = gate.result(item.report)
-                yield dg.AssetCheckEvaluation(
-                    asset_key=specs.COMPARISONS.key,
-                    check_name=gate.name,
-                    passed=verdict.passed,
-                    metadata=verdict.metadata,
-                    severity=verdict.severity,
-                    description=verdict.description,
-                    # A blocking one would end the step, and with it the other agents.
-                    blocking=False,
-                    partition=agent_id,
-                )
+        yield from check_evaluations({a: item.report for a, item in _newest(result).items()}, red)
 
-    def observations(self, result: CohortResult) -> Iterator[dg.AssetObservation]:
+    def observations(self, result: CohortResult, red: Sequence[str]) -> Iterator[dg.AssetObservation]:
         """Yield what was found about the past: beside the newest results, whose place it does not take."""
         for agent_id, report in result.reports.items():
             if not report.past:
                 continue
             for key, outcome in (
                 (specs.RUNS.key, outcomes.run_outcome(report.evaluation)),
-                (specs.COMPARISONS.key, outcomes.comparison_outcome(report)),
+                (specs.COMPARISONS.key, outcomes.comparison_outcome(report, red)),
             ):
                 text = f"As of {report.evaluation.window_end.isoformat()}; the newest results stay as they are."
                 yield dg.AssetObservation(key, partition=agent_id, metadata=outcome.metadata, description=text)
@@ -105,6 +95,24 @@ class Lineage:
         return newest_versions(self._instance, key, kind, sorted(self._agents))
 
 
+def check_evaluations(reports: Mapping[str, AgentReport], red: Sequence[str]) -> Iterator[dg.AssetCheckEvaluation]:
+    """Yield what the gate says of each agent."""
+    for agent_id, report in reports.items():
+        for gate in checks.GATE:
+            verdict = gate.result(report, red)
+            yield dg.AssetCheckEvaluation(
+                asset_key=specs.COMPARISONS.key,
+                check_name=gate.name,
+                passed=verdict.passed,
+                metadata=verdict.metadata,
+                severity=verdict.severity,
+                description=verdict.description,
+                # A blocking one would end the step, and with it the other agents.
+                blocking=False,
+                partition=agent_id,
+            )
+
+
 _CODE_VERSIONS = {spec.key: spec.code_version for spec in specs.ALL}
 _INPUTS = {specs.PERSONAS.key, *(spec.key for spec in specs.PROPOSITIONS.values())}
 
@@ -113,7 +121,9 @@ def _newest(result: CohortResult) -> dict[str, AgentResult]:
     return {agent_id: item for agent_id, item in result.results.items() if not item.report.past}
 
 
-def _outcomes(result: CohortResult, names: Collection[str] | None) -> Iterator[tuple[Key, dict[str, Outcome]]]:
+def _outcomes(
+    result: CohortResult, names: Collection[str] | None, red: Sequence[str]
+) -> Iterator[tuple[Key, dict[str, Outcome]]]:
     """Yield the outcomes of each asset by agent, upstream first. An agent that could not be evaluated has none."""
     newest = _newest(result)
 
@@ -139,5 +149,5 @@ def _outcomes(result: CohortResult, names: Collection[str] | None) -> Iterator[t
             a: outcomes.run_outcome(item.report.evaluation, result.histories.get(a, ())) for a, item in newest.items()
         }
         yield specs.RUNS.key, runs
-    compared = {a: outcomes.comparison_outcome(item.report) for a, item in newest.items()}
+    compared = {a: outcomes.comparison_outcome(item.report, red) for a, item in newest.items()}
     yield specs.COMPARISONS.key, compared

@@ -5,11 +5,13 @@ from dataclasses import replace
 
 import dagster as dg
 
-from persona_pipeline.defs.agents.lineage import Lineage
+from persona_pipeline.defs.agents.lineage import Lineage, check_evaluations
+from persona_pipeline.defs.agents.verdicts import red_agents
 from persona_pipeline.defs.platform.failures import known_failures, retry_unanswered
 from persona_pipeline.defs.platform.resources import EvaluationSettings
 from persona_pipeline.evaluation.cohort import CohortResult, evaluate_cohort
 from persona_pipeline.evaluation.report import AgentReport
+from persona_pipeline.evaluation.saving import newest_run
 from persona_pipeline.judging.verdict import Judge
 from persona_pipeline.world import World
 
@@ -38,9 +40,19 @@ def evaluate_together(
         request = replace(evaluation.request(agent_ids, dimensions), newest_window=dimensions is not None)
         result = evaluate_cohort(world, judge, request)
     retry_missing(result.reports.values(), judge, context.retry_number)
-    yield from lineage.events(result, dimensions)
-    yield from lineage.observations(result)
+    red = red_agents(world.store)
+    yield from lineage.events(result, dimensions, red)
+    yield from lineage.observations(result, red)
+    # Dagster planned their checks when the run was made: said again, they stay as they were.
+    past = [agent_id for agent_id, report in result.reports.items() if report.past]
+    yield from check_evaluations(newest_reports(world, past), red)
     return result
+
+
+def newest_reports(world: World, agent_ids: Iterable[str]) -> dict[str, AgentReport]:
+    """Return each agent's newest run as it was last compared; an agent that never was is left out."""
+    runs = {agent_id: newest_run(world.store, agent_id) for agent_id in agent_ids}
+    return {agent_id: run.report for agent_id, run in runs.items() if run and run.report}
 
 
 def retry_missing(reports: Iterable[AgentReport], judge: Judge, retry_number: int) -> None:

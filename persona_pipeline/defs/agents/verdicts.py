@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dagster as dg
+import sqlalchemy as sa
 from pydantic import BaseModel, Field
 
 from persona_pipeline.evaluation.cohort import CohortResult
@@ -15,10 +16,13 @@ from persona_pipeline.evaluation.report import (
     Finding,
     worst_exit_code,
 )
-from persona_pipeline.reporting.text import markdown_code, markdown_text
+from persona_pipeline.reporting.text import markdown_code, markdown_text, one_line
 from persona_pipeline.reporting.view import format_score
+from persona_pipeline.store import Store, tables
 
-MOST_LISTED, MOST_NAMED = 50, 5
+MOST_LISTED, MOST_NAMED, MOST_LINE = 50, 5, 300
+# So many that the stack trace Dagster adds is out of sight in the run's page, and the beginning is not.
+MOST_SAID = 10
 _GROUPS = {EXIT_REGRESSION: "regressed", EXIT_CONFIG: "broken"}
 _OTHER_GROUP = "not fully judged"
 
@@ -86,7 +90,23 @@ def verdict(lines: Sequence[AgentLine]) -> str:
         worst = EXIT_REGRESSION if EXIT_REGRESSION in line.exit_codes else worst_exit_code(line.exit_codes)
         if worst != EXIT_OK:
             groups.setdefault(_GROUPS.get(worst, _OTHER_GROUP), []).append(line.agent_id)
-    return "; ".join(f"{group}: {_some(names)}" for group, names in sorted(groups.items(), reverse=True)) or "passed"
+    ordered = (group for group in (*_GROUPS.values(), _OTHER_GROUP) if group in groups)
+    return "; ".join(f"{group}: {some(groups[group])}" for group in ordered) or "passed"
+
+
+def red_agents(store: Store) -> list[str]:
+    """Return the agents whose newest run has findings, by name: what a page about all agents must not hide behind one."""
+    runs = tables.evaluation_runs
+    order = (runs.c.window_end.desc(), runs.c.whole.desc(), runs.c.completed_at.desc(), runs.c.id.desc())
+    place = sa.func.row_number().over(partition_by=runs.c.agent_id, order_by=order).label("place")
+    ranked = (
+        sa.select(runs.c.agent_id, runs.c.findings, place)
+        .where(runs.c.status == "completed", runs.c.synthetic.is_(False))
+        .subquery()
+    )
+    newest = sa.select(ranked).where(ranked.c.place == 1).order_by(ranked.c.agent_id)
+    with store.connect() as connection:
+        return [row.agent_id for row in connection.execute(newest) if row.findings]
 
 
 def failure_of(
@@ -102,11 +122,18 @@ def failure_of(
     if not code:
         return None
     said = [text for line in lines for text in line.wrong]
-    text = "\n".join([f"{verdict(lines)} (exit code {code})", *said[:MOST_LISTED]])
+    text = "\n".join([f"{verdict(lines)} (exit code {code})", *first_lines(said, MOST_SAID)])
     shown = {"overview": dg.MetadataValue.md(overview(lines)), **(facts or {}), "exit_code": code}
     return dg.Failure(text, metadata=shown, allow_retries=False)
 
 
-def _some(names: Sequence[str]) -> str:
+def first_lines(said: Sequence[str], most: int) -> list[str]:
+    """Return the first sentences, one a line, and how many more there are."""
+    lines = [f"- {one_line(text, MOST_LINE)}" for text in said[:most]]
+    return [*lines, *([f"- and {len(said) - most} more"] if len(said) > most else [])]
+
+
+def some(names: Sequence[str]) -> str:
+    """Return the first names, and how many more there are."""
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     return ", ".join(names[:MOST_NAMED]) + more

@@ -1,7 +1,8 @@
 """The full report of those in a cohort to look at."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
+from persona_pipeline.defs.agents.together import newest_reports
 from persona_pipeline.defs.agents.verdicts import MOST_LISTED, AgentLine, agent_line
 from persona_pipeline.evaluation.gate import nothing_evaluated
 from persona_pipeline.evaluation.report import (
@@ -10,23 +11,22 @@ from persona_pipeline.evaluation.report import (
     RunReport,
     worst_exit_code,
 )
-from persona_pipeline.evaluation.saving import load_run, newest_run
+from persona_pipeline.evaluation.saving import load_run
 from persona_pipeline.reporting.gathering import gather
 from persona_pipeline.world import World
 
 COHORT_REPORTS = ".persona/reports/cohort"
 
 
-def newest_lines(world: World, agent_ids: Iterable[str]) -> list[AgentLine]:
+def newest_lines(world: World, agent_ids: Sequence[str]) -> list[AgentLine]:
     """Return how each agent did when it was last compared with its baseline; one that never was is not fully judged."""
-    lines = []
-    for agent_id in agent_ids:
-        run = newest_run(world.store, agent_id)
-        if run and run.report:
-            lines.append(agent_line(run.report))
-        else:
-            lines.append(AgentLine(agent_id=agent_id, findings=[_never_compared(agent_id)]))
-    return lines
+    reports = newest_reports(world, agent_ids)
+    return [
+        agent_line(reports[agent_id])
+        if agent_id in reports
+        else AgentLine(agent_id=agent_id, findings=[_never_compared(agent_id)])
+        for agent_id in agent_ids
+    ]
 
 
 def _never_compared(agent_id: str) -> Finding:

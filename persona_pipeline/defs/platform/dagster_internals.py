@@ -17,13 +17,19 @@ from dagster._core.definitions.data_version import (
 
 # What ``dagster.yaml`` may name as its storage has to derive from these two.
 from dagster._core.storage.base_storage import DagsterStorage
-from dagster._core.storage.tags import PARTITION_NAME_TAG
+from dagster._core.storage.tags import (
+    ASSET_PARTITION_RANGE_END_TAG,
+    ASSET_PARTITION_RANGE_START_TAG,
+    PARTITION_NAME_TAG,
+)
 from dagster._serdes import ConfigurableClass, ConfigurableClassData
 
 __all__ = ["ConfigurableClass", "ConfigurableClassData", "DagsterStorage"]
 
 # An observation says with this tag which version it saw, and a run with this one which partition it is about.
 DATA_VERSION, PARTITION = DATA_VERSION_TAG, PARTITION_NAME_TAG
+# Or with these two, which partitions, the first and the last.
+RANGE = (ASSET_PARTITION_RANGE_START_TAG, ASSET_PARTITION_RANGE_END_TAG)
 
 OBSERVED, MATERIALIZED = dg.DagsterEventType.ASSET_OBSERVATION, dg.DagsterEventType.ASSET_MATERIALIZATION
 

@@ -39,6 +39,7 @@ def suite_observations(context: dg.SensorEvaluationContext, world: WorldResource
     if not (changed or requests):
         return dg.SkipReason(f"{len(files)} suites, nothing changed{f'; {note}' if note else ''}")
     return dg.SensorResult(
+        skip_reason=f"{len(changed)} versions recorded{f'; {note}' if note else ''}",
         dynamic_partitions_requests=requests,
         asset_events=[dg.AssetObservation(source_key(file), tags={DATA_VERSION: current[file]}) for file in changed],
     )
