@@ -1,23 +1,14 @@
-"""What changed since it was last recorded, and what must therefore be evaluated again. No Dagster here."""
+"""What changed since it was last recorded, and what must be evaluated again because of it."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from persona_pipeline.changes.versions import MessageVersion, SourceVersions
+from persona_pipeline.changes.versions import MESSAGES, PERSONA, SOURCES, MessageVersion, SourceVersions
 from persona_pipeline.propositions import ALL_DIMENSIONS
 
-PERSONA, MESSAGES, BASELINE = "persona", "messages", "baseline"
-
-
-@dataclass(frozen=True)
-class Recorded:
-    """The versions last acted upon, by agent, in the shape of ``SourceVersions``; an agent never seen has no entry."""
-
-    personas: Mapping[str, str] = field(default_factory=dict)
-    propositions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    baselines: Mapping[str, str] = field(default_factory=dict)
-    messages: Mapping[str, str] = field(default_factory=dict)
+# Versions by agent, by source: 'persona', 'messages', 'baseline', or a dimension, whose claims it is about.
+Versions = Mapping[str, Mapping[str, str]]
 
 
 @dataclass(frozen=True)
@@ -56,66 +47,40 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Changes:
-    """What a look at the sources found.
+class Change:
+    """A source that is not as it was recorded."""
 
-    Attributes:
-        work: one entry an agent that has something to do.
-        waiting: agents whose new messages are not settled.
-        added, removed: agents whose partition comes or goes.
-    """
-
-    work: tuple[Work, ...] = ()
-    waiting: tuple[str, ...] = ()
-    added: tuple[str, ...] = ()
-    removed: tuple[str, ...] = ()
+    agent_id: str
+    source: str
+    version: str
 
 
 def find_changes(
-    now: SourceVersions,
-    recorded: Recorded,
-    *,
-    partitions: Collection[str],
-    complete: Collection[str],
-    debounce: Debounce,
-    at: datetime,
-) -> Changes:
-    """Return what must be evaluated.
+    now: SourceVersions, recorded: Versions, *, known: Collection[str], debounce: Debounce, at: datetime
+) -> tuple[list[Change], list[str]]:
+    """Return what must be recorded, agent by agent, and the agents whose new messages are not settled.
 
     Args:
-        partitions: agents Dagster knows.
-        complete: agents whose last whole evaluation was finished; only of those a part can be evaluated alone.
+        known: the agents that are partitions; of another one everything is new, whatever was recorded before it was removed.
         at: the time of this look.
     """
-    work, waiting = [], []
+    changes, waiting = [], []
+    current = now.by_source()
     for agent_id in now.agent_ids:
-        reasons = [PERSONA] if now.personas[agent_id] != recorded.personas.get(agent_id) else []
-        reasons += [
-            dimension
-            for dimension in ALL_DIMENSIONS
-            if now.propositions[dimension][agent_id] != recorded.propositions.get(dimension, {}).get(agent_id)
-        ]
-        reasons += [BASELINE] if now.baselines[agent_id] != recorded.baselines.get(agent_id) else []
-        said, heard = now.messages[agent_id], recorded.messages.get(agent_id)
-        new_messages = str(said) != heard
-        if new_messages and debounce.settled(MessageVersion.parse(heard), said, at):
-            reasons.append(MESSAGES)
-        elif new_messages and not reasons:
-            waiting.append(agent_id)
-        if agent_id not in partitions:
-            reasons = reasons or [PERSONA]
-        if reasons:
-            part = agent_id in complete and agent_id in partitions and not new_messages
-            work.append(Work(agent_id, tuple(reasons), _dimensions(reasons) if part else None))
-    return Changes(
-        work=tuple(work),
-        waiting=tuple(waiting),
-        added=tuple(agent_id for agent_id in now.agent_ids if agent_id not in partitions),
-        removed=tuple(sorted(set(partitions) - set(now.agent_ids))),
-    )
+        for source, versions in current.items():
+            version, before = versions[agent_id], recorded.get(source, {}).get(agent_id)
+            if version == before and agent_id in known:
+                continue
+            heard = MessageVersion.parse(before)
+            if source == MESSAGES and agent_id in known and not debounce.settled(heard, now.messages[agent_id], at):
+                waiting.append(agent_id)
+            else:
+                changes.append(Change(agent_id, source, version))
+    return changes, waiting
 
 
-def _dimensions(reasons: Collection[str]) -> tuple[str, ...] | None:
-    if PERSONA in reasons or MESSAGES in reasons:
-        return None
-    return tuple(dimension for dimension in ALL_DIMENSIONS if dimension in reasons)
+def work_of(agent_id: str, sources: Collection[str], *, in_parts: bool) -> Work:
+    """Return what to evaluate of an agent these sources of which changed; ``in_parts``: a part alone can be evaluated."""
+    reasons = tuple(source for source in SOURCES if source in sources)
+    whole = not in_parts or PERSONA in sources or MESSAGES in sources
+    return Work(agent_id, reasons, None if whole else tuple(name for name in ALL_DIMENSIONS if name in sources))

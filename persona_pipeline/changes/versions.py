@@ -19,6 +19,9 @@ from persona_pipeline.world.canonical import content_hash
 from persona_pipeline.world.files import is_agent_id
 from persona_pipeline.world.personas import PERSONAS
 
+PERSONA, MESSAGES, BASELINE = "persona", "messages", "baseline"
+# A dimension stands for the claims about it.
+SOURCES = (PERSONA, *ALL_DIMENSIONS, BASELINE, MESSAGES)
 ABSENT = "absent"
 _YAML = (".yaml", ".yml")
 _DIGITS = 16
@@ -56,6 +59,11 @@ class SourceVersions:
     def agent_ids(self) -> list[str]:
         """The agents, sorted."""
         return sorted(self.personas)
+
+    def by_source(self) -> dict[str, Mapping[str, str]]:
+        """Return the versions by source, then by agent."""
+        said = {agent_id: str(version) for agent_id, version in self.messages.items()}
+        return {PERSONA: self.personas, **self.propositions, BASELINE: self.baselines, MESSAGES: said}
 
 
 def source_versions(root: Path, store: Store) -> SourceVersions:

@@ -72,9 +72,13 @@ class Suites(Watched):
             raise_on_error=False,
         )
 
-    def tick(self, sensor: dg.SensorDefinition = suites_automation.suite_changes) -> list[str]:
-        """Run a sensor once and return the suites it asked to run."""
-        return [name for request in self.requests(sensor) for name in suites_of(request)]
+    def tick(self) -> list[str]:
+        """Let the sensor that is always on record what is there, and return the suites the other asks to run."""
+        self.observe()
+        return [name for request in self.requests(suites_automation.suite_changes) for name in suites_of(request)]
+
+    def observe(self) -> None:
+        self.requests(suites_automation.suite_observations)
 
     def targets(self, name: str = "desk") -> list[str]:
         return list(self.instance.get_dynamic_partitions(f"suite_targets/{name}"))

@@ -8,10 +8,15 @@ import dagster as dg
 
 from persona_pipeline.definitions import defs
 from persona_pipeline.defs.changes import sensors
-from persona_pipeline.defs.platform.resources import WorldResource
-from persona_pipeline.defs.platform.run_tags import LOOK
+from persona_pipeline.defs.platform.resources import AGENTS, WorldResource
 
-PARTITION = "dagster/partition"
+PARTITION, RUN_KEY = "dagster/partition", "dagster/run_key"
+
+
+def metadata_of(result: dg.ExecuteInProcessResult, name: str) -> dict[str, dg.MetadataValue]:
+    """Return the metadata a run materialized an asset with."""
+    [event] = [item for item in result.get_asset_materialization_events() if item.asset_key == dg.AssetKey(name)]
+    return dict(event.step_materialization_data.materialization.metadata)
 
 
 @dataclass(frozen=True)
@@ -57,7 +62,7 @@ class Watched:
         if isinstance(result, dg.SkipReason):
             self.cursors[sensor.name] = cursor
             return []
-        # In the daemon's order: what was seen is remembered first, then partitions come and go, then runs and cursor are noted.
+        # In the daemon's order: what was seen is recorded first, then partitions come and go, then runs and cursor are noted.
         for event in result.asset_events[:dies_after]:
             self.instance.report_runless_asset_event(event)
         if dies_after is not None:
@@ -69,15 +74,20 @@ class Watched:
                 for key in request.partition_keys:
                     self.instance.delete_dynamic_partition(request.partitions_def_name, key)
         self.cursors[sensor.name] = result.cursor or cursor
-        return list(result.run_requests or ())
+        return [request for request in result.run_requests or () if not self._known(request)]
+
+    def _known(self, request: dg.RunRequest) -> bool:
+        """Return whether a run was started under this key: the daemon starts no other."""
+        return bool(request.run_key and self.instance.get_runs(dg.RunsFilter(tags={RUN_KEY: request.run_key})))
 
     def start(self, request: dg.RunRequest) -> None:
         """Note a run as the daemon does when it starts it; it does nothing."""
         partition = {PARTITION: request.partition_key} if request.partition_key else {}
+        key = {RUN_KEY: request.run_key} if request.run_key else {}
         self.instance.create_run_for_job(
             defs.resolve_job_def(request.job_name or "run_eval_suites"),
             run_config=request.run_config,
-            tags={**request.tags, **partition},
+            tags={**request.tags, **partition, **key},
         )
 
 
@@ -85,8 +95,13 @@ class Watched:
 class Project(Watched):
     """A world whose agents are watched."""
 
+    def observe(self) -> None:
+        """Let the sensor that is always on record what is there."""
+        self.requests(sensors.source_observations)
+
     def tick(self) -> list[Requested]:
-        """Run the sensor once and return the runs it asked for."""
+        """Observe once, then return the runs the other sensor asks for."""
+        self.observe()
         return [
             Requested(
                 request.job_name or "",
@@ -100,25 +115,20 @@ class Project(Watched):
         ]
 
     def remember(self) -> None:
-        """Record what is there as if it had been acted upon, by no look: as an older release did, or a person by hand."""
-        result, _ = self.look(sensors.world_changes)
-        assert isinstance(result, dg.SensorResult)
-        for event in result.asset_events:
-            assert isinstance(event, dg.AssetObservation)
-            tags = {key: value for key, value in event.tags.items() if key != LOOK}
+        """Record what is there as if everybody had been evaluated on it."""
+        self.observe()
+        for agent_id in self.instance.get_dynamic_partitions(AGENTS):
             self.instance.report_runless_asset_event(
-                dg.AssetObservation(event.asset_key, partition=event.partition, tags=tags)
+                dg.AssetMaterialization("baseline_comparisons", partition=agent_id)
             )
-        for request in result.dynamic_partitions_requests or ():
-            self.instance.add_dynamic_partitions(request.partitions_def_name, list(request.partition_keys))
 
     def agents_requested(self) -> list[str]:
-        """Run the sensor once and return whom it asked to evaluate."""
+        """Observe once and return whom the other sensor asks to evaluate."""
         return [item.agent_id or "" for item in self.tick()]
 
-    def why_idle(self) -> str:
-        """Run the sensor once and return why it asked for nothing."""
-        result, _ = self.look(sensors.world_changes)
+    def why_idle(self, sensor: dg.SensorDefinition = sensors.source_observations) -> str:
+        """Run a sensor once and return why it did nothing."""
+        result, _ = self.look(sensor)
         assert isinstance(result, dg.SkipReason)
         return str(result.skip_message)
 

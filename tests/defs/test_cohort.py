@@ -55,7 +55,7 @@ def test_a_drifted_agent_fails_the_run_after_everybody_was_evaluated(sample: Pro
     result = sample.run("evaluate_cohort", run_config=cohort_config(shard_size=1))
     assert not result.success
     text = failure_text(result, "cohort_report")
-    assert "exit code 1, 1 agents" in text
+    assert "regressed: michael (exit code 1)" in text
     assert "michael: adherence fell" in text
     assert (sample.root / ".persona/reports/cohort/report.html").is_file()
 

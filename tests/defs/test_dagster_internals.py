@@ -35,6 +35,8 @@ TAGS = {
     "DATA_VERSION_TAG": "dagster/data_version",
     "NULL_EVENT_POINTER": "NULL",
     "PARTITION_NAME_TAG": "dagster/partition",
+    "ASSET_PARTITION_RANGE_START_TAG": "dagster/asset_partition_range_start",
+    "ASSET_PARTITION_RANGE_END_TAG": "dagster/asset_partition_range_end",
 }
 
 

@@ -56,11 +56,12 @@ def test_settings_that_make_no_sense_start_nothing(small: Project, settings: dic
 
 
 def test_scores_carry_prompt_and_model_in_their_code_version_and_share_the_judge_pool() -> None:
-    from persona_pipeline.defs.agents.assets import JUDGE_VERSION, scores
+    from persona_pipeline.defs.agents.assets import AGENT_ASSETS
+    from persona_pipeline.defs.platform.labels import JUDGE_VERSION
 
-    for asset in scores.values():
-        assert asset.op.pool == "judge"
-        assert next(iter(asset.specs)).code_version == JUDGE_VERSION
+    [scores] = [asset for asset in AGENT_ASSETS if asset.op.name == "scores"]
+    assert scores.op.pool == "judge"
+    assert {spec.code_version for spec in scores.specs} == {JUDGE_VERSION}
     assert JUDGE_VERSION.endswith(":claude-haiku-5-5")
 
 
@@ -70,7 +71,7 @@ def test_only_sensors_that_cost_nothing_run_from_the_start() -> None:
         for sensor in defs.get_repository_def().sensor_defs
         if sensor.default_status is dg.DefaultSensorStatus.RUNNING
     }
-    assert running == {"agent_partitions", "open_batches", "suite_targets"}
+    assert running == {"source_observations", "open_batches", "suite_observations"}
 
 
 def test_one_setting_switches_everything_on_that_starts_runs() -> None:

@@ -5,7 +5,7 @@ import pytest
 from dagster._core.execution.plan.objects import StepFailureData
 
 from persona_pipeline.defs.agents.checks import GATE
-from tests.defs.support import Project
+from tests.defs.support import Project, metadata_of
 from tests.support.worlds import replace_in, write_yaml
 
 BEFORE_THE_DRIFT = "2026-06-14T23:59:59Z"
@@ -22,6 +22,10 @@ def failure_of(result: dg.ExecuteInProcessResult, step: str) -> StepFailureData:
 
 def steps_with(result: dg.ExecuteInProcessResult, kind: dg.DagsterEventType) -> set[str]:
     return {event.step_key or "" for event in result.all_events if event.event_type is kind}
+
+
+def materialized(result: dg.ExecuteInProcessResult) -> set[str]:
+    return {event.asset_key.to_user_string() for event in result.get_asset_materialization_events() if event.asset_key}
 
 
 def test_a_blank_instance_evaluates_an_agent(sample: Project) -> None:
@@ -86,7 +90,7 @@ def test_a_run_without_all_its_scores_names_what_to_materialize(sample: Project)
     "path, content, step",
     [
         ("personas/bob.yaml", "display_name: Bob\npersonna: x\n", "personas"),
-        ("propositions/fluency/bob.yaml", "dimension: fluency\npropositions: 7\n", "proposition_sets__fluency"),
+        ("propositions/fluency/bob.yaml", "dimension: fluency\npropositions: 7\n", "proposition_sets"),
         ("baselines/bob.json", '{\n"agentId": ', "baseline_comparisons"),
     ],
 )
@@ -101,15 +105,17 @@ def test_a_broken_file_fails_its_agent_with_file_and_line(small: Project, path: 
     assert f"{target.name}:2" in str(failure.user_failure_data.metadata["problems"].value)
     assert not any(event.is_step_up_for_retry for event in broken.all_events)
     # ann has nothing recorded and no baseline: her gate fails, her steps do not.
-    assert steps_with(other, dg.DagsterEventType.STEP_FAILURE) == {"baseline_comparisons_full_coverage"}
+    assert steps_with(other, dg.DagsterEventType.STEP_FAILURE) == {"gate"}
 
 
 def test_a_broken_default_file_fails_its_dimension_and_no_other(small: Project) -> None:
     write_yaml(small.root / "propositions/fluency/_default.yaml", {"dimension": "fluency", "propositions": 7})
-    result = small.evaluate("ann")
-    scored = {event.step_key for event in result.all_events if event.is_step_success}
-    assert {"adherence_scores", "consistency_scores"} <= scored
-    assert "fluency_scores" not in scored
+    made = materialized(small.evaluate("ann"))
+    assert {"proposition_sets/adherence", "proposition_sets/consistency"} <= made
+    # As on the command line, nobody is paid to judge an agent one of whose files is broken; a part that is not can be asked for.
+    assert "proposition_sets/fluency" not in made and "adherence_scores" not in made
+    alone = small.evaluate("ann", ("proposition_sets/adherence", "adherence_scores"))
+    assert alone.success and materialized(alone) == {"proposition_sets/adherence", "adherence_scores"}
 
 
 def test_a_persona_file_that_no_agent_can_be_named_after_stops_nobody(small: Project) -> None:
@@ -152,10 +158,10 @@ def test_a_defect_is_not_tried_again(small: Project, monkeypatch: pytest.MonkeyP
 
 def test_every_check_of_a_partitioned_asset_is_partitioned_alike() -> None:
     # Dagster accepts a check without partitions in silence and hands it every agent at once.
-    from persona_pipeline.defs.agents.checks import CHECKS
+    from persona_pipeline.defs.agents.checks import gate_checks
     from persona_pipeline.defs.agents.partitions import agents
 
-    assert all(spec.partitions_def == agents for check in CHECKS for spec in check.check_specs)
+    assert all(spec.partitions_def == agents for spec in gate_checks.check_specs)
 
 
 def test_metadata_shows_scores_history_and_the_voice_of_the_agent(sample: Project) -> None:
@@ -164,7 +170,7 @@ def test_metadata_shows_scores_history_and_the_voice_of_the_agent(sample: Projec
     run = result.asset_materializations_for_node("evaluation_runs")[0].metadata
     assert "| Adherence |" in str(run["scores"].value)
     assert "data:image/svg+xml;base64," in str(run["score_history_plot"].value)
-    fluency = result.asset_materializations_for_node("fluency_scores")[0].metadata
+    fluency = metadata_of(result, "fluency_scores")
     assert "data:image/svg+xml;base64," in str(fluency["repetition_plot"].value)
     assert all(len(str(value.value)) < 25_000 for value in [*run.values(), *fluency.values()])
 

@@ -26,15 +26,17 @@ ORIGIN = InProcessCodeLocationOrigin(
 )
 # Python 3.12 warns whoever forks while there are threads; what is forked here looks and is gone.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+# A sensor, and where the daemon dies in its tick.
+Crash = tuple[str, str]
 # Runs are queued; the process that would take them from the queue is not there.
 QUEUED = {"run_coordinator": {"module": "dagster._core.run_coordinator", "class": "QueuedRunCoordinator"}}
 
 
-def look(reference: InstanceRef, killed_at: str | None) -> None:
-    """Let the daemon look once, whenever it last looked."""
+def look(reference: InstanceRef, killed: Crash | None) -> None:
+    """Let each sensor look once and the one that launches once more, whenever they last looked."""
     get_settings.cache_clear()
     sensor_daemon.is_under_min_interval = lambda *_: False
-    crash = {world_changes.name: {killed_at: signal.SIGKILL}} if killed_at else None
+    crash = {killed[0]: {killed[1]: signal.SIGKILL}} if killed else None
     with (
         dg.DagsterInstance.from_ref(reference) as instance,
         WorkspaceProcessContext(instance, InProcessWorkspaceLoadTarget(ORIGIN)) as workspace,
@@ -43,15 +45,16 @@ def look(reference: InstanceRef, killed_at: str | None) -> None:
         [repository] = location.get_repositories().values()
         instance.start_sensor(repository.get_sensor(world_changes.name))
         logger = logging.getLogger("daemon")
-        list(sensor_daemon.execute_sensor_iteration(workspace, logger, None, None, debug_crash_flags=crash))
+        for _ in range(2):
+            list(sensor_daemon.execute_sensor_iteration(workspace, logger, None, None, debug_crash_flags=crash))
 
 
-def daemon(instance: dg.DagsterInstance, killed_at: str | None = None) -> None:
-    """Run the daemon for one look in a process of its own."""
-    process = multiprocessing.get_context("fork").Process(target=look, args=(instance.get_ref(), killed_at))
+def daemon(instance: dg.DagsterInstance, killed: Crash | None = None) -> None:
+    """Run the daemon for a look of each sensor in a process of its own."""
+    process = multiprocessing.get_context("fork").Process(target=look, args=(instance.get_ref(), killed))
     process.start()
     process.join(60)
-    assert process.exitcode == (-signal.SIGKILL if killed_at else 0)
+    assert process.exitcode == (-signal.SIGKILL if killed else 0)
 
 
 def requested(instance: dg.DagsterInstance) -> list[tuple[str, str]]:
@@ -60,25 +63,25 @@ def requested(instance: dg.DagsterInstance) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(
-    "place",
+    "killed",
     [
-        pytest.param("AUTOMATION_EVALUATIONS_ADDED", id="versions recorded, runs not noted"),
-        pytest.param("RUN_LAUNCHED", id="one run started"),
+        pytest.param((world_changes.name, "AUTOMATION_EVALUATIONS_ADDED"), id="runs not noted"),
+        pytest.param((world_changes.name, "RUN_LAUNCHED"), id="one run started"),
     ],
 )
 def test_an_edit_leads_to_one_run_wherever_the_daemon_dies(
-    tmp_path: Path, small_root: Path, monkeypatch: pytest.MonkeyPatch, place: str
+    tmp_path: Path, small_root: Path, monkeypatch: pytest.MonkeyPatch, killed: Crash
 ) -> None:
     monkeypatch.setenv("PERSONA_ROOT", str(small_root))
     home = tmp_path / "dagster"
     home.mkdir()
     with dg.instance_for_test(overrides=QUEUED, temp_dir=str(home)) as instance:
-        daemon(instance, killed_at=place)
+        daemon(instance, killed)
         daemon(instance)
         assert sorted(agent for agent, _ in requested(instance)) == ["ann", "bob"]
         assert sorted(instance.get_dynamic_partitions(AGENTS)) == ["ann", "bob"]
         replace_in(small_root / "personas/bob.yaml", "machines", "engines")
-        daemon(instance, killed_at=place)
+        daemon(instance, killed)
         daemon(instance)
         daemon(instance)
         assert len(requested(instance)) == 3 and requested(instance)[-1][0] == "bob"

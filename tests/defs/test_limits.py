@@ -9,7 +9,7 @@ import pytest
 from persona_pipeline.definitions import defs
 from persona_pipeline.defs.platform import failures
 from persona_pipeline.settings import get_settings
-from tests.defs.support import Project
+from tests.defs.support import Project, metadata_of
 from tests.support.messages_server import ANSWER, Hang, MessagesServer, message
 from tests.support.waiting import wait_until
 from tests.support.worlds import write_yaml
@@ -40,7 +40,7 @@ def test_an_overloaded_judge_is_asked_again_for_what_is_missing_only(
     server.script(ANSWER, Hang())
     result = two_claims.evaluate("ann", WHOLE_FLUENCY, judge="anthropic")
     assert result.success
-    metadata = result.asset_materializations_for_node("fluency_scores")[0].metadata
+    metadata = metadata_of(result, "fluency_scores")
     assert metadata["coverage"].value == 1
     assert (len(server.calls), server.paid) == (3, 2)
 
@@ -51,7 +51,7 @@ def test_a_judge_that_stays_away_is_given_up_and_its_judgments_stay_unscored(
     server.always(Hang())
     result = two_claims.evaluate("ann", WHOLE_FLUENCY, judge="anthropic")
     assert result.success, "a missing judgment is not a defect; the gate decides"
-    metadata = result.asset_materializations_for_node("fluency_scores")[0].metadata
+    metadata = metadata_of(result, "fluency_scores")
     assert metadata["coverage"].value < 1
     assert sum(event.is_step_restarted for event in result.all_events) == failures.JUDGE_RETRIES
 

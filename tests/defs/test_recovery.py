@@ -1,20 +1,17 @@
 """A daemon that dies between recording what it saw and noting the runs loses no edit, and runs none twice."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 import pytest
 
 from persona_pipeline.defs.changes import sensors
-from persona_pipeline.defs.changes.looks import last_look, next_look
-from persona_pipeline.defs.platform.run_tags import LOOK
-from persona_pipeline.defs.suites import sensors as suites_automation
+from persona_pipeline.defs.suites import sensors as suite_sensors
 from tests.defs.suites_support import Suites, suites_of
 from tests.defs.support import Project
 from tests.support.worlds import replace_in
 
-SENSOR = sensors.world_changes
+OBSERVER, LAUNCHER = sensors.source_observations, sensors.world_changes
 EVERYTHING = 100
 
 
@@ -40,7 +37,7 @@ def settled(small: Project) -> Project:
 
 @pytest.mark.parametrize("recorded", [0, 1, 7, EVERYTHING])
 def test_the_first_look_is_taken_again(small: Project, recorded: int) -> None:
-    assert small.requests(SENSOR, dies_after=recorded) == []
+    small.requests(OBSERVER, dies_after=recorded)
     assert small.agents_requested() == ["ann", "bob"]
     assert small.agents_requested() == []
 
@@ -49,14 +46,15 @@ def test_the_first_look_is_taken_again(small: Project, recorded: int) -> None:
 def test_an_edit_runs_once_however_often_the_daemon_dies(settled: Project, deaths: int) -> None:
     edit(settled)
     for _ in range(deaths):
-        assert settled.requests(SENSOR, dies_after=EVERYTHING) == []
+        settled.requests(OBSERVER, dies_after=EVERYTHING)
+        assert settled.requests(LAUNCHER, dies_after=EVERYTHING) == []
     assert settled.agents_requested() == ["bob"]
     assert settled.agents_requested() == []
 
 
 def test_only_the_part_that_was_edited_runs(settled: Project) -> None:
     replace_in(settled.root / "propositions/fluency/_default.yaml", "interesting", "boring")
-    settled.requests(SENSOR, dies_after=1)
+    settled.requests(OBSERVER, dies_after=1)
     assert [(item.agent_id, item.assets) for item in settled.tick()] == [
         (
             agent_id,
@@ -68,7 +66,7 @@ def test_only_the_part_that_was_edited_runs(settled: Project) -> None:
 
 def test_an_edit_undone_while_the_daemon_was_dead_leaves_nothing_out_of_date(settled: Project) -> None:
     edit(settled)
-    settled.requests(SENSOR, dies_after=EVERYTHING)
+    settled.requests(OBSERVER, dies_after=EVERYTHING)
     revert(settled)
     assert settled.agents_requested() == ["bob"], "what was recorded is not what is there"
     assert settled.agents_requested() == []
@@ -77,10 +75,11 @@ def test_an_edit_undone_while_the_daemon_was_dead_leaves_nothing_out_of_date(set
 def test_a_tick_that_failed_half_way_starts_only_the_other_half(settled: Project) -> None:
     replace_in(settled.root / "personas/ann.yaml", "dry", "wry")
     edit(settled)
-    cursor = settled.cursors[SENSOR.name]
-    ann, bob = settled.requests(SENSOR)
+    settled.observe()
+    cursor = settled.cursors[LAUNCHER.name]
+    ann, bob = settled.requests(LAUNCHER)
     settled.start(ann)
-    settled.cursors[SENSOR.name] = cursor
+    settled.cursors[LAUNCHER.name] = cursor
     assert (ann.partition_key, bob.partition_key) == ("ann", "bob")
     assert settled.agents_requested() == ["bob"]
     assert settled.agents_requested() == []
@@ -93,23 +92,24 @@ def test_runs_that_were_started_all_the_same_are_not_started_again(
     monkeypatch.setenv("PERSONA_COHORT_SIZE", cohort_size)
     replace_in(settled.root / "personas/ann.yaml", "dry", "wry")
     edit(settled)
-    cursor = settled.cursors[SENSOR.name]
-    for request in settled.requests(SENSOR):
+    settled.observe()
+    cursor = settled.cursors[LAUNCHER.name]
+    for request in settled.requests(LAUNCHER):
         settled.start(request)
-    settled.cursors[SENSOR.name] = cursor
+    settled.cursors[LAUNCHER.name] = cursor
     assert settled.agents_requested() == []
-    assert last_look(settled.cursors[SENSOR.name]) > last_look(cursor), "it is not looked up for ever"
+    assert settled.cursors[LAUNCHER.name] != cursor, "it is not looked up for ever"
 
 
 def test_a_removed_agent_is_not_waited_for(settled: Project) -> None:
     edit(settled)
-    settled.requests(SENSOR, dies_after=EVERYTHING)
+    settled.requests(OBSERVER, dies_after=EVERYTHING)
     (settled.root / "personas/bob.yaml").unlink()
     assert settled.agents_requested() == []
     assert settled.agents_requested() == []
 
 
-def test_versions_that_no_look_recorded_count(small: Project) -> None:
+def test_what_everybody_was_evaluated_on_is_not_asked_for(small: Project) -> None:
     small.remember()
     assert small.agents_requested() == []
     edit(small)
@@ -118,13 +118,13 @@ def test_versions_that_no_look_recorded_count(small: Project) -> None:
 
 @pytest.mark.parametrize("edited", [lambda text: text + "\n", lambda text: text])
 def test_a_suite_runs_once_however_often_the_daemon_dies(world: Suites, edited: Callable[[str], str]) -> None:
-    sensor = suites_automation.suite_changes
     world.tick()
     path = world.root / "suites/desk.eval.yaml"
     kept = path.read_text(encoding="utf-8")
     replace_in(path, "hello", "hallo")
     for _ in range(2):
-        assert world.requests(sensor, dies_after=1) == []
+        world.requests(suite_sensors.suite_observations, dies_after=1)
+        assert world.requests(suite_sensors.suite_changes, dies_after=1) == []
     path.write_text(edited(path.read_text(encoding="utf-8")), encoding="utf-8")
     assert (world.tick(), world.tick()) == (["desk"], [])
     path.write_text(kept, encoding="utf-8")
@@ -132,30 +132,35 @@ def test_a_suite_runs_once_however_often_the_daemon_dies(world: Suites, edited: 
 
 
 def test_a_suite_that_was_started_all_the_same_is_not_started_again(world: Suites) -> None:
-    sensor = suites_automation.suite_changes
+    launcher = suite_sensors.suite_changes
     world.write("other.eval.yaml", "execution: {target: good}\ntests: [{id: t, input: hi, criteria: c}]\n")
-    cursor = world.cursors.get(sensor.name)
-    desk, other = world.requests(sensor)
+    world.observe()
+    cursor = world.cursors.get(launcher.name)
+    desk, other = world.requests(launcher)
     world.start(desk)
-    world.cursors[sensor.name] = cursor
-    [again] = world.requests(sensor)
+    world.cursors[launcher.name] = cursor
+    [again] = world.requests(launcher)
     assert suites_of(again) == suites_of(other) == ["other"]
     world.start(again)
-    world.cursors[sensor.name] = cursor
+    world.cursors[launcher.name] = cursor
     assert world.tick() == []
-    assert world.cursors[sensor.name] == again.tags[LOOK]
+    assert world.tick() == []
 
 
 @pytest.mark.parametrize(
-    "cursor, expected", [(None, 0), ("", 0), ("17", 17), pytest.param("{}", 0, id="of an older release")]
+    "cursor, expected",
+    [
+        (None, None),
+        ("", None),
+        ("event 17", 17),
+        pytest.param("17", None, id="of an older release"),
+        pytest.param("{}", None, id="of a still older one"),
+    ],
 )
-def test_the_cursor_is_a_number(cursor: str | None, expected: int) -> None:
-    assert last_look(cursor) == expected
+def test_the_cursor_is_an_event(cursor: str | None, expected: int | None) -> None:
+    assert sensors.acted_upon(cursor) == expected
 
 
-def test_looks_are_in_order_even_if_the_clock_is_set_back() -> None:
-    now = datetime.now(UTC)
-    first = next_look(0, now)
-    assert next_look(first, now) == first + 1
-    assert next_look(first, now - timedelta(days=1)) == first + 1
-    assert next_look(first, now + timedelta(seconds=1)) == first + 1000
+@pytest.mark.parametrize("cursor", [None, "", "1795330000000", "[]", '{"look": "x"}'])
+def test_a_suite_cursor_that_says_nothing_acts_on_everything(cursor: str | None) -> None:
+    assert suite_sensors.acted_upon(cursor) == (0, {})

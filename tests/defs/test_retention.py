@@ -32,6 +32,11 @@ def agent(agent_id: str, *assets: str) -> dict[str, Any]:
     return run("evaluate_agent", agent_id, assets=assets)
 
 
+def several(first: str, last: str) -> dict[str, Any]:
+    ends = {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last}
+    return {**run("evaluate_agent"), "tags": ends}
+
+
 def suites(*names: str) -> dict[str, Any]:
     return run("run_eval_suites", config={"choose_suites": {"config": {"suites": list(names)}}})
 
@@ -52,6 +57,8 @@ def cohort(*agents: str, **config: Any) -> dict[str, Any]:
         pytest.param(
             [agent("ann", "personas"), agent("ann", "personas", "messages")], [0], id="a part stands for a smaller one"
         ),
+        pytest.param([several("ann", "bob"), several("cleo", "zoe")], [], id="other agents do not stand for some"),
+        pytest.param([several("ann", "zoe"), several("ann", "zoe")], [0], id="the same agents again"),
         pytest.param([suites("rare"), *[suites("busy")] * 3], [1, 2], id="a busy suite leaves a rare one alone"),
         pytest.param([suites("rare"), suites("busy"), suites()], [0, 1], id="all suites stand for each"),
         pytest.param([suites(), suites("busy")], [], id="one suite does not stand for all"),

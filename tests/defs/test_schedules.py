@@ -1,6 +1,5 @@
 """What starts runs by the clock."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import dagster as dg
@@ -10,6 +9,7 @@ from persona_pipeline.definitions import defs
 from persona_pipeline.defs.cohort.schedules import nightly_schedule
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
 from tests.defs.support import Project
+from tests.support.worlds import write_yaml
 
 
 @pytest.fixture
@@ -18,39 +18,33 @@ def small(small_root: Path, instance_on_disk: dg.DagsterInstance) -> Project:
     return Project(small_root, instance_on_disk)
 
 
-def requested(project: Project, settings: OrchestrationSettings) -> tuple[str, Sequence[dg.RunRequest]]:
-    schedule = nightly_schedule(settings, ["ann", "bob"])
+def requested(project: Project, settings: OrchestrationSettings) -> list[list[str]]:
+    """Return whom each requested run evaluates."""
+    schedule = nightly_schedule(settings)
     with dg.build_schedule_context(instance=project.instance, resources={"world": project.world}) as context:
-        found = list(schedule(context))  # type: ignore[call-overload]
-    return schedule.job_name, [item for item in found if isinstance(item, dg.RunRequest)]
+        found = schedule(context)
+    requests = [found] if isinstance(found, dg.RunRequest) else []
+    return [request.run_config["ops"]["cohort_shards"]["config"]["agents"] for request in requests]
 
 
 def settings_of(**values: object) -> OrchestrationSettings:
     return OrchestrationSettings.model_validate(values)
 
 
-def test_a_small_cohort_gets_a_run_an_agent(small: Project) -> None:
-    job, requests = requested(small, settings_of())
-    assert job == "evaluate_agent"
-    assert [(item.partition_key, item.tags["agent"]) for item in requests] == [("ann", "ann"), ("bob", "bob")]
-    assert small.instance.get_dynamic_partitions("agents") == ["ann", "bob"]
-
-
-def test_a_large_cohort_gets_one_run(small: Project) -> None:
-    job, requests = requested(small, settings_of(cohort_size=1))
-    assert job == "evaluate_cohort"
-    assert [item.run_config["ops"]["cohort_shards"]["config"]["agents"] for item in requests] == [["ann", "bob"]]
+def test_everybody_there_is_tonight_is_one_run(small: Project) -> None:
+    assert requested(small, settings_of()) == [["ann", "bob"]]
+    write_yaml(small.root / "personas/cleo.yaml", {"display_name": "Cleo", "persona": "Cleo counts."})
+    assert requested(small, settings_of(cohort_size=1)) == [["ann", "bob", "cleo"]]
 
 
 def test_the_cohort_can_be_named_and_who_has_no_file_is_left_out(small: Project) -> None:
-    _, requests = requested(small, settings_of(nightly_agents="bob, zoe"))
-    assert [item.partition_key for item in requests] == ["bob"]
+    assert requested(small, settings_of(nightly_agents="bob, zoe")) == [["bob"]]
 
 
 def test_a_world_without_agents_skips(small: Project) -> None:
     for path in (small.root / "personas").iterdir():
         path.unlink()
-    assert requested(small, settings_of())[1] == []
+    assert requested(small, settings_of()) == []
 
 
 @pytest.mark.parametrize(
@@ -61,7 +55,7 @@ def test_a_world_without_agents_skips(small: Project) -> None:
     ],
 )
 def test_hour_and_zone_come_from_the_environment(values: dict[str, object], cron: str, zone: str) -> None:
-    schedule = nightly_schedule(settings_of(**values), [])
+    schedule = nightly_schedule(settings_of(**values))
     assert (schedule.cron_schedule, schedule.execution_timezone) == (cron, zone)
 
 

@@ -7,7 +7,6 @@ import dagster as dg
 import pytest
 
 from persona_pipeline.defs.agents.partitions import AGENTS
-from persona_pipeline.defs.agents.sensors import agent_partitions
 from persona_pipeline.defs.changes import sensors
 from tests.defs.support import Project
 from tests.support.worlds import replace_in, write_jsonl, write_yaml
@@ -44,17 +43,30 @@ def test_the_first_tick_adds_and_evaluates_everybody(small: Project) -> None:
 def test_nothing_changed_nothing_runs(small: Project) -> None:
     small.tick()
     assert small.why_idle() == "2 agents, nothing changed"
+    assert small.why_idle(sensors.world_changes) == "nothing was observed to change"
 
 
 def test_memory_survives_a_restart_and_the_loss_of_its_cursor(
     small_root: Path, instance_on_disk: dg.DagsterInstance
 ) -> None:
     project = Project(small_root, instance_on_disk)
+    project.observe()
     for request in project.requests(sensors.world_changes):
         project.start(request)
     with dg.DagsterInstance.from_ref(instance_on_disk.get_ref()) as restarted:
-        assert Project(small_root, restarted, cursors=project.cursors).why_idle() == "2 agents, nothing changed"
-        assert Project(small_root, restarted).why_idle() == "2 agents, nothing changed"
+        assert Project(small_root, restarted, cursors=project.cursors).agents_requested() == []
+        assert Project(small_root, restarted).agents_requested() == []
+
+
+def test_what_was_evaluated_while_nobody_launched_is_not_asked_for_again(small: Project) -> None:
+    small.observe()
+    small.evaluate("ann")
+    assert small.agents_requested() == ["bob"]
+
+
+def test_a_cursor_of_an_older_release_counts_as_none(small: Project) -> None:
+    small.cursors["world_changes"] = "1795330000000"
+    assert small.agents_requested() == ["ann", "bob"]
 
 
 def test_an_edited_persona_evaluates_its_agent_whole(small: Project) -> None:
@@ -224,14 +236,15 @@ def test_a_message_file_that_cannot_be_read_stops_nobody(small: Project) -> None
 
 
 def test_partitions_follow_the_persona_files_without_a_run(small: Project) -> None:
-    first, _ = small.look(agent_partitions)
+    first, _ = small.look(sensors.source_observations)
     assert isinstance(first, dg.SensorResult) and not first.run_requests and first.dynamic_partitions_requests
     [request] = first.dynamic_partitions_requests
     assert list(request.partition_keys) == ["ann", "bob"]
     small.instance.add_dynamic_partitions(AGENTS, ["ann", "bob", "gone"])
-    second, _ = small.look(agent_partitions)
+    second, _ = small.look(sensors.source_observations)
     assert isinstance(second, dg.SensorResult) and second.dynamic_partitions_requests
     [removal] = second.dynamic_partitions_requests
     assert isinstance(removal, dg.DeleteDynamicPartitionsRequest) and list(removal.partition_keys) == ["gone"]
-    small.instance.delete_dynamic_partition(AGENTS, "gone")
-    assert isinstance(small.look(agent_partitions)[0], dg.SkipReason)
+    small.observe()
+    assert small.instance.get_dynamic_partitions(AGENTS) == ["ann", "bob"]
+    assert small.why_idle() == "2 agents, nothing changed"

@@ -48,6 +48,20 @@ def test_an_edited_persona_makes_its_own_scores_stale_until_they_are_made_again(
     assert stale(fresh) == {}
 
 
+def test_who_looks_without_starting_anything_turns_scores_stale(fresh: Project) -> None:
+    replace_in(fresh.root / "personas/bob.yaml", "machines", "engines")
+    fresh.observe()
+    assert {agent_id for _, agent_id in stale(fresh)} == {"bob"}
+    assert fresh.instance.get_runs() == fresh.instance.get_runs(dg.RunsFilter(job_name="evaluate_agent"))
+
+
+def test_one_score_alone_is_made_fresh_alone(fresh: Project) -> None:
+    replace_in(fresh.root / "personas/bob.yaml", "machines", "engines")
+    fresh.observe()
+    fresh.evaluate("bob", ("personas", "adherence_scores"))
+    assert set(stale(fresh)) == {("fluency_scores", "bob")}
+
+
 def test_an_edited_default_file_makes_its_dimension_stale_for_all(fresh: Project) -> None:
     replace_in(fresh.root / "propositions/fluency/_default.yaml", "interesting", "boring")
     fresh.tick()

@@ -61,13 +61,13 @@ class TestAutomation:
         assert (world.tick(), world.tick()) == (["desk"], [])
 
     def test_partitions_follow_the_files(self, world: Suites) -> None:
-        world.tick(suites_automation.suite_targets)
+        world.observe()
         assert world.targets() == ["good", "bad"]
         replace_in(world.root / "suites/desk.eval.yaml", "good, bad", "unused, bad")
-        world.tick(suites_automation.suite_targets)
+        world.observe()
         assert sorted(world.targets()) == ["bad", "unused"]
         world.write("desk.eval.yaml", "tests: [")
-        world.tick(suites_automation.suite_targets)
+        world.observe()
         assert sorted(world.targets()) == ["bad", "unused"]
 
     def test_an_edit_makes_the_results_stale_until_they_are_made_again(self, world: Suites) -> None:
@@ -83,14 +83,29 @@ class TestAutomation:
     def test_observing_by_hand_records_what_the_sensor_would(self, world: Suites) -> None:
         job = world.definitions.resolve_implicit_global_asset_job_def()
         source = dg.AssetKey(["suite_files", "desk"])
+        world.observe()
         assert job.execute_in_process(instance=world.instance, asset_selection=[source]).success
-        assert world.tick() == []
+        assert (world.tick(), world.tick()) == (["desk"], [])
+
+    def test_an_edit_shows_before_anything_runs(self, world: Suites) -> None:
+        world.tick()
+        world.run()
+        replace_in(world.root / "suites/answers/bad.jsonl", "go away", "hello")
+        world.observe()
+        assert set(statuses(world).values()) == {StaleStatus.STALE}
+
+    def test_a_suite_the_graph_was_loaded_without_is_named(self) -> None:
+        files = [SuiteFile((name,), f"{name}.eval.yaml") for name in ("kept", "gone", "new")]
+        kept, gone, new = files
+        assert suites_automation.reload_note([kept], [kept]) == ""
+        note = suites_automation.reload_note([kept, new], [kept, gone])
+        assert "new: new; gone: gone" in note and "reload the code location" in note
 
     def test_a_missing_file_has_a_version(self, world: Suites) -> None:
         assert suite_version(world.root, SuiteFile(("gone",), "gone.eval.yaml")).startswith("invalid-")
 
-    def test_only_the_partitions_are_kept_without_being_asked(self) -> None:
-        assert suites_automation.suite_targets.default_status is dg.DefaultSensorStatus.RUNNING
+    def test_only_what_starts_nothing_runs_without_being_asked(self) -> None:
+        assert suites_automation.suite_observations.default_status is dg.DefaultSensorStatus.RUNNING
         assert suites_automation.suite_changes.default_status is dg.DefaultSensorStatus.STOPPED
         assert nightly_suites.default_status is dg.DefaultScheduleStatus.STOPPED
 

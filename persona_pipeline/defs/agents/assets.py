@@ -1,154 +1,171 @@
-"""The lineage of one agent: persona, messages, claims -> scores -> run -> comparison with the baseline."""
+"""The steps that make the lineage of one agent: six of them, of which two make an asset a dimension."""
+
+from collections.abc import Callable, Iterator, Sequence
 
 import dagster as dg
 
 from persona_pipeline.baselines import find_baseline
-from persona_pipeline.defs.agents import outcomes, sources
+from persona_pipeline.defs.agents import outcomes, specs
 from persona_pipeline.defs.agents.partitions import agents
+from persona_pipeline.defs.agents.together import Event, evaluate_together, past_agents
+from persona_pipeline.defs.agents.verdicts import agent_line, agent_lines, failure_of, red_agents, verdict
+from persona_pipeline.defs.platform import run_tags
 from persona_pipeline.defs.platform.failures import known_failures, retry_unanswered
-from persona_pipeline.defs.platform.labels import JUDGE_POOL, JUDGE_VERSION, OWNERS
+from persona_pipeline.defs.platform.labels import JUDGE_POOL
 from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource
+from persona_pipeline.errors import ConfigError, Problem
 from persona_pipeline.evaluation import steps
+from persona_pipeline.evaluation.engine import evaluate_stored
 from persona_pipeline.evaluation.history import overall_history
 from persona_pipeline.evaluation.syncing import sync_propositions
-from persona_pipeline.propositions import ALL_DIMENSIONS, stored_proposition_set
+from persona_pipeline.propositions import stored_proposition_set
+from persona_pipeline.world import World
+
+Context = dg.AssetExecutionContext
+Made = Iterator[dg.MaterializeResult | Event]
+Step = Callable[[Context, World, EvaluationSettings, str], Made]
 
 
-@dg.asset(
-    group_name="world",
-    deps=[sources.persona_files],
-    kinds={"yaml", "sql"},
-    partitions_def=agents,
-    owners=OWNERS,
-)
-def personas(context: dg.AssetExecutionContext, world: WorldResource) -> dg.MaterializeResult:
-    """The persona in the store: name, text and correction settings, from `personas/<agent>.yaml`."""
-    with known_failures():
-        persona = world.open().sync_persona(context.partition_key)
-    return outcomes.persona_outcome(persona).result()
+def make_personas(context: Context, world: World, evaluation: EvaluationSettings, agent_id: str) -> Made:
+    """Bring the persona into the store."""
+    yield outcomes.persona_outcome(world.sync_persona(agent_id)).result(specs.PERSONAS)
 
 
-@dg.asset(
-    group_name="world",
-    deps=[sources.message_windows, personas],
-    kinds={"jsonl", "sql"},
-    partitions_def=agents,
-    owners=OWNERS,
-)
-def messages(
-    context: dg.AssetExecutionContext, world: WorldResource, evaluation: EvaluationSettings
-) -> dg.MaterializeResult:
-    """The window of messages the agent is evaluated on: `run_messages` in the store, and the window's bounds."""
-    with known_failures():
-        opened = world.open()
-        for problem in opened.sync_messages().problems:
-            context.log.warning(f"left out: {problem}")
-        window, said = steps.open_window(opened, context.partition_key, evaluation.window, evaluation.window_end)
-    return outcomes.messages_outcome(evaluation.window, window, said).result()
+def make_messages(context: Context, world: World, evaluation: EvaluationSettings, agent_id: str) -> Made:
+    """Fix the window of messages, which the run keeps to. A past one is evaluated at once, beside the newest results."""
+    for problem in world.sync_messages().problems:
+        context.log.warning(f"left out: {problem}")
+    if past_agents(world, evaluation, [agent_id]):
+        yield from evaluate_several(context, world, evaluation, [agent_id])
+        return
+    window, said = steps.open_window(world, agent_id, evaluation.window, evaluation.window_end)
+    run_tags.pin_window(context.instance, context.run_id, window)
+    yield outcomes.messages_outcome(evaluation.window, window, said).result(specs.MESSAGES)
 
 
-def build_proposition_set(dimension: str) -> dg.AssetsDefinition:
-    """Return the asset of one dimension's merged claims."""
+def make_proposition_sets(context: Context, world: World, evaluation: EvaluationSettings, agent_id: str) -> Made:
+    """Merge the claims of the dimensions that are asked for; a broken file stops none of the others."""
+    problems: list[Problem] = []
+    for dimension in _asked(context, specs.PROPOSITIONS):
+        try:
+            version = sync_propositions(world, agent_id, dimension)
+        except ConfigError as error:
+            problems += error.problems
+            continue
+        merged = stored_proposition_set(world.store, agent_id, dimension)
+        yield outcomes.propositions_outcome(version, merged).result(specs.PROPOSITIONS[dimension])
+    if problems:
+        raise ConfigError(problems)
 
-    @dg.asset(
-        name=dimension,
-        key_prefix="proposition_sets",
-        group_name="propositions",
-        deps=[sources.proposition_files[dimension], personas],
-        kinds={"yaml", "sql"},
-        tags={"dimension": dimension},
-        description=f"The agent's claims of {dimension.replace('_', ' ')}: the default file's, then the agent's own, merged.",
-        partitions_def=agents,
-        owners=OWNERS,
+
+def make_scores(context: Context, world: World, evaluation: EvaluationSettings, agent_id: str) -> Made:
+    """Score the dimensions that are asked for, with their judgments in one fan-out."""
+    asked = _asked(context, specs.SCORES)
+    judge = evaluation.open_judge(world)
+    window = run_tags.pinned_window(context.instance, context.run_id) or steps.current_window(world, agent_id)
+    [run] = evaluate_stored(
+        world, [agent_id], window, judge=judge, dimensions=asked, samples=evaluation.samples, complete=False
     )
-    def proposition_set(context: dg.AssetExecutionContext, world: WorldResource) -> dg.MaterializeResult:
-        with known_failures():
-            opened = world.open()
-            version = sync_propositions(opened, context.partition_key, dimension)
-            merged = stored_proposition_set(opened.store, context.partition_key, dimension)
-        return outcomes.propositions_outcome(version, merged).result()
-
-    return proposition_set
-
-
-def build_scores(dimension: str, propositions: dg.AssetsDefinition) -> dg.AssetsDefinition:
-    """Return the asset of one dimension's scores."""
-
-    @dg.asset(
-        name=f"{dimension}_scores",
-        group_name="scores",
-        # Dagster looks one step upstream for what is out of date: the files are named, so that an edit shows here too.
-        deps=[personas, messages, propositions, sources.persona_files, sources.proposition_files[dimension]],
-        pool=JUDGE_POOL,
-        code_version=JUDGE_VERSION,
-        kinds={"anthropic", "sql"},
-        tags={"dimension": dimension},
-        description=f"How the agent does in {dimension.replace('_', ' ')}, 0-9, claim by claim: rows of `evaluation_scores`.",
-        partitions_def=agents,
-        owners=OWNERS,
-    )
-    def scores(
-        context: dg.AssetExecutionContext, world: WorldResource, evaluation: EvaluationSettings
-    ) -> dg.MaterializeResult:
-        with known_failures():
-            opened = world.open()
-            judge = evaluation.open_judge(opened)
-            run = steps.score_dimension(
-                opened, context.partition_key, dimension, judge=judge, samples=evaluation.samples
-            )
-        scored = run.dimensions.get(dimension)
+    found = [run.dimensions.get(dimension) for dimension in asked]
+    for scored in found:
         retry_unanswered(scored.unscored_reasons if scored else {}, judge, context.retry_number)
-        return outcomes.scores_outcome(scored).result()
-
-    return scores
-
-
-proposition_sets = {dimension: build_proposition_set(dimension) for dimension in ALL_DIMENSIONS}
-scores = {dimension: build_scores(dimension, proposition_sets[dimension]) for dimension in ALL_DIMENSIONS}
+    for dimension, scored in zip(asked, found, strict=True):
+        yield outcomes.scores_outcome(scored).result(specs.SCORES[dimension])
 
 
-@dg.asset(
-    group_name="evaluation",
-    deps=list(scores.values()),
-    kinds={"sql"},
-    partitions_def=agents,
-    owners=OWNERS,
-)
-def evaluation_runs(
-    context: dg.AssetExecutionContext, world: WorldResource, evaluation: EvaluationSettings
-) -> dg.MaterializeResult:
-    """The finished run: overall score, dimensions, cost and provenance, a row of `evaluation_runs`."""
-    with known_failures():
-        opened = world.open()
-        run = evaluation.finished_run(opened, context.partition_key)
-        history = overall_history(opened.store, context.partition_key, until=run.window_end)
-    return outcomes.run_outcome(run, history).result()
+def make_runs(context: Context, world: World, evaluation: EvaluationSettings, agent_id: str) -> Made:
+    """Complete the run that the scores make up."""
+    run = evaluation.finished_run(world, agent_id)
+    history = overall_history(world.store, agent_id, until=run.window_end)
+    yield outcomes.run_outcome(run, history).result(specs.RUNS)
 
 
-@dg.asset(
-    group_name="evaluation",
-    deps=[evaluation_runs, sources.baseline_files],
-    kinds={"sql", "json"},
-    partitions_def=agents,
-    owners=OWNERS,
-)
-def baseline_comparisons(
-    context: dg.AssetExecutionContext, world: WorldResource, evaluation: EvaluationSettings
-) -> dg.MaterializeResult:
-    """The run beside the agent's golden baseline: what fell, by how much, and which claims. Its checks are the gate."""
-    with known_failures():
-        opened = world.open()
-        run = evaluation.finished_run(opened, context.partition_key)
-        baseline = find_baseline(opened.root, context.partition_key)
-        report = steps.compare_run(opened, run, baseline, evaluation.rules(evaluation.open_judge(opened)))
-    return outcomes.comparison_outcome(report).result()
+def make_comparisons(context: Context, world: World, evaluation: EvaluationSettings, agent_id: str) -> Made:
+    """Compare the run with the agent's baseline."""
+    run = evaluation.finished_run(world, agent_id)
+    rules = evaluation.rules(evaluation.open_judge(world))
+    report = steps.compare_run(world, run, find_baseline(world.root, agent_id), rules)
+    run_tags.label_verdict(context.instance, context.run_id, verdict([agent_line(report)]))
+    yield outcomes.comparison_outcome(report, red_agents(world.store)).result(specs.COMPARISONS)
+
+
+def evaluate_several(
+    context: Context,
+    world: World,
+    evaluation: EvaluationSettings,
+    agent_ids: Sequence[str],
+    dimensions: Sequence[str] | None = None,
+) -> Iterator[Event]:
+    """Evaluate agents in this one step, down to their checks, and fail as their runs would.
+
+    Raises:
+        dagster.Failure: an agent is broken or has findings.
+    """
+    if len(agent_ids) > 1:
+        run_tags.add_run_tags(context.instance, context.run_id, {run_tags.AGENT: f"{len(agent_ids)} agents"})
+    result = yield from evaluate_together(context, world, evaluation, agent_ids, dimensions)
+    lines = agent_lines(result)
+    run_tags.label_verdict(context.instance, context.run_id, verdict(lines))
+    if failure := failure_of(lines):
+        raise failure
+
+
+def asked_dimensions(context: Context) -> Sequence[str] | None:
+    """Return the dimensions whose scores a run over several agents is asked for; None: everything from the persona on.
+
+    Raises:
+        dagster.Failure: it is not about the comparison, which a run over several agents ends with.
+    """
+    asked = context.run.asset_selection
+    if not asked:
+        return None
+    if specs.COMPARISONS.key not in asked:
+        raise dg.Failure(
+            "several agents are evaluated together down to the comparison: select baseline_comparisons too, or one agent",
+            allow_retries=False,
+        )
+    if not asked.isdisjoint({specs.PERSONAS.key, specs.MESSAGES.key}):
+        return None
+    return [name for name, spec in specs.SCORES.items() if spec.key in asked]
+
+
+def build_step(name: str, step: Step, made: Sequence[dg.AssetSpec], pool: str | None = None) -> dg.AssetsDefinition:
+    """Return the step that makes some assets of an agent, or those of them that are asked for.
+
+    Several partitions are one run, not one each: its first step evaluates them together and says what it found of each, and
+    the others are skipped.
+    """
+
+    @dg.multi_asset(
+        name=name,
+        specs=made,
+        partitions_def=agents,
+        can_subset=len(made) > 1,
+        pool=pool,
+        backfill_policy=dg.BackfillPolicy.single_run(),
+        description=step.__doc__,
+    )
+    def assets(context: dg.AssetExecutionContext, world: WorldResource, evaluation: EvaluationSettings) -> Made:
+        agent_ids = [context.partition_key] if context.has_partition_key else list(context.partition_keys)
+        with known_failures():
+            opened = world.open()
+            if len(agent_ids) > 1:
+                yield from evaluate_several(context, opened, evaluation, agent_ids, asked_dimensions(context))
+            else:
+                yield from step(context, opened, evaluation, agent_ids[0])
+
+    return assets
+
+
+def _asked(context: Context, made: dict[str, dg.AssetSpec]) -> list[str]:
+    return [dimension for dimension, spec in made.items() if spec.key in context.selected_asset_keys]
 
 
 AGENT_ASSETS = [
-    personas,
-    messages,
-    *proposition_sets.values(),
-    *scores.values(),
-    evaluation_runs,
-    baseline_comparisons,
+    build_step("personas", make_personas, [specs.PERSONAS]),
+    build_step("messages", make_messages, [specs.MESSAGES]),
+    build_step("proposition_sets", make_proposition_sets, list(specs.PROPOSITIONS.values())),
+    build_step("scores", make_scores, list(specs.SCORES.values()), pool=JUDGE_POOL),
+    build_step("evaluation_runs", make_runs, [specs.RUNS]),
+    build_step("baseline_comparisons", make_comparisons, [specs.COMPARISONS]),
 ]

@@ -1,12 +1,13 @@
 """The gate, on ``baseline_comparisons``: only a blocking error fails a run, a warning asks a person to look."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import dagster as dg
 
-from persona_pipeline.defs.agents import assets
 from persona_pipeline.defs.agents.partitions import agents
+from persona_pipeline.defs.agents.specs import COMPARISONS
+from persona_pipeline.defs.agents.verdicts import MOST_LINE, agent_line, failure_of, first_lines, red_agents, some
 from persona_pipeline.defs.pictures import metadata
 from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource
@@ -18,7 +19,7 @@ from persona_pipeline.reporting.view import dimension_label
 
 ERROR, WARN = dg.AssetCheckSeverity.ERROR, dg.AssetCheckSeverity.WARN
 
-MOST_SUMMARY, MOST_LINE = 5, 300
+MOST_SUMMARY = 5
 
 
 @dataclass(frozen=True)
@@ -41,14 +42,16 @@ class GateCheck:
         """Whether a failure fails the run."""
         return self.severity is ERROR
 
-    def result(self, report: AgentReport) -> dg.AssetCheckResult:
-        """Return the check's result."""
+    def result(self, report: AgentReport, red: Sequence[str] = ()) -> dg.AssetCheckResult:
+        """Return the check's result; ``red``: the agents with findings, who are named where this one has none."""
         wrong = self.find(report)
         rows = [{"what": one_line(line, MOST_LINE)} for line in wrong]
         return dg.AssetCheckResult(
+            asset_key=COMPARISONS.key,
+            check_name=self.name,
             passed=not wrong,
             severity=self.severity,
-            description=summary(wrong),
+            description=summary(wrong, red),
             metadata={
                 "found": len(wrong),
                 **({"what_is_wrong": metadata.table(rows, ("what",))} if rows else {}),
@@ -57,12 +60,11 @@ class GateCheck:
         )
 
 
-def summary(wrong: Sequence[str]) -> str:
+def summary(wrong: Sequence[str], red: Sequence[str] = ()) -> str:
     """Return the first lines of what is wrong as a Markdown list, which the UI shows above everything else of a check."""
-    if not wrong:
-        return "Nothing is wrong."
-    lines = [f"- {one_line(line, MOST_LINE)}" for line in wrong[:MOST_SUMMARY]]
-    return "\n".join([*lines, *([f"- and {len(wrong) - MOST_SUMMARY} more"] if len(wrong) > MOST_SUMMARY else [])])
+    if wrong:
+        return "\n".join(first_lines(wrong, MOST_SUMMARY))
+    return f"Nothing is wrong. Other agents are red: {some(red)}." if red else "Nothing is wrong."
 
 
 def _findings(*names: str) -> Callable[[AgentReport], Sequence[str]]:
@@ -112,22 +114,32 @@ GATE = (
 )
 
 
-def build_check(gate: GateCheck) -> dg.AssetChecksDefinition:
-    """Return the asset check of one of the gate's questions, for one agent."""
-
-    @dg.asset_check(
-        asset=assets.baseline_comparisons,
-        name=gate.name,
-        blocking=gate.blocking,
-        partitions_def=agents,
-        description=gate.description,
-    )
-    def check(
-        context: dg.AssetCheckExecutionContext, world: WorldResource, evaluation: EvaluationSettings
-    ) -> dg.AssetCheckResult:
-        return gate.result(_report(context.partition_key, world, evaluation))
-
-    return check
+@dg.multi_asset_check(
+    name="gate",
+    specs=[
+        dg.AssetCheckSpec(
+            gate.name,
+            asset=COMPARISONS.key,
+            blocking=gate.blocking,
+            partitions_def=agents,
+            description=gate.description,
+        )
+        for gate in GATE
+    ],
+    can_subset=True,
+    description="Asks the gate's questions of one agent's comparison with its baseline.",
+)
+def gate_checks(
+    context: dg.AssetCheckExecutionContext, world: WorldResource, evaluation: EvaluationSettings
+) -> Iterator[dg.AssetCheckResult]:
+    report = _report(context.partition_key, world, evaluation)
+    red = red_agents(world.open().store)
+    asked = [gate for gate in GATE if gate.name in {key.name for key in context.selected_asset_check_keys}]
+    for gate in asked:
+        yield gate.result(report, red)
+    # Dagster would end the step too, with the name of a check; this says what fell.
+    if any(gate.blocking and gate.find(report) for gate in asked) and (failure := failure_of([agent_line(report)])):
+        raise failure
 
 
 def _report(agent_id: str, world: WorldResource, evaluation: EvaluationSettings) -> AgentReport:
@@ -139,6 +151,3 @@ def _report(agent_id: str, world: WorldResource, evaluation: EvaluationSettings)
         raise dg.Failure(f"{agent_id} has not been compared; materialize baseline_comparisons", allow_retries=False)
     comparison, findings = compared
     return AgentReport(evaluation=run, comparison=comparison, findings=findings)
-
-
-CHECKS = [build_check(gate) for gate in GATE]

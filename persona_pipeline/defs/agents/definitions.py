@@ -2,11 +2,10 @@
 
 import dagster as dg
 
-from persona_pipeline.defs.agents import assets, checks, jobs, sensors, sources
+from persona_pipeline.defs.agents import assets, checks, jobs, sources
 
 defs = dg.Definitions(
     assets=[*sources.SOURCES, *assets.AGENT_ASSETS],
-    asset_checks=checks.CHECKS,
+    asset_checks=[checks.gate_checks],
     jobs=[jobs.evaluate_agent],
-    sensors=[sensors.agent_partitions],
 )

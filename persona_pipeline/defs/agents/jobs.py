@@ -7,7 +7,7 @@ from persona_pipeline.defs.agents.partitions import agents
 
 evaluate_agent = dg.define_asset_job(
     "evaluate_agent",
-    selection=dg.AssetSelection.assets(*assets.AGENT_ASSETS) | dg.AssetSelection.checks(*checks.CHECKS),
+    selection=dg.AssetSelection.assets(*assets.AGENT_ASSETS) | dg.AssetSelection.checks(checks.gate_checks),
     partitions_def=agents,
     description="One agent from its files to the comparison with its baseline; fails when it regressed.",
 )

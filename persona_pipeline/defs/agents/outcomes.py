@@ -42,7 +42,7 @@ def run_outcome(evaluation: AgentEvaluation, history: Sequence[HistoryValue] = (
     return Outcome(version, metadata.run_metadata(evaluation, history))
 
 
-def comparison_outcome(report: AgentReport) -> Outcome:
-    """Return the outcome of ``baseline_comparisons``."""
+def comparison_outcome(report: AgentReport, red: Sequence[str] = ()) -> Outcome:
+    """Return the outcome of ``baseline_comparisons``; ``red``: all agents with findings, named whoever is shown."""
     version = content_hash(report.comparison.model_dump(mode="json"))
-    return Outcome(version, metadata.comparison_metadata(report))
+    return Outcome(version, metadata.comparison_metadata(report, red))

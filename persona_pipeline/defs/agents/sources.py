@@ -1,9 +1,10 @@
-"""What lies outside: files and messages. The sensor records their data versions, which is what makes scores stale."""
+"""What lies outside: files and messages. A sensor records their data versions, which is what makes scores stale."""
 
 from typing import Any
 
 import dagster as dg
 
+from persona_pipeline.changes.versions import BASELINE, MESSAGES, PERSONA
 from persona_pipeline.defs.agents.partitions import agents
 from persona_pipeline.defs.platform.labels import OWNERS
 from persona_pipeline.propositions import ALL_DIMENSIONS
@@ -23,7 +24,7 @@ message_windows = _source(
     "message_windows",
     "jsonl",
     "What the agent has said, from `messages/` or written to the store by the agents' runtime. The data version is the "
-    "number of messages and a digest of them, as of the last evaluation that was asked for.",
+    "number of messages and a digest of them, recorded once there are enough new ones or it is quiet.",
 )
 baseline_files = _source(
     "baseline_files",
@@ -39,4 +40,5 @@ proposition_files = {
     for dimension in ALL_DIMENSIONS
 }
 
-SOURCES = [persona_files, message_windows, baseline_files, *proposition_files.values()]
+BY_NAME = {PERSONA: persona_files, **proposition_files, BASELINE: baseline_files, MESSAGES: message_windows}
+SOURCES = list(BY_NAME.values())

@@ -5,5 +5,5 @@ import dagster as dg
 from persona_pipeline.defs.changes import sensors
 
 defs = dg.Definitions(
-    sensors=[sensors.world_changes],
+    sensors=[sensors.source_observations, sensors.world_changes],
 )

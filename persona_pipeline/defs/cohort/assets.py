@@ -1,147 +1,50 @@
-"""All agents in one process, for CI: needs no instance state, no registered partition and no daemon."""
-
-import sys
-from pathlib import Path
+"""All agents at once, from what is stored of them."""
 
 import dagster as dg
 
-from persona_pipeline.defs.agents import assets, checks
-from persona_pipeline.defs.pictures import metadata, plots
+from persona_pipeline.defs.agents.specs import COMPARISONS
+from persona_pipeline.defs.agents.verdicts import overview, verdict
+from persona_pipeline.defs.cohort.regression import GATE_PASSED, REPORT, gate_fields, report_metadata, write_reports
+from persona_pipeline.defs.cohort.report import COHORT_REPORTS, newest_lines, report_of_interest
 from persona_pipeline.defs.platform import run_tags
 from persona_pipeline.defs.platform.failures import known_failures
-from persona_pipeline.defs.platform.labels import JUDGE_POOL, JUDGE_VERSION, OWNERS
-from persona_pipeline.defs.platform.resources import WorldResource, end_of_window
-from persona_pipeline.defs.platform.settings import orchestration
-from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
-from persona_pipeline.evaluation.report import RunReport
-from persona_pipeline.evaluation.run import RunOptions, run_evaluation
-
-REPORTS = ".persona/reports"
-GATE_PASSED = "gate_passed"
-FORMATS = {"json": "report.json", "markdown": "comment.md", "html": "report.html", "junit": "junit.xml"}
-
-
-class RegressionConfig(dg.Config):
-    """What to evaluate, as on the command line. Empty lists mean all; an empty ``as_of`` the newest message."""
-
-    agents: list[str] = []
-    dimensions: list[str] = []
-    window: str = "7d"
-    as_of: str = ""
-    judge: str = "recorded"
-    samples: int = 1
-    history: int = 0
-    regression_delta: float = 1.0
-    proposition_delta: float = 3.0
-    min_coverage: float | None = None
-    threshold: float | None = None
-    max_usd: float | None = None
-    fail_on: list[str] | None = None
-    update_baseline: bool = False
-    reports: str = REPORTS
-
-    def options(self) -> RunOptions:
-        """Return the run's options.
-
-        Raises:
-            ConfigError: ``as_of`` is no time.
-        """
-        return RunOptions(
-            agents=self.agents or None,
-            dimensions=self.dimensions or None,
-            window=self.window,
-            as_of=end_of_window(self.as_of),
-            samples=self.samples,
-            threshold=self.threshold,
-            regression_delta=self.regression_delta,
-            proposition_delta=self.proposition_delta,
-            min_coverage=self.min_coverage,
-            fail_on=self.fail_on,
-            history=self.history,
-            update_baseline=self.update_baseline,
-        )
-
-
-def evaluate_by_config(
-    context: dg.OpExecutionContext | dg.AssetExecutionContext, world: WorldResource, config: RegressionConfig
-) -> tuple[RunReport, Path]:
-    """Run an evaluation as configured, write its reports and return both, the reports by their folder."""
-    run_tags.label_run(context.instance, context.run, judge=config.judge, window=config.window, as_of=config.as_of)
-    with known_failures():
-        opened = world.open()
-        judge = open_judge(config.judge, opened, JudgeOptions(max_usd=config.max_usd))
-        run = run_evaluation(opened, judge, config.options())
-    for problem in run.problems:
-        context.log.warning(f"left out: {problem}")
-    return run.report, write_reports(run.report, opened.root / config.reports)
-
-
-def write_reports(report: RunReport, folder: Path) -> Path:
-    """Write a run's reports, one file a format, and return their folder."""
-    from persona_pipeline.reporting.render import render
-
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, file in FORMATS.items():
-        (folder / file).write_text(render(report, name), encoding="utf-8")
-    return folder
-
-
-def report_metadata(report: RunReport, folder: Path) -> metadata.Metadata:
-    """Return the scores, the voices, what is wrong, and where the HTML report is."""
-    page = folder / FORMATS["html"]
-    found: metadata.Metadata = {
-        "scores": metadata.scores_table(report),
-        "exit_code": report.exit_code,
-        **_report_links(page),
-        **metadata.findings_metadata(report.all_findings()),
-        **metadata.usage_metadata(report.usage),
-        **metadata.costs_metadata(report),
-    }
-    picture = plots.voice_picture(report.statistics.get("voice_map", {}))
-    return {**found, "voice_map_plot": dg.MetadataValue.md(picture)} if picture else found
-
-
-def _report_links(page: Path) -> metadata.Metadata:
-    # A browser follows no file: address from a page it got over http.
-    links: metadata.Metadata = {"report_file": dg.MetadataValue.path(str(page.resolve()))}
-    base, _, below = page.as_posix().partition(REPORTS)
-    if base and orchestration().reports_url:
-        links["report"] = dg.MetadataValue.url(orchestration().reports_url + below)
-    return links
+from persona_pipeline.defs.platform.labels import OWNERS
+from persona_pipeline.defs.platform.resources import WorldResource, known_agents
+from persona_pipeline.evaluation.report import worst_exit_code
 
 
 @dg.asset(
+    key=REPORT,
     group_name="evaluation",
-    deps=[assets.baseline_comparisons],
+    deps=[COMPARISONS],
     kinds={"sql", "html"},
     owners=OWNERS,
-    pool=JUDGE_POOL,
-    code_version=JUDGE_VERSION,
     check_specs=[
         dg.AssetCheckSpec(
             GATE_PASSED,
-            asset="regression_report",
+            asset=REPORT,
             blocking=True,
             description="No agent regressed, and everything that should be judged was.",
         )
     ],
 )
-def regression_report(
-    context: dg.AssetExecutionContext, world: WorldResource, config: RegressionConfig
-) -> dg.MaterializeResult:
-    """Every agent evaluated and compared with its baseline; the run fails when one regressed or could not be judged."""
-    from persona_pipeline.reporting.table import print_table
-
-    report, folder = evaluate_by_config(context, world, config)
-    print_table(report, sys.stdout)
-    wrong = [finding.text for finding in report.all_findings()]
-    if report.exit_code:
-        context.log.error("\n".join([f"exit code {report.exit_code}", *wrong]))
-    check = dg.AssetCheckResult(
-        check_name=GATE_PASSED,
-        passed=not report.exit_code,
-        severity=dg.AssetCheckSeverity.ERROR,
-        description=checks.summary(wrong if report.exit_code else []),
-        metadata={"exit_code": report.exit_code},
+def regression_report(context: dg.AssetExecutionContext, world: WorldResource) -> dg.MaterializeResult:
+    """Every agent's newest comparison with its baseline on one page, as `baseline_comparisons` left it. Judges nothing."""
+    with known_failures():
+        opened = world.open()
+        lines = newest_lines(opened, known_agents(opened.root))
+        report = report_of_interest(opened, lines)
+    folder = write_reports(report, opened.root / COHORT_REPORTS)
+    said = verdict(lines)
+    run_tags.label_verdict(context.instance, context.run_id, said)
+    wrong = [text for line in lines for text in line.wrong] + [finding.text for finding in report.findings]
+    exit_code = worst_exit_code({code for line in lines for code in line.exit_codes} | {report.exit_code})
+    return dg.MaterializeResult(
+        metadata={
+            "verdict": said,
+            "overview": dg.MetadataValue.md(overview(lines)),
+            **report_metadata(report, folder),
+            "exit_code": exit_code,
+        },
+        check_results=[dg.AssetCheckResult(**gate_fields(wrong, exit_code))],
     )
-    return dg.MaterializeResult(metadata=report_metadata(report, folder), check_results=[check])

@@ -6,6 +6,6 @@ from persona_pipeline.defs.cohort import assets, jobs, schedules
 
 defs = dg.Definitions(
     assets=[assets.regression_report],
-    jobs=[jobs.evaluate_cohort, jobs.persona_regression, jobs.capture_baseline],
+    jobs=[jobs.evaluate_cohort, jobs.persona_regression, jobs.report_regressions, jobs.capture_baseline],
     schedules=[schedules.nightly],
 )

@@ -1,11 +1,12 @@
-"""How a cohort did: an agent a line, and the full report of those to look at."""
+"""The full report of those in a cohort to look at."""
 
-from pydantic import BaseModel, Field
+from collections.abc import Sequence
 
-from persona_pipeline.evaluation.cohort import CohortResult
+from persona_pipeline.defs.agents.together import newest_reports
+from persona_pipeline.defs.agents.verdicts import MOST_LISTED, AgentLine, agent_line
 from persona_pipeline.evaluation.gate import nothing_evaluated
 from persona_pipeline.evaluation.report import (
-    EXIT_CONFIG,
+    EXIT_COVERAGE,
     AgentReport,
     Finding,
     RunReport,
@@ -15,68 +16,34 @@ from persona_pipeline.evaluation.report import (
 from persona_pipeline.evaluation.saving import load_evaluation
 from persona_pipeline.evaluation.steps import load_comparison
 from persona_pipeline.evaluation.voices import voice_statistics
-from persona_pipeline.reporting.text import markdown_code, markdown_text
-from persona_pipeline.reporting.view import format_score
 from persona_pipeline.world import World
 from persona_pipeline.world.models import Window
 
-MOST_LISTED = 50
+COHORT_REPORTS = ".persona/reports/cohort"
 
 
-class AgentLine(BaseModel):
-    """One agent in a few words. ``broken``: why it could not be evaluated, ``file:line:column: what to do``."""
-
-    agent_id: str
-    overall: float | None = None
-    run_id: str | None = None
-    findings: list[Finding] = Field(default_factory=list)
-    broken: list[str] = Field(default_factory=list)
-
-    @property
-    def exit_codes(self) -> set[int]:
-        """The exit codes its findings ask for."""
-        return {EXIT_CONFIG} if self.broken else {finding.exit_code for finding in self.findings}
-
-
-def overview(lines: list[AgentLine]) -> str:
-    """Return Markdown: how many agents are fine, and those that are not, at most 50."""
-    wrong = [line for line in lines if line.exit_codes]
-    text = f"{len(lines) - len(wrong)} of {len(lines)} agents are as their baselines."
-    if not wrong:
-        return text
-    rows = [
-        f"| {markdown_code(line.agent_id, in_table=True)} | {format_score(line.overall)} | {_first_words(line)} |"
-        for line in wrong[:MOST_LISTED]
+def newest_lines(world: World, agent_ids: Sequence[str]) -> list[AgentLine]:
+    """Return how each agent did when it was last compared with its baseline; one that never was is not fully judged."""
+    reports = newest_reports(world, agent_ids)
+    return [
+        agent_line(reports[agent_id])
+        if agent_id in reports
+        else AgentLine(agent_id=agent_id, findings=[_never_compared(agent_id)])
+        for agent_id in agent_ids
     ]
-    more = f"\n\nand {len(wrong) - MOST_LISTED} more" if len(wrong) > MOST_LISTED else ""
-    return "\n".join([text, "", "| Agent | Overall | What is wrong |", "|:--|--:|:--|", *rows]) + more
 
 
-def _first_words(line: AgentLine) -> str:
-    said = line.broken or [finding.text for finding in line.findings]
-    more = f" (and {len(said) - 1} more)" if len(said) > 1 else ""
-    return markdown_text(said[0], 200) + more
+def _never_compared(agent_id: str) -> Finding:
+    return Finding(
+        kind="coverage",
+        exit_code=EXIT_COVERAGE,
+        message=f"{agent_id} was never compared with its baseline",
+        remedy="materialize baseline_comparisons, or run evaluate_cohort",
+        agent_id=agent_id,
+    )
 
 
-def agent_lines(result: CohortResult) -> list[AgentLine]:
-    """Return a line an agent, by name."""
-    lines = [
-        AgentLine(
-            agent_id=agent_id,
-            overall=report.evaluation.overall,
-            run_id=report.evaluation.run_id,
-            findings=report.findings,
-        )
-        for agent_id, report in result.reports.items()
-    ]
-    broken = [
-        AgentLine(agent_id=agent_id, broken=[str(problem) for problem in problems])
-        for agent_id, problems in result.broken.items()
-    ]
-    return sorted(lines + broken, key=lambda line: line.agent_id)
-
-
-def report_of_interest(world: World, lines: list[AgentLine]) -> RunReport:
+def report_of_interest(world: World, lines: Sequence[AgentLine]) -> RunReport:
     """Return the full report of the agents with findings, filled up with others: a page of 50 can be read, one of 1,000 cannot."""
     report = RunReport()
     for line in sorted(lines, key=lambda line: not line.findings)[:MOST_LISTED]:

@@ -5,18 +5,15 @@ from collections.abc import Iterator
 import dagster as dg
 from pydantic import BaseModel, ConfigDict, Field
 
-from persona_pipeline.defs.cohort.assets import report_metadata, write_reports
-from persona_pipeline.defs.cohort.lineage import Lineage
-from persona_pipeline.defs.cohort.report import MOST_LISTED, AgentLine, agent_lines, overview, report_of_interest
+from persona_pipeline.defs.agents.together import Event, evaluate_together
+from persona_pipeline.defs.agents.verdicts import AgentLine, agent_lines, failure_of, overview, verdict
+from persona_pipeline.defs.cohort.regression import report_metadata, write_reports
+from persona_pipeline.defs.cohort.report import COHORT_REPORTS, report_of_interest
 from persona_pipeline.defs.platform import run_tags
-from persona_pipeline.defs.platform.failures import known_failures, retry_unanswered
+from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.labels import JUDGE_POOL
 from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource, known_agents
 from persona_pipeline.defs.platform.settings import orchestration
-from persona_pipeline.evaluation.cohort import evaluate_cohort
-from persona_pipeline.evaluation.report import worst_exit_code
-
-REPORTS = ".persona/reports/cohort"
 
 
 class CohortConfig(dg.Config):
@@ -65,27 +62,10 @@ def cohort_shards(
 @dg.op(pool=JUDGE_POOL, out=dg.Out(list, io_manager_key="values"))
 def evaluate_shard(
     context: dg.OpExecutionContext, shard: dict, world: WorldResource, evaluation: EvaluationSettings
-) -> Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation | dg.Output]:
+) -> Iterator[Event | dg.Output]:
     """Evaluate a shard's agents with their judgments pooled. A broken agent is reported and stops no other."""
     part = Shard.model_validate(shard)
-    lineage = Lineage(context.instance, part.agents)
-    with known_failures():
-        opened = world.open()
-        judge = evaluation.open_judge(opened)
-        result = evaluate_cohort(
-            opened,
-            part.agents,
-            judge=judge,
-            rules=evaluation.rules(judge),
-            dimensions=part.dimensions,
-            window=evaluation.window,
-            as_of=evaluation.window_end,
-            samples=evaluation.samples,
-        )
-    for report in result.reports.values():
-        for dimension in report.evaluation.dimensions.values():
-            retry_unanswered(dimension.unscored_reasons, judge, context.retry_number)
-    yield from lineage.events(result, part.dimensions)
+    result = yield from evaluate_together(context, world.open(), evaluation, part.agents, part.dimensions)
     lines = agent_lines(result)
     for line in lines:
         for problem in line.broken:
@@ -100,17 +80,13 @@ def cohort_report(context: dg.OpExecutionContext, world: WorldResource, shards: 
     with known_failures():
         opened = world.open()
         report = report_of_interest(opened, lines)
-    folder = write_reports(report, opened.root / REPORTS)
+    folder = write_reports(report, opened.root / COHORT_REPORTS)
     facts = {
         "agents": len(lines),
         "overview": dg.MetadataValue.md(overview(lines)),
         **report_metadata(report, folder),
     }
-    exit_code = worst_exit_code({code for line in lines for code in line.exit_codes} | {report.exit_code})
-    facts["exit_code"] = exit_code
-    if exit_code:
-        wrong = [line for line in lines if line.exit_codes]
-        said = [text for line in wrong for text in (line.broken or [finding.text for finding in line.findings])]
-        text = "\n".join(said[:MOST_LISTED])
-        raise dg.Failure(f"exit code {exit_code}, {len(wrong)} agents\n{text}", metadata=facts, allow_retries=False)
+    run_tags.label_verdict(context.instance, context.run_id, verdict(lines))
+    if failure := failure_of(lines, report.exit_code, facts):
+        raise failure
     context.add_output_metadata(facts)

@@ -17,13 +17,19 @@ from dagster._core.definitions.data_version import (
 
 # What ``dagster.yaml`` may name as its storage has to derive from these two.
 from dagster._core.storage.base_storage import DagsterStorage
-from dagster._core.storage.tags import PARTITION_NAME_TAG
+from dagster._core.storage.tags import (
+    ASSET_PARTITION_RANGE_END_TAG,
+    ASSET_PARTITION_RANGE_START_TAG,
+    PARTITION_NAME_TAG,
+)
 from dagster._serdes import ConfigurableClass, ConfigurableClassData
 
 __all__ = ["ConfigurableClass", "ConfigurableClassData", "DagsterStorage"]
 
 # An observation says with this tag which version it saw, and a run with this one which partition it is about.
 DATA_VERSION, PARTITION = DATA_VERSION_TAG, PARTITION_NAME_TAG
+# Or with these two, which partitions, the first and the last.
+RANGE = (ASSET_PARTITION_RANGE_START_TAG, ASSET_PARTITION_RANGE_END_TAG)
 
 OBSERVED, MATERIALIZED = dg.DagsterEventType.ASSET_OBSERVATION, dg.DagsterEventType.ASSET_MATERIALIZATION
 
@@ -52,28 +58,23 @@ def lineage_tags(
 
 
 def newest_events(
-    instance: dg.DagsterInstance, key: dg.AssetKey, kind: dg.DagsterEventType, partitions: set[str] | None = None
-) -> dict[str, int]:
-    """Return the newest event of each partition: one query, where the public way is one a partition."""
-    return dict(instance.event_log_storage.get_latest_storage_id_by_partition(key, kind, partitions))
-
-
-def newest_tags(
     instance: dg.DagsterInstance,
     key: dg.AssetKey,
     kind: dg.DagsterEventType,
-    names: Sequence[str],
-    partitions: Sequence[str] | None = None,
-) -> Mapping[str, Mapping[str, str]]:
-    """Return some tags of the newest event, by partition, that has them; one query likewise."""
-    return instance.event_log_storage.get_latest_tags_by_partition(key, kind, names, partitions)
+    partitions: set[str] | None = None,
+    *,
+    after: int | None = None,
+) -> dict[str, int]:
+    """Return the newest event of each partition, of those after an event: one query, where the public way is one a partition."""
+    return dict(instance.event_log_storage.get_latest_storage_id_by_partition(key, kind, partitions, after))
 
 
 def newest_versions(
     instance: dg.DagsterInstance, key: dg.AssetKey, kind: dg.DagsterEventType, partitions: Sequence[str] | None = None
 ) -> dict[str, str]:
-    """Return the newest data version of each partition."""
-    found = newest_tags(instance, key, kind, [DATA_VERSION_TAG], partitions)
+    """Return the newest data version of each partition, in one query likewise."""
+    storage = instance.event_log_storage
+    found = storage.get_latest_tags_by_partition(key, kind, [DATA_VERSION_TAG], partitions)
     return {partition: tags[DATA_VERSION_TAG] for partition, tags in found.items()}
 
 

@@ -13,6 +13,8 @@ class Outcome:
     version: str
     metadata: dict[str, Any] = field(default_factory=dict)
 
-    def result(self) -> dg.MaterializeResult:
-        """Return it as what an asset returns."""
-        return dg.MaterializeResult(data_version=dg.DataVersion(self.version), metadata=self.metadata)
+    def result(self, spec: dg.AssetSpec | None = None) -> dg.MaterializeResult:
+        """Return it as what an asset returns; ``spec``: which of a step's assets it is about."""
+        return dg.MaterializeResult(
+            asset_key=spec.key if spec else None, data_version=dg.DataVersion(self.version), metadata=self.metadata
+        )

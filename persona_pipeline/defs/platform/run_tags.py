@@ -3,15 +3,17 @@
 import os
 import subprocess
 from collections.abc import Mapping
+from datetime import datetime
 from functools import cache
 
 import dagster as dg
 
 from persona_pipeline.defs.platform.dagster_internals import PARTITION, add_run_tags
 from persona_pipeline.settings import PACKAGE_PARENT, get_settings
+from persona_pipeline.world.models import Window
 
 AGENT, JUDGE, WINDOW, COMMIT, REASON = "agent", "judge", "window", "commit", "reason"
-LOOK = "persona/look"
+VERDICT, PINNED_WINDOW = "persona/verdict", "persona/window"
 _GIT_SECONDS = 5
 
 
@@ -28,10 +30,29 @@ def label_run(instance: dg.DagsterInstance, run: dg.DagsterRun, *, judge: str, w
         add_run_tags(instance, run.run_id, missing)
 
 
-def request_tags(reason: str, *, agent_id: str | None = None, look: int | None = None) -> Mapping[str, str]:
-    """Return the tags a sensor (with the number of its look) or a schedule requests a run with."""
-    found = {REASON: reason, AGENT: agent_id, LOOK: str(look) if look else None}
-    return {key: value for key, value in found.items() if value}
+def label_verdict(instance: dg.DagsterInstance, run_id: str, verdict: str) -> None:
+    """Say on the run how it ended: the list of runs shows it without a click."""
+    add_run_tags(instance, run_id, {VERDICT: verdict})
+
+
+def pin_window(instance: dg.DagsterInstance, run_id: str, window: Window) -> None:
+    """Note the window a run works on, for its later steps: another run of the same agent may fix another one meanwhile."""
+    start = window.start.isoformat() if window.start else ""
+    add_run_tags(instance, run_id, {PINNED_WINDOW: f"{start}/{window.end.isoformat()}"})
+
+
+def pinned_window(instance: dg.DagsterInstance, run_id: str) -> Window | None:
+    """Return the window a step of this run noted; None: none did, so it is about the agent's newest."""
+    run = instance.get_run_by_id(run_id)
+    start, slash, end = run.tags.get(PINNED_WINDOW, "").partition("/") if run else ("", "", "")
+    if not slash:
+        return None
+    return Window(end=datetime.fromisoformat(end), start=datetime.fromisoformat(start) if start else None)
+
+
+def request_tags(reason: str, *, agent_id: str | None = None) -> Mapping[str, str]:
+    """Return the tags a sensor or a schedule requests a run with."""
+    return {REASON: reason, AGENT: agent_id} if agent_id else {REASON: reason}
 
 
 @cache

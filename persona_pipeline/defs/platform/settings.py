@@ -33,6 +33,7 @@ class OrchestrationSettings(BaseSettings):
         alert_webhook: where failed runs are reported, a Slack incoming webhook or anything that takes its JSON.
         dagster_url: address of the web interface, for links in alerts.
         reports_url: address under which the world's `.persona/reports` folder is served, for links to the HTML report.
+        fresh_hours: hours after which runs and comparisons count as old, and after twice as many as too old; 0: never.
         keep_days: age in days from which a run is forgotten; the newest about each agent and suite is kept.
         executor: 'in_process', or 'celery' for steps on several hosts.
         celery_broker, celery_backend: their URLs.
@@ -61,6 +62,7 @@ class OrchestrationSettings(BaseSettings):
     dagster_url: str = ""
     reports_url: str = ""
     keep_days: int = Field(default=90, ge=1)
+    fresh_hours: float = Field(default=26.0, ge=0)
     executor: Literal["in_process", "celery"] = "in_process"
     celery_broker: str = "redis://localhost:6379/0"
     celery_backend: str = "redis://localhost:6379/1"

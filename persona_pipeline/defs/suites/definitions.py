@@ -8,5 +8,5 @@ defs = dg.Definitions(
     assets=[*assets.SUITE_SOURCES, *assets.SUITE_ASSETS],
     jobs=[jobs.run_eval_suites],
     schedules=[schedules.nightly_suites],
-    sensors=[sensors.suite_targets, sensors.suite_changes],
+    sensors=[sensors.suite_observations, sensors.suite_changes],
 )

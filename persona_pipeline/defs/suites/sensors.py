@@ -1,97 +1,110 @@
-"""What starts eval suites: a changed file, or the clock. Nothing here runs until it is switched on, but for the partitions."""
+"""What sees that suites change, and what runs them because of it, as for agents: the one is always on, the other starts runs."""
 
-from collections.abc import Collection
-from datetime import UTC, datetime
+import json
+from collections.abc import Sequence
 from typing import Any
 
 import dagster as dg
 
 from persona_pipeline.changes.suite_files import SuiteFile, open_suite, suite_files, suite_version
-from persona_pipeline.defs.changes.looks import last_look, next_look, requested_runs, unfinished_looks
 from persona_pipeline.defs.platform import run_tags
 from persona_pipeline.defs.platform.dagster_internals import DATA_VERSION
 from persona_pipeline.defs.platform.resources import WorldResource
 from persona_pipeline.defs.platform.settings import orchestration
-from persona_pipeline.defs.suites.assets import SUITE_ASSETS, partitions_name, source_key, target_partitions
+from persona_pipeline.defs.suites.assets import FILES, SUITE_ASSETS, partitions_name, source_key, target_partitions
 from persona_pipeline.defs.suites.jobs import choose_suites, observed_version, run_eval_suites
 from persona_pipeline.errors import ConfigError
 
 LOOK_SECONDS = 60
+ACT_SECONDS = 20
 
 
 @dg.sensor(
     asset_selection=dg.AssetSelection.assets(*SUITE_ASSETS),
     minimum_interval_seconds=LOOK_SECONDS,
     default_status=dg.DefaultSensorStatus.RUNNING,
-    description="Keeps the suites' partitions in step with the targets they name. Starts no run.",
+    description="Records which versions of the suites there are, so that results of an edited one show as stale, keeps the "
+    "partitions in step with the targets they name, and says when the graph lacks a suite. Starts no run.",
 )
-def suite_targets(context: dg.SensorEvaluationContext, world: WorldResource) -> dg.SensorResult | dg.SkipReason:
-    """Add the targets a suite names and remove the others; those of a suite that is not valid stay."""
-    root = world.open().root
-    requests: list[dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest] = []
-    for file in suite_files(root):
-        try:
-            named = open_suite(root, file).target_names
-        except ConfigError as error:
-            context.log.warning(str(error))
-            continue
-        partitions = target_partitions(file)
-        known = context.instance.get_dynamic_partitions(partitions_name(file))
-        added = [name for name in named if name not in known]
-        removed = [name for name in known if name not in named]
-        requests += [partitions.build_add_request(added)] if added else []
-        requests += [partitions.build_delete_request(removed)] if removed else []
-    if not requests:
-        return dg.SkipReason("no target was added or removed")
-    return dg.SensorResult(dynamic_partitions_requests=requests)
+def suite_observations(context: dg.SensorEvaluationContext, world: WorldResource) -> dg.SensorResult | dg.SkipReason:
+    """Compare the suites with what was last recorded. The targets of a suite that is not valid stay."""
+    root, instance = world.open().root, context.instance
+    files = suite_files(root)
+    note = reload_note(files, FILES)
+    if note:
+        context.log.warning(note)
+    current = {file: suite_version(root, file) for file in files}
+    changed = [file for file in files if observed_version(instance, source_key(file))[0] != current[file]]
+    requests = [request for file in files for request in _partition_requests(context, file, world)]
+    if not (changed or requests):
+        return dg.SkipReason(f"{len(files)} suites, nothing changed{f'; {note}' if note else ''}")
+    return dg.SensorResult(
+        skip_reason=f"{len(changed)} versions recorded{f'; {note}' if note else ''}",
+        dynamic_partitions_requests=requests,
+        asset_events=[dg.AssetObservation(source_key(file), tags={DATA_VERSION: current[file]}) for file in changed],
+    )
 
 
 @dg.sensor(
     job=run_eval_suites,
-    minimum_interval_seconds=LOOK_SECONDS,
+    minimum_interval_seconds=ACT_SECONDS,
     default_status=orchestration().sensor_status,
-    description="Runs a suite when its file, or a file it names, changed: tests, prompts, targets, recorded answers, programs; "
-    "or what it reads of an agent: persona, claims, baseline.",
+    description="Runs a suite when suite_observations saw that its file, or a file it names, changed: tests, prompts, targets, "
+    "recorded answers, programs; or what it reads of an agent: persona, claims, baseline.",
 )
 def suite_changes(context: dg.SensorEvaluationContext, world: WorldResource) -> dg.SensorResult | dg.SkipReason:
-    """Request a run a changed suite. The memory is the data versions recorded as observations, as for agents."""
-    root, instance = world.open().root, context.instance
-    files = suite_files(root)
-    last = last_look(context.cursor)
-    unfinished = {file: look for file in files for look in unfinished_looks(instance, source_key(file), last).values()}
-    started = _started_suites(instance, unfinished.values())
-    current = {file: suite_version(root, file) for file in files}
-    changed = [
-        file
-        for file in files
-        if observed_version(instance, source_key(file))[0] != current[file]
-        or (file in unfinished and (unfinished[file], file.label) not in started)
-    ]
-    newest = max(unfinished.values(), default=0)
+    """Request a run a suite whose recorded version is another than the one last acted upon, which the cursor holds."""
+    files = suite_files(world.open().root)
+    look, before = acted_upon(context.cursor)
+    now = {file.label: observed_version(context.instance, source_key(file))[0] for file in files}
+    changed = [file for file in files if now[file.label] not in (None, before.get(file.label))]
     if not changed:
-        if newest:
-            context.update_cursor(str(newest))
-        return dg.SkipReason(f"{len(files)} suites, nothing changed")
-    look = next_look(max(last, newest), datetime.now(UTC))
-    tags = {run_tags.LOOK: str(look)}
+        return dg.SkipReason(f"{len(files)} suites, nothing was observed to change")
     return dg.SensorResult(
-        run_requests=[_request(file, look) for file in changed],
-        asset_events=[
-            dg.AssetObservation(source_key(file), tags={DATA_VERSION: current[file], **tags}) for file in changed
-        ],
-        cursor=str(look),
+        run_requests=[_request(file, look + 1) for file in changed], cursor=json.dumps({"look": look + 1, "acted": now})
     )
 
 
-def _started_suites(instance: dg.DagsterInstance, looks: Collection[int]) -> set[tuple[int, str]]:
-    started: set[tuple[int, str]] = set()
-    for look, run in requested_runs(instance, looks):
-        config: Any = run.run_config
-        started |= {(look, label) for label in config["ops"][choose_suites.name]["config"]["suites"]}
-    return started
+def reload_note(there: Sequence[SuiteFile], loaded: Sequence[SuiteFile]) -> str:
+    """Return what the graph lacks or has too much, and the remedy; empty when it is as the folder is."""
+    new = [file.label for file in there if file not in loaded]
+    gone = [file.label for file in loaded if file not in there]
+    said = [f"{word}: {', '.join(names)}" for word, names in (("new", new), ("gone", gone)) if names]
+    if not said:
+        return ""
+    return f"the graph was loaded before suites came or went ({'; '.join(said)}); reload the code location under Deployment"
+
+
+def acted_upon(cursor: str | None) -> tuple[int, dict[str, str]]:
+    """Return the number of the last look that led to runs, and by suite the version it acted upon."""
+    try:
+        found: Any = json.loads(cursor or "{}")
+        return int(found.get("look", 0)), dict(found.get("acted", {}))
+    except (ValueError, TypeError, AttributeError):
+        # Of an older release.
+        return 0, {}
+
+
+def _partition_requests(
+    context: dg.SensorEvaluationContext, file: SuiteFile, world: WorldResource
+) -> list[dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest]:
+    try:
+        named = open_suite(world.open().root, file).target_names
+    except ConfigError as error:
+        context.log.warning(str(error))
+        return []
+    partitions = target_partitions(file)
+    known = context.instance.get_dynamic_partitions(partitions_name(file))
+    added = [name for name in named if name not in known]
+    removed = [name for name in known if name not in named]
+    return [
+        *([partitions.build_add_request(added)] if added else []),
+        *([partitions.build_delete_request(removed)] if removed else []),
+    ]
 
 
 def _request(file: SuiteFile, look: int) -> dg.RunRequest:
     config = {"ops": {choose_suites.name: {"config": {"suites": [file.label]}}}}
-    tags = run_tags.request_tags(f"suite {file.name[-1]} changed"[:63], look=look)
-    return dg.RunRequest(run_config=config, tags=tags)
+    tags = run_tags.request_tags(f"suite {file.name[-1]} changed"[:63])
+    # The look is written in one go with the runs: a daemon that dies in between asks under the same key again.
+    return dg.RunRequest(run_key=f"{file.label}@{look}", run_config=config, tags=tags)

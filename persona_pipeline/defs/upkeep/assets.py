@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import dagster as dg
 
 from persona_pipeline.baselines import Baseline, find_baseline
-from persona_pipeline.defs.agents import assets
+from persona_pipeline.defs.agents.specs import COMPARISONS
 from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.labels import OWNERS
 from persona_pipeline.defs.platform.resources import WorldResource, known_agents
@@ -71,7 +71,7 @@ def _drift(report: AgentReport) -> Sequence[str]:
 
 @dg.asset(
     group_name="evaluation",
-    deps=[assets.baseline_comparisons],
+    deps=[COMPARISONS],
     kinds={"json", "sql"},
     owners=OWNERS,
     check_specs=[

@@ -6,7 +6,7 @@ from typing import Any
 
 import dagster as dg
 
-from persona_pipeline.defs.platform.dagster_internals import PARTITION, delete_run
+from persona_pipeline.defs.platform.dagster_internals import PARTITION, RANGE, delete_run
 from persona_pipeline.defs.platform.settings import orchestration
 
 _AT_ONCE = 200
@@ -45,7 +45,9 @@ def old_runs(instance: dg.DagsterInstance, before: datetime) -> Iterator[str]:
 
 def subjects(run: dg.DagsterRun) -> list[Subject]:
     """Return what a run is about: some of its assets or checks, some suites, some agents and dimensions, or all of its job."""
-    whole = (run.job_name, run.tags.get(PARTITION, ""))
+    # A run over several partitions is about those: another one of the same job may be about others.
+    partitions = [run.tags[tag] for tag in (PARTITION, *RANGE) if tag in run.tags]
+    whole = (run.job_name, " to ".join(partitions))
     if run.asset_selection:
         return [(*whole, key.to_user_string()) for key in run.asset_selection]
     if run.asset_check_selection:

@@ -1,10 +1,10 @@
 """What a run over many agents tells Dagster: the events that a run of each agent would have left, with their versions."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import dagster as dg
 
-from persona_pipeline.defs.agents import assets, checks, outcomes, sources
+from persona_pipeline.defs.agents import checks, outcomes, sources, specs
 from persona_pipeline.defs.platform.dagster_internals import (
     MATERIALIZED,
     OBSERVED,
@@ -12,9 +12,9 @@ from persona_pipeline.defs.platform.dagster_internals import (
     newest_events,
     newest_versions,
 )
-from persona_pipeline.defs.platform.labels import JUDGE_VERSION
 from persona_pipeline.defs.platform.outcome import Outcome
 from persona_pipeline.evaluation.cohort import CohortResult
+from persona_pipeline.evaluation.report import AgentReport
 from persona_pipeline.propositions import ALL_DIMENSIONS
 
 Key = dg.AssetKey
@@ -22,9 +22,7 @@ Events = dict[Key, dict[str, int]]
 Versions = dict[Key, dict[str, str]]
 
 # From upstream to downstream, each with what it is made from: the same edges as the assets themselves.
-PARENTS: Mapping[Key, tuple[Key, ...]] = {
-    definition.key: tuple(dep for dep in definition.asset_deps[definition.key]) for definition in assets.AGENT_ASSETS
-}
+PARENTS: Mapping[Key, tuple[Key, ...]] = {spec.key: tuple(dep.asset_key for dep in spec.deps) for spec in specs.ALL}
 
 
 class Lineage:
@@ -42,13 +40,15 @@ class Lineage:
         self._versions: Versions = {key: self._newest_versions(key, kind) for key, kind in keys}
 
     def events(
-        self, result: CohortResult, names: Collection[str] | None = None
+        self, result: CohortResult, names: Collection[str] | None = None, red: Sequence[str] = ()
     ) -> Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation]:
-        """Yield materializations, then check evaluations; ``names``: the dimensions that were scored, None: everything was.
+        """Yield materializations, then check evaluations. Personas and proposition sets that stayed as they were yield nothing.
 
-        Personas and proposition sets that stayed as they were yield nothing.
+        Args:
+            names: the dimensions that were scored; None: everything was.
+            red: all agents with findings.
         """
-        for key, found in _outcomes(result, names):
+        for key, found in _outcomes(result, names, red):
             changed = {
                 a: outcome for a, outcome in found.items() if key not in _INPUTS or self._is_new(key, a, outcome)
             }
@@ -60,20 +60,17 @@ class Lineage:
             if changed:
                 # What has just been written is what the next asset downstream rests on.
                 self._events[key] |= self._newest_events(key, MATERIALIZED, set(changed))
-        for agent_id, report in result.reports.items():
-            for gate in checks.GATE:
-                verdict = gate.result(report)
-                yield dg.AssetCheckEvaluation(
-                    asset_key=assets.baseline_comparisons.key,
-                    check_name=gate.name,
-                    passed=verdict.passed,
-                    metadata=verdict.metadata,
-                    severity=verdict.severity,
-                    description=verdict.description,
-                    # A blocking one would end the step, and with it the other agents.
-                    blocking=False,
-                    partition=agent_id,
-                )
+        yield from check_evaluations(result.reports, red)
+
+    def observations(self, reports: Mapping[str, AgentReport], red: Sequence[str]) -> Iterator[dg.AssetObservation]:
+        """Yield what was found about the past: beside the newest results, whose place it does not take."""
+        for agent_id, report in reports.items():
+            for key, outcome in (
+                (specs.RUNS.key, outcomes.run_outcome(report.evaluation)),
+                (specs.COMPARISONS.key, outcomes.comparison_outcome(report, red)),
+            ):
+                text = f"As of {report.evaluation.window_end.isoformat()}; the newest results stay as they are."
+                yield dg.AssetObservation(key, partition=agent_id, metadata=outcome.metadata, description=text)
 
     def _is_new(self, key: Key, agent_id: str, outcome: Outcome) -> bool:
         own = self._events[key].get(agent_id)
@@ -86,7 +83,7 @@ class Lineage:
             parent: (self._versions[parent].get(agent_id), self._events[parent].get(agent_id))
             for parent in PARENTS[key]
         }
-        return lineage_tags(outcome.version, JUDGE_VERSION if key in _SCORES else None, inputs)
+        return lineage_tags(outcome.version, _CODE_VERSIONS[key], inputs)
 
     def _newest_events(self, key: Key, kind: dg.DagsterEventType, agent_ids: set[str] | None = None) -> dict[str, int]:
         return newest_events(self._instance, key, kind, agent_ids or self._agents)
@@ -95,28 +92,48 @@ class Lineage:
         return newest_versions(self._instance, key, kind, sorted(self._agents))
 
 
-_SCORES = {definition.key for definition in assets.scores.values()}
-_INPUTS = {assets.personas.key, *(definition.key for definition in assets.proposition_sets.values())}
+def check_evaluations(reports: Mapping[str, AgentReport], red: Sequence[str]) -> Iterator[dg.AssetCheckEvaluation]:
+    """Yield what the gate says of each agent."""
+    for agent_id, report in reports.items():
+        for gate in checks.GATE:
+            verdict = gate.result(report, red)
+            yield dg.AssetCheckEvaluation(
+                asset_key=specs.COMPARISONS.key,
+                check_name=gate.name,
+                passed=verdict.passed,
+                metadata=verdict.metadata,
+                severity=verdict.severity,
+                description=verdict.description,
+                # A blocking one would end the step, and with it the other agents.
+                blocking=False,
+                partition=agent_id,
+            )
 
 
-def _outcomes(result: CohortResult, names: Collection[str] | None) -> Iterator[tuple[Key, dict[str, Outcome]]]:
+_CODE_VERSIONS = {spec.key: spec.code_version for spec in specs.ALL}
+_INPUTS = {specs.PERSONAS.key, *(spec.key for spec in specs.PROPOSITIONS.values())}
+
+
+def _outcomes(
+    result: CohortResult, names: Collection[str] | None, red: Sequence[str]
+) -> Iterator[tuple[Key, dict[str, Outcome]]]:
     """Yield the outcomes of each asset by agent, upstream first. An agent that could not be evaluated has none."""
     inputs = {agent_id: result.inputs[agent_id] for agent_id in result.reports}
-    yield assets.personas.key, {a: outcomes.persona_outcome(item.persona) for a, item in inputs.items()}
+    yield specs.PERSONAS.key, {a: outcomes.persona_outcome(item.persona) for a, item in inputs.items()}
     if names is None:
         names = ALL_DIMENSIONS
         said = {a: outcomes.messages_outcome(item.length, item.window, item.messages) for a, item in inputs.items()}
-        yield assets.messages.key, said
+        yield specs.MESSAGES.key, said
     for name in names:
         sets = {a: outcomes.propositions_outcome(*item.propositions[name]) for a, item in inputs.items()}
-        yield assets.proposition_sets[name].key, sets
+        yield specs.PROPOSITIONS[name].key, sets
     for name in names:
         scored = {a: outcomes.scores_outcome(r.evaluation.dimensions.get(name)) for a, r in result.reports.items()}
-        yield assets.scores[name].key, scored
+        yield specs.SCORES[name].key, scored
     runs = {a: outcomes.run_outcome(r.evaluation, result.histories.get(a, ())) for a, r in result.reports.items()}
     if names:
-        yield assets.evaluation_runs.key, runs
+        yield specs.RUNS.key, runs
     yield (
-        assets.baseline_comparisons.key,
-        {a: outcomes.comparison_outcome(report) for a, report in result.reports.items()},
+        specs.COMPARISONS.key,
+        {a: outcomes.comparison_outcome(report, red) for a, report in result.reports.items()},
     )

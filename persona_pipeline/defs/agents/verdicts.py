@@ -1,0 +1,144 @@
+"""How agents did, one a line: what a run says last, what it is labelled with, and why it failed."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import dagster as dg
+import sqlalchemy as sa
+from pydantic import BaseModel, Field
+
+from persona_pipeline.evaluation.cohort import CohortResult
+from persona_pipeline.evaluation.report import (
+    EXIT_CONFIG,
+    EXIT_OK,
+    EXIT_REGRESSION,
+    AgentReport,
+    Finding,
+    worst_exit_code,
+)
+from persona_pipeline.reporting.text import markdown_code, markdown_text, one_line
+from persona_pipeline.reporting.view import format_score
+from persona_pipeline.store import Store, tables
+
+MOST_LISTED, MOST_NAMED, MOST_LINE = 50, 5, 300
+# So many that the stack trace Dagster adds is out of sight in the run's page, and the beginning is not.
+MOST_SAID = 10
+_GROUPS = {EXIT_REGRESSION: "regressed", EXIT_CONFIG: "broken"}
+_OTHER_GROUP = "not fully judged"
+
+
+class AgentLine(BaseModel):
+    """One agent in a few words. ``broken``: why it could not be evaluated, ``file:line:column: what to do``."""
+
+    agent_id: str
+    overall: float | None = None
+    run_id: str | None = None
+    findings: list[Finding] = Field(default_factory=list)
+    broken: list[str] = Field(default_factory=list)
+
+    @property
+    def exit_codes(self) -> set[int]:
+        """The exit codes its findings ask for."""
+        return {EXIT_CONFIG} if self.broken else {finding.exit_code for finding in self.findings}
+
+    @property
+    def wrong(self) -> list[str]:
+        """What is wrong, a sentence each."""
+        return self.broken or [finding.text for finding in self.findings]
+
+
+def overview(lines: Sequence[AgentLine]) -> str:
+    """Return Markdown: how many agents are fine, and those that are not, at most 50."""
+    wrong = [line for line in lines if line.exit_codes]
+    text = f"{len(lines) - len(wrong)} of {len(lines)} agents are as their baselines."
+    if not wrong:
+        return text
+    rows = [
+        f"| {markdown_code(line.agent_id, in_table=True)} | {format_score(line.overall)} | {_first_words(line)} |"
+        for line in wrong[:MOST_LISTED]
+    ]
+    more = f"\n\nand {len(wrong) - MOST_LISTED} more" if len(wrong) > MOST_LISTED else ""
+    return "\n".join([text, "", "| Agent | Overall | What is wrong |", "|:--|--:|:--|", *rows]) + more
+
+
+def _first_words(line: AgentLine) -> str:
+    said = line.wrong
+    more = f" (and {len(said) - 1} more)" if len(said) > 1 else ""
+    return markdown_text(said[0], 200) + more
+
+
+def agent_line(report: AgentReport) -> AgentLine:
+    """Return how one agent did."""
+    run = report.evaluation
+    return AgentLine(agent_id=run.agent_id, overall=run.overall, run_id=run.run_id, findings=report.findings)
+
+
+def agent_lines(result: CohortResult) -> list[AgentLine]:
+    """Return a line an agent, by name."""
+    lines = [agent_line(report) for report in result.reports.values()]
+    broken = [
+        AgentLine(agent_id=agent_id, broken=[str(problem) for problem in problems])
+        for agent_id, problems in result.broken.items()
+    ]
+    return sorted(lines + broken, key=lambda line: line.agent_id)
+
+
+def verdict(lines: Sequence[AgentLine]) -> str:
+    """Return the outcome in a few words that fit a label: 'passed', or who regressed, is broken or could not be judged."""
+    groups: dict[str, list[str]] = {}
+    for line in lines:
+        worst = EXIT_REGRESSION if EXIT_REGRESSION in line.exit_codes else worst_exit_code(line.exit_codes)
+        if worst != EXIT_OK:
+            groups.setdefault(_GROUPS.get(worst, _OTHER_GROUP), []).append(line.agent_id)
+    ordered = (group for group in (*_GROUPS.values(), _OTHER_GROUP) if group in groups)
+    return "; ".join(f"{group}: {some(groups[group])}" for group in ordered) or "passed"
+
+
+def red_agents(store: Store) -> list[str]:
+    """Return the agents whose newest run has findings, by name: what a page about all agents must not hide behind one."""
+    runs, compared = tables.evaluation_runs, tables.baseline_comparisons
+    order = (runs.c.window_end.desc(), runs.c.completed_at.desc(), runs.c.id.desc())
+    place = sa.func.row_number().over(partition_by=runs.c.agent_id, order_by=order).label("place")
+    ranked = (
+        sa.select(runs.c.id, runs.c.agent_id, place)
+        .where(runs.c.status == "completed", runs.c.synthetic.is_(False))
+        .subquery()
+    )
+    query = (
+        sa.select(ranked.c.agent_id, compared.c.findings)
+        .join(compared, compared.c.evaluation_run_id == ranked.c.id)
+        .where(ranked.c.place == 1)
+        .order_by(ranked.c.agent_id)
+    )
+    with store.connect() as connection:
+        return [row.agent_id for row in connection.execute(query) if row.findings]
+
+
+def failure_of(
+    lines: Sequence[AgentLine], exit_code: int = EXIT_OK, facts: Mapping[str, Any] | None = None
+) -> dg.Failure | None:
+    """Return why a run over these agents fails; None: it does not.
+
+    Args:
+        exit_code: what is wrong besides.
+        facts: metadata shown with it.
+    """
+    code = worst_exit_code({code for line in lines for code in line.exit_codes} | {exit_code})
+    if not code:
+        return None
+    said = [text for line in lines for text in line.wrong]
+    text = "\n".join([f"{verdict(lines)} (exit code {code})", *first_lines(said, MOST_SAID)])
+    shown = {"overview": dg.MetadataValue.md(overview(lines)), **(facts or {}), "exit_code": code}
+    return dg.Failure(text, metadata=shown, allow_retries=False)
+
+
+def first_lines(said: Sequence[str], most: int) -> list[str]:
+    """Return the first sentences, one a line, and how many more there are."""
+    lines = [f"- {one_line(text, MOST_LINE)}" for text in said[:most]]
+    return [*lines, *([f"- and {len(said) - most} more"] if len(said) > most else [])]
+
+
+def some(names: Sequence[str]) -> str:
+    """Return the first names, and how many more there are."""
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(names[:MOST_NAMED]) + more

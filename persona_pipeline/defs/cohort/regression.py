@@ -1,0 +1,144 @@
+"""All agents in one process, for CI: needs no instance state, no registered partition and no daemon."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from persona_pipeline.defs.agents import checks
+from persona_pipeline.defs.agents.verdicts import agent_line, verdict
+from persona_pipeline.defs.pictures import metadata, plots
+from persona_pipeline.defs.platform import run_tags
+from persona_pipeline.defs.platform.failures import known_failures
+from persona_pipeline.defs.platform.labels import JUDGE_POOL
+from persona_pipeline.defs.platform.resources import WorldResource, end_of_window
+from persona_pipeline.defs.platform.settings import orchestration
+from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
+from persona_pipeline.evaluation.report import RunReport
+from persona_pipeline.evaluation.run import RunOptions, run_evaluation
+
+REPORT = dg.AssetKey("regression_report")
+REPORTS = ".persona/reports"
+GATE_PASSED = "gate_passed"
+FORMATS = {"json": "report.json", "markdown": "comment.md", "html": "report.html", "junit": "junit.xml"}
+
+
+class RegressionConfig(dg.Config):
+    """What to evaluate, as on the command line. Empty lists mean all; an empty ``as_of`` the newest message."""
+
+    agents: list[str] = []
+    dimensions: list[str] = []
+    window: str = "7d"
+    as_of: str = ""
+    judge: str = "recorded"
+    samples: int = 1
+    history: int = 0
+    regression_delta: float = 1.0
+    proposition_delta: float = 3.0
+    min_coverage: float | None = None
+    threshold: float | None = None
+    max_usd: float | None = None
+    fail_on: list[str] | None = None
+    update_baseline: bool = False
+    reports: str = REPORTS
+
+    def options(self) -> RunOptions:
+        """Return the run's options.
+
+        Raises:
+            ConfigError: ``as_of`` is no time.
+        """
+        return RunOptions(
+            agents=self.agents or None,
+            dimensions=self.dimensions or None,
+            window=self.window,
+            as_of=end_of_window(self.as_of),
+            samples=self.samples,
+            threshold=self.threshold,
+            regression_delta=self.regression_delta,
+            proposition_delta=self.proposition_delta,
+            min_coverage=self.min_coverage,
+            fail_on=self.fail_on,
+            history=self.history,
+            update_baseline=self.update_baseline,
+        )
+
+
+def evaluate_by_config(
+    context: dg.OpExecutionContext | dg.AssetExecutionContext, world: WorldResource, config: RegressionConfig
+) -> tuple[RunReport, Path]:
+    """Run an evaluation as configured, write its reports and return both, the reports by their folder."""
+    run_tags.label_run(context.instance, context.run, judge=config.judge, window=config.window, as_of=config.as_of)
+    with known_failures():
+        opened = world.open()
+        judge = open_judge(config.judge, opened, JudgeOptions(max_usd=config.max_usd))
+        run = run_evaluation(opened, judge, config.options())
+    for problem in run.problems:
+        context.log.warning(f"left out: {problem}")
+    return run.report, write_reports(run.report, opened.root / config.reports)
+
+
+def write_reports(report: RunReport, folder: Path) -> Path:
+    """Write a run's reports, one file a format, and return their folder."""
+    from persona_pipeline.reporting.render import render
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, file in FORMATS.items():
+        (folder / file).write_text(render(report, name), encoding="utf-8")
+    return folder
+
+
+def report_metadata(report: RunReport, folder: Path) -> metadata.Metadata:
+    """Return the scores, the voices, what is wrong, and where the HTML report is."""
+    page = folder / FORMATS["html"]
+    found: metadata.Metadata = {
+        "scores": metadata.scores_table(report),
+        "exit_code": report.exit_code,
+        **_report_links(page),
+        **metadata.findings_metadata(report.all_findings()),
+        **metadata.usage_metadata(report.usage),
+        **metadata.costs_metadata(report),
+    }
+    picture = plots.voice_picture(report.statistics.get("voice_map", {}))
+    return {**found, "voice_map_plot": dg.MetadataValue.md(picture)} if picture else found
+
+
+def _report_links(page: Path) -> metadata.Metadata:
+    # A browser follows no file: address from a page it got over http.
+    links: metadata.Metadata = {"report_file": dg.MetadataValue.path(str(page.resolve()))}
+    base, _, below = page.as_posix().partition(REPORTS)
+    if base and orchestration().reports_url:
+        links["report"] = dg.MetadataValue.url(orchestration().reports_url + below)
+    return links
+
+
+def gate_fields(wrong: Sequence[str], exit_code: int) -> dict[str, Any]:
+    """Return what the report's check says, as both an asset and an op can say it."""
+    return {
+        "check_name": GATE_PASSED,
+        "passed": not exit_code,
+        "severity": dg.AssetCheckSeverity.ERROR,
+        "description": checks.summary(wrong if exit_code else []),
+        "metadata": {"exit_code": dg.MetadataValue.int(exit_code)},
+    }
+
+
+@dg.op(pool=JUDGE_POOL)
+def evaluate_everybody(
+    context: dg.OpExecutionContext, world: WorldResource, config: RegressionConfig
+) -> Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation | dg.Output]:
+    """Evaluate every agent in this process and report it as the asset regression_report; fails when one regressed."""
+    from persona_pipeline.reporting.table import print_table
+
+    report, folder = evaluate_by_config(context, world, config)
+    print_table(report, sys.stdout)
+    lines = [agent_line(agent) for agent in report.agents.values()]
+    run_tags.label_verdict(context.instance, context.run_id, verdict(lines))
+    wrong = [finding.text for finding in report.all_findings()]
+    if report.exit_code:
+        context.log.error("\n".join([f"exit code {report.exit_code}", *wrong]))
+    yield dg.AssetMaterialization(REPORT, metadata=report_metadata(report, folder))
+    yield dg.AssetCheckEvaluation(asset_key=REPORT, blocking=True, **gate_fields(wrong, report.exit_code))
+    yield dg.Output(None)

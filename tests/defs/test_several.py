@@ -1,0 +1,138 @@
+"""Several partitions are one run, and what the runs say at their end."""
+
+import dagster as dg
+import pytest
+
+from persona_pipeline.definitions import defs
+from persona_pipeline.defs.agents.checks import GATE
+from persona_pipeline.defs.agents.verdicts import AgentLine, verdict
+from persona_pipeline.defs.platform.run_tags import VERDICT
+from persona_pipeline.defs.platform.settings import orchestration
+from persona_pipeline.evaluation.report import EXIT_BUDGET, EXIT_COVERAGE, EXIT_REGRESSION, Finding
+from tests.defs.support import Project
+
+PAST = "2026-06-14T23:59:59Z"
+EVERYBODY = {"dwight", "jim", "michael", "pam"}
+
+
+def evaluate_all(
+    project: Project, assets: tuple[str, ...] | None = None, **settings: object
+) -> dg.ExecuteInProcessResult:
+    """Launch every partition, as Dagster does for assets whose backfill is a single run."""
+    project.observe()
+    tags = {"dagster/asset_partition_range_start": "dwight", "dagster/asset_partition_range_end": "pam"}
+    return project.run("evaluate_agent", tags, assets, **settings)
+
+
+def tag_of(project: Project, result: dg.ExecuteInProcessResult) -> str | None:
+    run = project.instance.get_run_by_id(result.run_id)
+    return run.tags.get(VERDICT) if run else None
+
+
+def compared(project: Project) -> set[str]:
+    return project.instance.event_log_storage.get_materialized_partitions(dg.AssetKey("baseline_comparisons"))
+
+
+def test_all_partitions_are_one_run_that_reports_everybody(sample: Project) -> None:
+    result = evaluate_all(sample, as_of=PAST)
+    assert result.success and compared(sample) == EVERYBODY
+    checks = {(check.check_name, check.partition) for check in result.get_asset_check_evaluations()}
+    assert checks == {(gate.name, agent_id) for gate in GATE for agent_id in EVERYBODY}
+    assert {event.step_key for event in result.all_events if event.is_step_success} == {"personas"}
+    assert tag_of(sample, result) == "passed"
+
+
+def test_a_broken_agent_among_them_stops_nobody(sample: Project) -> None:
+    (sample.root / "personas/jim.yaml").write_text("display_name: Jim\npersonna: x\n", encoding="utf-8")
+    result = evaluate_all(sample, as_of=PAST)
+    assert not result.success and compared(sample) == EVERYBODY - {"jim"}
+    assert (tag_of(sample, result) or "").startswith("broken: jim")
+
+
+def test_a_part_of_all_partitions_is_that_part_of_everybody(sample: Project) -> None:
+    evaluate_all(sample, as_of=PAST)
+    part = ("proposition_sets/fluency", "fluency_scores", "evaluation_runs", "baseline_comparisons")
+    result = evaluate_all(sample, part, as_of=PAST)
+    names = {event.asset_key.to_user_string() for event in result.get_asset_materialization_events() if event.asset_key}
+    assert result.success and names == {"fluency_scores", "evaluation_runs", "baseline_comparisons"}
+
+
+def test_all_partitions_without_their_comparison_say_what_to_select(sample: Project) -> None:
+    result = evaluate_all(sample, ("personas",))
+    failure = next(event for event in result.all_events if event.is_step_failure).step_failure_data
+    assert "select baseline_comparisons too" in failure.error_display_string
+
+
+def test_every_agent_asset_is_launched_as_one_run() -> None:
+    job = defs.resolve_job_def("evaluate_agent")
+    policies = {job.asset_layer.asset_graph.get(key).backfill_policy for key in job.asset_layer.executable_asset_keys}
+    assert policies == {dg.BackfillPolicy.single_run()}
+
+
+@pytest.mark.parametrize("job", ["evaluate_agent", "evaluate_cohort", "persona_regression", "report_regressions"])
+def test_the_list_of_runs_says_who_regressed(sample: Project, job: str) -> None:
+    alone = sample.evaluate("michael")
+    result = alone if job == "evaluate_agent" else sample.run(job)
+    others = "; not fully judged: dwight, jim, pam" if job == "report_regressions" else ""
+    assert tag_of(sample, result) == f"regressed: michael{others}"
+
+
+def test_the_report_reads_what_was_compared_and_asks_no_judge(sample: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    sample.run("evaluate_cohort")
+    (sample.root / "recordings").rename(sample.root / "gone")
+    result = sample.run("report_regressions")
+    assert not result.success
+    [check] = result.get_asset_check_evaluations()
+    assert "michael: adherence fell" in (check.description or "")
+    metadata = result.asset_materializations_for_node("regression_report")[0].metadata
+    assert (metadata["exit_code"].value, metadata["verdict"].value) == (1, "regressed: michael")
+    assert "3 of 4 agents are as their baselines" in str(metadata["overview"].value)
+
+
+def test_the_report_passes_when_everybody_did(sample: Project) -> None:
+    sample.run("evaluate_cohort", as_of=PAST)
+    assert sample.run("report_regressions").success
+
+
+def line(agent_id: str, *exit_codes: int) -> AgentLine:
+    return AgentLine(
+        agent_id=agent_id, findings=[Finding(kind="x", exit_code=code, message="m") for code in exit_codes]
+    )
+
+
+@pytest.mark.parametrize(
+    "lines, expected",
+    [
+        ([], "passed"),
+        ([line("ann")], "passed"),
+        ([line("ann", EXIT_COVERAGE, EXIT_REGRESSION), line("bob")], "regressed: ann"),
+        ([line("ann", EXIT_BUDGET), line("bob", EXIT_REGRESSION)], "regressed: bob; not fully judged: ann"),
+        ([line("ann", EXIT_BUDGET), AgentLine(agent_id="bob", broken=["x"])], "broken: bob; not fully judged: ann"),
+        ([AgentLine(agent_id="ann", broken=["ann.yaml:2"])], "broken: ann"),
+        ([line(f"a{n}", EXIT_REGRESSION) for n in range(7)], "regressed: a0, a1, a2, a3, a4 and 2 more"),
+    ],
+)
+def test_a_verdict_fits_a_label(lines: list[AgentLine], expected: str) -> None:
+    assert verdict(lines) == expected
+
+
+@pytest.mark.parametrize("hours, expected", [("", (26, 52)), ("12", (12, 24)), ("0", None)])
+def test_runs_and_comparisons_grow_old(
+    hours: str, expected: tuple[int, int] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from persona_pipeline.defs.agents import specs
+
+    monkeypatch.setenv("PERSONA_FRESH_HOURS", hours)
+    orchestration.cache_clear()
+    policy = specs.freshness()
+    if expected is None:
+        assert policy is None
+    else:
+        assert policy is not None
+        seconds = [policy.warn_window, policy.fail_window]
+        assert tuple(window.to_timedelta().total_seconds() / 3600 for window in seconds if window) == expected
+
+
+def test_what_grows_old_is_what_the_night_makes() -> None:
+    watched = {spec.key.to_user_string() for spec in defs.resolve_all_asset_specs() if spec.freshness_policy}
+    assert watched == {"evaluation_runs", "baseline_comparisons"}
