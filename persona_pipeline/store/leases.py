@@ -23,6 +23,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0
 _SAID_AFTER = 5.0
 
 log = logging.getLogger(__name__)
+_held_here: set[str] = set()
 
 
 @contextmanager
@@ -32,6 +33,7 @@ def exclusive(store: Store, names: Collection[str]) -> Iterator[None]:
     A holder that died is not waited for: at once when it ran on this host, else until its lease runs out.
     """
     holder = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex}"
+    _held_here.add(holder)
     _acquire(store, sorted(set(names)), holder)
     done = threading.Event()
     renewal = threading.Thread(target=_renew, args=(store, holder, done), name="lease", daemon=True)
@@ -41,8 +43,8 @@ def exclusive(store: Store, names: Collection[str]) -> Iterator[None]:
     finally:
         done.set()
         renewal.join()
-        with store.begin() as connection:
-            connection.execute(sa.delete(leases).where(leases.c.holder == holder))
+        _held_here.discard(holder)
+        _release(store, holder)
 
 
 def _acquire(store: Store, names: list[str], holder: str) -> None:
@@ -72,10 +74,21 @@ def _try(store: Store, names: list[str], holder: str) -> dict[str, str]:
         return taken
 
 
+def _release(store: Store, holder: str) -> None:
+    try:
+        with store.begin() as connection:
+            connection.execute(sa.delete(leases).where(leases.c.holder == holder))
+    except DBAPIError as error:
+        # Whatever went wrong inside is the news; nobody waits for a lease that is not held any more.
+        log.warning("a lease could not be given back: %s", error.orig)
+
+
 def _is_dead(holder: str) -> bool:
     host, pid, _ = holder.rsplit(":", 2)
     if host != socket.gethostname():
         return False
+    if int(pid) == os.getpid():
+        return holder not in _held_here
     try:
         os.kill(int(pid), 0)
     except ProcessLookupError:

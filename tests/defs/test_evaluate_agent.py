@@ -91,7 +91,7 @@ def test_a_run_without_all_its_scores_names_what_to_materialize(sample: Project)
     [
         ("personas/bob.yaml", "display_name: Bob\npersonna: x\n", "personas"),
         ("propositions/fluency/bob.yaml", "dimension: fluency\npropositions: 7\n", "proposition_sets"),
-        ("baselines/bob.json", '{\n"agentId": ', "baseline_comparisons"),
+        ("baselines/bob.json", '{\n"agentId": ', "scores"),
     ],
 )
 def test_a_broken_file_fails_its_agent_with_file_and_line(small: Project, path: str, content: str, step: str) -> None:

@@ -89,3 +89,26 @@ def test_a_holder_that_works_long_keeps_its_lease(store: Store, monkeypatch: pyt
             expires = connection.execute(sa.select(tables.leases.c.expires_at)).scalar_one()
         assert expires > datetime.now(UTC)
         assert f":{os.getpid()}:" in _held(store)["ann"]
+
+
+def test_a_lease_that_could_not_be_given_back_is_not_waited_for(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The database went away while it was held: the retry in the same process goes on at once."""
+
+    class Broken:
+        is_sqlite = store.is_sqlite
+
+        def begin(self):
+            raise sa.exc.OperationalError("DELETE", {}, Exception("server gone"))
+
+    release = leases._release
+    monkeypatch.setattr(leases, "_release", lambda _, holder: release(Broken(), holder))  # type: ignore[arg-type]
+    with pytest.raises(KeyError, match="inside"), exclusive(store, ["ann"]):
+        raise KeyError("inside")
+    assert "server gone" in caplog.text
+    assert _held(store).keys() == {"ann"}
+    monkeypatch.undo()
+    began = time.monotonic()
+    with exclusive(store, ["ann"]):
+        assert time.monotonic() - began < 5
