@@ -1,0 +1,82 @@
+"""One world evaluated by every way into the product, with one judge, each way on a store of its own."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from unittest import mock
+
+import dagster as dg
+
+from persona_pipeline.defs.cohort import regression
+from persona_pipeline.defs.platform import resources
+from persona_pipeline.evaluation import EvaluationRequest, run_evaluation
+from persona_pipeline.evaluation.report import AgentReport
+from persona_pipeline.evaluation.saving import newest_run
+from persona_pipeline.judging.verdict import Judge
+from persona_pipeline.world import World
+from persona_pipeline.world.ingest import parse_time
+from tests.defs.support import Project
+
+# By agent and dimension: score, kind and sentence of each finding.
+Found = dict[str, tuple[dict[str, float | None], list[tuple[str, str]]]]
+
+
+def found_by_every_way(root: Path, judge: Judge, as_of: str) -> dict[str, Found]:
+    """Return what each way finds: the command line's function, the CI job, the cohort, and a run an agent."""
+    return {name: _found(root, name, way, judge, as_of) for name, way in _WAYS.items()}
+
+
+def _found(root: Path, name: str, way: Callable[[Project, Judge, str], None], judge: Judge, as_of: str) -> Found:
+    database = root / ".persona" / f"{name}.db"
+    database.unlink(missing_ok=True)
+    with dg.DagsterInstance.ephemeral() as instance, _judged_by(judge):
+        way(Project(root, instance, f"sqlite:///{database}"), judge, as_of)
+    world = World.open(root, f"sqlite:///{database}")
+    reports: Mapping[str, AgentReport | None] = {
+        agent_id: run.report for agent_id in world.agent_ids() if (run := newest_run(world.store, agent_id))
+    }
+    world.store.close()
+    return {
+        agent_id: (
+            {name: item.score for name, item in report.evaluation.dimensions.items()},
+            [(finding.kind, finding.message) for finding in report.findings],
+        )
+        for agent_id, report in reports.items()
+        if report is not None
+    }
+
+
+@contextmanager
+def _judged_by(judge: Judge) -> Iterator[None]:
+    with (
+        mock.patch.object(resources, "open_judge", lambda *_: judge),
+        mock.patch.object(regression, "open_judge", lambda *_: judge),
+    ):
+        yield
+
+
+def _run_evaluation(project: Project, judge: Judge, as_of: str) -> None:
+    world = World.open(project.root, project.database_url)
+    run_evaluation(world, judge, EvaluationRequest(as_of=parse_time(as_of)))
+    world.store.close()
+
+
+def _ci_job(project: Project, judge: Judge, as_of: str) -> None:
+    project.run("persona_regression", run_config={"ops": {"regression_report": {"config": {"as_of": as_of}}}})
+
+
+def _cohort(project: Project, judge: Judge, as_of: str) -> None:
+    project.run("evaluate_cohort", as_of=as_of)
+
+
+def _agents(project: Project, judge: Judge, as_of: str) -> None:
+    for path in sorted((project.root / "personas").iterdir()):
+        project.evaluate(path.stem, as_of=as_of)
+
+
+_WAYS: dict[str, Callable[[Project, Judge, str], None]] = {
+    "run_evaluation": _run_evaluation,
+    "ci_job": _ci_job,
+    "cohort": _cohort,
+    "an_agent_a_run": _agents,
+}
