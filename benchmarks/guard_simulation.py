@@ -2,10 +2,10 @@
 
 Run: python benchmarks/guard_simulation.py [--runs 300] [--agents 4 20 100]
 
-Agents of 5 dimensions with 5 claims. A claim's true level is between 6 and 8.5; each window moves it by a normal
-of sd c; the judge adds noise (sd 0.5-1.5, another for each claim), rounds, and stays within 0-9. Of its verdicts 5 % are outliers (any
-score) and 5 % "not applicable". The baseline is of m windows with as many judgments a claim as the run; what fell is judged five
-times more, as far as that could change the answer. Everything is decided by the package's own functions.
+Agents of 5 dimensions with 5 claims. A claim's true level is between 6 and 8.5; each window moves it by a normal of sd c;
+the judge adds noise (sd 0.5-1.5, another for each claim), rounds, and stays within 0-9. Of its verdicts 5 % are outliers
+(any score) and 5 % "not applicable". The baseline is of m windows with as many judgments a claim as the run; what fell is
+judged five times more, as far as that could change the answer. Everything is decided by the package's own functions.
 
     A/A         up to 20 agents: share of runs without any change that report an agent (aim: at most 5 %);
                 beyond: false discoveries, the mean share of unchanged agents among those reported
@@ -29,9 +29,10 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from persona_pipeline.baselines.falls import CONFIRMATIONS, Decided, decide, worth_asking
-from persona_pipeline.baselines.families import MOST_TOGETHER
-from persona_pipeline.baselines.noise import Drops, Fleet, Level
+from persona_pipeline.baselines.detectable import detectable, interval
+from persona_pipeline.baselines.falls import CONFIRMATIONS, Decided, decide, levels_of, worth_asking
+from persona_pipeline.baselines.families import DIMENSIONS_SHARE, MOST_TOGETHER
+from persona_pipeline.baselines.level import Fleet, Level
 from persona_pipeline.baselines.variance import means, medians, repeats
 
 DIMENSIONS, CLAIMS = 5, 5
@@ -147,7 +148,9 @@ def _one(generator: np.random.Generator, cell: Cell, scenario: str, tally: Tally
         decided = decide(fleet, agents=cell.agents, watched=cell.agents)
     _count(decided, cell, changed, tally)
     tally.asked += 1 + again.mean() * CONFIRMATIONS / cell.samples
-    _cover(decided, fleet, truth, after, tally)
+    levels = levels_of(decided.dimensions, fleet.agent_of, watched=cell.agents, share=DIMENSIONS_SHARE)
+    tally.sees += float(np.nanmedian(detectable(decided.dimensions, levels)))
+    _cover(decided, truth, after, tally)
 
 
 def _count(decided: Decided, cell: Cell, changed: np.ndarray, tally: Tally) -> None:
@@ -164,7 +167,7 @@ def _count(decided: Decided, cell: Cell, changed: np.ndarray, tally: Tally) -> N
         tally.tries += 1
 
 
-def _cover(decided: Decided, fleet: Fleet, truth: np.ndarray, after: np.ndarray, tally: Tally) -> None:
+def _cover(decided: Decided, truth: np.ndarray, after: np.ndarray, tally: Tally) -> None:
     # Where the truth did not change, so that no edge of the scale bends it.
     for drops, still in (
         (decided.claims, (truth == after).ravel()),
@@ -174,12 +177,6 @@ def _cover(decided: Decided, fleet: Fleet, truth: np.ndarray, after: np.ndarray,
         known = still & np.isfinite(low)
         tally.covered += int(((low <= 0) & (high >= 0) & known).sum())
         tally.intervals += int(known.sum())
-
-
-def interval(drops: Drops) -> tuple[np.ndarray, np.ndarray]:
-    from persona_pipeline.baselines.detectable import interval as printed
-
-    return printed(drops)
 
 
 def wilson(hits: float, tries: int) -> tuple[float, float]:
@@ -212,8 +209,10 @@ def main() -> None:
     parser.add_argument("--windows", type=int, nargs="+", default=[1, 4, 8])
     options = parser.parse_args()
     print(f"{options.runs} runs a cell and scenario, seed {options.seed}\n")
-    print("| agents | c | judgments | windows | A/A or false discoveries | collapse | down by 2 | cover | asked |")
-    print("|--:|--:|--:|--:|:--|:--|:--|--:|--:|")
+    print(
+        "| agents | c | judgments | windows | A/A or false discoveries | collapse | down by 2 | cover | asked | sees |"
+    )
+    print("|--:|--:|--:|--:|:--|:--|:--|--:|--:|--:|")
     for agents in options.agents:
         for week in options.weeks:
             for samples in options.samples:
@@ -225,7 +224,8 @@ def main() -> None:
                     print(
                         f"| {agents} | {week:g} | {samples} | {windows} | {false_alarms(cell, same, collapse, down)} "
                         f"| {shown(cell, COLLAPSE, collapse)} | {shown(cell, DOWN, down)} "
-                        f"| {same.covered / max(1, same.intervals):.3f} | {same.asked / same.runs:.2f} |",
+                        f"| {same.covered / max(1, same.intervals):.3f} | {same.asked / same.runs:.2f} "
+                        f"| {same.sees / same.runs:.1f} |",
                         flush=True,
                     )
 

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from persona_pipeline.baselines.families import (
     CLAIMS_SHARE,
@@ -14,7 +13,8 @@ from persona_pipeline.baselines.families import (
     corrected,
     level_of,
 )
-from persona_pipeline.baselines.noise import Drops, Fleet, drops_of
+from persona_pipeline.baselines.level import Fleet, Indices, Mask
+from persona_pipeline.baselines.noise import Drops, drops_of
 from persona_pipeline.baselines.regression import PROPOSITION_DELTA, REGRESSION_DELTA, TOLERANCE
 from persona_pipeline.baselines.variance import Numbers
 
@@ -23,7 +23,6 @@ CONFIRMATIONS = 5
 TRUSTED = 5
 # How far further judgments may still move a drop, in their standard errors.
 REACH = 2.0
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -92,8 +91,8 @@ def worth_asking(
     at = fleet.dimension_of
     counts = fleet.claims_now.count
     tests = (
-        np.bincount(fleet.agent_of, np.isfinite(decided.dimensions.drop))[fleet.agent_of],
-        np.bincount(fleet.agent_of[at], np.isfinite(decided.claims.drop))[fleet.agent_of[at]],
+        _tests(decided.dimensions, fleet.agent_of),
+        _tests(decided.claims, fleet.agent_of[at]),
     )
     fewest = np.full(len(fleet.agent_of), np.inf)
     np.minimum.at(fewest, at, np.where(fleet.weight > 0, counts, np.inf))
@@ -107,7 +106,19 @@ def worth_asking(
     return judged & (open_claims | (open_dimensions[at] & (fleet.weight > 0)))
 
 
-def _open(drops: Drops, tests: Numbers, counts: Numbers, *, share: float, watched: int, delta: float, times: int) -> Mask:
+def levels_of(drops: Drops, agent_of: Indices, *, watched: int, share: float) -> Numbers:
+    """Return the level that each row must pass if no other row of its agent does; see ``level_of``."""
+    return level_of(_tests(drops, agent_of), watched, share)
+
+
+def _tests(drops: Drops, agent_of: Indices) -> Numbers:
+    """Return how many rows of each row's agent are tested."""
+    return np.bincount(agent_of, np.isfinite(drops.drop))[agent_of].astype(np.float64)
+
+
+def _open(
+    drops: Drops, tests: Numbers, counts: Numbers, *, share: float, watched: int, delta: float, times: int
+) -> Mask:
     """Return which answers are still open. What cannot be tested, or rests on a verdict or two, always is."""
     from scipy.special import stdtr
 
@@ -117,7 +128,7 @@ def _open(drops: Drops, tests: Numbers, counts: Numbers, *, share: float, watche
     total = np.where(known, counts, 1.0) + times
     reach = REACH * np.sqrt(safe * times / total)
     left = np.sqrt(np.maximum(drops.variance - safe + safe * (total - times) / total, 1e-12))
-    strictest = np.array([level_of(int(count), watched, share) for count in tests])
+    strictest = level_of(tests, watched, share)
     # Beyond so many agents the level depends on how many fell; at best all of them did.
     mildest = strictest * (watched if watched > MOST_TOGETHER else 1)
     with np.errstate(invalid="ignore"):

@@ -1,10 +1,11 @@
 """Many tests, few false alarms: dimensions and claims of an agent, and the agents that are watched.
 
 An agent's dimensions are one family and its claims another, each corrected by Holm's method (Holm, 1979), and the two share the
-agent's level: half for the dimensions, a fifth for the claims, since a claim has to fall three times as far anyway. The rest is a
-margin: scores end at 9, so they fall further than they rise, and a t quantile does not know that. Agents are corrected for by how many are watched: up to ``MOST_TOGETHER`` no run should cry wolf, so each gets its
+agent's level; claims get the smaller part, since a claim has to fall three times as far anyway.
+
+Agents are corrected for by how many are watched: up to ``MOST_TOGETHER`` no run should cry wolf, so each gets its
 share of the level (Bonferroni); beyond, some false alarm is the price of seeing anything, and what is held is the share of
-false ones among the agents reported (Benjamini and Hochberg, 1995; within the reported agents Benjamini and Bogomolov, 2014).
+false ones among the agents reported (Benjamini and Hochberg, 1995; within a reported agent Benjamini and Bogomolov, 2014).
 
 No agent's answer depends on which others were evaluated in the same run, only on how many are watched: every way into the product
 decides alike. (Beyond ``MOST_TOGETHER`` other agents' p-values help: the more of them fell, the less is asked of each.)
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from persona_pipeline.baselines.variance import Numbers
 
 LEVEL = 0.05
-DIMENSIONS_SHARE, CLAIMS_SHARE = 0.5, 0.2
+DIMENSIONS_SHARE, CLAIMS_SHARE = 0.7, 0.3
 MOST_TOGETHER = 20
 Indices = NDArray[np.intp]
 
@@ -67,9 +68,9 @@ def corrected(
     return Corrected(np.minimum(1.0, factor * own), np.minimum(1.0, factor * single), smallest)
 
 
-def level_of(tests: int, watched: int, share: float) -> float:
+def level_of(tests: Numbers, watched: int, share: float) -> Numbers:
     """Return the level that one of an agent's ``tests`` of a kind must pass if no other test of it does."""
-    return LEVEL * share / (max(1, tests) * max(1, watched))
+    return LEVEL * share / (np.maximum(1.0, tests) * max(1, watched))
 
 
 def families_named(watched: int) -> str:

@@ -93,7 +93,7 @@ def prior_of(observed: Numbers, degrees: Numbers, floor: float) -> tuple[float, 
     excess = float(np.var(logs, ddof=1)) - expected
     # Standard error of a variance whose fourth cumulant is that of the logarithm of a chi-square.
     chance = math.sqrt((float(np.mean(polygamma(3, freedom / 2))) + 2 * expected**2) / len(values))
-    if excess <= chance:
+    if excess <= 2 * chance:
         return math.inf, pooled
     prior_degrees = 2 * _inverse_trigamma(excess)
     centre = float(np.mean(logs) + digamma(prior_degrees / 2) - math.log(prior_degrees / 2))
