@@ -33,7 +33,7 @@ from persona_pipeline.baselines.detectable import detectable, interval
 from persona_pipeline.baselines.falls import CONFIRMATIONS, Decided, decide, levels_of, worth_asking
 from persona_pipeline.baselines.families import DIMENSIONS_SHARE, MOST_TOGETHER
 from persona_pipeline.baselines.level import Fleet, Level
-from persona_pipeline.baselines.variance import means, medians, repeats
+from persona_pipeline.baselines.variance import Repeats, means, medians, repeats
 
 DIMENSIONS, CLAIMS = 5, 5
 OUTLIERS, NOT_APPLICABLE = 0.05, 0.05
@@ -87,19 +87,18 @@ def level(samples: np.ndarray) -> tuple[Level, Level]:
     """Return the level of every claim and of every dimension from verdicts (dimensions, claims, windows, count)."""
     window_means, window_medians = means(samples), medians(samples)
     counts = np.isfinite(samples).sum(axis=-1).astype(float)
-    per_window = repeats(samples)
     flat = samples.shape[0] * samples.shape[1]
     claims = Level.over_windows(
         window_means.reshape(flat, -1),
         window_medians.reshape(flat, -1),
         counts.reshape(flat, -1),
-        tuple(part.sum(axis=-1).reshape(flat) for part in per_window),  # pyright: ignore[reportArgumentType]
+        repeats(samples.reshape(flat, *samples.shape[2:])).summed(),
     )
-    nothing = np.zeros(len(samples))
+    nothing = Repeats(*[np.zeros(len(samples))] * 5)
     whole = means(np.swapaxes(window_means, 1, 2))
     whole_medians = means(np.swapaxes(window_medians, 1, 2))
     counted = counts.mean(axis=1)
-    return claims, Level.over_windows(whole, whole_medians, counted, (nothing, nothing, nothing))
+    return claims, Level.over_windows(whole, whole_medians, counted, nothing)
 
 
 def simulate(cell: Cell, scenario: str, runs: int, seed: int) -> Tally:
@@ -136,6 +135,7 @@ def _one(generator: np.random.Generator, cell: Cell, scenario: str, tally: Tally
         dimension_of=np.repeat(np.arange(units), CLAIMS),
         agent_of=np.repeat(np.arange(cell.agents), DIMENSIONS),
         weight=np.full(units * CLAIMS, 1 / CLAIMS),
+        weight_before=np.full(units * CLAIMS, 1 / CLAIMS),
         same=np.zeros(units, bool),
     )
     decided = decide(fleet, agents=cell.agents, watched=cell.agents)

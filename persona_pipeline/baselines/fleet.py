@@ -8,16 +8,16 @@ import numpy as np
 
 from persona_pipeline.baselines.level import Fleet, Level
 from persona_pipeline.baselines.models import Baseline, BaselineComparison
-from persona_pipeline.baselines.regression import golden_propositions
 from persona_pipeline.baselines.spread import (
-    NOTHING,
     ClaimSpread,
     claim_level,
     claim_weights,
     dimension_level,
     golden_level,
+    golden_weights,
     spread_of,
 )
+from persona_pipeline.baselines.variance import Numbers, Repeats
 from persona_pipeline.scoring.results import DimensionEvaluation
 
 
@@ -92,6 +92,7 @@ class _Rows:
         self._agent_of: list[int] = []
         self._dimension_of: list[int] = []
         self._weights: list[float] = []
+        self._golden_weights: list[float] = []
         self._same: list[bool] = []
 
     def add(
@@ -111,21 +112,19 @@ class _Rows:
         self._levels["whole_before"].append(golden_level(baseline.dimensions[dimension], known))
         self._levels["whole_now"].append(dimension_level([evaluated] if evaluated else []))
         weights = claim_weights(evaluated) if evaluated else {}
-        if evaluated is None:
-            before = baseline.proposition_scores.get(dimension, {})
-            judged = [key for key in before if not key.startswith("_")]
-        else:
-            before = golden_propositions(baseline, dimension)
-            judged = [key for key in before if key in weights]
-        once = ClaimSpread(
-            samples=max(1, baseline.provenance.get("dimensions", {}).get(dimension, {}).get("samples") or 1)
-        )
-        for key in judged:
+        # The flat form of old files does not say whose its claims are: those that are judged now.
+        flat = {key: score for key, score in baseline.proposition_scores.get("", {}).items() if key in weights}
+        before = {**flat, **baseline.proposition_scores.get(dimension, {})}
+        golden = golden_weights(baseline, dimension, list(before))
+        once = ClaimSpread(samples=_samples(baseline, dimension))
+        for key, weight in golden.items():
             self.claims.append((agent_id, dimension, key))
             self._dimension_of.append(row)
             self._weights.append(weights.get(key, 0.0))
+            self._golden_weights.append(weight)
             self._levels["before"].append(golden_level(before[key], known.claims.get(key, once)))
-            self._levels["now"].append(claim_level([evaluated.propositions[key]]) if evaluated else NOTHING)
+            now = evaluated.propositions.get(key) if evaluated else None
+            self._levels["now"].append(claim_level([now] if now else []))
 
     def fleet(self) -> Fleet:
         return Fleet(
@@ -136,13 +135,25 @@ class _Rows:
             dimension_of=np.array(self._dimension_of, dtype=np.intp),
             agent_of=np.array(self._agent_of, dtype=np.intp),
             weight=np.array(self._weights, dtype=float),
+            weight_before=np.array(self._golden_weights, dtype=float),
             same=np.array(self._same, dtype=bool),
         )
 
 
+def _samples(baseline: Baseline, dimension: str) -> int:
+    return max(1, baseline.provenance.get("dimensions", {}).get(dimension, {}).get("samples") or 1)
+
+
 def _stacked(levels: list[Level]) -> Level:
-    def column(name: str) -> np.ndarray:
-        parts = [getattr(level, name) for level in levels]
+    """Return the rows of several levels as one."""
+
+    def column(parts: list[Numbers]) -> Numbers:
         return np.concatenate(parts) if parts else np.zeros(0)
 
-    return Level(**{item.name: column(item.name) for item in fields(Level)})
+    judge = {item.name: column([getattr(level.judge, item.name) for level in levels]) for item in fields(Repeats)}
+    own = {
+        item.name: column([getattr(level, item.name) for level in levels])
+        for item in fields(Level)
+        if item.name != "judge"
+    }
+    return Level(**own, judge=Repeats(**judge))

@@ -9,6 +9,7 @@ from persona_pipeline.baselines.variance import (
     MEDIAN_FACTOR,
     MEDIAN_FROM,
     Numbers,
+    Repeats,
     lower_variances,
     means,
     variances,
@@ -29,8 +30,7 @@ class Level:
         between, between_medians: variance of the windows' means, and of their medians; NaN below two windows.
         below, below_medians: the same from what lies below their mean, see ``lower_variances``.
         count: judgments in all windows together.
-        squares, degrees: of repeated judgments around their window's mean, outlier verdicts left out; 0 for dimensions.
-        outliers: outlier verdicts.
+        judge: what repeated judgments say, summed over windows; zeros for dimensions.
     """
 
     mean: Numbers
@@ -41,20 +41,16 @@ class Level:
     below: Numbers
     below_medians: Numbers
     count: Numbers
-    squares: Numbers
-    degrees: Numbers
-    outliers: Numbers
+    judge: Repeats
 
     @classmethod
-    def over_windows(
-        cls, window_means: Numbers, window_medians: Numbers, counts: Numbers, judged: tuple[Numbers, Numbers, Numbers]
-    ) -> "Level":
+    def over_windows(cls, window_means: Numbers, window_medians: Numbers, counts: Numbers, judge: Repeats) -> "Level":
         """Return the level of rows from their windows.
 
         Args:
             window_means, window_medians: rows x windows, NaN where a row has no score in a window.
             counts: judgments, rows x windows.
-            judged: what ``repeats`` says of each row, summed over its windows.
+            judge: what ``repeats`` says of each row, summed over its windows.
         """
         windows = np.isfinite(window_means).sum(axis=-1).astype(float)
         count = np.where(np.isfinite(window_means), counts, 0.0).sum(axis=-1)
@@ -69,9 +65,7 @@ class Level:
             below=lower_variances(window_means),
             below_medians=np.where(often, lower_variances(window_medians), np.nan),
             count=count,
-            squares=judged[0],
-            degrees=judged[1],
-            outliers=judged[2],
+            judge=judge,
         )
 
 
@@ -84,7 +78,8 @@ class Fleet:
         dimensions_before, dimensions_now: a row a dimension of an agent.
         dimension_of: the dimension's row of each claim.
         agent_of: the agent of each dimension's row.
-        weight: of each claim in its dimension's score, 0-1; they sum to the judged share of the score.
+        weight, weight_before: of each claim in its dimension's score now and in the baseline, 0-1; they sum to the judged
+            share of the score.
         same: whether both sides of a dimension judged the same messages.
     """
 
@@ -95,6 +90,7 @@ class Fleet:
     dimension_of: Indices
     agent_of: Indices
     weight: Numbers
+    weight_before: Numbers
     same: NDArray[np.bool_]
 
 

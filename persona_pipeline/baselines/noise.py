@@ -70,33 +70,45 @@ class Drops:
 
 @dataclass(frozen=True)
 class _Judge:
-    """The judge's part in each row: variance of one judgment and of each side; ``known``: there is something to go by."""
+    """The judge's part in each row (variances).
+
+    Attributes:
+        one: of a single judgment now. before, now: of each side.
+        window: of one window of the baseline, as the baselines alone tell it; 0: they do not.
+        otherwise: the same as the agent's own run tells it, outlier verdicts included.
+        degrees: of freedom. known: there is something to go by.
+    """
 
     one: Numbers
     before: Numbers
     now: Numbers
+    window: Numbers
+    otherwise: Numbers
     degrees: Numbers
     known: Mask
 
 
 def drops_of(fleet: Fleet) -> tuple[Drops, Drops]:
-    """Return the drops of all dimensions and of all claims."""
+    """Return the drops of all dimensions and of all claims.
+
+    An agent's answer rests on its own run and on the baselines of all, never on another agent's run.
+    """
     at, units = fleet.dimension_of, len(fleet.agent_of)
     robust = _outliers_seen(fleet)
     own = fleet.dimensions_before.windows >= OWN_WINDOWS
-    windows = fleet.claims_before.windows
     before, factor_before = centre(fleet.claims_before, robust)
     now, factor_now = centre(fleet.claims_now, robust)
     judge = _judge(fleet, factor_before, factor_now)
     between, degrees = between_windows(fleet.claims_before, factor_before > 1)
     total = by_group(at, degrees, units)
-    pooled, noise = (
+    pooled, window, otherwise = (
         by_group(at, np.where(degrees > 0, part * degrees, 0.0), units) / np.maximum(total, 1.0)
-        for part in (between, judge.before * windows)
+        for part in (between, judge.window, judge.otherwise)
     )
-    week = from_windows(pooled, noise, total, own).or_else(from_run(fleet, before - now, judge.before + judge.now))
+    week = from_windows(pooled, window, total, own, otherwise)
+    week = week.or_else(from_run(fleet, before - now, judge.before + judge.now))
     fallen = fleet.claims_before.mean - fleet.claims_now.mean
-    claims = _assembled(fleet.same[at], before - now, fallen, judge, week.at(at), windows)
+    claims = _assembled(fleet.same[at], before - now, fallen, judge, week.at(at), fleet.claims_before.windows)
 
     def summed(values: Numbers) -> Numbers:
         return by_group(at, values * fleet.weight**2, units)
@@ -104,55 +116,82 @@ def drops_of(fleet: Fleet) -> tuple[Drops, Drops]:
     any_robust = by_group(at, robust.astype(float), units) > 0
     first, factor = centre(fleet.dimensions_before, any_robust)
     second, _ = centre(fleet.dimensions_now, any_robust)
-    whole, whole_degrees = between_windows(fleet.dimensions_before, factor > 1)
     whole_judge = _Judge(
-        summed(judge.one), summed(judge.before), summed(judge.now),
-        by_group(at, judge.degrees, units) if fleet.claims_before.degrees.any() else _largest(at, judge.degrees, units),
-        by_group(at, judge.known.astype(float), units) > 0,
-    )  # fmt: skip
+        *(summed(part) for part in (judge.one, judge.before, judge.now, judge.window, judge.otherwise)),
+        degrees=_dimension_degrees(fleet, judge.degrees),
+        known=by_group(at, judge.known.astype(float), units) > 0,
+    )
+    whole, whole_degrees = between_windows(fleet.dimensions_before, factor > 1)
+    golden = by_group(at, judge.window * fleet.weight_before**2, units)
     # Windows of a whole dimension, or what the weeks of its claims come to if they are independent of each other.
     parts = Week(summed(week.effect[at]), summed(week.whole[at]), week.degrees, week.source)
-    whole_week = from_windows(whole, summed(judge.before * windows), whole_degrees, own).or_else(parts)
+    whole_week = from_windows(whole, golden, whole_degrees, own, whole_judge.otherwise)
     fallen = fleet.dimensions_before.mean - fleet.dimensions_now.mean
     dimensions = _assembled(
-        fleet.same, first - second, fallen, whole_judge, whole_week, fleet.dimensions_before.windows
+        fleet.same, first - second, fallen, whole_judge, whole_week.or_else(parts), fleet.dimensions_before.windows
     )
     return dimensions, claims
 
 
 def _outliers_seen(fleet: Fleet) -> Mask:
-    # Of the others only their baselines are asked: an agent's answer must not depend on who else is in the run.
     agents = fleet.agent_of[fleet.dimension_of]
-    if fleet.claims_before.outliers.any():
+    if fleet.claims_before.judge.outliers.any():
         return np.ones(len(agents), bool)
-    return by_group(agents, fleet.claims_now.outliers)[agents] > 0
+    return by_group(agents, fleet.claims_now.judge.outliers)[agents] > 0
 
 
 def _judge(fleet: Fleet, factor_before: Numbers, factor_now: Numbers) -> _Judge:
     """Return the judge's part of every claim, drawn to the fleet's; 0 where nothing was judged twice."""
-    before, now = fleet.claims_before, fleet.claims_now
-    degrees = before.degrees + now.degrees
-    with np.errstate(divide="ignore", invalid="ignore"):
-        own, golden = (before.squares + now.squares) / degrees, before.squares / before.degrees
+    before, now = fleet.claims_before.judge, fleet.claims_now.judge
+    counts = np.maximum(fleet.claims_before.count, 1), np.maximum(fleet.claims_now.count, 1)
+    windows, nothing = fleet.claims_before.windows, np.zeros(len(fleet.weight))
     if before.degrees.any():
-        learnt = prior_of(golden, before.degrees, ROUNDING_VARIANCE)
-        variance, freedom = moderated(own, degrees, learnt, float(before.degrees.sum()))
+        golden = _variance(before.squares, before.degrees)
+        prior, total = prior_of(golden, before.degrees, ROUNDING_VARIANCE), float(before.degrees.sum())
+        alone, _ = moderated(golden, before.degrees, prior, total)
+        degrees = before.degrees + now.degrees
+        one, degrees = moderated(_variance(before.squares + now.squares, degrees), degrees, prior, total)
+        window = _floored(alone) * factor_before * windows / counts[0]
+        mean, otherwise = one, nothing
     else:
         # Nothing was judged twice for a baseline: what the agent's own run says of the judge holds for all its claims.
         agents = fleet.agent_of[fleet.dimension_of]
-        squares, freedom = (by_group(agents, values)[agents] for values in (now.squares, now.degrees))
+        squares, degrees, all_squares, all_degrees = (
+            by_group(agents, part)[agents] for part in (now.squares, now.degrees, now.all_squares, now.all_degrees)
+        )
         # Windows tell the whole error; taking it apart by a judge that was hardly repeated would make it less certain.
-        enough = freedom >= np.where(before.windows > 1, ENOUGH_REPEATS, 1)
-        variance = np.where(enough, squares / np.maximum(freedom, 1.0), np.nan)
-    known = np.isfinite(variance)
-    one = np.where(known, np.maximum(variance, ROUNDING_VARIANCE), 0.0)
+        enough = degrees >= np.where(windows > 1, ENOUGH_REPEATS, 1)
+        one = np.where(enough, _variance(squares, degrees), np.nan)
+        mean = np.where(enough, _variance(all_squares, all_degrees), np.nan)
+        window, otherwise = nothing, _floored(mean) * windows / counts[0]
     return _Judge(
-        one * factor_now,
-        one * factor_before / np.maximum(before.count, 1),
-        one * factor_now / np.maximum(now.count, 1),
-        freedom,
-        known,
+        one=_floored(one) * factor_now,
+        before=np.where(factor_before > 1, _floored(one) * factor_before, _floored(mean)) / counts[0],
+        now=np.where(factor_now > 1, _floored(one) * factor_now, _floored(mean)) / counts[1],
+        window=window,
+        otherwise=otherwise,
+        degrees=degrees,
+        known=np.isfinite(one),
     )
+
+
+def _dimension_degrees(fleet: Fleet, degrees: Numbers) -> Numbers:
+    at, units = fleet.dimension_of, len(fleet.agent_of)
+    if fleet.claims_before.judge.degrees.any():
+        return by_group(at, degrees, units)
+    # Every claim of an agent was given the same estimate.
+    largest = np.zeros(units)
+    np.maximum.at(largest, at, degrees)
+    return largest
+
+
+def _variance(squares: Numbers, degrees: Numbers) -> Numbers:
+    return np.where(degrees > 0, squares / np.maximum(degrees, 1.0), np.nan)
+
+
+def _floored(variance: Numbers) -> Numbers:
+    """Return 0 where nothing is known, and nowhere less than whole scores must vary."""
+    return np.where(np.isfinite(variance), np.maximum(variance, ROUNDING_VARIANCE), 0.0)
 
 
 def _assembled(same: Mask, drop: Numbers, fallen: Numbers, judge: _Judge, week: Week, windows: Numbers) -> Drops:

@@ -1,8 +1,8 @@
 """How much the scores of a baseline vary, as its golden file keeps it: between windows, and from judgment to judgment."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from statistics import fmean
 from typing import Any
 
@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from persona_pipeline.baselines.level import Level
 from persona_pipeline.baselines.models import Baseline
-from persona_pipeline.baselines.variance import MEDIAN_FROM, Numbers, medians, repeats
+from persona_pipeline.baselines.variance import MEDIAN_FROM, Numbers, Repeats, medians, repeats
 from persona_pipeline.scoring.aggregate import HIGHEST
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
 
@@ -42,9 +42,15 @@ class Windows(BaseModel):
 
 
 class ClaimSpread(Windows):
-    """One claim. ``samples``: judgments in all windows; ``spread``: the judge's standard deviation, known with ``degrees``
-    degrees of freedom, ``outliers`` verdicts left out."""
+    """One claim.
 
+    Attributes:
+        weight: its part in the dimension's score, 0-1; None: not known (older files).
+        samples: judgments in all windows.
+        spread: the judge's standard deviation, known with ``degrees`` degrees of freedom, ``outliers`` verdicts left out.
+    """
+
+    weight: float | None = Field(default=None, ge=0, le=1)
     samples: int = Field(default=1, ge=0)
     spread: float | None = Field(default=None, ge=0)
     degrees: int = Field(default=0, ge=0)
@@ -97,13 +103,14 @@ def summarised(windows: Sequence[DimensionEvaluation]) -> Summary:
         raise ValueError("a baseline needs at least one window, each with a score")
     newest = windows[-1]
     keys = [key for key, row in newest.propositions.items() if row.score is not None]
+    weights = claim_weights(newest)
     claims, spreads = {}, {}
     for key in keys:
         rows = [item.propositions[key] for item in windows if key in item.propositions]
         scored = [row for row in rows if row.score is not None]
         claims[key] = fmean(row.score for row in scored if row.score is not None)
         if not newest.propositions[key].algorithmic:
-            spreads[key] = _claim_spread(claim_level(scored))
+            spreads[key] = _claim_spread(claim_level(scored), round(weights[key], DECIMALS))
     level = dimension_level(windows)
     return Summary(float(level.mean[0]), claims, DimensionSpread(**_windows(level), claims=spreads))
 
@@ -116,8 +123,7 @@ def claim_level(rows: Sequence[PropositionResult]) -> Level:
     scores = np.array([[row.score for row in rows if row.score is not None]], float)
     middle = np.array([[item.median for item in found]], float)
     counts = np.array([[item.count for item in found]], float)
-    total = tuple(np.array([sum(part)]) for part in zip(*(item.repeats for item in found), strict=True))
-    return Level.over_windows(scores, middle, counts, total)  # pyright: ignore[reportArgumentType]
+    return Level.over_windows(scores, middle, counts, _together([item.repeats for item in found]))
 
 
 def dimension_level(windows: Sequence[DimensionEvaluation]) -> Level:
@@ -127,8 +133,7 @@ def dimension_level(windows: Sequence[DimensionEvaluation]) -> Level:
         return NOTHING
     scores = np.array([[item.score for item in scored]], float)
     middle = np.array([[_dimension_median(item) for item in scored]], float)
-    nothing = np.zeros(1)
-    return Level.over_windows(scores, middle, np.full(scores.shape, MEDIAN_FROM), (nothing, nothing, nothing))
+    return Level.over_windows(scores, middle, np.full(scores.shape, MEDIAN_FROM), NO_REPEATS)
 
 
 def golden_level(mean: float, known: Windows) -> Level:
@@ -139,6 +144,7 @@ def golden_level(mean: float, known: Windows) -> Level:
 
     judged = known if isinstance(known, ClaimSpread) else ClaimSpread(samples=known.windows)
     degrees = judged.degrees if judged.spread is not None else 0
+    squares = value((judged.spread or 0.0) ** 2 * degrees)
     return Level(
         mean=value(mean),
         median=value(known.median),
@@ -148,9 +154,7 @@ def golden_level(mean: float, known: Windows) -> Level:
         below=value(known.below, 2),
         below_medians=value(known.below_medians, 2),
         count=value(max(1, judged.samples)),
-        squares=value((judged.spread or 0.0) ** 2 * degrees),
-        degrees=value(degrees),
-        outliers=value(judged.outliers),
+        judge=Repeats(squares, value(degrees), value(judged.outliers), squares, value(degrees)),
     )
 
 
@@ -162,13 +166,22 @@ def claim_weights(item: DimensionEvaluation) -> dict[str, float]:
     total = sum(weights.values())
     if not total > 0:
         return dict.fromkeys(weights, 0.0)
-    computed = sum(
-        COMPUTED_WEIGHTS.get(key, 0.0)
-        for key, row in item.propositions.items()
-        if row.algorithmic and row.score is not None
-    )
-    share = JUDGED_WEIGHT / (JUDGED_WEIGHT + computed) if computed else 1.0
+    share = _judged_share(key for key, row in item.propositions.items() if row.algorithmic and row.score is not None)
     return {key: share * weight / total for key, weight in weights.items()}
+
+
+def golden_weights(baseline: Baseline, dimension: str, claims: Sequence[str]) -> dict[str, float]:
+    """Return what each judged claim weighed in a golden score; older files do not say, there all weigh alike."""
+    known = spread_of(baseline, dimension).claims
+    judged = [key for key in claims if not key.startswith("_")]
+    alike = _judged_share(claims) / max(1, len(judged))
+    weights = {key: known[key].weight if key in known else None for key in judged}
+    return {key: alike if weight is None else weight for key, weight in weights.items()}
+
+
+def _judged_share(keys: Iterable[str]) -> float:
+    computed = sum(COMPUTED_WEIGHTS.get(key, 0.0) for key in keys)
+    return JUDGED_WEIGHT / (JUDGED_WEIGHT + computed) if computed else 1.0
 
 
 @dataclass(frozen=True)
@@ -177,25 +190,32 @@ class _Judged:
 
     median: float
     count: int
-    repeats: tuple[float, float, float]
+    repeats: Repeats
 
 
 def _judged(row: PropositionResult) -> _Judged:
     if not row.samples or row.raw is None:
         count = max(1, len(row.samples))
         degrees = count - 1 if row.spread is not None else 0
-        return _Judged(np.nan, count, ((row.spread or 0.0) ** 2 * degrees, float(degrees), 0.0))
+        return _Judged(np.nan, count, golden_level(0.0, ClaimSpread(spread=row.spread, degrees=degrees)).judge)
     groups = _groups(row)
     longest = max(len(values) for _, values in groups)
     table = np.array([[*values, *[np.nan] * (longest - len(values))] for _, values in groups])
     weights = np.array([weight for weight, _ in groups])
-    squares, degrees, outliers = (float(part.sum()) for part in repeats(table))
     slope = _slope(row)
+    judge = _together([repeats(table)])
+    judge = replace(judge, squares=judge.squares * slope**2, all_squares=judge.all_squares * slope**2)
     median = np.nan
     if len(row.samples) >= (MEDIAN_FROM - 0.5) * len(groups):
         moved = slope * (float(np.average(medians(table), weights=weights)) - row.raw)
         median = min(max((row.score or 0.0) + moved, 0.0), HIGHEST)
-    return _Judged(median, len(row.samples), (squares * slope**2, degrees, outliers))
+    return _Judged(median, len(row.samples), judge)
+
+
+def _together(parts: Sequence[Repeats]) -> Repeats:
+    return Repeats(
+        *(np.array([sum(float(getattr(part, item.name).sum()) for part in parts)]) for item in fields(Repeats))
+    )
 
 
 def _groups(row: PropositionResult) -> list[tuple[float, list[float]]]:
@@ -238,14 +258,15 @@ def _windows(level: Level) -> dict[str, Any]:
     }
 
 
-def _claim_spread(level: Level) -> ClaimSpread:
-    degrees = int(level.degrees[0])
+def _claim_spread(level: Level, weight: float) -> ClaimSpread:
+    degrees = int(level.judge.degrees[0])
     return ClaimSpread(
         **_windows(level),
+        weight=weight,
         samples=int(level.count[0]),
-        spread=_root(level.squares / degrees) if degrees else None,
+        spread=_root(level.judge.squares / degrees) if degrees else None,
         degrees=degrees,
-        outliers=int(level.outliers[0]),
+        outliers=int(level.judge.outliers[0]),
     )
 
 
@@ -258,4 +279,5 @@ def _rounded(values: Numbers) -> float | None:
 
 
 _NAN, _ZERO = np.array([np.nan]), np.zeros(1)
-NOTHING = Level(_NAN, _NAN, _ZERO, _NAN, _NAN, _NAN, _NAN, _ZERO, _ZERO, _ZERO, _ZERO)
+NO_REPEATS = Repeats(_ZERO, _ZERO, _ZERO, _ZERO, _ZERO)
+NOTHING = Level(_NAN, _NAN, _ZERO, _NAN, _NAN, _NAN, _NAN, _ZERO, NO_REPEATS)

@@ -4,6 +4,7 @@ Scores and standard deviations are in points (0-9), variances in points squared.
 """
 
 import math
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,8 @@ MEDIAN_FACTOR = 1.57
 MEDIAN_FROM = 3
 # A score is a whole number: rounding alone spreads it by the variance of a uniform distribution of width 1.
 ROUNDING_VARIANCE = 1 / 12
+# Variances of a fleet that differ by less than a factor of 1.6 (as the variance of their logarithms) are taken for equal.
+NEGLIGIBLE = 0.2
 
 
 def medians(values: Numbers) -> Numbers:
@@ -49,20 +52,39 @@ def lower_variances(values: Numbers) -> Numbers:
     return np.where(counts > 1, 2 * np.nansum(below**2, axis=-1) / np.maximum(counts - 1, 1), np.nan)
 
 
-def repeats(samples: Numbers) -> tuple[Numbers, Numbers, Numbers]:
-    """Return what repeated judgments of the same thing (last axis) say of the judge, outlier verdicts left out.
+@dataclass(frozen=True)
+class Repeats:
+    """What repeated judgments of the same thing say of the judge.
 
-    Returns:
-        The sum of squares around their mean, its degrees of freedom, and how many outlier verdicts there were; below
-        ``MEDIAN_FROM`` judgments none can be told.
+    Attributes:
+        squares, degrees: sum of squares around their mean and its degrees of freedom, outlier verdicts left out.
+        outliers: how many those are; below ``MEDIAN_FROM`` judgments none can be told.
+        all_squares, all_degrees: the same with them.
     """
+
+    squares: Numbers
+    degrees: Numbers
+    outliers: Numbers
+    all_squares: Numbers
+    all_degrees: Numbers
+
+    def summed(self) -> "Repeats":
+        """Return the sums over the last axis."""
+        return Repeats(*(getattr(self, part.name).sum(axis=-1) for part in fields(self)))
+
+
+def repeats(samples: Numbers) -> Repeats:
+    """Return what repeated judgments of the same thing (last axis) say of the judge."""
     counts = np.isfinite(samples).sum(axis=-1)
     away = np.abs(samples - medians(samples)[..., None]) >= OUTLIER_DISTANCE
     away &= (counts >= MEDIAN_FROM)[..., None]
-    kept = np.where(away, np.nan, samples)
-    degrees = np.maximum(np.isfinite(kept).sum(axis=-1) - 1, 0).astype(float)
-    squares = np.where(degrees > 0, variances(kept) * degrees, 0.0)
-    return squares, degrees, away.sum(axis=-1).astype(float)
+    squares, degrees = _squares(np.where(away, np.nan, samples))
+    return Repeats(squares, degrees, away.sum(axis=-1).astype(float), *_squares(samples))
+
+
+def _squares(samples: Numbers) -> tuple[Numbers, Numbers]:
+    degrees = np.maximum(np.isfinite(samples).sum(axis=-1) - 1, 0).astype(float)
+    return np.where(degrees > 0, variances(samples) * degrees, 0.0), degrees
 
 
 def prior_of(observed: Numbers, degrees: Numbers, floor: float) -> tuple[float, float]:
@@ -93,7 +115,7 @@ def prior_of(observed: Numbers, degrees: Numbers, floor: float) -> tuple[float, 
     excess = float(np.var(logs, ddof=1)) - expected
     # Standard error of a variance whose fourth cumulant is that of the logarithm of a chi-square.
     chance = math.sqrt((float(np.mean(polygamma(3, freedom / 2))) + 2 * expected**2) / len(values))
-    if excess <= 2 * chance:
+    if excess <= max(2 * chance, NEGLIGIBLE):
         return math.inf, pooled
     prior_degrees = 2 * _inverse_trigamma(excess)
     centre = float(np.mean(logs) + digamma(prior_degrees / 2) - math.log(prior_degrees / 2))

@@ -58,11 +58,17 @@ def between_windows(level: Level, medians: Mask) -> tuple[Numbers, Numbers]:
     return between * max(1.0, lower / whole if whole > 0 else 1.0), degrees
 
 
-def from_windows(between: Numbers, judge: Numbers, degrees: Numbers, own: Mask) -> Week:
+def from_windows(between: Numbers, judge: Numbers, degrees: Numbers, own: Mask, otherwise: Numbers) -> Week:
     """Return what is known of the week from the windows of the fleet's baselines; UNKNOWN where there is one window each.
 
     Plain variances between windows hold judge and week together; outliers and all, since a robust estimate of a large week's
     effect is too small. The judge's part is taken out where it is known.
+
+    Args:
+        between, judge, degrees: variance between the windows of each row, the judge's part in it as the baselines tell it (0:
+            they do not), and its degrees of freedom.
+        own: rows with enough windows of their own.
+        otherwise: the judge's part where the baselines do not tell it.
     """
     total = float(degrees.sum())
     if total <= 0:
@@ -75,7 +81,7 @@ def from_windows(between: Numbers, judge: Numbers, degrees: Numbers, own: Mask) 
     variance, freedom = moderated(np.maximum(adjusted, 0.0), degrees, prior, total)
     alone = total == degrees
     source = np.where(degrees <= 0, FLEET, np.where(alone | own, OWN, SHRUNK))
-    return Week(np.maximum(variance - common, 0.0), variance, freedom, source)
+    return Week(np.maximum(variance - (common or otherwise), 0.0), variance, freedom, source)
 
 
 def from_run(fleet: Fleet, drop: Numbers, judge: Numbers) -> Week:
