@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from persona_pipeline.baselines.level import Level
 from persona_pipeline.baselines.models import Baseline
-from persona_pipeline.baselines.variance import MEDIAN_FROM, Numbers, Repeats, medians, repeats
-from persona_pipeline.scoring.aggregate import HIGHEST
+from persona_pipeline.baselines.variance import MEDIAN_FROM, ROUNDING_VARIANCE, Numbers, Repeats, medians, repeats
+from persona_pipeline.scoring.aggregate import HIGHEST, NOT_IN_OVERALL
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
 
 DECIMALS = 4
@@ -182,6 +182,30 @@ def golden_weights(baseline: Baseline, dimension: str, claims: Sequence[str]) ->
 def _judged_share(keys: Iterable[str]) -> float:
     computed = sum(COMPUTED_WEIGHTS.get(key, 0.0) for key in keys)
     return JUDGED_WEIGHT / (JUDGED_WEIGHT + computed) if computed else 1.0
+
+
+def score_margins(dimensions: Mapping[str, DimensionEvaluation]) -> dict[str, float]:
+    """Return half the width of each dimension's 95 % interval, as far as the judge goes, and of ``overall``.
+
+    From the spread of repeated judgments, pooled over each dimension; dimensions without repeats are left out, and overall
+    unless all of its dimensions have one.
+    """
+    from scipy.special import stdtrit
+
+    found = {}
+    for name, item in dimensions.items():
+        weights = claim_weights(item)
+        judged = {key: _judged(item.propositions[key]) for key in weights}
+        together = _together([row.repeats for row in judged.values()])
+        degrees = float(together.all_degrees[0])
+        if degrees > 0:
+            variance = max(float(together.all_squares[0]) / degrees, ROUNDING_VARIANCE)
+            error = sum(weights[key] ** 2 * variance / row.count for key, row in judged.items()) ** 0.5
+            found[name] = float(stdtrit(degrees, 0.975)) * error
+    parts = [name for name, item in dimensions.items() if item.score is not None and name not in NOT_IN_OVERALL]
+    if parts and all(name in found for name in parts):
+        found["overall"] = sum(found[name] ** 2 for name in parts) ** 0.5 / len(parts)
+    return found
 
 
 @dataclass(frozen=True)

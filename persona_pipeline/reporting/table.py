@@ -15,6 +15,7 @@ from persona_pipeline.baselines.detectable import BLIND
 from persona_pipeline.evaluation.report import EXIT_REGRESSION, RunReport
 from persona_pipeline.reporting.text import one_line, printable
 from persona_pipeline.reporting.view import (
+    REMARKS,
     SHORT_LABELS,
     AgentRow,
     AgentStatus,
@@ -61,7 +62,7 @@ def _draw(report: RunReport, console: Console, *, short: bool = False, exits: bo
     view = ReportView(report)
     # The table comes last: what scrolls by first is the detail, what stays on the screen is the whole.
     for finding in view.findings:
-        style = "red" if finding.exit_code == EXIT_REGRESSION else "yellow"
+        style = "red" if finding.exit_code == EXIT_REGRESSION and finding.kind not in REMARKS else "yellow"
         console.print(Text(f"{finding.kind}: {one_line(finding.message)}", style=style), soft_wrap=True)
     # One command mends many findings.
     for remedy in dict.fromkeys(finding.remedy for finding in view.findings if finding.remedy):

@@ -46,6 +46,10 @@ OUTCOMES = {
 LOW_SCORE = 5.0
 
 
+# Findings that ask a person to look and are no fault of the agent's.
+REMARKS = frozenset({"no_baseline", "trend"})
+
+
 class AgentStatus(StrEnum):
     """What the row of an agent says at a glance; a drift stands before missing judgments. ``new``: it has no baseline yet."""
 
@@ -194,7 +198,7 @@ class AgentRow:
 
     @property
     def status(self) -> AgentStatus:
-        codes = {finding.exit_code for finding in self.report.findings if finding.kind != "no_baseline"}
+        codes = {finding.exit_code for finding in self.report.findings if finding.kind not in REMARKS}
         if self.report.comparison.regressed or EXIT_REGRESSION in codes:
             return AgentStatus.DRIFTED
         if worst_exit_code(codes) != EXIT_OK:

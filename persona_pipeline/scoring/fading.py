@@ -72,10 +72,13 @@ class Fading:
         seen = f"{self.conversations} conversations of up to {self.longest} turns"
         if self.half_life is None:
             held = self.survival[-1].share if self.survival else 1.0
-            low = f"; at the earliest after {self.half_life_low}" if self.half_life_low is not None else ""
-            return f"the character holds in {held:.0%} of {seen}{low}"
-        upper = str(self.half_life_high) if self.half_life_high is not None else "more than seen"
-        return f"half of the characters are lost after {self.half_life} turns ({self.half_life_low}-{upper}), in {seen}"
+            low = f"; half may be lost from turn {self.half_life_low} on" if self.half_life_low is not None else ""
+            return f"the character is held to the end in {held:.0%} of {seen}{low}"
+        upper = str(self.half_life_high) if self.half_life_high is not None else "beyond what was seen"
+        return (
+            f"half of the conversations have lost the character after {self.half_life} turns (95 %: {self.half_life_low} to "
+            f"{upper}), of {seen}"
+        )
 
 
 def fading(conversations: Mapping[str, Sequence[Turn]], *, threshold: float = THRESHOLD) -> Fading | None:

@@ -75,7 +75,7 @@ FADING = {
     ],
     "half_life": 7,
     "half_life_low": 4,
-    "text": "half of the characters are lost after 7 turns (4-more than seen), in 12 conversations of up to 9 turns",
+    "text": "half of the conversations have lost the character after 7 turns (95 %: 4 to beyond what was seen), of 12",
 }
 SEES = {"adherence": 1.8, "consistency": 1.3, "fluency": 0.9, "convergence": 2.4, "ideas_quantity": 1.1}
 

@@ -2,6 +2,7 @@ import pytest
 
 from persona_pipeline.baselines.models import DimensionComparison
 from persona_pipeline.evaluation.report import Finding, RunReport
+from persona_pipeline.reporting.junit import render_junit
 from persona_pipeline.reporting.view import AgentStatus, ReportView, format_delta, format_score, format_usd
 from tests.reporting.sample import sample_report
 
@@ -101,6 +102,18 @@ def test_a_first_run_says_once_that_there_is_no_baseline_yet() -> None:
     assert "persona-pipeline baseline" in view.findings[0].remedy
     assert view.headline == "No baseline yet: 4 agents scored, nothing to compare with"
     assert {row.status for row in view.rows} == {AgentStatus.NEW}, "no agent is shown as failed"
+
+
+def test_a_trend_is_a_remark_and_no_failure() -> None:
+    report = sample_report(drifted=False)
+    trend = Finding(
+        kind="trend", exit_code=1, message="jim: adherence has been falling", agent_id="jim", dimension="adherence"
+    )
+    report.agents["jim"].findings = [trend]
+    row = next(row for row in ReportView(report).rows if row.agent_id == "jim")
+    assert row.status is AgentStatus.OK
+    junit = render_junit(report)
+    assert "has been falling" in junit and "<failure" not in junit
 
 
 def test_one_agent_without_a_baseline_is_named() -> None:

@@ -42,13 +42,13 @@ def test_half_of_the_characters_are_lost_after_so_many_turns() -> None:
     found = fading({str(number): lost_at(turn) for number, turn in enumerate((3, 4, 6, 6, 8, 9))})
     assert found and (found.half_life, found.lost, found.conversations) == (6, 6, 6)
     assert found.half_life_low is not None and found.half_life_low <= 6
-    assert "half of the characters are lost after 6 turns" in found.text
+    assert "half of the conversations have lost the character after 6 turns" in found.text
 
 
 def test_a_conversation_that_ends_in_character_says_only_that_it_held() -> None:
     found = fading({**{str(number): held(20) for number in range(8)}, "lost": lost_at(5)})
     assert found and found.half_life is None and found.lost == 1
-    assert "holds in 89%" in found.text
+    assert "held to the end in 89%" in found.text
 
 
 def test_one_slip_is_not_the_end() -> None:

@@ -18,7 +18,7 @@ from persona_pipeline.reporting.html.figures import (
     timeline_figure,
     voice_figure,
 )
-from persona_pipeline.reporting.view import LOW_SCORE, OUTCOMES, AgentRow, ReportView, ScoreCell
+from persona_pipeline.reporting.view import LOW_SCORE, OUTCOMES, REMARKS, AgentRow, ReportView, ScoreCell
 from persona_pipeline.scoring.results import PropositionResult, QuotedEvidence
 
 if TYPE_CHECKING:
@@ -46,7 +46,10 @@ class FindingGroup:
 
     @property
     def bad(self) -> bool:
-        return any(finding.exit_code == EXIT_REGRESSION for finding in (*self.main, *self.drops))
+        return any(
+            finding.exit_code == EXIT_REGRESSION and finding.kind not in REMARKS
+            for finding in (*self.main, *self.drops)
+        )
 
 
 @dataclass(frozen=True)
