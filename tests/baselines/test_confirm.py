@@ -44,6 +44,16 @@ def test_what_fell_is_found_by_name(levels: dict, dimensions: list[str], claims:
         assert drop.interval[1] < 0
 
 
+def test_claims_of_a_dimension_that_fell_are_named_without_further_proof() -> None:
+    """In one window judged once, a character that is gone makes every claim of its own look restless."""
+    office = Office(21, samples=1)
+    gone = {name: {key: 0.5 * number for number, key in enumerate(LEVELS)} for name in NAMES}
+    result = settled({"ann": beside(office.baseline(windows=1), office.window(gone))})["ann"]
+    assert {item.dimension for item in result.regressions} == set(NAMES)
+    assert len(result.drops) >= 9
+    assert any((drop.p_value or 0) >= LEVEL for drop in result.drops)
+
+
 def test_a_restless_week_hides_what_a_quiet_one_shows() -> None:
     quiet, restless = Office(3, week=0.1, judge=0.3), Office(3, week=2.0)
     levels = {"adherence": {key: level - 2.0 for key, level in LEVELS.items()}}
