@@ -10,6 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
+from persona_pipeline.scoring.aggregate import HIGHEST, weighted_mean
+from persona_pipeline.scoring.results import DimensionEvaluation
+from persona_pipeline.world.models import Message
+
 FEWEST_CONVERSATIONS = 5
 SHORTEST = 5
 HELD = 2
@@ -107,6 +111,31 @@ def fading(conversations: Mapping[str, Sequence[Turn]], *, threshold: float = TH
         half_life_low=_reaches(survival, "low"),
         half_life_high=_reaches(survival, "high"),
     )
+
+
+def message_scores(evaluated: DimensionEvaluation) -> dict[str, float]:
+    """Return the score (0-9) of each message that was judged by itself (``level: action``): the claims' weighted mean."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for row in evaluated.propositions.values():
+        for part in row.parts:
+            if part.get("raw") is not None and row.weight > 0:
+                raw = float(part["raw"])
+                found.setdefault(str(part["part"]), []).append((HIGHEST - raw if row.inverted else raw, row.weight))
+    return {message_id: weighted_mean(pairs) for message_id, pairs in found.items()}
+
+
+def turns_of(messages: Sequence[Message], values: Mapping[str, float]) -> dict[str, list[Turn]]:
+    """Return an agent's turns by conversation, its own messages counted from 1 in order of time.
+
+    Args:
+        messages: of one agent and one version of its persona, of as many windows as there are.
+        values: score of each message by its id; messages without one are turns that were not judged.
+    """
+    found: dict[str, list[Turn]] = {}
+    for message in sorted(messages, key=lambda item: (item.created_at, item.id)):
+        turns = found.setdefault(str(message.conversation), [])
+        turns.append(Turn(len(turns) + 1, values.get(message.id)))
+    return found
 
 
 def kaplan_meier(ends: Sequence[tuple[int, bool]]) -> tuple[SurvivalPoint, ...]:

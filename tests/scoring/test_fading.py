@@ -1,10 +1,15 @@
 """Characters that fade in long conversations."""
 
+from datetime import UTC, datetime
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.scoring.fading import Turn, fading, kaplan_meier
+from persona_pipeline.scoring.fading import Turn, fading, kaplan_meier, message_scores, turns_of
+from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
+from persona_pipeline.world.models import Message
 
 
 def conversation(values: list[float | None]) -> list[Turn]:
@@ -65,6 +70,37 @@ def test_scores_are_shown_by_turn() -> None:
     assert last.low is not None and last.high is not None
     assert last.low < 7 < last.high
     assert last.conversations == 5
+
+
+def test_turns_are_an_agents_messages_of_a_conversation_in_order() -> None:
+    def said(number: int, channel: str) -> Message:
+        return Message(
+            id=f"m{number}",
+            agent_id="ann",
+            channel=channel,
+            text="hm",
+            created_at=datetime(2026, 1, 1, 9, number, tzinfo=UTC),
+        )
+
+    messages = [said(3, "a"), said(1, "a"), said(2, "b"), said(4, "a")]
+    turns = turns_of(messages, {"m1": 8.0, "m2": 7.0, "m4": 2.0})
+    assert sorted(turns.values(), key=len) == [
+        [Turn(1, 7.0)],
+        [Turn(1, 8.0), Turn(2, None), Turn(3, 2.0)],
+    ]
+
+
+def test_a_message_scores_what_its_claims_say_of_it() -> None:
+    def row(key: str, raws: dict[str, float | None], **values: Any) -> PropositionResult:
+        parts = [{"part": part, "raw": raw} for part, raw in raws.items()]
+        return PropositionResult(id=key, claim="c", score=5.0, parts=parts, **values)
+
+    rows = {
+        "dry": row("dry", {"m1": 9.0, "m2": None}, weight=3.0),
+        "loud": row("loud", {"m1": 8.0, "m2": 2.0}, inverted=True),
+    }
+    found = message_scores(DimensionEvaluation(dimension="adherence", propositions=rows))
+    assert found == {"m1": (9 * 3 + 1) / 4, "m2": 7.0}
 
 
 @pytest.mark.parametrize(
