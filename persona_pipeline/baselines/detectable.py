@@ -51,19 +51,21 @@ def detectable(drops: Drops, levels: Numbers, power: float = POWER) -> Numbers:
 def needs(drops: Drops, levels: Numbers, row: int, messages: int | None, target: float = TARGET) -> Needs:
     """Return what would let a row see a fall of ``target`` points with power ``POWER``, its degrees of freedom as they are.
 
+    Nothing where it does already.
+
     Args:
         messages: that the agent said in the window; None: unknown.
     """
     allowed = float((target / _quantiles(drops, levels, POWER)[row]) ** 2)
+    if float(drops.variance[row]) <= allowed:
+        return Needs()
     before, now, one = (float(part[row]) for part in (drops.judge_before, drops.judge_now, drops.one))
     week, windows = float(drops.week[row]), max(1.0, float(drops.windows[row]))
     weeks = float(drops.week_part[row])
     return Needs(
         messages=_whole(weeks * (messages or 0), allowed - before - now, MOST_MESSAGES) if weeks > 0 else None,
         judgments=_whole(one * (1 + 1 / windows), allowed - weeks, MOST_JUDGMENTS) if one > 0 else None,
-        windows=_whole(before * windows + week, allowed - now - week, MOST_WINDOWS)
-        if weeks > 0 or before > 0
-        else None,
+        windows=_whole(before * windows + week, allowed - now - week, MOST_WINDOWS) if weeks > 0 else None,
     )
 
 
