@@ -1,224 +1,189 @@
-"""Is a drop more than the judge's noise? For live runs, where a claim gets another score each time it is judged.
+"""The one place where a drop becomes a fall, or does not: every way into the product asks here."""
 
-A dimension's propositions are fixed, not a sample of some larger set: what varies is the judge. So a drop is tested within
-propositions (a stratified comparison of means): its standard error comes from how much repeated judgments of the same
-thing differ, pooled over the dimension, and not from how unequally propositions fell.
-"""
-
-import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, stdev
-from typing import TypeVar
 
-from persona_pipeline.baselines.models import Baseline, BaselineComparison
-from persona_pipeline.baselines.regression import golden_propositions
-from persona_pipeline.baselines.statistics import PairedDrop, holm
-from persona_pipeline.scoring.results import DimensionEvaluation
+import numpy as np
 
-Key = TypeVar("Key", bound=Hashable)
+from persona_pipeline.baselines.detectable import detectable, interval, needs, sees
+from persona_pipeline.baselines.falls import CONFIRMATIONS, Decided, decide, levels_of, worth_asking
+from persona_pipeline.baselines.families import CLAIMS_SHARE, DIMENSIONS_SHARE, LEVEL, families_named
+from persona_pipeline.baselines.fleet import Compared, Tabled, tabled
+from persona_pipeline.baselines.models import Baseline, BaselineComparison, ClaimTest, DimensionComparison, Sight
+from persona_pipeline.baselines.noise import Drops
+from persona_pipeline.baselines.regression import PROPOSITION_DELTA, REGRESSION_DELTA
+from persona_pipeline.baselines.variance import Numbers
+from persona_pipeline.baselines.week import SOURCES
 
-CONFIRMATIONS = 5
-# Dimensions and propositions are two families of tests that share 5 % of false alarms a run.
-FAMILY_ALPHA = 0.025
-# A score is a whole number: rounding alone spreads it by the deviation of a uniform distribution of width 1.
-ROUNDING_SPREAD = math.sqrt(1 / 12)
-
-
-@dataclass(frozen=True)
-class Sampled:
-    """Repeated judgments of one claim: their mean (0-9), how many, and their standard deviation (n - 1; None below two)."""
-
-    mean: float
-    n: int
-    spread: float | None = None
-
-    @classmethod
-    def of(cls, samples: Sequence[float]) -> "Sampled":
-        """Summarise samples.
-
-        Raises:
-            ValueError: there are none.
-        """
-        if not samples:
-            raise ValueError("a claim needs at least one judgment")
-        return cls(fmean(samples), len(samples), stdev(samples) if len(samples) > 1 else None)
+__all__ = ["CONFIRMATIONS", "Asked", "Compared", "most_confirmations", "settled", "to_confirm"]
 
 
 @dataclass(frozen=True)
-class PropositionPair:
-    """One proposition in the baseline and now, both on the same scale (0-9, higher is better, before hard mode)."""
+class Asked:
+    """What of one agent is worth judging again: claims by dimension, and how many times more each."""
 
-    proposition_id: str
-    before: Sampled
-    after: Sampled
-    weight: float = 1.0
-
-    @property
-    def drop(self) -> float:
-        """By how much it fell; positive is worse."""
-        return self.before.mean - self.after.mean
+    claims: Mapping[str, Sequence[str]]
+    times: int = CONFIRMATIONS
 
 
-@dataclass(frozen=True)
-class JudgeNoise:
-    """Standard deviation of one judgment, in points, and the degrees of freedom it was estimated with."""
-
-    spread: float
-    degrees: int
-
-
-def judge_noise(pairs: Sequence[PropositionPair]) -> JudgeNoise | None:
-    """Return the noise pooled over every repeated judgment of the pairs, at least that of rounding; None without repeats."""
-    known = [
-        (side.spread, side.n - 1) for pair in pairs for side in (pair.before, pair.after) if side.spread is not None
-    ]
-    degrees = sum(n for _, n in known)
-    if not degrees:
-        return None
-    return JudgeNoise(max(ROUNDING_SPREAD, math.sqrt(sum(s**2 * n for s, n in known) / degrees)), degrees)
-
-
-def dimension_drop(
-    pairs: Sequence[PropositionPair],
-    noise: JudgeNoise,
+def settled(
+    agents: Mapping[str, Compared],
     *,
-    drop: float | None = None,
-    share: float = 1.0,
-    confidence: float = 0.95,
-) -> PairedDrop:
-    """Test whether a dimension fell: by the weighted mean of its propositions, or by ``drop`` where more is known.
+    fleet: Mapping[str, Baseline] | None = None,
+    others: Mapping[str, float] | None = None,
+) -> dict[str, BaselineComparison]:
+    """Return the comparisons of a run with only those falls that judge and week do not explain.
+
+    Dimensions and claims get the interval of their change, their corrected p-value and what could have been seen. What fell
+    beyond its delta and may be chance becomes a warning. Where baseline and run judged the same messages and nothing was
+    judged twice, the deltas alone decide, and so they do where nothing is known of judge or week.
 
     Args:
-        drop: by how much the whole dimension fell, its computed parts included; those have no noise.
-        share: part of the dimension's score (0-1) that is judged. 1 is never too sure.
-
-    Raises:
-        ValueError: there are no pairs, or all weights are 0.
+        fleet: the baselines of all agents that are watched, whether they are in this run or not; the same on every way into
+            the product, so that an agent's answer is the same on all of them.
+        others: ``BaselineComparison.p_value`` of watched agents that are not in this run; used beyond 20 agents.
     """
-    total = sum(pair.weight for pair in pairs)
-    if not total > 0:
-        raise ValueError("a drop needs at least one proposition with a weight above 0")
-    if drop is None:
-        drop = share * sum(pair.weight * pair.drop for pair in pairs) / total
-    variance = sum((pair.weight / total) ** 2 * (1 / pair.before.n + 1 / pair.after.n) for pair in pairs)
-    return _tested(drop, share * noise.spread * math.sqrt(variance), noise.degrees, len(pairs), confidence)
-
-
-def proposition_drop(pair: PropositionPair, noise: JudgeNoise, *, confidence: float = 0.95) -> PairedDrop:
-    """Test whether one proposition fell, by the noise of its dimension."""
-    error = noise.spread * math.sqrt(1 / pair.before.n + 1 / pair.after.n)
-    return _tested(pair.drop, error, noise.degrees, 1, confidence)
-
-
-@dataclass(frozen=True)
-class DimensionDrops:
-    """The tests of one dimension and of its propositions, by id."""
-
-    dimension: PairedDrop
-    propositions: dict[str, PairedDrop]
-
-
-def drops_of(evaluated: DimensionEvaluation, baseline: Baseline, *, share: float = 1.0) -> DimensionDrops | None:
-    """Test an evaluated dimension against its baseline.
-
-    None where nothing was judged twice, then or now, or no proposition stands in both. How often the baseline was judged,
-    and the spread of that, are in its provenance; a baseline without counts as judged once.
-
-    Args:
-        share: see ``dimension_drop``.
-    """
-    before = golden_propositions(baseline, evaluated.dimension)
-    captured = baseline.provenance.get("dimensions", {}).get(evaluated.dimension, {})
-    count, spreads = max(1, captured.get("samples") or 1), captured.get("spread") or {}
-    pairs = [
-        PropositionPair(
-            key,
-            Sampled(before[key], count, spreads.get(key) if count > 1 else None),
-            Sampled(row.score, max(1, len(row.samples)), row.spread),
-            row.weight,
-        )
-        for key, row in evaluated.propositions.items()
-        if row.score is not None and not row.algorithmic and key in before
-    ]
-    noise = judge_noise(pairs)
-    if noise is None or not any(pair.weight > 0 for pair in pairs):
-        return None
-    golden = baseline.dimensions.get(evaluated.dimension)
-    drop = None if golden is None or evaluated.score is None else golden - evaluated.score
-    return DimensionDrops(
-        dimension_drop(pairs, noise, drop=drop, share=share),
-        {pair.proposition_id: proposition_drop(pair, noise) for pair in pairs},
-    )
-
-
-def confirmed(tests: Mapping[Key, PairedDrop], alpha: float = FAMILY_ALPHA) -> dict[Key, float]:
-    """Return those drops that hold against being one of many, with their p-values after Holm's correction.
-
-    ``tests`` are all comparisons of a run, not only the suspicious ones; a family each for dimensions and propositions.
-    """
-    return {key: p for key, p in _corrected(tests).items() if p < alpha}
-
-
-@dataclass(frozen=True)
-class Compared:
-    """One agent's comparison by the deltas, with what it compares."""
-
-    comparison: BaselineComparison
-    dimensions: Mapping[str, DimensionEvaluation]
-    baseline: Baseline | None
-
-
-def settled(agents: Mapping[str, Compared], alpha: float = FAMILY_ALPHA) -> dict[str, BaselineComparison]:
-    """Return the comparisons of a live run with only those drops that the judge's noise does not explain.
-
-    Every comparison of the run counts, whether it looks suspicious or not. Dimensions get the interval of their change and
-    their corrected p-value. What fell beyond its delta and is not confirmed becomes a warning. Where nothing was judged
-    twice, then or now, the deltas alone decide.
-    """
-    tests = {
-        (agent_id, name): found
-        for agent_id, item in agents.items()
-        if item.baseline
-        for name in item.comparison.dimensions
-        if name in item.dimensions and (found := drops_of(item.dimensions[name], item.baseline))
-    }
-    dimensions = _corrected({key: found.dimension for key, found in tests.items()})
-    propositions = _corrected(
-        {(*key, p): test for key, found in tests.items() for p, test in found.propositions.items()}
-    )
-    result = {}
-    for agent_id, item in agents.items():
-        comparison = item.comparison.model_copy(deep=True)
-        for name, compared in comparison.dimensions.items():
-            test = tests.get((agent_id, name))
-            if test is None:
-                continue
-            compared.interval = (-test.dimension.high, -test.dimension.low)
-            compared.p_value = dimensions[agent_id, name]
-            if compared.status == "regressed" and compared.p_value >= alpha:
-                compared.status = "ok"
-                comparison.warnings.append(f"{name}: {_within_noise(-(compared.delta or 0.0), compared.p_value)}")
-            for drop in list(compared.drops):
-                p_value = propositions.get((agent_id, name, drop.proposition_id), 0.0)
-                if p_value >= alpha:
-                    compared.drops.remove(drop)
-                    comparison.warnings.append(f"{name}/{drop.proposition_id}: {_within_noise(-drop.delta, p_value)}")
-        result[agent_id] = comparison
+    table, watched = _table(agents, fleet)
+    decided = _decided(table, watched, agents, others)
+    result = {agent_id: item.comparison.model_copy(deep=True) for agent_id, item in agents.items()}
+    _write_dimensions(result, agents, table, decided, watched)
+    for comparison in result.values():
+        for item in comparison.dimensions.values():
+            _judge(item, comparison.warnings)
+    for number, agent_id in enumerate(table.agents):
+        if agent_id in result and any(item.sight for item in result[agent_id].dimensions.values()):
+            result[agent_id].families = families_named(watched)
+            result[agent_id].p_value = float(decided.p_values.agents[number])
     return result
 
 
-def _corrected(tests: Mapping[Key, PairedDrop]) -> dict[Key, float]:
-    return dict(zip(tests, holm([test.p_value for test in tests.values()]), strict=True))
+def to_confirm(
+    agents: Mapping[str, Compared],
+    *,
+    fleet: Mapping[str, Baseline] | None = None,
+    delta: float = REGRESSION_DELTA,
+    proposition_delta: float = PROPOSITION_DELTA,
+) -> dict[str, Asked]:
+    """Return what is worth judging again before it is called a fall, by agent; nothing of those where it changes nothing.
+
+    Args:
+        fleet: see ``settled``.
+        delta, proposition_delta: of the comparisons.
+    """
+    table, watched = _table(agents, fleet)
+    decided = _decided(table, watched, agents, None, delta, proposition_delta)
+    mask = worth_asking(table.fleet, decided, watched=watched, delta=delta, proposition_delta=proposition_delta)
+    found: dict[str, dict[str, list[str]]] = {}
+    for row in np.flatnonzero(mask):
+        agent_id, dimension, claim = table.claims[row]
+        item = agents[agent_id].comparison.dimensions[dimension]
+        # A dimension whose coverage is too low is compared with nothing; only its claims may fall.
+        if item.status in ("ok", "regressed") or any(drop.proposition_id == claim for drop in item.drops):
+            found.setdefault(agent_id, {}).setdefault(dimension, []).append(claim)
+    return {agent_id: Asked(claims) for agent_id, claims in found.items()}
 
 
-def _within_noise(drop: float, p_value: float) -> str:
-    return f"fell by {drop:.2f}, which the judge's noise may explain (p = {p_value:.2g}); judge with more samples to be sure"
+def most_confirmations(judgments: Mapping[str, int], samples: int, times: int = CONFIRMATIONS) -> int:
+    """Return how many judgments confirming could add at most: all agents and dimensions fallen.
+
+    Args:
+        judgments: planned judgments of each agent that has a baseline.
+        samples: judgments a claim among them.
+    """
+    return sum(judgments.values()) // max(1, samples) * times
 
 
-def _tested(drop: float, error: float, degrees: int, n: int, confidence: float) -> PairedDrop:
-    from scipy.special import stdtr, stdtrit
+def _table(agents: Mapping[str, Compared], fleet: Mapping[str, Baseline] | None) -> tuple[Tabled, int]:
+    table = tabled(agents, fleet or {})
+    return table, max(1, len(table.agents))
 
-    reach = float(stdtrit(degrees, (1 + confidence) / 2)) * error
-    p_value = float(stdtr(degrees, -drop / error))
-    return PairedDrop(drop, drop - reach, drop + reach, p_value, confidence, n)
+
+def _decided(
+    table: Tabled,
+    watched: int,
+    agents: Mapping[str, Compared],
+    others: Mapping[str, float] | None,
+    delta: float = REGRESSION_DELTA,
+    proposition_delta: float = PROPOSITION_DELTA,
+) -> Decided:
+    known = np.array([p for agent_id, p in (others or {}).items() if agent_id not in agents], dtype=float)
+    return decide(
+        table.fleet,
+        agents=watched,
+        watched=watched,
+        delta=delta,
+        proposition_delta=proposition_delta,
+        others=known,
+    )
+
+
+def _write_dimensions(
+    result: Mapping[str, BaselineComparison],
+    agents: Mapping[str, Compared],
+    table: Tabled,
+    decided: Decided,
+    watched: int,
+) -> None:
+    of_claims = table.fleet.agent_of[table.fleet.dimension_of]
+    levels = levels_of(decided.dimensions, table.fleet.agent_of, watched=watched, share=DIMENSIONS_SHARE)
+    claim_levels = levels_of(decided.claims, of_claims, watched=watched, share=CLAIMS_SHARE)
+    low, high = interval(decided.dimensions)
+    smallest = detectable(decided.dimensions, levels)
+    for row, (agent_id, dimension) in enumerate(table.dimensions):
+        if agent_id not in result or not np.isfinite(decided.dimensions.drop[row]):
+            continue
+        item = result[agent_id].dimensions[dimension]
+        item.interval = (-float(high[row]), -float(low[row]))
+        item.p_value = float(decided.p_values.dimensions[row])
+        item.sight = _sight(decided.dimensions, levels, row, float(smallest[row]), agents[agent_id].messages)
+    low, high = interval(decided.claims)
+    smallest = detectable(decided.claims, claim_levels)
+    for row, (agent_id, dimension, claim) in enumerate(table.claims):
+        if agent_id in result and np.isfinite(decided.claims.drop[row]):
+            result[agent_id].dimensions[dimension].claims[claim] = ClaimTest(
+                delta=-float(decided.claims.fallen[row]),
+                interval=(-float(high[row]), -float(low[row])),
+                p_value=float(decided.p_values.claims[row]),
+                detectable=float(smallest[row]),
+            )
+
+
+def _sight(drops: Drops, levels: Numbers, row: int, smallest: float, messages: int | None) -> Sight:
+    need = needs(drops, levels, row, messages)
+    return Sight(
+        detectable=smallest,
+        judge=float(np.sqrt(drops.one[row])) or None,
+        week=float(np.sqrt(drops.week[row])),
+        week_from=SOURCES[drops.source[row]],
+        windows=int(drops.windows[row]),
+        messages=need.messages,
+        judgments=need.judgments,
+        windows_needed=need.windows,
+        text=sees(smallest, need),
+    )
+
+
+def _judge(item: DimensionComparison, warnings: list[str]) -> None:
+    """Turn what fell beyond its delta and may be chance into a warning."""
+    if item.status == "regressed" and item.p_value is not None and item.p_value >= LEVEL:
+        item.status = "ok"
+        warnings.append(f"{item.dimension}: {_explained(-(item.delta or 0.0), item.p_value)}")
+    kept = []
+    for drop in item.drops:
+        test = item.claims.get(drop.proposition_id)
+        # In a dimension that fell, a claim is part of what was found: it needs no proof against being one of many.
+        part = test is not None and item.status == "regressed" and test.interval[1] < 0
+        if test is not None and test.p_value >= LEVEL and not part:
+            warnings.append(f"{item.dimension}/{drop.proposition_id}: {_explained(-drop.delta, test.p_value)}")
+        elif test is None:
+            kept.append(drop)
+        else:
+            kept.append(drop.model_copy(update={"interval": test.interval, "p_value": test.p_value}))
+    item.drops = kept
+
+
+def _explained(drop: float, p_value: float) -> str:
+    return (
+        f"fell by {drop:.2f}, which judge and week may explain (p = {p_value:.2g}); more judgments a claim (--samples) or more "
+        "windows in the baseline tell it apart"
+    )

@@ -2,13 +2,16 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from persona_pipeline.atomic_files import write_atomically
 from persona_pipeline.baselines.models import Baseline
+from persona_pipeline.baselines.spread import spread_of, summarised
 from persona_pipeline.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.propositions.models import ALL_DIMENSIONS
 from persona_pipeline.scoring.results import DimensionEvaluation
@@ -85,33 +88,45 @@ def save_baseline(root: Path, baseline: Baseline) -> Path:
 
 def captured(
     agent_id: str,
-    dimensions: Mapping[str, DimensionEvaluation],
+    windows: Mapping[str, DimensionEvaluation] | Sequence[Mapping[str, DimensionEvaluation]],
     provenance: Mapping[str, Any],
     *,
     known: Baseline | None = None,
     now: datetime | None = None,
 ) -> Baseline:
-    """Return a baseline with the dimensions that were scored in full; what ``known`` says of the others is kept."""
-    scored = {name: item for name, item in dimensions.items() if item.score is not None and item.coverage >= 1}
+    """Return a baseline with the dimensions that were scored in full; what ``known`` says of the others is kept.
+
+    Scores are means over windows. A dimension's earlier windows count if they were scored in full with the claims of the
+    newest; one whose newest window was not is not captured.
+
+    Args:
+        windows: the evaluated dimensions of one window, or of several, newest last; best such without a finding.
+        provenance: of the newest window: what judged it, and which messages.
+    """
+    several: Sequence[Mapping[str, DimensionEvaluation]] = [windows] if isinstance(windows, Mapping) else windows
+    newest = several[-1] if several else {}
+    scored = {name: _usable(name, several) for name, item in newest.items() if _is_full(item)}
+    found = {name: summarised(items) for name, items in scored.items()}
     kept = known or Baseline(agent_id=agent_id, captured_at=datetime.now(UTC), dimensions={})
-    scores = {
-        **kept.dimensions,
-        **{name: item.score for name, item in scored.items() if item.score is not None},
-    }
+    scores = {**kept.dimensions, **{name: summary.score for name, summary in found.items()}}
     propositions = dict(kept.proposition_scores)
-    for name, item in scored.items():
-        propositions[name] = {key: row.score for key, row in item.propositions.items() if row.score is not None}
-    taken = {key for item in scored.values() for key in item.propositions}
+    propositions |= {name: summary.claims for name, summary in found.items()}
+    taken = {key for name in found for key in newest[name].propositions}
     flat = {key: score for key, score in propositions.pop("", {}).items() if key not in taken}
     per_dimension = dict(kept.provenance.get("dimensions", {}))
-    for name, item in scored.items():
+    for name, summary in found.items():
         per_dimension[name] = {
             **provenance,
-            "proposition_set_hash": item.proposition_set_hash,
-            "input_hash": item.input_hash,
-            "n_scored": item.n_scored,
-            "samples": max((len(row.samples) for row in item.propositions.values()), default=0),
-            "spread": {key: row.spread for key, row in item.propositions.items() if row.spread is not None},
+            "proposition_set_hash": newest[name].proposition_set_hash,
+            "input_hash": newest[name].input_hash,
+            "n_scored": newest[name].n_scored,
+            "samples": max((len(row.samples) for row in newest[name].propositions.values()), default=0),
+            **summary.spread.model_dump(exclude_defaults=True),
+            "windows": summary.spread.windows,
+            "claims": {
+                key: {"windows": item.windows, "samples": item.samples, **item.model_dump(exclude_defaults=True)}
+                for key, item in summary.spread.claims.items()
+            },
         }
     order = [name for name in ALL_DIMENSIONS if name in scores] + [n for n in scores if n not in ALL_DIMENSIONS]
     return Baseline(
@@ -119,11 +134,21 @@ def captured(
         captured_at=now or datetime.now(UTC),
         dimensions={name: scores[name] for name in order},
         proposition_scores={
-            **({"": flat} if flat and scored.keys() < scores.keys() else {}),
+            **({"": flat} if flat and found.keys() < scores.keys() else {}),
             **{name: propositions[name] for name in order if name in propositions},
         },
         provenance={"dimensions": {name: per_dimension[name] for name in order if name in per_dimension}},
     )
+
+
+def _is_full(item: DimensionEvaluation | None) -> bool:
+    return item is not None and item.score is not None and item.coverage >= 1
+
+
+def _usable(name: str, windows: Sequence[Mapping[str, DimensionEvaluation]]) -> list[DimensionEvaluation]:
+    newest = windows[-1][name]
+    items = [window[name] for window in windows if _is_full(window.get(name))]
+    return [item for item in items if item.proposition_set_hash == newest.proposition_set_hash]
 
 
 def _parse(data: Any, path: str) -> Baseline:
@@ -176,13 +201,29 @@ def _parse(data: Any, path: str) -> Baseline:
         problems.append(Problem("provenance must be an object", path))
     if problems:
         raise ConfigError(problems)
-    return Baseline(
+    baseline = Baseline(
         agent_id=data["agentId"],
         captured_at=moment,
         dimensions=dimensions,
         proposition_scores=propositions,
         provenance=provenance,
     )
+    _check_spread(baseline, path)
+    return baseline
+
+
+def _check_spread(baseline: Baseline, path: str) -> None:
+    problems = []
+    for name in baseline.dimensions:
+        try:
+            spread_of(baseline, name)
+        except ValidationError as error:
+            where = ".".join(str(part) for part in error.errors()[0]["loc"])
+            problems.append(Problem(f"provenance of {name}: {where}: {error.errors()[0]['msg']}; restore it", path))
+        except (AttributeError, TypeError):
+            problems.append(Problem(f"provenance of {name} is not an object of counts and spreads; restore it", path))
+    if problems:
+        raise ConfigError(problems)
 
 
 def _is_score(value: Any) -> bool:

@@ -44,6 +44,44 @@ class PropositionDrop(BaseModel):
     delta: float
     claim: str = ""
     recommendation: str | None = None
+    interval: tuple[float, float] | None = None
+    p_value: float | None = None
+
+
+class Sight(BaseModel):
+    """What a comparison could have seen, and what its error is made of; all in points (0-9).
+
+    Attributes:
+        detectable: the smallest fall told from judge and week in four of five runs.
+        judge, week: standard deviation of one judgment's part in the score, and of what a window does to it.
+        week_from: where the week's part was learnt, see ``noise.SOURCES``.
+        windows: of the baseline.
+        messages, judgments, windows_needed: what would bring ``detectable`` to 1.0, each alone; None: it cannot.
+        text: all that in one sentence.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    detectable: float
+    judge: float | None = None
+    week: float = 0.0
+    week_from: str = ""
+    windows: int = 1
+    messages: int | None = None
+    judgments: int | None = None
+    windows_needed: int | None = None
+    text: str = ""
+
+
+class ClaimTest(BaseModel):
+    """How a claim moved. ``delta`` = current - baseline; ``interval``: of that change, 95 %; ``p_value``: corrected."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    delta: float
+    interval: tuple[float, float]
+    p_value: float
+    detectable: float
 
 
 class DimensionComparison(BaseModel):
@@ -51,6 +89,8 @@ class DimensionComparison(BaseModel):
 
     status: ``ok``, ``regressed``, ``no_baseline`` (scored, nothing to compare with), ``unscored`` (no score now),
     ``incomplete`` (coverage below the minimum, so the mean is not compared).
+    interval: of the change (current - baseline), 95 %; p_value: of a fall, corrected for all that was compared.
+    sight, claims: what could have been seen, and the test of each claim; None and empty where nothing can be tested.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -63,16 +103,25 @@ class DimensionComparison(BaseModel):
     drops: list[PropositionDrop] = Field(default_factory=list)
     interval: tuple[float, float] | None = None
     p_value: float | None = None
+    sight: Sight | None = None
+    claims: dict[str, ClaimTest] = Field(default_factory=dict)
 
 
 class BaselineComparison(BaseModel):
-    """One agent's evaluation beside its baseline."""
+    """One agent's evaluation beside its baseline.
+
+    Attributes:
+        families: what p-values were corrected for, in words; "" where nothing was tested.
+        p_value: the agent's smallest, corrected within the agent only; what other runs need beyond 20 watched agents.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
     agent_id: str
     dimensions: dict[str, DimensionComparison] = Field(default_factory=dict)
     warnings: list[str] = Field(default_factory=list)
+    families: str = ""
+    p_value: float | None = None
 
     @property
     def regressions(self) -> list[Regression]:

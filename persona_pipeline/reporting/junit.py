@@ -10,14 +10,23 @@ from persona_pipeline.baselines.models import PropositionDrop
 from persona_pipeline.evaluation.report import EXIT_REGRESSION, Finding, RunReport
 from persona_pipeline.judging.verdict import Unscored
 from persona_pipeline.reporting.text import xml_text
-from persona_pipeline.reporting.view import AgentRow, ReportView, ScoreCell, format_delta, format_score, unscored_label
+from persona_pipeline.reporting.view import (
+    REMARKS,
+    AgentRow,
+    ReportView,
+    ScoreCell,
+    format_delta,
+    format_score,
+    unscored_label,
+)
 
 _DECLARATION = '<?xml version="1.0" encoding="utf-8"?>\n'
 _ANSWERS = {reason.value for reason in Unscored if reason.is_answer}
 
 
 def render_junit(report: RunReport) -> str:
-    """Return JUnit XML: a drift is a failure, a judgment that is missing an error, a dimension without evidence is skipped.
+    """Return JUnit XML: a drift is a failure, a judgment that is missing an error, a dimension without evidence is skipped, and so
+    is one without a baseline or with a trend, which is said.
 
     What concerns the whole run stands in a suite named ``run``. Characters XML cannot hold become U+FFFD.
     """
@@ -60,7 +69,7 @@ def _dimension_case(row: AgentRow, cell: ScoreCell, findings: list[Finding]) -> 
         results.append(_result(Failure, "regression", _fall(cell.baseline, cell.score, cell.delta)))
     for finding in findings:
         if finding.kind not in ("regression", "proposition_drop"):
-            kind = Failure if finding.exit_code == EXIT_REGRESSION else Error
+            kind = _kind(finding)
             results.append(_result(kind, finding.kind, finding.text))
     failures = cell.evaluation.failures if cell.evaluation else {}
     if failures and not any(isinstance(result, Error) for result in results):
@@ -91,8 +100,14 @@ def _drop_case(row: AgentRow, drop: PropositionDrop) -> TestCase:
 
 def _finding_case(classname: str, name: str, finding: Finding) -> TestCase:
     case = TestCase(_text(name), classname=classname)
-    case.result = [_result(Failure if finding.exit_code == EXIT_REGRESSION else Error, finding.kind, finding.text)]
+    case.result = [_result(_kind(finding), finding.kind, finding.text)]
     return case
+
+
+def _kind(finding: Finding) -> type:
+    if finding.kind in REMARKS:
+        return Skipped
+    return Failure if finding.exit_code == EXIT_REGRESSION else Error
 
 
 def _result(kind: type, type_: str, message: str, text: str = "") -> Failure | Error | Skipped:

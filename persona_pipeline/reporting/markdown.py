@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from persona_pipeline.baselines.detectable import BLIND
 from persona_pipeline.evaluation.report import EXIT_OK, Finding, RunReport
 from persona_pipeline.reporting.costs import COLUMNS, cost_tables
 from persona_pipeline.reporting.facts import provenance_facts, usage_facts
-from persona_pipeline.reporting.history import change_point
-from persona_pipeline.reporting.sections import history
+from persona_pipeline.reporting.history import trend_mark
+from persona_pipeline.reporting.sections import fading, history, trends
 from persona_pipeline.reporting.text import markdown_code, markdown_text
 from persona_pipeline.reporting.view import (
     AgentRow,
@@ -18,13 +19,15 @@ from persona_pipeline.reporting.view import (
     format_delta,
     format_score,
     unscored_label,
+    what_it_needs,
 )
 
 MARKER = "<!-- persona-pipeline -->"
 COMMENT_LIMIT = 65_536
 SUMMARY_LIMIT = 1_000_000
-_ICONS = {AgentStatus.OK: "✅", AgentStatus.DRIFTED: "🔻", AgentStatus.INCOMPLETE: "⚠️"}
+_ICONS = {AgentStatus.OK: "✅", AgentStatus.DRIFTED: "🔻", AgentStatus.INCOMPLETE: "⚠️", AgentStatus.NEW: "🆕"}
 _MESSAGE_LIMIT = 600
+_MOST_SIGHTS = 40
 
 
 @dataclass
@@ -69,6 +72,8 @@ def _sections(report: RunReport) -> Iterator[_Section]:
     others = list(_other_findings(view))
     if others:
         yield _Section(["### Also", ""], others, [""])
+    if view.sights:
+        yield _sights(view)
     for table in cost_tables(report):
         labels = [table.title, *COLUMNS]
         yield _Section(
@@ -98,6 +103,30 @@ def _scores(view: ReportView) -> _Section:
         ["| " + " | ".join(markdown_text(label) for label in labels) + " |", "|:--|" + "--:|" * (len(labels) - 1)],
         [_row(row) for row in view.rows],
         ["", "Scores are 0–9 with the change against the baseline in brackets; 🔻 fell further than allowed.", ""],
+    )
+
+
+def _sights(view: ReportView) -> _Section:
+    """Return the smallest fall that each dimension could have shown."""
+    labels = ["Agent", *(dimension_label(name) for name in view.dimensions), "What the dullest needs"]
+    rows = []
+    for row, sights in view.dullest(_MOST_SIGHTS):
+        cells = [
+            f"{sights[name].detectable:.1f}{' ⚠️' if sights[name].detectable > BLIND else ''}" if name in sights else "–"
+            for name in view.dimensions
+        ]
+        needs = markdown_text(what_it_needs(sights), 200) or "–"
+        rows.append("| " + " | ".join([markdown_code(row.agent_id, 64, in_table=True), *cells, needs]) + " |")
+    return _Section(
+        [
+            "<details>",
+            "<summary>What this run could have seen: the smallest fall, in points</summary>",
+            "",
+            "| " + " | ".join(markdown_text(label) for label in labels) + " |",
+            "|:--|" + "--:|" * (len(labels) - 2) + ":--|",
+        ],
+        rows,
+        ["", f"Corrected for: {markdown_text(view.families)}.", "", "</details>", ""],
     )
 
 
@@ -171,14 +200,14 @@ def _unscored(row: AgentRow) -> Iterator[str]:
 
 
 def _changes(view: ReportView) -> Iterator[str]:
-    """Yield where an agent's overall score fell for good, for runs that know earlier windows."""
-    for agent_id, points in sorted(history(view.report).items()):
-        change = change_point([point.overall for point in points])
-        if change and change.change < 0:
-            yield (
-                f"- {markdown_code(agent_id, 64)} fell from {format_score(change.before)} to {format_score(change.after)} "
-                f"overall with the window that ends {points[change.index].window_end:%Y-%m-%d}"
-            )
+    """Yield what has been falling for weeks, for runs that know earlier windows, and what fades in long conversations."""
+    points = history(view.report)
+    for agent_id, found in sorted(trends(view.report).items()):
+        if mark := trend_mark(points.get(agent_id, []), found):
+            yield f"- {markdown_code(agent_id, 64)} {markdown_text(mark.text, _MESSAGE_LIMIT)}"
+    for agent_id, seen in sorted(fading(view.report).items()):
+        for item in seen:
+            yield f"- {markdown_code(agent_id, 64)} {markdown_text(f'{item.signal}: {item.text}', _MESSAGE_LIMIT)}"
 
 
 def _other_findings(view: ReportView) -> Iterator[str]:

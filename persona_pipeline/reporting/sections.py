@@ -1,6 +1,8 @@
 """What ``RunReport.statistics`` may hold beside the scores, typed. Every key is optional; a malformed one raises ``ConfigError``.
 
 history      {agent_id: [HistoryPoint, ...]} in time order
+trends       {agent_id: {dimension: TrendSeen}}
+fading       {agent_id: [FadingSeen, ...]}, one for each version of its persona and signal
 voice_map    VoiceMap
 suites       [SuiteSummary, ...]
 corrections  {agent_id: CorrectionSummary}
@@ -25,11 +27,64 @@ class _Section(BaseModel):
 
 
 class HistoryPoint(_Section):
-    """An agent's scores (0-9, None: unscored) in the window that ends at ``window_end``."""
+    """An agent's scores (0-9, None: unscored) in the window that ends at ``window_end``.
+
+    ``margins``: half the width of a dimension's 95 % interval, in points; ``overall``'s stands under its name.
+    """
 
     window_end: datetime
     overall: float | None = None
     dimensions: dict[str, float | None] = Field(default_factory=dict)
+    margins: dict[str, float] = Field(default_factory=dict)
+
+
+class TrendSeen(_Section):
+    """A dimension that has been falling, as ``baselines.trend.Trend`` tells it."""
+
+    began: datetime
+    windows: int
+    before: float
+    now: float
+    strength: float
+
+
+class CurveSeen(_Section):
+    """Mean score (0-9) at a turn over the conversations that got there, with its 95 % interval."""
+
+    turn: int
+    mean: float
+    low: float | None = None
+    high: float | None = None
+    conversations: int
+
+
+class SurvivalSeen(_Section):
+    """Share (0-1) of characters still held after a turn, with its 95 % interval."""
+
+    turn: int
+    share: float
+    low: float
+    high: float
+    at_risk: int
+
+
+class FadingSeen(_Section):
+    """How a character fares by turn, as ``scoring.fading.Fading`` tells it.
+
+    ``version``: of the persona; ``signal``: what was scored.
+    """
+
+    version: str = ""
+    signal: str = "adherence"
+    conversations: int
+    lost: int
+    longest: int
+    curve: list[CurveSeen] = Field(default_factory=list)
+    survival: list[SurvivalSeen] = Field(default_factory=list)
+    half_life: int | None = None
+    half_life_low: int | None = None
+    half_life_high: int | None = None
+    text: str = ""
 
 
 class Voice(_Section):
@@ -126,6 +181,8 @@ class Correction(_Section):
 
 
 _HISTORY = TypeAdapter(dict[str, list[HistoryPoint]])
+_TRENDS = TypeAdapter(dict[str, dict[str, TrendSeen]])
+_FADING = TypeAdapter(dict[str, list[FadingSeen]])
 _SUITES = TypeAdapter(list[SuiteSummary])
 _EXAMPLES = TypeAdapter(dict[str, list[Correction]])
 _VOICE_MAP = TypeAdapter(VoiceMap)
@@ -135,6 +192,16 @@ def history(report: RunReport) -> dict[str, list[HistoryPoint]]:
     """Return each agent's scores over windows, oldest first; empty when the run has none."""
     points = _read(report, "history", _HISTORY, {})
     return {agent: sorted(series, key=lambda point: point.window_end) for agent, series in points.items()}
+
+
+def trends(report: RunReport) -> dict[str, dict[str, TrendSeen]]:
+    """Return the dimensions that have been falling, by agent."""
+    return _read(report, "trends", _TRENDS, {})
+
+
+def fading(report: RunReport) -> dict[str, list[FadingSeen]]:
+    """Return how each agent's character fares in long conversations, where they are long enough to tell."""
+    return _read(report, "fading", _FADING, {})
 
 
 def voice_map(report: RunReport) -> VoiceMap | None:

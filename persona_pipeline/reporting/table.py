@@ -2,6 +2,7 @@
 
 import io
 import sys
+from collections.abc import Iterator
 from typing import TextIO
 
 from rich.box import SIMPLE_HEAD
@@ -10,9 +11,11 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from persona_pipeline.baselines.detectable import BLIND
 from persona_pipeline.evaluation.report import EXIT_REGRESSION, RunReport
 from persona_pipeline.reporting.text import one_line, printable
 from persona_pipeline.reporting.view import (
+    REMARKS,
     SHORT_LABELS,
     AgentRow,
     AgentStatus,
@@ -22,14 +25,14 @@ from persona_pipeline.reporting.view import (
     format_delta,
     format_score,
     format_usd,
+    what_it_needs,
 )
 
-_MARKS = {AgentStatus.OK: " ", AgentStatus.DRIFTED: "!", AgentStatus.INCOMPLETE: "?"}
-_STYLES = {AgentStatus.OK: "", AgentStatus.DRIFTED: "bold red", AgentStatus.INCOMPLETE: "yellow"}
+_MARKS = {AgentStatus.OK: " ", AgentStatus.DRIFTED: "!", AgentStatus.INCOMPLETE: "?", AgentStatus.NEW: "+"}
+_STYLES = {AgentStatus.OK: "", AgentStatus.DRIFTED: "bold red", AgentStatus.INCOMPLETE: "yellow", AgentStatus.NEW: ""}
 _ASCII = {"−": "-", "–": "-", "±": "+-", "…": "...", "━": "-", "─": "-"}
-_LEGEND = (
-    "! drifted   ? not fully judged   * beyond the allowed drop   new: no baseline   n/m: judgments scored of expected"
-)
+MOST_SIGHTS = 5
+_LEGEND = "! drifted   ? not fully judged   + no baseline yet   * fell beyond what is allowed   n/m: judgments scored of expected"
 
 
 def render_table(report: RunReport, *, exits: bool = True) -> str:
@@ -59,7 +62,7 @@ def _draw(report: RunReport, console: Console, *, short: bool = False, exits: bo
     view = ReportView(report)
     # The table comes last: what scrolls by first is the detail, what stays on the screen is the whole.
     for finding in view.findings:
-        style = "red" if finding.exit_code == EXIT_REGRESSION else "yellow"
+        style = "red" if finding.exit_code == EXIT_REGRESSION and finding.kind not in REMARKS else "yellow"
         console.print(Text(f"{finding.kind}: {one_line(finding.message)}", style=style), soft_wrap=True)
     # One command mends many findings.
     for remedy in dict.fromkeys(finding.remedy for finding in view.findings if finding.remedy):
@@ -70,8 +73,26 @@ def _draw(report: RunReport, console: Console, *, short: bool = False, exits: bo
     if view.rows:
         console.print(_table(report, short=short))
         console.print(Text(_LEGEND, style="dim"), soft_wrap=True)
+    for line in _sights(view):
+        console.print(Text(line, style="dim"), soft_wrap=True)
     ending = f" Exit code {report.exit_code}." if exits else ""
     console.print(Text(f"{view.headline}. {_cost(report)}{ending}"), soft_wrap=True)
+
+
+def _sights(view: ReportView) -> Iterator[str]:
+    """Yield what each agent's window could have seen, what the least sharp of its dimensions needs, and the families."""
+    shown = view.dullest(MOST_SIGHTS)
+    for row, sights in shown:
+        falls = ", ".join(
+            f"{dimension_label(name).lower()} {sight.detectable:.1f}{' (blind)' if sight.detectable > BLIND else ''}"
+            for name, sight in sights.items()
+        )
+        needs = what_it_needs(sights)
+        yield f"sees: {one_line(row.agent_id, 40)}: a fall of {falls}{f'; {needs}' if needs else ''}"
+    if len(shown) < len(view.sights):
+        yield f"sees: {len(view.sights) - len(shown)} other agents can see as small a fall or a smaller one"
+    if view.families:
+        yield f"corrected for: {view.families}"
 
 
 def _table(report: RunReport, *, short: bool = False) -> Table:

@@ -1,12 +1,12 @@
 """The rows and cells every report shows, read once from a ``RunReport``."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from statistics import fmean
 
-from persona_pipeline.baselines.models import DimensionComparison, PropositionDrop
+from persona_pipeline.baselines.models import DimensionComparison, PropositionDrop, Sight
 from persona_pipeline.evaluation.report import (
     EXIT_BUDGET,
     EXIT_CONFIG,
@@ -46,10 +46,15 @@ OUTCOMES = {
 LOW_SCORE = 5.0
 
 
+# Findings that ask a person to look and are no fault of the agent's.
+REMARKS = frozenset({"no_baseline", "trend"})
+
+
 class AgentStatus(StrEnum):
-    """What the row of an agent says at a glance; a drift stands before missing judgments."""
+    """What the row of an agent says at a glance; a drift stands before missing judgments. ``new``: it has no baseline yet."""
 
     OK = "ok"
+    NEW = "new"
     DRIFTED = "drifted"
     INCOMPLETE = "incomplete"
 
@@ -125,6 +130,14 @@ class ScoreCell:
         return self.comparison.drops if self.comparison else []
 
     @property
+    def interval(self) -> tuple[float, float] | None:
+        """Where the score lies with 95 % as far as the baseline is right: baseline plus the interval of the change, within 0-9."""
+        if self.comparison is None or self.comparison.interval is None or self.baseline is None:
+            return None
+        low, high = (min(max(self.baseline + change, 0.0), 9.0) for change in self.comparison.interval)
+        return low, high
+
+    @property
     def drifted(self) -> bool:
         """Whether the dimension or one of its propositions fell beyond what is allowed."""
         return self.status == "regressed" or bool(self.drops)
@@ -185,15 +198,19 @@ class AgentRow:
 
     @property
     def status(self) -> AgentStatus:
-        codes = {finding.exit_code for finding in self.report.findings}
+        codes = {finding.exit_code for finding in self.report.findings if finding.kind not in REMARKS}
         if self.report.comparison.regressed or EXIT_REGRESSION in codes:
             return AgentStatus.DRIFTED
-        return AgentStatus.OK if worst_exit_code(codes) == EXIT_OK else AgentStatus.INCOMPLETE
+        if worst_exit_code(codes) != EXIT_OK:
+            return AgentStatus.INCOMPLETE
+        if not any(finding.kind == "no_baseline" for finding in self.report.findings):
+            return AgentStatus.OK
+        return AgentStatus.INCOMPLETE if any(cell.baseline is not None for cell in self.cells) else AgentStatus.NEW
 
     @property
     def severity(self) -> int:
-        """0 for a drift, 1 for missing judgments, 2 for an agent in character: what to look at first."""
-        return (AgentStatus.DRIFTED, AgentStatus.INCOMPLETE, AgentStatus.OK).index(self.status)
+        """0 for a drift, 1 for missing judgments, then agents without a baseline and those in character: what to look at first."""
+        return (AgentStatus.DRIFTED, AgentStatus.INCOMPLETE, AgentStatus.NEW, AgentStatus.OK).index(self.status)
 
     def propositions(self) -> Iterator[tuple[str, PropositionResult]]:
         """Yield (dimension, result) of every proposition, dimensions in their order."""
@@ -211,6 +228,12 @@ class AgentRow:
             if cell.evaluation
             for result in cell.evaluation.failures.values()
         ]
+
+
+def what_it_needs(sights: Mapping[str, Sight]) -> str:
+    """Return what the dimension that can see least needs to see a fall of 1.0; "" where it does already."""
+    name, sight = max(sights.items(), key=lambda item: item[1].detectable)
+    return f"{dimension_label(name).lower()}: {sight.text.split('; ')[-1]}" if "; " in sight.text else ""
 
 
 @dataclass(frozen=True)
@@ -252,9 +275,55 @@ class ReportView:
     def incomplete(self) -> list[AgentRow]:
         return [row for row in self.rows if row.status is AgentStatus.INCOMPLETE]
 
+    @property
+    def new(self) -> list[AgentRow]:
+        return [row for row in self.rows if row.status is AgentStatus.NEW]
+
     @cached_property
     def findings(self) -> list[Finding]:
-        return self.report.all_findings()
+        """All findings; that agents have no baseline yet is one, however many they and their dimensions are."""
+        new = {row.agent_id for row in self.new}
+        found = self.report.all_findings()
+        missing = [finding for finding in found if finding.kind == "no_baseline" and finding.agent_id in new]
+        if not missing:
+            return found
+        everybody = len(new) == len(self.rows)
+        names = "" if everybody else f" of {', '.join(sorted(new))}"
+        first = Finding(
+            kind="no_baseline",
+            exit_code=missing[0].exit_code,
+            message=f"no baseline yet{names}: the scores stand, and nothing is compared with them",
+            remedy="take one with `persona-pipeline baseline`"
+            + ("" if everybody else f" `--agents {','.join(sorted(new))}`")
+            + " once the scores are as they should be",
+        )
+        return [first, *(finding for finding in found if finding not in missing)]
+
+    @property
+    def families(self) -> str:
+        """What p-values were corrected for, in words; "" where nothing was tested."""
+        return next((row.report.comparison.families for row in self.rows if row.report.comparison.families), "")
+
+    @cached_property
+    def sights(self) -> list[tuple[AgentRow, dict[str, Sight]]]:
+        """What each agent's window could have seen, by dimension; agents of which nothing was tested are left out."""
+        found = [
+            (
+                row,
+                {
+                    cell.dimension: cell.comparison.sight
+                    for cell in row.cells
+                    if cell.comparison and cell.comparison.sight
+                },
+            )
+            for row in self.rows
+        ]
+        return [(row, sights) for row, sights in found if sights]
+
+    def dullest(self, most: int) -> list[tuple[AgentRow, dict[str, Sight]]]:
+        """Return ``sights`` of the agents that can see least, at most so many."""
+        worst = sorted(self.sights, key=lambda item: -max(sight.detectable for sight in item[1].values()))
+        return worst[:most]
 
     @property
     def headline(self) -> str:
@@ -262,12 +331,16 @@ class ReportView:
         total = len(self.rows)
         if not total:
             return "No agent was evaluated"
+        if len(self.new) == total:
+            return f"No baseline yet: {total} agent{'s' if total > 1 else ''} scored, nothing to compare with"
         drifted, incomplete = len(self.drifted), len(self.incomplete)
         agents = "1 agent" if total == 1 else f"{total} agents"
         if drifted and incomplete:
             return f"{drifted} of {agents} drifted, {incomplete} not fully judged"
         if drifted or incomplete:
             return f"{drifted or incomplete} of {agents} {'drifted' if drifted else 'not fully judged'}"
+        if self.new:
+            return f"{len(self.new)} of {agents} without a baseline, the others in character"
         if self.report.exit_code != EXIT_OK:
             return f"Run failed: {OUTCOMES.get(self.report.exit_code, f'exit code {self.report.exit_code}')}"
         return "The agent is in character" if total == 1 else f"All {total} agents are in character"

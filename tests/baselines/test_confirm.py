@@ -1,236 +1,208 @@
-import math
-import random
-from datetime import UTC, datetime
-from statistics import stdev
-from typing import Any
+"""When a drop is a fall: beyond its delta, and more than judge and week explain."""
+
+from collections import Counter
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from persona_pipeline.baselines.confirm import (
-    FAMILY_ALPHA,
-    ROUNDING_SPREAD,
-    Compared,
-    JudgeNoise,
-    PropositionPair,
-    Sampled,
-    confirmed,
-    dimension_drop,
-    drops_of,
-    judge_noise,
-    proposition_drop,
-    settled,
-)
-from persona_pipeline.baselines.models import Baseline
-from persona_pipeline.baselines.regression import compare
-from persona_pipeline.baselines.statistics import welch
-from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
+from persona_pipeline.baselines import Baseline
+from persona_pipeline.baselines.confirm import Compared, most_confirmations, settled, to_confirm
+from persona_pipeline.baselines.families import LEVEL
+from tests.baselines.worlds import LEVELS, NAMES, NOW, Office, beside, dimension
 
-SAMPLES = st.lists(st.integers(0, 9), min_size=2, max_size=6)
+DOWN = {"adherence": {key: level - 2.5 for key, level in LEVELS.items()}}
+COLLAPSED = {"consistency": {"p2": 0.0}}
+SAME = {"messages_hash": "then"}
 
 
-def pair(before: list[float], after: list[float], weight: float = 1.0) -> PropositionPair:
-    return PropositionPair("p", Sampled.of(before), Sampled.of(after), weight)
-
-
-def test_samples_are_summarised() -> None:
-    assert Sampled.of([8, 6, 7]) == Sampled(7.0, 3, 1.0)
-    assert Sampled.of([8]) == Sampled(8.0, 1, None)
-    with pytest.raises(ValueError, match="at least one judgment"):
-        Sampled.of([])
-
-
-def test_noise_is_pooled_over_what_was_judged_more_than_once() -> None:
-    noise = judge_noise([pair([8, 6], [3]), pair([5], [2, 4, 6])])
-    assert noise and noise.degrees == 3
-    assert noise.spread == pytest.approx(math.sqrt((2 * 1 + 4 * 2) / 3))
-
-
-def test_without_repeats_there_is_no_noise_to_test_against() -> None:
-    assert judge_noise([pair([8], [3])]) is None
-    assert judge_noise([]) is None
-
-
-def test_a_judge_that_never_varies_still_rounds() -> None:
-    noise = judge_noise([pair([8, 8], [7, 7])])
-    assert noise and noise.spread == ROUNDING_SPREAD == pytest.approx(0.2887, abs=1e-4)
-
-
-@given(SAMPLES, SAMPLES)
-def test_one_proposition_of_equal_spread_is_the_pooled_t_test(before: list[int], after: list[int]) -> None:
-    item = pair([float(x) for x in before], [float(x) for x in after])
-    noise = judge_noise([item])
-    assert noise
-    found = proposition_drop(item, noise)
-    assert found.mean_drop == pytest.approx(sum(before) / len(before) - sum(after) / len(after))
-    assert found.low < found.mean_drop < found.high and 0 <= found.p_value <= 1
-    if len(before) == len(after) and stdev(before) == stdev(after) > ROUNDING_SPREAD:
-        # Equal sizes and spreads: Welch's test has the same t and the same degrees of freedom.
-        two_sided = welch(before, after).p_value
-        one_sided = two_sided / 2 if found.mean_drop >= 0 else 1 - two_sided / 2
-        assert found.p_value == pytest.approx(one_sided, abs=1e-9)
-
-
-def test_a_dimension_falls_by_the_weighted_mean_of_its_propositions() -> None:
-    pairs = [pair([8, 8], [2, 2], weight=1.0), pair([8, 8], [8, 8], weight=3.0)]
-    assert dimension_drop(pairs, JudgeNoise(1.0, 4)).mean_drop == pytest.approx(1.5)
-    assert dimension_drop(pairs, JudgeNoise(1.0, 4), share=0.4).mean_drop == pytest.approx(0.6)
-
-
-def test_unequal_drops_do_not_hide_a_drop() -> None:
-    """The paired t-test over propositions takes their differences for noise: p 0.21 for this fall of 1.8 points."""
-    pairs = [pair([8, 8, 8], [8, 8, 8]) for _ in range(3)] + [pair([8, 9, 7], [3, 4, 5]) for _ in range(2)]
-    noise = judge_noise(pairs)
-    assert noise and dimension_drop(pairs, noise).p_value < 1e-6
-
-
-@given(st.floats(0.1, 1.0), st.integers(1, 30))
-def test_the_computed_share_changes_drop_and_error_alike(share: float, degrees: int) -> None:
-    pairs, noise = [pair([8, 7], [6, 6])], JudgeNoise(1.0, degrees)
-    whole, part = dimension_drop(pairs, noise), dimension_drop(pairs, noise, share=share)
-    assert part.p_value == pytest.approx(whole.p_value)
-    assert part.high - part.low == pytest.approx(share * (whole.high - whole.low))
-
-
-@pytest.mark.parametrize("pairs", [[], [pair([8], [3], weight=0.0)]], ids=["no propositions", "no weight"])
-def test_a_dimension_needs_a_weighted_proposition(pairs: list[PropositionPair]) -> None:
-    with pytest.raises(ValueError, match="weight above 0"):
-        dimension_drop(pairs, JudgeNoise(1.0, 4))
-
-
-def test_one_clear_drop_among_many_is_confirmed_and_the_others_are_not() -> None:
-    noise = JudgeNoise(1.0, 40)
-    tests = {f"quiet-{i}": proposition_drop(pair([7, 8], [7, 7]), noise) for i in range(79)}
-    tests["collapsed"] = proposition_drop(pair([8, 8, 8, 8, 8], [0, 0, 0, 0, 0, 0]), noise)
-    assert confirmed(tests).keys() == {"collapsed"}
-
-
-def test_what_would_be_significant_alone_is_not_as_one_of_many() -> None:
-    noise = JudgeNoise(1.0, 40)
-    suspicious = proposition_drop(pair([8, 8, 8], [6, 6, 6]), noise)
-    assert confirmed({"one": suspicious}).keys() == {"one"}
-    calm = proposition_drop(pair([8, 8], [8, 8]), noise)
-    assert not confirmed({"one": suspicious, **{str(i): calm for i in range(79)}})
-
-
-def test_nothing_compared_confirms_nothing() -> None:
-    assert confirmed({}) == {}
-
-
-def test_false_alarms_of_a_family_stay_below_its_level() -> None:
-    generator = random.Random(7)
-
-    def judged(truth: float, count: int) -> list[float]:
-        return [float(min(9, max(0, round(generator.gauss(truth, 1.0))))) for _ in range(count)]
-
-    alarms, runs = 0, 150
-    for _ in range(runs):
-        tests = {}
-        for dimension in range(8):
-            pairs = [pair(judged(7, 5), judged(7, 6)) for _ in range(5)]
-            noise = judge_noise(pairs)
-            assert noise
-            tests[dimension] = dimension_drop(pairs, noise)
-        alarms += bool(confirmed(tests))
-    # 2.5 % of 150 runs is 3.75; eleven or more happen once in 500 tries.
-    assert alarms <= 10
-
-
-def evaluated(samples: dict[str, list[float]]) -> DimensionEvaluation:
-    rows = {
-        key: PropositionResult(
-            id=key,
-            claim="c",
-            score=sum(values) / len(values),
-            samples=values,
-            spread=stdev(values) if len(values) > 1 else None,
-        )
-        for key, values in samples.items()
-    }
-    rows["_ngram"] = PropositionResult(id="_ngram", claim="c", algorithmic=True, score=1.0)
-    rows["gone"] = PropositionResult(id="gone", claim="c", unscored="timeout")
-    return DimensionEvaluation(dimension="adherence", score=5.0, propositions=rows)
-
-
-def baseline(scores: dict[str, float], **provenance: Any) -> Baseline:
-    return Baseline(
-        agent_id="jim",
-        captured_at=datetime(2026, 6, 1, tzinfo=UTC),
-        dimensions={"adherence": 8.0},
-        proposition_scores={"adherence": scores},
-        provenance={"dimensions": {"adherence": provenance}} if provenance else {},
-    )
-
-
-def test_an_evaluation_is_tested_against_what_its_baseline_says_of_itself() -> None:
-    golden = baseline({"a": 8.0, "b": 7.0, "_ngram": 9.0, "gone": 9.0}, samples=5, spread={"a": 0.5, "b": 1.0})
-    found = drops_of(evaluated({"a": [2.0, 3.0, 1.0], "b": [7.0, 7.0, 7.0], "new": [1.0]}), golden)
-    assert found and found.propositions.keys() == {"a", "b"}
-    # The dimension fell from 8 to 5, its computed part included.
-    assert found.dimension.mean_drop == pytest.approx(3.0)
-    assert found.propositions["a"].mean_drop == pytest.approx(6.0)
-    assert found.propositions["a"].p_value < 0.001 < 0.4 < found.propositions["b"].p_value
-
-
-def test_a_baseline_that_was_judged_once_makes_the_test_harder() -> None:
-    now = evaluated({"a": [4.0, 5.0, 3.0, 4.0, 4.0, 4.0]})
-    once, five = drops_of(now, baseline({"a": 8.0})), drops_of(now, baseline({"a": 8.0}, samples=5))
-    assert once and five and once.dimension.p_value > five.dimension.p_value
-    assert once.dimension.high - once.dimension.low > five.dimension.high - five.dimension.low
+def test_what_did_not_change_is_no_fall() -> None:
+    office = Office(1, week=0.8)
+    fleet = {f"a{number}": office.baseline(f"a{number}") for number in range(4)}
+    alarms = sum(settled({"a0": beside(fleet["a0"], office.window())}, fleet=fleet)["a0"].regressed for _ in range(20))
+    assert alarms <= 1
 
 
 @pytest.mark.parametrize(
-    ("samples", "scores"),
-    [({"a": [3.0]}, {"a": 8.0}), ({"a": [3.0, 4.0]}, {"other": 8.0}), ({}, {})],
-    ids=["judged once, then and now", "nothing in both", "nothing"],
+    ("levels", "dimensions", "claims"),
+    [
+        pytest.param(DOWN, ["adherence"], 0, id="a dimension falls by 2.5"),
+        pytest.param(COLLAPSED, ["consistency"], 1, id="a claim collapses"),
+    ],
 )
-def test_where_there_is_nothing_to_test_there_is_no_test(
-    samples: dict[str, list[float]], scores: dict[str, float]
-) -> None:
-    assert drops_of(evaluated(samples), baseline(scores)) is None
+def test_what_fell_is_found_by_name(levels: dict, dimensions: list[str], claims: int) -> None:
+    office = Office(2, week=0.3)
+    fleet = {f"a{number}": office.baseline(f"a{number}") for number in range(4)}
+    result = settled({"a0": beside(fleet["a0"], office.window(levels))}, fleet=fleet)["a0"]
+    assert [item.dimension for item in result.regressions] == dimensions
+    assert len(result.drops) >= claims
+    for item in result.regressions:
+        found = result.dimensions[item.dimension]
+        assert found.interval and found.interval[0] < item.delta < found.interval[1] < 0
+        assert found.p_value is not None
+        assert found.p_value < LEVEL
+    for drop in result.drops:
+        assert drop.interval is not None
+        assert drop.interval[1] < 0
 
 
-def compared(samples: dict[str, list[float]], score: float, golden: Baseline | None) -> Compared:
-    now = evaluated(samples).model_copy(update={"score": score})
-    dimensions = {"adherence": now}
-    return Compared(compare("jim", dimensions, golden, min_coverage=0.0), dimensions, golden)
+def test_claims_of_a_dimension_that_fell_are_named_without_further_proof() -> None:
+    """In one window judged once, a character that is gone makes every claim of its own look restless."""
+    office = Office(21, samples=1)
+    gone = {name: {key: 0.5 * number for number, key in enumerate(LEVELS)} for name in NAMES}
+    result = settled({"ann": beside(office.baseline(windows=1), office.window(gone))})["ann"]
+    assert {item.dimension for item in result.regressions} == set(NAMES)
+    assert len(result.drops) >= 9
+    assert any((drop.p_value or 0) >= LEVEL for drop in result.drops)
 
 
-COLLAPSED = {"a": [0.0, 1.0, 0.0, 0.0, 1.0, 0.0], "b": [7.0, 8.0, 7.0, 8.0, 7.0, 8.0]}
-NOISY = {"a": [1.0, 8.0, 2.0], "b": [3.0, 9.0, 5.0]}
-GOLDEN = {"a": 8.0, "b": 7.5, "gone": 9.0}
+def test_a_restless_week_hides_what_a_quiet_one_shows() -> None:
+    quiet, restless = Office(3, week=0.1, judge=0.3), Office(3, week=2.0)
+    levels = {"adherence": {key: level - 2.0 for key, level in LEVELS.items()}}
+    found = {}
+    for name, office in (("quiet", quiet), ("restless", restless)):
+        item = beside(office.baseline(windows=6), quiet.window(levels))
+        assert "adherence" in [fall.dimension for fall in item.comparison.regressions], "beyond the delta"
+        found[name] = settled({"ann": item})["ann"]
+    assert found["quiet"].regressed
+    assert not found["restless"].regressed
+    assert "judge and week may explain" in found["restless"].warnings[0]
 
 
-def test_a_collapse_stays_a_drop_and_gets_an_interval() -> None:
-    item = compared(COLLAPSED, 3.9, baseline(GOLDEN, samples=5, spread={"a": 0.5, "b": 0.5}))
-    result = settled({"jim": item})["jim"]
-    dimension = result.dimensions["adherence"]
-    assert [drop.proposition_id for drop in result.drops] == ["a"] and dimension.status == "regressed"
-    assert dimension.interval and dimension.interval[0] < 3.9 - 8.0 < dimension.interval[1] < -1
-    assert dimension.p_value is not None and dimension.p_value < FAMILY_ALPHA and not result.warnings
+def test_the_same_messages_have_no_week() -> None:
+    office = Office(4, week=1.5)
+    one = office.baseline(windows=1)
+    now = office.window()
+    same = settled({"ann": beside(one, now, SAME)})["ann"].dimensions["adherence"]
+    other = settled({"ann": beside(one, now)})["ann"].dimensions["adherence"]
+    assert same.sight and same.sight.week_from == "same messages"
+    assert same.sight.week == 0
+    assert other.sight and other.sight.week_from == "this run"
+    assert other.sight.detectable > same.sight.detectable
 
 
-def test_what_the_noise_may_explain_becomes_a_warning() -> None:
-    item = compared(NOISY, 4.67, baseline(GOLDEN))
-    assert item.comparison.regressions and item.comparison.drops
-    result = settled({"jim": item})["jim"]
-    assert not result.regressed and result.dimensions["adherence"].status == "ok"
-    assert [warning.split(":")[0] for warning in result.warnings] == ["adherence", "adherence/a"]
-    # The comparison that came in is left as it was.
+@pytest.mark.parametrize(
+    ("own", "others", "says"),
+    [
+        (6, 6, "own windows"),
+        (2, 6, "own windows and the fleet's"),
+        (1, 6, "the fleet's windows"),
+        (1, 1, "this run"),
+    ],
+)
+def test_the_result_says_where_the_week_was_learnt(own: int, others: int, says: str) -> None:
+    office = Office(5, week=0.5)
+    fleet = {
+        "ann": office.baseline("ann", own),
+        "bob": office.baseline("bob", others),
+        "cyd": office.baseline("cyd", others),
+    }
+    result = settled({"ann": beside(fleet["ann"], office.window())}, fleet=fleet)["ann"]
+    assert {item.sight.week_from for item in result.dimensions.values() if item.sight} == {says}
+
+
+def test_where_nothing_is_known_the_deltas_decide() -> None:
+    once = Office(6, samples=1)
+    item = beside(once.baseline(windows=1), once.window({"adherence": dict.fromkeys(LEVELS, 1.0)}), SAME)
     assert item.comparison.regressed
+    result = settled({"ann": item})
+    assert result == {"ann": item.comparison}
+    assert result["ann"].families == ""
 
 
-def test_the_more_is_compared_the_less_a_single_drop_counts() -> None:
-    golden = baseline(GOLDEN, samples=3, spread={"a": 1.0, "b": 1.0})
-    suspect = compared({"a": [4.0, 5.0, 3.0], "b": [7.0, 8.0, 7.0]}, 5.7, golden)
-    calm = compared({"a": [8.0, 7.0, 9.0], "b": [7.0, 8.0, 7.0]}, 8.0, golden)
-    alone = settled({"jim": suspect})["jim"].dimensions["adherence"].p_value
-    many = settled({"jim": suspect} | {f"calm-{i}": calm for i in range(30)})["jim"].dimensions["adherence"].p_value
-    assert alone is not None and many is not None and alone < many
+def test_without_a_baseline_there_is_nothing_to_settle() -> None:
+    item = beside(None, Office(7).window())
+    assert settled({"ann": item}) == {"ann": item.comparison}
 
 
-@pytest.mark.parametrize("golden", [None, baseline(GOLDEN)], ids=["no baseline", "judged once, then and now"])
-def test_without_a_test_the_deltas_decide(golden: Baseline | None) -> None:
-    item = compared({"a": [1.0], "b": [1.0]}, 1.0, golden)
-    assert settled({"jim": item}) == {"jim": item.comparison}
+def test_old_golden_files_are_tested_too() -> None:
+    """One window with a spread a claim, as they were written before windows were counted; and the four keys alone."""
+    office = Office(8)
+    known = {"samples": 5, "spread": dict.fromkeys(LEVELS, 0.8), "window_end": "2026-06-01T00:00:00+00:00"}
+    plain = Baseline(
+        agent_id="ann",
+        captured_at=NOW,
+        dimensions=dict.fromkeys(NAMES, 6.8),
+        proposition_scores={name: dict(LEVELS) for name in NAMES},
+    )
+    older = plain.model_copy(update={"provenance": {"dimensions": dict.fromkeys(NAMES, known)}})
+    for baseline in (plain, older):
+        calm = settled({"ann": beside(baseline, office.window())})["ann"]
+        fallen = settled({"ann": beside(baseline, office.window(COLLAPSED))})["ann"]
+        assert calm.families and not calm.regressed
+        assert [drop.proposition_id for drop in fallen.drops] == ["p2"]
+
+
+def test_who_is_in_the_run_changes_no_answer() -> None:
+    office = Office(9, week=0.5)
+    fleet = {f"a{number}": office.baseline(f"a{number}") for number in range(5)}
+    run = {agent_id: beside(fleet[agent_id], office.window(DOWN if agent_id == "a3" else None)) for agent_id in fleet}
+    together = settled(run, fleet=fleet)
+    apart = {agent_id: settled({agent_id: item}, fleet=fleet)[agent_id] for agent_id, item in run.items()}
+    for agent_id, item in together.items():
+        # Sums in another order differ in their last digit.
+        assert item.p_value == pytest.approx(apart[agent_id].p_value)
+        assert item.regressed == apart[agent_id].regressed == (agent_id == "a3")
+        for name, found in item.dimensions.items():
+            assert found.interval == pytest.approx(apart[agent_id].dimensions[name].interval)
+
+
+def test_many_watched_agents_are_named_as_such() -> None:
+    office = Office(10)
+    fleet = {f"a{number}": office.baseline(f"a{number}", 2) for number in range(22)}
+    run = {agent_id: beside(fleet[agent_id], office.window(DOWN)) for agent_id in ("a0", "a1")}
+    known = settled(run, fleet=fleet)
+    assert "Benjamini-Hochberg at 5% over 22 agents" in known["a0"].families
+    helped = settled(run, fleet=fleet, others={f"a{number}": 1e-9 for number in range(2, 22)})
+    before, after = (result["a0"].dimensions["adherence"].p_value for result in (known, helped))
+    assert before is not None and after is not None and after < before
+
+
+def test_only_what_could_change_the_answer_is_asked_again() -> None:
+    office = Office(11, week=0.3)
+    fleet = {"ann": office.baseline("ann"), "bob": office.baseline("bob")}
+    asked = to_confirm({"ann": beside(fleet["ann"], office.window())}, fleet=fleet)
+    assert asked == {}
+    one = Office(12, week=0.3, samples=1).window(COLLAPSED)
+    asked = to_confirm({"ann": beside(fleet["ann"], one)}, fleet=fleet)["ann"]
+    assert "p2" in asked.claims["consistency"], "a single verdict is never the last word"
+    assert asked.claims.keys() == {"consistency"}
+    many = Office(12, week=0.3, samples=9).window(COLLAPSED)
+    assert to_confirm({"ann": beside(fleet["ann"], many)}, fleet=fleet) == {}, "nine verdicts of 0 leave nothing open"
+
+
+def test_what_the_week_hides_whatever_the_judge_says_is_not_asked() -> None:
+    restless, quiet = Office(13, week=2.5), Office(13, judge=0.3)
+    item = beside(restless.baseline(windows=6), quiet.window({"adherence": {k: v - 1.5 for k, v in LEVELS.items()}}))
+    assert item.comparison.dimensions["adherence"].status == "regressed"
+    assert to_confirm({"ann": item}) == {}
+
+
+def test_the_estimate_holds_the_worst_case() -> None:
+    office = Office(14, week=0.2, samples=1)
+    baseline = office.baseline(windows=1)
+    asked = to_confirm({"ann": beside(baseline, office.window({name: dict.fromkeys(LEVELS, 0.0) for name in NAMES}))})
+    judgments = sum(len(claims) for claims in asked["ann"].claims.values()) * asked["ann"].times
+    assert judgments <= most_confirmations({"ann": len(NAMES) * len(LEVELS)}, 1) == 75
+
+
+def test_a_dimension_of_which_too_little_was_judged_is_not_asked_again() -> None:
+    baseline = Office(15).baseline()
+    half = dimension("adherence", {key: [0.0] for key in LEVELS}, n_scored=1, n_expected=5)
+    assert beside(baseline, {"adherence": half}).comparison.dimensions["adherence"].status == "incomplete"
+    compared: Compared = beside(baseline, {"adherence": half})
+    kept = {drop.proposition_id for drop in compared.comparison.drops}
+    asked = to_confirm({"ann": compared})
+    assert {claim for claims in asked.get("ann").claims.values() for claim in claims} <= kept if asked else True
+
+
+def test_false_alarms_are_rare_and_falls_are_seen() -> None:
+    """A short look at what benchmarks/guard_simulation.py measures; ten seeds of one fleet."""
+    found: Counter[str] = Counter()
+    for seed in range(10):
+        office = Office(100 + seed, week=0.5)
+        fleet = {f"a{number}": office.baseline(f"a{number}") for number in range(3)}
+        calm = settled({agent_id: beside(fleet[agent_id], office.window()) for agent_id in fleet}, fleet=fleet)
+        fallen = settled({"a0": beside(fleet["a0"], office.window(DOWN))}, fleet=fleet)
+        found["alarms"] += any(item.regressed for item in calm.values())
+        found["seen"] += fallen["a0"].regressed
+    assert found["alarms"] <= 2
+    assert found["seen"] >= 8

@@ -3,7 +3,8 @@
 from datetime import UTC, datetime, timedelta
 from statistics import fmean
 
-from persona_pipeline.baselines.models import BaselineComparison, DimensionComparison, PropositionDrop
+from persona_pipeline.baselines.detectable import Needs, sees
+from persona_pipeline.baselines.models import BaselineComparison, DimensionComparison, PropositionDrop, Sight
 from persona_pipeline.corrections.effect import CorrectionEffect, DimensionChange
 from persona_pipeline.corrections.statistics import CorrectionStatistics, GateStatistics, Latency
 from persona_pipeline.evaluation.report import (
@@ -55,6 +56,30 @@ CLAIMS = {
 ALGORITHMIC = {"fluency": ("_ngram", "_catchphrase"), "convergence": ("_vocabulary", "_agreement")}
 
 
+TRENDS = {
+    "adherence": {"began": "2026-06-16T17:00:00Z", "windows": 4, "before": 7.9, "now": 3.2, "strength": 1.5},
+    "fluency": {"began": "2026-06-17T17:00:00Z", "windows": 3, "before": 7.1, "now": 6.2, "strength": 1.1},
+}
+FADING = {
+    "version": "9f2c" * 16,
+    "conversations": 12,
+    "lost": 7,
+    "longest": 9,
+    "curve": [
+        {"turn": turn, "mean": 8 - 0.4 * turn, "low": 7.2 - 0.4 * turn, "high": 8.8 - 0.4 * turn, "conversations": 12}
+        for turn in range(1, 10)
+    ],
+    "survival": [
+        {"turn": 4, "share": 0.75, "low": 0.4, "high": 0.91, "at_risk": 12},
+        {"turn": 7, "share": 0.42, "low": 0.15, "high": 0.67, "at_risk": 9},
+    ],
+    "half_life": 7,
+    "half_life_low": 4,
+    "text": "half of the conversations have lost the character after 7 turns (95 %: 4 to beyond what was seen), of 12",
+}
+SEES = {"adherence": 1.8, "consistency": 1.3, "fluency": 0.9, "convergence": 2.4, "ideas_quantity": 1.1}
+
+
 def sample_report(*, drifted: bool = True) -> RunReport:
     """Return the run; without ``drifted`` every agent has its baseline's scores."""
     agents = {agent_id: _agent(agent_id, drifted) for agent_id in NAMES}
@@ -72,7 +97,8 @@ def sample_report(*, drifted: bool = True) -> RunReport:
             "proposition_delta": 3.0,
             "world": "sample",
         },
-        statistics={"history": _history(drifted), "voice_map": _voice_map(drifted)},
+        statistics={"history": _history(drifted), "voice_map": _voice_map(drifted)}
+        | ({"trends": {"michael": TRENDS}, "fading": {"michael": [FADING]}} if drifted else {}),
         expenses=_expenses(drifted),
     )
 
@@ -229,10 +255,22 @@ def _comparison(agent_id: str, dimensions: dict[str, DimensionEvaluation]) -> Ba
         rows[name] = DimensionComparison(
             dimension=name, status=status, current=score, baseline=baseline, delta=delta, drops=drops
         )
+        if delta is not None:
+            rows[name].sight = Sight(
+                detectable=SEES[name],
+                judge=0.8,
+                week=0.3,
+                week_from="own windows",
+                windows=6,
+                messages=61,
+                judgments=3,
+                text=sees(SEES[name], Needs(messages=61, judgments=3)),
+            )
         if status == "regressed":
             rows[name].interval = (delta - 0.8, delta + 0.8)
             rows[name].p_value = 0.004
-    return BaselineComparison(agent_id=agent_id, dimensions=rows)
+    families = "Holm over an agent's dimensions and over its claims; Bonferroni over 4 agents"
+    return BaselineComparison(agent_id=agent_id, dimensions=rows, families=families)
 
 
 def _findings(evaluation: AgentEvaluation, comparison: BaselineComparison) -> list[Finding]:
@@ -289,7 +327,10 @@ def _history(drifted: bool) -> dict:
                 for name, before, now in zip(DIMENSIONS, BASELINES[agent_id], CURRENT[agent_id], strict=True)
             }
             core = [value for name, value in scores.items() if value is not None and name != "ideas_quantity"]
-            points.append({"window_end": end.isoformat(), "overall": sum(core) / len(core), "dimensions": scores})
+            overall = sum(core) / len(core)
+            points.append(
+                {"window_end": end.isoformat(), "overall": overall, "dimensions": scores, "margins": {"overall": 0.4}}
+            )
         series[agent_id] = points
     return series
 

@@ -49,8 +49,9 @@ def test_other_findings_are_not_lost(report: RunReport, kind: str, dimension: st
     assert "- jim needs a look" in render_comment(report)
 
 
-def test_a_lasting_fall_is_dated(report: RunReport) -> None:
-    assert "- `michael` fell from 7.36 to 5.29 overall with the window that ends 2026-06-17" in render_comment(report)
+def test_a_trend_is_dated(report: RunReport) -> None:
+    text = render_comment(report).replace("\\", "")
+    assert "- `michael` Falling: Adherence from 7.9 to 3.2 since 16 June" in text
 
 
 def test_warnings_of_the_comparison_are_said(report: RunReport) -> None:
@@ -92,7 +93,7 @@ def test_foreign_text_makes_no_markup() -> None:
     assert not {child.type for child in inline} & {"html_inline", "link_open", "image"}
     assert not any("@team" in child.content for child in inline if child.type == "text")
     tables = [token for token in tokens if token.type == "table_open"]
-    assert len(tables) == 2 + len(cost_tables(sample_report()))
+    assert len(tables) == 3 + len(cost_tables(sample_report()))
     assert text.count(MARKER) == 1 + sum(child.content.count(MARKER) for child in inline if child.type == "code_inline")
 
 

@@ -1,6 +1,8 @@
 import pytest
 
+from persona_pipeline.baselines.models import DimensionComparison
 from persona_pipeline.evaluation.report import Finding, RunReport
+from persona_pipeline.reporting.junit import render_junit
 from persona_pipeline.reporting.view import AgentStatus, ReportView, format_delta, format_score, format_usd
 from tests.reporting.sample import sample_report
 
@@ -71,3 +73,62 @@ def test_status(findings: list[tuple[str, int]], status: AgentStatus) -> None:
 )
 def test_headline(report: RunReport, headline: str) -> None:
     assert ReportView(report).headline == headline
+
+
+def first_run(agents: int, new: int) -> RunReport:
+    """Return a clean run in which the first agents have no baseline."""
+    report = sample_report(drifted=False)
+    report.agents = dict(list(report.agents.items())[:agents])
+    for agent_id in list(report.agents)[:new]:
+        agent = report.agents[agent_id]
+        agent.findings = []
+        for name, item in agent.comparison.dimensions.items():
+            agent.comparison.dimensions[name] = DimensionComparison(
+                dimension=name, status="no_baseline", current=item.current
+            )
+            agent.findings.append(
+                Finding(
+                    kind="no_baseline", exit_code=3, message=f"{agent_id}: {name}", agent_id=agent_id, dimension=name
+                )
+            )
+    return report
+
+
+def test_a_first_run_says_once_that_there_is_no_baseline_yet() -> None:
+    view = ReportView(first_run(4, 4))
+    assert [finding.message for finding in view.findings] == [
+        "no baseline yet: the scores stand, and nothing is compared with them"
+    ]
+    assert "persona-pipeline baseline" in view.findings[0].remedy
+    assert view.headline == "No baseline yet: 4 agents scored, nothing to compare with"
+    assert {row.status for row in view.rows} == {AgentStatus.NEW}, "no agent is shown as failed"
+
+
+def test_a_trend_is_a_remark_and_no_failure() -> None:
+    report = sample_report(drifted=False)
+    trend = Finding(
+        kind="trend", exit_code=1, message="jim: adherence has been falling", agent_id="jim", dimension="adherence"
+    )
+    report.agents["jim"].findings = [trend]
+    row = next(row for row in ReportView(report).rows if row.agent_id == "jim")
+    assert row.status is AgentStatus.OK
+    junit = render_junit(report)
+    assert "has been falling" in junit and "<failure" not in junit
+
+
+def test_one_agent_without_a_baseline_is_named() -> None:
+    view = ReportView(first_run(4, 1))
+    first = view.rows[0].agent_id
+    assert [finding.message for finding in view.findings] == [
+        f"no baseline yet of {first}: the scores stand, and nothing is compared with them"
+    ]
+    assert f"--agents {first}" in view.findings[0].remedy
+    assert view.headline == "1 of 4 agents without a baseline, the others in character"
+
+
+def test_a_score_carries_the_interval_of_its_change() -> None:
+    row = next(row for row in ReportView(sample_report()).rows if row.agent_id == "michael")
+    cell = row.cells[0]
+    assert cell.interval and cell.score is not None
+    assert cell.interval == pytest.approx((cell.score - 0.8, cell.score + 0.8))
+    assert row.cells[2].interval is None

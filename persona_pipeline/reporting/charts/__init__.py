@@ -6,9 +6,11 @@ from persona_pipeline.reporting.charts.map import Link, map_chart
 from persona_pipeline.reporting.charts.sparkline import sparkline
 from persona_pipeline.reporting.charts.svg import data_uri
 from persona_pipeline.reporting.charts.timeline import Series, timeline
+from persona_pipeline.reporting.charts.turns import Curve, turn_chart
 
 __all__ = [
     "Bar",
+    "Curve",
     "Link",
     "Series",
     "bar_chart",
@@ -17,4 +19,5 @@ __all__ = [
     "map_chart",
     "sparkline",
     "timeline",
+    "turn_chart",
 ]

@@ -1,4 +1,4 @@
-"""A score as a bar on the 0-9 scale, its baseline as a tick."""
+"""A score as a bar on the 0-9 scale, its baseline as a tick, its interval as a whisker."""
 
 from markupsafe import Markup
 
@@ -9,12 +9,29 @@ SCALE_MAXIMUM = 9.0
 _WIDTH, _HEIGHT = 120.0, 10.0
 
 
-def bullet(score: float | None, baseline: float | None, *, bad: bool = False) -> Markup:
-    """Return a bar for ``score`` (0-9, None: an empty track) with a tick at ``baseline``; ``bad`` draws it as a drift."""
+def bullet(
+    score: float | None,
+    baseline: float | None,
+    *,
+    bad: bool = False,
+    interval: tuple[float, float] | None = None,
+) -> Markup:
+    """Return a bar for ``score`` (0-9, None: an empty track) with a tick at ``baseline``; ``bad`` draws it as a drift.
+
+    Args:
+        interval: of the score (0-9), drawn as a thin line across the bar's end.
+    """
     title = f"{format_score(score)} of 9" + (f", baseline {format_score(baseline)}" if baseline is not None else "")
+    if interval is not None:
+        title += f", 95 % interval {format_score(interval[0])} to {format_score(interval[1])}"
     parts = [_box("track", _WIDTH)]
     if score is not None:
         parts.append(_box("bar bad" if bad else "bar", _x(score)))
+    if score is not None and interval is not None:
+        low, high = _x(interval[0]), _x(interval[1])
+        parts.append(element("line", {"class": "whisker", "x1": low, "x2": high, "y1": _HEIGHT / 2, "y2": _HEIGHT / 2}))
+        for x in (low, high):
+            parts.append(element("line", {"class": "whisker", "x1": x, "x2": x, "y1": 2.5, "y2": _HEIGHT - 2.5}))
     if baseline is not None:
         x = min(max(_x(baseline), 1), _WIDTH - 1)
         parts.append(element("line", {"class": "tick", "x1": x, "x2": x, "y1": 0, "y2": _HEIGHT}))

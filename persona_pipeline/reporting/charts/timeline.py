@@ -16,11 +16,15 @@ _MOST_DATES = 6
 
 @dataclass(frozen=True)
 class Series:
-    """One line: a score (0-9) or None a window. ``style`` is a CSS class, ``d1`` to ``d5``; the main line has none."""
+    """One line: a score (0-9) or None a window. ``style`` is a CSS class, ``d1`` to ``d5``; the main line has none.
+
+    ``margins``: half the width of each score's interval, in points, drawn as a band where it is known; empty: no band.
+    """
 
     label: str
     scores: Sequence[float | None]
     style: str = ""
+    margins: Sequence[float | None] = ()
 
 
 def timeline(
@@ -41,6 +45,8 @@ def timeline(
     parts = [*_grid(), *_dates(ends, xs)]
     if change_index is not None:
         parts += _change(xs, change_index, change_label)
+    for line in series:
+        parts += _band(line, xs)
     for line in sorted(series, key=lambda line: not line.style):
         parts += _line(line, xs)
     # The main line is drawn last, on top of the others.
@@ -88,6 +94,26 @@ def _change(xs: Sequence[float], index: int, label: str) -> list[Markup]:
     place = {"class": "note bad", "x": x + (-6 if anchor == "end" else 6), "y": _TOP - 7, "text-anchor": anchor}
     line = {"class": "change", "x1": x, "x2": x, "y1": _TOP - 16, "y2": _HEIGHT - _BOTTOM}
     return [element("line", line), element("text", place, label)]
+
+
+def _band(line: Series, xs: Sequence[float]) -> list[Markup]:
+    """Return the band of a line, cut where a score or its margin is missing."""
+    if not line.margins:
+        return []
+    pieces: list[list[tuple[float, float, float]]] = [[]]
+    for x, score, margin in zip(xs, line.scores, line.margins, strict=True):
+        if score is None or margin is None:
+            pieces.append([])
+        else:
+            low, high = max(score - margin, 0.0), min(score + margin, SCALE_MAXIMUM)
+            pieces[-1].append((x, _y(high), _y(low)))
+    corners = [
+        [*((x, top) for x, top, _ in piece), *((x, bottom) for x, _, bottom in reversed(piece))]
+        for piece in pieces
+        if len(piece) > 1
+    ]
+    name = f"range {line.style}".strip()
+    return [element("path", {"class": name, "d": f"{path(points)} Z"}) for points in corners]
 
 
 def _line(line: Series, xs: Sequence[float]) -> list[Markup]:

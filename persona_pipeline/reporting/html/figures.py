@@ -7,9 +7,9 @@ from typing import Any
 from markupsafe import Markup
 
 from persona_pipeline.propositions.models import ALL_DIMENSIONS
-from persona_pipeline.reporting.charts import Bar, Link, Series, bar_chart, map_chart, timeline
-from persona_pipeline.reporting.history import ChangePoint
-from persona_pipeline.reporting.sections import HistoryPoint, VoiceMap
+from persona_pipeline.reporting.charts import Bar, Curve, Link, Series, bar_chart, map_chart, timeline, turn_chart
+from persona_pipeline.reporting.history import TrendMark
+from persona_pipeline.reporting.sections import FadingSeen, HistoryPoint, VoiceMap
 from persona_pipeline.reporting.view import AgentRow, ReportView, dimension_label, format_delta, format_score
 
 # The defaults above which the runtime corrections step in (spec/2).
@@ -32,32 +32,27 @@ class Figure:
     alarming: bool = False
 
 
-def timeline_figure(name: str, points: Sequence[HistoryPoint], change: ChangePoint | None) -> Figure:
-    """Return an agent's scores over its windows, the change point marked."""
+def timeline_figure(name: str, points: Sequence[HistoryPoint], mark: TrendMark | None) -> Figure:
+    """Return an agent's scores over its windows with their intervals as bands, the beginning of a trend marked."""
     known = {key for point in points for key in point.dimensions}
     names = [key for key in ALL_DIMENSIONS if key in known]
     styles = {key: f"d{ALL_DIMENSIONS.index(key) + 1}" for key in names}
-    series = [Series("Overall", [point.overall for point in points])]
+    banded = any("overall" in point.margins for point in points)
+    margins = [point.margins.get("overall") for point in points] if banded else []
+    series = [Series("Overall", [point.overall for point in points], margins=margins)]
     series += [
         Series(dimension_label(key), [point.dimensions.get(key) for point in points], styles[key]) for key in names
     ]
     ends = [point.window_end for point in points]
-    if change:
-        when = ends[change.index]
-        caption = (
-            f"{'Fell' if change.change < 0 else 'Rose'} from {format_score(change.before)} to {format_score(change.after)} "
-            f"({format_delta(change.change)}) with the window that ends {when.day} {when:%B}."
-        )
-    else:
-        caption = "No lasting change: the overall score stays on one level."
+    caption = mark.text if mark else "No dimension has been falling for weeks, as far as these windows tell."
     return Figure(
         title=name,
         chart=timeline(
             ends,
             series,
             title=f"{name}: scores over {len(points)} windows. {caption}",
-            change_index=change.index if change else None,
-            change_label=f"{format_delta(change.change)}" if change else "",
+            change_index=mark.index if mark else None,
+            change_label=mark.label if mark else "",
         ),
         caption=caption,
         columns=["Window end", "Overall", *(dimension_label(key) for key in names)],
@@ -69,7 +64,42 @@ def timeline_figure(name: str, points: Sequence[HistoryPoint], change: ChangePoi
             for point in reversed(points)
         ],
         legend=[("Overall", ""), *((dimension_label(key), styles[key]) for key in names)],
-        alarming=change is not None and change.change < 0,
+        alarming=mark is not None,
+    )
+
+
+def fading_figure(name: str, seen: FadingSeen) -> Figure:
+    """Return the share of characters still held, and the mean score, by turn of a conversation."""
+    turns = [point.turn for point in seen.curve]
+    held = {point.turn: point for point in seen.survival}
+    shares: list[float] = []
+    for turn in turns:
+        shares.append(held[turn].share if turn in held else shares[-1] if shares else 1.0)
+    chart = turn_chart(
+        turns,
+        [Curve([point.mean for point in seen.curve], [(point.low, point.high) for point in seen.curve])],
+        title=f"{name}: {seen.signal} by turn. {seen.text}",
+        mark=seen.half_life,
+    )
+    title = f"{name}, {seen.signal}" + (f", persona {seen.version[:12]}" if seen.version else "")
+    return Figure(
+        title=title,
+        chart=chart,
+        caption=f"{seen.text[:1].upper()}{seen.text[1:]}.",
+        columns=["Turn", "Mean score", "95 % interval", "Still in character", "Conversations"],
+        rows=[
+            (
+                str(point.turn),
+                [
+                    format_score(point.mean),
+                    "–" if point.low is None else f"{format_score(point.low)} to {format_score(point.high)}",
+                    f"{share:.0%}",
+                    str(point.conversations),
+                ],
+            )
+            for point, share in zip(seen.curve, shares, strict=True)
+        ],
+        alarming=seen.half_life is not None,
     )
 
 

@@ -10,9 +10,15 @@ from persona_pipeline.baselines.models import PropositionDrop
 from persona_pipeline.evaluation.report import EXIT_OK, EXIT_REGRESSION, Finding, RunReport
 from persona_pipeline.reporting import costs, facts, sections
 from persona_pipeline.reporting.charts import bullet, sparkline
-from persona_pipeline.reporting.history import ChangePoint, change_point
-from persona_pipeline.reporting.html.figures import Figure, language_figures, timeline_figure, voice_figure
-from persona_pipeline.reporting.view import LOW_SCORE, OUTCOMES, AgentRow, ReportView, ScoreCell
+from persona_pipeline.reporting.history import TrendMark, trend_mark
+from persona_pipeline.reporting.html.figures import (
+    Figure,
+    fading_figure,
+    language_figures,
+    timeline_figure,
+    voice_figure,
+)
+from persona_pipeline.reporting.view import LOW_SCORE, OUTCOMES, REMARKS, AgentRow, ReportView, ScoreCell
 from persona_pipeline.scoring.results import PropositionResult, QuotedEvidence
 
 if TYPE_CHECKING:
@@ -40,7 +46,10 @@ class FindingGroup:
 
     @property
     def bad(self) -> bool:
-        return any(finding.exit_code == EXIT_REGRESSION for finding in (*self.main, *self.drops))
+        return any(
+            finding.exit_code == EXIT_REGRESSION and finding.kind not in REMARKS
+            for finding in (*self.main, *self.drops)
+        )
 
 
 @dataclass(frozen=True)
@@ -118,24 +127,25 @@ class AgentBlock:
     row: AgentRow
     anchor: str
     points: list[sections.HistoryPoint]
+    trends: dict[str, sections.TrendSeen]
 
     @cached_property
     def dimensions(self) -> list[DimensionBlock]:
         return [DimensionBlock(cell) for cell in self.row.cells if cell.evaluation or cell.comparison]
 
     @cached_property
-    def change(self) -> ChangePoint | None:
-        return change_point([point.overall for point in self.points])
+    def mark(self) -> TrendMark | None:
+        return trend_mark(self.points, self.trends)
 
     @property
     def spark(self) -> Markup | None:
         if len(self.points) < 2:
             return None
-        return sparkline([point.overall for point in self.points], self.change.index if self.change else None)
+        return sparkline([point.overall for point in self.points], self.mark.index if self.mark else None)
 
     @cached_property
     def timeline(self) -> Figure | None:
-        return timeline_figure(self.row.name, self.points, self.change) if len(self.points) > 1 else None
+        return timeline_figure(self.row.name, self.points, self.mark) if len(self.points) > 1 else None
 
     @cached_property
     def broken(self) -> list[BrokenClaim]:
@@ -167,6 +177,7 @@ class Page:
     report: RunReport
     view: ReportView
     agents: list[AgentBlock]
+    fading: list[Figure]
     language: list[Figure]
     voices: Figure | None
     voice_map: sections.VoiceMap | None
@@ -234,6 +245,8 @@ class Page:
             ("findings", "Findings", bool(self.findings or self.warnings)),
             ("timeline", "Timeline", self.has_timeline),
             ("agents", "Agents", bool(self.agents)),
+            ("sight", "Sight", bool(self.view.sights)),
+            ("fading", "Long conversations", bool(self.fading)),
             ("voices", "Voices", self.voices is not None),
             ("language", "Language", bool(self.language)),
             ("suites", "Suites", bool(self.suites)),
@@ -246,15 +259,16 @@ class Page:
 def build_page(report: RunReport) -> Page:
     """Return the page of a run; malformed ``statistics`` raise ``ConfigError``."""
     view = ReportView(report)
-    histories = sections.history(report)
+    histories, trends, fading = sections.history(report), sections.trends(report), sections.fading(report)
     voices = sections.voice_map(report)
     return Page(
         report=report,
         view=view,
         agents=[
-            AgentBlock(row, f"agent-{index}", histories.get(row.agent_id, []))
+            AgentBlock(row, f"agent-{index}", histories.get(row.agent_id, []), trends.get(row.agent_id, {}))
             for index, row in enumerate(sorted(view.rows, key=lambda row: row.severity), start=1)
         ],
+        fading=[fading_figure(row.name, seen) for row in view.rows for seen in fading.get(row.agent_id, [])],
         language=language_figures(view),
         voices=voice_figure(voices) if voices else None,
         voice_map=voices,

@@ -61,7 +61,7 @@ def _digest(text: str) -> str:
 
 
 def _bullet(cell: view.ScoreCell) -> Markup:
-    return bullet(cell.score, cell.baseline, bad=cell.drifted)
+    return bullet(cell.score, cell.baseline, bad=cell.drifted, interval=cell.interval)
 
 
 def _percent(value: float | None, digits: int = 0) -> str:

@@ -1,0 +1,159 @@
+"""Baselines and evaluations as one table of numbers, for the model of ``noise``."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from persona_pipeline.baselines.level import Fleet, Level
+from persona_pipeline.baselines.models import Baseline, BaselineComparison
+from persona_pipeline.baselines.spread import (
+    ClaimSpread,
+    claim_level,
+    claim_weights,
+    dimension_level,
+    golden_level,
+    golden_weights,
+    spread_of,
+)
+from persona_pipeline.baselines.variance import Numbers, Repeats
+from persona_pipeline.scoring.results import DimensionEvaluation
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One agent's comparison by the deltas, with what it compares.
+
+    Attributes:
+        provenance: of the evaluation, as ``captured`` would keep it; tells whether the baseline judged the same messages.
+            None: not known; then they are taken for the same, and only the judge's part counts.
+        messages: that the agent said in the window, None: unknown.
+    """
+
+    comparison: BaselineComparison
+    dimensions: Mapping[str, DimensionEvaluation]
+    baseline: Baseline | None
+    provenance: Mapping[str, Any] | None = None
+    messages: int | None = None
+
+
+@dataclass(frozen=True)
+class Tabled:
+    """The fleet's table with the names of its rows: (agent, dimension) and (agent, dimension, claim).
+
+    ``agents``: those of the run first, then those that are only watched.
+    """
+
+    fleet: Fleet
+    dimensions: list[tuple[str, str]]
+    claims: list[tuple[str, str, str]]
+    agents: list[str]
+
+
+def tabled(run: Mapping[str, Compared], watched: Mapping[str, Baseline]) -> Tabled:
+    """Return the table of the run's agents that have a baseline, and of the baselines of all that are watched."""
+    compared = {agent_id: item for agent_id, item in run.items() if item.baseline is not None}
+    others = {agent_id: baseline for agent_id, baseline in watched.items() if agent_id not in run}
+    agents = [*compared, *others]
+    rows = _Rows()
+    for number, (agent_id, item) in enumerate(compared.items()):
+        for name in item.comparison.dimensions:
+            if item.baseline and name in item.baseline.dimensions and name in item.dimensions:
+                rows.add(agent_id, number, name, item.baseline, item.dimensions[name], item.provenance)
+    for number, (agent_id, baseline) in enumerate(others.items(), start=len(compared)):
+        for name in baseline.dimensions:
+            rows.add(agent_id, number, name, baseline, None, None)
+    return Tabled(rows.fleet(), rows.dimensions, rows.claims, agents)
+
+
+def same_messages(baseline: Baseline, evaluated: DimensionEvaluation, provenance: Mapping[str, Any] | None) -> bool:
+    """Return whether a baseline's one window judged the very messages that were judged now, whatever was asked of them."""
+    known = baseline.provenance.get("dimensions", {}).get(evaluated.dimension, {})
+    if known.get("windows", 1) > 1:
+        return False
+    if provenance is None:
+        return True
+    if known.get("input_hash") and known["input_hash"] == evaluated.input_hash:
+        return True
+    if known.get("messages_hash") and provenance.get("messages_hash"):
+        return known["messages_hash"] == provenance["messages_hash"]
+    window = ("window_start", "window_end", "messages")
+    return bool(known.get("window_end")) and all(known.get(key) == provenance.get(key) for key in window)
+
+
+class _Rows:
+    """Gathers rows one after the other."""
+
+    def __init__(self) -> None:
+        self.dimensions: list[tuple[str, str]] = []
+        self.claims: list[tuple[str, str, str]] = []
+        self._levels: dict[str, list[Level]] = {name: [] for name in ("before", "now", "whole_before", "whole_now")}
+        self._agent_of: list[int] = []
+        self._dimension_of: list[int] = []
+        self._weights: list[float] = []
+        self._golden_weights: list[float] = []
+        self._same: list[bool] = []
+
+    def add(
+        self,
+        agent_id: str,
+        number: int,
+        dimension: str,
+        baseline: Baseline,
+        evaluated: DimensionEvaluation | None,
+        provenance: Mapping[str, Any] | None,
+    ) -> None:
+        known = spread_of(baseline, dimension)
+        row = len(self.dimensions)
+        self.dimensions.append((agent_id, dimension))
+        self._agent_of.append(number)
+        self._same.append(evaluated is not None and same_messages(baseline, evaluated, provenance))
+        self._levels["whole_before"].append(golden_level(baseline.dimensions[dimension], known))
+        self._levels["whole_now"].append(dimension_level([evaluated] if evaluated else []))
+        weights = claim_weights(evaluated) if evaluated else {}
+        # The flat form of old files does not say whose its claims are: those that are judged now.
+        flat = {key: score for key, score in baseline.proposition_scores.get("", {}).items() if key in weights}
+        before = {**flat, **baseline.proposition_scores.get(dimension, {})}
+        golden = golden_weights(baseline, dimension, list(before))
+        once = ClaimSpread(samples=_samples(baseline, dimension))
+        for key, weight in golden.items():
+            self.claims.append((agent_id, dimension, key))
+            self._dimension_of.append(row)
+            self._weights.append(weights.get(key, 0.0))
+            self._golden_weights.append(weight)
+            self._levels["before"].append(golden_level(before[key], known.claims.get(key, once)))
+            now = evaluated.propositions.get(key) if evaluated else None
+            self._levels["now"].append(claim_level([now] if now else []))
+
+    def fleet(self) -> Fleet:
+        return Fleet(
+            claims_before=_stacked(self._levels["before"]),
+            claims_now=_stacked(self._levels["now"]),
+            dimensions_before=_stacked(self._levels["whole_before"]),
+            dimensions_now=_stacked(self._levels["whole_now"]),
+            dimension_of=np.array(self._dimension_of, dtype=np.intp),
+            agent_of=np.array(self._agent_of, dtype=np.intp),
+            weight=np.array(self._weights, dtype=float),
+            weight_before=np.array(self._golden_weights, dtype=float),
+            same=np.array(self._same, dtype=bool),
+        )
+
+
+def _samples(baseline: Baseline, dimension: str) -> int:
+    return max(1, baseline.provenance.get("dimensions", {}).get(dimension, {}).get("samples") or 1)
+
+
+def _stacked(levels: list[Level]) -> Level:
+    """Return the rows of several levels as one."""
+
+    def column(parts: list[Numbers]) -> Numbers:
+        return np.concatenate(parts) if parts else np.zeros(0)
+
+    judge = {item.name: column([getattr(level.judge, item.name) for level in levels]) for item in fields(Repeats)}
+    own = {
+        item.name: column([getattr(level, item.name) for level in levels])
+        for item in fields(Level)
+        if item.name != "judge"
+    }
+    return Level(**own, judge=Repeats(**judge))

@@ -1,0 +1,160 @@
+"""How much scores vary, and why: from judgment to judgment, and from window to window. Everything works on whole arrays.
+
+Scores and standard deviations are in points (0-9), variances in points squared. NaN stands for what is not known.
+"""
+
+import math
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+Numbers = NDArray[np.float64]
+
+# A verdict this far from the median of its repeats is an outlier: a judge of sd 1.5 gives one in a hundred by chance.
+OUTLIER_DISTANCE = 4.0
+# A median is steadier than a mean where there are outliers, and varies pi/2 times as much where there are none.
+MEDIAN_FACTOR = 1.57
+MEDIAN_FROM = 3
+# A score is a whole number: rounding alone spreads it by the variance of a uniform distribution of width 1.
+ROUNDING_VARIANCE = 1 / 12
+# Variances of a fleet that differ by less than a factor of 1.6 (as the variance of their logarithms) are taken for equal.
+NEGLIGIBLE = 0.2
+
+
+def medians(values: Numbers) -> Numbers:
+    """Return the median of the known values along the last axis, NaN where there is none."""
+    counts = np.isfinite(values).sum(axis=-1)
+    ordered = np.sort(values, axis=-1)  # NaN goes last
+    last = values.shape[-1] - 1
+    lower = np.take_along_axis(ordered, np.clip((counts - 1) // 2, 0, last)[..., None], axis=-1)[..., 0]
+    upper = np.take_along_axis(ordered, np.clip(counts // 2, 0, last)[..., None], axis=-1)[..., 0]
+    return np.where(counts > 0, (lower + upper) / 2, np.nan)
+
+
+def means(values: Numbers) -> Numbers:
+    """Return the mean of the known values along the last axis, NaN where there is none."""
+    counts = np.isfinite(values).sum(axis=-1)
+    return np.where(counts > 0, np.nansum(values, axis=-1) / np.maximum(counts, 1), np.nan)
+
+
+def variances(values: Numbers) -> Numbers:
+    """Return the variance (n - 1) of the known values along the last axis, NaN below two."""
+    counts = np.isfinite(values).sum(axis=-1)
+    squares = np.nansum((values - means(values)[..., None]) ** 2, axis=-1)
+    return np.where(counts > 1, squares / np.maximum(counts - 1, 1), np.nan)
+
+
+def lower_variances(values: Numbers) -> Numbers:
+    """Return twice the part of ``variances`` that lies below the mean: the same, unless values fall further than they rise."""
+    counts = np.isfinite(values).sum(axis=-1)
+    below = np.minimum(values - means(values)[..., None], 0.0)
+    return np.where(counts > 1, 2 * np.nansum(below**2, axis=-1) / np.maximum(counts - 1, 1), np.nan)
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """What repeated judgments of the same thing say of the judge.
+
+    Attributes:
+        squares, degrees: sum of squares around their mean and its degrees of freedom, outlier verdicts left out.
+        outliers: how many those are; below ``MEDIAN_FROM`` judgments none can be told.
+        all_squares, all_degrees: the same with them.
+    """
+
+    squares: Numbers
+    degrees: Numbers
+    outliers: Numbers
+    all_squares: Numbers
+    all_degrees: Numbers
+
+    def summed(self) -> "Repeats":
+        """Return the sums over the last axis."""
+        return Repeats(*(getattr(self, part.name).sum(axis=-1) for part in fields(self)))
+
+
+def repeats(samples: Numbers) -> Repeats:
+    """Return what repeated judgments of the same thing (last axis) say of the judge."""
+    counts = np.isfinite(samples).sum(axis=-1)
+    away = np.abs(samples - medians(samples)[..., None]) >= OUTLIER_DISTANCE
+    away &= (counts >= MEDIAN_FROM)[..., None]
+    squares, degrees = _squares(np.where(away, np.nan, samples))
+    return Repeats(squares, degrees, away.sum(axis=-1).astype(float), *_squares(samples))
+
+
+def _squares(samples: Numbers) -> tuple[Numbers, Numbers]:
+    degrees = np.maximum(np.isfinite(samples).sum(axis=-1) - 1, 0).astype(float)
+    return np.where(degrees > 0, variances(samples) * degrees, 0.0), degrees
+
+
+def prior_of(observed: Numbers, degrees: Numbers, floor: float) -> tuple[float, float]:
+    """Return the degrees of freedom and the variance that a fleet's variances have in common.
+
+    The empirical Bayes estimate of limma (Smyth, 2004): each variance is a scaled chi-square around its true one, and the
+    true ones are a scaled inverse chi-square around the prior. Fleets that differ no more than chance have infinite prior
+    degrees.
+
+    Args:
+        observed: variances; those without degrees of freedom are passed over.
+        floor: a variance that no score can be below, so that a lucky zero does not decide.
+
+    Returns:
+        ``(nan, nan)`` where there is nothing to learn from.
+    """
+    from scipy.special import digamma, polygamma
+
+    known = (degrees > 0) & np.isfinite(observed)
+    if not known.any():
+        return math.nan, math.nan
+    values, freedom = np.maximum(observed[known], floor), degrees[known]
+    pooled = float(np.average(values, weights=freedom))
+    if len(values) < 2:
+        return math.inf, pooled
+    logs = np.log(values) - digamma(freedom / 2) + np.log(freedom / 2)
+    expected = float(np.mean(polygamma(1, freedom / 2)))
+    excess = float(np.var(logs, ddof=1)) - expected
+    # Standard error of a variance whose fourth cumulant is that of the logarithm of a chi-square.
+    chance = math.sqrt((float(np.mean(polygamma(3, freedom / 2))) + 2 * expected**2) / len(values))
+    if excess <= max(2 * chance, NEGLIGIBLE):
+        return math.inf, pooled
+    prior_degrees = 2 * _inverse_trigamma(excess)
+    centre = float(np.mean(logs) + digamma(prior_degrees / 2) - math.log(prior_degrees / 2))
+    return prior_degrees, math.exp(centre)
+
+
+def moderated(observed: Numbers, degrees: Numbers, prior: tuple[float, float], total: float) -> tuple[Numbers, Numbers]:
+    """Return variances drawn towards the prior, and their degrees of freedom, at most ``total`` (those of the whole fleet)."""
+    prior_degrees, prior_variance = prior
+    own = np.where((degrees > 0) & np.isfinite(observed), observed, 0.0)
+    if math.isnan(prior_variance):
+        return np.where(degrees > 0, own, np.nan), degrees.astype(float)
+    if math.isinf(prior_degrees):
+        return np.full(own.shape, prior_variance), np.full(own.shape, max(total, 1.0))
+    shrunk = (prior_degrees * prior_variance + degrees * own) / (prior_degrees + degrees)
+    return shrunk, np.minimum(prior_degrees + degrees, max(total, 1.0))
+
+
+def satterthwaite(parts: list[tuple[Numbers, Numbers]]) -> Numbers:
+    """Return the degrees of freedom of a sum of variances, each given with its own (Satterthwaite, 1946)."""
+    total = sum((part for part, _ in parts), np.zeros_like(parts[0][0]))
+    squares = sum((part**2 / np.maximum(degrees, 1.0) for part, degrees in parts), np.zeros_like(total))
+    known = np.isfinite(squares) & (squares > 0)
+    return np.where(known, total**2, 1.0) / np.where(known, squares, 1.0)
+
+
+def _inverse_trigamma(value: float) -> float:
+    """Return y with trigamma(y) = value, by Newton's method on its reciprocal, which is nearly straight."""
+    from scipy.special import polygamma
+
+    if value > 1e7:
+        return 1 / math.sqrt(value)
+    if value < 1e-6:
+        return 1 / value
+    y = 0.5 + 1 / value
+    for _ in range(50):
+        trigamma = float(polygamma(1, y))
+        step = trigamma * (1 - trigamma / value) / float(polygamma(2, y))
+        y += step
+        if -step / y < 1e-8:
+            break
+    return y

@@ -1,0 +1,196 @@
+"""Characters that fade in long conversations: scores against the turn, and after how many turns the character is lost.
+
+The input is one value a turn (an adherence score of that message, or a computed signal), by conversation. A character counts
+as lost at the first of two turns in a row below the threshold; a conversation that ends before is censored, and says only
+that the character held so long.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+
+from persona_pipeline.scoring.aggregate import HIGHEST, weighted_mean
+from persona_pipeline.scoring.results import DimensionEvaluation
+from persona_pipeline.world.models import Message
+
+FEWEST_CONVERSATIONS = 5
+SHORTEST = 5
+HELD = 2
+CONFIDENCE_Z = 1.959964
+THRESHOLD = 5.0
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One message of the agent: ``number`` counts its messages in the conversation from 1; ``value``: 0-9 (None: not judged)."""
+
+    number: int
+    value: float | None
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """Mean value at a turn over the conversations that got there, with its 95 % interval (None below two)."""
+
+    turn: int
+    mean: float
+    low: float | None
+    high: float | None
+    conversations: int
+
+
+@dataclass(frozen=True)
+class SurvivalPoint:
+    """Share (0-1) of characters still held after a turn, with its 95 % interval; ``at_risk``: conversations still going."""
+
+    turn: int
+    share: float
+    low: float
+    high: float
+    at_risk: int
+
+
+@dataclass(frozen=True)
+class Fading:
+    """How a character fares in the course of its conversations.
+
+    Attributes:
+        half_life: turns after which the character is lost in half of the conversations; None: it is not, as far as they go.
+        half_life_low, half_life_high: its 95 % interval; None: beyond what was seen.
+        lost: conversations in which it was.
+    """
+
+    conversations: int
+    lost: int
+    longest: int
+    curve: tuple[CurvePoint, ...]
+    survival: tuple[SurvivalPoint, ...]
+    half_life: int | None
+    half_life_low: int | None
+    half_life_high: int | None
+
+    @property
+    def text(self) -> str:
+        """The finding in one sentence."""
+        seen = f"{self.conversations} conversations of up to {self.longest} turns"
+        if self.half_life is None:
+            held = self.survival[-1].share if self.survival else 1.0
+            low = f"; half may be lost from turn {self.half_life_low} on" if self.half_life_low is not None else ""
+            return f"the character is held to the end in {held:.0%} of {seen}{low}"
+        upper = str(self.half_life_high) if self.half_life_high is not None else "beyond what was seen"
+        return (
+            f"half of the conversations have lost the character after {self.half_life} turns (95 %: {self.half_life_low} to "
+            f"{upper}), of {seen}"
+        )
+
+
+def fading(conversations: Mapping[str, Sequence[Turn]], *, threshold: float = THRESHOLD) -> Fading | None:
+    """Return how a character fares by turn; None with fewer than 5 conversations of at least 5 judged turns.
+
+    Args:
+        conversations: of one agent and one version of its persona, each its turns in order.
+        threshold: a value below it is out of character.
+    """
+    judged = {
+        key: [turn for turn in turns if turn.value is not None and math.isfinite(turn.value)]
+        for key, turns in conversations.items()
+    }
+    long = [turns for turns in judged.values() if len(turns) >= SHORTEST]
+    if len(long) < FEWEST_CONVERSATIONS:
+        return None
+    ends = [_end(turns, threshold) for turns in long]
+    survival = kaplan_meier(ends)
+    return Fading(
+        conversations=len(long),
+        lost=sum(lost for _, lost in ends),
+        longest=max(turns[-1].number for turns in long),
+        curve=_curve(long),
+        survival=survival,
+        half_life=_reaches(survival, "share"),
+        half_life_low=_reaches(survival, "low"),
+        half_life_high=_reaches(survival, "high"),
+    )
+
+
+def message_scores(evaluated: DimensionEvaluation) -> dict[str, float]:
+    """Return the score (0-9) of each message that was judged by itself (``level: action``): the claims' weighted mean."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for row in evaluated.propositions.values():
+        for part in row.parts:
+            if part.get("raw") is not None and row.weight > 0:
+                raw = float(part["raw"])
+                found.setdefault(str(part["part"]), []).append((HIGHEST - raw if row.inverted else raw, row.weight))
+    return {message_id: weighted_mean(pairs) for message_id, pairs in found.items()}
+
+
+def turns_of(messages: Sequence[Message], values: Mapping[str, float]) -> dict[str, list[Turn]]:
+    """Return an agent's turns by conversation, its own messages counted from 1 in order of time.
+
+    Args:
+        messages: of one agent and one version of its persona, of as many windows as there are.
+        values: score of each message by its id; messages without one are turns that were not judged.
+    """
+    found: dict[str, list[Turn]] = {}
+    for message in sorted(messages, key=lambda item: (item.created_at, item.id)):
+        turns = found.setdefault(str(message.conversation), [])
+        turns.append(Turn(len(turns) + 1, values.get(message.id)))
+    return found
+
+
+def kaplan_meier(ends: Sequence[tuple[int, bool]]) -> tuple[SurvivalPoint, ...]:
+    """Return the survival curve of (turn, lost) pairs, a point for each turn at which something was lost.
+
+    Kaplan and Meier (1958); the interval is Greenwood's on the log-minus-log scale, which stays within 0-1. False: the
+    conversation ended with the character held.
+    """
+    share, greenwood, points = 1.0, 0.0, []
+    for turn in sorted({turn for turn, lost in ends if lost}):
+        at_risk = sum(end >= turn for end, _ in ends)
+        lost = sum(end == turn and gone for end, gone in ends)
+        share *= 1 - lost / at_risk
+        if at_risk > lost:
+            greenwood += lost / (at_risk * (at_risk - lost))
+        low, high = _log_log(share, greenwood)
+        points.append(SurvivalPoint(turn, share, low, high, at_risk))
+    return tuple(points)
+
+
+def _end(turns: Sequence[Turn], threshold: float) -> tuple[int, bool]:
+    below = [(turn.value or 0.0) < threshold for turn in turns]
+    for index in range(len(turns) - HELD + 1):
+        if all(below[index : index + HELD]):
+            return turns[index].number, True
+    return turns[-1].number, False
+
+
+def _curve(conversations: Sequence[Sequence[Turn]]) -> tuple[CurvePoint, ...]:
+    by_turn: dict[int, list[float]] = {}
+    for turns in conversations:
+        for turn in turns:
+            by_turn.setdefault(turn.number, []).append(turn.value or 0.0)
+    return tuple(_point(turn, values) for turn, values in sorted(by_turn.items()))
+
+
+def _point(turn: int, values: Sequence[float]) -> CurvePoint:
+    mean = fmean(values)
+    if len(values) < 2:
+        return CurvePoint(turn, mean, None, None, len(values))
+    from scipy.special import stdtrit
+
+    reach = float(stdtrit(len(values) - 1, 0.975)) * stdev(values) / math.sqrt(len(values))
+    return CurvePoint(turn, mean, mean - reach, mean + reach, len(values))
+
+
+def _log_log(share: float, greenwood: float) -> tuple[float, float]:
+    if share <= 0:
+        return 0.0, 0.0
+    if share >= 1:
+        return 1.0, 1.0
+    reach = CONFIDENCE_Z * math.sqrt(greenwood) / abs(math.log(share))
+    return share ** math.exp(reach), share ** math.exp(-reach)
+
+
+def _reaches(survival: Sequence[SurvivalPoint], bound: str) -> int | None:
+    """Return the first turn at which the curve, or a bound of it, is down to one half."""
+    return next((point.turn for point in survival if getattr(point, bound) <= 0.5), None)

@@ -1,0 +1,116 @@
+"""Characters that fade in long conversations."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from persona_pipeline.scoring.fading import Turn, fading, kaplan_meier, message_scores, turns_of
+from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
+from persona_pipeline.world.models import Message
+
+
+def conversation(values: list[float | None]) -> list[Turn]:
+    return [Turn(number, value) for number, value in enumerate(values, start=1)]
+
+
+def held(turns: int) -> list[Turn]:
+    return conversation([8.0] * turns)
+
+
+def lost_at(turn: int, turns: int = 12) -> list[Turn]:
+    return conversation([8.0] * (turn - 1) + [2.0] * (turns - turn + 1))
+
+
+def test_the_survival_curve_is_that_of_kaplan_and_meier() -> None:
+    """Freireich's leukaemia patients on 6-MP, as in Kalbfleisch and Prentice: the textbook example."""
+    lost = [6, 6, 6, 7, 10, 13, 16, 22, 23]
+    censored = [6, 9, 10, 11, 17, 19, 20, 25, 32, 32, 34, 35]
+    points = {point.turn: point for point in kaplan_meier([(t, True) for t in lost] + [(t, False) for t in censored])}
+    shares = {6: 0.857, 7: 0.807, 10: 0.753, 13: 0.690, 16: 0.627, 22: 0.538, 23: 0.448}
+    assert {turn: round(point.share, 3) for turn, point in points.items()} == shares
+    assert (points[6].at_risk, points[23].at_risk) == (21, 6)
+    assert (points[10].low, points[10].high) == pytest.approx((0.503, 0.889), abs=0.001)
+
+
+@given(st.lists(st.tuples(st.integers(1, 40), st.booleans()), max_size=40))
+def test_a_curve_only_falls_and_its_interval_holds_it(ends: list[tuple[int, bool]]) -> None:
+    points = kaplan_meier(ends)
+    shares = [1.0, *(point.share for point in points)]
+    assert shares == sorted(shares, reverse=True)
+    assert all(0 <= point.low <= point.share <= point.high <= 1 for point in points)
+
+
+def test_half_of_the_characters_are_lost_after_so_many_turns() -> None:
+    found = fading({str(number): lost_at(turn) for number, turn in enumerate((3, 4, 6, 6, 8, 9))})
+    assert found and (found.half_life, found.lost, found.conversations) == (6, 6, 6)
+    assert found.half_life_low is not None and found.half_life_low <= 6
+    assert "half of the conversations have lost the character after 6 turns" in found.text
+
+
+def test_a_conversation_that_ends_in_character_says_only_that_it_held() -> None:
+    found = fading({**{str(number): held(20) for number in range(8)}, "lost": lost_at(5)})
+    assert found and found.half_life is None and found.lost == 1
+    assert "held to the end in 89%" in found.text
+
+
+def test_one_slip_is_not_the_end() -> None:
+    slip = conversation([8.0, 8.0, 2.0, 8.0, 8.0, 8.0])
+    found = fading({str(number): slip for number in range(5)})
+    assert found and found.lost == 0
+
+
+def test_scores_are_shown_by_turn() -> None:
+    found = fading({str(number): conversation([9.0, 8.0, 7.0, 6.0, 5.0 + number]) for number in range(5)})
+    assert found
+    assert [point.mean for point in found.curve] == [9.0, 8.0, 7.0, 6.0, 7.0]
+    last = found.curve[-1]
+    assert last.low is not None and last.high is not None
+    assert last.low < 7 < last.high
+    assert last.conversations == 5
+
+
+def test_turns_are_an_agents_messages_of_a_conversation_in_order() -> None:
+    def said(number: int, channel: str) -> Message:
+        return Message(
+            id=f"m{number}",
+            agent_id="ann",
+            channel=channel,
+            text="hm",
+            created_at=datetime(2026, 1, 1, 9, number, tzinfo=UTC),
+        )
+
+    messages = [said(3, "a"), said(1, "a"), said(2, "b"), said(4, "a")]
+    turns = turns_of(messages, {"m1": 8.0, "m2": 7.0, "m4": 2.0})
+    assert sorted(turns.values(), key=len) == [
+        [Turn(1, 7.0)],
+        [Turn(1, 8.0), Turn(2, None), Turn(3, 2.0)],
+    ]
+
+
+def test_a_message_scores_what_its_claims_say_of_it() -> None:
+    def row(key: str, raws: dict[str, float | None], **values: Any) -> PropositionResult:
+        parts = [{"part": part, "raw": raw} for part, raw in raws.items()]
+        return PropositionResult(id=key, claim="c", score=5.0, parts=parts, **values)
+
+    rows = {
+        "dry": row("dry", {"m1": 9.0, "m2": None}, weight=3.0),
+        "loud": row("loud", {"m1": 8.0, "m2": 2.0}, inverted=True),
+    }
+    found = message_scores(DimensionEvaluation(dimension="adherence", propositions=rows))
+    assert found == {"m1": (9 * 3 + 1) / 4, "m2": 7.0}
+
+
+@pytest.mark.parametrize(
+    "conversations",
+    [
+        pytest.param({}, id="none"),
+        pytest.param({str(number): held(30) for number in range(4)}, id="too few"),
+        pytest.param({str(number): held(4) for number in range(9)}, id="too short"),
+        pytest.param({str(number): conversation([None] * 9) for number in range(9)}, id="not judged"),
+    ],
+)
+def test_too_little_says_nothing(conversations: dict[str, list[Turn]]) -> None:
+    assert fading(conversations) is None
