@@ -54,7 +54,7 @@ class Tabled:
 def tabled(run: Mapping[str, Compared], watched: Mapping[str, Baseline]) -> Tabled:
     """Return the table of the run's agents that have a baseline, and of the baselines of all that are watched."""
     compared = {agent_id: item for agent_id, item in run.items() if item.baseline is not None}
-    others = {agent_id: baseline for agent_id, baseline in watched.items() if agent_id not in run}
+    others = {agent_id: baseline for agent_id, baseline in watched.items() if agent_id not in compared}
     agents = [*compared, *others]
     rows = _Rows()
     for number, (agent_id, item) in enumerate(compared.items()):
