@@ -22,6 +22,7 @@ from persona_pipeline.baselines.regression import (
     compare,
     find_regressions,
 )
+from persona_pipeline.baselines.watched import Watched, watched_agents
 
 __all__ = [
     "BASELINES",
@@ -32,6 +33,7 @@ __all__ = [
     "DimensionComparison",
     "PropositionDrop",
     "Regression",
+    "Watched",
     "baseline_path",
     "captured",
     "check_delta",
@@ -40,4 +42,5 @@ __all__ = [
     "find_regressions",
     "load_baseline",
     "save_baseline",
+    "watched_agents",
 ]

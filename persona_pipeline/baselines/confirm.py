@@ -30,6 +30,7 @@ def settled(
     agents: Mapping[str, Compared],
     *,
     fleet: Mapping[str, Baseline] | None = None,
+    watched: int | None = None,
     others: Mapping[str, float] | None = None,
 ) -> dict[str, BaselineComparison]:
     """Return the comparisons of a run with only those falls that judge and week do not explain.
@@ -41,9 +42,10 @@ def settled(
     Args:
         fleet: the baselines of all agents that are watched, whether they are in this run or not; the same on every way into
             the product, so that an agent's answer is the same on all of them.
+        watched: how many agents are watched, where ``fleet`` is a part of them; None: those in it.
         others: ``BaselineComparison.p_value`` of watched agents that are not in this run; used beyond 20 agents.
     """
-    table, watched = _table(agents, fleet)
+    table, watched = _table(agents, fleet, watched)
     decided = _decided(table, watched, agents, others)
     result = {agent_id: item.comparison.model_copy(deep=True) for agent_id, item in agents.items()}
     _write_dimensions(result, agents, table, decided, watched)
@@ -61,16 +63,17 @@ def to_confirm(
     agents: Mapping[str, Compared],
     *,
     fleet: Mapping[str, Baseline] | None = None,
+    watched: int | None = None,
     delta: float = REGRESSION_DELTA,
     proposition_delta: float = PROPOSITION_DELTA,
 ) -> dict[str, Asked]:
     """Return what is worth judging again before it is called a fall, by agent; nothing of those where it changes nothing.
 
     Args:
-        fleet: see ``settled``.
+        fleet, watched: see ``settled``.
         delta, proposition_delta: of the comparisons.
     """
-    table, watched = _table(agents, fleet)
+    table, watched = _table(agents, fleet, watched)
     decided = _decided(table, watched, agents, None, delta, proposition_delta)
     mask = worth_asking(table.fleet, decided, watched=watched, delta=delta, proposition_delta=proposition_delta)
     found: dict[str, dict[str, list[str]]] = {}
@@ -93,9 +96,11 @@ def most_confirmations(judgments: Mapping[str, int], samples: int, times: int = 
     return sum(judgments.values()) // max(1, samples) * times
 
 
-def _table(agents: Mapping[str, Compared], fleet: Mapping[str, Baseline] | None) -> tuple[Tabled, int]:
+def _table(
+    agents: Mapping[str, Compared], fleet: Mapping[str, Baseline] | None, watched: int | None
+) -> tuple[Tabled, int]:
     table = tabled(agents, fleet or {})
-    return table, max(1, len(table.agents))
+    return table, max(1, watched or len(table.agents))
 
 
 def _decided(

@@ -1,10 +1,11 @@
 """Scores beside the baseline: what fell is asked again through the same stages before it is called a fall."""
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from persona_pipeline.baselines import Baseline, BaselineComparison, compare
-from persona_pipeline.baselines.confirm import CONFIRMATIONS, Compared, settled
+from persona_pipeline.baselines import Baseline, BaselineComparison, Watched, compare
+from persona_pipeline.baselines.confirm import CONFIRMATIONS, Compared, settled, to_confirm
 from persona_pipeline.evaluation.gate import GateRules, judge_agent
 from persona_pipeline.evaluation.judged import Judged, judge_plans
 from persona_pipeline.evaluation.plan import AgentPlan
@@ -30,16 +31,29 @@ class Evaluated:
         return self.judged.plan
 
 
-def confirm(evaluated: Sequence[Evaluated], judge: Judge, rules: GateRules) -> list[Evaluated]:
-    """Return the scores with what fell judged ``CONFIRMATIONS`` times more, in one call for all agents.
+@dataclass(frozen=True)
+class Guard:
+    """By what a fall is told from chance: the rules, and who else is watched.
 
-    A live judge is asked; a replay takes what was recorded then: left out, it would call a fall what the live run had found to
-    be chance. What was confirmed before is not asked again.
+    Attributes:
+        others: the newest p-values of watched agents, needed where many are watched; see ``baselines.confirm.settled``.
+    """
+
+    rules: GateRules
+    watched: Watched = field(default_factory=Watched)
+    others: Mapping[str, float] = field(default_factory=dict)
+
+
+def confirm(evaluated: Sequence[Evaluated], judge: Judge, guard: Guard) -> list[Evaluated]:
+    """Return the scores with what may have fallen judged ``CONFIRMATIONS`` times more, in one call for all agents.
+
+    A live judge is asked for the claims that could change the answer; a replay takes what was recorded then: left out, it would
+    call a fall what the live run had found to be chance. What was confirmed before is not asked again.
     """
     asked = {
         index: item.plan.again(claims, CONFIRMATIONS)
         for index, item in enumerate(evaluated)
-        if (claims := _to_confirm(item, judge, rules))
+        if (claims := _to_confirm(item, judge, guard))
     }
     if not asked:
         return list(evaluated)
@@ -51,18 +65,43 @@ def confirm(evaluated: Sequence[Evaluated], judge: Judge, rules: GateRules) -> l
 
 
 def compared(
-    evaluation: AgentEvaluation, baseline: Baseline | None, rules: GateRules, due: Collection[str] = ALL_DIMENSIONS
+    evaluation: AgentEvaluation, baseline: Baseline | None, guard: Guard, due: Collection[str] = ALL_DIMENSIONS
 ) -> AgentReport:
-    """Return an agent's report: its scores beside its baseline, every fall tested against the noise, and what is wrong.
+    """Return an agent's report: its scores beside its baseline, every fall tested against chance, and what is wrong.
+
+    Whoever else is evaluated with it changes nothing: the tests are of this agent, beside those that are watched.
 
     Args:
         due: the dimensions that should be there where the baseline has them.
     """
     evaluation = expecting(evaluation, baseline, due)
-    comparison = deltas(evaluation, baseline, rules)
-    # Holm's correction is over one agent's tests: whoever else is evaluated with it changes nothing.
-    tested = settled({evaluation.agent_id: Compared(comparison, evaluation.dimensions, baseline)})
-    return judge_agent(evaluation, tested[evaluation.agent_id], rules)
+    item = _compared(evaluation, baseline, guard.rules)
+    tested = settled(
+        {evaluation.agent_id: item}, fleet=guard.watched.baselines, watched=guard.watched.count, others=guard.others
+    )
+    return judge_agent(evaluation, tested[evaluation.agent_id], guard.rules)
+
+
+def judged_on(evaluation: AgentEvaluation) -> dict[str, Any]:
+    """Return what an evaluation's scores came from, as a golden file keeps it."""
+    return {
+        "judge_model": evaluation.provenance["judge_model"],
+        "prompt_version": evaluation.provenance["prompt_version"],
+        "persona_hash": evaluation.provenance["persona_hash"],
+        "window_start": evaluation.window_start.isoformat() if evaluation.window_start else None,
+        "window_end": evaluation.window_end.isoformat(),
+        "messages": evaluation.sample_size,
+    }
+
+
+def _compared(evaluation: AgentEvaluation, baseline: Baseline | None, rules: GateRules) -> Compared:
+    return Compared(
+        deltas(evaluation, baseline, rules),
+        evaluation.dimensions,
+        baseline,
+        judged_on(evaluation),
+        evaluation.sample_size,
+    )
 
 
 def deltas(evaluation: AgentEvaluation, baseline: Baseline | None, rules: GateRules) -> BaselineComparison:
@@ -104,26 +143,34 @@ def expecting(evaluation: AgentEvaluation, baseline: Baseline | None, due: Colle
     return evaluation.model_copy(update={"dimensions": {name: found[name] for name in ALL_DIMENSIONS if name in found}})
 
 
-def _to_confirm(item: Evaluated, judge: Judge, rules: GateRules) -> dict[str, list[str]]:
+def _to_confirm(item: Evaluated, judge: Judge, guard: Guard) -> dict[str, list[str]]:
     """Return the claims worth asking again, by dimension; a dimension that was asked again before is not."""
     plan, evaluation = item.plan, item.evaluation
-    found = deltas(evaluation, plan.baseline, rules)
-    fallen = {one.dimension for one in (*found.regressions, *found.drops)}
-    claims = {
-        name: [proposition.id for proposition in stored.propositions.propositions]
-        for name, it in evaluation.dimensions.items()
-        if name in fallen
-        and it.samples <= plan.case.samples
-        # A claim file may have gone since: then there is nothing to ask.
-        and (stored := plan.sets[name]).propositions is not None
-    }
-    if judge.live:
-        return claims
-    if not isinstance(judge, RecordedJudge):
+    if plan.baseline is None or not (judge.live or isinstance(judge, RecordedJudge)):
         return {}
-    return {
-        name: ids for name, ids in claims.items() if judge.has_recorded(plan.again({name: ids}, CONFIRMATIONS).requests)
+    agent_id, rules = evaluation.agent_id, guard.rules
+    worth = to_confirm(
+        {agent_id: _compared(evaluation, plan.baseline, rules)},
+        fleet=guard.watched.baselines,
+        watched=guard.watched.count,
+        delta=rules.regression_delta,
+        proposition_delta=rules.proposition_delta,
+    )
+    asked = worth[agent_id].claims if agent_id in worth else {}
+    claims = {
+        # A claim file may have gone since: then there is nothing to ask.
+        name: [claim for claim in ids if claim in plan.claims_of(name)]
+        for name, ids in asked.items()
+        if evaluation.dimensions[name].samples <= plan.case.samples
     }
+    if isinstance(judge, RecordedJudge):
+        claims = {name: [c for c in ids if _is_recorded(plan, name, c, judge)] for name, ids in claims.items()}
+    return {name: ids for name, ids in claims.items() if ids}
+
+
+def _is_recorded(plan: AgentPlan, dimension: str, claim: str, judge: RecordedJudge) -> bool:
+    requests = plan.again({dimension: [claim]}, CONFIRMATIONS).requests
+    return judge.has_recorded(request for request in requests if request.proposition_id == claim)
 
 
 def _with_confirmed(item: Evaluated, judged: Judged) -> Evaluated:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from persona_pipeline.baselines import PROPOSITION_DELTA, REGRESSION_DELTA, BaselineComparison, check_delta
+from persona_pipeline.baselines.wording import drop_sentence, fall_sentence
 from persona_pipeline.errors import ConfigError, did_you_mean
 from persona_pipeline.evaluation.report import (
     EXIT_BUDGET,
@@ -114,23 +115,22 @@ def missing_agents(folder: Path, known: Collection[str]) -> list[Finding]:
 
 def _regressions(evaluation: AgentEvaluation, comparison: BaselineComparison, rules: GateRules) -> list[Finding]:
     agent = evaluation.agent_id
+    fallen = [item for item in comparison.dimensions.values() if item.status == "regressed"]
     found = [
         Finding(
             kind="regression",
             exit_code=EXIT_REGRESSION,
-            message=f"{agent}: {item.dimension} fell from {item.baseline:.2f} to {item.current:.2f} "
-            f"({item.delta:+.2f}, allowed {-rules.regression_delta:+g})",
+            message=fall_sentence(agent, item, rules.regression_delta),
             agent_id=agent,
             dimension=item.dimension,
         )
-        for item in comparison.regressions
+        for item in fallen
     ]
     return found + [
         Finding(
             kind="proposition_drop",
             exit_code=EXIT_REGRESSION,
-            message=f"{agent}: {drop.dimension}/{drop.proposition_id} fell from {drop.baseline:.1f} to {drop.current:.1f} "
-            f"({drop.delta:+.1f}, allowed {-rules.proposition_delta:+g})",
+            message=drop_sentence(agent, drop, rules.proposition_delta),
             agent_id=agent,
             dimension=drop.dimension,
             proposition_id=drop.proposition_id,

@@ -3,15 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from persona_pipeline.baselines import find_baseline
+from persona_pipeline.baselines import find_baseline, watched_agents
+from persona_pipeline.baselines.families import MOST_TOGETHER
 from persona_pipeline.errors import ConfigError, Problem
-from persona_pipeline.evaluation.comparison import Evaluated, compared, confirm
+from persona_pipeline.evaluation.comparison import Evaluated, Guard, compared, confirm
 from persona_pipeline.evaluation.judged import Judged, evaluation_of, judge_plans
 from persona_pipeline.evaluation.plan import AgentPlan, plan_agent, planned
 from persona_pipeline.evaluation.report import AgentReport, expenses_of
 from persona_pipeline.evaluation.request import EvaluationRequest
 from persona_pipeline.evaluation.results import AgentEvaluation
-from persona_pipeline.evaluation.saving import SavedRun, joined, load_run, save_run
+from persona_pipeline.evaluation.saving import SavedRun, joined, load_run, newest_p_values, save_run
 from persona_pipeline.evaluation.scope import AgentScope
 from persona_pipeline.evaluation.syncing import sync_propositions
 from persona_pipeline.judging.verdict import Judge
@@ -53,13 +54,21 @@ def evaluate_scopes(world: World, scopes: Sequence[AgentScope], judge: Judge, re
     No other evaluation of these agents runs meanwhile, whatever process or host it runs in: it waits, and finds the answers.
     """
     with exclusive(world.store, [f"evaluate/{scope.agent_id}" for scope in scopes]):
+        guard = _guard(world, judge, request)
         results, evaluated = _evaluated(world, scopes, judge, request)
+        complete = []
         for item in evaluated:
-            try:
-                result = _compared(item, judge, request)
-            except ConfigError as error:
-                results.broken[item.plan.scope.agent_id] = error.problems
-                continue
+            if problem := _missing(item):
+                results.broken[item.plan.scope.agent_id] = (problem,)
+            else:
+                complete.append(item)
+        found = [_compared(item, guard) for item in complete]
+        if guard.watched.count > MOST_TOGETHER:
+            # How much stands out depends on what the others do now: their first answers are in the second.
+            now = {result.report.evaluation.agent_id: result.report.comparison.p_value for result in found}
+            others = {**guard.others, **{agent_id: p for agent_id, p in now.items() if p is not None}}
+            found = [_compared(item, replace(guard, others=others)) for item in complete]
+        for result in found:
             save_run(world.store, _run_of(result))
             results.found.append(_as_paid(result))
     return results
@@ -86,7 +95,7 @@ def compare_again(world: World, result: AgentResult, judge: Judge, request: Eval
     plan = replace(result.plan, baseline=find_baseline(world.root, result.plan.scope.agent_id))
     run = load_run(world.store, result.report.evaluation.run_id)
     evaluation = run.evaluation if run else result.report.evaluation
-    again = _compared(Evaluated(Judged(plan), evaluation, result.report.expenses), judge, request)
+    again = _compared(Evaluated(Judged(plan), evaluation, result.report.expenses), _guard(world, judge, request))
     save_run(world.store, _run_of(again))
     return again
 
@@ -103,7 +112,7 @@ def _evaluated(
             results.broken[scope.agent_id] = error.problems
     evaluated = [_with_earlier_scores(world, judged, judge) for judged in judge_plans(plans, judge)]
     if request.confirm:
-        evaluated = confirm(evaluated, judge, request.rules(judge))
+        evaluated = confirm(evaluated, judge, _guard(world, judge, request))
     return results, evaluated
 
 
@@ -124,16 +133,26 @@ def _with_earlier_scores(world: World, judged: Judged, judge: Judge) -> Evaluate
     return Evaluated(judged, evaluation, expenses_of(fresh.agent_id, fresh.dimensions.values()))
 
 
-def _compared(item: Evaluated, judge: Judge, request: EvaluationRequest) -> AgentResult:
+def _guard(world: World, judge: Judge, request: EvaluationRequest) -> Guard:
+    watched = watched_agents(world.root)
+    others = newest_p_values(world.store) if watched.count > MOST_TOGETHER else {}
+    return Guard(request.rules(judge), watched, others)
+
+
+def _missing(item: Evaluated) -> Problem | None:
+    """Return what is not scored of a run that should be complete."""
+    plan = item.plan
+    missing = [name for name in plan.claimed if name not in item.evaluation.dimensions]
+    if not missing or plan.scope.dimensions:
+        return None
+    names = ", ".join(f"{name}_scores" for name in missing)
+    return Problem(f"{plan.scope.agent_id}: not every dimension is scored on the current messages; materialize {names}")
+
+
+def _compared(item: Evaluated, guard: Guard) -> AgentResult:
     plan, evaluation = item.plan, item.evaluation
-    missing = [name for name in plan.claimed if name not in evaluation.dimensions]
-    if missing and not plan.scope.dimensions:
-        names = ", ".join(f"{name}_scores" for name in missing)
-        raise ConfigError(
-            f"{plan.scope.agent_id}: not every dimension is scored on the current messages; materialize {names}"
-        )
-    due = ALL_DIMENSIONS if plan.is_known_whole and not missing else plan.scope.dimensions
-    report = compared(evaluation, plan.baseline, request.rules(judge), due)
+    whole = plan.is_known_whole and set(plan.claimed) <= evaluation.dimensions.keys()
+    report = compared(evaluation, plan.baseline, guard, ALL_DIMENSIONS if whole else plan.scope.dimensions)
     return AgentResult(plan, report.model_copy(update={"expenses": list(item.expenses), "past": plan.scope.past}))
 
 

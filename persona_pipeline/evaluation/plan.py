@@ -49,6 +49,11 @@ class AgentPlan:
         """The dimensions the agent has claims of, in their fixed order."""
         return [name for name in ALL_DIMENSIONS if name in self.sets and self.sets[name].propositions is not None]
 
+    def claims_of(self, dimension: str) -> list[str]:
+        """Return the ids of the agent's claims of a dimension."""
+        stored = self.sets.get(dimension)
+        return [item.id for item in stored.propositions.propositions] if stored and stored.propositions else []
+
     @property
     def is_known_whole(self) -> bool:
         """Whether the store knows of every dimension if the agent has claims of it."""

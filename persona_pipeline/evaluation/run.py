@@ -10,7 +10,7 @@ from persona_pipeline import __version__
 from persona_pipeline.baselines import captured, find_baseline, save_baseline
 from persona_pipeline.baselines.golden import BASELINES
 from persona_pipeline.errors import Problem
-from persona_pipeline.evaluation.comparison import restricted
+from persona_pipeline.evaluation.comparison import judged_on, restricted
 from persona_pipeline.evaluation.gate import GateRules, exit_code_of, missing_agents, nothing_evaluated
 from persona_pipeline.evaluation.pipeline import AgentResult, Results, compare_again, evaluate_scopes
 from persona_pipeline.evaluation.plan import plan_agent
@@ -133,15 +133,9 @@ def update_baselines(world: World, reports: Sequence[AgentReport]) -> list[Path]
         if evaluation.synthetic:
             # What was generated is no evidence of how the agent really talks.
             continue
-        provenance = {
-            "judge_model": evaluation.provenance["judge_model"],
-            "prompt_version": evaluation.provenance["prompt_version"],
-            "persona_hash": evaluation.provenance["persona_hash"],
-            "window_start": evaluation.window_start.isoformat() if evaluation.window_start else None,
-            "window_end": evaluation.window_end.isoformat(),
-            "messages": evaluation.sample_size,
-        }
-        baseline = captured(agent_id, evaluation.dimensions, provenance, known=find_baseline(world.root, agent_id))
+        baseline = captured(
+            agent_id, evaluation.dimensions, judged_on(evaluation), known=find_baseline(world.root, agent_id)
+        )
         if baseline.dimensions:
             paths.append(save_baseline(world.root, baseline))
             mark_baseline(world.store, evaluation.run_id)

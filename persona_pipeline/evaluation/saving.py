@@ -88,6 +88,19 @@ def newest_run(store: Store, agent_id: str) -> SavedRun | None:
     return _saved_run(row) if row is not None else None
 
 
+def newest_p_values(store: Store) -> dict[str, float]:
+    """Return the smallest p-value of each agent's newest comparison, by agent; those without a test are left out."""
+    p_value = _RUNS.c.comparison["p_value"].as_float()
+    query = (
+        sa.select(_RUNS.c.agent_id, p_value.label("p_value"))
+        .where(_RUNS.c.status == "completed", _RUNS.c.synthetic.is_(False), _RUNS.c.comparison.is_not(None))
+        .order_by(_RUNS.c.window_end, _RUNS.c.whole, _RUNS.c.completed_at, _RUNS.c.id)
+    )
+    with store.connect() as connection:
+        newest = {row.agent_id: row.p_value for row in connection.execute(query)}
+    return {agent_id: p for agent_id, p in newest.items() if p is not None}
+
+
 def mark_baseline(store: Store, run_id: str) -> None:
     """Mark the run as the one the agent's baseline was taken from, and no other of the agent's."""
     with store.begin() as connection:

@@ -5,7 +5,6 @@ from typing import Any
 
 from persona_pipeline.evaluation.history import HistoryValue
 from persona_pipeline.reporting.charts import Bar, bar_chart, data_uri
-from persona_pipeline.reporting.history import change_point
 from persona_pipeline.reporting.html.figures import REPETITION_LIMIT, Figure, timeline_figure, voice_figure
 from persona_pipeline.reporting.sections import HistoryPoint, VoiceMap
 from persona_pipeline.reporting.text import markdown_text
@@ -18,8 +17,7 @@ def history_picture(name: str, history: Sequence[HistoryValue]) -> str:
     points = [HistoryPoint(window_end=value.window_end, overall=value.overall) for value in history]
     if len(points) < 2:
         return ""
-    change = change_point([point.overall for point in points])
-    return _markdown(timeline_figure(name, points, change), "Overall score by window")
+    return _markdown(timeline_figure(name, points, None), "Overall score by window")
 
 
 def repetition_picture(repetition: Mapping[str, Mapping[str, float]]) -> str:

@@ -13,7 +13,7 @@ from persona_pipeline.defs.platform.labels import OWNERS
 from persona_pipeline.defs.platform.resources import WorldResource, known_agents
 from persona_pipeline.defs.platform.settings import orchestration
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.evaluation.comparison import compared
+from persona_pipeline.evaluation.comparison import Guard, compared
 from persona_pipeline.evaluation.gate import GateRules
 from persona_pipeline.evaluation.report import AgentReport
 from persona_pipeline.evaluation.saving import newest_run
@@ -49,7 +49,7 @@ def review_agent(world: World, agent_id: str, *, now: datetime, days: int) -> Re
         return Reviewed(agent_id, None, run.overall if run else None, (remark,))
     if run is None:
         return Reviewed(agent_id, baseline.captured_at, None, ("never evaluated; run evaluate_agent",))
-    report = compared(run, baseline, GateRules())
+    report = compared(run, baseline, Guard(GateRules()))
     remarks = (*_age(baseline, now, days), *_drift(report), *report.comparison.warnings)
     return Reviewed(agent_id, baseline.captured_at, run.overall, remarks)
 
