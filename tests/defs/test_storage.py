@@ -18,7 +18,6 @@ import sqlalchemy as sa
 from persona_pipeline.defs.agents import assets
 from persona_pipeline.defs.platform import failures
 from persona_pipeline.defs.platform.instance_storage import postgres_url as dagster_url
-from persona_pipeline.evaluation import steps
 from persona_pipeline.settings import get_settings
 from persona_pipeline.store import open_store
 from persona_pipeline.world import World
@@ -175,14 +174,14 @@ def test_a_server_that_restarts_in_mid_run_delays_it_and_no_more(
     url, server = own_server
     switch_to(url, monkeypatch)
     monkeypatch.setattr(failures, "DATABASE_SECONDS", 0.5)
-    score, restarts = steps.score_dimension, []
+    score, restarts = assets.evaluate_stored, []
 
-    def restart_while_scoring(world: World, agent_id: str, dimension: str, **options: object) -> object:
-        if dimension == "fluency" and not restarts:
+    def restart_while_scoring(*arguments: object, **options: object) -> object:
+        if not restarts:
             restarts.append(threading.Thread(target=_restart))
             restarts[0].start()
             time.sleep(0.3)
-        return score(world, agent_id, dimension, **options)  # type: ignore[arg-type]
+        return score(*arguments, **options)  # type: ignore[arg-type]
 
     def _restart() -> None:
         options = ("-w", "-D", str(server.pgdata), "-m", "immediate")  # type: ignore[attr-defined]
@@ -190,7 +189,7 @@ def test_a_server_that_restarts_in_mid_run_delays_it_and_no_more(
             log = ("-l", str(server.log)) if action == "start" else ()  # type: ignore[attr-defined]
             pgexec("pg_ctl", (*options, *log, action), bin_path=server.bin_path, user=server.system_user)  # type: ignore[attr-defined]
 
-    monkeypatch.setattr(assets.steps, "score_dimension", restart_while_scoring)
+    monkeypatch.setattr(assets, "evaluate_stored", restart_while_scoring)
     with dg.DagsterInstance.get() as instance:
         result = Project(sample_root, instance).evaluate("pam", as_of=BEFORE_THE_DRIFT)
         restarts[0].join()
