@@ -127,7 +127,10 @@ def restricted(report: AgentReport, dimensions: Sequence[str], rules: GateRules)
     warnings = [text for text in comparison.warnings if text.partition(":")[0].partition("/")[0] in own]
     narrowed = comparison.model_copy(update={"dimensions": said, "warnings": warnings})
     found = judge_agent(evaluation.with_dimensions(own), narrowed, rules)
-    return found.model_copy(update={"expenses": report.expenses})
+    trends = [finding for finding in report.findings if finding.kind == "trend" and finding.dimension in own]
+    return found.model_copy(
+        update={"expenses": report.expenses, "past": report.past, "findings": [*found.findings, *trends]}
+    )
 
 
 def expecting(evaluation: AgentEvaluation, baseline: Baseline | None, due: Collection[str]) -> AgentEvaluation:

@@ -28,7 +28,10 @@ FAILURES: Mapping[str, tuple[str, ...]] = {
     "coverage": ("coverage", "nothing_evaluated", "missing_agent"),
     "no_baseline": ("no_baseline",),
     "budget": ("budget",),
+    "trend": ("trend",),
 }
+# What only asks a person to look, unless `--fail-on` names it: the exit code it has then.
+WARNINGS: Mapping[str, int] = {"trend": EXIT_REGRESSION}
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ class GateRules:
         regression_delta, proposition_delta: points (0-9) a dimension or a proposition may fall.
         min_coverage: share (0-1) of due judgments that must be scored.
         threshold: the overall score (0-9) an agent must reach; None: off.
-        fail_on: the names of ``FAILURES`` that set the exit code; None: all.
+        fail_on: the names of ``FAILURES`` that set the exit code; None: all but the warnings.
     """
 
     regression_delta: float = REGRESSION_DELTA
@@ -81,8 +84,9 @@ def judge_agent(evaluation: AgentEvaluation, comparison: BaselineComparison, rul
 
 def exit_code_of(findings: Collection[Finding], rules: GateRules) -> int:
     """Return the exit code of findings, those left out that ``fail_on`` does not name."""
-    kinds = {kind for name in (FAILURES if rules.fail_on is None else rules.fail_on) for kind in FAILURES[name]}
-    return worst_exit_code({finding.exit_code for finding in findings if finding.kind in kinds})
+    names = FAILURES.keys() - WARNINGS.keys() if rules.fail_on is None else rules.fail_on
+    kinds = {kind for name in names for kind in FAILURES[name]}
+    return worst_exit_code({f.exit_code or WARNINGS.get(f.kind, 0) for f in findings if f.kind in kinds})
 
 
 def nothing_evaluated(reports: Collection[AgentReport]) -> list[Finding]:

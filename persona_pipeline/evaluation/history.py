@@ -1,5 +1,6 @@
 """Scores over windows: what an agent scored before."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -8,10 +9,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from persona_pipeline.evaluation.results import AgentEvaluation
-from persona_pipeline.evaluation.saving import latest_runs
 from persona_pipeline.store import Store, tables
 
 MOST_POINTS = 60
+_RUNS = tables.evaluation_runs
 
 
 @dataclass(frozen=True)
@@ -22,43 +23,76 @@ class HistoryValue:
     overall: float | None
 
 
+@dataclass(frozen=True)
+class Point:
+    """One window of an agent's history.
+
+    Attributes:
+        overall: 0-9; None: unscored.
+        dimensions: by name, ``score`` (0-9 or None), ``samples`` (judgments a claim) and ``claims`` (hash of the set).
+        judged_by: model and prompt version.
+    """
+
+    window_end: datetime
+    overall: float | None
+    dimensions: dict[str, dict[str, Any]]
+    judged_by: tuple[str | None, ...]
+
+
+def summary_of(evaluation: AgentEvaluation) -> dict[str, Any]:
+    """Return what a run leaves of itself in a history."""
+    provenance = evaluation.provenance
+    return {
+        "overall": evaluation.overall,
+        "dimensions": {
+            name: {"score": item.score, "samples": item.samples, "claims": item.proposition_set_hash}
+            for name, item in evaluation.dimensions.items()
+        },
+        "judged_by": [provenance.get("judge_model"), provenance.get("prompt_version")],
+    }
+
+
+def points_of(
+    store: Store, agent_ids: Sequence[str], *, until: datetime | None = None, since: datetime | None = None
+) -> dict[str, list[Point]]:
+    """Return each agent's windows, oldest first, at most the newest 60: of each the newest whole run, else the newest of a part."""
+    query = (
+        sa.select(_RUNS.c.agent_id, _RUNS.c.window_end, _RUNS.c.summary)
+        .where(_RUNS.c.agent_id.in_(list(agent_ids)), _RUNS.c.status == "completed", _RUNS.c.synthetic.is_(False))
+        .order_by(_RUNS.c.window_end, _RUNS.c.whole, _RUNS.c.completed_at, _RUNS.c.id)
+    )
+    if since is not None:
+        query = query.where(_RUNS.c.window_end >= since)
+    if until is not None:
+        query = query.where(_RUNS.c.window_end <= until)
+    found: dict[str, dict[datetime, Point]] = defaultdict(dict)
+    with store.connect() as connection:
+        for row in connection.execute(query):
+            known = row.summary or {}
+            found[row.agent_id][row.window_end] = Point(
+                row.window_end, known.get("overall"), known.get("dimensions", {}), tuple(known.get("judged_by", ()))
+            )
+    return {agent_id: list(found[agent_id].values())[-MOST_POINTS:] for agent_id in agent_ids}
+
+
 def score_history(
     store: Store, agent_ids: Sequence[str], *, until: datetime | None = None, since: datetime | None = None
 ) -> dict[str, list[dict[str, Any]]]:
-    """Return each agent's saved scores by window end, oldest first, at most the newest 60 windows."""
-    history = {}
-    for agent_id in agent_ids:
-        runs = [run.evaluation for run in latest_runs(store, agent_id, since=since)]
-        points = [history_point(run) for run in runs if until is None or run.window_end <= until]
-        history[agent_id] = points[-MOST_POINTS:]
-    return history
-
-
-def history_point(evaluation: AgentEvaluation) -> dict[str, Any]:
-    """Return one point of a history: the window's end and its scores (0-9, None: unscored)."""
+    """Return each agent's saved scores by window end, oldest first, as a report draws them."""
     return {
-        "window_end": evaluation.window_end.isoformat(),
-        "overall": evaluation.overall,
-        "dimensions": {name: item.score for name, item in evaluation.dimensions.items()},
+        agent_id: [
+            {
+                "window_end": point.window_end.isoformat(),
+                "overall": point.overall,
+                "dimensions": {name: item["score"] for name, item in point.dimensions.items()},
+            }
+            for point in points
+        ]
+        for agent_id, points in points_of(store, agent_ids, until=until, since=since).items()
     }
 
 
 def overall_history(store: Store, agent_id: str, *, until: datetime, limit: int = 30) -> list[HistoryValue]:
-    """Return an agent's overall scores by window end, oldest first: the newest run of each of the last ``limit`` windows.
-
-    Reads one number a run, where ``score_history`` reads whole evaluations.
-    """
-    runs = tables.evaluation_runs
-    query = (
-        sa.select(runs.c.window_end, runs.c.overall_score)
-        .where(runs.c.agent_id == agent_id, runs.c.status == "completed", runs.c.synthetic.is_(False))
-        .where(runs.c.window_end <= until)
-        .order_by(runs.c.window_end.desc(), runs.c.whole.desc(), runs.c.completed_at.desc(), runs.c.id.desc())
-    )
-    found: dict[datetime, float | None] = {}
-    with store.connect() as connection:
-        for row in connection.execute(query):
-            if row.window_end not in found and len(found) == limit:
-                break
-            found.setdefault(row.window_end, row.overall_score)
-    return [HistoryValue(end, found[end]) for end in sorted(found)]
+    """Return an agent's overall scores by window end, oldest first, of the last ``limit`` windows."""
+    points = points_of(store, [agent_id], until=until)[agent_id]
+    return [HistoryValue(point.window_end, point.overall) for point in points[-limit:]]

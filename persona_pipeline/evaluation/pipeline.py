@@ -15,6 +15,7 @@ from persona_pipeline.evaluation.results import AgentEvaluation
 from persona_pipeline.evaluation.saving import SavedRun, joined, load_run, newest_p_values, save_run
 from persona_pipeline.evaluation.scope import AgentScope
 from persona_pipeline.evaluation.syncing import sync_propositions
+from persona_pipeline.evaluation.trends import trend_findings, trends_of
 from persona_pipeline.judging.verdict import Judge
 from persona_pipeline.propositions import ALL_DIMENSIONS
 from persona_pipeline.scoring.results import add_usage
@@ -68,7 +69,7 @@ def evaluate_scopes(world: World, scopes: Sequence[AgentScope], judge: Judge, re
             now = {result.report.evaluation.agent_id: result.report.comparison.p_value for result in found}
             others = {**guard.others, **{agent_id: p for agent_id, p in now.items() if p is not None}}
             found = [_compared(item, replace(guard, others=others)) for item in complete]
-        for result in found:
+        for result in (_with_trends(world, result, guard) for result in found):
             save_run(world.store, _run_of(result))
             results.found.append(_as_paid(result))
     return results
@@ -95,7 +96,9 @@ def compare_again(world: World, result: AgentResult, judge: Judge, request: Eval
     plan = replace(result.plan, baseline=find_baseline(world.root, result.plan.scope.agent_id))
     run = load_run(world.store, result.report.evaluation.run_id)
     evaluation = run.evaluation if run else result.report.evaluation
-    again = _compared(Evaluated(Judged(plan), evaluation, result.report.expenses), _guard(world, judge, request))
+    guard = _guard(world, judge, request)
+    again = _compared(Evaluated(Judged(plan), evaluation, result.report.expenses), guard)
+    again = _with_trends(world, again, guard)
     save_run(world.store, _run_of(again))
     return again
 
@@ -154,6 +157,15 @@ def _compared(item: Evaluated, guard: Guard) -> AgentResult:
     whole = plan.is_known_whole and set(plan.claimed) <= evaluation.dimensions.keys()
     report = compared(evaluation, plan.baseline, guard, ALL_DIMENSIONS if whole else plan.scope.dimensions)
     return AgentResult(plan, report.model_copy(update={"expenses": list(item.expenses), "past": plan.scope.past}))
+
+
+def _with_trends(world: World, result: AgentResult, guard: Guard) -> AgentResult:
+    report = result.report
+    if report.past or report.evaluation.synthetic:
+        return result
+    found = trends_of(world.store, report.evaluation, sorted(guard.watched.baselines))
+    findings = [*report.findings, *trend_findings(report.evaluation.agent_id, found)]
+    return replace(result, report=report.model_copy(update={"findings": findings}))
 
 
 def _run_of(result: AgentResult) -> SavedRun:

@@ -22,7 +22,8 @@ class Finding(BaseModel):
     """One reason why a run is not clean, in one sentence a person can act on.
 
     Attributes:
-        kind: ``regression``, ``proposition_drop``, ``threshold``, ``coverage``, ``no_baseline``, ``budget``, ``nothing_evaluated``.
+        kind: ``regression``, ``proposition_drop``, ``threshold``, ``coverage``, ``no_baseline``, ``budget``,
+            ``nothing_evaluated``, ``missing_agent``, ``trend``.
         remedy: what to do about it, where a command mends it; often the same for many findings.
     """
 

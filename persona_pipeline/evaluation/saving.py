@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from persona_pipeline.baselines import BaselineComparison
+from persona_pipeline.evaluation.history import summary_of
 from persona_pipeline.evaluation.report import AgentReport, Finding, expenses_of
 from persona_pipeline.evaluation.results import AgentEvaluation, total_usage, uuid_from
 from persona_pipeline.propositions import ALL_DIMENSIONS
@@ -168,6 +169,7 @@ def _write_run(store: Store, connection: Connection, run_id: uuid.UUID, run: Sav
         "prompt_version": provenance.get("prompt_version"),
         "synthetic": evaluation.synthetic,
         "result": evaluation.model_dump(mode="json"),
+        "summary": summary_of(evaluation),
         "whole": run.whole,
         "regressed": run.comparison.regressed if run.comparison else None,
         "comparison": run.comparison.model_dump(mode="json") if run.comparison else None,

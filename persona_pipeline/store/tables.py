@@ -140,6 +140,8 @@ evaluation_runs = sa.Table(
     sa.Column("prompt_version", sa.Text()),
     sa.Column("synthetic", sa.Boolean(), nullable=False, server_default=sa.false()),
     sa.Column("result", JsonColumn),
+    # What a history is drawn from, exact and short: overall and dimension scores, how they were judged (evaluation.history.Point).
+    sa.Column("summary", JsonColumn),
     # Every dimension the agent has propositions of is in it.
     sa.Column("whole", sa.Boolean(), nullable=False, server_default=sa.true()),
     # The comparison with the baseline and its findings, as evaluation.report.AgentReport without the evaluation.

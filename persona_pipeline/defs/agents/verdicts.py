@@ -39,12 +39,12 @@ class AgentLine(BaseModel):
     @property
     def exit_codes(self) -> set[int]:
         """The exit codes its findings ask for."""
-        return {EXIT_CONFIG} if self.broken else {finding.exit_code for finding in self.findings}
+        return {EXIT_CONFIG} if self.broken else {finding.exit_code for finding in self.findings} - {EXIT_OK}
 
     @property
     def wrong(self) -> list[str]:
         """What is wrong, a sentence each."""
-        return self.broken or [finding.text for finding in self.findings]
+        return self.broken or [finding.text for finding in self.findings if finding.exit_code]
 
 
 def overview(lines: Sequence[AgentLine]) -> str:
@@ -106,7 +106,8 @@ def red_agents(store: Store) -> list[str]:
     )
     newest = sa.select(ranked).where(ranked.c.place == 1).order_by(ranked.c.agent_id)
     with store.connect() as connection:
-        return [row.agent_id for row in connection.execute(newest) if row.findings]
+        rows = connection.execute(newest)
+        return [row.agent_id for row in rows if any(finding["exit_code"] for finding in row.findings or ())]
 
 
 def failure_of(

@@ -21,6 +21,7 @@ def upgrade() -> None:
     for column in (
         sa.Column("whole", sa.Boolean(), server_default=sa.true(), nullable=False),
         sa.Column("regressed", sa.Boolean(), nullable=True),
+        sa.Column("summary", JsonColumn, nullable=True),
         sa.Column("comparison", JsonColumn, nullable=True),
         sa.Column("findings", JsonColumn, nullable=True),
     ):
@@ -37,6 +38,7 @@ def upgrade() -> None:
         schema=SCHEMA,
     )
     _carry_comparisons()
+    _summarise_runs()
     op.drop_table("baseline_comparisons", schema=SCHEMA)
     _rebuild_windows()
 
@@ -69,6 +71,35 @@ def _carry_comparisons() -> None:
         for name in columns
     }
     op.get_bind().execute(sa.update(runs).where(runs.c.id.in_(sa.select(compared.c.evaluation_run_id))).values(own))
+
+
+def _summarise_runs() -> None:
+    connection = op.get_bind()
+    runs = sa.table(
+        "evaluation_runs",
+        sa.column("id", sa.Uuid()),
+        sa.column("result", JsonColumn),
+        sa.column("summary", JsonColumn),
+        schema=_schema(),
+    )
+    known = connection.execute(sa.select(runs.c.id).where(runs.c.result.is_not(None))).scalars().all()
+    for run_id in known:
+        result = connection.execute(sa.select(runs.c.result).where(runs.c.id == run_id)).scalar_one()
+        provenance = result.get("provenance", {})
+        dimensions = {
+            name: {
+                "score": item.get("score"),
+                "samples": max(
+                    (len(row.get("samples", ())) for row in item.get("propositions", {}).values()), default=1
+                )
+                or 1,
+                "claims": item.get("proposition_set_hash"),
+            }
+            for name, item in result.get("dimensions", {}).items()
+        }
+        judged = [provenance.get("judge_model"), provenance.get("prompt_version")]
+        summary = {"overall": result.get("overall"), "dimensions": dimensions, "judged_by": judged}
+        connection.execute(sa.update(runs).where(runs.c.id == run_id).values(summary=summary))
 
 
 def _rebuild_windows() -> None:
