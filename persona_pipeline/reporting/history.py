@@ -45,6 +45,13 @@ class ChangePoint:
     def change(self) -> float:
         return self.after - self.before
 
+    @property
+    def mark(self) -> TrendMark:
+        """The change as a timeline marks it."""
+        fell = "Fell" if self.change < 0 else "Rose"
+        text = f"{fell} from {format_score(self.before)} to {format_score(self.after)} ({format_delta(self.change)})."
+        return TrendMark(self.index, format_delta(self.change), text)
+
 
 def change_point(scores: Sequence[float | None], minimum: float = MINIMUM_CHANGE) -> ChangePoint | None:
     """Return the one point that best splits the series into two levels, or None if it has no clear one.

@@ -194,6 +194,8 @@ class Page:
 
     @property
     def outcome(self) -> str:
+        if self.view.new and len(self.view.new) == len(self.view.rows):
+            return "no baseline yet"
         return OUTCOMES.get(self.report.exit_code, "failed")
 
     @property
