@@ -29,7 +29,6 @@ AGREEING = [
     "I can't argue with that",
     "There is no doubt you're right",
     "Without a doubt, exactly",
-    "Not only do I agree with you, I made a chart",
     "Michael, you're right",
     "Oh wow, what a wonderful idea!",
     "Thanks Dana, this is exactly the right approach",
