@@ -16,8 +16,10 @@ _LONG, FEWEST_LINES, CLONE_SHARE = 6, 2, 0.2
 _SAME_LINE = 0.6
 # Standard normal quantiles: one in 1,500 and one in 750 pairs of speakers who did not change, since a channel has many pairs.
 STYLE_QUANTILE, MERGED_QUANTILE = 3.2, 3.0
-# Less than this much more like itself than like the other; short messages of real voices are 0.1 to 0.3 more like their own.
-CLONE_MARGIN = 0.1
+# Messages of each speaker, now and before, without which nobody's style is named.
+FEWEST_NOW, FEWEST_BEFORE = 15, 60
+# Somebody with a voice nobody has is farther from its own too, but not on the way to another's.
+HALF_WAY = 0.5
 _SHOWN = 3
 
 Trigrams = frozenset[tuple[str, str, str]]
@@ -79,15 +81,21 @@ def find_clones(said: Sequence[tuple[str, str]], history: Voices) -> list[VoiceF
 
 
 def find_likeness(near: Nearness, current: Voices, history: Voices) -> list[VoiceFinding]:
-    """Return who has gone over to another's voice, and which pairs have merged, from how near the voices have come."""
+    """Return who has gone over to another's voice, and which pairs have merged, from how near the voices have come.
+
+    Nobody where there are fewer than 15 messages a speaker now or 60 before.
+    """
+    now = min((len(current[agent]) for pair in near.pairs for agent in pair), default=0)
+    if now < FEWEST_NOW or near.messages_per_agent * near.n_references < FEWEST_BEFORE:
+        return []
     nearest: dict[str, str] = {}
-    for agent, other in sorted(near.toward, key=lambda pair: (near.toward[pair].margin, pair)):
+    for agent, other in sorted(near.toward, key=lambda pair: (-near.toward[pair].way, pair)):
         nearest.setdefault(agent, other)
     best = {
         agent: (near.toward[agent, other].z, other)
         for agent, other in nearest.items()
         if near.toward[agent, other].z > max(STYLE_QUANTILE, 2 * near.toward[other, agent].z)
-        and near.toward[agent, other].margin < CLONE_MARGIN
+        and near.toward[agent, other].way > HALF_WAY
     }
     findings = [
         VoiceFinding(Likeness.STYLE, agent, other, z, _side_by_side(current[agent], history[other]))

@@ -33,8 +33,8 @@ Voices = Mapping[str, Sequence[str]]
 FEWEST_MESSAGES, MOST_MESSAGES, FEWEST_BLOCKS = 3, 60, 3
 # Messages of history that are looked at, of one speaker and of all together.
 _MOST_HISTORY, _MOST_HISTORY_OF_ALL = 1000, 4000
-# Of the regression: columns that n-grams are folded into, its penalty, steps of conjugate gradients, parts of cross-validation.
-_COLUMNS, _PENALTY, _STEPS, _FOLDS = 4096, 1.0, 15, 5
+# Of the regression: how many columns n-grams are folded into, its penalty, steps of conjugate gradients, parts of cross-validation.
+_FEWEST_COLUMNS, _MOST_COLUMNS, _PENALTY, _STEPS, _FOLDS = 256, 4096, 1.0, 15, 5
 # Variance of the sum of both measures that few blocks are shrunk to, and how many blocks it is worth. Measured on real dialogue:
 # pairs of one channel correlate at 0.4, the two measures at -0.1.
 _PAIRS_CORRELATE, _PRIOR_BLOCKS = 0.4, 4
@@ -54,11 +54,11 @@ class Approach:
     """Of a speaker towards another.
 
     Attributes:
-        margin: how much more its messages are like its own history than like the other's, about -1 to 1: 0 is half-way.
-        z: how much lower that is than it was, as a standard normal quantile.
+        way: how far it has come towards the other's voice: 0 as ever, 1 as like it as the other itself was.
+        z: how much less its messages are like its own history and more like the other's, as a standard normal quantile.
     """
 
-    margin: float
+    way: float
     z: float
 
 
@@ -117,7 +117,8 @@ def _compare(current: Mapping[str, list[str]], history: Mapping[str, list[str]])
     # By speaker: blocks of history, then parts of the window; each ends with the newest message.
     texts = [(*history[name][-blocks * size :], *current[name][-parts * size :]) for name in names]
     alike = _block_similarity(_counted(texts, WORDS, blocks * size), size)
-    margins = _block_margins(_folded(_counted(texts, VOICE, blocks * size)), size, blocks)
+    likeness = _block_likeness(_folded(_counted(texts, VOICE, blocks * size)), size, blocks)
+    margins = np.diagonal(likeness, axis1=1, axis2=2)[:, :, None] - likeness
     apart = np.array([(margins[:, a, b] + margins[:, b, a]) / 2 for a, b in combinations(range(len(names)), 2)]).T
     first, second = _standardized(alike, blocks), -_standardized(apart, blocks)
     both = first + second
@@ -137,7 +138,7 @@ def _compare(current: Mapping[str, list[str]], history: Mapping[str, list[str]])
         },
         toward={
             (names[a], names[b]): Approach(
-                float(margins[blocks:, a, b].mean()),
+                _way(likeness[:blocks].mean(axis=0), likeness[blocks:].mean(axis=0), a, b),
                 _score(-_standardized(margins[:, a, b : b + 1], blocks)[:, 0], blocks, 1.0),
             )
             for a, b in permutations(range(len(names)), 2)
@@ -169,8 +170,8 @@ def _block_similarity(lines: _Lines, size: int) -> Any:
     return np.array(found)
 
 
-def _block_margins(rows: Any, size: int, blocks: int) -> Any:
-    """Return by block, speaker and other how much more the speaker's messages are like its own history than the other's.
+def _block_likeness(rows: Any, size: int, blocks: int) -> Any:
+    """Return by block, speaker and other how like the other's history the speaker's messages are.
 
     ``rows`` has a vector for each message of each speaker. Every block is judged by those of ``_FOLDS`` models that did not
     learn from it, the window by all of them.
@@ -185,8 +186,12 @@ def _block_margins(rows: Any, size: int, blocks: int) -> Any:
     means = predicted.reshape(_FOLDS, speakers, -1, size, speakers).mean(axis=3)
     held_out = [means[fold, :, block] for block, fold in enumerate(fold_of_block)]
     window = means[:, :, blocks:].mean(axis=0)
-    found = np.array([*held_out, *np.moveaxis(window, 1, 0)])
-    return np.diagonal(found, axis1=1, axis2=2)[:, :, None] - found
+    return np.array([*held_out, *np.moveaxis(window, 1, 0)])
+
+
+def _way(before: Any, now: Any, a: int, b: int) -> float:
+    apart = float(before[b, b] - before[a, b])
+    return float(now[a, b] - before[a, b]) / apart if apart > 0 else 0.0
 
 
 def _ridge(train: Any, target: Any, fold_of: Any) -> Any:
@@ -218,14 +223,17 @@ def _ridge(train: Any, target: Any, fold_of: Any) -> Any:
 def _folded(lines: _Lines) -> Any:
     """Return a vector of unit length a message, its n-grams folded into few columns with random signs."""
     generator = np.random.default_rng(0)
-    columns = generator.integers(_COLUMNS, size=len(lines.weights))
+    messages = sum(map(len, lines.counts))
+    # A power of two, eight times the messages: folded more tightly, n-grams begin to stand for one another.
+    width = min(_MOST_COLUMNS, max(_FEWEST_COLUMNS, 1 << (8 * messages - 1).bit_length()))
+    columns = generator.integers(width, size=len(lines.weights))
     signed = lines.weights * generator.choice([-1.0, 1.0], size=len(lines.weights))
     rows = [
-        np.bincount(columns[numbers], (1 + np.log(counts)) * signed[numbers], minlength=_COLUMNS)
+        np.bincount(columns[numbers], (1 + np.log(counts)) * signed[numbers], minlength=width)
         for own in lines.counts
         for numbers, counts in own
     ]
-    return unit(np.array(rows, dtype=np.float32)).reshape(len(lines.counts), -1, _COLUMNS)
+    return unit(np.array(rows, dtype=np.float32)).reshape(len(lines.counts), -1, width)
 
 
 def _standardized(values: Any, blocks: int) -> Any:
