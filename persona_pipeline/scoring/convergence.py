@@ -100,7 +100,7 @@ def voice_statistics(
         near = _nearness(tuple((name, tuple(texts)) for name, texts in sorted(current.items())), known)
         findings = find_clones([(message.agent_id, message.text) for message in messages], history)
         findings += find_likeness(near, current, history)
-        plain = {key: value for key, value in vars(near).items() if key not in ("pairs", "toward")}
+        plain = {key: value for key, value in vars(near).items() if key not in ("pairs", "toward", "parts")}
         pairs = [{"a": a, "b": b, **vars(pair)} for (a, b), pair in near.pairs.items()]
         found[channel] = {
             "voices": {**plain, "pairs": pairs, "pooled": not enough},

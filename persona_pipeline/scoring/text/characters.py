@@ -50,8 +50,9 @@ def grams(text: str, kind: GramKind) -> Iterable[str]:
                 break
 
 
-@lru_cache(maxsize=8192)
-def _counted(text: str, kind: GramKind) -> Counter[str]:
+@lru_cache(maxsize=16_384)
+def counted_grams(text: str, kind: GramKind) -> Counter[str]:
+    """Return how often each n-gram stands in a text. Kept: do not change it."""
     return Counter(grams(text, kind))
 
 
@@ -67,7 +68,7 @@ class GramCounts:
 
     def count(self, text: str) -> Counts:
         """Return the n-grams of a text."""
-        found = _counted(text, self.kind)
+        found = counted_grams(text, self.kind)
         numbers = [self._numbers.setdefault(gram, len(self._numbers)) for gram in found]
         return np.array(numbers, dtype=np.int64), np.fromiter(found.values(), dtype=float, count=len(found))
 
@@ -86,12 +87,6 @@ def vectors(texts: Sequence[Counts], weights: Any) -> Any:
     for row, (numbers, counts) in zip(rows, texts, strict=True):
         np.add.at(row, numbers, (1 + np.log(counts)) * weights[numbers])
     return unit(rows)
-
-
-def together(texts: Sequence[Counts]) -> Counts:
-    """Return the counts of several texts as one."""
-    numbers, places = np.unique(np.concatenate([numbers for numbers, _ in texts]), return_inverse=True)
-    return numbers, np.bincount(places, np.concatenate([counts for _, counts in texts]), minlength=len(numbers))
 
 
 def unit(rows: Any) -> Any:

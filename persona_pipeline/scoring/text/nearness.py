@@ -11,21 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, permutations
 from math import copysign, log, sqrt
+from statistics import fmean
 from typing import Any
 
-import numpy as np
-
-from persona_pipeline.scoring.text.characters import (
-    VOICE,
-    WORDS,
-    Counts,
-    GramCounts,
-    GramKind,
-    inverse_frequencies,
-    together,
-    unit,
-    vectors,
-)
+from persona_pipeline.scoring.text.characters import WORDS, text_vectors
+from persona_pipeline.scoring.text.known_voices import Measured, learn_voices
 
 Voices = Mapping[str, Sequence[str]]
 
@@ -33,8 +23,6 @@ Voices = Mapping[str, Sequence[str]]
 FEWEST_MESSAGES, MOST_MESSAGES, FEWEST_BLOCKS = 3, 60, 3
 # Messages of history that are looked at, of one speaker and of all together.
 _MOST_HISTORY, _MOST_HISTORY_OF_ALL = 1000, 4000
-# Of the regression: how many columns n-grams are folded into, its penalty, steps of conjugate gradients, parts of cross-validation.
-_FEWEST_COLUMNS, _MOST_COLUMNS, _PENALTY, _STEPS, _FOLDS = 256, 4096, 1.0, 15, 5
 # Variance of the sum of both measures that few blocks are shrunk to, and how many blocks it is worth. Measured on real dialogue:
 # pairs of one channel correlate at 0.4, the two measures at -0.1.
 _PAIRS_CORRELATE, _PRIOR_BLOCKS = 0.4, 4
@@ -72,6 +60,7 @@ class Nearness:
         z: positive when the voices have come nearer, as a standard normal quantile; None says ``missing`` why.
         n_references: blocks of history compared with.
         messages_per_agent: messages of each speaker in every block.
+        parts: z of each part of the window, oldest first; ``z`` is their mean.
         pairs: by sorted pair of speakers.
         toward: by (speaker, other), how far the first has gone over to the second's voice.
     """
@@ -82,13 +71,17 @@ class Nearness:
     z: float | None = None
     n_references: int = 0
     messages_per_agent: int = 0
+    parts: tuple[float, ...] = ()
     pairs: Mapping[tuple[str, str], PairNearness] = field(default_factory=dict)
     toward: Mapping[tuple[str, str], Approach] = field(default_factory=dict)
     missing: str | None = None
 
 
-def nearness(current: Voices, history: Voices) -> Nearness:
+def nearness(current: Voices, history: Voices, *, size: int | None = None) -> Nearness:
     """Compare the speakers of a channel now with the same speakers before.
+
+    A window longer than ``size`` (by default 60 messages a speaker, or a third of the history if that is less) is compared in
+    parts of that size.
 
     Args:
         current: each speaker's messages of the window, oldest first.
@@ -105,88 +98,48 @@ def nearness(current: Voices, history: Voices) -> Nearness:
         short = ", ".join(name for name in names if name not in enough)
         least = f"{FEWEST_MESSAGES} messages now and {FEWEST_BLOCKS * FEWEST_MESSAGES} before"
         return Nearness(_similarity(spoken, names), missing=f"{short}: fewer than {least}")
-    return _compare({name: spoken[name] for name in enough}, {name: earlier[name] for name in enough})
-
-
-def _compare(current: Mapping[str, list[str]], history: Mapping[str, list[str]]) -> Nearness:
-    names = sorted(current)
-    count, available = min(map(len, current.values())), min(map(len, history.values()))
-    size = min(count, MOST_MESSAGES, available // FEWEST_BLOCKS)
-    blocks = min(available, _MOST_HISTORY, _MOST_HISTORY_OF_ALL // len(names)) // size
-    parts = count // size
-    # By speaker: blocks of history, then parts of the window; each ends with the newest message.
-    texts = [(*history[name][-blocks * size :], *current[name][-parts * size :]) for name in names]
-    alike = _block_similarity(_counted(texts, WORDS, blocks * size), size)
-    likeness = _block_likeness(_folded(_counted(texts, VOICE, blocks * size)), size, blocks)
-    margins = np.diagonal(likeness, axis1=1, axis2=2)[:, :, None] - likeness
-    apart = np.array([(margins[:, a, b] + margins[:, b, a]) / 2 for a, b in combinations(range(len(names)), 2)]).T
-    first, second = _standardized(alike, blocks), -_standardized(apart, blocks)
-    both = first + second
-    z = _score(both.mean(axis=1), blocks, _prior(both.shape[1]))
-    by_pair = [_score(both[:, index], blocks, _prior(1)) for index in range(both.shape[1])]
-    channel = alike.mean(axis=1)
-    return Nearness(
-        similarity=float(channel[blocks:].mean()),
-        reference_mean=float(channel[:blocks].mean()),
-        reference_sd=float(channel[:blocks].std(ddof=1)),
-        z=z,
-        n_references=blocks,
-        messages_per_agent=size,
-        pairs={
-            pair: PairNearness(float(alike[blocks:, index].mean()), float(alike[:blocks, index].mean()), by_pair[index])
-            for index, pair in enumerate(combinations(names, 2))
-        },
-        toward={
-            (names[a], names[b]): Approach(
-                _way(likeness[:blocks].mean(axis=0), likeness[blocks:].mean(axis=0), a, b),
-                _score(-_standardized(margins[:, a, b : b + 1], blocks)[:, 0], blocks, 1.0),
-            )
-            for a, b in permutations(range(len(names)), 2)
-        },
+    count, available = (min(len(texts[name]) for name in enough) for texts in (spoken, earlier))
+    size = min(size or MOST_MESSAGES, count, available // FEWEST_BLOCKS)
+    blocks = min(available, _MOST_HISTORY, _MOST_HISTORY_OF_ALL // len(enough)) // size
+    # Both end with the newest message.
+    learnt = learn_voices(tuple(tuple(earlier[name][-blocks * size :]) for name in enough), size)
+    return _compared(
+        enough, learnt.blocks, learnt.measure([spoken[name][-(count // size) * size :] for name in enough]), size
     )
 
 
-@dataclass(frozen=True)
-class _Lines:
-    """The n-grams of each speaker's messages, and how much each n-gram weighs."""
-
-    counts: Sequence[Sequence[Counts]]
-    weights: Any
-
-
-def _counted(texts: Sequence[Sequence[str]], kind: GramKind, known: int) -> _Lines:
-    counter = GramCounts(kind)
-    counts = [[counter.count(text) for text in own] for own in texts]
-    return _Lines(counts, inverse_frequencies([line for own in counts for line in own[:known]], len(counter)))
-
-
-def _block_similarity(lines: _Lines, size: int) -> Any:
-    """Return the cosine similarity of each pair of speakers (columns) in each block (rows)."""
-    pairs = list(combinations(range(len(lines.counts)), 2))
-    found = []
-    for start in range(0, len(lines.counts[0]), size):
-        rows = vectors([together(own[start : start + size]) for own in lines.counts], lines.weights)
-        found.append([float(rows[a] @ rows[b]) for a, b in pairs])
-    return np.array(found)
-
-
-def _block_likeness(rows: Any, size: int, blocks: int) -> Any:
-    """Return by block, speaker and other how like the other's history the speaker's messages are.
-
-    ``rows`` has a vector for each message of each speaker. Every block is judged by those of ``_FOLDS`` models that did not
-    learn from it, the window by all of them.
-    """
-    speakers, columns = rows.shape[0], rows.shape[2]
-    train = rows[:, : blocks * size].reshape(-1, columns)
-    fold_of = np.tile(np.repeat(np.arange(blocks) * _FOLDS // blocks, size), speakers)
-    target = np.repeat(np.eye(speakers, dtype=np.float32), blocks * size, axis=0) - 1 / speakers
-    models = _ridge(train, target, fold_of)
-    predicted = np.einsum("fcs,amc->fams", models, rows, optimize=True)
-    fold_of_block = np.arange(blocks) * _FOLDS // blocks
-    means = predicted.reshape(_FOLDS, speakers, -1, size, speakers).mean(axis=3)
-    held_out = [means[fold, :, block] for block, fold in enumerate(fold_of_block)]
-    window = means[:, :, blocks:].mean(axis=0)
-    return np.array([*held_out, *np.moveaxis(window, 1, 0)])
+def _compared(names: Sequence[str], before: Measured, now: Measured, size: int) -> Nearness:
+    pairs = list(combinations(names, 2))
+    nearer = [
+        a - b
+        for a, b in zip(_standardized(before.alike, now.alike), _standardized(before.apart, now.apart), strict=True)
+    ]
+    parts = _quantiles(nearer[0].mean(axis=1), nearer[1].mean(axis=1), _prior(len(pairs)))
+    channel = before.alike.mean(axis=1)
+    toward = {}
+    for a, b in permutations(range(len(names)), 2):
+        margins = _standardized(before.margins[:, a, b : b + 1], now.margins[:, a, b : b + 1])
+        lost = _quantiles(-margins[0][:, 0], -margins[1][:, 0], 1.0)
+        way = _way(before.likeness.mean(axis=0), now.likeness.mean(axis=0), a, b)
+        toward[names[a], names[b]] = Approach(way, fmean(lost))
+    return Nearness(
+        similarity=float(now.alike.mean()),
+        reference_mean=float(channel.mean()),
+        reference_sd=float(channel.std(ddof=1)),
+        z=fmean(parts),
+        n_references=len(channel),
+        messages_per_agent=size,
+        parts=tuple(parts),
+        pairs={
+            pair: PairNearness(
+                float(now.alike[:, index].mean()),
+                float(before.alike[:, index].mean()),
+                fmean(_quantiles(nearer[0][:, index], nearer[1][:, index], _prior(1))),
+            )
+            for index, pair in enumerate(pairs)
+        },
+        toward=toward,
+    )
 
 
 def _way(before: Any, now: Any, a: int, b: int) -> float:
@@ -194,69 +147,22 @@ def _way(before: Any, now: Any, a: int, b: int) -> float:
     return float(now[a, b] - before[a, b]) / apart if apart > 0 else 0.0
 
 
-def _ridge(train: Any, target: Any, fold_of: Any) -> Any:
-    """Return a ridge regression's weights for each fold, learned without it, by conjugate gradients for all at once."""
-    learns = (fold_of[None, :] != np.arange(_FOLDS)[:, None]).astype(np.float32)[:, :, None]
-    folds, speakers = _FOLDS, target.shape[1]
-
-    def flat(values: Any) -> Any:
-        return np.moveaxis(values, 0, 1).reshape(values.shape[1], -1)
-
-    def apply(weights: Any) -> Any:
-        seen = np.moveaxis((train @ flat(weights)).reshape(-1, folds, speakers), 1, 0) * learns
-        return np.moveaxis((train.T @ flat(seen)).reshape(-1, folds, speakers), 1, 0) + _PENALTY * weights
-
-    residual = np.moveaxis((train.T @ flat(target[None] * learns)).reshape(-1, folds, speakers), 1, 0)
-    weights, direction = np.zeros_like(residual), residual
-    length = (residual**2).sum(axis=1, keepdims=True)
-    for _ in range(_STEPS):
-        image = apply(direction)
-        step = length / np.maximum((direction * image).sum(axis=1, keepdims=True), 1e-12)
-        weights = weights + step * direction
-        residual = residual - step * image
-        shrunk = (residual**2).sum(axis=1, keepdims=True)
-        direction = residual + shrunk / np.maximum(length, 1e-12) * direction
-        length = shrunk
-    return weights
-
-
-def _folded(lines: _Lines) -> Any:
-    """Return a vector of unit length a message, its n-grams folded into few columns with random signs."""
-    generator = np.random.default_rng(0)
-    messages = sum(map(len, lines.counts))
-    # A power of two, eight times the messages: folded more tightly, n-grams begin to stand for one another.
-    width = min(_MOST_COLUMNS, max(_FEWEST_COLUMNS, 1 << (8 * messages - 1).bit_length()))
-    columns = generator.integers(width, size=len(lines.weights))
-    signed = lines.weights * generator.choice([-1.0, 1.0], size=len(lines.weights))
-    rows = [
-        np.bincount(columns[numbers], (1 + np.log(counts)) * signed[numbers], minlength=width)
-        for own in lines.counts
-        for numbers, counts in own
-    ]
-    return unit(np.array(rows, dtype=np.float32)).reshape(len(lines.counts), -1, width)
-
-
-def _standardized(values: Any, blocks: int) -> Any:
-    """Return values (rows are blocks, columns pairs) in standard deviations of the first ``blocks``, pooled over the pairs."""
-    known = values[:blocks]
-    spread = sqrt(float(known.var(axis=0, ddof=1).mean()))
-    return (values - known.mean(axis=0)) / (spread or 1.0)
+def _standardized(before: Any, now: Any) -> tuple[Any, Any]:
+    """Return values (rows are blocks, columns pairs) in standard deviations of those before, pooled over the pairs."""
+    mean, spread = before.mean(axis=0), sqrt(float(before.var(axis=0, ddof=1).mean())) or 1.0
+    return (before - mean) / spread, (now - mean) / spread
 
 
 def _prior(pairs: int) -> float:
     return 2 * (1 - 0.1) * (1 + (pairs - 1) * _PAIRS_CORRELATE) / pairs
 
 
-def _score(values: Any, blocks: int, prior: float) -> float:
-    """Return how unusual the values after the first ``blocks`` are, as a standard normal quantile: t, for a new value."""
-    variance = (_PRIOR_BLOCKS * prior + (blocks - 1) * float(values[:blocks].var(ddof=1))) / (
-        _PRIOR_BLOCKS + blocks - 1
-    )
-    degrees = _PRIOR_BLOCKS + blocks - 1
-    quantiles = [
-        normal_quantile(float(value) / sqrt(variance * (1 + 1 / blocks)), degrees) for value in values[blocks:]
-    ]
-    return sum(quantiles) / len(quantiles)
+def _quantiles(before: Any, now: Any, prior: float) -> list[float]:
+    """Return how unusual each new value is, as a standard normal quantile: t, with the variance of a new value."""
+    degrees = _PRIOR_BLOCKS + len(before) - 1
+    variance = (_PRIOR_BLOCKS * prior + (len(before) - 1) * float(before.var(ddof=1))) / degrees
+    spread = sqrt(variance * (1 + 1 / len(before)))
+    return [normal_quantile(float(value) / spread, degrees) for value in now]
 
 
 def normal_quantile(t: float, degrees: float) -> float:
@@ -264,10 +170,7 @@ def normal_quantile(t: float, degrees: float) -> float:
     return copysign((8 * degrees + 1) / (8 * degrees + 3) * sqrt(degrees * log(1 + t * t / degrees)), t)
 
 
-def _similarity(spoken: Mapping[str, Sequence[str]], names: Sequence[str]) -> float:
-    counter = GramCounts(WORDS)
+def _similarity(spoken: Voices, names: Sequence[str]) -> float:
     count = min(len(spoken[name]) for name in names)
-    texts = [together([counter.count(text) for text in spoken[name][-count:]]) for name in names]
-    rows = vectors(texts, inverse_frequencies(texts, len(counter)))
-    pairs = [float(rows[a] @ rows[b]) for a, b in combinations(range(len(names)), 2)]
-    return sum(pairs) / len(pairs)
+    rows = text_vectors(["\n".join(spoken[name][-count:]) for name in names], WORDS)
+    return fmean(float(rows[a] @ rows[b]) for a, b in combinations(range(len(names)), 2))

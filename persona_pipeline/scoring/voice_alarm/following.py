@@ -53,10 +53,11 @@ class VoiceAlarm:
 
 @dataclass
 class VoiceWatch:
-    """Follows one agent's messages as they come. After an alarm it starts over at zero."""
+    """Follows one agent's messages as they come. One change is one alarm: the next can only come once the sum was at zero."""
 
     model: VoiceModel
     sum: float = 0.0
+    alarmed: bool = False
     _since: list[tuple[Message, float]] = field(default_factory=list)
     _latest: deque[str] = field(default_factory=deque)
 
@@ -66,18 +67,20 @@ class VoiceWatch:
         while len(self._latest) > self.model.stretch:
             self._latest.popleft()
         step = self.model.step(tuple(self._latest))
-        self.sum = max(0.0, self.sum + step)
-        if self.sum == 0.0:
-            self._since.clear()
-            return VoiceReading(message, step, 0.0, False), None
-        self._since.append((message, step))
+        # Held at the threshold, so that an agent that has its voice back is soon believed.
+        self.sum = min(max(0.0, self.sum + step), self.model.threshold)
         reading = VoiceReading(message, step, self.sum, self.sum >= self.model.threshold)
+        if self.sum == 0.0:
+            self.alarmed = False
+            self._since.clear()
+            return reading, None
+        if self.alarmed:
+            return reading, None
+        self._since.append((message, step))
         if not reading.alarm:
             return reading, None
-        alarm = self._alarm()
-        self.sum = 0.0
-        self._since.clear()
-        return reading, alarm
+        self.alarmed = True
+        return reading, self._alarm()
 
     def _alarm(self) -> VoiceAlarm:
         worst = sorted(self._since, key=lambda item: -item[1])[:_QUOTED]

@@ -9,7 +9,6 @@ import pytest
 from persona_pipeline.scoring.voice_alarm import (
     VoiceKind,
     VoiceModel,
-    VoiceWatch,
     follow_voice,
     learn_stored_voice,
     learn_voice,
@@ -79,13 +78,12 @@ def test_its_own_voice_raises_none(model: VoiceModel) -> None:
     assert all(reading.sum < model.threshold for reading in readings)
 
 
-def test_after_an_alarm_the_sum_starts_over(model: VoiceModel) -> None:
-    watch, alarms = VoiceWatch(model), 0
-    for message in said([("ann", "terse")], 40, 5):
-        reading, alarm = watch.read(message)
-        alarms += alarm is not None
-        assert alarm is None or (reading.alarm and watch.sum == 0.0)
-    assert alarms > 1
+def test_one_change_is_one_alarm_and_the_next_change_another(model: VoiceModel) -> None:
+    spells = [said([("ann", style)], 40, seed) for seed, style in ((5, "terse"), (6, "loud"), (7, "lazy"))]
+    readings, alarms = follow_voice(model, [message for spell in spells for message in spell])
+    assert [alarm.began_at.id for alarm in alarms] == ["5-0-ann", "7-0-ann"]
+    assert max(reading.sum for reading in readings) == model.threshold
+    assert readings[79].sum == 0.0
 
 
 def test_a_model_read_back_from_json_gives_the_same_readings(model: VoiceModel) -> None:
