@@ -13,6 +13,7 @@ from persona_pipeline.cli.report import report
 from persona_pipeline.cli.schema import schema
 from persona_pipeline.cli.suite import app as suite
 from persona_pipeline.cli.validate import validate
+from persona_pipeline.cli.watch import watch
 
 app = typer.Typer(
     name="persona-pipeline",
@@ -29,6 +30,7 @@ app.command()(report)
 app.command()(schema)
 app.command()(init)
 app.command()(doctor)
+app.command()(watch)
 app.add_typer(propositions, name="propositions")
 app.add_typer(suite, name="suite")
 app.add_typer(corrections, name="corrections")

@@ -1,5 +1,7 @@
 """``persona-pipeline baseline``: take golden baselines."""
 
+from typing import Annotated
+
 import typer
 
 from persona_pipeline.cli.options import (
@@ -29,6 +31,12 @@ def baseline(
     samples: Samples = 1,
     record: Record = False,
     max_usd: MaxUsd = None,
+    windows: Annotated[
+        int,
+        typer.Option(
+            min=1, max=60, help="From how many windows, this one and those before; 4 and more tell weeks from falls."
+        ),
+    ] = 1,
 ) -> None:
     """Evaluate agents and write their scores to baselines/. Dimensions that were not scored in full keep what the files say."""
     from persona_pipeline.evaluation.request import EvaluationRequest
@@ -41,6 +49,7 @@ def baseline(
         as_of=moment(as_of),
         samples=samples,
         update_baseline=True,
+        baseline_windows=windows,
     )
     if judge == "anthropic" and samples < 3:
         typer.echo("hint: a live baseline judged once is noisy; --samples 5 makes drops much easier to tell", err=True)

@@ -32,6 +32,7 @@ class EvaluationRequest:
         synthetic: generate conversations for agents that have hardly said anything.
         confirm: what fell is judged again before it is called a regression; a replay takes what was recorded then.
         update_baseline: write what was scored to the golden files.
+        baseline_windows: from how many windows a baseline is taken, this one and those before: how much weeks differ is learnt.
         threshold, regression_delta, proposition_delta, min_coverage, fail_on: see ``GateRules``; min_coverage None: the judge's.
     """
 
@@ -46,6 +47,7 @@ class EvaluationRequest:
     synthetic: bool = False
     confirm: bool = True
     update_baseline: bool = False
+    baseline_windows: int = 1
     threshold: float | None = None
     regression_delta: float = REGRESSION_DELTA
     proposition_delta: float = PROPOSITION_DELTA

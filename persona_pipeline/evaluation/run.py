@@ -83,7 +83,7 @@ def run_evaluation(world: World, judge: Judge, request: EvaluationRequest) -> Ev
     results.raise_broken()
     run = EvaluationRun(RunReport(), [*scope.problems, *(Problem(text) for text in generated.problems)])
     if request.update_baseline:
-        run.baselines = update_baselines(world, [result.report for result in results.found])
+        run.baselines = update_baselines(world, results.found, earlier.found if request.baseline_windows > 1 else ())
         # What has just become the baseline is what the run is compared with.
         results.found = [compare_again(world, result, judge, request) for result in results.found]
     reports = {result.plan.scope.agent_id: restricted(result.report, dimensions, rules) for result in results.found}
@@ -125,17 +125,25 @@ def assemble(reports: dict[str, AgentReport], judge: Judge, request: EvaluationR
     return run
 
 
-def update_baselines(world: World, reports: Sequence[AgentReport]) -> list[Path]:
-    """Write what was scored in full to the agents' golden files; other dimensions in them stay as they are."""
+def update_baselines(world: World, results: Sequence[AgentResult], earlier: Sequence[AgentResult] = ()) -> list[Path]:
+    """Write what was scored in full to the agents' golden files; other dimensions in them stay as they are.
+
+    Args:
+        earlier: windows before, oldest first; those in which something had fallen are left out.
+    """
     paths = []
-    for evaluation in (report.evaluation for report in reports):
+    for evaluation in (result.report.evaluation for result in results):
         agent_id = evaluation.agent_id
         if evaluation.synthetic:
             # What was generated is no evidence of how the agent really talks.
             continue
-        baseline = captured(
-            agent_id, evaluation.dimensions, judged_on(evaluation), known=find_baseline(world.root, agent_id)
-        )
+        before = [
+            report.evaluation.dimensions
+            for report in (result.report for result in earlier)
+            if report.evaluation.agent_id == agent_id and not report.comparison.regressed
+        ]
+        known = find_baseline(world.root, agent_id)
+        baseline = captured(agent_id, [*before, evaluation.dimensions], judged_on(evaluation), known=known)
         if baseline.dimensions:
             paths.append(save_baseline(world.root, baseline))
             mark_baseline(world.store, evaluation.run_id)

@@ -167,14 +167,15 @@ def _sync(
 
 
 def _earlier(world: World, request: EvaluationRequest, scopes: Sequence[AgentScope]) -> list[AgentScope]:
-    """Return the windows before that ``history`` asks for; a window nobody spoke in is left out."""
-    if not request.history:
+    """Return the windows before that ``history`` or a baseline asks for; a window nobody spoke in is left out."""
+    windows_back = max(request.history, request.baseline_windows - 1)
+    if not windows_back:
         return []
     if request.window == ALL_TIME:
-        raise ConfigError("--history needs a window of some length; write --window 7d")
+        raise ConfigError("windows before need a window of some length; write --window 7d")
     length = parse_window(request.window)
     found = []
-    for back in range(request.history, 0, -1):
+    for back in range(windows_back, 0, -1):
         windows = {scope.agent_id: Window.ending(scope.window.end - length * back, length) for scope in scopes}
         if any(world.messages(window) for window in set(windows.values())):
             found += [replace(scope, window=windows[scope.agent_id], past=True) for scope in scopes]

@@ -18,6 +18,8 @@ class AgentCase:
         earlier: the agent's own in the window before, of the same length; empty for an unbounded window.
         channels: every message of each channel the agent spoke in, in the window.
         earlier_channels: the same channels in the window before.
+        history: what each speaker of ``channels`` said before the window, in all channels, oldest first; without it the
+            earlier channels stand in.
         names: display names by agent id.
         samples: judgments asked for per claim.
         repeats: more of them for single claims, by dimension and claim.
@@ -32,6 +34,7 @@ class AgentCase:
     earlier: Sequence[Message] = ()
     channels: Mapping[str, Sequence[Message]] = field(default_factory=dict)
     earlier_channels: Mapping[str, Sequence[Message]] = field(default_factory=dict)
+    history: Mapping[str, Sequence[str]] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
     samples: int = 1
     repeats: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -61,6 +64,16 @@ class AgentCase:
             for channel, messages in self.channels.items()
             if len({message.agent_id for message in messages}) > 1
         }
+
+    def earlier_texts(self) -> dict[str, list[str]]:
+        """Return what each speaker said before the window, oldest first."""
+        if self.history:
+            return {agent_id: list(texts) for agent_id, texts in self.history.items()}
+        found: dict[str, list[str]] = {}
+        everything = (message for messages in self.earlier_channels.values() for message in messages)
+        for message in sorted(everything, key=lambda message: (message.created_at, message.id)):
+            found.setdefault(message.agent_id, []).append(message.text)
+        return found
 
     def own_count(self, messages: Sequence[Message]) -> int:
         return sum(message.agent_id == self.agent_id for message in messages)

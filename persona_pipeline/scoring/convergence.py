@@ -5,7 +5,7 @@ import string
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import count
-from statistics import fmean
+from typing import Any
 
 from persona_pipeline.judging.verdict import Verdict
 from persona_pipeline.propositions.models import EVALUATION_WINDOW_DEFAULTS, PropositionSet
@@ -22,12 +22,16 @@ from persona_pipeline.scoring.plan import (
 )
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
 from persona_pipeline.scoring.text.agreement import AgreementLexicon, agreement_ratio
-from persona_pipeline.scoring.text.vocabulary import pairwise_similarity, vocabulary_stats
-from persona_pipeline.scoring.text.voice import voice_convergence
+from persona_pipeline.scoring.text.clones import find_clones, find_likeness
+from persona_pipeline.scoring.text.nearness import Nearness, nearness
+from persona_pipeline.scoring.text.vocabulary import sampled_similarity, vocabulary_stats
 from persona_pipeline.world.models import Message, seed_from
 from persona_pipeline.world.trajectory import Entry, Omission, Trajectory, message_entry, windowed
 
 VOCABULARY_WEIGHT, DISTINCTNESS_WEIGHT, AGREEMENT_WEIGHT = 0.3, 0.4, 0.3
+# Fewer messages of a second speaker leave a channel without numbers of its own.
+_FEWEST_MESSAGES = 5
+_DISTINCT, _MERGED = 1.4, 3.2
 
 
 def plan_convergence(case: AgentCase, propositions: PropositionSet) -> DimensionPlan:
@@ -45,7 +49,8 @@ def plan_convergence(case: AgentCase, propositions: PropositionSet) -> Dimension
     def finish(verdicts: Sequence[Verdict]) -> DimensionEvaluation:
         judged = plan.collect(verdicts)
         by_channel = {channel: channel_statistics(messages, case.lexicon) for channel, messages in channels.items()}
-        voices = {channel: _voices(case, channel) for channel in channels}
+        for channel, found in voice_statistics(channels, case.earlier_texts()).items():
+            by_channel[channel] |= found
         vocabulary = _row("_vocabulary", "The speakers use words of their own", by_channel, weights, "diversity")
         agreement = _row("_agreement", "The speakers do not just agree", by_channel, weights, "disagreement")
         parts = [
@@ -56,19 +61,16 @@ def plan_convergence(case: AgentCase, propositions: PropositionSet) -> Dimension
         own = [
             message.text for messages in channels.values() for message in messages if message.agent_id == case.agent_id
         ]
-        statistics = {
-            "channels": {channel: {**values, "voices": voices[channel]} for channel, values in by_channel.items()},
-            "vocabulary": vars(vocabulary_stats(own)) if own else {},
-        }
+        statistics = {"channels": by_channel, "vocabulary": vars(vocabulary_stats(own)) if own else {}}
         return evaluation("convergence", judged, [vocabulary, agreement], parts, statistics, propositions)
 
     return DimensionPlan(plan.requests, finish)
 
 
-def channel_statistics(messages: Sequence[Message], lexicon: AgreementLexicon | None = None) -> dict[str, float]:
+def channel_statistics(messages: Sequence[Message], lexicon: AgreementLexicon | None = None) -> dict[str, Any]:
     """Return a channel's mean pairwise vocabulary Jaccard (0-1), agreement ratio (0-1), and both as scores 0-9."""
     spoken = by_speaker(messages)
-    similarity = fmean(pairwise_similarity(spoken).values())
+    similarity = sampled_similarity(spoken) or 0.0
     agreement = agreement_ratio([message.text for message in messages], lexicon)
     return {
         "speakers": len(spoken),
@@ -80,6 +82,43 @@ def channel_statistics(messages: Sequence[Message], lexicon: AgreementLexicon | 
     }
 
 
+def voice_statistics(
+    channels: Mapping[str, Sequence[Message]], history: Mapping[str, Sequence[str]]
+) -> dict[str, dict[str, Any]]:
+    """Return of each channel how near its voices have come (``voices``), ``diversity`` read off that, and ``findings``.
+
+    Channels with too little text for numbers of their own are pooled with the agent's others. Without history there is no
+    ``diversity`` here: nothing says how near the voices were.
+    """
+    known = tuple((name, tuple(texts)) for name, texts in sorted(history.items()))
+    spoken = {channel: by_speaker(messages) for channel, messages in channels.items()}
+    pooled = by_speaker([message for messages in channels.values() for message in messages])
+    found: dict[str, dict[str, Any]] = {}
+    for channel, messages in channels.items():
+        enough = sum(len(texts) >= _FEWEST_MESSAGES for texts in spoken[channel].values()) > 1
+        current = spoken[channel] if enough else pooled
+        near = _nearness(tuple((name, tuple(texts)) for name, texts in sorted(current.items())), known)
+        findings = find_clones([(message.agent_id, message.text) for message in messages], history)
+        findings += find_likeness(near, current, history)
+        plain = {key: value for key, value in vars(near).items() if key not in ("pairs", "toward", "parts")}
+        pairs = [{"a": a, "b": b, **vars(pair)} for (a, b), pair in near.pairs.items()]
+        found[channel] = {
+            "voices": {**plain, "pairs": pairs, "pooled": not enough},
+            "findings": [{**vars(item), "lines": [list(lines) for lines in item.lines]} for item in findings],
+        }
+        if near.z is not None:
+            found[channel]["diversity"] = nearness_score(near.z)
+    return found
+
+
+def nearness_score(z: float) -> float:
+    """Return the 0-9 score of how near voices have come: 9 up to z = 1.4, 0 from z = 3.2, linear between.
+
+    A fall of 3.33, which is 1.0 of the dimension, takes z = 2.07: one intact window in fifty.
+    """
+    return HIGHEST * min(1.0, max(0.0, (_MERGED - z) / (_MERGED - _DISTINCT)))
+
+
 def by_speaker(messages: Sequence[Message]) -> dict[str, list[str]]:
     """Return each speaker's texts, in order."""
     spoken: dict[str, list[str]] = {}
@@ -88,21 +127,12 @@ def by_speaker(messages: Sequence[Message]) -> dict[str, list[str]]:
     return spoken
 
 
-def _voices(case: AgentCase, channel: str) -> dict[str, float | int | None]:
-    """How alike the channel's speakers write, and its z-score against the same speakers elsewhere and before."""
-    here = case.channels[channel]
-    elsewhere = [messages for name, messages in case.channels.items() if name != channel]
-    references = (*elsewhere, *case.earlier_channels.values())
-    return dict(_voice_convergence(tuple(here), tuple(tuple(messages) for messages in references)))
-
-
-@lru_cache(maxsize=256)
-def _voice_convergence(
-    here: tuple[Message, ...], references: tuple[tuple[Message, ...], ...]
-) -> tuple[tuple[str, float | int | None], ...]:
+@lru_cache(maxsize=64)
+def _nearness(
+    current: tuple[tuple[str, tuple[str, ...]], ...], history: tuple[tuple[str, tuple[str, ...]], ...]
+) -> Nearness:
     # Everybody in a channel asks for the same numbers.
-    result = voice_convergence(by_speaker(here), [by_speaker(messages) for messages in references])
-    return tuple(vars(result).items())
+    return nearness(dict(current), dict(history))
 
 
 def anonymous_labels(messages: Sequence[Message], seed: int) -> dict[str, str]:
@@ -136,11 +166,16 @@ def _context(
 def _row(
     row_id: str,
     claim: str,
-    by_channel: Mapping[str, Mapping[str, float]],
+    by_channel: Mapping[str, Mapping[str, Any]],
     weights: Mapping[str, int],
     name: str,
 ) -> PropositionResult:
     score = weighted_mean((values[name], float(weights[channel])) for channel, values in by_channel.items())
     ratio = {"diversity": "vocabulary_similarity", "disagreement": "agreement_ratio"}[name]
     shown = ", ".join(f"#{channel} {values[ratio]:.2f}" for channel, values in by_channel.items())
-    return algorithmic_row(row_id, claim, score, f"{ratio.replace('_', ' ')}: {shown}")
+    reasoning = f"{ratio.replace('_', ' ')}: {shown}"
+    z = {channel: values.get("voices", {}).get("z") for channel, values in by_channel.items()}
+    if name == "diversity" and any(value is not None for value in z.values()):
+        nearer = ", ".join(f"#{channel} {value:+.1f}" for channel, value in z.items() if value is not None)
+        reasoning = f"nearer than before, in standard deviations: {nearer}; {reasoning}"
+    return algorithmic_row(row_id, claim, score, reasoning)

@@ -18,13 +18,21 @@ from persona_pipeline.scoring.plan import (
     no_evidence,
 )
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
-from persona_pipeline.scoring.text.ngrams import corpus_repetition, mean_share, message_shares, ngram_score
+from persona_pipeline.scoring.text.ngrams import (
+    corpus_repetition,
+    extract_ngrams,
+    mean_share,
+    ngram_score,
+    shares_of_ngrams,
+)
 from persona_pipeline.scoring.text.tokens import tokenize
 from persona_pipeline.world.trajectory import windowed
 
 NGRAM_WEIGHT, CATCHPHRASE_WEIGHT, STRUCTURE_WEIGHT = 0.4, 0.2, 0.4
 NGRAM_LENGTHS = (3, 5)
 MOST_MESSAGES = 10
+# Messages of one stretch, in which repetition is counted, and of history that is measured beside it.
+STRETCH, MOST_HISTORY = 20, 400
 
 
 def plan_fluency(case: AgentCase, propositions: PropositionSet) -> DimensionPlan:
@@ -41,9 +49,11 @@ def plan_fluency(case: AgentCase, propositions: PropositionSet) -> DimensionPlan
     # Whatever the file says: this dimension is judged without the persona.
     plan = plan_judgments(propositions, [context], agent_id=case.agent_id, samples=case.samples_of(propositions))
 
+    history = case.earlier_texts().get(case.agent_id) or [message.text for message in case.earlier]
+
     def finish(verdicts: Sequence[Verdict]) -> DimensionEvaluation:
         judged = plan.collect(verdicts)
-        ngram, repetition = ngram_part(texts)
+        ngram, repetition = ngram_part(texts, history)
         catchphrase, rates = catchphrase_part(texts, propositions.catchphrases)
         statistics = {"messages": len(texts), "repetition": repetition, "catchphrases": rates}
         parts = [
@@ -57,25 +67,54 @@ def plan_fluency(case: AgentCase, propositions: PropositionSet) -> DimensionPlan
     return DimensionPlan(plan.requests, finish)
 
 
-def ngram_part(texts: Sequence[str]) -> tuple[PropositionResult, dict[str, dict[str, float]]]:
-    """Return the ``_ngram`` row and, by n-gram length, the share (0-1) and mean pairwise Jaccard (0-1) of repetition.
+def ngram_part(
+    texts: Sequence[str], history: Sequence[str] = ()
+) -> tuple[PropositionResult, dict[str, dict[str, float | None]]]:
+    """Return the ``_ngram`` row and, by n-gram length, how much messages repeat one another.
 
-    A length that no message reaches is no part of the score: nothing was measured.
+    The more messages, the more of them share something by chance. So the share is a mean over stretches of ``STRETCH``
+    consecutive messages, whatever the window's length; a shorter window is one stretch. A length that no message reaches is no
+    part of the score: nothing was measured.
+
+    Args:
+        history: the agent's own earlier messages, oldest first, measured the same way and shown beside it.
     """
-    shares = {n: message_shares(texts, n) for n in NGRAM_LENGTHS}
     repetition = {
-        str(n): {"cross_message_share": mean_share(found), "corpus_repetition": corpus_repetition(texts, n)}
-        for n, found in shares.items()
+        str(n): {
+            "cross_message_share": stretch_share(texts, n),
+            "own_history": stretch_share(history[-MOST_HISTORY:], n, stretch=min(STRETCH, len(texts))),
+            "corpus_repetition": corpus_repetition(texts, n),
+        }
+        for n in NGRAM_LENGTHS
     }
     claim = "No phrase of three or five words comes back in another message"
     if len(texts) < 2:
         return algorithmic_row("_ngram", claim, None, "one message has nothing to repeat"), repetition
-    measured = {n: mean_share(found) for n, found in shares.items() if any(share is not None for share in found)}
+    measured = {n: share for n, values in repetition.items() if (share := values["cross_message_share"]) is not None}
     if not measured:
         return algorithmic_row("_ngram", claim, None, "no message is three words long"), repetition
     score = fmean(map(ngram_score, measured.values()))
-    shown = ", ".join(f"{share:.1%} of {n}-grams" for n, share in measured.items())
+    before = {n: values["own_history"] for n, values in repetition.items()}
+    shown = ", ".join(
+        f"{share:.1%} of {n}-grams" + ("" if (usual := before[n]) is None else f" (before: {usual:.1%})")
+        for n, share in measured.items()
+    )
     return algorithmic_row("_ngram", claim, score, f"{shown} also stand in another message"), repetition
+
+
+def stretch_share(texts: Sequence[str], n: int, stretch: int = STRETCH) -> float | None:
+    """Return the mean share (0-1) of a message's n-grams that stand in another of its stretch; None when none has any.
+
+    Stretches of ``stretch`` consecutive messages cover the texts evenly; the last ones may overlap.
+    """
+    if len(texts) < 2 or stretch < 2:
+        return None
+    count = -(-len(texts) // stretch)
+    size = min(stretch, len(texts))
+    starts = [round(index * (len(texts) - size) / max(count - 1, 1)) for index in range(count)]
+    grams = [extract_ngrams(text, n) for text in texts]
+    shares = [share for start in starts for share in shares_of_ngrams(grams[start : start + size]) if share is not None]
+    return mean_share(shares) if shares else None
 
 
 def catchphrase_part(

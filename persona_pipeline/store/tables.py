@@ -284,3 +284,15 @@ suite_runs = sa.Table(
     _created_at(),
     sa.Index(None, "suite", "created_at"),
 )
+
+voice_models = sa.Table(
+    "voice_models",
+    metadata,
+    _agent(primary_key=True),
+    sa.Column("persona_hash", sa.Text(), nullable=False),
+    # Messages up to here belong to an earlier persona.
+    sa.Column("since", UtcDateTime()),
+    # NULL while there is too little to learn from.
+    sa.Column("model", JsonColumn),
+    _created_at("updated_at"),
+)

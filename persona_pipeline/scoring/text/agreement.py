@@ -1,94 +1,33 @@
-"""Agreement language in messages: a lexicon in data, whole words, aware of negation and questions."""
+"""Agreement language in messages: does the opening clause of a turn praise or assent, with nothing after it that takes it back?
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
-from functools import cache, cached_property
-from pathlib import Path
+Agreement is said first: what stands deep in a turn is about something else ("exactly forty cartons", "the agreed price").
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
 
 import regex
-from pydantic import BaseModel, ConfigDict, Field
 
-from persona_pipeline.documents import load_document, validate_document
+from persona_pipeline.scoring.text.lexicon import LEXICONS, AgreementLexicon, default_lexicon, world_lexicon
 from persona_pipeline.scoring.text.tokens import tokenize
 
-LEXICONS = "lexicons"
-_DATA = Path(__file__).parent / "data"
-_CLAUSE = regex.compile(r"([^.,;:!?…—–\n、。，！？；：¿¡()\"“”]+)([.,;:!?…—–\n、。，！？；：()\"“”]*)")
+__all__ = ["LEXICONS", "AgreementLexicon", "agreement_ratio", "default_lexicon", "is_agreement", "world_lexicon"]
 
-Phrase = tuple[str, ...]
-
-
-class _LexiconFile(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    language: str = Field(min_length=2)
-    phrases: list[str]
-    clauses: list[str] = []
-    negations: list[str] = []
-    reach: int = Field(5, ge=0)
-    not_negating: list[str] = []
-    not_agreeing: list[str] = []
-    disagreement: list[str] = []
-    clause_starts: list[str] = []
+# A dot inside a word or a number ends nothing; scripts without spaces put none after their marks.
+_MARK = regex.compile(r"[.,;:!?…]+(?=[\s\"'”’)*_]|$)|[—–\n、。，！？；：¿¡()“”]+|\s-+\s")
+_SENTENCE_END = regex.compile(r"[.!?…\n。！？]")
+# A name, an "oh", a "thank you": clauses this short may stand before the one that counts.
+_SHORT, _MOST_SKIPPED = 2, 3
+# Whatever stands later in a long message neither agrees nor takes agreement back.
+_MOST_READ = 12
 
 
 @dataclass(frozen=True)
-class AgreementLexicon:
-    """Terms as tuples of tokens; the comments of ``data/agreement.en.yaml`` say what each list does."""
-
-    phrases: frozenset[Phrase]
-    clauses: frozenset[Phrase] = frozenset()
-    negations: frozenset[Phrase] = frozenset()
-    not_negating: frozenset[Phrase] = frozenset()
-    not_agreeing: frozenset[Phrase] = frozenset()
-    disagreement: frozenset[Phrase] = frozenset()
-    clause_starts: frozenset[Phrase] = frozenset()
-    reach: int = 5
-
-    @classmethod
-    def load(cls, path: Path | str) -> "AgreementLexicon":
-        """Read one language's file.
-
-        Raises:
-            ConfigError: the file is missing or not of this shape.
-        """
-        file = validate_document(_LexiconFile, load_document(path))
-        terms = {name: _phrases(getattr(file, name)) for name in cls.__dataclass_fields__ if name != "reach"}
-        return cls(**terms, reach=file.reach)
-
-    def with_terms(self, phrases: Iterable[str]) -> "AgreementLexicon":
-        """Return this lexicon with further agreement phrases."""
-        return replace(self, phrases=self.phrases | _phrases(phrases))
-
-    def __or__(self, other: "AgreementLexicon") -> "AgreementLexicon":
-        """Return both languages together; the longer reach holds."""
-        names = [field.name for field in fields(self) if field.name != "reach"]
-        terms = {name: getattr(self, name) | getattr(other, name) for name in names}
-        return AgreementLexicon(**terms, reach=max(self.reach, other.reach))
-
-    @cached_property
-    def lengths(self) -> dict[str, tuple[int, ...]]:
-        """Lengths in tokens of the terms of each list, longest first."""
-        names = [field.name for field in fields(self) if field.name != "reach"]
-        return {name: tuple(sorted({len(term) for term in getattr(self, name)}, reverse=True)) for name in names}
-
-
-@cache
-def default_lexicon() -> AgreementLexicon:
-    """Return the English lexicon that ships with the package."""
-    return AgreementLexicon.load(_DATA / "agreement.en.yaml")
-
-
-def world_lexicon(root: Path) -> AgreementLexicon:
-    """Return the English lexicon together with those of a world, ``<root>/lexicons/agreement.<language>.yaml``.
-
-    Raises:
-        ConfigError: a file is not of this shape.
-    """
-    lexicon = default_lexicon()
-    for path in sorted((root / LEXICONS).glob("agreement.*.y*ml")):
-        lexicon = lexicon | AgreementLexicon.load(path)
-    return lexicon
+class _Clause:
+    tokens: Sequence[str]
+    ends_sentence: bool
+    asks: bool
 
 
 def agreement_ratio(messages: Sequence[str], lexicon: AgreementLexicon | None = None) -> float:
@@ -102,38 +41,76 @@ def agreement_ratio(messages: Sequence[str], lexicon: AgreementLexicon | None = 
 
 
 def is_agreement(text: str, lexicon: AgreementLexicon | None = None) -> bool:
-    """Return whether some clause of the text agrees.
+    """Return whether a turn opens with agreement: praise of what was said, or assent.
 
-    A negated clause (``not exactly``, ``I don't agree``) does not, nor does a question (``do you agree?``).
+    It does not when the sentence asks, when a contrast or a condition follows (``Good point, but ...``, ``I'd agree if
+    ...``), or when it is negated. Short clauses before the opening one, such as a name, are passed over.
     """
     lexicon = lexicon or default_lexicon()
-    return any(
-        _agrees(clause, lexicon)
-        for part, end in _CLAUSE.findall(text)
-        if not any(mark in end for mark in "?？")
-        for clause in _clauses(tokenize(part), lexicon)
-    )
+    clauses = list(islice(_clauses(text, lexicon), _MOST_READ))
+    for index, clause in enumerate(clauses[: _MOST_SKIPPED + 1]):
+        after = clauses[index + 1 :]
+        if _agrees(clause, after, lexicon):
+            return not _taken_back(clause, after, lexicon)
+        if len(clause.tokens) > _SHORT:
+            return False
+    return False
 
 
-def _clauses(tokens: list[str], lexicon: AgreementLexicon) -> Iterable[list[str]]:
-    start = 0
-    for position, _ in _matches(tokens, "clause_starts", lexicon):
-        yield tokens[start:position]
-        start = position + 1
-    yield tokens[start:]
-
-
-def _agrees(tokens: list[str], lexicon: AgreementLexicon) -> bool:
-    if tuple(tokens) in lexicon.clauses:
+def _agrees(clause: _Clause, after: Sequence[_Clause], lexicon: AgreementLexicon) -> bool:
+    tokens = clause.tokens
+    if _opens(tokens, lexicon) or _is_whole("clauses", tokens, lexicon) or _holds_phrase(tokens, lexicon):
         return True
-    agreeing = list(_matches(tokens, "phrases", lexicon))
+    if not _is_whole("weak", tokens, lexicon):
+        return False
+    faint = _is_whole("faint", tokens, lexicon)
+    goes_on = bool(after) and lexicon.term_at("continuations", after[0].tokens, 0) > 0
+    return goes_on or (not faint and (clause.ends_sentence or not after))
+
+
+def _opens(tokens: Sequence[str], lexicon: AgreementLexicon) -> bool:
+    unmeant = _covered(tokens, "not_agreeing", lexicon)
+    for start in _starts(tokens, lexicon):
+        end = start + lexicon.term_at("openings", tokens, start)
+        if end == start:
+            end = start + lexicon.term_at("heads", tokens, start)
+            if end < len(tokens) and not lexicon.term_at("tails", tokens, end):
+                continue
+        if end > start and not unmeant.intersection(range(start, end)):
+            return True
+    return False
+
+
+def _is_whole(name: str, tokens: Sequence[str], lexicon: AgreementLexicon) -> bool:
+    for start in _starts(tokens, lexicon):
+        end = start + lexicon.term_at(name, tokens, start)
+        while start < end < len(tokens) and (length := lexicon.term_at("trailing", tokens, end)):
+            end += length
+        if start < end == len(tokens):
+            return True
+    return False
+
+
+def _starts(tokens: Sequence[str], lexicon: AgreementLexicon) -> Iterator[int]:
+    """Yield where an opening may begin: at the clause's beginning and after each run of lead-ins from there."""
+    start = 0
+    while start < len(tokens):
+        yield start
+        length = lexicon.term_at("lead_ins", tokens, start)
+        if not length:
+            return
+        start += length
+
+
+def _holds_phrase(tokens: Sequence[str], lexicon: AgreementLexicon) -> bool:
+    agreeing = list(lexicon.matches("phrases", tokens))
     if not agreeing:
         return False
     within = {index for start, end in agreeing for index in range(start, end)}
-    if any(start not in within for start, _ in _matches(tokens, "disagreement", lexicon)):
+    if any(start not in within for start, _ in lexicon.matches("disagreement", tokens)):
         return False
     harmless = _covered(tokens, "not_negating", lexicon)
-    negations = [start for start, _ in _matches(tokens, "negations", lexicon) if start not in harmless]
+    negations = [start for start, _ in lexicon.matches("negations", tokens) if start not in harmless]
     unmeant = _covered(tokens, "not_agreeing", lexicon)
     return any(
         start not in unmeant and not any(0 < start - negation <= lexicon.reach for negation in negations)
@@ -141,20 +118,43 @@ def _agrees(tokens: list[str], lexicon: AgreementLexicon) -> bool:
     )
 
 
-def _covered(tokens: list[str], name: str, lexicon: AgreementLexicon) -> set[int]:
-    return {index for start, end in _matches(tokens, name, lexicon) for index in range(start, end)}
+def _taken_back(clause: _Clause, after: Sequence[_Clause], lexicon: AgreementLexicon) -> bool:
+    if clause.asks or any(True for _ in lexicon.matches("conditions", clause.tokens)):
+        return True
+    if after and not clause.ends_sentence and lexicon.term_at("conditions", after[0].tokens, 0):
+        return True
+    previous = clause
+    for later in after:
+        if lexicon.term_at("contrasts", later.tokens, 0) or (later.asks and not previous.ends_sentence):
+            return True
+        if previous.ends_sentence:
+            return False
+        previous = later
+    return False
 
 
-def _matches(tokens: list[str], name: str, lexicon: AgreementLexicon) -> Iterable[tuple[int, int]]:
-    """Yield ``(start, end)`` of the terms of a list, the longest at each place, without overlap."""
-    terms: frozenset[Phrase] = getattr(lexicon, name)
-    lengths, start = lexicon.lengths[name], 0
-    while start < len(tokens):
-        length = next((n for n in lengths if tuple(tokens[start : start + n]) in terms), 0)
-        if length:
-            yield start, start + length
-        start += length or 1
+def _covered(tokens: Sequence[str], name: str, lexicon: AgreementLexicon) -> set[int]:
+    return {index for start, end in lexicon.matches(name, tokens) for index in range(start, end)}
 
 
-def _phrases(terms: Iterable[str]) -> frozenset[Phrase]:
-    return frozenset(phrase for phrase in (tuple(tokenize(term)) for term in terms) if phrase)
+def _clauses(text: str, lexicon: AgreementLexicon) -> Iterator[_Clause]:
+    position = 0
+    marks = [*_MARK.finditer(text), None]
+    for mark in marks:
+        part, end = (text[position:], "") if mark is None else (text[position : mark.start()], mark.group())
+        position = len(text) if mark is None else mark.end()
+        pieces = [piece for piece in _split(tokenize(part), lexicon) if piece]
+        for number, piece in enumerate(pieces, 1):
+            last = number == len(pieces)
+            ends = last and (mark is None or _SENTENCE_END.search(end) is not None)
+            yield _Clause(piece, ends, last and any(sign in end for sign in "?？"))
+
+
+def _split(tokens: list[str], lexicon: AgreementLexicon) -> Iterator[list[str]]:
+    """Yield the parts of a clause; a word that begins a clause of its own stays at its head."""
+    start = 0
+    for position in range(1, len(tokens)):
+        if any(lexicon.term_at(name, tokens, position) for name in ("clause_starts", "contrasts", "conditions")):
+            yield tokens[start:position]
+            start = position
+    yield tokens[start:]

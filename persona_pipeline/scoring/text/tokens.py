@@ -12,6 +12,8 @@ _DELETED = regex.compile(r"[^\p{L}\p{M}\p{N}_\s]+|[\uFE00-\uFE0F\u20E3]+")
 _HAS_UNSPACED = regex.compile(_UNSPACED, regex.V1)
 _TOKEN = regex.compile(rf"{_UNSPACED}\p{{M}}*|(?:(?!{_UNSPACED})\S)+", regex.V1)
 _SPACED_TOKEN = regex.compile(r"\S+")
+# The same deletions for plain ASCII, where a table is ten times as fast as a pattern.
+_ASCII_DELETED = {code: None for code in range(128) if _DELETED.match(chr(code))}
 
 
 def tokenize(text: str) -> list[str]:
@@ -22,6 +24,8 @@ def tokenize(text: str) -> list[str]:
     Thai, Lao, Khmer, Myanmar, Tibetan and others) are one token each, together with their marks. Emoji leave
     nothing. A text without words has no tokens.
     """
+    if text.isascii():
+        return text.lower().translate(_ASCII_DELETED).split()
     kept = _DELETED.sub("", text.lower())
     pattern = _TOKEN if _HAS_UNSPACED.search(kept) else _SPACED_TOKEN
     return pattern.findall(kept)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import fsum
+from statistics import fmean
 
 import regex
 
@@ -11,6 +12,7 @@ from persona_pipeline.scoring.text.tokens import tokenize
 
 _SENTENCE_END = regex.compile(r"[.!?]+")
 # ASCII symbols are on a keyboard's punctuation keys and count; the underscore is a word character.
+_MOST_STRETCHES = 20
 _PUNCTUATION = regex.compile(r"[[\p{P}--_]$+<=>^`|~]", regex.V1)
 
 
@@ -57,6 +59,28 @@ def pairwise_similarity(agents: Mapping[str, Sequence[str]]) -> dict[tuple[str, 
         union = len(words[first] | words[second])
         similarities[first, second] = len(words[first] & words[second]) / union if union else 0.0
     return similarities
+
+
+def sampled_similarity(agents: Mapping[str, Sequence[str]], tokens: int = 50) -> float | None:
+    """Return the mean over pairs of the Jaccard similarity (0-1) of equally long stretches of their messages.
+
+    The longer two texts, the more words they share, so each is cut into stretches of ``tokens`` tokens (of what the shorter one
+    has, if that is less), and every stretch of one is compared with every stretch of the other, up to 20 of each. None below two
+    agents with words.
+    """
+    spoken = {name: [token for text in texts for token in tokenize(text)] for name, texts in agents.items()}
+    spoken = {name: found for name, found in spoken.items() if found}
+    means = []
+    for first, second in combinations(sorted(spoken), 2):
+        length = min(tokens, len(spoken[first]), len(spoken[second]))
+        ours, theirs = (_stretches(spoken[name], length) for name in (first, second))
+        means.append(fmean(len(a & b) / len(a | b) for a in ours for b in theirs))
+    return fmean(means) if means else None
+
+
+def _stretches(tokens: Sequence[str], length: int) -> list[set[str]]:
+    count = min(len(tokens) // length, _MOST_STRETCHES)
+    return [set(tokens[index * length : (index + 1) * length]) for index in range(count)]
 
 
 def mean_similarity(agents: Mapping[str, Sequence[str]]) -> float | None:

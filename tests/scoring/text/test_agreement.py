@@ -1,3 +1,4 @@
+import random
 from pathlib import Path
 
 import pytest
@@ -5,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.scoring.text.agreement import AgreementLexicon, agreement_ratio, is_agreement
+from persona_pipeline.scoring.text.agreement import AgreementLexicon, agreement_ratio, is_agreement, world_lexicon
 
 AGREEING = [
     "I agree",
@@ -28,11 +29,14 @@ AGREEING = [
     "I can't argue with that",
     "There is no doubt you're right",
     "Without a doubt, exactly",
-    "Not only do I agree, I made a chart",
+    "Michael, you're right",
+    "Oh wow, what a wonderful idea!",
+    "Thanks Dana, this is exactly the right approach",
+    "Great, let's do it",
+    "Sounds great, let me know if you need help",
+    "Love it! What if we also ask the drivers?",
     "I can't believe I agree with you",
     "Absolutely!",
-    "I don't know. Well said, though",
-    "Do you agree? Because I agree.",
 ]
 NOT_AGREEING = [
     "",
@@ -61,6 +65,18 @@ NOT_AGREEING = [
     "He agrees whenever he is asked to",
     "If you agree then sign here",
     "Absolutely nobody came",
+    "We ship exactly forty cartons",
+    "The agreed price was twelve euros",
+    "I'd agree if the numbers were better",
+    "Good point, but it ignores the freight",
+    "Good point. However, it ignores the freight",
+    "I agree, though not with the price",
+    "Makes sense only if they sign",
+    "Great, now the printer is down",
+    "Great, so who is going to tell them?",
+    "Do you agree? Because I agree.",
+    "I like my coffee black",
+    "The copier is down again. Exactly what we need.",
 ]
 
 
@@ -72,6 +88,25 @@ def test_agrees(text: str) -> None:
 @pytest.mark.parametrize("text", NOT_AGREEING)
 def test_does_not_agree(text: str) -> None:
     assert not is_agreement(text)
+
+
+def lines(name: str) -> list[str]:
+    text = (Path(__file__).parent / "agreement_lines" / name).read_text(encoding="utf-8")
+    return [line for line in text.splitlines() if not line.startswith("#")]
+
+
+# The first set was written before the lexicon; of the third, the lexicon was tuned on every other line at most.
+@pytest.mark.parametrize("which", ["", "_second", "_third"])
+def test_seldom_misses_agreement_and_seldom_hears_it_where_there_is_none(which: str) -> None:
+    agreeing, normal = lines(f"agreeing{which}.txt"), lines(f"normal{which}.txt")
+    assert agreement_ratio(agreeing) >= 0.85
+    assert agreement_ratio(normal) <= 0.15
+
+
+def test_ten_agreeing_turns_are_nearly_always_more_than_six() -> None:
+    generator, agreeing = random.Random(1), lines("agreeing.txt") + lines("agreeing_third.txt")
+    windows = [generator.sample(agreeing, 10) for _ in range(1000)]
+    assert sum(agreement_ratio(window) > 0.6 for window in windows) >= 950
 
 
 def test_ratio_is_the_share_of_agreeing_messages() -> None:
@@ -118,11 +153,37 @@ def test_japanese_terms_match_by_character(tmp_path: Path) -> None:
     assert not is_agreement("明日は雨です。", lexicon)
 
 
+def test_a_list_of_words_stands_for_each_of_them_and_a_star_for_any_word(tmp_path: Path) -> None:
+    path = tmp_path / "agreement.en.yaml"
+    path.write_text(
+        "language: en\nphrases: []\nwords: {fish: [herring, red mullet]}\n"
+        "openings: ['<fish> it is']\nclauses: ['what * said']\n",
+        encoding="utf-8",
+    )
+    lexicon = AgreementLexicon.load(path)
+    assert is_agreement("Herring it is, then", lexicon)
+    assert is_agreement("Red mullet it is!", lexicon)
+    assert not is_agreement("Cod it is", lexicon)
+    assert is_agreement("What Dana said.", lexicon)
+    assert not is_agreement("What Dana said was wrong.", lexicon)
+
+
+def test_a_world_extends_the_english_lists_of_words(tmp_path: Path) -> None:
+    (tmp_path / "lexicons").mkdir()
+    text = "language: en\nphrases: []\nwords: {praise: [dandy]}\nopenings: ['mighty <praise> <idea>']\n"
+    (tmp_path / "lexicons" / "agreement.en.yaml").write_text(text, encoding="utf-8")
+    lexicon = world_lexicon(tmp_path)
+    assert is_agreement("That's a dandy idea!", lexicon)
+    assert is_agreement("Mighty dandy plan, Leo", lexicon)
+    assert not is_agreement("That's a dandy idea!")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         pytest.param("language: en\n", "phrases is required", id="no phrases"),
         pytest.param("language: en\nphrases: [no, 1]\n", ":2:15: phrases.1: must be a string", id="a number"),
+        pytest.param("language: en\nphrases: ['<nope> it']\n", ":2:11: <nope> is no list of words", id="unknown list"),
         pytest.param("language: en\nphrase: []\nphrases: []\n", "did you mean 'phrases'", id="unknown key"),
     ],
 )

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from persona_pipeline.scoring.text import gram_pairs
 from persona_pipeline.scoring.text.ngrams import (
     corpus_repetition,
     cross_message_share,
@@ -88,7 +89,26 @@ def test_corpus_repetition_is_exact_where_n_grams_are_shared_widely(messages: li
     assert corpus_repetition(messages, n) == pytest.approx(repetition_by_definition(messages, n), abs=1e-12)
 
 
-@pytest.mark.parametrize("messages", [[], ["a b c"], ["", ""], ["a", "b c d e"]])
+# A budget of few pairs puts all but the rarest n-grams on the path that counts by groups.
+@pytest.mark.parametrize("cold_pairs", [0, 10, 2_000, 20_000_000])
+@pytest.mark.parametrize(
+    "messages",
+    [
+        pytest.param(natural(150, 8, "So I was thinking ") + natural(60, 9) * 2 + ["a b"] * 3, id="an opener, copies"),
+        pytest.param([f"the {w} of the {x} is {y}" for w in "abcd" for x in "abcd" for y in "abcdefgh"], id="template"),
+    ],
+)
+def test_corpus_repetition_is_exact_wherever_the_line_between_rare_and_common_is_drawn(
+    messages: list[str], cold_pairs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gram_pairs, "_COLD_PAIRS", cold_pairs)
+    monkeypatch.setattr(gram_pairs, "_PAIRS_AT_ONCE", 500)
+    monkeypatch.setattr(gram_pairs, "_GROUPS_AT_ONCE", 7)
+    for n in (1, 2, 3, 5):
+        assert corpus_repetition(messages, n) == pytest.approx(repetition_by_definition(messages, n), abs=1e-12)
+
+
+@pytest.mark.parametrize("messages", [[], ["a b c"], ["", ""], ["a", "b c d e"], ["a b"] * 200])
 def test_corpus_repetition_without_a_pair_to_compare_is_zero(messages: list[str]) -> None:
     assert corpus_repetition(messages, 3) == 0.0
 

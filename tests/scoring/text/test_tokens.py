@@ -46,3 +46,8 @@ def test_tokens_hold_only_word_characters_and_lose_none(text: str) -> None:
 def test_tokens_of_tokens_are_the_same(text: str) -> None:
     tokens = tokenize(text)
     assert tokenize(" ".join(tokens)) == tokens
+
+
+@given(st.text(alphabet=st.characters(max_codepoint=127)))
+def test_plain_ascii_has_the_tokens_it_has_beside_other_letters(text: str) -> None:
+    assert [*tokenize(text), "é"] == tokenize(f"{text} é")

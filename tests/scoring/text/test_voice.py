@@ -4,8 +4,8 @@ from statistics import fmean
 
 import pytest
 
+from persona_pipeline.scoring.text.characters import VOICE, GramKind, text_vectors
 from persona_pipeline.scoring.text.voice import (
-    VoiceConvergence,
     voice_convergence,
     voice_map,
     voice_similarity,
@@ -68,40 +68,7 @@ def test_merged_voices_stand_out_against_the_same_agents_elsewhere() -> None:
     assert merged.z > 4
     assert usual.z is not None
     assert abs(usual.z) < 3
-
-
-def test_the_quietest_agent_sets_how_many_messages_are_compared() -> None:
-    current = conversation(DISTINCT, 8, 6) | {"bob": ["False. Fact.", "False."]}
-    found = voice_convergence(current, [conversation(DISTINCT, 9, 7)])
-    assert found.messages_per_agent == 2
-    assert found.n_references == 4
-
-
-@pytest.mark.parametrize(
-    ("current", "references"),
-    [
-        pytest.param({}, [], id="nobody"),
-        pytest.param({"ann": ["hello"]}, [], id="one speaker"),
-        pytest.param({"ann": ["hello"], "bob": []}, [], id="one speaker and one who is silent"),
-        pytest.param({"ann": ["hello"], "bob": ["  "]}, [], id="one speaker and one who says nothing"),
-    ],
-)
-def test_nothing_to_compare_is_no_number(current: dict[str, list[str]], references: list[dict[str, list[str]]]) -> None:
-    assert voice_convergence(current, references) == VoiceConvergence(None)
-
-
-def test_too_few_references_give_no_z() -> None:
-    found = voice_convergence(conversation(DISTINCT, 10, 8), [conversation(DISTINCT, 20, 9)])
-    assert found.n_references == 2
-    assert found.z is None
-    assert found.similarity is not None
-    assert found.reference_mean is not None
-
-
-def test_a_reference_without_one_of_the_agents_is_left_out() -> None:
-    found = voice_convergence(conversation(DISTINCT, 3, 10), [{"ann": ["hi"] * 9, "bob": ["ho"] * 9}])
-    assert found.n_references == 0
-    assert found.reference_mean is None
+    assert merged.missing is None
 
 
 def test_map_puts_like_voices_near_and_is_the_same_every_time() -> None:
@@ -127,3 +94,17 @@ def test_two_agents_lie_on_a_line() -> None:
     first, second = voice_map({"ann": ["hello there"], "bob": ["beets"]})
     assert first.x == pytest.approx(-second.x)
     assert (first.y, second.y) == pytest.approx((0, 0), abs=1e-6)
+
+
+def test_vectors_are_those_of_scikit_learn() -> None:
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    texts = ["Hello there,  World!\n", "hello, HELLO world a", " Beets. Bears.\tBattlestar", "", "ab"]
+    for kind, analyzer in ((VOICE, "char"), (GramKind(3, 5, within_words=True), "char_wb")):
+        theirs = TfidfVectorizer(
+            analyzer=analyzer, ngram_range=(kind.low, kind.high), lowercase=False, sublinear_tf=True
+        )
+        expected = theirs.fit_transform(texts)
+        found = text_vectors(texts, kind)
+        assert found.shape == expected.shape
+        assert found @ found.T == pytest.approx((expected @ expected.T).toarray(), abs=1e-5)

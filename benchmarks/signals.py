@@ -1,0 +1,452 @@
+"""What the signals that need no judge see in real dialogue, and how often they see what is not there.
+
+    python benchmarks/signals.py [agreement] [repetition] [convergence] [clones] [length] [fluency] [alarm] [speed]
+
+Without arguments everything runs, in about half an hour. The dialogue is public, downloaded at run time, split by episode and
+masked (benchmarks/dialogue.py); agreeing and normal lines are those of the tests. Shares have 95 % Wilson intervals. With two
+cores shared, set OPENBLAS_NUM_THREADS=1.
+"""
+
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import combinations
+from math import sqrt
+from pathlib import Path
+from statistics import fmean, median
+
+import numpy as np
+
+PROJECT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(PROJECT))
+
+import dialogue  # noqa: E402
+
+from persona_pipeline.scoring.convergence import nearness_score  # noqa: E402
+from persona_pipeline.scoring.fluency import ngram_part  # noqa: E402
+from persona_pipeline.scoring.text.agreement import agreement_ratio, is_agreement  # noqa: E402
+from persona_pipeline.scoring.text.clones import find_clones, find_likeness  # noqa: E402
+from persona_pipeline.scoring.text.nearness import nearness  # noqa: E402
+from persona_pipeline.scoring.text.repetition import find_repetition  # noqa: E402
+from persona_pipeline.scoring.voice_alarm import VoiceModel, learn_voice  # noqa: E402
+
+LINES = PROJECT / "tests" / "scoring" / "text" / "agreement_lines"
+Voices = dict[str, list[str]]
+
+
+def share(hits: int, total: int) -> str:
+    """Return a share in per cent with its Wilson interval."""
+    rate, z = hits / total, 1.96
+    middle = (rate + z * z / (2 * total)) / (1 + z * z / total)
+    reach = z * sqrt(rate * (1 - rate) / total + z * z / (4 * total * total)) / (1 + z * z / total)
+    return f"{rate:6.1%} [{max(0.0, middle - reach):.1%}, {min(1.0, middle + reach):.1%}] of {total:,}"
+
+
+def show(what: str, found: str, aim: str = "") -> None:
+    print(f"  {what:<58} {found:<38} {aim and 'aim ' + aim}", flush=True)
+
+
+def halves() -> tuple[set[int], set[int]]:
+    """Return the episodes learnt from and those measured on: every other one."""
+    episodes = sorted({line.episode for line in dialogue.lines()})
+    return set(episodes[::2]), set(episodes[1::2])
+
+
+def said(episodes: set[int]) -> Voices:
+    return {
+        name: [line.text for line in dialogue.turns(name) if line.episode in episodes and line.text.strip()]
+        for name in dialogue.speakers()
+    }
+
+
+# ---- agreement
+
+
+def agreement() -> None:
+    print("\nAgreement")
+    sets = [
+        ("first set, before the lexicon", ""),
+        ("second set, lexicon since widened", "_second"),
+        ("third set", "_third"),
+    ]
+    for name, ending in sets:
+        agreeing, normal = (read_lines(f"{kind}{ending}.txt") for kind in ("agreeing", "normal"))
+        show(f"recall, {name}", share(sum(map(is_agreement, agreeing)), len(agreeing)), ">= 80 %")
+        show(f"false positives, {name}", share(sum(map(is_agreement, normal)), len(normal)), "<= 15 %")
+    unseen = [line for index, line in enumerate(read_lines("agreeing_third.txt")) if index % 2]
+    show(
+        "recall, the half of the third set never looked at",
+        share(sum(map(is_agreement, unseen)), len(unseen)),
+        ">= 80 %",
+    )
+    generator, lines = random.Random(1), read_lines("agreeing.txt")
+    windows = [generator.sample(lines, 10) for _ in range(2000)]
+    show(
+        "windows of ten agreeing lines above .6", share(sum(agreement_ratio(w) > 0.6 for w in windows), 2000), ">= 95 %"
+    )
+    hits = total = 0
+    for _, turns in by_episode():
+        agrees = [is_agreement(line.text) for line in turns]
+        total += max(0, len(agrees) - 9)
+        hits += sum(sum(agrees[start : start + 10]) > 6 for start in range(len(agrees) - 9))
+    show("intact windows of ten turns above .6", share(hits, total), "<= .5 %")
+
+
+def read_lines(name: str) -> list[str]:
+    return [line for line in (LINES / name).read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+
+
+def by_episode() -> Iterator[tuple[int, list[dialogue.Line]]]:
+    found: dict[int, list[dialogue.Line]] = {}
+    for line in dialogue.lines():
+        found.setdefault(line.episode, []).append(line)
+    yield from found.items()
+
+
+# ---- repetition
+
+OPENERS = ("You know what,", "So let me tell you,", "Here is the thing:", "I have to say")
+PHRASES = ("at the end of the day", "when push comes to shove", "let me be very clear", "as I said before")
+
+
+def repetition() -> None:
+    print("\nRepetition: share above .3, an opener or a phrase of four words in three of five, a near copy")
+    windows = []
+    for name in dialogue.speakers():
+        episodes: dict[int, list[str]] = {}
+        for line in dialogue.turns(name):
+            episodes.setdefault(line.episode, []).append(line.text)
+        windows += [own[start : start + 5] for own in episodes.values() for start in range(len(own) - 4)]
+    generator = random.Random(1)
+    chosen = generator.sample(windows, 3000)
+    long_ones = [window for window in windows if fmean(len(text.split()) for text in window) >= 10]
+    kinds: list[tuple[str, Sequence[list[str]], str]] = [
+        ("intact", windows, "<= 1.5 %"),
+        ("an opener in three of five", [with_opener(window, generator) for window in chosen], ">= 95 %"),
+        ("a phrase in three of five", [with_phrase(window, generator) for window in chosen], ">= 90 %"),
+        ("a template in all five", [template(window, generator) for window in chosen], ">= 98 %"),
+        ("an exact copy of one", [copied(window, generator, 0) for window in chosen], ""),
+        ("a copy with every sixth word changed", [copied(window, generator, 6) for window in chosen], ""),
+        (
+            "the same, ten words a message and more",
+            [copied(w, generator, 6) for w in generator.sample(long_ones, 3000)],
+            "",
+        ),
+    ]
+    for name, made, aim in kinds:
+        found = [find_repetition(window) for window in made]
+        show(name, share(sum(item.exceeds(0.3) for item in found), len(made)), aim)
+        show("    by the share alone", share(sum(item.share > 0.3 for item in found), len(made)))
+
+
+def with_opener(window: list[str], generator: random.Random) -> list[str]:
+    opener, places = generator.choice(OPENERS), set(generator.sample(range(5), 3))
+    return [f"{opener} {text}" if place in places else text for place, text in enumerate(window)]
+
+
+def with_phrase(window: list[str], generator: random.Random) -> list[str]:
+    phrase, places, made = generator.choice(PHRASES), set(generator.sample(range(5), 3)), []
+    for place, text in enumerate(window):
+        words = text.split()
+        at = generator.randrange(len(words) + 1)
+        made.append(" ".join([*words[:at], phrase, *words[at:]]) if place in places else text)
+    return made
+
+
+def template(window: list[str], generator: random.Random) -> list[str]:
+    words = [word for text in window for word in text.split()] or ["paper"]
+    pick = generator.choice
+    return [
+        f"Hey {pick(words)} just wanted to {pick(words)} about the {pick(words)} and the new {pick(words)}"
+        for _ in window
+    ]
+
+
+def copied(window: list[str], generator: random.Random, every: int) -> list[str]:
+    source, target = generator.sample(range(5), 2)
+    words = window[source].split()
+    if every:
+        others = [word for text in window for word in text.split()]
+        words = [word if (n + 1) % every else generator.choice(others) for n, word in enumerate(words)]
+    return [" ".join(words) if place == target else text for place, text in enumerate(window)]
+
+
+# ---- convergence
+
+
+def channel(voices: Voices, names: Sequence[str], count: int, windows: int, generator: random.Random) -> list[Voices]:
+    """Return windows of consecutive lines of each speaker."""
+    found = []
+    for _ in range(windows):
+        starts = {name: generator.randrange(len(voices[name]) - count) for name in names}
+        found.append({name: voices[name][starts[name] : starts[name] + count] for name in names})
+    return found
+
+
+def merged(window: Voices, part: float, generator: random.Random) -> Voices:
+    """Let a share of the lines change hands by lot; none is said twice."""
+    mixed = {name: list(lines) for name, lines in window.items()}
+    places = [(name, index) for name, lines in mixed.items() for index in range(len(lines))]
+    chosen = generator.sample(places, round(part * len(places)))
+    lines = [mixed[name][index] for name, index in chosen]
+    generator.shuffle(lines)
+    for (name, index), line in zip(chosen, lines, strict=True):
+        mixed[name][index] = line
+    return mixed
+
+
+def together(windows: Sequence[Voices]) -> Voices:
+    return {name: [line for window in windows for line in window[name]] for name in windows[0]}
+
+
+def convergence() -> None:
+    print(
+        "\nConvergence: four speakers, judged parts fixed; the dimension falls by more than 1.0 against another intact window"
+    )
+    learnt, measured = (said(half) for half in halves())
+    aims = {(20, 0.0): "<= 2 %", (20, 0.5): ">= 45 %", (20, 1.0): ">= 60 %"}
+    aims |= {(60, 0.0): "<= 2 %", (60, 0.5): ">= 75 %", (60, 1.0): ">= 95 %"}
+    names = dialogue.speakers()
+    groups = [names[:4], *combinations(names[:6], 4)]
+    for past in (1000, 200):
+        for count in (20, 60):
+            falls: dict[float, list[bool]] = {part: [] for part in (0.0, 0.3, 0.5, 1.0)}
+            first: dict[float, list[bool]] = {part: [] for part in falls}
+            for index, group in enumerate(list(dict.fromkeys(groups))[:8]):
+                generator = random.Random(index)
+                intact = channel(measured, group, count, 60, generator)
+                history = {name: learnt[name][-past:] for name in group}
+                usual = scores(intact, history, count)
+                for part, found in falls.items():
+                    others = channel(measured, group, count, 60, generator)
+                    now = scores([merged(window, part, generator) for window in others], history, count)
+                    drops = [before - after > 1 / 0.3 for before, after in zip(usual, now, strict=True)]
+                    found += drops
+                    first[part] += drops if index == 0 else []
+            for part, found in falls.items():
+                what = f"{count} lines each, {past} of history, {part:.0%} merged"
+                show(what, share(sum(found), len(found)), aims.get((count, part), "") if past == 1000 else "")
+                show("    the four who speak most", share(sum(first[part]), len(first[part])))
+
+
+def scores(windows: Sequence[Voices], history: Voices, size: int) -> list[float]:
+    found = nearness(together(windows), history, size=size)
+    return [nearness_score(z) for z in found.parts]
+
+
+def length() -> None:
+    print("\nLength of the window: the vocabulary part of intact windows (0-9), mean")
+    learnt, measured = (said(half) for half in halves())
+    group, generator = dialogue.speakers()[:4], random.Random(2)
+    history = {name: learnt[name][-1000:] for name in group}
+    for count in (5, 10, 20, 40, 80, 160):
+        windows = channel(measured, group, count, 60 if count <= 60 else 20, generator)
+        if count <= 60:
+            found = scores(windows, history, count)
+        else:
+            found = [nearness_score(nearness(window, history).z or 0.0) for window in windows]
+        error = 1.96 * float(np.std(found)) / sqrt(len(found))
+        show(f"{count} messages each", f"{fmean(found):.2f} ± {error:.2f}", "moves < .3")
+
+
+def clones() -> None:
+    print("\nClones: one of four speaks another's lines, or in another's style (its lines of other episodes)")
+    learnt, measured = (said(half) for half in halves())
+    generator = random.Random(3)
+    names = dialogue.speakers()
+    groups = [names[:4], names[1:5], (*names[:3], names[4]), (names[0], *names[2:5])]
+    for count in (20, 60, 100):
+        named: dict[str, list[bool]] = {"verbatim": [], "style": [], "right": [], "intact": [], "intact lines": []}
+        for group in groups:
+            history = {name: learnt[name][-1000:] for name in group}
+            for window in channel(measured, group, count, 25, generator):
+                copyist, model = generator.sample(group, 2)
+                verbatim = {**window, copyist: window[model]}
+                lines = [(name, text) for name in (model, copyist) for text in verbatim[name]]
+                found = find_clones(lines, history)
+                named["verbatim"].append(any((item.agent_id, item.other) == (copyist, model) for item in found))
+                own = [(name, text) for name in group for text in window[name]]
+                named["intact lines"].append(bool(find_clones(own, history)))
+                start = generator.randrange(len(measured[model]) - count)
+                style = {**window, copyist: measured[model][start : start + count]}
+                alike = find_likeness(nearness(style, history, size=count), style, history)
+                named["style"].append(any(copyist in (item.agent_id, item.other) for item in alike))
+                named["right"].append(any({item.agent_id, item.other} == {copyist, model} for item in alike))
+                usual = find_likeness(nearness(window, history, size=count), window, history)
+                named["intact"].append(bool(usual))
+        aims = {"verbatim": "100 %", "style": ">= 75 %" if count == 60 else "", "intact": "<= 2 %"}
+        texts = {
+            "verbatim": "verbatim clone found with its pair",
+            "style": "clone in style found",
+            "right": "    with the right model",
+            "intact": "intact channels with a finding of style",
+            "intact lines": "intact channels with a finding of lines",
+        }
+        for key, found in named.items():
+            show(f"{count} lines: {texts[key]}", share(sum(found), len(found)), aims.get(key, ""))
+
+
+def fluency() -> None:
+    print("\nFluency's n-gram part by length of the window (0-9), mean, and a copy in five")
+    generator = random.Random(4)
+    everything = {name: [line.text for line in dialogue.turns(name)] for name in dialogue.speakers()}
+    for count in (5, 20, 80, 320):
+        found = []
+        for _ in range(200):
+            own = everything[generator.choice(dialogue.speakers())]
+            start = generator.randrange(len(own) - count)
+            row, _ = ngram_part(own[start : start + count])
+            found += [] if row.score is None else [row.score]
+        show(f"{count} messages", f"{fmean(found):.2f} ± {1.96 * float(np.std(found)) / sqrt(len(found)):.2f}")
+
+
+# ---- voice alarm
+
+
+def alarm() -> None:
+    print("\nVoice alarm: learnt on every other episode, held against the others; 12 speakers, names masked")
+    learnt, measured = halves()
+    chosen = [line for line in dialogue.lines() if line.speaker in dialogue.speakers() and line.text.strip()]
+    history = dialogue.as_messages([line for line in chosen if line.episode in learnt])
+    rest = [line for line in chosen if line.episode in measured]
+    generator, delays, false = np.random.default_rng(0), {part: [] for part in (1.0, 0.5, 0.3)}, []
+    located, fast = [], []
+    print(f"  {'speaker':<10}{'own messages':>13}{'false in 500':>14}{'median delay at 100, 50, 30 %':>34}{'seen':>20}")
+    for speaker in dialogue.speakers():
+        model = learn_voice(speaker, history)
+        assert model is not None
+        own = [line for line in rest if line.speaker == speaker]
+        started = time.perf_counter()
+        steps = np.array([model.step((line.text,)) for line in own])
+        fast.append((time.perf_counter() - started) / len(own))
+        rate = false_alarms(model, steps, np.array([line.episode for line in own]), generator)
+        others = {
+            name: np.array([model.step((line.text,)) for line in rest if line.speaker == name][:800])
+            for name in dialogue.speakers()
+            if name != speaker
+        }
+        of_speaker = {part: [] for part in delays}
+        for part, found in of_speaker.items():
+            for foreign in others.values():
+                for _ in range(8):
+                    delay, began = change(model, steps, foreign, part, generator)
+                    found.append(delay)
+                    if part == 1.0 and delay is not None:
+                        located.append(abs(began))
+            delays[part] += found
+        false.append(rate)
+        middle = ", ".join(f"{middle_of(found):.0f}" for found in of_speaker.values())
+        seen = ", ".join(f"{fmean(each is not None for each in found):.0%}" for found in of_speaker.values())
+        print(f"  {speaker:<10}{model.provenance.messages:>13,}{rate:>14.1%}{middle:>34}{seen:>20}", flush=True)
+    show(
+        "speakers with at most 5 % false alarms in 500",
+        f"{sum(rate <= 0.05 for rate in false)} of {len(false)}",
+        "11 of 12",
+    )
+    show("false alarms in 500, mean", f"{fmean(false):.1%}", "5 %")
+    for part, found in delays.items():
+        show(f"delay at {part:.0%} foreign messages, median", f"{middle_of(found):.0f}", "<= 50" if part == 1.0 else "")
+        show("    seen within 400 messages", share(sum(each is not None for each in found), len(found)))
+    show("beginning located within, median", f"{median(located):.0f} messages")
+    show("milliseconds a message", f"{1000 * fmean(fast):.2f}", "<= 2")
+
+
+def middle_of(delays: Sequence[int | None]) -> float:
+    return median(float("inf") if delay is None else delay for delay in delays)
+
+
+def false_alarms(model: VoiceModel, steps: np.ndarray, episodes: np.ndarray, generator: np.random.Generator) -> float:
+    """Return the share of 1,000 sequences of 500 messages, drawn episode by episode, that reach the threshold."""
+    blocks = [steps[episodes == number] for number in np.unique(episodes)]
+    total, most = np.zeros(1000), np.zeros(1000)
+    drawn = np.array([sequence(blocks, generator) for _ in range(1000)])
+    for column in drawn.T:
+        total = np.maximum(0, total + column)
+        most = np.maximum(most, total)
+    return float((most >= model.threshold).mean())
+
+
+def sequence(blocks: Sequence[np.ndarray], generator: np.random.Generator) -> np.ndarray:
+    parts: list[np.ndarray] = []
+    while sum(map(len, parts)) < 500:
+        parts.append(blocks[int(generator.integers(len(blocks)))])
+    return np.concatenate(parts)[:500]
+
+
+def change(
+    model: VoiceModel, own: np.ndarray, foreign: np.ndarray, part: float, generator: np.random.Generator
+) -> tuple[int | None, int]:
+    """Return after how many messages a change is noticed (None: not within 400), and how far off its located beginning is."""
+    start = int(generator.integers(max(1, len(own) - 60)))
+    before = own[start : start + 60]
+    start = int(generator.integers(max(1, len(foreign) - 400)))
+    after = foreign[start : start + 400]
+    after = np.where(generator.random(len(after)) < part, after, own[generator.integers(len(own), size=len(after))])
+    total, began = 0.0, 0
+    for index, step in enumerate((*before, *after), -len(before)):
+        total = max(0.0, total + float(step))
+        if total == 0.0:
+            began = index + 1
+        if total >= model.threshold:
+            if index >= 0:
+                return index + 1, began
+            total, began = 0.0, index + 1
+    return None, 0
+
+
+# ---- speed
+
+
+def speed() -> None:
+    from text import natural, templates
+
+    from persona_pipeline.corrections.repetition import RepetitionSuppression
+    from persona_pipeline.scoring.text.ngrams import corpus_repetition
+    from persona_pipeline.world import CorrectionSettings
+
+    print("\nSpeed (seconds)")
+    suppression = RepetitionSuppression(CorrectionSettings(repetition_suppression_enabled=True))
+    messages = natural(10_000)
+
+    def slide() -> None:
+        for start in range(len(messages) - 4):
+            suppression.check("a", messages[start : start + 5])
+
+    show("sliding check of 5 over 10,000 messages", f"{seconds(slide):.3f}", "< .184")
+    opener = "Hey everyone just wanted to say "
+    kinds: list[tuple[str, Callable[[int], list[str]]]] = [
+        ("natural", natural),
+        ("one opener", lambda size: natural(size, opener)),
+        ("template", templates),
+    ]
+    for name, make in kinds:
+        taken = {}
+        for size in (12_500, 25_000, 50_000, 100_000):
+            corpus = make(size)
+            taken[size] = seconds(lambda corpus=corpus: corpus_repetition(corpus, 3))
+        growth = np.polyfit(np.log(list(taken)), np.log(list(taken.values())), 1)[0]
+        shown = ", ".join(f"{value:.2f}" for value in taken.values())
+        show(f"repetition of 12,500 to 100,000 messages, {name}", f"{shown}; n^{growth:.2f}", "<= 12")
+
+
+def seconds(call: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    call()
+    return time.perf_counter() - started
+
+
+SECTIONS = {
+    "agreement": agreement,
+    "repetition": repetition,
+    "convergence": convergence,
+    "length": length,
+    "clones": clones,
+    "fluency": fluency,
+    "alarm": alarm,
+    "speed": speed,
+}
+
+if __name__ == "__main__":
+    for section in sys.argv[1:] or SECTIONS:
+        SECTIONS[section]()

@@ -1,0 +1,124 @@
+"""Follows agents' messages as they come and says when one no longer sounds like itself. Looks, and never blocks."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Protocol
+
+from persona_pipeline.scoring.voice_alarm import LearntVoice, VoiceAlarm, VoiceWatch, learn_stored_voice
+from persona_pipeline.world import World
+from persona_pipeline.world.ingest import parse_messages
+from persona_pipeline.world.messages import read_messages
+from persona_pipeline.world.models import Message, Window
+
+# A message may reach the store a little after one that was sent later.
+_LATE = timedelta(minutes=5)
+_FOREVER = datetime.max.replace(tzinfo=UTC)
+
+
+class MessageSource(Protocol):
+    """Somewhere messages come from."""
+
+    def new(self) -> list[Message]:
+        """Return the messages that have come since the last call, oldest first."""
+        ...
+
+
+class StoredMessages:
+    """Messages of the store after a moment."""
+
+    def __init__(self, world: World, since: datetime) -> None:
+        self._world, self._since, self._newest = world, since, since
+        self._seen: set[str] = set()
+
+    def new(self) -> list[Message]:
+        """Return what has come into the store; messages up to five minutes late are not missed."""
+        start = max(self._since, self._newest - _LATE)
+        found = read_messages(self._world.store, Window(end=_FOREVER, start=start))
+        fresh = [message for message in found if message.id not in self._seen]
+        self._newest = max([self._newest, *(message.created_at for message in found)])
+        self._seen = {message.id for message in found if message.created_at > self._newest - _LATE}
+        return fresh
+
+
+class FileMessages:
+    """Messages of a .jsonl or .csv file that grows. Lines that are not valid are left out; ``problems`` has the new ones."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._size = path, -1
+        self._seen: set[str] = set()
+        self._named: set[str] = set()
+        self.problems: list[str] = []
+
+    def new(self) -> list[Message]:
+        """Return the messages of lines that were added.
+
+        Raises:
+            ConfigError: the file cannot be read.
+        """
+        size = self._path.stat().st_size if self._path.exists() else -1
+        if size == self._size and size >= 0:
+            return []
+        self._size = size
+        parsed = parse_messages(self._path)
+        self.problems = [text for problem in parsed.problems if (text := str(problem)) not in self._named]
+        self._named.update(self.problems)
+        fresh = [message for message in parsed.messages if message.id not in self._seen]
+        self._seen.update(message.id for message in fresh)
+        return sorted(fresh, key=lambda message: (message.created_at, message.id))
+
+
+@dataclass
+class VoiceWatches:
+    """The voices of some agents and how far each has gone. ``notes``: agents that cannot be followed, and why."""
+
+    watches: dict[str, VoiceWatch] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    @classmethod
+    def learn(
+        cls, world: World, agent_ids: Sequence[str], history: Sequence[Message], *, again: bool = False
+    ) -> "VoiceWatches":
+        """Learn the agents' voices from everybody's ``history``, or take what was learnt before (``learn_stored_voice``).
+
+        Raises:
+            ConfigError: an agent has no persona in the store.
+        """
+        found = cls()
+        for agent_id in agent_ids:
+            learnt = learn_stored_voice(world.store, agent_id, world.persona(agent_id).hash, history, again=again)
+            found.add(learnt)
+        return found
+
+    def add(self, learnt: LearntVoice) -> None:
+        """Follow a voice from now on, if there is one."""
+        if learnt.note:
+            self.notes.append(learnt.note)
+        if learnt.model is not None:
+            self.watches[learnt.agent_id] = VoiceWatch(learnt.model)
+
+    def read(self, messages: Iterable[Message]) -> list[VoiceAlarm]:
+        """Hold new messages, oldest first, against their speakers' voices."""
+        alarms = []
+        for message in messages:
+            watch = self.watches.get(message.agent_id)
+            # A voice is not held against what it was learnt from.
+            if watch is not None and message.created_at > watch.model.provenance.until:
+                _, alarm = watch.read(message)
+                if alarm is not None:
+                    alarms.append(alarm)
+        return alarms
+
+
+def alarm_facts(alarm: VoiceAlarm) -> dict[str, Any]:
+    """Return an alarm as plain JSON."""
+    return {
+        "agent_id": alarm.agent_id,
+        "began_at": {"id": alarm.began_at.id, "created_at": alarm.began_at.created_at.isoformat()},
+        "raised_at": {"id": alarm.raised_at.id, "created_at": alarm.raised_at.created_at.isoformat()},
+        "messages": alarm.messages,
+        "quotes": [{"id": message.id, "text": message.text} for message in alarm.quotes],
+        "mean_step": alarm.mean_step,
+        "usual_step": alarm.usual_step,
+    }

@@ -1,0 +1,229 @@
+"""Do an agent's last messages repeat one another? A share of n-grams, openers, phrases and near copies.
+
+What one message holds is worked out once and kept, so that a check of a sliding window costs what is new in it.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import combinations
+
+from persona_pipeline.propositions.models import Catchphrase
+from persona_pipeline.scoring.text.ngrams import mean_share
+from persona_pipeline.scoring.text.phrases import (
+    OPENER_LENGTH,
+    SharedPhrase,
+    maximal_repeated_tokens,
+    shared_openers_tokens,
+)
+from persona_pipeline.scoring.text.tokens import tokenize
+
+NGRAM_LENGTH = 3
+# An opener, or a phrase of so many tokens, in so many messages is repetition whatever the share.
+PHRASE_LENGTH, MOST_HOLDERS = 4, 2
+# A near copy: at least so many words, and this share of the longer message's words stand in the other in the same order.
+COPY_WORDS, COPY_SHARE = 6, 0.7
+_KEPT = 16_384
+
+Words = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class NearCopy:
+    """Two messages that are nearly the same, by their places (from 0), and how nearly.
+
+    ``share`` (0-1) is the longest common subsequence of their tokens over the tokens of the longer one.
+    """
+
+    first: int
+    second: int
+    share: float
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """What some messages share.
+
+    Attributes:
+        share: mean share (0-1) of a message's trigrams that also stand in another of the messages.
+        phrases: maximal repeated phrases of three or more tokens.
+        openers: first three tokens that two or more messages have in common.
+        copies: pairs of messages that are nearly the same.
+        exempt: catchphrases that were left out of all this, because they are used as often as they should be.
+    """
+
+    share: float
+    phrases: tuple[SharedPhrase, ...]
+    openers: tuple[SharedPhrase, ...]
+    copies: tuple[NearCopy, ...] = ()
+    exempt: tuple[str, ...] = ()
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why this is repetition whatever the share: ``opener``, ``phrase``, ``copy``."""
+        found = {
+            "opener": any(opener.messages > MOST_HOLDERS for opener in self.openers),
+            "phrase": any(item.messages > MOST_HOLDERS and item.length >= PHRASE_LENGTH for item in self.phrases),
+            "copy": bool(self.copies),
+        }
+        return tuple(name for name, holds in found.items() if holds)
+
+    def exceeds(self, threshold: float) -> bool:
+        """Return whether this is too much: a share above the threshold, or any of ``reasons``."""
+        return self.share > threshold or bool(self.reasons)
+
+
+def find_repetition(messages: Sequence[str], catchphrases: Sequence[Catchphrase] = ()) -> Repetition:
+    """Measure how far messages repeat one another.
+
+    A catchphrase whose rate (uses a message) lies within its range is taken out of every message first.
+    """
+    names, read = _read_all(messages, catchphrases)
+    if _nothing_shared(read):
+        return Repetition(0.0, (), (), (), names)
+    # A mark between the parts that stands nowhere else, so that no phrase spans what was taken out.
+    joined = [_joined(item.parts, number) for number, item in enumerate(read)]
+    return Repetition(
+        share=_share(read, _holders(read)),
+        phrases=tuple(maximal_repeated_tokens(joined, NGRAM_LENGTH)),
+        openers=tuple(shared_openers_tokens([item.parts[0] for item in read if item.parts], OPENER_LENGTH)),
+        copies=tuple(_copies(read)),
+        exempt=names,
+    )
+
+
+def excessive_repetition(
+    messages: Sequence[str], threshold: float, catchphrases: Sequence[Catchphrase] = ()
+) -> Repetition | None:
+    """Return ``find_repetition`` of messages that repeat one another too much (``Repetition.exceeds``), else None.
+
+    Quicker than asking it: what is shared is put into words only when it is too much.
+    """
+    _, read = _read_all(messages, catchphrases)
+    if _nothing_shared(read):
+        return None
+    holders = _holders(read)
+    # A near copy may be of two messages; an opener and a long phrase are trigrams that more than two hold.
+    widely = max(holders.values()) > MOST_HOLDERS
+    if not (_share(read, holders) > threshold or widely or any(True for _ in _copies(read))):
+        return None
+    found = find_repetition(messages, catchphrases)
+    return found if found.exceeds(threshold) else None
+
+
+def _read_all(messages: Sequence[str], catchphrases: Sequence[Catchphrase]) -> tuple[tuple[str, ...], list["_Read"]]:
+    exempt = [item for item in catchphrases if _in_range(item, messages)] if messages else []
+    if not exempt:
+        return (), [_read(message) for message in messages]
+    phrases = tuple(tuple(tokenize(item.phrase)) for item in exempt)
+    return tuple(item.phrase for item in exempt), [_read_without(message, phrases) for message in messages]
+
+
+def _size(read: "_Read") -> int:
+    return len(read.grams)
+
+
+def _nothing_shared(read: Sequence["_Read"]) -> bool:
+    # Openers, phrases and near copies all share a trigram.
+    return len(set().union(*[item.grams for item in read])) == sum(map(_size, read))
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A message: its tokens between what is exempt, and its distinct trigrams."""
+
+    parts: tuple[Words, ...]
+    grams: frozenset[Words]
+
+    @property
+    def tokens(self) -> list[str]:
+        return [token for part in self.parts for token in part]
+
+
+@lru_cache(maxsize=_KEPT)
+def _read(message: str) -> _Read:
+    tokens = tuple(tokenize(message))
+    return _of_parts((tokens,) if tokens else ())
+
+
+@lru_cache(maxsize=_KEPT)
+def _read_without(message: str, exempt: tuple[Words, ...]) -> _Read:
+    return _of_parts(_without(tuple(tokenize(message)), exempt))
+
+
+def _of_parts(parts: tuple[Words, ...]) -> _Read:
+    grams = [frozenset(zip(part, part[1:], part[2:], strict=False)) for part in parts]
+    return _Read(parts, grams[0] if len(grams) == 1 else frozenset().union(*grams))
+
+
+@lru_cache(maxsize=_KEPT)
+def _uses(message: str, phrase: Words) -> int:
+    tokens, uses, position = tuple(tokenize(message)), 0, 0
+    while position <= len(tokens) - len(phrase):
+        held = tokens[position : position + len(phrase)] == phrase
+        uses += held
+        position += len(phrase) if held else 1
+    return uses
+
+
+def _in_range(catchphrase: Catchphrase, messages: Sequence[str]) -> bool:
+    phrase = tuple(tokenize(catchphrase.phrase))
+    uses = sum(_uses(message, phrase) for message in messages) if phrase else 0
+    return uses > 0 and catchphrase.min_rate <= uses / len(messages) <= catchphrase.max_rate
+
+
+def _holders(read: Sequence[_Read]) -> Counter[Words]:
+    return Counter(gram for item in read for gram in item.grams)
+
+
+def _share(read: Sequence[_Read], holders: Counter[Words]) -> float:
+    return mean_share(
+        [sum(holders[gram] > 1 for gram in item.grams) / len(item.grams) if item.grams else None for item in read]
+    )
+
+
+def _copies(read: Sequence[_Read]) -> Iterator[NearCopy]:
+    for (first, a), (second, b) in combinations(enumerate(read), 2):
+        if not a.grams.isdisjoint(b.grams) and (share := _common(a.tokens, b.tokens)) is not None:
+            yield NearCopy(first, second, share)
+
+
+def _common(a: Sequence[str], b: Sequence[str]) -> float | None:
+    """Return the share of the longer message's tokens that the other holds in the same order; None when below a copy's."""
+    longer, shorter = max(len(a), len(b)), min(len(a), len(b))
+    if shorter < COPY_WORDS or (Counter(a) & Counter(b)).total() < COPY_SHARE * longer:
+        return None
+    row = [0] * (len(b) + 1)
+    for token in a:
+        diagonal = 0
+        for index, other in enumerate(b, 1):
+            above = row[index]
+            row[index] = diagonal + 1 if token == other else max(above, row[index - 1])
+            diagonal = above
+    share = row[-1] / longer
+    return share if share >= COPY_SHARE else None
+
+
+def _without(tokens: Words, phrases: Sequence[Words]) -> tuple[Words, ...]:
+    """Return the parts of a message between the phrases, the longest phrase first where several begin at one place."""
+    parts: list[Words] = []
+    start = position = 0
+    ordered = sorted((phrase for phrase in phrases if phrase), key=len, reverse=True)
+    while position < len(tokens):
+        held = next((phrase for phrase in ordered if tokens[position : position + len(phrase)] == phrase), None)
+        if held is None:
+            position += 1
+            continue
+        parts.append(tokens[start:position])
+        position += len(held)
+        start = position
+    parts.append(tokens[start:])
+    return tuple(part for part in parts if part)
+
+
+def _joined(parts: Sequence[Words], number: int) -> list[str]:
+    tokens: list[str] = []
+    for index, part in enumerate(parts):
+        tokens += [f" {number}.{index}"] * bool(tokens) + list(part)
+    return tokens

@@ -1,0 +1,21 @@
+"""A voice alarm: does an agent still sound like itself? Read message by message, without a judge, at a stated false-alarm rate."""
+
+from persona_pipeline.scoring.voice_alarm.following import VoiceAlarm, VoiceReading, VoiceWatch, follow_voice
+from persona_pipeline.scoring.voice_alarm.learning import FEWEST_OWN, learn_voice
+from persona_pipeline.scoring.voice_alarm.model import VoiceKind, VoiceModel, VoiceProvenance
+from persona_pipeline.scoring.voice_alarm.storing import LearntVoice, learn_stored_voice, stored_voice
+
+__all__ = [
+    "FEWEST_OWN",
+    "LearntVoice",
+    "VoiceAlarm",
+    "VoiceKind",
+    "VoiceModel",
+    "VoiceProvenance",
+    "VoiceReading",
+    "VoiceWatch",
+    "follow_voice",
+    "learn_stored_voice",
+    "learn_voice",
+    "stored_voice",
+]

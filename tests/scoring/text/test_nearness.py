@@ -1,0 +1,62 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from persona_pipeline.scoring.text.nearness import nearness, normal_quantile
+from tests.scoring.text.test_voice import DISTINCT, MERGED, conversation
+
+HISTORY = conversation(DISTINCT, 60, 1)
+
+
+def test_merged_voices_come_nearer_and_the_pairs_say_which() -> None:
+    one_changed = conversation(DISTINCT | {"ann": "terse"}, 12, 2)
+    found = nearness(one_changed, HISTORY)
+    assert found.z is not None
+    assert found.z > 2
+    z = {pair: value.z or 0.0 for pair, value in found.pairs.items()}
+    assert max(z, key=z.__getitem__) == ("ann", "bob")
+    assert found.toward["ann", "bob"].z > 3 > found.toward["bob", "ann"].z
+
+
+@pytest.mark.parametrize("count", [5, 12, 20, 50, 160])
+def test_the_length_of_the_window_does_not_move_it(count: int) -> None:
+    apart, merged = (nearness(conversation(voices, count, 3), HISTORY).z for voices in (DISTINCT, MERGED))
+    assert apart is not None
+    assert apart < 2
+    assert merged is not None
+    assert merged > 2.5
+
+
+@pytest.mark.parametrize(
+    ("current", "history", "missing"),
+    [
+        pytest.param({}, {}, "fewer than two speakers", id="nobody"),
+        pytest.param({"ann": ["hello"]}, HISTORY, "fewer than two speakers", id="one speaker"),
+        pytest.param({"ann": ["hello"], "bob": ["  "]}, HISTORY, "fewer than two", id="one who says nothing"),
+        pytest.param({"ann": ["a b"] * 9, "bob": ["c d"] * 9}, {}, "ann, bob: fewer than 3", id="no history"),
+        pytest.param({"ann": ["a b"] * 9, "bob": ["c d"] * 2}, HISTORY, "bob: fewer than 3", id="too little now"),
+    ],
+)
+def test_without_a_number_it_says_what_is_missing(
+    current: dict[str, list[str]], history: dict[str, list[str]], missing: str
+) -> None:
+    found = nearness(current, history)
+    assert found.z is None
+    assert missing in (found.missing or "")
+
+
+def test_who_lacks_history_is_left_out_and_the_others_are_compared() -> None:
+    found = nearness(conversation(DISTINCT | {"dee": "loud"}, 8, 4), HISTORY)
+    assert found.z is not None
+    assert list(found.pairs) == [("ann", "bob"), ("ann", "cyd"), ("bob", "cyd")]
+
+
+def test_the_same_text_gives_the_same_number_whatever_the_order_of_the_speakers() -> None:
+    current = conversation(DISTINCT, 8, 5)
+    assert nearness(dict(reversed(current.items())), HISTORY) == nearness(current, HISTORY)
+
+
+@given(st.floats(-8, 8), st.integers(5, 60))
+def test_a_quantile_of_t_becomes_one_of_the_normal_distribution(t: float, degrees: int) -> None:
+    assert normal_quantile(t, degrees) == pytest.approx(stats.norm.ppf(stats.t.cdf(t, degrees)), abs=0.05)

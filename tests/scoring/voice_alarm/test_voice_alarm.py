@@ -1,0 +1,197 @@
+import json
+import random
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from persona_pipeline.scoring.voice_alarm import (
+    VoiceKind,
+    VoiceModel,
+    follow_voice,
+    learn_stored_voice,
+    learn_voice,
+    stored_voice,
+)
+from persona_pipeline.scoring.voice_alarm.following import most_sums
+from persona_pipeline.scoring.voice_alarm.learning import conversations
+from persona_pipeline.store import Store
+from persona_pipeline.world.messages import write_messages
+from persona_pipeline.world.models import Message
+from tests.scoring.text.test_voice import say
+
+MONDAY = datetime(2026, 3, 2, 9, tzinfo=UTC)
+PROJECT = Path(__file__).resolve().parents[3]
+
+
+def said(styles: Sequence[tuple[str, str]], count: int, seed: int, start: datetime = MONDAY) -> list[Message]:
+    """Turns of ``count`` rounds: each (agent, style) speaks once a round; five rounds are a conversation."""
+    generator = random.Random(seed)
+    start_of = [start + timedelta(hours=number // 5 * 3, minutes=number) for number in range(count)]
+    return [
+        Message(
+            f"{seed}-{number}-{agent}",
+            agent,
+            say(style, generator),
+            start_of[number],
+            "general",
+        )
+        for number in range(count)
+        for agent, style in styles
+    ]
+
+
+HISTORY = said([("ann", "loud"), ("bob", "terse"), ("cyd", "lazy")], 60, 1)
+ALONE = [message for message in HISTORY if message.agent_id == "ann"]
+
+
+def learnt(history: Sequence[Message]) -> VoiceModel:
+    model = learn_voice("ann", history, persona_hash="p1")
+    assert model is not None
+    return model
+
+
+@pytest.fixture(scope="module")
+def model() -> VoiceModel:
+    return learnt(HISTORY)
+
+
+@pytest.mark.parametrize("style", ["terse", "lazy"])
+def test_another_voice_raises_an_alarm_that_knows_where_it_began(model: VoiceModel, style: str) -> None:
+    messages = said([("ann", "loud")], 30, 2) + said([("ann", style)], 10, 3, MONDAY + timedelta(days=30))
+    readings, alarms = follow_voice(model, messages)
+    assert len(readings) == 40
+    assert alarms
+    assert int(alarms[0].raised_at.id.split("-")[1]) < 6
+    assert alarms[0].raised_at.id.startswith("3-")
+    assert alarms[0].began_at.id == "3-0-ann"
+    assert alarms[0].mean_step > 0 > alarms[0].usual_step
+    assert all(quote in messages[30:] for quote in alarms[0].quotes)
+    assert "has not sounded like itself since message 3-0-ann" in alarms[0].text
+
+
+def test_its_own_voice_raises_none(model: VoiceModel) -> None:
+    readings, alarms = follow_voice(model, said([("ann", "loud"), ("bob", "lazy")], 300, 4))
+    assert alarms == []
+    assert len(readings) == 300
+    assert all(reading.sum < model.threshold for reading in readings)
+
+
+def test_one_change_is_one_alarm_and_the_next_change_another(model: VoiceModel) -> None:
+    spells = [said([("ann", style)], 40, seed) for seed, style in ((5, "terse"), (6, "loud"), (7, "lazy"))]
+    readings, alarms = follow_voice(model, [message for spell in spells for message in spell])
+    assert [alarm.began_at.id for alarm in alarms] == ["5-0-ann", "7-0-ann"]
+    assert max(reading.sum for reading in readings) == model.threshold
+    assert readings[79].sum == 0.0
+
+
+def test_a_model_read_back_from_json_gives_the_same_readings(model: VoiceModel) -> None:
+    again = VoiceModel.model_validate(json.loads(json.dumps(model.model_dump(mode="json"))))
+    messages = said([("ann", "lazy")], 20, 6)
+    assert follow_voice(again, messages) == follow_voice(model, messages)
+
+
+def test_provenance_says_what_it_was_learnt_from(model: VoiceModel) -> None:
+    assert model.kind is VoiceKind.LOG_ODDS
+    known = model.provenance
+    assert (known.persona_hash, known.messages, known.conversations, known.others) == ("p1", 60, 12, 120)
+    assert (known.first_message, known.last_message, known.horizon) == ("1-0-ann", "1-59-ann", 500)
+    assert known.until == HISTORY[-1].created_at
+
+
+def test_an_agent_alone_is_held_against_its_own_history() -> None:
+    model = learnt(ALONE)
+    assert model.kind is VoiceKind.DELTA
+    _, usual = follow_voice(model, said([("ann", "loud")], 60, 7))
+    _, changed = follow_voice(model, said([("ann", "terse")], 60, 8))
+    assert usual == []
+    assert changed
+
+
+def test_too_little_is_no_model() -> None:
+    assert learn_voice("ann", HISTORY[:60]) is None
+    assert learn_voice("nobody", HISTORY) is None
+
+
+def test_a_conversation_ends_with_a_pause_or_elsewhere() -> None:
+    minutes = [(0, "a"), (10, "a"), (20, "b"), (50, "a"), (120, "a"), (121, "b")]
+    messages = [
+        Message(str(n), "ann", "x", MONDAY + timedelta(minutes=minute), channel)
+        for n, (minute, channel) in enumerate(minutes)
+    ]
+    assert conversations(messages).tolist() == [0, 0, 1, 0, 2, 3]
+
+
+@pytest.mark.parametrize(("steps", "most"), [([1.0, 1.0, -5.0, 1.5], 2.0), ([-1.0, -1.0], 0.0), ([], 0.0)])
+def test_the_sum_never_falls_below_zero(steps: list[float], most: float) -> None:
+    assert most_sums([steps]) == [most]
+
+
+def test_the_stored_voice_is_kept_until_the_persona_changes(store: Store) -> None:
+    write_messages(store, HISTORY)
+    first = learn_stored_voice(store, "ann", "p1", HISTORY)
+    assert first.model is not None
+    assert first.note == ""
+    kept = learn_stored_voice(store, "ann", "p1", said([("ann", "lazy"), ("bob", "terse")], 50, 9))
+    assert kept.model == first.model
+
+    changed = learn_stored_voice(store, "ann", "p2", HISTORY)
+    assert changed.model is None
+    assert "persona of ann has changed" in changed.note
+    assert "30 are needed" in changed.note
+    later = said([("ann", "lazy"), ("bob", "terse")], 40, 10, MONDAY + timedelta(days=60))
+    anew = learn_stored_voice(store, "ann", "p2", [*HISTORY, *later])
+    assert anew.model is not None
+    assert anew.model.provenance.messages == 40
+    assert stored_voice(store, "ann") == anew
+    _, alarms = follow_voice(anew.model, said([("ann", "lazy")], 40, 11))
+    assert alarms == []
+
+
+def test_what_another_version_stored_counts_as_none(store: Store) -> None:
+    from persona_pipeline.store import tables
+
+    write_messages(store, HISTORY)
+    with store.begin() as connection:
+        connection.execute(
+            tables.voice_models.insert().values(agent_id="ann", persona_hash="p1", model={"kind": "oracle"})
+        )
+    assert stored_voice(store, "ann") is None
+    assert learn_stored_voice(store, "ann", "p1", HISTORY).model is not None
+
+
+def sample_messages() -> list[Message]:
+    rows = [
+        json.loads(line)
+        for path in sorted((PROJECT / "messages").glob("*.jsonl"))
+        for line in path.read_text(encoding="utf-8").splitlines()
+    ]
+    found = [
+        Message(
+            row["id"],
+            row["agent_id"],
+            row["text"],
+            datetime.fromisoformat(row["created_at"]),
+            row.get("channel"),
+            row.get("recipient"),
+        )
+        for row in rows
+    ]
+    return sorted(found, key=lambda message: (message.created_at, message.id))
+
+
+@pytest.mark.parametrize("agent_id", ["dwight", "jim", "michael", "pam"])
+def test_the_sample_world_raises_an_alarm_for_the_one_who_drifts(agent_id: str) -> None:
+    drift = datetime(2026, 6, 15, tzinfo=UTC)
+    messages = sample_messages()
+    model = learn_voice(agent_id, [message for message in messages if message.created_at < drift])
+    assert model is not None
+    week = [message for message in messages if message.created_at >= drift and message.agent_id == agent_id]
+    _, alarms = follow_voice(model, week)
+    if agent_id != "michael":
+        assert alarms == []
+        return
+    assert [message.id for message in week].index(alarms[0].raised_at.id) < 5
+    # His first message of the week still tells a story; from the second on he is somebody else.
+    assert alarms[0].began_at.id == "general-077"
