@@ -1,7 +1,6 @@
 """One call over the Anthropic SDK: options, connection, and every way to fail as one typed exception."""
 
 import asyncio
-import json
 import os
 import re
 import time
@@ -13,6 +12,7 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
+from persona_pipeline.documents import strict_json
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.judging.response import unknown_usage
 from persona_pipeline.judging.verdict import Unscored, Usage
@@ -192,8 +192,8 @@ async def send(client: "AsyncAnthropic", body: Mapping[str, Any], *, ends: float
     except anthropic.AnthropicError as error:
         raise CallError(f"{type(error).__name__}: {_line(str(error))}", type(error).__name__) from error
     try:
-        return json.loads(content)
-    except (ValueError, RecursionError):
+        return strict_json(content.decode("utf-8"))
+    except ValueError:
         raise CallError(
             f"HTTP {response.status_code} with a body that is not JSON", "not json", usage=unknown_usage()
         ) from None

@@ -98,7 +98,7 @@ def _opened(text: str) -> Iterator[str]:
             runs += 1
             if runs > _MOST_RUNS:
                 return
-            decoded = _decoded(match[0], encoding)
+            decoded = _decoded(match[0] or "", encoding)
             if decoded is not None and _is_readable(decoded):
                 yield decoded
 

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from persona_pipeline.atomic_files import write_atomically
+from persona_pipeline.documents import JsonError, strict_json
 from persona_pipeline.errors import ConfigError, Problem, did_you_mean
-from persona_pipeline.judging.verdict import SCALE, Unscored
+from persona_pipeline.judging.questions import PROPOSITION, answer_subject
+from persona_pipeline.judging.verdict import SCALE, Unscored, recording_key
 
-PROPOSITION = "proposition"
 # Agents that a recording is filed under when it has none.
 _NOBODY = "_shared"
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -24,7 +25,11 @@ class Recording:
     """One recorded judgment: of kind ``proposition`` a verdict, of any other kind an ``answer``.
 
     Attributes:
-        key: ``JudgeRequest.key`` or ``Question.key``.
+        key: ``JudgeRequest.key`` or ``Question.key``; a line whose other fields do not give it is an error.
+        persona: SHA-256 of the persona the judge was shown; None: it was shown none.
+        trajectory: SHA-256 of what it judged.
+        subject: SHA-256 of what it judged, of any other kind.
+        sample: 0-based index of a repeated judgment.
         evidence: pairs of local message id (``m3``) and quote.
         recorded_at: RFC 3339.
     """
@@ -35,6 +40,10 @@ class Recording:
     dimension: str = ""
     proposition_id: str = ""
     claim: str = ""
+    persona: str | None = None
+    trajectory: str = ""
+    subject: str = ""
+    sample: int = 0
     score: int | None = None
     unscored: Unscored | None = None
     reasoning: str = ""
@@ -67,6 +76,14 @@ class Recording:
         }
         return {"verdicts": [verdict]}
 
+    @property
+    def proper_key(self) -> str:
+        """The key that the visible fields give."""
+        if self.kind != PROPOSITION:
+            return recording_key(answer_subject(self.kind, self.agent_id, self.label, self.subject), self.sample)
+        names = ("kind", "agent_id", "dimension", "proposition_id", "claim", "persona", "trajectory")
+        return recording_key({name: getattr(self, name) for name in names}, self.sample)
+
     def to_line(self) -> str:
         """Return the JSON line, ended by a line feed."""
         data: dict[str, Any] = {"key": self.key, "kind": self.kind}
@@ -76,6 +93,12 @@ class Recording:
                 "dimension": self.dimension,
                 "proposition_id": self.proposition_id,
                 "claim": self.claim,
+                "persona": self.persona,
+                "trajectory": self.trajectory,
+            }
+            if self.sample:
+                data["sample"] = self.sample
+            data |= {
                 "score": self.score,
                 "unscored": self.unscored,
                 "reasoning": self.reasoning,
@@ -84,9 +107,12 @@ class Recording:
             if self.ideas:
                 data["ideas"] = list(self.ideas)
         else:
-            data |= {"label": self.label, "answer": self.answer}
             if self.agent_id:
                 data["agent_id"] = self.agent_id
+            data |= {"label": self.label, "subject": self.subject}
+            if self.sample:
+                data["sample"] = self.sample
+            data["answer"] = self.answer
         data |= {"model": self.model, "prompt_version": self.prompt_version, "recorded_at": self.recorded_at}
         text = json.dumps(data, ensure_ascii=False, allow_nan=False)
         return _LONE_SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
@@ -100,7 +126,18 @@ class Recording:
 
 
 _FIELDS = {field.name for field in fields(Recording)}
-_STRINGS = ("kind", "agent_id", "dimension", "proposition_id", "claim", "reasoning", "label", "recorded_at")
+_STRINGS = (
+    "kind",
+    "agent_id",
+    "dimension",
+    "proposition_id",
+    "claim",
+    "trajectory",
+    "subject",
+    "reasoning",
+    "label",
+    "recorded_at",
+)
 
 
 def load_recordings(folder: Path) -> dict[str, Recording]:
@@ -201,10 +238,8 @@ def _read(path: Path, problems: list[Problem]) -> list[tuple[int, Recording]]:
 
 def _parse(line: str) -> Recording:
     try:
-        data = json.loads(line, parse_constant=_no_constant)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-    except json.JSONDecodeError as error:
+        data = strict_json(line)
+    except JsonError as error:
         raise ValueError(f"not JSON ({error.msg} at column {error.colno})") from None
     if not isinstance(data, dict):
         raise ValueError("not a JSON object")
@@ -213,19 +248,12 @@ def _parse(line: str) -> Recording:
     if not isinstance(data.get("key"), str) or not _KEY.fullmatch(data["key"]):
         raise ValueError("'key' is not a SHA-256 in hex")
     kind = data.get("kind", PROPOSITION)
-    for name in (
-        "kind",
-        "agent_id",
-        "dimension",
-        "proposition_id",
-        "claim",
-        "reasoning",
-        "label",
-        "recorded_at",
-    ):
+    for name in _STRINGS:
         if not isinstance(data.get(name, ""), str):
             raise ValueError(f"{name!r} is not a string")
-    for name in ("model", "prompt_version"):
+    if type(data.get("sample", 0)) is not int or data.get("sample", 0) < 0:
+        raise ValueError("'sample' is not a whole number from 0")
+    for name in ("persona", "model", "prompt_version"):
         if not isinstance(data.get(name), str | None):
             raise ValueError(f"{name!r} is neither a string nor null")
     if kind == PROPOSITION:
@@ -235,10 +263,17 @@ def _parse(line: str) -> Recording:
         if not isinstance(ideas, list) or not all(isinstance(idea, str) for idea in ideas):
             raise ValueError("'ideas' is not a list of strings")
         data["ideas"] = tuple(ideas)
-        return Recording(**data)
-    if not isinstance(data.get("answer"), dict):
+    elif not isinstance(data.get("answer"), dict):
         raise ValueError(f"a recording of kind {kind!r} has an object under 'answer'")
-    return Recording(**data)
+    return _sealed(Recording(**data))
+
+
+def _sealed(recording: Recording) -> Recording:
+    if not (recording.trajectory or recording.subject):
+        raise ValueError("recorded by an older version, without the hash of what was judged")
+    if recording.key != recording.proper_key:
+        raise ValueError("its key is not that of what the line says was judged: a field or the key was changed by hand")
+    return recording
 
 
 def _unscored(data: Mapping[str, Any]) -> Unscored | None:
@@ -266,7 +301,3 @@ def _evidence(value: Any) -> tuple[tuple[str, str], ...]:
     ):
         raise ValueError("'evidence' is not a list of objects with 'message' and 'quote'")
     return tuple((item["message"], item["quote"]) for item in value)
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +104,9 @@ def test_on_the_wire_an_attack_stands_in_the_tool_result_alone(
 ) -> None:
     clean, attacked = asyncio.run(judge.judge([request(), request(trajectory=trajectory(attack))]))
     around = [call.raw.replace(json.dumps(call.evidence, ensure_ascii=False).encode(), b"") for call in server.calls]
-    assert len(set(around)) == 1
+    # Apart from what the API is to cache: the attacked transcript is asked about three times, canaries included.
+    around = [re.sub(rb',?"cache_control":\{[^}]*\}', b"", text) for text in around if b"cheerful" in text]
+    assert (len(around), len(set(around)), len(server.calls)) == (2, 1, 4)
     assert attacked.score == clean.score
     assert (clean.injection_suspected, attacked.injection_suspected) == (False, True)
 
