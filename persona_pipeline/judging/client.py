@@ -14,6 +14,7 @@ from pydantic import SecretStr
 
 from persona_pipeline.documents import strict_json
 from persona_pipeline.errors import ConfigError
+from persona_pipeline.judging.questions import Blame
 from persona_pipeline.judging.response import unknown_usage
 from persona_pipeline.judging.verdict import Unscored, Usage
 from persona_pipeline.settings import DEFAULT_JUDGE_MODEL, Settings
@@ -31,6 +32,8 @@ _CREDENTIALS = (
 )
 # No later call can do better: wrong key, no money, not allowed, no such model.
 _FATAL_STATUS = (401, 402, 403, 404)
+# Too long, not allowed, not understood: the next request may be.
+_OF_THE_REQUEST = (400, 413, 422)
 _FATAL_CODES = re.compile(r"spend_limit|on_hold|billing")
 _KEY = re.compile(r"sk-[A-Za-z0-9_-]{8,}")
 # The statuses of the responses to the call under way in this task.
@@ -108,6 +111,7 @@ class CallError(Exception):
         signature: equal for failures of the same kind.
         status: HTTP status, None when there was no response.
         fatal: no later call can succeed either.
+        blame: whose it is: a status that speaks of this request alone says nothing against the endpoint.
         usage: nothing where the server says it did not work on it; unknown where it may have.
     """
 
@@ -117,6 +121,10 @@ class CallError(Exception):
     status: int | None = None
     fatal: bool = False
     usage: Usage = field(default_factory=lambda: Usage(calls=1))
+
+    @property
+    def blame(self) -> Blame:
+        return Blame.REQUEST if self.status in _OF_THE_REQUEST else Blame.ENDPOINT
 
 
 def connect(options: AnthropicOptions, on_status: Callable[[int], None] = lambda status: None) -> "AsyncAnthropic":

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -89,6 +90,14 @@ def schema_problem(schema: Mapping[str, Any], data: Any) -> str | None:
     return None if error is None else f"{error.json_path}: {error.message[:200]}"
 
 
+class Blame(StrEnum):
+    """Whose a failed call is: the request's alone, the endpoint's, or our own for asking more than we can carry."""
+
+    REQUEST = "request"
+    ENDPOINT = "endpoint"
+    OWN = "own"
+
+
 @dataclass(frozen=True)
 class Answer:
     """The answer to one ``Question``: exactly one of ``data`` (valid for the schema) and ``unscored``.
@@ -97,6 +106,7 @@ class Answer:
         detail: for a failure, what went wrong in one line.
         model: the model that served the answer (None: nobody did).
         cached: it was paid for earlier.
+        blame: whose the failure is, where that is known.
     """
 
     data: Mapping[str, Any] | None = None
@@ -106,6 +116,7 @@ class Answer:
     model: str | None = None
     prompt_version: str | None = None
     cached: bool = False
+    blame: Blame | None = None
 
     def __post_init__(self) -> None:
         if (self.data is None) == (self.unscored is None):

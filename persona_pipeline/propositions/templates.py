@@ -25,7 +25,7 @@ def claim_variables(variables: Mapping[str, str]) -> dict[str, str]:
 
 def is_plain_name(text: str) -> bool:
     """Whether a text is a name that may stand in a claim: at most 64 letters, digits, spaces and ``_.&+#@/'’()-``."""
-    return _NAME.fullmatch(text) is not None
+    return text.isprintable() and _NAME.fullmatch(text) is not None
 
 
 def _in_claim(name: str, value: str) -> str:
