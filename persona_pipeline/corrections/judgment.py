@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
-from persona_pipeline.corrections.background import DaemonPool
+from persona_pipeline.corrections.background import DaemonPool, QueueFullError
 from persona_pipeline.corrections.prepare import GateFacts, Propositions, gather_facts
 from persona_pipeline.corrections.prompt import gate_question
 from persona_pipeline.corrections.records import PriorAttempts
@@ -94,6 +94,9 @@ class ActionJudge:
         """
         if not is_agent_id(call.agent_id):
             raise NotJudgedError(CONFIGURATION, "no such agent")
+        started = time.monotonic()
+        if started >= call.ends:
+            raise NotJudgedError(OVERLOAD, "its time was over before its turn came")
         breaker = self._database
         if refusal := breaker.refusal():
             raise NotJudgedError(DATABASE, refusal)
@@ -115,8 +118,13 @@ class ActionJudge:
         except ConfigError as error:
             breaker.succeeded()
             raise NotJudgedError(CONFIGURATION, str(error)) from error
+        except QueueFullError as error:
+            breaker.abandoned()
+            raise NotJudgedError(OVERLOAD, str(error)) from error
         except Exception as error:
-            breaker.failed("database", type(error).__name__)
+            # A database that has answered others meanwhile is not down.
+            waited = started if isinstance(error, TimeoutError) else None
+            breaker.failed("database", type(error).__name__, started=waited)
             raise NotJudgedError(DATABASE, f"{type(error).__name__}: {error}") from error
         breaker.succeeded()
         return facts
