@@ -27,6 +27,7 @@ class Settings(BaseSettings):
         judge_width: calls to the judge under way at once.
         judge_deadline: wall-clock seconds one judge call may take in all, retries included.
         run_deadline: wall-clock seconds all judge calls of one evaluation may take, None for no limit.
+        recordings_secret: what recordings are signed with and must be signed with; None: they are not.
         keep_text_days: days after which texts in the log of corrections lose their words; None: never.
         min_coverage_replay, min_coverage_live: share of expected judgments (0-1) below which the gate fails.
     """
@@ -41,11 +42,12 @@ class Settings(BaseSettings):
     judge_deadline: float = 60.0
     judge_max_tokens: int = 2048
     run_deadline: float | None = None
+    recordings_secret: SecretStr | None = None
     keep_text_days: int | None = Field(default=None, ge=1)
     min_coverage_replay: float = 1.0
     min_coverage_live: float = 0.95
 
-    @field_validator("database_url", "root", "run_deadline", "keep_text_days", mode="before")
+    @field_validator("database_url", "root", "run_deadline", "keep_text_days", "recordings_secret", mode="before")
     @classmethod
     def _blank_is_unset(cls, value: object) -> object:
         return None if value == "" else value

@@ -18,6 +18,7 @@ from persona_pipeline.propositions import (
 from persona_pipeline.scoring.text.agreement import LEXICONS, world_lexicon
 from persona_pipeline.world.files import yaml_stems
 from persona_pipeline.world.ingest import ENDINGS, parse_messages
+from persona_pipeline.world.missing import missing_agent_problems
 from persona_pipeline.world.personas import PERSONAS, load_persona
 
 
@@ -49,6 +50,7 @@ def check_world(root: Path) -> Checked:
     for folder, check in ((NUDGES, Nudges.load), (LEXICONS, world_lexicon)):
         if (root / folder).is_dir():
             checked.run(lambda check=check: check(root))
+    checked.problems += missing_agent_problems(root)
     for agent_id in yaml_stems(root / PERSONAS):
         for dimension in ALL_DIMENSIONS:
             try:
