@@ -28,11 +28,13 @@ from persona_pipeline.judging.recorded import RecordedBackend
 from persona_pipeline.propositions.schema import CatchphraseEntry, PropositionEntry, PropositionFile
 from persona_pipeline.reporting.suites.table import explanation_lines, run_lines
 from persona_pipeline.settings import Settings, get_settings
-from persona_pipeline.suites import Assert, load_suite, read_responses, registry, run_suite, target_proxy
-from persona_pipeline.suites.explain import explain
-from persona_pipeline.suites.loading import tests as suite_tests
-from persona_pipeline.suites.loading.execution import ExecutionFields, HookFields, TrialsFields, WorkspaceFields
-from persona_pipeline.suites.loading.suite import SuiteFields
+from persona_pipeline.suites import Assert, load_suite, read_responses, run_suite
+from persona_pipeline.suites.asserts import registry
+from persona_pipeline.suites.format.loading import tests as suite_tests
+from persona_pipeline.suites.format.loading.execution import ExecutionFields, HookFields, TrialsFields, WorkspaceFields
+from persona_pipeline.suites.format.loading.suite import SuiteFields
+from persona_pipeline.suites.running.explain import explain
+from persona_pipeline.suites.sandbox import target_proxy
 from persona_pipeline.suites.targets import config, load_targets
 from persona_pipeline.world import CorrectionSettings, World, ingest
 from persona_pipeline.world.personas import PersonaFile

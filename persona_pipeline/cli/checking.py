@@ -128,6 +128,6 @@ def _recordings(path: Path) -> None:
 
 def _suite(path: Path, checked: Checked) -> None:
     from persona_pipeline.suites import load_suite
-    from persona_pipeline.suites.loading.files import default_roots
+    from persona_pipeline.suites.format.files import default_roots
 
     checked.warnings += load_suite(path, default_roots(path)).warnings

@@ -22,7 +22,7 @@ def schema(
 def schema_texts() -> dict[str, str]:
     """Return the schema files by name."""
     from persona_pipeline.propositions.schema import PropositionFile
-    from persona_pipeline.suites.schema import suite_schema
+    from persona_pipeline.suites.asserts.schema import suite_schema
     from persona_pipeline.world.personas import PersonaFile
 
     return {

@@ -33,7 +33,7 @@ Tags = Annotated[list[str] | None, typer.Option("--tag", help="Only suites or te
 
 def _load(path: Path, allow_path: list[Path] | None) -> "Suite":
     from persona_pipeline.suites import load_suite
-    from persona_pipeline.suites.loading.files import default_roots
+    from persona_pipeline.suites.format.files import default_roots
 
     suite = load_suite(path, [*default_roots(path), *(allow_path or ())])
     for warning in suite.warnings:
@@ -60,7 +60,7 @@ def validate(
 ) -> None:
     """Check suites: every problem with its file, line and column. Exit code 2 if there is one."""
     from persona_pipeline.suites import load_suite
-    from persona_pipeline.suites.loading.files import default_roots
+    from persona_pipeline.suites.format.files import default_roots
 
     rows, problems = [], []
     for path in files:
@@ -106,8 +106,9 @@ def explain(
     """
     from persona_pipeline.cli.suite_support import open_targets
     from persona_pipeline.reporting.suites.table import explanation_lines
-    from persona_pipeline.suites.explain import explain as explain_suite
-    from persona_pipeline.suites.running import RunOptions, select_tests
+    from persona_pipeline.suites.running.explain import explain as explain_suite
+    from persona_pipeline.suites.running.options import RunOptions
+    from persona_pipeline.suites.running.plan import select_tests
 
     suite = _load(file, allow_path)
     tests = select_tests(suite, RunOptions(test_ids=tuple(test_id or ()), tags=tuple(tag or ())))
@@ -169,7 +170,7 @@ def run(
     """
     from persona_pipeline.cli.suite_support import judge_opener, open_targets, world_root
     from persona_pipeline.suites import RunOptions, load_responses, run_suite
-    from persona_pipeline.suites.rows import RowWriter, earlier_results
+    from persona_pipeline.suites.results.result_files import RowWriter, earlier_results
 
     outputs = _outputs(out or [])
     rows = next((path for path in outputs if path.suffix == ".jsonl"), None)
@@ -211,7 +212,7 @@ def run(
     _report(result, as_json, outputs)
     if save:
         from persona_pipeline.store import open_store
-        from persona_pipeline.suites.storing import save_suite_result
+        from persona_pipeline.suites.results.storage import save_suite_result
 
         save_suite_result(open_store(), result)
     raise typer.Exit(result.exit_code)
@@ -232,8 +233,8 @@ def compare(
     Exit codes: 0 the second is no worse, 1 it is, 2 the files do not compare, 3 a test has no score in one of them.
     """
     from persona_pipeline.reporting.suites.table import comparison_lines
-    from persona_pipeline.suites.compare import compare_rows
-    from persona_pipeline.suites.rows import read_rows
+    from persona_pipeline.suites.results.compare import compare_rows
+    from persona_pipeline.suites.results.result_files import read_rows
 
     if fail_on not in ("worse", "interval", "none"):
         raise ConfigError(f"--fail-on {fail_on!r} is unknown; use worse, interval or none")

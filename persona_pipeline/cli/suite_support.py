@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from persona_pipeline.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
-    from persona_pipeline.suites.judges import SuiteJudge
+    from persona_pipeline.suites.asserts.suite_judge import SuiteJudge
     from persona_pipeline.suites.targets import Targets
 
 JUDGES = ("recorded", "anthropic")
@@ -41,7 +41,7 @@ def judge_opener(name: str, *, record: bool = False, max_usd: float | None = Non
         raise ConfigError("--record needs a live judge; add --judge anthropic")
 
     def opened() -> "SuiteJudge":
-        from persona_pipeline.suites.judges import SuiteJudge
+        from persona_pipeline.suites.asserts.suite_judge import SuiteJudge
 
         if name == "recorded":
             from persona_pipeline.judging.recorded import RecordedJudge
@@ -57,7 +57,7 @@ def _live(*, record: bool, max_usd: float | None) -> "SuiteJudge":
     from persona_pipeline.judging.recorded import RecordingWriter
     from persona_pipeline.settings import get_settings
     from persona_pipeline.store import open_store
-    from persona_pipeline.suites.judges import SuiteJudge
+    from persona_pipeline.suites.asserts.suite_judge import SuiteJudge
 
     judge: Any = open_anthropic_judge(get_settings(), store=open_store(), max_usd=max_usd, mechanism="suite")
     if not record:

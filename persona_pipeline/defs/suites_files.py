@@ -17,7 +17,7 @@ from persona_pipeline.world.personas import PERSONAS
 
 if TYPE_CHECKING:
     from persona_pipeline.suites import Suite, Test
-    from persona_pipeline.suites.asserts.base import Assert
+    from persona_pipeline.suites.format.assert_fields import AssertFields as Assert
     from persona_pipeline.suites.targets import Targets
 
 SUITES = "suites"
@@ -95,9 +95,9 @@ def open_suite(root: Path, file: SuiteFile) -> OpenedSuite:
     Raises:
         ConfigError: one of its files is not valid, at file, line and column; or nobody answers.
     """
-    from persona_pipeline.suites.loading.files import default_roots
-    from persona_pipeline.suites.loading.suite import load_suite
-    from persona_pipeline.suites.running import target_names
+    from persona_pipeline.suites.format.files import default_roots
+    from persona_pipeline.suites.running.plan import target_names
+    from persona_pipeline.suites.running.suite_files import load_suite
     from persona_pipeline.suites.targets import find_targets_file, load_targets
 
     path = file.within(root)
@@ -151,8 +151,8 @@ def _programs(suite: "Suite") -> Iterator[Any]:
 
 
 def _prompt_files(suite: "Suite", test: "Test") -> Iterator[Path]:
-    from persona_pipeline.suites.loading.files import FileError
-    from persona_pipeline.suites.prompts import PromptFiles
+    from persona_pipeline.suites.format.files import FileError
+    from persona_pipeline.suites.targets.prompts import PromptFiles
 
     files = PromptFiles(suite)
     for message in test.input_messages:

@@ -19,7 +19,7 @@ from persona_pipeline.world.canonical import content_hash
 
 if TYPE_CHECKING:
     from persona_pipeline.suites import SuiteResult, TestResult
-    from persona_pipeline.suites.judges import BackedJudge
+    from persona_pipeline.suites.asserts.suite_judge import BackedJudge
 
 MECHANISM = "suite"
 MOST_ROWS, MOST_LINES, MOST_LINE = 200, 5, 300
@@ -62,8 +62,8 @@ def run_target(world: World, opened: OpenedSuite, target: str, evaluation: Evalu
     Raises:
         ConfigError: it is none of the suite's targets, or is not valid.
     """
-    from persona_pipeline.suites.running import RunOptions, run_suite
-    from persona_pipeline.suites.storing import save_suite_result
+    from persona_pipeline.suites import RunOptions, run_suite
+    from persona_pipeline.suites.results.storage import save_suite_result
 
     require_target(opened, target)
     options = RunOptions(allow_code=orchestration().suite_allow_code, targets=(target,), world_root=lambda: world.root)
@@ -143,7 +143,7 @@ def failed_gates(run: "SuiteResult") -> list[str]:
 
 def failed_tests(run: "SuiteResult") -> list[str]:
     """Return the tests that failed or could not be judged, with the reason; borderline ones passed."""
-    from persona_pipeline.suites.storing import reason_of
+    from persona_pipeline.suites.results.summaries import reason_of
 
     if not run.tests:
         return ["nothing was run"]
@@ -172,7 +172,7 @@ def _judge_opener(evaluation: EvaluationSettings, world: World) -> "Callable[[],
 
 
 def _row(test: "TestResult") -> dict[str, Any]:
-    from persona_pipeline.suites.storing import reason_of
+    from persona_pipeline.suites.results.summaries import reason_of
 
     scored, expected = test.coverage
     return {

@@ -10,7 +10,8 @@ from persona_pipeline.errors import ConfigError, Problem, did_you_mean
 
 Model = TypeVar("Model", bound=BaseModel)
 
-_EXPECTED = {
+# What is said of a value of the wrong kind, by the type of the pydantic error.
+EXPECTED = {
     "string_type": "must be a string; quote it",
     "bool_type": "must be true or false",
     "int_type": "must be a whole number",
@@ -46,28 +47,29 @@ def model_problems(
         location = (*prefix, *item["loc"])
         name = ".".join(str(part) for part in item["loc"]) or "the file"
         if item["type"] == "extra_forbidden":
-            hint = did_you_mean(str(item["loc"][-1]), _fields_at(model, item["loc"][:-1]))
+            hint = did_you_mean(str(item["loc"][-1]), names_at(model, item["loc"][:-1]))
             problems.append(document.problem(location, f"unknown key {item['loc'][-1]!r}{hint}", key=True))
             continue
         if item["type"] == "missing":
             problems.append(document.problem(location[:-1], f"{name} is required"))
             continue
-        text = _EXPECTED.get(item["type"]) or item["msg"].removeprefix("Value error, ")
+        text = EXPECTED.get(item["type"]) or item["msg"].removeprefix("Value error, ")
         problems.append(document.problem(location, f"{name}: {text}"))
     return problems
 
 
-def _fields_at(model: type[BaseModel], location: tuple[str | int, ...]) -> list[str]:
-    """Names allowed at a location: walks the model's fields through lists and optional models."""
+def names_at(model: type[BaseModel], location: tuple[str | int, ...]) -> list[str]:
+    """Return the keys allowed at a location, aliases as they are written: walks the fields through lists and optional models."""
     current: Any = model
     for part in location:
         if isinstance(part, int):
             continue
-        field_info = getattr(current, "model_fields", {}).get(part)
-        current = _model_in(field_info.annotation) if field_info else None
+        fields = getattr(current, "model_fields", {})
+        found = next((info for name, info in fields.items() if part in (name, info.alias)), None)
+        current = _model_in(found.annotation) if found else None
         if current is None:
             return []
-    return list(current.model_fields)
+    return [info.alias or name for name, info in current.model_fields.items()]
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:

@@ -17,7 +17,7 @@ from persona_pipeline.evaluation.report import RunReport
 
 if TYPE_CHECKING:
     from persona_pipeline.corrections.statistics import CorrectionStatistics
-    from persona_pipeline.suites.results import SuiteResult, TestResult
+    from persona_pipeline.suites.results.suite_result import SuiteResult, TestResult
 
 
 class _Section(BaseModel):

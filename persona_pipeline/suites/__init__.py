@@ -7,16 +7,16 @@ A new assert type is a subclass of ``Assert`` with ``grade``, registered under t
 """
 
 from persona_pipeline.suites.asserts.base import Assert
-from persona_pipeline.suites.context import Context, Services
-from persona_pipeline.suites.grades import AssertResult, Failure, Grade, SuiteVerdict, UngradedError
-from persona_pipeline.suites.loading.suite import load_suite
-from persona_pipeline.suites.models import Suite, Test
-from persona_pipeline.suites.output import Output
-from persona_pipeline.suites.registry import register
-from persona_pipeline.suites.responses import Responses, load_responses, read_responses
-from persona_pipeline.suites.results import SuiteResult, TestResult
-from persona_pipeline.suites.running import RunOptions, run_suite
-from persona_pipeline.suites.whole import run_suite_file, suite_files
+from persona_pipeline.suites.asserts.context import Context, Services
+from persona_pipeline.suites.asserts.grades import AssertResult, Failure, Grade, SuiteVerdict, UngradedError
+from persona_pipeline.suites.asserts.registry import register
+from persona_pipeline.suites.format.models import Suite, Test
+from persona_pipeline.suites.results.suite_result import SuiteResult, TestResult
+from persona_pipeline.suites.running.options import RunOptions
+from persona_pipeline.suites.running.suite_files import load_suite, run_suite_file, suite_files
+from persona_pipeline.suites.running.suite_run import run_suite
+from persona_pipeline.suites.targets.output import Output
+from persona_pipeline.suites.targets.responses import Responses, load_responses, read_responses
 
 __all__ = [
     "Assert",

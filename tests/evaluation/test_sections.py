@@ -5,7 +5,7 @@ from pathlib import Path
 
 from persona_pipeline.evaluation.sections import report_sections
 from persona_pipeline.reporting.sections import SuiteSummary
-from persona_pipeline.suites.storing import save_suite_result
+from persona_pipeline.suites.results.storage import save_suite_result
 from persona_pipeline.world import Window, World
 from tests.suites.support import load, run
 

@@ -23,10 +23,11 @@ from persona_pipeline.suites import (
     read_responses,
     run_suite,
 )
-from persona_pipeline.suites.judges import SuiteJudge
-from persona_pipeline.suites.output import parse_output
+from persona_pipeline.suites.asserts.grades import AssertResult, Failure, SuiteVerdict, verdict_of
+from persona_pipeline.suites.asserts.suite_judge import SuiteJudge
 from persona_pipeline.suites.targets import Request, Targets
 from persona_pipeline.suites.targets.fields import TargetFields
+from persona_pipeline.suites.targets.output import parse_output
 
 
 def write(folder: Path, files: Mapping[str, str]) -> None:
@@ -59,6 +60,13 @@ def grade(
     parsed = output if isinstance(output, Output) else parse_output(output)
     only = suite.tests[0]
     return only.asserts[0].grade(parsed, Context(suite, only, services or Services()))
+
+
+def assert_result(score: float | None, weight: float = 1.0, required: bool | float = False) -> AssertResult:
+    """The result of an assert with this score, an error for None."""
+    error = Failure("timeout", "") if score is None else None
+    verdict = SuiteVerdict.ERROR if score is None else verdict_of(score)
+    return AssertResult("a", "x", score, weight, verdict, required, error=error)
 
 
 def run(suite: Suite, responses: Mapping[str, Any] | None = None, **options: Any) -> SuiteResult:

@@ -6,9 +6,9 @@ from typing import cast
 from junitparser import Error, Failure, JUnitXml, TestCase, TestSuite
 
 from persona_pipeline.reporting.text import xml_text
-from persona_pipeline.suites.grades import SuiteVerdict
-from persona_pipeline.suites.results import SuiteResult, TestResult
-from persona_pipeline.suites.storing import by_target, reason_of
+from persona_pipeline.suites.asserts.grades import SuiteVerdict
+from persona_pipeline.suites.results.suite_result import SuiteResult, TestResult
+from persona_pipeline.suites.results.summaries import by_target, reason_of
 
 _DECLARATION = '<?xml version="1.0" encoding="utf-8"?>\n'
 

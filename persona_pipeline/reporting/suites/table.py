@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 
 from persona_pipeline.reporting.text import one_line
-from persona_pipeline.suites.compare import Comparison
-from persona_pipeline.suites.explain import ExplainedTest
-from persona_pipeline.suites.grades import SuiteVerdict
-from persona_pipeline.suites.results import SuiteResult
-from persona_pipeline.suites.storing import reason_of
+from persona_pipeline.suites.asserts.grades import SuiteVerdict
+from persona_pipeline.suites.results.compare import Comparison
+from persona_pipeline.suites.results.suite_result import SuiteResult
+from persona_pipeline.suites.results.summaries import reason_of
+from persona_pipeline.suites.running.explain import ExplainedTest
 
 _REASON, _ID = 160, 60
 

@@ -1,20 +1,20 @@
 """``agent_judge``: a judge that looks through the workspace before it decides."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import Field, PrivateAttr
 
 from persona_pipeline.suites.asserts.base import Assert
+from persona_pipeline.suites.asserts.context import Context
+from persona_pipeline.suites.asserts.criteria import Criterion, grade_checks, prepare_criteria, reply_problem
+from persona_pipeline.suites.asserts.grades import Grade, UngradedError
+from persona_pipeline.suites.asserts.judge_questions import freeform_grade, freeform_problem
 from persona_pipeline.suites.asserts.llm_judge import read_prompt
-from persona_pipeline.suites.grades import Grade, UngradedError
-from persona_pipeline.suites.places import Entry
-from persona_pipeline.suites.rubrics import Criterion, grade_checks, prepare_criteria, reply_problem
-
-if TYPE_CHECKING:
-    from persona_pipeline.suites.context import Context
-    from persona_pipeline.suites.loading.problems import Reader
-    from persona_pipeline.suites.output import Output
+from persona_pipeline.suites.asserts.workspace_inspection import Inspection, ask_target, inspect_workspace
+from persona_pipeline.suites.format.problems import Reader
+from persona_pipeline.suites.format.sources import Entry
+from persona_pipeline.suites.targets.output import Output
 
 
 class AgentJudge(Assert):
@@ -42,19 +42,16 @@ class AgentJudge(Assert):
         return self.target is None
 
     @classmethod
-    def prepare(cls, data: dict[str, Any], entry: Entry, label: str, reader: "Reader") -> dict[str, Any]:
+    def prepare(cls, data: dict[str, Any], entry: Entry, label: str, reader: Reader) -> dict[str, Any]:
         if data.get("rubrics") is not None:
             data["rubrics"] = prepare_criteria(data["rubrics"], "rubrics", entry, label, reader)
         return data
 
-    def resolve(self, entry: Entry, label: str, reader: "Reader") -> None:
+    def resolve(self, entry: Entry, label: str, reader: Reader) -> None:
         if self.prompt is not None:
             self._prompt_text = read_prompt(self.prompt, entry, label, reader, alone=False)
 
-    def grade(self, output: "Output", context: "Context") -> Grade:
-        from persona_pipeline.suites.inspection import Inspection, ask_target, inspect_workspace
-        from persona_pipeline.suites.judge_questions import freeform_grade, freeform_problem
-
+    def grade(self, output: Output, context: Context) -> Grade:
         inspection = Inspection(self.name, self._prompt_text, self.criteria or [], self.max_steps, self.model)
         if self.target is not None:
             data = ask_target(inspection, self.target, output, context)

@@ -1,77 +1,30 @@
-"""The one shape of every assert. A new type is a subclass with its fields and ``grade``."""
+"""The one shape of every assert, and how one is graded. A new type is a subclass with its fields and ``grade``."""
 
-from typing import TYPE_CHECKING, Any, ClassVar
+import json
+from dataclasses import replace
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+from persona_pipeline.errors import ConfigError
+from persona_pipeline.suites.asserts.context import Context
+from persona_pipeline.suites.asserts.grades import (
+    TOLERANCE,
+    AssertResult,
+    Failure,
+    Grade,
+    SuiteVerdict,
+    UngradedError,
+    verdict_of,
+)
+from persona_pipeline.suites.format.assert_fields import AssertFields
+from persona_pipeline.suites.targets.output import Output
 
-from persona_pipeline.suites.grades import Grade
-from persona_pipeline.suites.places import Entry
-from persona_pipeline.suites.values import Gate, Text, Weight
 
-if TYPE_CHECKING:
-    from persona_pipeline.suites.context import Context
-    from persona_pipeline.suites.loading.problems import Reader
-    from persona_pipeline.suites.output import Output
-
-
-class Assert(BaseModel):
+class Assert(AssertFields):
     """One condition an output must satisfy. Fields are checked strictly; an unknown key is an error.
 
     Subclasses add fields and override ``grade``; those whose spelling differs from their fields override ``prepare`` too.
     """
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
-
-    # Whether grading asks the judge, and whether it runs code of the suite.
-    judged: ClassVar[bool] = False
-    runs_code: ClassVar[bool] = False
-    # Older spellings that are read too, by the field they stand for.
-    older_names: ClassVar[dict[str, str]] = {}
-
-    name: Text = Field(default="", description="What results call it; made up from the type where it is left out.")
-    type: str = Field(description="Which assert this is.")
-    weight: Weight = Field(
-        default=1.0, description="Its share in the test's score; 0 leaves it out, but a gate stays a gate."
-    )
-    required: Gate = Field(
-        default=False,
-        description="A gate: true needs a score of 0.8, a number that score; otherwise the whole test scores 0.",
-    )
-    negate: bool = Field(default=False, description="Turn the result round: it must not hold.")
-
-    _entry: Entry | None = PrivateAttr(None)
-
-    @property
-    def entry(self) -> Entry | None:
-        """Where it was written."""
-        return self._entry
-
-    @property
-    def needs_judge(self) -> bool:
-        """Whether this one asks the judge: what ``explain`` says and a run prepares for."""
-        return self.judged
-
-    @property
-    def needs_code(self) -> bool:
-        """Whether this one runs code of the suite."""
-        return self.runs_code
-
-    @classmethod
-    def prepare(cls, data: dict[str, Any], entry: Entry, label: str, reader: "Reader") -> dict[str, Any]:
-        """Return the keys as the fields want them; called before validation, on a copy.
-
-        ``older_names`` are renamed afterwards. Problems are added to the reader.
-        """
-        return data
-
-    def resolve(self, entry: Entry, label: str, reader: "Reader") -> None:
-        """Look up the files the assert names; called once after validation. Problems are added to the reader."""
-
-    def default_name(self, spelled: str) -> str:
-        """Return the name of an unnamed assert, given the type as the file spells it."""
-        return spelled
-
-    def grade(self, output: "Output", context: "Context") -> Grade:
+    def grade(self, output: Output, context: Context) -> Grade:
         """Return the grade of an output.
 
         Raises:
@@ -79,16 +32,36 @@ class Assert(BaseModel):
         """
         raise NotImplementedError
 
-    def dump(self) -> dict[str, Any]:
-        """Return the normalised form as plain data."""
-        data = self.model_dump(by_alias=True, exclude_none=True)
-        if not self.negate:
-            del data["negate"]
-        return data
 
-
-def rename(data: dict[str, Any], old: str, new: str) -> None:
-    """Move a value to its field's name; the field's own spelling wins when both are there."""
-    if old in data:
-        value = data.pop(old)
-        data.setdefault(new, value)
+def run_assert(item: Assert, output: Output, context: Context) -> AssertResult:
+    """Grade an output with one assert; whatever goes wrong is an ``error`` result."""
+    result = AssertResult(item.name, item.type, None, item.weight, SuiteVerdict.ERROR, item.required)
+    try:
+        grade = item.grade(output, context)
+        if not -TOLERANCE <= grade.score <= 1 + TOLERANCE:
+            raise UngradedError("invalid_score", f"the score {grade.score!r} is not a number from 0 to 1")
+        if grade.details:
+            json.dumps(grade.details, allow_nan=False)
+    except UngradedError as problem:
+        return replace(result, error=problem.failure)
+    except ConfigError:
+        # The judge cannot be opened: that is no matter of one assert.
+        raise
+    except Exception as problem:  # A user's assert may raise anything; one crash must not end the run.
+        return replace(result, error=Failure("crashed", f"{type(problem).__name__}: {problem}"))
+    if item.negate:
+        grade = grade.negated()
+    score = min(1.0, max(0.0, grade.score))
+    return AssertResult(
+        item.name,
+        item.type,
+        score,
+        item.weight,
+        grade.verdict or verdict_of(score),
+        item.required,
+        grade.hits,
+        grade.misses,
+        grade.reasoning,
+        grade.details,
+        grade.children,
+    )

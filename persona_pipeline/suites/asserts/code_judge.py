@@ -7,32 +7,29 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from persona_pipeline.errors import did_you_mean
 from persona_pipeline.suites.asserts.base import Assert
-from persona_pipeline.suites.grades import TOLERANCE, Grade, SuiteVerdict, UngradedError
-from persona_pipeline.suites.javascript import parse_json
-from persona_pipeline.suites.places import Entry
-from persona_pipeline.suites.processes import ProcessError, run_process
-from persona_pipeline.suites.prompts import file_parts
-
-if TYPE_CHECKING:
-    from persona_pipeline.suites.context import Context
-    from persona_pipeline.suites.loading.problems import Reader
-    from persona_pipeline.suites.output import Output
+from persona_pipeline.suites.asserts.context import Context
+from persona_pipeline.suites.asserts.grades import TOLERANCE, Grade, SuiteVerdict, UngradedError
+from persona_pipeline.suites.format.field_types import StrictFields
+from persona_pipeline.suites.format.javascript import parse_json
+from persona_pipeline.suites.format.problems import Reader
+from persona_pipeline.suites.format.sources import Entry
+from persona_pipeline.suites.sandbox.processes import ProcessError, run_process
+from persona_pipeline.suites.targets.output import Output
+from persona_pipeline.suites.targets.prompts import file_parts
 
 LARGE_OUTPUT = 50_000
 DEFAULT_CALLS = 50
 _KNOWN = ("name", "type", "weight", "required", "negate", "script", "cwd", "target", "config")
 
 
-class TargetAccess(BaseModel):
+class TargetAccess(StrictFields):
     """How often the program may ask the target."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
     max_calls: int = Field(DEFAULT_CALLS, ge=1, le=1000)
 
@@ -56,7 +53,7 @@ class CodeJudge(Assert):
     config: dict[str, Any] | None = Field(None, description="Handed to the program; unknown keys are added to it.")
 
     @classmethod
-    def prepare(cls, data: dict[str, Any], entry: Entry, label: str, reader: "Reader") -> dict[str, Any]:
+    def prepare(cls, data: dict[str, Any], entry: Entry, label: str, reader: Reader) -> dict[str, Any]:
         data["script"] = read_script(data, entry, label, reader)
         config = dict(data["config"]) if isinstance(data.get("config"), dict) else data.get("config")
         extra = {key: data.pop(key) for key in list(data) if key not in _KNOWN}
@@ -67,10 +64,10 @@ class CodeJudge(Assert):
         if extra and (config is None or isinstance(config, dict)):
             data["config"] = {**(config or {}), **extra}
         if isinstance(data.get("cwd"), str):
-            data["cwd"] = find_folder(data["cwd"], entry, f"{label}: cwd", reader, "cwd")
+            data["cwd"] = reader.find_folder(entry, data["cwd"], f"{label}: cwd", "cwd")
         return data
 
-    def grade(self, output: "Output", context: "Context") -> Grade:
+    def grade(self, output: Output, context: Context) -> Grade:
         context.require_code(f"code_judge {self.name!r}")
         with tempfile.TemporaryDirectory(prefix="persona-judge-") as folder:
             data = payload(output, context, self.config, Path(folder))
@@ -82,22 +79,30 @@ class CodeJudge(Assert):
                 return run_judge(self.script, data, cwd, context, {**environment, **access})
 
     @contextmanager
-    def _target_access(self, context: "Context") -> Iterator[dict[str, str]]:
+    def _target_access(self, context: Context) -> Iterator[dict[str, str]]:
         """What the program must know to ask the target; nothing where it may not."""
         invoke, name = context.services.invoke, context.target
         if not self.target:
             yield {}
             return
-        from persona_pipeline.suites.target_proxy import TargetProxy, serve
+        # A server is brought in only by who needs one.
+        from persona_pipeline.suites.sandbox.target_proxy import ProxyError, TargetProxy, serve
 
         if invoke is None or name is None:
             raise UngradedError("no_target", "there is no target to ask when recorded answers are graded")
         most = self.target.max_calls if isinstance(self.target, TargetAccess) else DEFAULT_CALLS
-        with serve(TargetProxy(name, lambda prompt: invoke(name, prompt, context), most)) as environment:
+
+        def ask(prompt: str) -> str:
+            try:
+                return invoke(name, prompt, context)
+            except UngradedError as problem:
+                raise ProxyError(502, str(problem.failure)) from problem
+
+        with serve(TargetProxy(name, ask, most)) as environment:
             yield environment
 
 
-def read_script(data: dict[str, Any], entry: Entry, label: str, reader: "Reader", key: str = "script") -> list[str]:
+def read_script(data: dict[str, Any], entry: Entry, label: str, reader: Reader, key: str = "script") -> list[str]:
     """Return a script's argv; text is split as a shell would. What is wrong with it is added to the reader."""
     value = data.get(key)
     if value is None:
@@ -121,18 +126,7 @@ def read_script(data: dict[str, Any], entry: Entry, label: str, reader: "Reader"
     return ["-"]
 
 
-def find_folder(reference: str, entry: Entry, label: str, reader: "Reader", key: str) -> str:
-    """Return the absolute path of a folder named in a suite; a problem is added to the reader when there is none."""
-    from persona_pipeline.suites.loading.files import FileError
-
-    try:
-        return str(reader.files.find(reference, reader.folders(entry), folder=True))
-    except FileError as problem:
-        reader.fail(entry, f"{label}: {problem}", key)
-        return reference
-
-
-def payload(output: "Output", context: "Context", config: dict[str, Any] | None, folder: Path) -> dict[str, Any]:
+def payload(output: Output, context: Context, config: dict[str, Any] | None, folder: Path) -> dict[str, Any]:
     """Return what a program gets on standard input. User data keeps its keys as they are; older names stand beside the new ones.
 
     Messages of more than 50,000 bytes go into a file in ``folder``, named by ``output_path``.
@@ -173,7 +167,7 @@ def run_judge(
     script: list[str],
     data: dict[str, Any],
     cwd: Path,
-    context: "Context",
+    context: Context,
     environment: dict[str, str] | None = None,
     *,
     own_verdict: bool = False,

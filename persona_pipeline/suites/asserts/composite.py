@@ -3,54 +3,57 @@
 import json
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, InstanceOf, PrivateAttr, SerializeAsAny
+from pydantic import Field, InstanceOf, PrivateAttr, SerializeAsAny
 
 from persona_pipeline.errors import did_you_mean
-from persona_pipeline.suites.asserts.base import Assert, rename
+from persona_pipeline.suites.asserts.base import Assert, run_assert
 from persona_pipeline.suites.asserts.code_judge import read_script, run_judge
+from persona_pipeline.suites.asserts.context import Context
+from persona_pipeline.suites.asserts.grades import (
+    AssertResult,
+    Grade,
+    SuiteVerdict,
+    UngradedError,
+    reaches,
+    weighted_mean,
+)
+from persona_pipeline.suites.asserts.judge_questions import ask_freeform
 from persona_pipeline.suites.asserts.llm_judge import read_prompt
-from persona_pipeline.suites.grades import AssertResult, Grade, SuiteVerdict, UngradedError, reaches
-from persona_pipeline.suites.places import Entry
-from persona_pipeline.suites.scoring import run_assert, weighted_mean
-from persona_pipeline.suites.values import Share, Text, Weight
-
-if TYPE_CHECKING:
-    from persona_pipeline.suites.context import Context
-    from persona_pipeline.suites.loading.problems import Reader
-    from persona_pipeline.suites.output import Output
+from persona_pipeline.suites.format.assert_fields import AssertFields, rename
+from persona_pipeline.suites.format.field_types import Share, StrictFields, Text, Weight
+from persona_pipeline.suites.format.loading.asserts import read_asserts
+from persona_pipeline.suites.format.problems import Reader
+from persona_pipeline.suites.format.sources import Entry
+from persona_pipeline.suites.targets.output import Output
 
 _RESULTS = "EVALUATOR_RESULTS_JSON"
-_KINDS = ("weighted_average", "threshold", "code_judge", "llm_judge")
+_RESULTS_VARIABLE = re.compile(r"\{\{\s*" + _RESULTS + r"\s*\}\}")
 
 
-class _Aggregator(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
-
-
-class WeightedAverage(_Aggregator):
+class WeightedAverage(StrictFields):
     """Weighted mean of the members; a member without a weight counts 1. The members' own weights are not used."""
 
     type: Literal["weighted_average"]
     weights: dict[str, Weight] | None = None
 
 
-class Threshold(_Aggregator):
+class Threshold(StrictFields):
     """The share of members that pass or are borderline; pass when it reaches ``threshold``."""
 
     type: Literal["threshold"]
     threshold: Share
 
 
-class CodeAggregator(_Aggregator):
+class CodeAggregator(StrictFields):
     """A program that gets ``{"results": {member: ...}}`` and prints a grade; its ``verdict`` counts."""
 
     type: Literal["code_judge"]
     script: list[str] = Field(alias="path", min_length=1)
 
 
-class JudgeAggregator(_Aggregator):
+class JudgeAggregator(StrictFields):
     """A judge that sees the members' results."""
 
     type: Literal["llm_judge"]
@@ -72,9 +75,7 @@ class Composite(Assert):
     _prompt_text: str | None = PrivateAttr(None)
 
     @classmethod
-    def prepare(cls, data: dict[str, Any], entry: Entry, label: str, reader: "Reader") -> dict[str, Any]:
-        from persona_pipeline.suites.loading.asserts import read_asserts
-
+    def prepare(cls, data: dict[str, Any], entry: Entry, label: str, reader: Reader) -> dict[str, Any]:
         key = "assert" if "assert" in data else "evaluators"
         if key in data:
             before = len(reader.problems)
@@ -86,7 +87,7 @@ class Composite(Assert):
             data["aggregator"] = _prepare_aggregator(dict(aggregator), entry, label, reader)
         return data
 
-    def resolve(self, entry: Entry, label: str, reader: "Reader") -> None:
+    def resolve(self, entry: Entry, label: str, reader: Reader) -> None:
         how = self.aggregator
         names = [member.name for member in self.members]
         twice = sorted({name for name in names if names.count(name) > 1})
@@ -117,14 +118,11 @@ class Composite(Assert):
         data = super().dump()
         return data | {"assert": [member.dump() for member in self.members]}
 
-    def grade(self, output: "Output", context: "Context") -> Grade:
+    def grade(self, output: Output, context: Context) -> Grade:
         results = [run_assert(member, output, context) for member in self.members]
-        failed = [item for item in results if item.error]
-        if failed:
-            raise UngradedError(
-                failed[0].error.reason if failed[0].error else "error",
-                "; ".join(f"[{item.name}] {item.error.message}" for item in failed if item.error),
-            )
+        errors = [(item.name, item.error) for item in results if item.error]
+        if errors:
+            raise UngradedError(errors[0][1].reason, "; ".join(f"[{name}] {error.message}" for name, error in errors))
         grade = self._aggregate(results, context)
         hits = [*(f"[{item.name}] {text}" for item in results for text in item.hits), *grade.hits]
         misses = [*(f"[{item.name}] {text}" for item in results for text in item.misses), *grade.misses]
@@ -132,7 +130,7 @@ class Composite(Assert):
             grade.score, hits, misses, grade.reasoning, grade.verdict, grade.details, grade.children or results
         )
 
-    def _aggregate(self, results: list[AssertResult], context: "Context") -> Grade:
+    def _aggregate(self, results: list[AssertResult], context: Context) -> Grade:
         how = self.aggregator
         if isinstance(how, WeightedAverage):
             weights = how.weights or {}
@@ -147,10 +145,22 @@ class Composite(Assert):
         if isinstance(how, CodeAggregator):
             context.require_code(f"the aggregator of {self.name!r}")
             return run_judge(how.script, shown, context.suite.path.parent, context, own_verdict=True)
-        return _judge(how, self._prompt_text, shown, self.name, context)
+        ask = (
+            self._prompt_text
+            or "Give the score that sums these results up: how far the answer meets all of them together."
+        )
+        return ask_freeform(
+            "composite",
+            {"question": context.question, "criteria": context.test.expected_outcome, **json.loads(json.dumps(shown))},
+            context=context,
+            name=self.name,
+            ask=_RESULTS_VARIABLE.sub('[the field "results" of the evidence]', ask),
+            prompt=self._prompt_text,
+            model=how.model,
+        )
 
 
-def _distinct(members: list[Assert]) -> list[Assert]:
+def _distinct(members: list[AssertFields]) -> list[AssertFields]:
     """Number the members that got the same name because nobody named them."""
     taken: set[str] = set()
     for member in members:
@@ -163,37 +173,7 @@ def _distinct(members: list[Assert]) -> list[Assert]:
     return members
 
 
-def _judge(how: JudgeAggregator, prompt: str | None, shown: dict[str, Any], name: str, context: "Context") -> Grade:
-    from persona_pipeline.suites.judge_questions import (
-        FREEFORM_RULES,
-        FREEFORM_SCHEMA,
-        freeform_grade,
-        freeform_problem,
-        question,
-    )
-
-    ask = prompt or "Give the score that sums these results up: how far the answer meets all of them together."
-    ask = re.sub(r"\{\{\s*" + _RESULTS + r"\s*\}\}", '[the field "results" of the evidence]', ask)
-    evidence = {"question": context.question, "criteria": context.test.expected_outcome, **shown}
-    data = context.judge.ask(
-        question(
-            "composite",
-            json.loads(json.dumps(evidence)),
-            context=context,
-            name=name,
-            rules=FREEFORM_RULES,
-            ask=ask,
-            schema=FREEFORM_SCHEMA,
-            subject={"prompt": prompt},
-            check=freeform_problem,
-        ),
-        context.time_left(),
-        model=how.model,
-    )
-    return freeform_grade(data)
-
-
-def _prepare_aggregator(data: dict[str, Any], entry: Entry, label: str, reader: "Reader") -> dict[str, Any]:
+def _prepare_aggregator(data: dict[str, Any], entry: Entry, label: str, reader: Reader) -> dict[str, Any]:
     kind = data.get("type")
     if isinstance(kind, str):
         data["type"] = kind = kind.replace("-", "_")

@@ -1,16 +1,12 @@
 """``contains``: a piece of text stands in the answer."""
 
-from typing import TYPE_CHECKING
-
 from pydantic import Field
 
 from persona_pipeline.suites.asserts.base import Assert
-from persona_pipeline.suites.grades import Grade
-from persona_pipeline.suites.values import Text
-
-if TYPE_CHECKING:
-    from persona_pipeline.suites.context import Context
-    from persona_pipeline.suites.output import Output
+from persona_pipeline.suites.asserts.context import Context
+from persona_pipeline.suites.asserts.grades import Grade
+from persona_pipeline.suites.format.field_types import Text
+from persona_pipeline.suites.targets.output import Output
 
 
 class Contains(Assert):
@@ -21,7 +17,7 @@ class Contains(Assert):
     def default_name(self, spelled: str) -> str:
         return f"contains-{self.value}"
 
-    def grade(self, output: "Output", context: "Context") -> Grade:
+    def grade(self, output: Output, context: Context) -> Grade:
         return Grade.of(
             self.value in output.text,
             f"The answer contains {self.value!r}.",

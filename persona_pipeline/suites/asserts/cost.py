@@ -1,16 +1,14 @@
 """``cost``: the answer was not too dear."""
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from pydantic import Field
 
 from persona_pipeline.suites.asserts.base import Assert
-from persona_pipeline.suites.grades import Grade
-from persona_pipeline.suites.values import Limit
-
-if TYPE_CHECKING:
-    from persona_pipeline.suites.context import Context
-    from persona_pipeline.suites.output import Output
+from persona_pipeline.suites.asserts.context import Context
+from persona_pipeline.suites.asserts.grades import Grade
+from persona_pipeline.suites.format.field_types import Limit
+from persona_pipeline.suites.targets.output import Output
 
 
 class Cost(Assert):
@@ -20,7 +18,7 @@ class Cost(Assert):
 
     max_usd: Limit = Field(description="Highest cost in US dollars.")
 
-    def grade(self, output: "Output", context: "Context") -> Grade:
+    def grade(self, output: Output, context: Context) -> Grade:
         if output.cost_usd is None:
             return Grade(0.0, misses=("The target did not report what it cost.",))
         text = f"The answer cost ${output.cost_usd:.4f}, limit ${self.max_usd:.4f}."

@@ -1,17 +1,13 @@
 """``equals``: the answer is this text."""
 
-from typing import TYPE_CHECKING
-
 from pydantic import Field
 
 from persona_pipeline.suites.asserts.base import Assert
-from persona_pipeline.suites.grades import Grade
-from persona_pipeline.suites.javascript import trim
-from persona_pipeline.suites.values import Text
-
-if TYPE_CHECKING:
-    from persona_pipeline.suites.context import Context
-    from persona_pipeline.suites.output import Output
+from persona_pipeline.suites.asserts.context import Context
+from persona_pipeline.suites.asserts.grades import Grade
+from persona_pipeline.suites.format.field_types import Text
+from persona_pipeline.suites.format.javascript import trim
+from persona_pipeline.suites.targets.output import Output
 
 
 class Equals(Assert):
@@ -22,7 +18,7 @@ class Equals(Assert):
     def default_name(self, spelled: str) -> str:
         return f"equals-{self.value}"
 
-    def grade(self, output: "Output", context: "Context") -> Grade:
+    def grade(self, output: Output, context: Context) -> Grade:
         return Grade.of(
             trim(output.text) == trim(self.value),
             f"The answer is {self.value!r}.",

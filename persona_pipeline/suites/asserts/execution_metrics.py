@@ -1,16 +1,12 @@
 """``execution_metrics``: how much the agent did to get to its answer."""
 
-from typing import TYPE_CHECKING
-
 from pydantic import Field, model_validator
 
 from persona_pipeline.suites.asserts.base import Assert
-from persona_pipeline.suites.grades import TOLERANCE, Grade
-from persona_pipeline.suites.values import Limit, Share
-
-if TYPE_CHECKING:
-    from persona_pipeline.suites.context import Context
-    from persona_pipeline.suites.output import Output
+from persona_pipeline.suites.asserts.context import Context
+from persona_pipeline.suites.asserts.grades import TOLERANCE, Grade
+from persona_pipeline.suites.format.field_types import Limit, Share
+from persona_pipeline.suites.targets.output import Output
 
 EXPLORING = frozenset(("read", "grep", "glob", "search", "list", "Read", "Grep", "Glob", "WebSearch", "WebFetch"))
 LIMITS = ("max_tool_calls", "max_llm_calls", "max_tokens", "max_cost_usd", "max_duration_ms")
@@ -36,7 +32,7 @@ class ExecutionMetrics(Assert):
             raise ValueError(f"needs at least one of {', '.join(names)}")
         return self
 
-    def grade(self, output: "Output", context: "Context") -> Grade:
+    def grade(self, output: Output, context: Context) -> Grade:
         if not output.has_trace:
             return Grade(0.0, misses=("There is no trace to measure.",))
         usage = output.token_usage
@@ -61,7 +57,7 @@ class ExecutionMetrics(Assert):
             self._exploration(output, self.target_exploration_ratio, hits, misses)
         return Grade(len(hits) / (len(hits) + len(misses)), hits, misses)
 
-    def _exploration(self, output: "Output", target: float, hits: list[str], misses: list[str]) -> None:
+    def _exploration(self, output: Output, target: float, hits: list[str], misses: list[str]) -> None:
         calls = output.tool_calls
         if not calls:
             misses.append("There are no tool calls to take an exploration ratio of.")

@@ -1,20 +1,17 @@
 """``field_accuracy``: fields of a structured answer against those of the expected one."""
 
 import re
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
 from persona_pipeline.suites.asserts.base import Assert
-from persona_pipeline.suites.dates import check_format, parse_date
-from persona_pipeline.suites.grades import Grade
-from persona_pipeline.suites.javascript import json_equal, parse_float, parse_object, stringify
-from persona_pipeline.suites.scoring import weighted_mean
-from persona_pipeline.suites.values import Limit, Text, Weight
-
-if TYPE_CHECKING:
-    from persona_pipeline.suites.context import Context
-    from persona_pipeline.suites.output import Output
+from persona_pipeline.suites.asserts.context import Context
+from persona_pipeline.suites.asserts.grades import Grade, weighted_mean
+from persona_pipeline.suites.format.dates import check_format, parse_date
+from persona_pipeline.suites.format.field_types import Limit, StrictFields, Text, Weight
+from persona_pipeline.suites.format.javascript import json_equal, parse_float, parse_object, stringify
+from persona_pipeline.suites.targets.output import Output
 
 MOST_SENTENCES = 4
 _MISSING: Any = object()
@@ -23,10 +20,8 @@ _STEP = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
 _ROUNDING = 1e-12
 
 
-class FieldCheck(BaseModel):
+class FieldCheck(StrictFields):
     """One field: where it is, and when two values count as the same."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
     path: Text
     match: Literal["exact", "numeric_tolerance", "date"] = "exact"
@@ -80,7 +75,7 @@ class FieldAccuracy(Assert):
         "weighted_average", description="all_or_nothing: 1 if nothing is missed, else 0."
     )
 
-    def grade(self, output: "Output", context: "Context") -> Grade:
+    def grade(self, output: Output, context: Context) -> Grade:
         candidate = parse_object(output.text)
         if candidate is None:
             return Grade(0.0, misses=("The answer holds no JSON object.",))

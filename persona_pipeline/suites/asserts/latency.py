@@ -1,16 +1,14 @@
 """``latency``: the answer came in time."""
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from pydantic import Field
 
 from persona_pipeline.suites.asserts.base import Assert
-from persona_pipeline.suites.grades import Grade
-from persona_pipeline.suites.values import Limit
-
-if TYPE_CHECKING:
-    from persona_pipeline.suites.context import Context
-    from persona_pipeline.suites.output import Output
+from persona_pipeline.suites.asserts.context import Context
+from persona_pipeline.suites.asserts.grades import Grade
+from persona_pipeline.suites.format.field_types import Limit
+from persona_pipeline.suites.targets.output import Output
 
 
 class Latency(Assert):
@@ -20,7 +18,7 @@ class Latency(Assert):
 
     max_ms: Limit = Field(description="Longest time in milliseconds.")
 
-    def grade(self, output: "Output", context: "Context") -> Grade:
+    def grade(self, output: Output, context: Context) -> Grade:
         if output.duration_ms is None:
             return Grade(0.0, misses=("The target did not report how long it took.",))
         text = f"The answer took {output.duration_ms:g} ms, limit {self.max_ms:g} ms."

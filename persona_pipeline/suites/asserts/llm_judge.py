@@ -1,28 +1,37 @@
 """``llm_judge``: a judge gives a score, guided by the test's goal or by a prompt of the suite."""
 
+import json
+import tempfile
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+from pydantic import Field, PrivateAttr
 
 from persona_pipeline.suites.asserts.base import Assert
 from persona_pipeline.suites.asserts.code_judge import payload, read_script
-from persona_pipeline.suites.grades import Grade, UngradedError
-from persona_pipeline.suites.places import Entry
-
-if TYPE_CHECKING:
-    from persona_pipeline.suites.context import Context
-    from persona_pipeline.suites.loading.problems import Reader
-    from persona_pipeline.suites.output import Output
+from persona_pipeline.suites.asserts.context import Context
+from persona_pipeline.suites.asserts.grades import Grade, UngradedError
+from persona_pipeline.suites.asserts.judge_questions import (
+    FREEFORM_ASK,
+    ask_freeform,
+    evidence,
+    fill_prompt,
+    names_the_answer,
+    unknown_variables,
+)
+from persona_pipeline.suites.format.field_types import StrictFields
+from persona_pipeline.suites.format.files import FileError
+from persona_pipeline.suites.format.problems import Reader
+from persona_pipeline.suites.format.sources import Entry
+from persona_pipeline.suites.sandbox.processes import ProcessError, run_process
+from persona_pipeline.suites.targets.output import Output
 
 _PROMPT_ENDINGS = (".md", ".txt", ".prompt", ".j2", ".jinja", ".jinja2", ".tmpl", ".mustache", ".liquid")
 
 
-class PromptScript(BaseModel):
+class PromptScript(StrictFields):
     """A program that prints the prompt. It gets the same JSON as a code judge, with ``config`` as it stands here."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
     script: list[str] = Field(min_length=1)
     config: dict[str, Any] | None = None
@@ -50,60 +59,39 @@ class LlmJudge(Assert):
         return isinstance(self.prompt, PromptScript)
 
     @classmethod
-    def prepare(cls, data: dict[str, Any], entry: Entry, label: str, reader: "Reader") -> dict[str, Any]:
+    def prepare(cls, data: dict[str, Any], entry: Entry, label: str, reader: Reader) -> dict[str, Any]:
         prompt = data.get("prompt")
         if isinstance(prompt, dict):
             script = read_script(prompt, entry.child("prompt"), f"{label}: prompt", reader)
             data["prompt"] = {**prompt, "script": script}
         return data
 
-    def resolve(self, entry: Entry, label: str, reader: "Reader") -> None:
+    def resolve(self, entry: Entry, label: str, reader: Reader) -> None:
         if isinstance(self.prompt, str):
             self._prompt_text = read_prompt(self.prompt, entry, label, reader)
 
-    def grade(self, output: "Output", context: "Context") -> Grade:
-        from persona_pipeline.suites.judge_questions import (
-            FREEFORM_ASK,
-            FREEFORM_RULES,
-            FREEFORM_SCHEMA,
-            evidence,
-            fill_prompt,
-            freeform_grade,
-            freeform_problem,
-            question,
-        )
-
+    def grade(self, output: Output, context: Context) -> Grade:
         prompt = self._prompt_text
         if isinstance(self.prompt, PromptScript):
             prompt = printed_prompt(self.prompt, output, context)
-        data = context.judge.ask(
-            question(
-                "llm_judge",
-                evidence(output, context, prompt),
-                context=context,
-                name=self.name,
-                rules=FREEFORM_RULES,
-                ask=FREEFORM_ASK if prompt is None else fill_prompt(prompt),
-                schema=FREEFORM_SCHEMA,
-                subject={"prompt": prompt},
-                check=freeform_problem,
-            ),
-            context.time_left(),
+        return ask_freeform(
+            "llm_judge",
+            evidence(output, context, prompt),
+            context=context,
+            name=self.name,
+            ask=FREEFORM_ASK if prompt is None else fill_prompt(prompt),
+            prompt=prompt,
             model=self.model,
         )
-        return freeform_grade(data)
 
 
 def read_prompt(
-    prompt: str, entry: Entry, label: str, reader: "Reader", *, alone: bool = True, known: Collection[str] = ()
+    prompt: str, entry: Entry, label: str, reader: Reader, *, alone: bool = True, known: Collection[str] = ()
 ) -> str:
     """Return the text of a prompt: that of the file it names, else itself. What looks like a path must be one.
 
     ``alone``: the prompt is all the judge is told, so a file must say where the answer is. ``known``: further variables.
     """
-    from persona_pipeline.suites.judge_questions import names_the_answer, unknown_variables
-    from persona_pipeline.suites.loading.files import FileError
-
     text, is_file = prompt, False
     if could_be_path(prompt):
         try:
@@ -140,17 +128,12 @@ def looks_like_path(text: str) -> bool:
     return Path(text).suffix.lower() in _PROMPT_ENDINGS and " " not in text
 
 
-def printed_prompt(prompt: PromptScript, output: "Output", context: "Context") -> str:
+def printed_prompt(prompt: PromptScript, output: Output, context: Context) -> str:
     """Return what a prompt's program prints.
 
     Raises:
         UngradedError: code is not allowed, or the program fails or prints nothing.
     """
-    import json
-    import tempfile
-
-    from persona_pipeline.suites.processes import ProcessError, run_process
-
     context.require_code("a prompt script")
     with tempfile.TemporaryDirectory(prefix="persona-judge-") as folder:
         data = json.dumps(payload(output, context, prompt.config, Path(folder))).encode("ascii")

@@ -1,19 +1,17 @@
 """``persona_drift``: the answer is no worse than the persona's baseline."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import Field
 
 from persona_pipeline.suites.asserts.base import Assert
+from persona_pipeline.suites.asserts.context import Context
+from persona_pipeline.suites.asserts.grades import Grade, UngradedError
 from persona_pipeline.suites.asserts.propositions import check_dimensions
-from persona_pipeline.suites.grades import Grade, UngradedError
-from persona_pipeline.suites.places import Entry
-from persona_pipeline.suites.values import Limit, Text
-
-if TYPE_CHECKING:
-    from persona_pipeline.suites.context import Context
-    from persona_pipeline.suites.loading.problems import Reader
-    from persona_pipeline.suites.output import Output
+from persona_pipeline.suites.format.field_types import Limit, Text
+from persona_pipeline.suites.format.problems import Reader
+from persona_pipeline.suites.format.sources import Entry
+from persona_pipeline.suites.targets.output import Output
 
 
 class PersonaDrift(Assert):
@@ -31,21 +29,21 @@ class PersonaDrift(Assert):
     proposition_delta: Limit = Field(3.0, description="How far one claim may drop, on 0-9.")
 
     @classmethod
-    def prepare(cls, data: dict[str, Any], entry: Entry, label: str, reader: "Reader") -> dict[str, Any]:
+    def prepare(cls, data: dict[str, Any], entry: Entry, label: str, reader: Reader) -> dict[str, Any]:
         if "dimension" in data:
             if "dimensions" in data:
                 reader.fail(entry, f"{label}: keep one of dimension and dimensions", "dimension", key=True)
             data["dimensions"] = [data.pop("dimension")]
         return data
 
-    def resolve(self, entry: Entry, label: str, reader: "Reader") -> None:
+    def resolve(self, entry: Entry, label: str, reader: Reader) -> None:
         check_dimensions(self.dimensions, entry, label, reader)
 
     def default_name(self, spelled: str) -> str:
         return f"{spelled}-{self.agent}"
 
-    def grade(self, output: "Output", context: "Context") -> Grade:
-        from persona_pipeline.suites.personas import compare_output
+    def grade(self, output: Output, context: Context) -> Grade:
+        from persona_pipeline.suites.asserts.persona_evaluation import compare_output
 
         compared = compare_output(
             output,

@@ -1,20 +1,17 @@
 """``propositions``: the claims about a persona as an assert."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from pydantic import Field
 
 from persona_pipeline.errors import did_you_mean
 from persona_pipeline.suites.asserts.base import Assert
-from persona_pipeline.suites.grades import Grade, UngradedError, reaches
-from persona_pipeline.suites.places import Entry
-from persona_pipeline.suites.values import PASS, Text
-
-if TYPE_CHECKING:
-    from persona_pipeline.suites.context import Context
-    from persona_pipeline.suites.loading.problems import Reader
-    from persona_pipeline.suites.output import Output
+from persona_pipeline.suites.asserts.context import Context
+from persona_pipeline.suites.asserts.grades import Grade, UngradedError, reaches
+from persona_pipeline.suites.format.field_types import PASS, Text
+from persona_pipeline.suites.format.problems import Reader
+from persona_pipeline.suites.format.sources import Entry
+from persona_pipeline.suites.targets.output import Output
 
 TOP = 9.0
 
@@ -32,14 +29,14 @@ class Propositions(Assert):
     dimension: Text = Field("adherence", description="The dimension: adherence, fluency, consistency, ...")
     only: list[Text] | None = Field(None, min_length=1, description="Ids of the claims to check; all by default.")
 
-    def resolve(self, entry: Entry, label: str, reader: "Reader") -> None:
+    def resolve(self, entry: Entry, label: str, reader: Reader) -> None:
         check_dimensions([self.dimension], entry, label, reader)
 
     def default_name(self, spelled: str) -> str:
         return f"{spelled}-{self.agent}-{self.dimension}"
 
-    def grade(self, output: "Output", context: "Context") -> Grade:
-        from persona_pipeline.suites.personas import evaluate_output
+    def grade(self, output: Output, context: Context) -> Grade:
+        from persona_pipeline.suites.asserts.persona_evaluation import evaluate_output
 
         found = evaluate_output(output, context, self.agent, self.dimension, only=self.only)
         if found.score is None:
@@ -58,7 +55,7 @@ class Propositions(Assert):
         )
 
 
-def check_dimensions(names: Sequence[str], entry: Entry, label: str, reader: "Reader") -> None:
+def check_dimensions(names: Sequence[str], entry: Entry, label: str, reader: Reader) -> None:
     """Add a problem for every name that is no dimension."""
     from persona_pipeline.propositions.models import ALL_DIMENSIONS
 

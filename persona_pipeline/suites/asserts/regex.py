@@ -1,17 +1,13 @@
 """``regex``: a pattern matches somewhere in the answer."""
 
-from typing import TYPE_CHECKING
-
 from pydantic import Field, field_validator
 
 from persona_pipeline.suites.asserts.base import Assert
-from persona_pipeline.suites.grades import Grade
-from persona_pipeline.suites.patterns import PatternError, compile_pattern, search
-from persona_pipeline.suites.values import Text
-
-if TYPE_CHECKING:
-    from persona_pipeline.suites.context import Context
-    from persona_pipeline.suites.output import Output
+from persona_pipeline.suites.asserts.context import Context
+from persona_pipeline.suites.asserts.grades import Grade
+from persona_pipeline.suites.format.field_types import Text
+from persona_pipeline.suites.format.patterns import PatternError, compile_pattern, search
+from persona_pipeline.suites.targets.output import Output
 
 _NAME_LENGTH = 30
 
@@ -33,7 +29,7 @@ class Regex(Assert):
     def default_name(self, spelled: str) -> str:
         return f"regex-{self.value[:_NAME_LENGTH]}"
 
-    def grade(self, output: "Output", context: "Context") -> Grade:
+    def grade(self, output: Output, context: Context) -> Grade:
         return Grade.of(
             search(self.value, output.text),
             f"The answer matches /{self.value}/.",

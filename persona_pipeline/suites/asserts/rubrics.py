@@ -1,26 +1,32 @@
 """``rubrics``: a judge checks criteria one by one."""
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from pydantic import Field, PrivateAttr
 
 from persona_pipeline.suites.asserts.base import Assert
-from persona_pipeline.suites.asserts.llm_judge import read_prompt
-from persona_pipeline.suites.grades import Grade
-from persona_pipeline.suites.places import Entry
-from persona_pipeline.suites.rubrics import (
+from persona_pipeline.suites.asserts.context import Context
+from persona_pipeline.suites.asserts.criteria import (
     Criterion,
     check_schema,
+    checks_asked,
     grade_checks,
     is_analytic,
     prepare_criteria,
     reply_problem,
 )
-
-if TYPE_CHECKING:
-    from persona_pipeline.suites.context import Context
-    from persona_pipeline.suites.loading.problems import Reader
-    from persona_pipeline.suites.output import Output
+from persona_pipeline.suites.asserts.grades import Grade
+from persona_pipeline.suites.asserts.judge_questions import (
+    ANALYTIC_RULES,
+    CHECKLIST_RULES,
+    ask_judge,
+    evidence,
+    fill_prompt,
+)
+from persona_pipeline.suites.asserts.llm_judge import read_prompt
+from persona_pipeline.suites.format.problems import Reader
+from persona_pipeline.suites.format.sources import Entry
+from persona_pipeline.suites.targets.output import Output
 
 
 class Rubrics(Assert):
@@ -40,7 +46,7 @@ class Rubrics(Assert):
     _prompt_text: str | None = PrivateAttr(None)
 
     @classmethod
-    def prepare(cls, data: dict[str, Any], entry: Entry, label: str, reader: "Reader") -> dict[str, Any]:
+    def prepare(cls, data: dict[str, Any], entry: Entry, label: str, reader: Reader) -> dict[str, Any]:
         key = "criteria" if "criteria" in data else "rubrics"
         if key in data:
             data[key] = prepare_criteria(data[key], key, entry, label, reader)
@@ -49,40 +55,25 @@ class Rubrics(Assert):
             data["criteria"] = [{"id": "rubric-1", "outcome": "-"}]
         return data
 
-    def resolve(self, entry: Entry, label: str, reader: "Reader") -> None:
+    def resolve(self, entry: Entry, label: str, reader: Reader) -> None:
         if self.prompt is not None:
             self._prompt_text = read_prompt(self.prompt, entry, label, reader, alone=False)
 
-    def grade(self, output: "Output", context: "Context") -> Grade:
-        from persona_pipeline.judging.prompt import plain_json
-        from persona_pipeline.suites.judge_questions import (
-            ANALYTIC_RULES,
-            CHECKLIST_RULES,
-            evidence,
-            fill_prompt,
-            question,
-        )
-
-        analytic = is_analytic(self.criteria)
-        asked = [item.asked() for item in self.criteria]
-        ask = f"Check these criteria:\n{plain_json({'criteria': asked})}"
-        subject: dict[str, Any] = {"criteria": asked, "analytic": analytic}
-        if self._prompt_text is not None:
-            ask = f"{fill_prompt(self._prompt_text)}\n\n{ask}"
-            subject["prompt"] = self._prompt_text
-        data = context.judge.ask(
-            question(
-                "rubrics",
-                evidence(output, context, self._prompt_text),
-                context=context,
-                name=self.name,
-                rules=ANALYTIC_RULES if analytic else CHECKLIST_RULES,
-                ask=ask,
-                schema=check_schema(analytic),
-                subject=subject,
-                check=lambda reply: reply_problem(reply, self.criteria),
-            ),
-            context.time_left(),
+    def grade(self, output: Output, context: Context) -> Grade:
+        analytic, prompt = is_analytic(self.criteria), self._prompt_text
+        subject: dict[str, Any] = {"criteria": [item.asked() for item in self.criteria], "analytic": analytic}
+        if prompt is not None:
+            subject["prompt"] = prompt
+        data = ask_judge(
+            "rubrics",
+            evidence(output, context, prompt),
+            context=context,
+            name=self.name,
+            rules=ANALYTIC_RULES if analytic else CHECKLIST_RULES,
+            ask=checks_asked(self.criteria, None if prompt is None else fill_prompt(prompt)),
+            schema=check_schema(analytic),
+            subject=subject,
+            check=lambda reply: reply_problem(reply, self.criteria),
             model=self.model,
         )
         return grade_checks(data, self.criteria)

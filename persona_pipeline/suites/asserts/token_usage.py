@@ -1,16 +1,12 @@
 """``token_usage``: the answer took no more tokens than allowed."""
 
-from typing import TYPE_CHECKING
-
 from pydantic import Field, model_validator
 
 from persona_pipeline.suites.asserts.base import Assert
-from persona_pipeline.suites.grades import Grade
-from persona_pipeline.suites.values import Limit
-
-if TYPE_CHECKING:
-    from persona_pipeline.suites.context import Context
-    from persona_pipeline.suites.output import Output
+from persona_pipeline.suites.asserts.context import Context
+from persona_pipeline.suites.asserts.grades import Grade
+from persona_pipeline.suites.format.field_types import Limit
+from persona_pipeline.suites.targets.output import Output
 
 
 class TokenUsageLimit(Assert):
@@ -26,7 +22,7 @@ class TokenUsageLimit(Assert):
             raise ValueError("needs at least one of max_total, max_input, max_output")
         return self
 
-    def grade(self, output: "Output", context: "Context") -> Grade:
+    def grade(self, output: Output, context: Context) -> Grade:
         usage = output.token_usage
         if usage is None:
             return Grade(0.0, misses=("The target did not report its tokens.",))

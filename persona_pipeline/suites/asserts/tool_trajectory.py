@@ -3,18 +3,16 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from persona_pipeline.suites.asserts.base import Assert
-from persona_pipeline.suites.grades import Grade
-from persona_pipeline.suites.javascript import json_equal
-from persona_pipeline.suites.values import Limit, Text
-
-if TYPE_CHECKING:
-    from persona_pipeline.suites.context import Context
-    from persona_pipeline.suites.output import Output
+from persona_pipeline.suites.asserts.context import Context
+from persona_pipeline.suites.asserts.grades import Grade
+from persona_pipeline.suites.format.field_types import Limit, StrictFields, Text
+from persona_pipeline.suites.format.javascript import json_equal
+from persona_pipeline.suites.targets.output import Output
 
 ArgsMatch = Literal["exact", "superset", "subset", "ignore"] | list[str]
 _MISSING: Any = object()
@@ -38,10 +36,8 @@ Arguments = Annotated[dict[str, Any] | Literal["any"], BeforeValidator(_args)]
 Matching = Annotated[ArgsMatch, BeforeValidator(_args_match)]
 
 
-class ExpectedCall(BaseModel):
+class ExpectedCall(StrictFields):
     """One call that is expected. ``args`` left out or ``any``: the arguments do not matter."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
     tool: Text
     args: Arguments | None = None
@@ -99,7 +95,7 @@ class ToolTrajectory(Assert):
             raise ValueError(f"{needed} is required for mode {self.mode}")
         return self
 
-    def grade(self, output: "Output", context: "Context") -> Grade:
+    def grade(self, output: Output, context: Context) -> Grade:
         if not output.has_trace:
             return Grade(0.0, misses=("There is no trace of tool calls to look at.",))
         calls = output.tool_calls

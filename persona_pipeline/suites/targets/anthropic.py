@@ -3,22 +3,20 @@
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from pydantic import Field, SecretStr
 
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.settings import DEFAULT_JUDGE_MODEL
-from persona_pipeline.suites.output import Output, TokenUsage
+from persona_pipeline.suites.format.field_types import Text
 from persona_pipeline.suites.targets.base import Request, TargetError
 from persona_pipeline.suites.targets.fields import TargetFields
-from persona_pipeline.suites.values import Text
+from persona_pipeline.suites.targets.output import Output, TokenUsage
 
 
 class AnthropicTarget(TargetFields):
     """Sends the test's messages to a model. System messages become the system prompt."""
-
-    runs_code: ClassVar[bool] = False
 
     model: Text = Field(DEFAULT_JUDGE_MODEL, description="The model's id.")
     max_tokens: int = Field(2048, ge=1, description="For the answer and the thinking before it.")

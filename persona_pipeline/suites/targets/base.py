@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from persona_pipeline.suites.models import Test
+from persona_pipeline.suites.format.models import Test
 
 
 class TargetError(Exception):

@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, field_validator, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr, field_validator, model_validator
 
-from persona_pipeline.suites.javascript import parse_json
-from persona_pipeline.suites.output import Output, OutputError, parse_output
-from persona_pipeline.suites.processes import ProcessError, ProcessResult, run_process
+from persona_pipeline.suites.format.field_types import StrictFields, Text
+from persona_pipeline.suites.format.javascript import parse_json
+from persona_pipeline.suites.sandbox.processes import ProcessError, ProcessResult, run_process
 from persona_pipeline.suites.targets.base import Request, TargetError
 from persona_pipeline.suites.targets.fields import TargetFields
-from persona_pipeline.suites.values import Text
+from persona_pipeline.suites.targets.output import Output, OutputError, parse_output
 
 PLACEHOLDERS = ("PROMPT", "GUIDELINES", "EVAL_ID", "ATTEMPT", "FILES", "OUTPUT_FILE")
 _SHELL_SIGNS = ("|", ">", ">>", "<", "&&", "||", ";", "&", "2>&1")
@@ -41,10 +41,10 @@ def _argv(value: Any) -> Any:
 Argv = Annotated[list[str], BeforeValidator(_argv)]
 
 
-class Healthcheck(BaseModel):
+class Healthcheck(StrictFields):
     """What must work before the first test."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, populate_by_name=True, defer_build=True)
+    model_config = ConfigDict(populate_by_name=True)
 
     type: Literal["http", "command"]
     url: Text | None = None

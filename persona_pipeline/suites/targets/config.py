@@ -11,10 +11,10 @@ from pydantic import ValidationError
 
 from persona_pipeline.documents import parse_document
 from persona_pipeline.errors import ConfigError, Problem, did_you_mean
-from persona_pipeline.suites.loading.external import check_numbers
-from persona_pipeline.suites.loading.files import FileError, Files, repository_root
-from persona_pipeline.suites.loading.problems import Reader, add_model_problems
-from persona_pipeline.suites.places import Entry
+from persona_pipeline.suites.format.files import FileError, Files, repository_root
+from persona_pipeline.suites.format.loading.external_tests import check_numbers
+from persona_pipeline.suites.format.problems import Reader, add_model_problems
+from persona_pipeline.suites.format.sources import Entry
 from persona_pipeline.suites.targets.fields import TargetFields
 
 FILE_NAMES = ("targets.yaml", "targets.yml", ".agentv/targets.yaml", ".agentv/targets.yml")

@@ -4,20 +4,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+from pydantic import ConfigDict, Field, PrivateAttr
 
-from persona_pipeline.suites.output import Output
+from persona_pipeline.suites.format.field_types import StrictFields, Text
 from persona_pipeline.suites.targets.base import Request
-from persona_pipeline.suites.values import Text
+from persona_pipeline.suites.targets.output import Output
 
 
-class TargetFields(BaseModel):
+class TargetFields(StrictFields):
     """One target as it is written; subclasses are the providers.
 
     ``runs_code``: answering runs programs of the suite's author, so it needs leave.
     """
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, populate_by_name=True, defer_build=True)
+    model_config = ConfigDict(populate_by_name=True)
 
     runs_code: ClassVar[bool] = False
 

@@ -2,22 +2,20 @@
 
 import time
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from pydantic import Field
 
-from persona_pipeline.suites.output import Output, OutputError, parse_output
+from persona_pipeline.suites.format.field_types import Limit
 from persona_pipeline.suites.targets.base import Request, TargetError
 from persona_pipeline.suites.targets.fields import TargetFields
-from persona_pipeline.suites.values import Limit
+from persona_pipeline.suites.targets.output import Output, OutputError, parse_output
 
 DEFAULT_RESPONSE = '{"answer": "Mock target: set response in targets.yaml."}'
 
 
 class MockTarget(TargetFields):
     """Answers with ``response``, or with what ``responses`` holds for the test's id."""
-
-    runs_code: ClassVar[bool] = False
 
     response: str | dict[str, Any] = Field(DEFAULT_RESPONSE, description="The answer: text, or messages and metrics.")
     responses: dict[str, Any] | None = Field(None, description="Answers by test id.")

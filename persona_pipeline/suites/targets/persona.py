@@ -5,8 +5,8 @@ from functools import cached_property
 from pydantic import Field
 
 from persona_pipeline.errors import ConfigError
+from persona_pipeline.suites.format.field_types import Text
 from persona_pipeline.suites.targets.anthropic import AnthropicTarget
-from persona_pipeline.suites.values import Text
 
 _FRAME = """\
 You are {name}. Stay in character in everything you write. Answer with what {name} would send in the chat, and nothing else.

@@ -2,15 +2,15 @@
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 from pydantic import Field
 
-from persona_pipeline.suites.output import Output
-from persona_pipeline.suites.responses import ResponseError, Responses, load_responses
+from persona_pipeline.suites.format.field_types import Text
 from persona_pipeline.suites.targets.base import Request, TargetError
 from persona_pipeline.suites.targets.fields import TargetFields
-from persona_pipeline.suites.values import Text
+from persona_pipeline.suites.targets.output import Output
+from persona_pipeline.suites.targets.responses import ResponseError, Responses, load_responses
 
 
 class ReplayTarget(TargetFields):
@@ -18,8 +18,6 @@ class ReplayTarget(TargetFields):
 
     An answer that was recorded with the key of what was asked is stale once the test asks something else: an error, not an answer.
     """
-
-    runs_code: ClassVar[bool] = False
 
     path: Text = Field(description="The file, relative to the targets file.")
 

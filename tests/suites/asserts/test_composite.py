@@ -1,3 +1,4 @@
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -7,8 +8,8 @@ import pytest
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.judging.verdict import Unscored
 from persona_pipeline.suites import UngradedError
-from persona_pipeline.suites.grades import Grade
-from tests.suites.support import Services, grade, judging, run, suite_of, write
+from persona_pipeline.suites.asserts.grades import Grade
+from tests.suites.support import Services, grade, judging, load, run, suite_of, write
 
 YES, NO = {"type": "contains", "value": "ok", "name": "yes"}, {"type": "contains", "value": "NO", "name": "no"}
 PART = {"type": "tool_trajectory", "mode": "any_order", "minimums": {"a": 1, "b": 0, "c": 0}, "name": "part"}
@@ -54,8 +55,8 @@ def test_aggregators(tmp_path: Path, members: list[Any], aggregator: Any, score:
 def test_children_keep_their_results_and_prefix_their_sentences(tmp_path: Path) -> None:
     found = grade(tmp_path, composite([YES, NO], type="weighted_average", weights={"yes": 0.7, "no": 0.3}), "ok")
     assert [(child.name, child.score, child.weight) for child in found.children] == [("yes", 1, 0.7), ("no", 0, 0.3)]
-    assert found.hits[0].startswith("[yes] ")
-    assert found.misses[0].startswith("[no] ")
+    assert found.hits == ["[yes] The answer contains 'ok'."]
+    assert found.misses == ["[no] The answer does not contain 'NO'."]
 
 
 def test_an_older_name_for_members(tmp_path: Path) -> None:
@@ -70,31 +71,94 @@ def test_a_member_that_cannot_be_judged_makes_the_composite_an_error(tmp_path: P
     assert "[j]" in str(test.error)
 
 
+def test_every_member_that_cannot_be_judged_is_named_and_the_first_one_gives_the_reason(tmp_path: Path) -> None:
+    members = [YES, {"type": "llm_judge", "name": "j"}, {"type": "code_judge", "name": "k", "script": ["x"]}]
+    with pytest.raises(UngradedError) as caught:
+        grade(tmp_path, composite(members, type="threshold", threshold=0), "ok")
+    assert caught.value.failure.reason == "unrecorded"
+    assert [part[:3] for part in caught.value.failure.message.split("; ") if part.startswith("[")] == ["[j]", "[k]"]
+
+
+def test_a_threshold_counts_its_members(tmp_path: Path) -> None:
+    found = grade(tmp_path, composite([YES, NO, YES | {"name": "y2"}], type="threshold", threshold=0.5), "ok")
+    assert found.reasoning == "2 of 3 members are good enough."
+    assert [(child.name, child.weight) for child in found.children] == [("yes", 1), ("no", 1), ("y2", 1)]
+
+
+def test_members_nobody_named_are_numbered_and_named_ones_must_differ(tmp_path: Path) -> None:
+    same = {"type": "contains", "value": "ok"}
+    item = composite([same, same, NO, same], type="weighted_average", weights={"contains-ok-3": 1})
+    (found,) = suite_of(tmp_path, item).tests[0].asserts
+    assert [member["name"] for member in found.dump()["assert"]] == [
+        "contains-ok",
+        "contains-ok-2",
+        "no",
+        "contains-ok-3",
+    ]
+    assert all(member.keys() == {"name", "type", "weight", "required", "value"} for member in found.dump()["assert"])
+    with pytest.raises(ConfigError, match="members 'yes' stand twice; give each a name of its own"):
+        suite_of(tmp_path, composite([YES, NO, YES], type="weighted_average"))
+    with pytest.raises(ConfigError, match=r"aggregator\.weights: there is no member 'yess'; did you mean 'yes'"):
+        suite_of(tmp_path, composite([YES, NO], type="weighted_average", weights={"yess": 1}))
+
+
+@pytest.mark.parametrize(
+    ("members", "aggregator", "needs"),
+    [
+        ([YES], {"type": "weighted_average"}, (False, False)),
+        ([YES, {"type": "llm_judge"}], {"type": "weighted_average"}, (True, False)),
+        ([YES, {"type": "code_judge", "script": ["x"]}], {"type": "weighted_average"}, (False, True)),
+        ([YES], {"type": "llm_judge"}, (True, False)),
+        ([YES], {"type": "code_judge", "path": ["x"]}, (False, True)),
+    ],
+)
+def test_it_needs_what_its_members_and_its_aggregator_need(
+    tmp_path: Path, members: list[Any], aggregator: Any, needs: tuple[bool, bool]
+) -> None:
+    (found,) = suite_of(tmp_path, composite(members, **aggregator)).tests[0].asserts
+    assert (found.needs_judge, found.needs_code) == needs
+
+
 SCRIPT = """
 import json, sys
 results = json.load(sys.stdin)["results"]
-print(json.dumps({"score": min(item["score"] for item in results.values()), "verdict": "borderline"}))
+print(json.dumps({
+    "score": min(item["score"] for item in results.values()),
+    "verdict": "borderline",
+    "hits": ["all"],
+    "misses": ["least"],
+    "reasoning": "least",
+    "details": {"n": len(results)},
+}))
 """
 
 
-def test_a_program_may_aggregate_and_its_verdict_counts(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kind", "key"), [("code_judge", "path"), ("code-judge", "script")])
+def test_a_program_may_aggregate_and_its_verdict_counts(tmp_path: Path, kind: str, key: str) -> None:
     write(tmp_path, {"least.py": SCRIPT})
-    item = composite([YES, NO], type="code_judge", path=f"'{sys.executable}' least.py")
+    item = composite([YES, NO], type=kind, **{key: f"'{sys.executable}' least.py"})
     found = grade(tmp_path, item, "ok", services=Services(allow_code=True))
-    assert (found.score, found.verdict) == (0, "borderline")
-    with pytest.raises(UngradedError, match="code_not_allowed"):
+    assert (found.score, found.verdict, found.reasoning, found.details) == (0, "borderline", "least", {"n": 2})
+    assert (found.hits[1:], found.misses[1:]) == (["all"], ["least"])
+    assert [child.name for child in found.children] == ["yes", "no"]
+    with pytest.raises(UngradedError, match="code_not_allowed: the aggregator of 'c' runs code"):
         grade(tmp_path, item, "ok")
 
 
-def test_a_judge_may_aggregate(tmp_path: Path) -> None:
-    item = composite([YES, NO], type="llm_judge", prompt="Sum up {{EVALUATOR_RESULTS_JSON}}")
+@pytest.mark.parametrize("prompt", [None, "Sum up {{EVALUATOR_RESULTS_JSON}}"])
+def test_a_judge_may_aggregate(tmp_path: Path, prompt: str | None) -> None:
+    item = composite([YES, NO], type="llm_judge", **({} if prompt is None else {"prompt": prompt}))
     reply = {"reasoning": "half", "hits": [], "misses": [], "score": 0.5}
     with judging(lambda question: reply) as (services, judge):
         assert grade(tmp_path, item, "ok", services=services).score == 0.5
     (question,) = judge.backend.asked
-    assert question.kind == "composite"
-    assert '[the field "results" of the evidence]' in question.ask
-    assert '"yes":' in question.evidence
+    assert (question.kind, question.label, question.subject["prompt"]) == ("composite", "c of suite/t", prompt)
+    assert question.ask.startswith(
+        "Give the score" if prompt is None else 'Sum up [the field "results" of the evidence]'
+    )
+    shown = json.loads(question.evidence)
+    assert (shown["question"], shown["criteria"]) == ("hi", "be good")
+    assert {name: item["score"] for name, item in shown["results"].items()} == {"yes": 1, "no": 0}
 
 
 def test_the_prompt_of_a_judge_that_aggregates_may_be_a_file(tmp_path: Path) -> None:
@@ -119,3 +183,22 @@ def test_a_judge_that_fails_to_aggregate_is_an_error(tmp_path: Path) -> None:
 def test_negating_a_composite_turns_its_verdict_round() -> None:
     turned = Grade(0.25, ["h"], ["m"]).negated()
     assert (turned.score, turned.verdict, turned.hits, turned.misses) == (0.75, "pass", ["m"], ["h"])
+
+
+def test_without_members_it_is_a_problem(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="assert: must not be empty"):
+        suite_of(tmp_path, composite([], type="weighted_average"))
+
+
+@pytest.mark.parametrize("key", ["assert", "evaluators"])
+def test_members_that_stand_twice_are_named_where_they_stand(tmp_path: Path, key: str) -> None:
+    text = f"""tests:
+  - id: t
+    input: hi
+    assert:
+      - type: composite
+        {key}: [{{type: is_json, name: n}}, {{type: is_json, name: n}}]
+        aggregator: {{type: weighted_average}}
+"""
+    with pytest.raises(ConfigError, match=r"suite\.eval\.yaml:6:\d+: .*members 'n' stand twice"):
+        load(tmp_path, text)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from persona_pipeline.suites.output import Output
+from persona_pipeline.suites.targets.output import Output
 from tests.suites.support import calls, grade
 
 
@@ -43,98 +43,6 @@ def test_text(tmp_path: Path, item: dict[str, Any], answer: str, score: float) -
 )
 def test_the_answer_is_the_last_thing_the_assistant_said(messages: list[Any], text: str) -> None:
     assert Output(messages).text == text
-
-
-def expected(*items: Any) -> list[dict[str, Any]]:
-    return [{"tool": item} if isinstance(item, str) else {"tool": item[0], "args": item[1]} for item in items]
-
-
-A1, A2 = ("s", {"q": 1}), ("s", {"q": 2})
-
-
-@pytest.mark.parametrize(
-    ("mode", "wanted", "made", "score"),
-    [
-        ("in_order", ["a", "b"], ["a", "x", "b"], 1),
-        ("in_order", ["a", "b"], ["b", "a"], 0.5),
-        ("in_order", ["x", "a"], ["a"], 0),
-        ("in_order", [A2], [A1, A2], 1),
-        ("in_order", [A1, A2], [A2], 0.5),
-        ("in_order", [A1, "b"], [A2, "b"], 0.5),
-        ("in_order", ["k", "k", "k"], ["k", "k"], 2 / 3),
-        ("in_order", [], ["a"], 1),
-        ("exact", ["a", "b"], ["a", "b"], 1),
-        ("exact", ["a", "b"], ["b", "a"], 0),
-        ("exact", ["a", "b"], ["a", "b", "c"], 2 / 3),
-        ("exact", ["a", "b"], ["a"], 0.5),
-        ("exact", [], [], 1),
-        ("exact", [], ["a"], 0),
-        ("superset", ["a", "b"], ["b", "x", "a"], 1),
-        ("superset", ["a", "a"], ["a"], 0.5),
-        ("subset", ["a"], ["a", "a"], 1),
-        ("subset", ["a"], ["a", "b"], 0.5),
-        ("subset", ["a"], [], 1),
-        ("subset", [], ["a"], 0),
-    ],
-)
-def test_trajectories(tmp_path: Path, mode: str, wanted: list[Any], made: list[Any], score: float) -> None:
-    item = {"type": "tool_trajectory", "mode": mode, "expected": expected(*wanted)}
-    assert grade(tmp_path, item, calls(*made)).score == pytest.approx(score)
-
-
-@pytest.mark.parametrize(
-    ("minimums", "made", "score"),
-    [
-        ({"a": 2}, ["a", "b", "a"], 1),
-        ({"a": 2, "b": 1}, ["a", "b"], 0.5),
-        ({"a": 1.5}, ["a"], 0),
-        ({"a": 0}, [], 1),
-        ({}, ["a"], 1),
-    ],
-)
-def test_minimums(tmp_path: Path, minimums: dict[str, float], made: list[str], score: float) -> None:
-    item = {"type": "tool_trajectory", "mode": "any_order", "minimums": minimums}
-    assert grade(tmp_path, item, calls(*made)).score == score
-
-
-def test_without_messages_there_is_no_trajectory(tmp_path: Path) -> None:
-    item = {"type": "tool_trajectory", "mode": "any_order", "minimums": {}}
-    assert grade(tmp_path, item, {"output_messages": []}).score == 0
-
-
-@pytest.mark.parametrize(
-    ("how", "wanted", "made", "met"),
-    [
-        (None, {"q": 1}, {"q": 1.0, "more": 2}, True),
-        (None, {"q": {"a": 1}}, {"q": {"a": 1, "b": 2}}, False),
-        (None, {"q": True}, {"q": 1}, False),
-        (None, {}, {"q": 1}, True),
-        (None, {"q": 1}, None, False),
-        ("exact", {"q": 1}, {"q": 1, "more": 2}, False),
-        ("exact", {"q": 1}, {"q": 1}, True),
-        ("subset", {"q": 1, "r": 2}, {"q": 1}, True),
-        ("subset", {"q": 1}, {"q": 1, "r": 2}, False),
-        ("ignore", {"q": 1}, {"q": 2}, True),
-        (["a.b"], {"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3}}, True),
-        (["a.b"], {"a": {"b": 1}}, {"a": {}}, False),
-        (["z"], {"a": 1}, {}, True),
-        (None, "any", None, True),
-    ],
-)
-def test_arguments(tmp_path: Path, how: Any, wanted: Any, made: Any, met: bool) -> None:
-    call = {"tool": "s"} if made is None else {"tool": "s", "input": made}
-    item: dict[str, Any] = {"type": "tool_trajectory", "mode": "exact", "expected": [{"tool": "s", "args": wanted}]}
-    if how is not None:
-        item["args_match"] = how
-    answer = {"output_messages": [{"role": "assistant", "tool_calls": [call]}]}
-    assert grade(tmp_path, item, answer).score == float(met)
-
-
-@pytest.mark.parametrize(("took", "score"), [(50, 1), (100, 1), (150, 0.5), (None, 1)])
-def test_a_duration_counts_beside_the_call_where_it_is_known(tmp_path: Path, took: float | None, score: float) -> None:
-    item = {"type": "tool_trajectory", "mode": "in_order", "expected": [{"tool": "s", "max_duration_ms": 100}]}
-    call = {"tool": "s"} | ({"duration_ms": took} if took is not None else {})
-    assert grade(tmp_path, item, {"output_messages": [{"role": "assistant", "tool_calls": [call]}]}).score == score
 
 
 METRICS = {

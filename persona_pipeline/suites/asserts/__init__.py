@@ -1,0 +1,1 @@
+"""What must hold of an answer: one type of assert a file, and the judge they ask."""

@@ -1,0 +1,81 @@
+"""What an assert may use besides the output: the test, the time left, and the services of the run."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from persona_pipeline.suites.asserts.grades import UngradedError
+from persona_pipeline.suites.format.loading.messages import content_texts
+from persona_pipeline.suites.format.models import Suite, Test
+
+if TYPE_CHECKING:
+    from persona_pipeline.suites.asserts.suite_judge import SuiteJudge
+
+DEFAULT_TIMEOUT = 120.0
+
+
+@dataclass(frozen=True)
+class Services:
+    """What a run gives to every assert.
+
+    Attributes:
+        judge: opens the judge; called when the first assert needs it, so that a run without one needs no recordings.
+        allow_code: whether code of the suite may run.
+        world_root: gives the world whose personas, propositions and baselines persona asserts use.
+        invoke: sends a prompt to a target by name and returns its text, for asserts that ask a target.
+    """
+
+    judge: Callable[[], "SuiteJudge"] | None = None
+    allow_code: bool = False
+    world_root: Callable[[], Path] | None = None
+    invoke: Callable[[str, str, "Context"], str] | None = None
+
+
+@dataclass(frozen=True)
+class Context:
+    """One test being graded. ``deadline``: ``time.monotonic()`` by which it must be done; ``target``: who answered."""
+
+    suite: Suite
+    test: Test
+    services: Services = field(default_factory=Services)
+    attempt: int = 0
+    deadline: float | None = None
+    target: str | None = None
+
+    def time_left(self, most: float = DEFAULT_TIMEOUT) -> float:
+        """Return the seconds an assert may still take.
+
+        Raises:
+            UngradedError: the test's time is up.
+        """
+        if self.deadline is None:
+            return most
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise UngradedError("timeout", "the test's time was up before this assert began; raise --timeout")
+        return min(most, left)
+
+    def require_code(self, what: str) -> None:
+        """Raises ``UngradedError`` unless code of the suite may run."""
+        if not self.services.allow_code:
+            raise UngradedError("code_not_allowed", f"{what} runs code of the suite; pass --allow-code if you trust it")
+
+    @property
+    def judge(self) -> "SuiteJudge":
+        """The judge. Raises ``UngradedError`` where the run has none."""
+        if self.services.judge is None:
+            raise UngradedError("unrecorded", "this run has no judge; pass --judge recorded or --judge anthropic")
+        return self.services.judge()
+
+    @property
+    def question(self) -> str:
+        """What was asked, for a judge: a single visible message flat, several under their roles."""
+        shown = [
+            (message, "\n".join(content_texts(message.get("content"))).strip()) for message in self.test.input_messages
+        ]
+        shown = [(message, text) for message, text in shown if text]
+        if len(shown) == 1:
+            return shown[0][1]
+        return "\n\n".join(f"@[{message['role'].capitalize()}]:\n{text}" for message, text in shown)

@@ -1,0 +1,224 @@
+"""Criteria of a rubric: how they are written, and how a judge's checks become a score."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import Field, model_validator
+
+from persona_pipeline.suites.asserts.grades import Grade, SuiteVerdict, weighted_mean
+from persona_pipeline.suites.format.field_types import StrictFields, Text, Weight
+from persona_pipeline.suites.format.problems import Reader
+from persona_pipeline.suites.format.sources import Entry
+
+TOP, GOOD = 10, 7
+
+
+class ScoreRange(StrictFields):
+    """What the whole scores from ``low`` to ``high`` (0-10) mean."""
+
+    score_range: list[int] = Field(min_length=2, max_length=2)
+    outcome: Text
+
+    @model_validator(mode="after")
+    def _is_a_range(self) -> "ScoreRange":
+        low, high = self.score_range
+        if not 0 <= low <= TOP or not 0 <= high <= TOP:
+            raise ValueError(f"score_range [{low}, {high}] must lie in 0-{TOP}")
+        if low > high:
+            raise ValueError(f"score_range [{low}, {high}]: min must be <= max")
+        return self
+
+
+class Criterion(StrictFields):
+    """One thing to check: met or not, or a score from 0 to 10 where the group has score ranges."""
+
+    id: Text
+    outcome: Text | None = None
+    weight: Weight = 1.0
+    required: bool = False
+    required_min_score: int | None = Field(None, ge=0, le=TOP)
+    score_ranges: list[ScoreRange] | None = None
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> "Criterion":
+        if self.score_ranges is None:
+            if self.outcome is None:
+                raise ValueError(f"criterion {self.id!r} needs an outcome")
+            return self
+        check_coverage(self.score_ranges)
+        return self
+
+    @property
+    def minimum(self) -> int | None:
+        """The 0-10 score below which the group's verdict is fail, None without one."""
+        return TOP if self.required and self.required_min_score is None else self.required_min_score
+
+    def asked(self) -> dict[str, Any]:
+        """Return what the judge is told about it."""
+        data: dict[str, Any] = {"id": self.id}
+        if self.outcome is not None:
+            data["outcome"] = self.outcome
+        if self.score_ranges:
+            data["score_ranges"] = [item.model_dump() for item in self.score_ranges]
+        return data
+
+
+def check_coverage(ranges: Sequence[ScoreRange]) -> None:
+    """Raises ``ValueError`` unless every whole score from 0 to 10 lies in exactly one range."""
+    seen: set[int] = set()
+    for item in ranges:
+        low, high = item.score_range
+        numbers = set(range(low, high + 1))
+        if seen & numbers:
+            raise ValueError(f"Overlapping score_ranges at {', '.join(map(str, sorted(seen & numbers)))}")
+        seen |= numbers
+    missing = sorted(set(range(TOP + 1)) - seen)
+    if missing:
+        shown = ", ".join(map(str, missing))
+        raise ValueError(
+            f"Incomplete score_ranges coverage: missing coverage for scores: {shown}. Ranges must cover all integers 0-{TOP}."
+        )
+
+
+def prepare_criteria(value: Any, key: str, entry: Entry, label: str, reader: Reader) -> Any:
+    """Return a list of criteria as mappings: text is an outcome that is required, ids are made up, range maps are spelled out."""
+    if not isinstance(value, list):
+        reader.fail(entry, f"{label}: {key} must be a list of criteria", key)
+        return [{"id": "rubric-1", "outcome": "-"}]
+    if not value:
+        reader.fail(entry, f"{label}: {key} must hold at least one criterion", key)
+        return [{"id": "rubric-1", "outcome": "-"}]
+    prepared: list[Any] = []
+    places: dict[str, int] = {}
+    for index, item in enumerate(value):
+        if isinstance(item, str):
+            item = {"id": f"rubric-{index + 1}", "outcome": item, "required": True}
+        elif isinstance(item, dict):
+            item = {"id": f"rubric-{index + 1}"} | {name: part for name, part in item.items() if part is not None}
+            ranges: Any = item.get("score_ranges")
+            if isinstance(ranges, dict):
+                item["score_ranges"] = _spell_out(ranges, index, key, entry, label, reader)
+        else:
+            reader.fail(entry, f"{label}: {key}[{index}] must be a text or a mapping with outcome", key, index)
+            item = {"id": f"rubric-{index + 1}", "outcome": "-"}
+        identity = item["id"]
+        if isinstance(identity, str) and places.setdefault(identity, index) != index:
+            reader.fail(entry, f"{label}: {key}[{index}]: id {identity!r} stands twice; rename one", key, index)
+        prepared.append(item)
+    return prepared
+
+
+def _spell_out(
+    ranges: Mapping[str, Any], index: int, key: str, entry: Entry, label: str, reader: Reader
+) -> list[dict[str, Any]]:
+    """Turn lower bounds, ``{0: Bad, 5: OK, 8: Good}``, into ranges; the last one runs to 10."""
+    where = f"{label}: {key}[{index}].score_ranges"
+    numbers = {name: int(name) for name in ranges if name.isascii() and name.isdigit() and int(name) <= TOP}
+    if len(numbers) < len(ranges) or not ranges:
+        reader.fail(entry, f"{where}: keys must be whole numbers from 0 to {TOP}", key, index, "score_ranges")
+        return [{"score_range": [0, TOP], "outcome": "-"}]
+    ordered = sorted(ranges, key=lambda name: numbers[name])
+    if numbers[ordered[0]] != 0:
+        reader.fail(entry, f"{where} must start at 0", key, index, "score_ranges")
+        return [{"score_range": [0, TOP], "outcome": "-"}]
+    ends = [numbers[name] - 1 for name in ordered[1:]] + [TOP]
+    return [
+        {"score_range": [numbers[name], end], "outcome": ranges[name]} for name, end in zip(ordered, ends, strict=True)
+    ]
+
+
+def is_analytic(criteria: Sequence[Criterion]) -> bool:
+    """Return whether a group is scored from 0 to 10: one of its criteria speaks of such scores."""
+    return any(item.score_ranges or item.required_min_score is not None for item in criteria)
+
+
+def checks_asked(criteria: Sequence[Criterion], task: str | None = None) -> str:
+    """Return what a judge is asked to check, after a task where there is one."""
+    from persona_pipeline.judging.prompt import plain_json
+
+    listed = f"Check these criteria:\n{plain_json({'criteria': [item.asked() for item in criteria]})}"
+    return listed if task is None else f"{task}\n\n{listed}"
+
+
+def check_schema(analytic: bool) -> dict[str, Any]:
+    """Return the JSON schema of a judge's reply. Reasons come before the decision."""
+    decision: dict[str, Any] = (
+        {"score": {"type": "integer", "enum": list(range(TOP + 1))}} if analytic else {"satisfied": {"type": "boolean"}}
+    )
+    check = {"id": {"type": "string"}, "reasoning": {"type": "string"}} | decision
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["checks", "overall_reasoning"],
+        "properties": {
+            "checks": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "additionalProperties": False,
+                    "required": list(check),
+                    "properties": check,
+                },
+            },
+            "overall_reasoning": {"type": "string"},
+        },
+    }
+
+
+def reply_problem(data: Any, criteria: Sequence[Criterion]) -> str | None:
+    """Return what is wrong with a judge's reply, None when every criterion is checked exactly once."""
+    analytic = is_analytic(criteria)
+    checks = data.get("checks") if isinstance(data, Mapping) else None
+    if not isinstance(checks, list) or not all(isinstance(item, Mapping) for item in checks):
+        return "the reply has no list of checks"
+    ids = [item.get("id") for item in checks]
+    wanted = [item.id for item in criteria]
+    if sorted(map(str, ids)) != sorted(wanted):
+        missing = [identity for identity in wanted if identity not in ids]
+        return f"the reply must check every criterion once; missing: {missing}, given: {ids}"
+    for item in checks:
+        value = item.get("score" if analytic else "satisfied")
+        if analytic and (isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= TOP):
+            return f"check {item['id']!r} has no whole score from 0 to {TOP}"
+        if not analytic and not isinstance(value, bool):
+            return f"check {item['id']!r} does not say whether it is satisfied"
+    return None
+
+
+def grade_checks(data: Mapping[str, Any], criteria: Sequence[Criterion]) -> Grade:
+    """Return the grade of a reply without problems.
+
+    Checklist: weight of what is satisfied over all weight; an unmet required criterion makes the verdict fail. Analytic: weighted
+    mean of score / 10; a score below its minimum (10 for a required one) makes the verdict fail. The score itself never changes.
+    """
+    analytic = is_analytic(criteria)
+    checks = {item["id"]: item for item in data["checks"]}
+    hits, misses = [], []
+    scores: list[tuple[float, float]] = []
+    gated = False
+    for criterion in criteria:
+        check = checks[criterion.id]
+        share = check["score"] / TOP if analytic else float(check["satisfied"])
+        if analytic:
+            short = criterion.minimum is not None and check["score"] < criterion.minimum
+            met = check["score"] >= GOOD and not short
+        else:
+            met = bool(check["satisfied"])
+            short = criterion.required and not met
+        gated = gated or short
+        scores.append((share, criterion.weight))
+        text = f"[{criterion.id}] {criterion.outcome or ''}".rstrip() + f": {check.get('reasoning') or ''}".rstrip(": ")
+        (hits if met else misses).append(text)
+    details: dict[str, Any] = {}
+    if analytic:
+        raw = {identity: item["score"] for identity, item in checks.items()}
+        details = {"raw_scores": raw, "normalization": "score / 10", "aggregation": "weighted_average"}
+    reasoning = data.get("overall_reasoning")
+    return Grade(
+        weighted_mean(scores),
+        hits,
+        misses,
+        reasoning if isinstance(reasoning, str) and reasoning else None,
+        SuiteVerdict.FAIL if gated else None,
+        details or None,
+    )

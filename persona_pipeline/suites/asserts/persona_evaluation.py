@@ -1,0 +1,127 @@
+"""Persona claims on an answer: the project's own evaluation, applied to what a target said in one test."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from persona_pipeline.baselines import BaselineComparison, compare, find_baseline
+from persona_pipeline.errors import ConfigError, did_you_mean
+from persona_pipeline.propositions import PROPOSITIONS, PropositionSet, load_proposition_set
+from persona_pipeline.scoring import SCORERS, AgentCase, DimensionEvaluation
+from persona_pipeline.suites.asserts.context import Context
+from persona_pipeline.suites.asserts.grades import UngradedError
+from persona_pipeline.suites.format.loading.messages import content_texts
+from persona_pipeline.suites.targets.output import Output
+from persona_pipeline.world.models import Message, Window
+from persona_pipeline.world.personas import load_persona
+
+CHANNEL = "conversation"
+# Messages of a test have no time of their own; a fixed one keeps judgments the same from run to run.
+_START = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+def evaluate_output(
+    output: Output, context: Context, agent_id: str, dimension: str, *, only: Sequence[str] | None = None
+) -> DimensionEvaluation:
+    """Return one dimension of an agent, judged on what the target said.
+
+    Args:
+        only: ids of the propositions to judge; all by default.
+
+    Raises:
+        UngradedError: there is no world, the agent or its claims do not load, the target said nothing, or a claim could not
+            be judged.
+    """
+    root = _world_root(context)
+    try:
+        persona = load_persona(root, agent_id)
+        propositions = _chosen(load_proposition_set(root / PROPOSITIONS, dimension, agent_id), only)
+    except ConfigError as error:
+        raise UngradedError("invalid_configuration", str(error)) from error
+    messages = conversation(output, context, agent_id)
+    own = [message for message in messages if message.agent_id == agent_id]
+    if not own:
+        raise UngradedError("no_evidence", f"there is no message of {agent_id} to judge")
+    case = AgentCase(
+        agent_id=agent_id,
+        display_name=persona.display_name,
+        persona=persona.persona,
+        window=Window(end=messages[-1].created_at),
+        messages=own,
+        channels={CHANNEL: messages},
+        names={agent_id: persona.display_name},
+    )
+    plan = SCORERS[dimension](case, propositions)
+    verdicts = context.judge.verdicts(plan.requests, context.time_left()) if plan.requests else []
+    found = plan.finish(verdicts)
+    for item in found.failures.values():
+        raise UngradedError(
+            item.unscored or "invalid_output",
+            f"{item.detail}; run the suite with --judge anthropic --record"
+            if item.unscored == "unrecorded"
+            else item.detail,
+        )
+    return found
+
+
+def compare_output(
+    output: Output,
+    context: Context,
+    agent_id: str,
+    dimensions: Sequence[str],
+    *,
+    delta: float,
+    proposition_delta: float,
+) -> BaselineComparison:
+    """Return dimensions of an agent beside its baseline, judged on what the target said.
+
+    Raises:
+        UngradedError: as ``evaluate_output``, and when the agent has no baseline of a dimension.
+    """
+    try:
+        baseline = find_baseline(_world_root(context), agent_id)
+    except ConfigError as error:
+        raise UngradedError("invalid_configuration", str(error)) from error
+    if baseline is None:
+        raise UngradedError(
+            "no_baseline", f"{agent_id} has no baseline; run persona-pipeline evaluate --update-baseline"
+        )
+    missing = [name for name in dimensions if name not in baseline.dimensions]
+    if missing:
+        raise UngradedError("no_baseline", f"the baseline of {agent_id} has no {', '.join(missing)}")
+    evaluations = {name: evaluate_output(output, context, agent_id, name) for name in dimensions}
+    return compare(agent_id, evaluations, baseline, delta=delta, proposition_delta=proposition_delta)
+
+
+def conversation(output: Output, context: Context, agent_id: str) -> list[Message]:
+    """Return what was said in a test, in order: the input's users and the target's messages under the agent's id."""
+    said: list[tuple[str, str]] = []
+    for message in context.test.input_messages:
+        if message["role"] in ("user", "assistant"):
+            speaker = agent_id if message["role"] == "assistant" else str(message.get("name") or "user")
+            said += [(speaker, text) for text in content_texts(message.get("content"))]
+    for message in output.messages:
+        if message["role"] == "assistant":
+            said += [(agent_id, text) for text in content_texts(message.get("content"))]
+    return [
+        Message(f"{context.test.id}-{index}", speaker, text, _START + timedelta(seconds=index), channel=CHANNEL)
+        for index, (speaker, text) in enumerate(said)
+        if text.strip()
+    ]
+
+
+def _world_root(context: Context) -> Path:
+    if context.services.world_root is None:
+        raise UngradedError("no_world", "persona asserts need a world; set PERSONA_ROOT")
+    return context.services.world_root()
+
+
+def _chosen(propositions: PropositionSet, only: Sequence[str] | None) -> PropositionSet:
+    if only is None:
+        return propositions
+    known = [item.id for item in propositions.propositions]
+    for name in only:
+        if name not in known:
+            raise ConfigError(f"{propositions.dimension} has no proposition {name!r}{did_you_mean(name, known)}")
+    return replace(propositions, propositions=tuple(item for item in propositions.propositions if item.id in only))

@@ -1,0 +1,118 @@
+"""The project's judge, asked from asserts: its cache, recordings, budget and reasons, behind two plain calls.
+
+Asserts run in threads; the judge is asynchronous and serves one thread. So it lives in one event loop of its own.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, TypeVar
+
+from persona_pipeline.judging.backend import AnthropicBackend
+from persona_pipeline.judging.questions import Answer, Backend, Question
+from persona_pipeline.judging.verdict import JudgeRequest, Usage, Verdict
+from persona_pipeline.suites.asserts.grades import UngradedError
+
+Result = TypeVar("Result")
+
+
+class BackedJudge(Protocol):
+    """A judge of propositions that also answers other questions."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def live(self) -> bool: ...
+
+    @property
+    def backend(self) -> Backend: ...
+
+    async def judge(self, requests: Sequence[JudgeRequest]) -> list[Verdict]: ...
+
+
+@dataclass
+class SuiteJudge:
+    """Asks a judge and waits.
+
+    Attributes:
+        record: called with every question that was answered; None: nothing is recorded.
+        usage: what all calls of this run took.
+    """
+
+    judge: BackedJudge
+    record: Callable[[Sequence[Question], Sequence[Answer]], None] | None = None
+    record_verdicts: Callable[[Sequence[JudgeRequest], Sequence[Verdict]], None] | None = None
+    usage: Usage = field(default_factory=Usage)
+    _loop: asyncio.AbstractEventLoop | None = None
+    _thread: threading.Thread | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _backends: dict[str, Backend] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.judge.name
+
+    def ask(self, question: Question, timeout: float, *, model: str | None = None) -> Mapping[str, Any]:
+        """Return the data of an answer.
+
+        Args:
+            timeout: seconds to wait.
+            model: another model than the judge's own, where the judge is live.
+
+        Raises:
+            UngradedError: there is no valid answer; its reason is the judge's.
+        """
+        answer = self._wait(self._backend(model).ask([question]), timeout)[0]
+        self._spent(answer.usage)
+        if answer.data is None:
+            raise UngradedError(str(answer.unscored), answer.detail)
+        if self.record:
+            self.record([question], [answer])
+        return answer.data
+
+    def verdicts(self, requests: Sequence[JudgeRequest], timeout: float) -> list[Verdict]:
+        """Return the verdicts on propositions, in order; a failed one is unscored with its reason."""
+        verdicts = self._wait(self.judge.judge(requests), timeout)
+        for verdict in verdicts:
+            self._spent(verdict.usage)
+        if self.record_verdicts:
+            self.record_verdicts(requests, verdicts)
+        return verdicts
+
+    def close(self) -> None:
+        """End the event loop."""
+        if self._loop and self._thread:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(timeout=5)
+            self._loop.close()
+            self._loop = self._thread = None
+
+    def _spent(self, usage: Usage) -> None:
+        with self._lock:
+            self.usage += usage
+
+    def _backend(self, model: str | None) -> Backend:
+        backend = self.judge.backend
+        if model is None or not isinstance(backend, AnthropicBackend) or backend.options.model == model:
+            return backend
+        with self._lock:
+            if model not in self._backends:
+                options = replace(backend.options, model=model)
+                self._backends[model] = AnthropicBackend(options, cache=backend.cache, budget=backend.budget)
+            return self._backends[model]
+
+    def _wait(self, work: Coroutine[Any, Any, Result], timeout: float) -> Result:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=self._loop.run_forever, name="suite-judge", daemon=True)
+                self._thread.start()
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result(timeout)
+        except FutureTimeout as error:
+            future.cancel()
+            raise UngradedError("timeout", f"the judge did not answer within {timeout:g} s") from error

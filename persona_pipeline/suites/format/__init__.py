@@ -1,0 +1,1 @@
+"""What a suite file says, and the rules of its format."""

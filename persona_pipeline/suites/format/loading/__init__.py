@@ -1,0 +1,1 @@
+"""Reading suite files into the models of the format."""

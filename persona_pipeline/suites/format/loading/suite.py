@@ -1,0 +1,268 @@
+"""Reading a whole suite."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
+
+from persona_pipeline.documents import Document, parse_document
+from persona_pipeline.errors import ConfigError, Problem
+from persona_pipeline.suites.format.field_types import StrictFields, Text
+from persona_pipeline.suites.format.files import FileError, Files
+from persona_pipeline.suites.format.loading.asserts import read_all_asserts
+from persona_pipeline.suites.format.loading.execution import Execution, read_execution, read_workspace
+from persona_pipeline.suites.format.loading.external_tests import (
+    SUITE_LIMITS,
+    check_numbers,
+    json_lines,
+    test_entries,
+)
+from persona_pipeline.suites.format.loading.messages import check_file_parts, input_messages
+from persona_pipeline.suites.format.loading.metadata import check_license, check_version
+from persona_pipeline.suites.format.loading.tests import Defaults, read_test
+from persona_pipeline.suites.format.models import Metadata, Suite, Test
+from persona_pipeline.suites.format.problems import AssertTypes, Reader, add_model_problems
+from persona_pipeline.suites.format.sources import Entry
+
+SCHEMA_NAME = "agentv-eval-v2"
+MOST_DESCRIPTION = 1024
+_OLD_TESTS = ("eval_cases", "evalcases")
+_ITEMS: Any = WithJsonSchema({"type": "array", "items": {"$ref": "#/$defs/assert"}})
+_INPUT: Any = WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"$ref": "#/$defs/message"}}]})
+_TESTS: Any = WithJsonSchema({
+    "anyOf": [
+        {"type": "string", "pattern": r"\.(yaml|yml|jsonl|csv)$"},
+        {
+            "type": "array",
+            "items": {"anyOf": [{"$ref": "#/$defs/TestFields"}, {"type": "string", "pattern": "^file://"}]},
+        },
+    ]
+})  # fmt: skip
+
+
+class Requires(BaseModel):
+    """What the suite needs; keys other than ``agentv`` are kept as they are."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    agentv: str | None = None
+
+
+class SuiteFields(StrictFields):
+    """A suite as it is written."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    schema_: str | None = Field(None, alias="$schema")
+    name: str | None = Field(
+        None, min_length=1, max_length=64, pattern="^[a-z0-9-]+$", description="Turns the metadata on."
+    )
+    description: str | None = Field(
+        None, description=f"What the suite measures: required with name, then up to {MOST_DESCRIPTION} characters."
+    )
+    version: str | None = Field(None, description="Semantic version, quoted.")
+    author: str | None = None
+    tags: list[str] | None = Field(None, description="For finding and filtering.")
+    license: str | None = Field(None, description="SPDX identifier.")
+    requires: Requires | None = None
+    assert_: Annotated[Any, _ITEMS] = Field(None, alias="assert", description="Added to every test's asserts.")
+    evaluators: Annotated[Any, _ITEMS] = Field(None, description="Older name of assert.", deprecated=True)
+    tests: Annotated[Any, _TESTS] = Field(None, description="The tests, or the file they are in.")
+    eval_cases: Annotated[Any, _TESTS] = Field(None, description="Older name of tests.", deprecated=True)
+    evalcases: Annotated[Any, _TESTS] = Field(None, description="Older name of tests.", deprecated=True)
+    input: Annotated[Any, _INPUT] = Field(None, description="Put before every test's input.")
+    execution: dict[str, Any] | None = None
+    workspace: dict[str, Any] | None = None
+    dataset: Text | None = Field(None, description="What results call the data; the file's name by default.")
+    target: Text | None = Field(None, description="Older name of execution.target.", deprecated=True)
+    evaluator: Text = Field("llm_judge", description="The assert type of a test that has no asserts at all.")
+
+
+def read_suite(path: Path | str, roots: Iterable[Path | str] | None, types: AssertTypes) -> Suite:
+    """Read a suite file whose asserts are of these types; ``load_suite`` of the package says the rest.
+
+    Raises:
+        ConfigError: the suite is not valid: every problem at its file, line and column.
+    """
+    path = Path(path)
+    confined = None if roots is None else tuple(Path(root) for root in roots)
+    reader = Reader(Files(confined), path.absolute().parent, types)
+    suite = _read(reader, path.absolute())
+    if reader.problems or suite is None:
+        raise ConfigError(list(dict.fromkeys(reader.problems)))
+    return suite
+
+
+def _read(reader: Reader, path: Path) -> Suite | None:
+    ending = path.suffix.lower()
+    if ending not in (".yaml", ".yml", ".jsonl"):
+        reader.problems.append(Problem("is no suite: its name must end in .yaml, .yml or .jsonl", str(path)))
+        return None
+    with reader.collecting():
+        try:
+            text = reader.files.read(reader.files.find(str(path), [path.parent]))
+        except FileError as problem:
+            reader.problems.append(problem.problem(path))
+            return None
+        if ending == ".jsonl":
+            return _read_lines(reader, path, text)
+        document = _document(reader, path, text)
+        return None if document is None else _suite(reader, path, document, None)
+    return None
+
+
+def _document(reader: Reader, path: Path, text: str) -> Document | None:
+    document = parse_document(text, str(path), limits=SUITE_LIMITS)
+    if not isinstance(document.data, dict):
+        reader.problems.append(document.problem((), "must be a mapping with tests"))
+        return None
+    schema = document.data.get("$schema")
+    if isinstance(schema, str) and schema.startswith("agentv-") and not schema.startswith("agentv-eval"):
+        reader.problems.append(
+            document.problem(("$schema",), f"is no suite: $schema is {schema!r}, not {SCHEMA_NAME!r}")
+        )
+        return None
+    check_numbers(document.data, document)
+    return document
+
+
+def _read_lines(reader: Reader, path: Path, text: str) -> Suite | None:
+    """JSON lines with their sidecar, if there is one."""
+    sidecar = next((file for end in (".yaml", ".yml") if (file := path.with_suffix(end)).is_file()), None)
+    if sidecar is None:
+        document = Document(str(path), {})
+    else:
+        found = _document(reader, sidecar, reader.files.read(reader.files.find(str(sidecar), [path.parent])))
+        if found is None:
+            return None
+        document = found
+        if "tests" in document.data:
+            reader.problems.append(
+                document.problem(
+                    ("tests",), f"{path.name} holds the tests; run this file alone or remove tests", key=True
+                )
+            )
+    return _suite(reader, path, document, text)
+
+
+def _suite(reader: Reader, path: Path, document: Document, lines: str | None) -> Suite | None:
+    entry = Entry(document.data, document, ())
+    data = document.data
+    fields = _fields(reader, entry)
+    execution = read_execution(reader, entry, "")
+    workspace = read_workspace(reader, entry, "")
+    asserts = read_all_asserts(reader, entry, "")
+    asked: tuple[dict[str, Any], ...] = ()
+    if data.get("input") is not None:
+        asked = input_messages(reader, entry, "input", "suite")
+        if reader.clean:
+            check_file_parts(reader, entry, "input", asked, "suite")
+    dataset = data.get("dataset") if isinstance(data.get("dataset"), str) else path.stem
+    defaults = Defaults(str(dataset), asserts, asked, workspace)
+    tests = _tests(reader, entry, path, lines, defaults)
+    if fields is None or not reader.clean:
+        return None
+    if not tests:
+        reader.warn(entry, "the suite has no tests")
+    return _assembled(reader, path, fields, data, execution, workspace, tests)
+
+
+def _assembled(
+    reader: Reader,
+    path: Path,
+    fields: SuiteFields,
+    data: dict[str, Any],
+    execution: Execution,
+    workspace: Any,
+    tests: tuple[Test, ...],
+) -> Suite:
+    metadata = None
+    if fields.name is not None:
+        metadata = Metadata(
+            fields.name,
+            fields.description or "",
+            fields.version,
+            fields.author,
+            None if fields.tags is None else tuple(fields.tags),
+            fields.license,
+            data.get("requires"),
+        )
+    return Suite(
+        path=path,
+        tests=tests,
+        metadata=metadata,
+        tags=tuple(fields.tags or ()),
+        target=execution.target or fields.target,
+        targets=execution.targets,
+        trials=execution.trials if execution.trials and execution.trials.count > 1 else None,
+        cache=execution.cache,
+        cache_path=execution.cache_path,
+        workspace=workspace,
+        evaluator=reader.types.canonical_type(fields.evaluator),
+        roots=reader.files.roots,
+        warnings=tuple(dict.fromkeys(reader.warnings)),
+        content_hash=reader.files.content_hash(path.parent),
+    )
+
+
+def _fields(reader: Reader, entry: Entry) -> SuiteFields | None:
+    data = {key: value for key, value in entry.data.items() if value is not None}
+    try:
+        fields = SuiteFields.model_validate(data)
+    except ValidationError as error:
+        add_model_problems(reader, entry, error, "suite", SuiteFields)
+        return None
+    # Alone, a description is what older files have, of any length.
+    if fields.name is not None and not fields.description:
+        reader.fail(entry, f"suite: description is required with name, 1 to {MOST_DESCRIPTION} characters", "name")
+    if fields.name is not None and len(fields.description or "") > MOST_DESCRIPTION:
+        reader.fail(entry, f"suite: description: must have at most {MOST_DESCRIPTION} characters", "description")
+    if fields.version is not None and (problem := check_version(fields.version)):
+        reader.warn(entry, f"version: {problem}", "version")
+    if fields.license is not None and (problem := check_license(fields.license)):
+        reader.warn(entry, f"license: {problem}", "license")
+    if fields.target is not None:
+        reader.deprecated(entry, "target", "write execution.target", "target")
+    evaluator = reader.types.canonical_type(fields.evaluator)
+    model = reader.types.find_type(evaluator)
+    if model is None:
+        reader.fail(entry, f"evaluator: {reader.types.unknown_type(fields.evaluator)}", "evaluator")
+    else:
+        try:
+            model.model_validate({"type": evaluator})
+        except ValidationError:
+            reader.fail(
+                entry, f"evaluator: {fields.evaluator} needs fields of its own; write it under assert", "evaluator"
+            )
+    return fields
+
+
+def _tests(reader: Reader, entry: Entry, path: Path, lines: str | None, defaults: Defaults) -> tuple[Test, ...]:
+    if lines is not None:
+        found = json_lines(reader, str(path), lines, "Line {number}: Invalid JSON - {reason}; correct line {number}")
+    else:
+        key = next((name for name in ("tests", *_OLD_TESTS) if name in entry.data), None)
+        if key is None:
+            reader.fail(entry, "tests is required: a list of tests, or the path of a file that holds them")
+            return ()
+        if key != "tests":
+            reader.deprecated(entry, key, "rename it to tests", key)
+        for other in _OLD_TESTS:
+            if other in entry.data and other != key:
+                reader.warn(
+                    entry, f"{other} is ignored, for {key} holds the tests; move its tests there", other, key=True
+                )
+        found = test_entries(reader, entry.child(key))
+    tests: list[Test] = []
+    places: dict[str, Entry] = {}
+    for item, where in found:
+        test = read_test(reader, item, defaults, where)
+        if test is None:
+            continue
+        first = places.setdefault(test.id, item)
+        if first is not item:
+            line = first.problem("").line
+            reader.fail(item, f"duplicate test id {test.id!r} (first at {first.source.path}:{line}); rename one", "id")
+        tests.append(test)
+    return tuple(tests)

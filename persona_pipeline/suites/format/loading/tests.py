@@ -1,0 +1,161 @@
+"""Reading one test: its goal under three names, its messages under two, its asserts under four."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError, WithJsonSchema
+
+from persona_pipeline.suites.format.assert_fields import AssertFields
+from persona_pipeline.suites.format.field_types import StrictFields, Text
+from persona_pipeline.suites.format.loading.asserts import read_all_asserts, read_assert
+from persona_pipeline.suites.format.loading.execution import Execution, read_execution, read_workspace
+from persona_pipeline.suites.format.loading.messages import (
+    check_file_parts,
+    expected_messages,
+    input_messages,
+    question_text,
+    reference_answer,
+)
+from persona_pipeline.suites.format.models import Test, Workspace
+from persona_pipeline.suites.format.problems import Reader, add_model_problems
+from persona_pipeline.suites.format.sources import Entry
+
+_GOALS = ("criteria", "expected_outcome", "outcome")
+_ITEMS: Any = WithJsonSchema({"type": "array", "items": {"$ref": "#/$defs/assert"}})
+_MESSAGES: Any = WithJsonSchema({"type": "array", "items": {"$ref": "#/$defs/message"}})
+_INPUT: Any = WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"$ref": "#/$defs/message"}}]})
+_ANSWER: Any = WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object"}, {"type": "array"}, {"type": "null"}]})
+
+
+class TestFields(StrictFields):
+    """A test as it is written."""
+
+    id: Text = Field(description="Names the test in results; unique in the suite.")
+    criteria: str | None = Field(None, description="The goal: what a good answer achieves.")
+    expected_outcome: str | None = Field(None, description="The goal, older name.")
+    outcome: str | None = Field(None, description="The goal, oldest name.")
+    input: Annotated[Any, _INPUT] = Field(None, description="What is asked: text, or messages.")
+    input_messages: Annotated[Any, _MESSAGES] = Field(None, description="What is asked; wins over input.")
+    expected_output: Annotated[Any, _ANSWER] = Field(None, description="A good answer: text, data, or messages.")
+    expected_messages: Annotated[Any, _MESSAGES] = Field(None, description="A good answer; wins over expected_output.")
+    assert_: Annotated[Any, _ITEMS] = Field(None, alias="assert", description="What must hold for the answer.")
+    evaluators: Annotated[Any, _ITEMS] = Field(None, description="Older name of assert.", deprecated=True)
+    rubrics: list[Any] | None = Field(None, description="Older form of an assert of type rubrics.", deprecated=True)
+    skip_defaults: bool = Field(False, description="Do not inherit the suite's asserts and input.")
+    execution: dict[str, Any] | None = None
+    workspace: dict[str, Any] | None = None
+    metadata: dict[str, Any] | None = Field(None, description="Anything; tags in it are filtered on.")
+    conversation_id: str | None = Field(None, description="Echoed in the results.")
+
+
+@dataclass(frozen=True)
+class Defaults:
+    """What a suite gives to each of its tests."""
+
+    dataset: str
+    asserts: Sequence[AssertFields] = ()
+    input_messages: Sequence[dict[str, Any]] = ()
+    workspace: Workspace | None = None
+
+
+def read_test(reader: Reader, entry: Entry, defaults: Defaults, where: str) -> Test | None:
+    """Read one test; None when it is wrong."""
+    data = entry.data
+    if not isinstance(data, dict):
+        reader.fail(entry, f"{where} must be a mapping with id and input, or a file:// reference")
+        return None
+    before = len(reader.problems)
+    label = f"test {data['id']!r}" if isinstance(data.get("id"), str) and data["id"] else where
+    try:
+        # Lists are read by their own readers, which know more about them; only keys and plain values are checked here.
+        TestFields.model_validate({key: value for key, value in data.items() if value is not None})
+    except ValidationError as error:
+        add_model_problems(reader, entry, error, label, TestFields)
+    execution = read_execution(reader, entry, label)
+    skip_defaults = execution.skip_defaults or data.get("skip_defaults") is True
+    asked = _input(reader, entry, label)
+    expected = _expected(reader, entry, label)
+    asserts = _asserts(reader, entry, label)
+    workspace = read_workspace(reader, entry, label)
+    if len(reader.problems) > before:
+        return None
+    messages = asked if skip_defaults else (*defaults.input_messages, *asked)
+    goal = next((data[key] for key in _GOALS if isinstance(data.get(key), str)), "")
+    asserts = asserts if skip_defaults else [*asserts, *defaults.asserts]
+    if not asserts and not goal and not expected:
+        reader.fail(entry, f"{label}: there is nothing to check; add criteria, expected_output or assert")
+        return None
+    if asserts and not any(item.weight for item in asserts):
+        reader.warn(entry, f"{label}: every assert weighs 0, so the score can only be 0", "assert")
+    if defaults.workspace is not None:
+        workspace = defaults.workspace if workspace is None else defaults.workspace.merged(workspace)
+    return _test(entry, execution, messages, expected, goal, asserts, workspace, defaults)
+
+
+def _test(
+    entry: Entry,
+    execution: Execution,
+    messages: Sequence[dict[str, Any]],
+    expected: Sequence[dict[str, Any]],
+    goal: str,
+    asserts: Sequence[AssertFields],
+    workspace: Workspace | None,
+    defaults: Defaults,
+) -> Test:
+    data = entry.data
+    targets = execution.targets
+    if targets is None and execution.target is not None:
+        targets = (execution.target,)
+    return Test(
+        id=data["id"],
+        input_messages=tuple(messages),
+        expected_outcome=goal,
+        expected_messages=tuple(expected),
+        question=question_text(messages),
+        reference_answer=reference_answer(expected),
+        dataset=defaults.dataset,
+        asserts=tuple(asserts),
+        conversation_id=data.get("conversation_id"),
+        metadata=data.get("metadata"),
+        workspace=workspace,
+        targets=targets,
+        trials=execution.trials,
+        cache=execution.cache,
+        entry=entry,
+    )
+
+
+def _input(reader: Reader, entry: Entry, label: str) -> tuple[dict[str, Any], ...]:
+    key = _present(entry, "input_messages", "input")
+    if key is None:
+        reader.fail(entry, f"{label}: input is required")
+        return ()
+    before = len(reader.problems)
+    messages = input_messages(reader, entry, key, label)
+    if len(reader.problems) == before:
+        check_file_parts(reader, entry, key, messages, label)
+    return messages
+
+
+def _expected(reader: Reader, entry: Entry, label: str) -> tuple[dict[str, Any], ...]:
+    key = _present(entry, "expected_messages", "expected_output")
+    return () if key is None else expected_messages(reader, entry, key, label)
+
+
+def _present(entry: Entry, *keys: str) -> str | None:
+    return next((key for key in keys if entry.data.get(key) is not None), None)
+
+
+def _asserts(reader: Reader, entry: Entry, label: str) -> list[AssertFields]:
+    """All of a test's own asserts: the rubrics first, then ``assert``, then what older names hold."""
+    found: list[AssertFields] = []
+    data = entry.data
+    if isinstance(data.get("rubrics"), list):
+        reader.deprecated(entry, f"{label}: rubrics", "write an assert of type rubrics", "rubrics")
+        if data["rubrics"]:
+            # Positions inside the list stay those of the file: the made-up item stands where the test stands.
+            item = {"type": "rubrics", "name": "rubric", "rubrics": data["rubrics"]}
+            made = read_assert(reader, Entry(item, entry.source, entry.location), f"{label}: rubrics", 0)
+            found += [made] if made else []
+    return found + read_all_asserts(reader, entry, label)

@@ -1,0 +1,183 @@
+"""A loaded suite in its normalised form: one spelling whatever the file used."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from persona_pipeline.errors import Problem
+from persona_pipeline.suites.format.assert_fields import AssertFields
+from persona_pipeline.suites.format.sources import Entry
+
+STRATEGIES = ("pass_at_k", "mean", "confidence_interval")
+HOOKS = ("setup", "teardown", "before_all", "after_all", "before_each", "after_each")
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """What makes a suite discoverable; there only when the file has a ``name``."""
+
+    name: str
+    description: str
+    version: str | None = None
+    author: str | None = None
+    tags: tuple[str, ...] | None = None
+    license: str | None = None
+    requires: Mapping[str, Any] | None = None
+
+    def model_dump(self) -> dict[str, Any]:
+        data = {key: value for key, value in vars(self).items() if value is not None}
+        return data | ({"tags": list(self.tags)} if self.tags is not None else {})
+
+
+@dataclass(frozen=True)
+class Trials:
+    """How often a test is run, and how its score comes from the attempts. ``cost_limit_usd``: stop when they cost this much."""
+
+    count: int
+    strategy: str = "pass_at_k"
+    cost_limit_usd: float | None = None
+
+    def model_dump(self) -> dict[str, Any]:
+        return {key: value for key, value in vars(self).items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Hook:
+    """A script around a test or a suite. ``script``: argv; ``timeout_ms``: None for the hook's default."""
+
+    script: tuple[str, ...]
+    timeout_ms: float | None = None
+    cwd: str | None = None
+
+    def model_dump(self) -> dict[str, Any]:
+        return {"script": list(self.script)} | {
+            key: value for key, value in (("timeout_ms", self.timeout_ms), ("cwd", self.cwd)) if value is not None
+        }
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """A folder the target works in: a copy of ``template`` (an absolute path), prepared and cleaned up by hooks."""
+
+    template: str | None = None
+    hooks: Mapping[str, Hook] = field(default_factory=dict)
+
+    def merged(self, override: "Workspace") -> "Workspace":
+        """Return this workspace with what the other one sets in its place, field by field."""
+        return Workspace(override.template or self.template, {**self.hooks, **override.hooks})
+
+    def model_dump(self) -> dict[str, Any]:
+        data: dict[str, Any] = {} if self.template is None else {"template": self.template}
+        return data | {name: self.hooks[name].model_dump() for name in HOOKS if name in self.hooks}
+
+
+@dataclass(frozen=True)
+class Test:
+    """One test.
+
+    Attributes:
+        expected_outcome: the goal in words, ``""`` when none is given.
+        question: the text of all input messages on one line; ``reference_answer``: the last expected message as text.
+        asserts: the test's own, then the suite's.
+        targets: who answers, None for the suite's; ``trials``, ``cache``: None for the suite's.
+        entry: where it was written.
+    """
+
+    __test__ = False
+
+    id: str
+    input_messages: tuple[dict[str, Any], ...]
+    expected_outcome: str = ""
+    expected_messages: tuple[dict[str, Any], ...] = ()
+    question: str = ""
+    reference_answer: str = ""
+    dataset: str = ""
+    asserts: tuple[AssertFields, ...] = ()
+    conversation_id: str | None = None
+    metadata: Mapping[str, Any] | None = None
+    workspace: Workspace | None = None
+    targets: tuple[str, ...] | None = None
+    trials: Trials | None = None
+    cache: bool | None = None
+    entry: Entry | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """Tags of the test itself: ``metadata.tags``."""
+        tags = (self.metadata or {}).get("tags")
+        return tuple(tag for tag in tags if isinstance(tag, str)) if isinstance(tags, list) else ()
+
+    def model_dump(self) -> dict[str, Any]:
+        """Return the normalised form as plain data."""
+        data: dict[str, Any] = {
+            "id": self.id,
+            "expected_outcome": self.expected_outcome,
+            "input_messages": list(self.input_messages),
+            "expected_messages": list(self.expected_messages),
+            "question": self.question,
+            "reference_answer": self.reference_answer,
+            "dataset": self.dataset,
+            "assert": [item.dump() for item in self.asserts],
+        }
+        optional = {
+            "conversation_id": self.conversation_id,
+            "metadata": None if self.metadata is None else dict(self.metadata),
+            "workspace": self.workspace and self.workspace.model_dump(),
+            "targets": None if self.targets is None else list(self.targets),
+            "trials": self.trials and self.trials.model_dump(),
+            "cache": self.cache,
+        }
+        return data | {key: value for key, value in optional.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A whole suite.
+
+    ``roots``: folders its files are confined to, None for no limit. ``warnings``: what a person should look at.
+    ``content_hash``: SHA-256 of every file it was read from, prompts included.
+    """
+
+    path: Path
+    tests: tuple[Test, ...]
+    metadata: Metadata | None = None
+    tags: tuple[str, ...] = ()
+    target: str | None = None
+    targets: tuple[str, ...] | None = None
+    trials: Trials | None = None
+    cache: bool | None = None
+    cache_path: str | None = None
+    workspace: Workspace | None = None
+    evaluator: str = "llm_judge"
+    roots: tuple[Path, ...] | None = None
+    warnings: tuple[Problem, ...] = field(default=(), compare=False)
+    content_hash: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name in its metadata, else the file's name without endings."""
+        return self.metadata.name if self.metadata else self.path.name.split(".")[0]
+
+    def trials_of(self, test: Test) -> Trials | None:
+        """Return how often a test is run, None for once. Its own ``trials`` win, a count of 1 too."""
+        trials = test.trials or self.trials
+        return trials if trials and trials.count > 1 else None
+
+    @property
+    def shared_workspace(self) -> Workspace | None:
+        """The workspace whose ``before_all`` and ``after_all`` frame the run: the first test's, which the suite's is part of."""
+        return (self.tests[0].workspace if self.tests else None) or self.workspace
+
+    def model_dump(self) -> dict[str, Any]:
+        """Return the normalised form as plain data."""
+        data: dict[str, Any] = {
+            "metadata": self.metadata and self.metadata.model_dump(),
+            "target": self.target,
+            "targets": None if self.targets is None else list(self.targets),
+            "trials": self.trials and self.trials.model_dump(),
+            "cache": self.cache,
+        }
+        if self.shared_workspace is not None:
+            data["workspace"] = self.shared_workspace.model_dump()
+        return data | {"tests": [test.model_dump() for test in self.tests]}

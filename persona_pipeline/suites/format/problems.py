@@ -1,0 +1,176 @@
+"""Collecting everything that is wrong with a suite, and saying it in one voice."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+from pydantic import BaseModel, ValidationError
+
+from persona_pipeline.documents.validation import EXPECTED, names_at
+from persona_pipeline.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.suites.format.files import FileError, Files, repository_root
+from persona_pipeline.suites.format.sources import Entry
+
+
+class AssertTypes(Protocol):
+    """The types of asserts a suite may name. They stand above the format, so they are handed in."""
+
+    def canonical_type(self, spelled: str) -> str: ...
+
+    def find_type(self, name: str) -> type[Any] | None: ...
+
+    def unknown_type(self, spelled: str) -> str: ...
+
+
+@dataclass
+class Reader:
+    """What every part of loading shares: the files, the suite's folder, and the problems and warnings found so far.
+
+    ``assert_types``: None where no asserts are read. ``depth``: how many composites the assert being read stands in.
+    """
+
+    files: Files
+    suite_folder: Path
+    assert_types: AssertTypes | None = None
+    problems: list[Problem] = field(default_factory=list)
+    warnings: list[Problem] = field(default_factory=list)
+    depth: int = 0
+
+    def fail(self, entry: Entry, message: str, *keys: str | int, key: bool = False) -> None:
+        self.problems.append(entry.problem(message, *keys, key=key))
+
+    def warn(self, entry: Entry, message: str, *keys: str | int, key: bool = False) -> None:
+        self.warnings.append(entry.problem(message, *keys, key=key))
+
+    def deprecated(self, entry: Entry, old: str, new: str, *keys: str | int) -> None:
+        self.warn(entry, f"{old} is deprecated; {new}", *keys, key=True)
+
+    @contextmanager
+    def collecting(self) -> Iterator[None]:
+        """Turn a ``ConfigError`` from below into problems of this suite."""
+        try:
+            yield
+        except ConfigError as error:
+            self.problems += error.problems
+
+    @property
+    def types(self) -> AssertTypes:
+        assert self.assert_types is not None, "this reader was given no types of asserts"
+        return self.assert_types
+
+    @property
+    def clean(self) -> bool:
+        return not self.problems
+
+    def folders(self, entry: Entry) -> list[Path]:
+        """Return where files named in an entry are looked for: beside the file that names them, then beside the suite."""
+        own = Path(entry.source.path).parent
+        return [own] if own == self.suite_folder else [own, self.suite_folder]
+
+    def find_folder(self, entry: Entry, reference: str, label: str, *keys: str) -> str:
+        """Return the absolute path of a folder named in an entry; where there is none, that is a problem at ``keys``."""
+        try:
+            return str(self.files.find(reference, self.folders(entry), folder=True))
+        except FileError as problem:
+            self.fail(entry, f"{label}: {problem}", *keys)
+            return reference
+
+    @cached_property
+    def top(self) -> Path | None:
+        return repository_root(self.suite_folder)
+
+
+_TEXTS = {
+    **EXPECTED,
+    "string_type": "must be a string",
+    "int_from_float": "must be a whole number",
+    "string_too_short": "must not be empty",
+    "too_short": "must not be empty",
+}
+_BOUNDS = {
+    "greater_than_equal": (">=", "ge"),
+    "greater_than": (">", "gt"),
+    "less_than_equal": ("<=", "le"),
+    "less_than": ("<", "lt"),
+}
+
+
+def add_model_problems(
+    reader: Reader, entry: Entry, error: ValidationError, label: str, model: type[BaseModel]
+) -> None:
+    """Add the problems of a pydantic error, each at its place, in plain words and with the thing they are about."""
+    older = getattr(model, "older_names", {})
+    for item in error.errors(include_url=False):
+        location = tuple(item["loc"])
+        if item["type"].startswith("union_tag"):
+            location = (*location, item.get("ctx", {})["discriminator"].strip("'"))
+        place = _written(entry.data, location, older)
+        name = _dotted(place or location)
+        if item["type"] == "extra_forbidden":
+            known = sorted(names_at(model, location[:-1]))
+            reader.fail(
+                entry, f"{label}: unknown key {name!r}{did_you_mean(str(location[-1]), known)}", *place, key=True
+            )
+        elif item["type"] in ("missing", "union_tag_not_found"):
+            place = _written(entry.data, location[:-1], older)
+            reader.fail(entry, f"{label}: {_dotted((*place, location[-1]))} is required", *place)
+        else:
+            prefix = f"{name}: " if name else ""
+            reader.fail(entry, f"{label}: {prefix}{_text(item, location)}", *place)
+
+
+def _written(data: Any, location: tuple[str | int, ...], older: Mapping[str, str]) -> tuple[str | int, ...]:
+    """Return a place as the file spells it: fields by the name it uses, without the members of unions that pydantic names."""
+    place: list[str | int] = []
+    for part in location:
+        if not place and part not in data:
+            part = older.get(str(part), part)
+        if part in _keys(data):
+            place.append(part)
+            data = data[part]
+    return tuple(place)
+
+
+def _keys(value: Any) -> Any:
+    return range(len(value)) if isinstance(value, list) else value if isinstance(value, dict) else ()
+
+
+def _text(item: Any, location: tuple[str | int, ...]) -> str:
+    kind, context = item["type"], item.get("ctx", {})
+    shown = _shown(item.get("input"))
+    if location and location[-1] == "weight":
+        return f"must be a finite number >= 0, not {shown}"
+    if kind in _BOUNDS:
+        sign, name = _BOUNDS[kind]
+        return f"must be {sign} {context[name]:g}, not {shown}"
+    if kind == "union_tag_invalid":
+        return f"must be one of {context['expected_tags']}, not {context['tag']!r}"
+    if kind == "literal_error":
+        return f"must be one of {context['expected']}, not {shown}".replace(" or '", ", '")
+    if kind == "string_pattern_mismatch":
+        return f"must match {context['pattern']}, not {shown}"
+    if kind == "string_too_long":
+        return f"must have at most {context['max_length']} characters"
+    if kind in _TEXTS:
+        return _TEXTS[kind] + ("" if kind.endswith("short") else f", not {shown}")
+    return item["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list | tuple):
+        return "a list"
+    names = {None: "null", True: "true", False: "false"}
+    text = names[value] if value is None or isinstance(value, bool) else repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _dotted(location: tuple[str | int, ...]) -> str:
+    text = ""
+    for part in location:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
+    return text

@@ -1,0 +1,1 @@
+"""What a run brought, kept, compared and told in short."""

@@ -1,0 +1,281 @@
+"""What a run brought: attempts, tests, the suite, and its exit code."""
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from persona_pipeline.suites.asserts.grades import AssertResult, Failure, SuiteVerdict
+from persona_pipeline.suites.format.field_types import PASS
+from persona_pipeline.suites.targets.output import Output, parse_output
+
+EXIT_OK, EXIT_FAIL, EXIT_CONFIG, EXIT_ERROR, EXIT_BUDGET = 0, 1, 2, 3, 4
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One answer, graded. ``score`` is None exactly when the verdict is ``error``."""
+
+    number: int
+    score: float | None
+    verdict: SuiteVerdict
+    results: Sequence[AssertResult] = ()
+    output: Output | None = None
+    failed_gates: Sequence[str] = ()
+    error: Failure | None = None
+    cached: bool = False
+    retries: int = 0
+    workspace_kept: str | None = None
+
+    @property
+    def cost_usd(self) -> float | None:
+        return self.output.cost_usd if self.output else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a trial's line in the results."""
+        data: dict[str, Any] = {"attempt": self.number, "score": self.score, "verdict": self.verdict.value}
+        if self.error:
+            data["error"] = self.error.to_dict()
+        data |= _answered(self.output)
+        if self.results:
+            data["scores"] = {item.name: item.score for item in self.results}
+        return data
+
+
+def _answered(output: Output | None) -> dict[str, Any]:
+    """The answer and what it took, as far as the target said."""
+    if output is None:
+        return {}
+    usage = output.token_usage and output.token_usage.to_dict()
+    data = {"output": output.messages, "token_usage": usage, "cost_usd": output.cost_usd}
+    return {key: value for key, value in (data | {"duration_ms": output.duration_ms}).items() if value is not None}
+
+
+@dataclass(frozen=True)
+class TestResult:
+    """One test with one target.
+
+    Attributes:
+        id: the test's id, with ``@<target>`` when the run has several targets.
+        score: 0-1; None exactly when the verdict is ``error``.
+        best: the attempt whose asserts and answer are shown.
+        attempts: all of them, where the test had trials.
+        aggregation: how the score came from the attempts.
+        request_key: SHA-256 of what the target was asked; grading_key: of that and of how the answer was graded.
+    """
+
+    __test__ = False
+
+    id: str
+    test_id: str
+    score: float | None
+    verdict: SuiteVerdict
+    best: Attempt
+    target: str | None = None
+    dataset: str = ""
+    conversation_id: str | None = None
+    metadata: Mapping[str, Any] | None = None
+    attempts: Sequence[Attempt] = ()
+    aggregation: Mapping[str, Any] | None = None
+    cost_limited: bool = False
+    request_key: str | None = None
+    grading_key: str | None = None
+    timestamp: str | None = None
+    resumed: bool = False
+    notes: Sequence[str] = ()
+
+    @property
+    def error(self) -> Failure | None:
+        """Why there is no score: the target's failure, else the first assert's."""
+        if self.verdict is not SuiteVerdict.ERROR:
+            return None
+        if self.best.error:
+            return self.best.error
+        item = next((item for item in self.best.results if item.error), None)
+        if item and item.error:
+            return Failure(item.error.reason, f"{item.name}: {item.error.message}")
+        failed = next((attempt.error for attempt in self.attempts if attempt.error), None)
+        return failed or Failure("error", "an attempt could not be judged")
+
+    @property
+    def coverage(self) -> tuple[int, int]:
+        """Asserts that have a score, and asserts there are."""
+        return sum(item.score is not None for item in self.best.results), len(self.best.results)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the row as plain JSON."""
+        best, output = self.best, self.best.output
+        scored, expected = self.coverage
+        data: dict[str, Any] = {
+            "id": self.id,
+            "test_id": self.test_id,
+            "target": self.target,
+            "dataset": self.dataset,
+            "score": self.score,
+            "verdict": self.verdict.value,
+            "hits": [text for item in best.results for text in item.hits],
+            "misses": [text for item in best.results for text in item.misses],
+            "reasoning": " | ".join(f"{item.name}: {item.reasoning}" for item in best.results if item.reasoning)
+            or None,
+            "answer": output.text if output else None,
+            "results": [item.to_dict() for item in best.results],
+            "coverage": {"n_scored": scored, "n_expected": expected},
+        }
+        error = self.error
+        optional = {
+            "error": error.to_dict() if error else None,
+            "failed_gates": list(best.failed_gates) or None,
+            **_answered(output),
+            "file_changes": output.file_changes if output else None,
+            "workspace_path": best.workspace_kept,
+            "trials": [attempt.to_dict() for attempt in self.attempts] or None,
+            "aggregation": self.aggregation,
+            "cost_limited": self.cost_limited or None,
+            "conversation_id": self.conversation_id,
+            "metadata": self.metadata,
+            "cached": best.cached or None,
+            "notes": list(self.notes) or None,
+            "request_key": self.request_key,
+            "grading_key": self.grading_key,
+            "timestamp": self.timestamp,
+        }
+        return data | {key: value for key, value in optional.items() if value is not None}
+
+    @classmethod
+    def from_dict(cls, row: Mapping[str, Any]) -> "TestResult":
+        """Return the result a row holds, well enough to report it again."""
+        output = parse_output(row) if row.get("output") is not None else None
+        best = Attempt(
+            0,
+            row["score"],
+            SuiteVerdict(row["verdict"]),
+            tuple(AssertResult.from_dict(item) for item in row["results"]),
+            output,
+            tuple(row.get("failed_gates", ())),
+            _failure(row.get("error")),
+            bool(row.get("cached")),
+            workspace_kept=row.get("workspace_path"),
+        )
+        attempts = [
+            Attempt(
+                item["attempt"],
+                item["score"],
+                SuiteVerdict(item["verdict"]),
+                output=parse_output(item) if "output" in item else None,
+                error=_failure(item.get("error")),
+            )
+            for item in row.get("trials", ())
+        ]
+        return cls(
+            row["id"],
+            row.get("test_id", row["id"]),
+            row["score"],
+            best.verdict,
+            best,
+            row.get("target"),
+            row.get("dataset", ""),
+            row.get("conversation_id"),
+            row.get("metadata"),
+            attempts,
+            row.get("aggregation"),
+            bool(row.get("cost_limited")),
+            row.get("request_key"),
+            row.get("grading_key"),
+            row.get("timestamp"),
+            resumed=True,
+            notes=tuple(row.get("notes", ())),
+        )
+
+
+def _failure(data: Any) -> Failure | None:
+    return Failure(str(data.get("reason")), str(data.get("message"))) if isinstance(data, Mapping) else None
+
+
+@dataclass(frozen=True)
+class SuiteResult:
+    """A whole run. ``judge``: who judged, None when nobody was asked; ``usage``: what its judgments took."""
+
+    suite: str
+    path: str
+    tests: Sequence[TestResult]
+    suite_hash: str = ""
+    warnings: Sequence[str] = ()
+    judge: str | None = None
+    usage: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def exit_code(self) -> int:
+        """0: nothing failed (borderline is fine); 4: money ran out; 3: something could not be judged, or nothing was; 1: a fail."""
+        if not self.tests:
+            return EXIT_ERROR
+        errors = [test.error for test in self.tests if test.error]
+        if any(error.reason == "budget" for error in errors):
+            return EXIT_BUDGET
+        if errors:
+            return EXIT_ERROR
+        return EXIT_FAIL if any(test.verdict is SuiteVerdict.FAIL for test in self.tests) else EXIT_OK
+
+    @property
+    def verdict(self) -> SuiteVerdict:
+        """The worst verdict of its tests: error, then fail, borderline, pass; error when there are none."""
+        found = {test.verdict for test in self.tests}
+        order = (SuiteVerdict.ERROR, SuiteVerdict.FAIL, SuiteVerdict.BORDERLINE, SuiteVerdict.PASS)
+        return next((verdict for verdict in order if verdict in found), SuiteVerdict.ERROR)
+
+    @property
+    def score(self) -> float | None:
+        """Mean of the tests' scores; None when a test has none: a mean over the rest would flatter."""
+        scores = [test.score for test in self.tests]
+        known = [score for score in scores if score is not None]
+        return statistics.fmean(known) if scores and len(known) == len(scores) else None
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """Counts, and the distribution of the scores there are."""
+        verdicts = Counter(test.verdict for test in self.tests)
+        scores = [test.score for test in self.tests if test.score is not None]
+        costs = [test.best.cost_usd for test in self.tests if test.best.cost_usd is not None]
+        data: dict[str, Any] = {
+            "total": len(self.tests),
+            "passed": verdicts[SuiteVerdict.PASS],
+            "borderline": verdicts[SuiteVerdict.BORDERLINE],
+            "failed": verdicts[SuiteVerdict.FAIL],
+            "errors": verdicts[SuiteVerdict.ERROR],
+            "verdict": self.verdict.value,
+            "score": self.score,
+            "coverage": {"n_scored": len(scores), "n_expected": len(self.tests)},
+            "exit_code": self.exit_code,
+        }
+        if scores:
+            bins = [0] * 5
+            for score in scores:
+                bins[min(4, math.floor(score * 5 + 1e-9))] += 1
+            data |= {
+                "mean": statistics.fmean(scores),
+                "median": statistics.median(scores),
+                "min": min(scores),
+                "max": max(scores),
+                "stddev": statistics.stdev(scores) if len(scores) > 1 else None,
+                "histogram": bins,
+                "pass_rate": sum(score >= PASS - 1e-9 for score in scores) / len(self.tests),
+            }
+        if costs:
+            data["cost_usd"] = math.fsum(costs)
+        reasons = Counter(test.error.reason for test in self.tests if test.error)
+        return data | ({"error_reasons": dict(reasons)} if reasons else {})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the run as plain JSON."""
+        data: dict[str, Any] = {
+            "suite": self.suite,
+            "path": self.path,
+            "suite_hash": self.suite_hash,
+            "tests": [test.to_dict() for test in self.tests],
+            "summary": self.summary,
+        }
+        if self.judge:
+            data["judge"] = {"name": self.judge, "usage": dict(self.usage)}
+        return data | ({"warnings": list(self.warnings)} if self.warnings else {})

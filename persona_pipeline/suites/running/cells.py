@@ -1,0 +1,281 @@
+"""One test with one target: asked, graded, tried again where that can help."""
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, cast
+
+from persona_pipeline.errors import ConfigError
+from persona_pipeline.suites.asserts.base import Assert, run_assert
+from persona_pipeline.suites.asserts.context import Context, Services
+from persona_pipeline.suites.asserts.grades import AssertResult, Failure, SuiteVerdict, UngradedError
+from persona_pipeline.suites.asserts.registry import default_assert
+from persona_pipeline.suites.format.files import state_folder
+from persona_pipeline.suites.format.models import Suite, Test
+from persona_pipeline.suites.results.suite_result import Attempt, TestResult
+from persona_pipeline.suites.running.options import RunOptions
+from persona_pipeline.suites.running.plan import Cell
+from persona_pipeline.suites.running.scoring import score_test
+from persona_pipeline.suites.running.trials import run_trials
+from persona_pipeline.suites.sandbox.workspaces import WorkspaceError, WorkspaceFolder, Workspaces
+from persona_pipeline.suites.targets.base import Request, TargetError
+from persona_pipeline.suites.targets.cache import OutputCache, cache_key, request_key
+from persona_pipeline.suites.targets.config import Targets
+from persona_pipeline.suites.targets.fields import TargetFields
+from persona_pipeline.suites.targets.output import Output
+from persona_pipeline.suites.targets.prompts import FileError, PromptFiles, file_parts, message_text, prompt_text
+from persona_pipeline.suites.targets.responses import ResponseError, Responses
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 8.0
+
+
+@dataclass
+class CellRunner:
+    """Runs cells; one instance serves all threads of a run.
+
+    ``keyed``: results carry the key by which a later run knows that they still stand.
+    """
+
+    suite: Suite
+    options: RunOptions
+    services: Services
+    workspaces: Workspaces
+    responses: Responses | None = None
+    targets: Targets | None = None
+    keyed: bool = True
+
+    def __post_init__(self) -> None:
+        self.services = dataclasses.replace(self.services, invoke=self._invoke if self.targets else None)
+        self._sick: dict[str, TargetError | None] = {}
+
+    @cached_property
+    def files(self) -> PromptFiles:
+        return PromptFiles(self.suite)
+
+    @cached_property
+    def cache(self) -> OutputCache:
+        folder = self.options.cache_folder
+        if folder is None and self.suite.cache_path:
+            folder = self.suite.path.parent / self.suite.cache_path
+        return OutputCache(folder or state_folder(self.suite.path) / "cache" / "suites")
+
+    def prefetch(self, cells: Sequence[Cell]) -> None:
+        """Let targets that answer in batches do so; a batch that fails is no loss, its tests are then asked one by one."""
+        for target in {id(cell.target): cell.target for cell in cells}.values():
+            if not getattr(target, "provider_batching", False) or not self.options.allow_code:
+                continue
+            own = [cell for cell in cells if cell.target is target and self._can_be_batched(cell.test)]
+            with contextlib.suppress(TargetError, FileError):
+                requests = [self._request(cell.test, self.request_key(cell.test), 0, None) for cell in own]
+                if requests:
+                    target.answer_all(requests)  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
+
+    def _can_be_batched(self, test: Test) -> bool:
+        return not (self.suite.trials_of(test) or test.workspace)
+
+    def run(self, cell: Cell) -> TestResult:
+        """Run one cell to its result; whatever happens becomes one."""
+        test = cell.test
+        notes: list[str] = []
+        trials = self.suite.trials_of(test)
+        if trials is None:
+            attempt = self._attempt(cell, 0, notes)
+            result = TestResult(cell.id, test.id, attempt.score, attempt.verdict, attempt)
+        else:
+            outcome = run_trials(trials, lambda number: self._attempt(cell, number, notes))
+            result = TestResult(
+                cell.id,
+                test.id,
+                outcome.score,
+                outcome.verdict,
+                outcome.best,
+                attempts=outcome.attempts,
+                aggregation=outcome.aggregation,
+                cost_limited=outcome.cost_limited,
+            )
+            notes += outcome.notes
+        return dataclasses.replace(
+            result,
+            target=cell.target_name,
+            dataset=test.dataset,
+            conversation_id=test.conversation_id,
+            metadata=test.metadata,
+            request_key=self.request_key(test),
+            grading_key=self.grading_key(cell) if self.keyed else None,
+            timestamp=self.options.clock().isoformat(),
+            notes=notes,
+        )
+
+    def is_done(self, cell: Cell, earlier: TestResult) -> bool:
+        """Return whether an earlier result still stands: nothing about the test, its target or its answer has changed."""
+        return earlier.verdict is not SuiteVerdict.ERROR and earlier.grading_key == self.grading_key(cell)
+
+    def asserts(self, test: Test) -> Sequence[Assert]:
+        """Return a test's asserts; without any, the suite's evaluator judges the answer by the test's goal."""
+        # The registry gives nothing but subclasses of Assert.
+        return cast(Sequence[Assert], test.asserts) or (default_assert(self.suite.evaluator),)
+
+    def request_key(self, test: Test) -> str:
+        """Return a SHA-256 of what the target is asked."""
+        files = {}
+        for reference in file_parts(test):
+            try:
+                files[reference] = hashlib.sha256(
+                    self.files.read(reference, test).encode("utf-8", "surrogatepass")
+                ).hexdigest()
+            except FileError as problem:
+                files[reference] = str(problem)
+        return request_key(test.input_messages, files)
+
+    def grading_key(self, cell: Cell) -> str:
+        """Return a SHA-256 of everything that makes a cell's result: the test, its target, its recorded answer."""
+        recorded: Any = None
+        if self.responses is not None:
+            answers = self.responses.answers
+            recorded = answers.get(f"{cell.test.id}@{cell.target_name}", answers.get(cell.test.id))
+        trials = self.suite.trials_of(cell.test)
+        parts = [
+            cell.test.model_dump(),
+            [item.dump() for item in self.asserts(cell.test)],
+            self.request_key(cell.test),
+            cell.target.fingerprint() if cell.target else cell.target_name,
+            trials.model_dump() if trials else None,
+            recorded,
+        ]
+        text = json.dumps(parts, sort_keys=True, ensure_ascii=True, default=str)
+        return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+    def _attempt(self, cell: Cell, number: int, notes: list[str]) -> Attempt:
+        deadline = time.monotonic() + self.options.timeout
+        made: WorkspaceFolder | None = None
+        try:
+            if self.responses is None:
+                made = self.workspaces.prepare(cell.test, number, cell.target_name)
+            output, cached, retries = self._answer(cell, number, made, deadline)
+        except WorkspaceError as problem:
+            return self._failed(number, Failure(problem.reason, f"workspace: {problem.message}"), made, cell, notes)
+        except (TargetError, ResponseError) as problem:
+            return self._failed(number, Failure(problem.reason, problem.message), made, cell, notes)
+        except FileError as problem:
+            return self._failed(number, Failure("missing_file", str(problem)), made, cell, notes)
+        if made is not None:
+            output.workspace = str(made.path)
+            output.file_changes = output.file_changes or made.changes()
+        attempt = self._graded(cell, output, number, deadline)
+        kept = None
+        if made is not None:
+            kept = self.workspaces.finish(made, cell.test, passed=attempt.verdict is SuiteVerdict.PASS)
+            notes += made.notes
+        return dataclasses.replace(attempt, cached=cached, retries=retries, workspace_kept=kept)
+
+    def _graded(self, cell: Cell, output: Output, number: int, deadline: float) -> Attempt:
+        target = cell.target.name if cell.target else None
+        context = Context(self.suite, cell.test, self.services, number, deadline, target)
+        results: list[AssertResult] = [run_assert(item, output, context) for item in self.asserts(cell.test)]
+        scored = score_test(results)
+        return Attempt(number, scored.score, scored.verdict, results, output, scored.failed_gates)
+
+    def _failed(
+        self, number: int, failure: Failure, made: WorkspaceFolder | None, cell: Cell, notes: list[str]
+    ) -> Attempt:
+        kept = None
+        if made is not None:
+            kept = self.workspaces.finish(made, cell.test, passed=False)
+            notes += made.notes
+        return Attempt(number, None, SuiteVerdict.ERROR, error=failure, workspace_kept=kept)
+
+    def _answer(
+        self, cell: Cell, number: int, made: WorkspaceFolder | None, deadline: float
+    ) -> tuple[Output, bool, int]:
+        """The output, whether it came from the cache, and how many tries failed before it."""
+        if self.responses is not None:
+            return self.responses.output(cell.test.id, cell.target_name, number, self.request_key(cell.test)), False, 0
+        target = cell.target
+        assert target is not None
+        if target.runs_code and not self.options.allow_code:
+            raise TargetError(
+                "code_not_allowed", f"target {target.name!r} runs a program; pass --allow-code if you trust it"
+            )
+        self._check_health(target)
+        asked = self.request_key(cell.test)
+        key = None
+        # What was done to a workspace cannot be done again from a recorded answer.
+        if made is None and self._uses_cache(cell.test):
+            key = cache_key(target.fingerprint(), asked, test_id=cell.test.id, attempt=number)
+            known = self.cache.get(key)
+            if known is not None:
+                return known, True, 0
+        output, retries = self._ask(target, self._request(cell.test, asked, number, made), deadline)
+        if key is not None:
+            self.cache.put(key, output)
+        return output, False, retries
+
+    def _ask(self, target: TargetFields, request: Request, deadline: float) -> tuple[Output, int]:
+        for retry in range(self.options.max_retries + 1):
+            # A retry has the whole time again: what can pass is a timeout, and it would have none left.
+            left = deadline - time.monotonic() if retry == 0 else self.options.timeout
+            try:
+                return target.respond(dataclasses.replace(request, timeout=max(0.001, left))), retry
+            except TargetError as problem:
+                if not problem.transient or retry == self.options.max_retries:
+                    raise
+                time.sleep(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**retry) * random.uniform(0.5, 1.0))
+        raise AssertionError("unreachable")
+
+    def _request(self, test: Test, key: str, number: int, made: WorkspaceFolder | None) -> Request:
+        messages = [
+            {"role": message["role"], "content": message_text(message, test, self.files)}
+            for message in test.input_messages
+        ]
+        return Request(
+            test,
+            messages,
+            prompt_text(test.input_messages, test, self.files),
+            [str(self.files.find(reference, test)) for reference in file_parts(test)],
+            number,
+            str(made.path) if made else None,
+            self.options.timeout,
+            key,
+        )
+
+    def _uses_cache(self, test: Test) -> bool:
+        for choice in (self.options.cache, test.cache, self.suite.cache):
+            if choice is not None:
+                return choice
+        return False
+
+    def _check_health(self, target: TargetFields) -> None:
+        check = getattr(target, "check_health", None)
+        if check is None:
+            return
+        if target.name not in self._sick:
+            try:
+                check()
+                self._sick[target.name] = None
+            except TargetError as problem:
+                self._sick[target.name] = problem
+        problem = self._sick[target.name]
+        if problem is not None:
+            raise problem
+
+    def _invoke(self, name: str, prompt: str, context: Context) -> str:
+        assert self.targets is not None
+        try:
+            target = self.targets.open(name)
+            if target.runs_code:
+                context.require_code(f"target {name!r}")
+            message = {"role": "user", "content": prompt}
+            request = Request(
+                context.test, [message], prompt, timeout=context.time_left(), request_key=request_key([message], {})
+            )
+            return target.respond(request).text
+        except TargetError as problem:
+            raise UngradedError(problem.reason, problem.message) from problem
+        except ConfigError as problem:
+            raise UngradedError("no_target", str(problem)) from problem

@@ -1,0 +1,109 @@
+"""What a run will do: which tests, and who answers each."""
+
+import fnmatch
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from persona_pipeline.errors import ConfigError, did_you_mean
+from persona_pipeline.suites.format.models import Suite, Test
+from persona_pipeline.suites.running.options import RunOptions
+from persona_pipeline.suites.targets.config import Targets
+from persona_pipeline.suites.targets.fields import TargetFields
+from persona_pipeline.suites.targets.responses import Responses
+
+DEFAULT_TARGET = "default"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One test with one target. ``target`` None: its answer is recorded."""
+
+    id: str
+    test: Test
+    target_name: str | None
+    target: TargetFields | None
+
+
+def plan(
+    suite: Suite, options: RunOptions, targets: Targets | None = None, responses: Responses | None = None
+) -> Iterator[Cell]:
+    """Yield what will run: each chosen test with each of its targets.
+
+    Raises:
+        ConfigError: a filter matches nothing, or a named target does not exist.
+    """
+    named = [
+        (test, name)
+        for test in select_tests(suite, options)
+        for name in targets_of(suite, test, options, targets, responses)
+    ]
+    if not named and suite.tests:
+        raise ConfigError(f"no test of {suite.name} is for target {', '.join(options.targets)}")
+    several = len({name for _, name in named}) > 1
+    for test, name in named:
+        target = None if responses is not None or targets is None else targets.open(name or DEFAULT_TARGET)
+        yield Cell(f"{test.id}@{name}" if several else test.id, test, name, target)
+
+
+def target_names(suite: Suite, targets: Targets | None) -> list[str]:
+    """Return who answers the suite's tests, in order of first mention, without opening anyone.
+
+    Raises:
+        ConfigError: there are tests and nobody answers.
+    """
+    everything = RunOptions()
+    named = (name for test in suite.tests for name in targets_of(suite, test, everything, targets, None))
+    return list(dict.fromkeys(name for name in named if name is not None))
+
+
+def select_tests(suite: Suite, options: RunOptions) -> list[Test]:
+    """Return the tests the filters leave.
+
+    Raises:
+        ConfigError: there are tests, and none is left.
+    """
+    tests = list(suite.tests)
+    for pattern in options.test_ids:
+        if tests and not any(fnmatch.fnmatchcase(test.id, pattern) for test in tests):
+            raise ConfigError(
+                f"no test of {suite.name} matches --test-id {pattern!r}{did_you_mean(pattern, [t.id for t in tests])}"
+            )
+    if options.test_ids:
+        tests = [test for test in tests if any(fnmatch.fnmatchcase(test.id, glob) for glob in options.test_ids)]
+    if options.tags and not set(options.tags) & set(suite.tags):
+        tests = [test for test in tests if set(options.tags) & set(test.tags)]
+    if not tests and suite.tests:
+        asked = ", ".join((*options.test_ids, *options.tags))
+        raise ConfigError(f"no test of {suite.name} is left by the filters {asked}")
+    return tests
+
+
+def targets_of(
+    suite: Suite,
+    test: Test,
+    options: RunOptions,
+    targets: Targets | None,
+    responses: Responses | None,
+) -> Sequence[str | None]:
+    """Return who answers a test; a None in it is whoever gave the recorded answer.
+
+    Raises:
+        ConfigError: nobody does: there are neither targets nor recorded answers.
+    """
+    wanted = options.targets or suite.targets or ((suite.target,) if suite.target else ())
+    if test.targets is not None:
+        # A test says who may answer it; naming targets for a run leaves it out where they do not meet.
+        wanted = tuple(name for name in wanted if name in test.targets) if options.targets else test.targets
+        if not wanted:
+            return ()
+    if responses is not None:
+        return wanted if wanted else (None,)
+    if targets is None:
+        raise ConfigError(
+            f"{suite.path}: nobody answers: write a targets.yaml, or grade recorded answers with --responses FILE"
+        )
+    if wanted:
+        return wanted
+    if DEFAULT_TARGET in targets.names or len(targets.names) != 1:
+        return (DEFAULT_TARGET,)
+    return (targets.names[0],)

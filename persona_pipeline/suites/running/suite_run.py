@@ -1,0 +1,173 @@
+"""Running a suite: every test by every target, graded, in order, and resumable."""
+
+import contextlib
+import dataclasses
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from persona_pipeline.suites.asserts.context import Services
+from persona_pipeline.suites.asserts.grades import Failure, SuiteVerdict
+from persona_pipeline.suites.format.files import state_folder
+from persona_pipeline.suites.format.models import Suite
+from persona_pipeline.suites.results.suite_result import Attempt, SuiteResult, TestResult
+from persona_pipeline.suites.running.cells import CellRunner
+from persona_pipeline.suites.running.options import RunOptions
+from persona_pipeline.suites.running.plan import Cell, plan
+from persona_pipeline.suites.sandbox.workspaces import WorkspaceError, Workspaces
+from persona_pipeline.suites.targets.config import Targets
+from persona_pipeline.suites.targets.responses import Responses
+
+if TYPE_CHECKING:
+    from persona_pipeline.suites.asserts.suite_judge import BackedJudge, SuiteJudge
+
+
+def run_suite(
+    suite: Suite,
+    *,
+    targets: Targets | None = None,
+    responses: Responses | None = None,
+    judge: "Callable[[], BackedJudge | SuiteJudge] | BackedJudge | None" = None,
+    options: RunOptions | None = None,
+    on_result: Callable[[TestResult], None] | None = None,
+) -> SuiteResult:
+    """Run a suite and return every test's result, in the suite's order.
+
+    Args:
+        targets: who may answer; not needed with ``responses``.
+        responses: recorded answers to grade; no target is asked.
+        judge: the project's judge, or a function that opens it when the first assert needs one. None: what needs a judge is an
+            error.
+        on_result: called with each result as soon as it is there, one at a time.
+
+    Raises:
+        ConfigError: a filter matches nothing, or a target is missing or not valid.
+    """
+    options = options or RunOptions()
+    cells = list(plan(suite, options, targets, responses))
+    shared = _Judges(judge)
+    workspaces = Workspaces(
+        suite,
+        options.workspace_folder or state_folder(suite.path) / "workspaces",
+        options.allow_code,
+        options.keep_workspaces,
+    )
+    services = Services(
+        judge=shared.get if judge is not None else None,
+        allow_code=options.allow_code,
+        world_root=options.world_root,
+    )
+    keyed = on_result is not None or bool(options.earlier)
+    runner = CellRunner(suite, options, services, workspaces, responses, targets, keyed)
+    try:
+        results = _run_all(suite, cells, runner, workspaces, options, on_result)
+    finally:
+        shared.close()
+        workspaces.close()
+    return SuiteResult(
+        suite.name,
+        str(suite.path),
+        results,
+        suite.content_hash,
+        [str(warning) for warning in suite.warnings],
+        shared.name,
+        shared.usage,
+    )
+
+
+def _run_all(
+    suite: Suite,
+    cells: Sequence[Cell],
+    runner: CellRunner,
+    workspaces: Workspaces,
+    options: RunOptions,
+    on_result: Callable[[TestResult], None] | None,
+) -> list[TestResult]:
+    # Recorded answers were given elsewhere: nothing is prepared for them.
+    hooked = runner.responses is None
+    try:
+        if hooked:
+            workspaces.suite_hook("before_all")
+    except WorkspaceError as problem:
+        failure = Failure(problem.reason, f"before_all: {problem.message}")
+        return [_failed(cell, failure, options) for cell in cells]
+    earlier = {row.id: row for row in options.earlier}
+    runner.prefetch([cell for cell in cells if cell.id not in earlier])
+    lock = threading.Lock()
+
+    def one(cell: Cell) -> TestResult:
+        known = earlier.get(cell.id)
+        result = known if known is not None and runner.is_done(cell, known) else runner.run(cell)
+        if on_result is not None:
+            with lock:
+                on_result(result)
+        return result
+
+    try:
+        return _in_order(one, cells, _workers(cells, options))
+    finally:
+        with contextlib.suppress(WorkspaceError):
+            if hooked:
+                workspaces.suite_hook("after_all")
+
+
+def _in_order(one: Callable[[Cell], TestResult], cells: Sequence[Cell], workers: int) -> list[TestResult]:
+    if workers == 1 or len(cells) < 2:
+        return [one(cell) for cell in cells]
+    from concurrent.futures import ThreadPoolExecutor
+
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="suite")
+    try:
+        return list(pool.map(one, cells))
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _workers(cells: Iterable[Cell], options: RunOptions) -> int:
+    if options.workers is not None:
+        return max(1, options.workers)
+    return min((cell.target.workers or 1 for cell in cells if cell.target), default=1)
+
+
+def _failed(cell: Cell, failure: Failure, options: RunOptions) -> TestResult:
+    attempt = Attempt(0, None, SuiteVerdict.ERROR, error=failure)
+    return TestResult(
+        cell.id,
+        cell.test.id,
+        None,
+        SuiteVerdict.ERROR,
+        attempt,
+        cell.target_name,
+        cell.test.dataset,
+        timestamp=options.clock().isoformat(),
+    )
+
+
+class _Judges:
+    """Opens the judge once, when it is needed, from whichever thread needs it first."""
+
+    def __init__(self, judge: Any) -> None:
+        self._given = judge
+        self._opened: SuiteJudge | None = None
+        self._lock = threading.Lock()
+
+    def get(self) -> "SuiteJudge":
+        from persona_pipeline.suites.asserts.suite_judge import SuiteJudge
+
+        with self._lock:
+            if self._opened is None:
+                given: Any = self._given() if callable(self._given) else self._given
+                self._opened = given if isinstance(given, SuiteJudge) else SuiteJudge(given)
+            return self._opened
+
+    @property
+    def name(self) -> str | None:
+        return self._opened.name if self._opened else None
+
+    @property
+    def usage(self) -> Mapping[str, Any]:
+        return dataclasses.asdict(self._opened.usage) if self._opened else {}
+
+    def close(self) -> None:
+        if self._opened:
+            self._opened.close()

@@ -1,0 +1,221 @@
+"""Folders that targets work in: made from a template, prepared and cleaned up by hooks, compared afterwards."""
+
+import difflib
+import json
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from persona_pipeline.suites.format.models import Hook, Suite, Test, Workspace
+from persona_pipeline.suites.sandbox.processes import ProcessError, run_process
+
+SETUP_SECONDS, TEARDOWN_SECONDS = 60.0, 30.0
+MOST_DIFF_BYTES = 1_000_000
+_MOST_FILE_BYTES = 1_000_000
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
+# Hooks of a test, in the order they run.
+BEFORE, AFTER = ("before_each", "setup"), ("teardown", "after_each")
+
+
+class WorkspaceError(Exception):
+    """The workspace could not be prepared; ``reason`` is a word for machines."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason, self.message = reason, message
+
+
+@dataclass
+class WorkspaceFolder:
+    """One test's workspace. ``baseline``: its files' text after setup (None: not text, or too large)."""
+
+    path: Path
+    workspace: Workspace
+    baseline: dict[str, str | None] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def changes(self) -> str:
+        """Return what changed since setup as a unified diff, ``""`` for nothing."""
+        return unified_diff(self.baseline, snapshot(self.path))
+
+
+@dataclass
+class Workspaces:
+    """Makes and removes the workspaces of a run, under ``<folder>/<run id>/``."""
+
+    suite: Suite
+    folder: Path
+    allow_code: bool = False
+    keep: bool = False
+    run_id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+
+    def require_code(self, workspace: Workspace) -> None:
+        """Raises ``WorkspaceError`` when there are hooks and no leave to run them."""
+        if workspace.hooks and not self.allow_code:
+            raise WorkspaceError(
+                "code_not_allowed", "workspace hooks run code of the suite; pass --allow-code if you trust it"
+            )
+
+    def prepare(self, test: Test, attempt: int, target: str | None) -> WorkspaceFolder | None:
+        """Return a test's workspace, ready for the target; None when it has none.
+
+        Raises:
+            WorkspaceError: copying or a hook failed.
+        """
+        workspace = test.workspace
+        if workspace is None or (workspace.template is None and not any(name in workspace.hooks for name in BEFORE)):
+            return None
+        self.require_code(workspace)
+        name = _UNSAFE.sub("_", f"{test.id}-{target or 'target'}-{attempt}")[:80]
+        path = self.folder / self.run_id / f"{name}-{uuid.uuid4().hex[:6]}"
+        try:
+            if workspace.template is None:
+                path.mkdir(parents=True)
+            else:
+                _copy(Path(workspace.template), path)
+        except (OSError, shutil.Error) as error:
+            raise WorkspaceError("workspace_failed", f"the workspace could not be made: {error}") from error
+        made = WorkspaceFolder(path, workspace)
+        for hook in BEFORE:
+            if hook in workspace.hooks:
+                self.run_hook(workspace.hooks[hook], path, SETUP_SECONDS, self.hook_input(path, test))
+        made.baseline = snapshot(path)
+        return made
+
+    def finish(self, made: WorkspaceFolder, test: Test, *, passed: bool) -> str | None:
+        """Run the closing hooks and remove the workspace; return its path when it is kept, as for a test that did not pass."""
+        for hook in AFTER:
+            if hook in made.workspace.hooks:
+                try:
+                    self.run_hook(
+                        made.workspace.hooks[hook], made.path, TEARDOWN_SECONDS, self.hook_input(made.path, test)
+                    )
+                except WorkspaceError as problem:
+                    made.notes.append(f"{hook}: {problem.message}")
+        if self.keep or not passed:
+            return str(made.path)
+        shutil.rmtree(made.path, ignore_errors=True)
+        return None
+
+    def suite_hook(self, name: str) -> None:
+        """Run ``before_all`` or ``after_all`` of the suite, in the suite's folder.
+
+        Raises:
+            WorkspaceError: it failed, or code is not allowed.
+        """
+        workspace = self.suite.shared_workspace
+        hook = workspace.hooks.get(name) if workspace else None
+        if workspace is None or hook is None:
+            return
+        self.require_code(workspace)
+        seconds = SETUP_SECONDS if name == "before_all" else TEARDOWN_SECONDS
+        data = {
+            "workspace_path": None,
+            "test_id": f"__{name}__",
+            "eval_run_id": self.run_id,
+            "case_input": None,
+            "case_metadata": None,
+        }
+        self.run_hook(hook, self.suite.path.parent, seconds, data)
+
+    def hook_input(self, path: Path, test: Test) -> dict[str, Any]:
+        """Return what a hook gets on standard input."""
+        return {
+            "workspace_path": str(path),
+            "test_id": test.id,
+            "eval_run_id": self.run_id,
+            "case_input": test.question or None,
+            "case_metadata": None if test.metadata is None else dict(test.metadata),
+        }
+
+    def run_hook(self, hook: Hook, path: Path, seconds: float, data: Mapping[str, Any]) -> None:
+        """Run one hook.
+
+        Raises:
+            WorkspaceError: it did not start, took too long or failed.
+        """
+        timeout = seconds if hook.timeout_ms is None else hook.timeout_ms / 1000
+        cwd = Path(hook.cwd) if hook.cwd else self.suite.path.parent
+        environment = {"AGENTV_WORKSPACE_PATH": str(path), "PERSONA_WORKSPACE_PATH": str(path)}
+        try:
+            result = run_process(
+                hook.script,
+                cwd=cwd,
+                stdin=json.dumps(data).encode("ascii"),
+                timeout=timeout,
+                environment=environment,
+            )
+        except ProcessError as problem:
+            raise WorkspaceError("workspace_failed", f"{' '.join(hook.script)}: {problem.message}") from problem
+        if result.returncode != 0:
+            raise WorkspaceError(
+                "workspace_failed",
+                f"{' '.join(hook.script)} exited with code {result.returncode}: {result.error_text}",
+            )
+
+    def close(self) -> None:
+        """Remove the run's folder if nothing in it was kept."""
+        place = self.folder / self.run_id
+        if place.is_dir() and not any(place.iterdir()):
+            place.rmdir()
+
+
+def _copy(template: Path, path: Path) -> None:
+    """Copy a template without its repository. Links are copied as links only if they stay inside it."""
+    root = template.resolve()
+
+    def skipped(folder: str, names: list[str]) -> set[str]:
+        left_out = {".git"} & set(names)
+        for name in names:
+            place = Path(folder, name)
+            if place.is_symlink() and not place.resolve().is_relative_to(root):
+                left_out.add(name)
+        return left_out
+
+    shutil.copytree(template, path, symlinks=True, ignore=skipped)
+
+
+def snapshot(folder: Path) -> dict[str, str | None]:
+    """Return the text of every file under a folder by its path; None for a file that is not text or is large."""
+    found: dict[str, str | None] = {}
+    for place, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name != ".git")
+        for name in sorted(names):
+            path = Path(place, name)
+            if path.is_symlink() or not path.is_file():
+                continue
+            found[path.relative_to(folder).as_posix()] = _text(path)
+    return found
+
+
+def _text(path: Path) -> str | None:
+    try:
+        if path.stat().st_size > _MOST_FILE_BYTES:
+            return None
+        return path.read_bytes().decode("utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def unified_diff(before: Mapping[str, str | None], after: Mapping[str, str | None]) -> str:
+    """Return the difference of two snapshots in git's form, cut at a megabyte."""
+    parts: list[str] = []
+    for name in sorted({*before, *after}):
+        old, new = before.get(name, ""), after.get(name, "")
+        if name in before and name in after and old == new:
+            continue
+        parts.append(f"diff --git a/{name} b/{name}\n")
+        if old is None or new is None:
+            parts.append(f"Binary files a/{name} and b/{name} differ\n")
+            continue
+        source = f"a/{name}" if name in before else "/dev/null"
+        target = f"b/{name}" if name in after else "/dev/null"
+        for line in difflib.unified_diff(old.splitlines(True), new.splitlines(True), source, target):
+            parts.append(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n")
+    text = "".join(parts)
+    return text if len(text) <= MOST_DIFF_BYTES else text[:MOST_DIFF_BYTES] + "\n[cut]\n"

@@ -1,0 +1,188 @@
+"""What a target answered: messages, and what it took."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from persona_pipeline.suites.format.javascript import stringify
+
+
+class OutputError(Exception):
+    """A recorded or reported answer has no known shape."""
+
+
+@dataclass(frozen=True)
+class TokenUsage:
+    """Tokens a target reported. ``cached`` input is counted apart from ``input``."""
+
+    input: float
+    output: float
+    cached: float | None = None
+
+    @property
+    def total(self) -> float:
+        return self.input + self.output + (self.cached or 0)
+
+    def to_dict(self) -> dict[str, float]:
+        return {key: value for key, value in vars(self).items() if value is not None}
+
+
+@dataclass
+class Output:
+    """One answer of a target.
+
+    Attributes:
+        messages: in order, plain JSON as the target gave them (``role``, ``content``, ``tool_calls``).
+        duration_ms, cost_usd, token_usage: None where the target did not say.
+        workspace: the folder it worked in; ``file_changes``: what it changed there, as a unified diff.
+    """
+
+    messages: list[dict[str, Any]] = field(default_factory=list)
+    token_usage: TokenUsage | None = None
+    cost_usd: float | None = None
+    duration_ms: float | None = None
+    file_changes: str | None = None
+    workspace: str | None = None
+    start_time: str | None = None
+    end_time: str | None = None
+
+    @cached_property
+    def text(self) -> str:
+        """The answer that is graded: the last assistant message that has content, JSON where it is no text."""
+        for message in reversed(self.messages):
+            content = message.get("content")
+            if message.get("role") == "assistant" and content is not None:
+                return content if isinstance(content, str) else stringify(content)
+        return ""
+
+    @cached_property
+    def tool_calls(self) -> list[dict[str, Any]]:
+        """Every tool call of every message, in order."""
+        return [
+            call
+            for message in self.messages
+            for call in (message.get("tool_calls") or ())
+            if isinstance(call, dict) and isinstance(call.get("tool"), str)
+        ]
+
+    @property
+    def has_trace(self) -> bool:
+        """Whether anything is known about how the answer came about."""
+        return bool(self.messages)
+
+    @cached_property
+    def llm_call_count(self) -> int:
+        return sum(message.get("role") == "assistant" for message in self.messages)
+
+    def trace(self) -> dict[str, Any] | None:
+        """Return the summary code judges get, None when there are no messages."""
+        if not self.has_trace:
+            return None
+        calls = Counter(call["tool"] for call in self.tool_calls)
+        durations: dict[str, list[float]] = {}
+        for call in self.tool_calls:
+            if _number(call.get("duration_ms")) is not None:
+                durations.setdefault(call["tool"], []).append(call["duration_ms"])
+        trace: dict[str, Any] = {
+            "event_count": len(self.tool_calls),
+            "tool_names": sorted(calls),
+            "tool_calls_by_name": dict(calls),
+            "error_count": sum(bool(call.get("error")) for call in self.tool_calls),
+            "llm_call_count": self.llm_call_count,
+        }
+        optional = {
+            "tool_durations": durations or None,
+            "token_usage": self.token_usage and self.token_usage.to_dict(),
+            "cost_usd": self.cost_usd,
+            "duration_ms": self.duration_ms,
+            "start_time": self.start_time,
+            "end_time": self.end_time,
+        }
+        return trace | {key: value for key, value in optional.items() if value is not None}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer as it can be recorded and read again with ``parse_output``."""
+        data: dict[str, Any] = {"output_messages": self.messages}
+        for name in ("cost_usd", "duration_ms", "file_changes", "start_time", "end_time"):
+            if getattr(self, name) is not None:
+                data[name] = getattr(self, name)
+        if self.token_usage:
+            data["token_usage"] = self.token_usage.to_dict()
+        return data
+
+
+_MESSAGE_KEYS = ("output_messages", "output", "messages")
+
+
+def parse_output(value: Any) -> Output:
+    """Return the output of what a target reported or a recording holds.
+
+    Args:
+        value: a string (the assistant's text), a list of messages, or a mapping with messages (``output_messages``, ``output`` or
+            ``messages``) or ``text``, and perhaps ``token_usage``, ``cost_usd``, ``duration_ms``.
+
+    Raises:
+        OutputError: it is none of these.
+    """
+    if isinstance(value, str):
+        return Output([{"role": "assistant", "content": value}])
+    if isinstance(value, list):
+        return Output(_messages(value))
+    if not isinstance(value, Mapping):
+        raise OutputError("an answer must be a string, a list of messages or a mapping")
+    messages = next((value[key] for key in _MESSAGE_KEYS if isinstance(value.get(key), list)), None)
+    if messages is not None:
+        found = _messages(messages)
+    else:
+        text = next((value[key] for key in ("text", "answer", "output") if isinstance(value.get(key), str)), None)
+        if text is None:
+            raise OutputError(
+                f"an answer must have output_messages or text; this one has {', '.join(map(str, value)) or 'nothing'}"
+            )
+        found = [{"role": "assistant", "content": text}]
+    return Output(
+        found,
+        _token_usage(value.get("token_usage")),
+        _number(value.get("cost_usd")),
+        _number(value.get("duration_ms")),
+        file_changes=_text(value.get("file_changes")),
+        start_time=_text(value.get("start_time")),
+        end_time=_text(value.get("end_time")),
+    )
+
+
+def _messages(value: list[Any]) -> list[dict[str, Any]]:
+    for index, message in enumerate(value):
+        if not isinstance(message, dict) or not isinstance(message.get("role"), str):
+            raise OutputError(f"message {index} of the answer is not a mapping with a role")
+        calls = message.get("tool_calls")
+        if calls is None:
+            continue
+        if not isinstance(calls, list) or not all(
+            isinstance(call, dict) and isinstance(call.get("tool"), str) for call in calls
+        ):
+            raise OutputError(f"tool_calls of message {index} of the answer are not a list of mappings with tool")
+    return value
+
+
+def _token_usage(value: Any) -> TokenUsage | None:
+    if not isinstance(value, Mapping):
+        return None
+    counted = [_number(value.get(key)) for key in ("input", "output")]
+    if counted[0] is None or counted[1] is None:
+        return None
+    return TokenUsage(counted[0], counted[1], _number(value.get("cached")))
+
+
+def _number(value: Any) -> float | None:
+    """A finite number >= 0, as it is; what a target reports otherwise counts as not reported."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value if math.isfinite(value) and value >= 0 else None
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None

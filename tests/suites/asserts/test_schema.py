@@ -1,0 +1,76 @@
+"""The schema editors use says what loading says, as far as a schema can."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from persona_pipeline.documents import parse_document
+from persona_pipeline.suites.asserts.schema import suite_schema
+from tests.conftest import PROJECT
+
+CASES = json.loads((PROJECT / "tests/conformance/eval-suites.json").read_text(encoding="utf-8"))
+VALID = [
+    case
+    for case in CASES
+    if case["expected"].get("outcome") != "error"
+    and "any_of" not in case["expected"]
+    and not case["input"].get("file", "").endswith(".jsonl")
+]
+
+
+@pytest.fixture(scope="module")
+def validator() -> jsonschema.Draft202012Validator:
+    schema = suite_schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema)
+
+
+def test_what_loads_is_valid(validator: jsonschema.Draft202012Validator) -> None:
+    for case in VALID:
+        errors = list(validator.iter_errors(parse_document(case["input"]["yaml"].replace("{DIR}", "/dir")).data))
+        assert not errors, (case["area"], case["case"], errors[0].message)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "name: a",
+        "tests: 5",
+        "tests: [{id: t}]",
+        "name: A\ndescription: d\ntests: []",
+        "name: a\ntests: []",
+        "name: a\ndescription: ''\ntests: []",
+        f"name: a\ndescription: {'d' * 1025}\ntests: []",
+        "nmae: a\ntests: []",
+        "tests: [{id: t, input: hi, critria: c}]",
+        "tests: [{id: t, input: 5}]",
+        "tests: [{id: t, input: hi, assert: {type: is_json}}]",
+        "tests: [{id: t, input: hi, assert: [{contains: x}]}]",
+        "tests: [{id: t, input: hi, assert: [{type: contains}]}]",
+        "tests: [{id: t, input: hi, assert: [{type: is_json, weight: -1}]}]",
+        "tests: [{id: t, input: hi, assert: [{type: is_json, requried: true}]}]",
+        "tests: [{id: t, input: hi, assert: [{type: is_json, required: 2}]}]",
+        "tests: [{id: t, input: hi, assert: [{type: token_usage}]}]",
+        "tests: [{id: t, input: hi, assert: [{type: tool_trajectory, mode: sometimes, expected: []}]}]",
+        "tests: [{id: t, input: hi, assert: [{type: composite, assert: [{type: is_json, weight: x}], "
+        "aggregator: {type: threshold, threshold: 1}}]}]",
+        "execution: {trials: {count: 0}}\ntests: []",
+        "workspace: {setup: {script: sh}}\ntests: []",
+    ],
+)  # fmt: skip
+def test_mistakes_are_invalid(validator: jsonschema.Draft202012Validator, text: str) -> None:
+    assert not validator.is_valid(yaml.safe_load(text))
+
+
+def test_other_types_stay_open(validator: jsonschema.Draft202012Validator) -> None:
+    assert validator.is_valid(yaml.safe_load("tests: [{id: t, input: hi, assert: [{type: my_own, level: 3}]}]"))
+
+
+def test_the_example_suites_are_valid(validator: jsonschema.Draft202012Validator) -> None:
+    paths: list[Path] = sorted((PROJECT / "suites").glob("*.eval.yaml"))
+    assert paths
+    for path in paths:
+        assert not list(validator.iter_errors(parse_document(path.read_text(encoding="utf-8")).data)), path

@@ -1,0 +1,215 @@
+"""``tool_trajectory``: what counts as a call that was wanted, and what the results say of each."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from persona_pipeline.errors import ConfigError
+from tests.suites.support import calls, grade, suite_of
+
+
+def expected(*items: Any) -> list[dict[str, Any]]:
+    return [{"tool": item} if isinstance(item, str) else {"tool": item[0], "args": item[1]} for item in items]
+
+
+A1, A2 = ("s", {"q": 1}), ("s", {"q": 2})
+
+
+@pytest.mark.parametrize(
+    ("mode", "wanted", "made", "score"),
+    [
+        ("in_order", ["a", "b"], ["a", "x", "b"], 1),
+        ("in_order", ["a", "b"], ["b", "a"], 0.5),
+        ("in_order", ["x", "a"], ["a"], 0),
+        ("in_order", [A2], [A1, A2], 1),
+        ("in_order", [A1, A2], [A2], 0.5),
+        ("in_order", [A1, "b"], [A2, "b"], 0.5),
+        ("in_order", ["k", "k", "k"], ["k", "k"], 2 / 3),
+        ("in_order", [], ["a"], 1),
+        ("exact", ["a", "b"], ["a", "b"], 1),
+        ("exact", ["a", "b"], ["b", "a"], 0),
+        ("exact", ["a", "b"], ["a", "b", "c"], 2 / 3),
+        ("exact", ["a", "b"], ["a"], 0.5),
+        ("exact", [], [], 1),
+        ("exact", [], ["a"], 0),
+        ("superset", ["a", "b"], ["b", "x", "a"], 1),
+        ("superset", ["a", "a"], ["a"], 0.5),
+        ("subset", ["a"], ["a", "a"], 1),
+        ("subset", ["a"], ["a", "b"], 0.5),
+        ("subset", ["a"], [], 1),
+        ("subset", [], ["a"], 0),
+    ],
+)
+def test_trajectories(tmp_path: Path, mode: str, wanted: list[Any], made: list[Any], score: float) -> None:
+    item = {"type": "tool_trajectory", "mode": mode, "expected": expected(*wanted)}
+    assert grade(tmp_path, item, calls(*made)).score == pytest.approx(score)
+
+
+@pytest.mark.parametrize(
+    ("minimums", "made", "score"),
+    [
+        ({"a": 2}, ["a", "b", "a"], 1),
+        ({"a": 2, "b": 1}, ["a", "b"], 0.5),
+        ({"a": 1.5}, ["a"], 0),
+        ({"a": 0}, [], 1),
+        ({}, ["a"], 1),
+    ],
+)
+def test_minimums(tmp_path: Path, minimums: dict[str, float], made: list[str], score: float) -> None:
+    item = {"type": "tool_trajectory", "mode": "any_order", "minimums": minimums}
+    assert grade(tmp_path, item, calls(*made)).score == score
+
+
+def test_without_messages_there_is_no_trajectory(tmp_path: Path) -> None:
+    item = {"type": "tool_trajectory", "mode": "any_order", "minimums": {}}
+    found = grade(tmp_path, item, {"output_messages": []})
+    assert (found.score, found.misses) == (0, ("There is no trace of tool calls to look at.",))
+
+
+@pytest.mark.parametrize(
+    ("how", "wanted", "made", "met"),
+    [
+        (None, {"q": 1}, {"q": 1.0, "more": 2}, True),
+        (None, {"q": {"a": 1}}, {"q": {"a": 1, "b": 2}}, False),
+        (None, {"q": True}, {"q": 1}, False),
+        (None, {}, {"q": 1}, True),
+        (None, {"q": 1}, None, False),
+        ("superset", {"q": 1}, {"q": 1, "more": 2}, True),
+        ("superset", {"q": 1}, {"q": 2}, False),
+        ("exact", {"q": 1}, {"q": 1, "more": 2}, False),
+        ("exact", {"q": 1}, {"q": 1}, True),
+        ("subset", {"q": 1, "r": 2}, {"q": 1}, True),
+        ("subset", {"q": 1}, {"q": 1, "r": 2}, False),
+        ("ignore", {"q": 1}, {"q": 2}, True),
+        ("ignore", {"q": 1}, None, True),
+        (["a.b"], {"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3}}, True),
+        (["a.b"], {"a": {"b": 1}}, {"a": {}}, False),
+        (["z"], {"a": 1}, {}, True),
+        (None, "any", None, True),
+    ],
+)
+def test_arguments(tmp_path: Path, how: Any, wanted: Any, made: Any, met: bool) -> None:
+    call = {"tool": "s"} if made is None else {"tool": "s", "input": made}
+    item: dict[str, Any] = {"type": "tool_trajectory", "mode": "exact", "expected": [{"tool": "s", "args": wanted}]}
+    if how is not None:
+        item["args_match"] = how
+    answer = {"output_messages": [{"role": "assistant", "tool_calls": [call]}]}
+    assert grade(tmp_path, item, answer).score == float(met)
+
+
+@pytest.mark.parametrize(("took", "score"), [(50, 1), (100, 1), (150, 0.5), (None, 1)])
+def test_a_duration_counts_beside_the_call_where_it_is_known(tmp_path: Path, took: float | None, score: float) -> None:
+    item = {"type": "tool_trajectory", "mode": "in_order", "expected": [{"tool": "s", "max_duration_ms": 100}]}
+    call = {"tool": "s"} | ({"duration_ms": took} if took is not None else {})
+    assert grade(tmp_path, item, {"output_messages": [{"role": "assistant", "tool_calls": [call]}]}).score == score
+
+
+def timed(tool: str, took: Any, **more: Any) -> dict[str, Any]:
+    return {"tool": tool, "duration_ms": took, **more}
+
+
+@pytest.mark.parametrize(
+    ("item", "made", "score", "hits", "misses", "reasoning"),
+    [
+        (
+            {"mode": "in_order", "expected": [{"tool": "s", "args": {"q": 1, "r": 2}}, {"tool": "b"}, {"tool": "c"}]},
+            [{"tool": "s", "input": {"q": 1, "r": 2}}, {"tool": "b"}],
+            2 / 3,
+            ["Call 1, s(q, r), is there.", "Call 2, b, is there."],
+            ["Call 3, c, is missing."],
+            "2 of 3 expected calls in in_order mode.",
+        ),
+        (
+            {"mode": "exact", "expected": [{"tool": "a"}]},
+            [{"tool": "a"}, {"tool": "b"}, {"tool": "c"}],
+            1 / 3,
+            ["Call 1, a, is there."],
+            ["There are more calls than expected: b, c."],
+            "1 of 1 expected calls in exact mode.",
+        ),
+        (
+            {"mode": "superset", "expected": [{"tool": "a", "max_duration_ms": 100}, {"tool": "b", "args": "any"}]},
+            [timed("b", 5), timed("a", 100)],
+            1,
+            ["Call 1, a, is there.", "Call 1, a, took 100 ms, limit 100 ms.", "Call 2, b, is there."],
+            [],
+            "2 of 2 expected calls in superset mode.",
+        ),
+        (
+            {"mode": "superset", "expected": [{"tool": "a", "max_duration_ms": 100}, {"tool": "b"}]},
+            [timed("a", 100.5)],
+            1 / 3,
+            ["Call 1, a, is there."],
+            ["Call 1, a, took 100.5 ms, limit 100 ms.", "Call 2, b, is missing."],
+            "1 of 2 expected calls in superset mode.",
+        ),
+        (
+            {"mode": "subset", "expected": [{"tool": "a", "max_duration_ms": 100}]},
+            [timed("a", 5), timed("b", 5), timed("a", 200)],
+            3 / 5,
+            ["Call 1, a, is allowed.", "Call 1, a, took 5 ms, limit 100 ms.", "Call 3, a, is allowed."],
+            ["Call 2, b, is not among the allowed ones.", "Call 3, a, took 200 ms, limit 100 ms."],
+            "2 of 3 calls are allowed.",
+        ),
+        (
+            {"mode": "any_order", "minimums": {"a": 2, "b": 0.5, "c": 1}},
+            [{"tool": "a"}, {"tool": "b"}, {"tool": "a"}],
+            2 / 3,
+            ["a was called 2 times, at least 2 wanted.", "b was called 1 times, at least 0.5 wanted."],
+            ["c was called 0 times, at least 1 wanted."],
+            "2 of 3 minimums met.",
+        ),
+        (
+            {"mode": "exact", "expected": [{"tool": "a"}]},
+            [{"tool": "a"}],
+            1,
+            ["Call 1, a, is there."],
+            [],
+            "1 of 1 expected calls in exact mode.",
+        ),
+        ({"mode": "in_order", "expected": []}, [{"tool": "a"}], 1, ["No calls were expected."], [], None),
+    ],
+    ids=[
+        "in order",
+        "exact",
+        "superset",
+        "a call that took too long",
+        "subset",
+        "any order",
+        "exactly",
+        "nothing expected",
+    ],
+)
+def test_results_name_every_call(
+    tmp_path: Path,
+    item: dict[str, Any],
+    made: list[Any],
+    score: float,
+    hits: list[str],
+    misses: list[str],
+    reasoning: str | None,
+) -> None:
+    answer = {"output_messages": [{"role": "assistant", "tool_calls": made}]}
+    found = grade(tmp_path, {"type": "tool_trajectory", **item}, answer)
+    assert found.score == pytest.approx(score)
+    assert (list(found.hits), list(found.misses), found.reasoning) == (hits, misses, reasoning)
+
+
+@pytest.mark.parametrize(
+    ("item", "said"),
+    [
+        ({}, "mode is required: one of 'any_order', 'in_order', 'exact', 'superset', 'subset'"),
+        ({"mode": "any_order"}, "minimums is required for mode any_order"),
+        ({"mode": "exact"}, "expected is required for mode exact"),
+        ({"mode": "exact", "expected": [{"tool": "a", "args": "all"}]}, "must be a mapping, or 'any' to accept"),
+        *(
+            ({"mode": "exact", "expected": [], "args_match": wrong}, "or a list of dot paths")
+            for wrong in ("near", [], [""], ["a", 1], "a.b")
+        ),
+    ],
+)
+def test_what_it_cannot_compare_with_is_a_problem(tmp_path: Path, item: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        suite_of(tmp_path, {"type": "tool_trajectory", **item})
+    assert said in str(caught.value)

@@ -1,0 +1,150 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from persona_pipeline.suites.format.javascript import (
+    is_json,
+    json_equal,
+    parse_float,
+    parse_json,
+    parse_object,
+    stringify,
+    trim,
+)
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**6), 10**6)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("  a \n", "a"),
+        ("\ufeffa\u00a0", "a"),
+        ("\x85a\x1c", "\x85a\x1c"),
+        ("", ""),
+    ],
+    ids=["blanks", "BOM and no-break space", "Python's extra white space stays", "nothing"],
+)
+def test_trim_removes_what_javascript_calls_white_space(text: str, expected: str) -> None:
+    assert trim(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (100.0, "100"),
+        (0.1, "0.1"),
+        (-0.0, "0"),
+        (1e21, "1e+21"),
+        (0.00005, "0.00005"),
+        (-0.000001, "-0.000001"),
+        (1.25e-7, "1.25e-7"),
+        (1e-10, "1e-10"),
+        ({"1e-07": ["1e-07", '"1e-07', 1e-07]}, '{"1e-07":["1e-07","\\"1e-07",1e-7]}'),
+        (float("nan"), "null"),
+        ({"a": [1.0, "é", True, None]}, '{"a":[1,"é",true,null]}'),
+    ],
+)
+def test_numbers_are_spelled_as_javascript_spells_them(value: object, expected: str) -> None:
+    assert stringify(value) == expected
+
+
+def test_indented_json_has_two_spaces() -> None:
+    assert stringify({"k": [1]}, indent=2) == '{\n  "k": [\n    1\n  ]\n}'
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("100 USD", 100.0),
+        ("  -3.5e2x", -350.0),
+        (".5", 0.5),
+        ("USD 100", None),
+        ("", None),
+        ("1e999", None),
+        ("٣", None),
+    ],
+)
+def test_a_number_is_read_from_the_start_of_a_text(text: str, expected: float | None) -> None:
+    assert parse_float(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{}", True),
+        (' \n"hi"\t', True),
+        ("12", True),
+        ("9" * 5000, True),
+        ('"\\ud800"', True),
+        ("", False),
+        ("NaN", False),
+        ("-Infinity", False),
+        ("[1,]", False),
+        ("\u00a0{}", False),
+        ("\ufeff{}", False),
+        ("```json\n{}\n```", False),
+        ('"a\nb"', False),
+        ("{} {}", False),
+    ],
+)
+def test_json_is_what_json_parse_accepts(text: str, expected: bool) -> None:
+    assert is_json(text) is expected
+
+
+@pytest.mark.parametrize("text", ["NaN", "[Infinity]", "[" * 100_000, "1e999", '{"a": [1, -2E+400]}'])
+def test_what_is_no_finite_shallow_json_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        parse_json(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('Sure: {"a": 1} done', {"a": 1}),
+        ('```json\n{"a": 1}\n```', {"a": 1}),
+        ("} {", None),
+        ("nothing", None),
+        ('{"a": NaN}', None),
+    ],
+)
+def test_the_object_inside_an_answer(text: str, expected: object) -> None:
+    assert parse_object(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "expected"),
+    [
+        (5, 5.0, True),
+        (True, 1, False),
+        (0, False, False),
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}, True),
+        ([1, 2], [2, 1], False),
+        ("1", 1, False),
+        (None, None, True),
+        (None, 0, False),
+        ({"a": [True]}, {"a": [1]}, False),
+    ],
+)
+def test_json_equality(left: object, right: object, expected: bool) -> None:
+    assert json_equal(left, right) is expected
+
+
+@given(JSON)
+def test_a_value_equals_itself_after_a_round_trip(value: object) -> None:
+    assert json_equal(value, json.loads(json.dumps(value)))
+
+
+@given(JSON)
+def test_stringified_json_reads_back_as_the_same_value(value: object) -> None:
+    assert json_equal(json.loads(stringify(value)), value)

@@ -1,0 +1,103 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from persona_pipeline.errors import ConfigError
+from persona_pipeline.suites.results.compare import compare_rows
+from persona_pipeline.suites.results.result_files import read_rows
+
+
+def rows(**scores: float | None) -> list[dict[str, Any]]:
+    return [
+        {"id": key, "score": score, "verdict": "error" if score is None else "pass"} for key, score in scores.items()
+    ]
+
+
+def test_tests_are_paired_by_id() -> None:
+    found = compare_rows(rows(a=0.5, b=1.0, c=0.2, d=None, only=1.0), rows(a=1.0, b=0.95, c=0.0, d=1.0, new=1.0))
+    assert [(pair.id, pair.delta) for pair in found.pairs] == [
+        ("a", 0.5),
+        ("b", pytest.approx(-0.05)),
+        ("c", -0.2),
+        ("d", None),
+    ]
+    assert (found.wins, found.losses, list(found.only_a), list(found.only_b)) == (1, 1, ["only"], ["new"])
+    assert found.mean == pytest.approx(0.25 / 3)
+    assert [pair.id for pair in found.unscored] == ["d"]
+    assert (found.worse, found.surely_worse) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("deltas", "low", "high", "surely"),
+    [
+        ([-0.5, -0.4, -0.6, -0.5], -0.6299, -0.3701, True),
+        ([-0.5, 0.4, -0.6, 0.5], -0.9731, 0.8731, False),
+        ([0.0, 0.0, 0.0], 0.0, 0.0, False),
+    ],
+)
+def test_the_interval_of_the_paired_difference(deltas: list[float], low: float, high: float, surely: bool) -> None:
+    a = rows(**{f"t{i}": 0.6 for i in range(len(deltas))})
+    b = rows(**{f"t{i}": 0.6 + delta for i, delta in enumerate(deltas)})
+    found = compare_rows(a, b)
+    assert found.interval is not None
+    assert found.interval == pytest.approx((low, high), abs=1e-3)
+    assert found.surely_worse is surely
+
+
+def test_the_sign_test_is_exact() -> None:
+    scores = {f"t{i}": 1.0 for i in range(8)}
+    found = compare_rows(rows(**scores), rows(**dict.fromkeys(scores, 0.0)))
+    assert found.sign_p == pytest.approx(2 / 2**8)
+    assert compare_rows(rows(a=1.0), rows(a=1.0)).sign_p is None
+
+
+def test_the_threshold_is_inclusive_within_rounding() -> None:
+    found = compare_rows(rows(a=0.7, b=0.3), rows(a=0.8, b=0.2))
+    assert (found.wins, found.losses) == (1, 1)
+
+
+def test_equal_scores_are_a_tie_at_any_threshold() -> None:
+    found = compare_rows(rows(a=0.5, b=0.5, c=0.5), rows(a=0.5, b=0.6, c=0.4), threshold=0)
+    assert (found.wins, found.losses, found.to_dict()["summary"]["ties"]) == (1, 1, 1)
+
+
+SCORES = st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=20)
+
+
+@given(SCORES)
+def test_comparing_the_other_way_round_turns_the_signs(pairs: list[tuple[float, float]]) -> None:
+    a = rows(**{f"t{i}": pair[0] for i, pair in enumerate(pairs)})
+    b = rows(**{f"t{i}": pair[1] for i, pair in enumerate(pairs)})
+    there, back = compare_rows(a, b), compare_rows(b, a)
+    assert there.mean == pytest.approx(-(back.mean or 0.0))
+    assert (there.wins, there.losses) == (back.losses, back.wins)
+    assert json.dumps(there.to_dict(), allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("r.jsonl", '{"id": "a", "score": 1, "verdict": "pass"}\nnonsense\n{}\n', "r.jsonl:2:1: is not results"),
+        ("r.jsonl", '{"id": "a"}\n', "is no row of results"),
+        ("r.jsonl", "[]\n", "is no row of results"),
+        ("r.jsonl", '{"id": "a", "score": 7, "verdict": "pass"}\n', "score must be from 0 to 1"),
+        ("r.json", '{"a": 1}', "is no row of results"),
+    ],
+)
+def test_other_files_are_refused(tmp_path: Path, name: str, text: str, said: str) -> None:
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError) as raised:
+        read_rows(tmp_path / name)
+    assert said in str(raised.value)
+
+
+def test_a_later_row_replaces_an_earlier_one(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    path.write_text(
+        '{"id": "a", "score": 0, "verdict": "fail"}\n{"id": "a", "score": 1, "verdict": "pass"}\n', encoding="utf-8"
+    )
+    assert [row["score"] for row in read_rows(path)] == [1]

@@ -1,0 +1,60 @@
+"""A test's score from its asserts: gates first, then the weighted mean."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from persona_pipeline.suites.asserts.grades import AssertResult, SuiteVerdict
+from persona_pipeline.suites.running.scoring import score_test
+from tests.suites.support import assert_result as result
+
+
+@pytest.mark.parametrize(
+    ("results", "score", "verdict"),
+    [
+        ([result(1, 3), result(0, 1)], 0.75, "borderline"),
+        ([result(1), result(0.8), result(0.6)], 0.8, "pass"),
+        ([result(1, 0), result(0, 0)], 0, "fail"),
+        ([result(0.79, required=True), result(1)], 0, "fail"),
+        ([result(0.8, required=True), result(1)], 0.9, "pass"),
+        ([result(0.8 - 1e-12, required=True)], 0.8, "pass"),
+        ([result(0.6, required=0.6)], 0.6, "borderline"),
+        ([result(0.5, required=0.6), result(1)], 0, "fail"),
+        ([result(0, 0, required=True), result(1)], 0, "fail"),
+        ([result(0.9, required=1.0)], 0, "fail"),
+        ([result(None), result(1)], None, "error"),
+        ([result(None, 0), result(1)], None, "error"),
+        ([result(None, required=True), result(1)], None, "error"),
+        ([result(None), result(0, required=True)], None, "error"),
+        ([], None, "error"),
+    ],
+    ids=[
+        "weighted mean",
+        "binary fractions that make 0.8",
+        "no weight at all",
+        "a gate just missed",
+        "a gate just reached",
+        "a gate reached within the tolerance",
+        "a gate of its own threshold, reached",
+        "a gate of its own threshold, missed",
+        "weight 0 does not disarm a gate",
+        "a gate of 1",
+        "an error is never left out",
+        "an error without weight is an error",
+        "an error at a gate is an error",
+        "a failed gate does not hide an error",
+        "nothing to score",
+    ],
+)
+def test_a_tests_score(results: list[AssertResult], score: float | None, verdict: str) -> None:
+    found = score_test(results)
+    assert found.score == (None if score is None else pytest.approx(score, abs=1e-12))
+    assert found.verdict == verdict
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=6), st.data())
+def test_losing_a_score_never_makes_a_test_pass(scores: list[float], data: st.DataObject) -> None:
+    results = [result(score) for score in scores]
+    lost = data.draw(st.integers(0, len(scores) - 1))
+    results[lost] = result(None)
+    assert score_test(results).verdict is SuiteVerdict.ERROR

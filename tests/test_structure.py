@@ -1,0 +1,88 @@
+"""The parts of a package build on one another in one direction: no module imports, by whatever way round, itself."""
+
+from collections.abc import Mapping, Set
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import grimp
+import pytest
+
+PACKAGES = ("persona_pipeline.suites",)
+
+
+def module_graph(package: str) -> dict[str, set[str]]:
+    """Return which modules of a package each of them imports, read from the source and never run.
+
+    Imports inside functions and those for type checkers only count like any other.
+    """
+    graph = grimp.build_graph(package.partition(".")[0], cache_dir=None)
+    modules = {package, *graph.find_descendants(package)}
+    return {name: graph.find_modules_directly_imported_by(name) & modules for name in modules}
+
+
+def folder_graphs(graph: Mapping[str, Set[str]]) -> dict[str, dict[str, set[str]]]:
+    """Return, for each folder, which of its modules and folders import which others, whatever is inside them counted in."""
+    folders: dict[str, dict[str, set[str]]] = {}
+    for name, imported in graph.items():
+        for other in imported:
+            own, its = name.split("."), other.split(".")
+            shared = next((i for i, (a, b) in enumerate(zip(own, its, strict=False)) if a != b), None)
+            if shared is not None:
+                siblings = folders.setdefault(".".join(own[:shared]), {})
+                siblings.setdefault(own[shared], set()).add(its[shared])
+    return folders
+
+
+def cycle(graph: Mapping[str, Set[str]]) -> list[str]:
+    """Return modules that import one another in a ring, the first again at the end; nothing where there is no ring."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return error.args[1]
+    return []
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_module_imports_itself_by_a_way_round(package: str) -> None:
+    assert cycle(module_graph(package)) == []
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_folder_imports_itself_by_a_way_round(package: str) -> None:
+    found = {folder: ring for folder, graph in folder_graphs(module_graph(package)).items() if (ring := cycle(graph))}
+    assert found == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("top", "from {0}.upper.roof import tiles"),
+        ("function", "def build():\n    from {0}.upper import roof\n"),
+        ("checking", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import {0}.upper.roof\n"),
+        ("relative", "from ..upper.roof import tiles"),
+    ],
+)
+def test_a_ring_is_found_wherever_the_import_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, source: str
+) -> None:
+    house = f"house_with_import_{name}"
+    for path, text in {
+        "upper/roof.py": f"from {house}.lower import wall",
+        "lower/wall.py": source.format(house),
+        "lower/floor.py": "",
+    }.items():
+        file = tmp_path / house / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        (file.parent / "__init__.py").touch()
+        file.write_text(text, encoding="utf-8")
+    (tmp_path / house / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    graph = module_graph(house)
+    assert {*cycle(graph)} == {f"{house}.upper.roof", f"{house}.lower.wall"}
+    assert {*cycle(folder_graphs(graph)[house])} == {"upper", "lower"}
+
+
+def test_folders_may_form_a_ring_where_modules_do_not() -> None:
+    graph = {"h.upper.roof": {"h.lower.wall"}, "h.lower.floor": {"h.upper.attic"}}
+    assert cycle(graph) == []
+    assert {*cycle(folder_graphs(graph)["h"])} == {"upper", "lower"}
