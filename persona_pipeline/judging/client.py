@@ -53,6 +53,7 @@ class AnthropicOptions:
         base_url: default ``ANTHROPIC_BASE_URL``, else Anthropic.
         api_key: default: what the SDK finds in the environment or on disk.
         cache_ttl: how long a shared prefix stays cached: ``5m`` or ``1h``.
+        ambient_key: whether keys and headers of the environment are sent where none is given.
         breaker_threshold: identical failures in a row after which nothing more is asked for a while.
     """
 
@@ -66,6 +67,7 @@ class AnthropicOptions:
     base_url: str | None = None
     api_key: SecretStr | None = None
     cache_ttl: str = "5m"
+    ambient_key: bool = True
     breaker_threshold: int = 10
 
     @classmethod
@@ -139,9 +141,13 @@ def connect(options: AnthropicOptions, on_status: Callable[[int], None] = lambda
         _statuses.get([]).append(response.status_code)
         on_status(response.status_code)
 
-    return AsyncAnthropic(
+    client = AsyncAnthropic(
         **_client_arguments(options), http_client=DefaultAsyncHttpxClient(event_hooks={"response": [hear]})
     )
+    if not options.ambient_key:
+        # What ANTHROPIC_CUSTOM_HEADERS holds may be a key too.
+        client._custom_headers = {}
+    return client
 
 
 def connect_sync(options: AnthropicOptions) -> "Anthropic":
@@ -158,8 +164,11 @@ def connect_sync(options: AnthropicOptions) -> "Anthropic":
 def _client_arguments(options: AnthropicOptions) -> dict[str, Any]:
     from anthropic import Timeout
 
-    options.require_credentials()
+    if options.ambient_key:
+        options.require_credentials()
     key = options.api_key.get_secret_value() if options.api_key else None
+    if key is None and not options.ambient_key:
+        key = "none"
     if key is None and not options.is_anthropic and not any(map(os.environ.get, _CREDENTIALS)):
         key = "none"
     return {
