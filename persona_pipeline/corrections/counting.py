@@ -38,6 +38,14 @@ def count_new_checks(store: Store, *, most: int | None = None) -> int:
     return counted
 
 
+def uncounted_checks(store: Store) -> int:
+    """Return how many checks are in no tally yet."""
+    with store.connect() as connection:
+        return connection.execute(
+            sa.select(sa.func.count()).select_from(_CHECKS).where(~_CHECKS.c.counted)
+        ).scalar_one()
+
+
 def day_tallies(
     store: Store, window: Window | None, agent_ids: Sequence[str] | None
 ) -> Iterator[tuple[str, date, Tally]]:

@@ -16,6 +16,7 @@ _LOGS = tables.correction_logs
 _COUNTING_SECONDS = 10.0
 _PRUNING_SECONDS = 3600.0
 _MOST_AT_A_TIME = 5000
+_PAUSE_SECONDS = 0.05
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -38,7 +39,9 @@ async def keep_in_order(store: Store, keep_text_days: int | None) -> None:
     clock = asyncio.get_running_loop().time
     while True:
         try:
-            await pool.run(lambda: count_new_checks(store, most=_MOST_AT_A_TIME))
+            # A backlog is worked off in pieces, between which other writers have their turn.
+            while await pool.run(lambda: count_new_checks(store, most=_MOST_AT_A_TIME)) >= _MOST_AT_A_TIME:
+                await asyncio.sleep(_PAUSE_SECONDS)
             if keep_text_days is not None and (pruned_at is None or clock() - pruned_at > _PRUNING_SECONDS):
                 await pool.run(partial(forget_texts, store, keep_text_days))
                 pruned_at = clock()

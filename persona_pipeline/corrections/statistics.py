@@ -6,7 +6,7 @@ from datetime import date, datetime
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from persona_pipeline.corrections.counting import count_new_checks, day_tallies
+from persona_pipeline.corrections.counting import count_new_checks, day_tallies, uncounted_checks
 from persona_pipeline.corrections.effect import CorrectionEffect, correction_effects
 from persona_pipeline.corrections.tally import Tally
 from persona_pipeline.store import Store
@@ -70,7 +70,7 @@ class CorrectionStatistics(BaseModel):
     """The gate over one window of time. ``days`` are UTC dates; an action counts, whole, where it began.
 
     ``effects`` holds, for agents with a correction and evaluations before and after it, every dimension's
-    change.
+    change. ``uncounted``: checks that are not summed up yet, as after an upgrade; the service does so as it runs.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -81,16 +81,24 @@ class CorrectionStatistics(BaseModel):
     agents: dict[str, GateStatistics] = Field(default_factory=dict)
     days: dict[date, GateStatistics] = Field(default_factory=dict)
     effects: dict[str, CorrectionEffect] = Field(default_factory=dict)
+    uncounted: int = 0
 
 
 def correction_statistics(
-    store: Store, window: Window | None = None, *, agent_ids: Iterable[str] | None = None
+    store: Store,
+    window: Window | None = None,
+    *,
+    agent_ids: Iterable[str] | None = None,
+    most_new: int | None = None,
 ) -> CorrectionStatistics:
     """Return what the gate did in a window (None: ever), for some agents (None: all).
 
     Whole days are read as they were summed up; single checks are read where the window cuts a day, and once when they are new.
+
+    Args:
+        most_new: checks to sum up now, about; None: all that are new. What remains is ``uncounted``.
     """
-    count_new_checks(store)
+    count_new_checks(store, most=most_new)
     total, by_agent, by_day = Tally(), defaultdict[str, Tally](Tally), defaultdict[date, Tally](Tally)
     for agent_id, day, tally in day_tallies(store, window, None if agent_ids is None else list(agent_ids)):
         for sums in (total, by_agent[agent_id], by_day[day]):
@@ -102,6 +110,7 @@ def correction_statistics(
         agents={agent_id: _statistics(by_agent[agent_id]) for agent_id in sorted(by_agent)},
         days={day: _statistics(by_day[day]) for day in sorted(by_day)},
         effects=correction_effects(store, sorted(by_agent)),
+        uncounted=0 if most_new is None else uncounted_checks(store),
     )
 
 

@@ -45,6 +45,8 @@ from persona_pipeline.world.world import World
 
 _STORE_SECONDS = 10.0
 _HEALTH_SECONDS = 1.0
+# Checks that one request for statistics sums up; the rest is done in the background.
+_MOST_NEW = 5000
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 Result = TypeVar("Result")
@@ -196,7 +198,7 @@ def _administration(service: _Service) -> APIRouter:
     async def statistics(query: Annotated[StatisticsQuery, Query()]) -> CorrectionStatistics:
         span = None if query.window is None else Window.ending(datetime.now(UTC), parse_window(query.window))
         agents = None if query.agent_id is None else [query.agent_id]
-        return await service.store(lambda: correction_statistics(store, span, agent_ids=agents))
+        return await service.store(lambda: correction_statistics(store, span, agent_ids=agents, most_new=_MOST_NEW))
 
     return router
 
