@@ -101,8 +101,10 @@ def correction_statistics(
     count_new_checks(store, most=most_new)
     total, by_agent, by_day = Tally(), defaultdict[str, Tally](Tally), defaultdict[date, Tally](Tally)
     for agent_id, day, tally in day_tallies(store, window, None if agent_ids is None else list(agent_ids)):
-        for sums in (total, by_agent[agent_id], by_day[day]):
-            sums.merge(tally)
+        by_agent[agent_id].merge(tally)
+        by_day[day].merge(tally)
+    for tally in by_agent.values():
+        total.merge(tally)
     return CorrectionStatistics(
         window_start=window.start if window else None,
         window_end=window.end if window else None,

@@ -84,8 +84,8 @@ class Tally:
         for name in _SUMS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.highest = max(self.highest, other.highest)
-        self.reasons += other.reasons
-        self.latencies += other.latencies
+        self.reasons.update(other.reasons)
+        self.latencies.update(other.latencies)
 
     def latency(self, share: float) -> float:
         """Return the latency in milliseconds that a share (0-1) of the checks stays within, by nearest rank, to 2 %."""

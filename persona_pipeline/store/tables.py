@@ -222,7 +222,7 @@ gate_checks = sa.Table(
     sa.Index(
         "ix_gate_checks_uncounted",
         "created_at",
-        sqlite_where=sa.text("NOT counted"),
+        sqlite_where=sa.text("counted = 0"),
         postgresql_where=sa.text("NOT counted"),
     ),
     sa.CheckConstraint("score BETWEEN 0 AND 9", name="score"),

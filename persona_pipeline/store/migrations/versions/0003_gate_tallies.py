@@ -22,7 +22,7 @@ def upgrade() -> None:
         "gate_checks",
         ["created_at"],
         schema="persona",
-        sqlite_where=sa.text("NOT counted"),
+        sqlite_where=sa.text("counted = 0"),
         postgresql_where=sa.text("NOT counted"),
     )
     op.create_table(
