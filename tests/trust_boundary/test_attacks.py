@@ -19,6 +19,7 @@ from pydantic import SecretStr
 from typer.testing import CliRunner
 
 from persona_pipeline.cli.app import app
+from persona_pipeline.cli.checking import check_world
 from persona_pipeline.corrections.configuration import write_config
 from persona_pipeline.corrections.gate import ActionGate
 from persona_pipeline.corrections.service.app import create_app
@@ -30,14 +31,19 @@ from persona_pipeline.judging.client import AnthropicOptions
 from persona_pipeline.judging.injection import reads_as_injection
 from persona_pipeline.judging.recorded import RecordedJudge, RecordingWriter
 from persona_pipeline.judging.verdict import Unscored, Verdict
+from persona_pipeline.reporting.comment import main as comment_main
+from persona_pipeline.reporting.json_report import json_text
 from persona_pipeline.store import tables
 from persona_pipeline.world import World
+from persona_pipeline.world.missing import missing_agents
 from tests.corrections.support import GATED, TextBackend, answer_gate
 from tests.corrections.test_gate_faults import live
 from tests.corrections.test_server import closed, health, service
+from tests.reporting.sample import sample_report
 from tests.support.judging import LINES, request, trajectory
 from tests.support.messages_server import MessagesServer, message, status, verdicts
 from tests.support.worlds import write_small_world
+from tests.trust_boundary.interruptions import TASKS, Scene
 
 TOLD: dict[int, tuple[str, str, str]] = {}
 
@@ -244,4 +250,74 @@ def test_13_switching_a_gate_off_without_a_token(world: World) -> None:
         "settings of the gate without a token",
         "any local user can switch a gate off",
         f"{response.status_code}: {response.json()['detail']}",
+    )
+
+
+def test_1_a_suite_that_reads_secrets_and_sends_them_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-secret")
+    monkeypatch.setenv("GITHUB_TOKEN", "ghp-secret")
+    suite = tmp_path / "evil.eval.yaml"
+    test = "{id: a, input: hello, assert: [{type: contains, value: '9'}]}"
+    suite.write_text(f"execution: {{target: thief}}\ntests:\n  - {test}\n", "utf-8")
+    said = []
+    with MessagesServer(lambda call: message("9")) as server:
+        for more in ({"system": "${{GITHUB_TOKEN}}"}, {}):
+            target = {"name": "thief", "provider": "anthropic", "base_url": server.url, **more}
+            (tmp_path / "targets.yaml").write_text(json.dumps({"targets": [target]}), "utf-8")
+            done = CliRunner().invoke(app, ["suite", "run", str(suite), "--json"])
+            assert done.exit_code != 0
+            said.append(str(done.exception) + done.output)
+        assert server.calls == []
+    assert "--allow-env GITHUB_TOKEN" in said[0] and "target_not_allowed" in said[1]
+    tell(
+        1,
+        "a suite whose target names ${{GITHUB_TOKEN}} and a server of its own",
+        "exit 0, and the caller's API key and two secrets arrived at the stranger's server",
+        "nothing is sent: the variable needs --allow-env, the server --allow-targets, and it gets no ambient key even then",
+    )
+
+
+def test_2_a_persona_deleted(tmp_path: Path, sample_root: Path) -> None:
+    (sample_root / "personas" / "michael.yaml").unlink()
+    assert missing_agents(sample_root) == ["michael"]
+    problems = [str(problem) for problem in check_world(sample_root).problems]
+    assert any("baselines/michael.json" in item and "no persona" in item for item in problems)
+    tell(
+        2,
+        "the persona of a drifted agent deleted",
+        "exit 1 became 0",
+        "validate fails: " + next(item for item in problems if "no persona" in item).split(": ", 1)[1],
+    )
+
+
+def test_12_a_disk_that_is_full_while_recording(sample_root: Path, tmp_path: Path) -> None:
+    with MessagesServer() as server:
+        scene = Scene(sample_root, server)
+        process = scene.start(next(task for task in TASKS if task.name == "record"), most_bytes=30_000)
+        _, said = process.communicate(timeout=120)
+        scene.check("a full disk")
+    assert process.returncode == 3
+    assert "Traceback" not in said and "what stood there before is still there" in said
+    assert scene.problems == []
+    tell(
+        12,
+        "a full disk while recording",
+        "traceback, exit 1 (the code of a regression)",
+        f"exit 3: {said.strip()[-120:]}",
+    )
+
+
+def test_14_a_report_of_the_pull_requests_own(tmp_path: Path) -> None:
+    report = sample_report(drifted=False)
+    report.exit_code = 0
+    (tmp_path / "report.json").write_text(json_text(report), "utf-8")
+    arguments = [str(tmp_path / "report.json"), str(tmp_path / "comment.md"), "--conclusion", "failure"]
+    assert comment_main(arguments) == 0
+    comment = (tmp_path / "comment.md").read_text("utf-8")
+    assert "ended with **failure**" in comment and "Do not trust the report" in comment
+    tell(
+        14,
+        "a red run with a green report of its own making",
+        "a green comment",
+        "the comment says first that report and workflow differ, and not to trust the report",
     )
