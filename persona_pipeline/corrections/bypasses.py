@@ -1,4 +1,4 @@
-"""Texts that go out unchecked and leave no check behind: counted by reason, and written down second by second."""
+"""Texts that go out unchecked and leave no check behind: counted by reason, and written down every few seconds."""
 
 import logging
 import threading
@@ -17,19 +17,21 @@ _TABLE = tables.gate_bypasses
 _MOST_KINDS = 200
 _OTHER = "(other)"
 _LONGEST_NAME = 64
+_LONGEST_PAUSE = 300.0
 _LOGGER = logging.getLogger(__name__)
 
 
 class Bypasses:
-    """Counts bypasses and writes them to ``gate_bypasses``, a row for each reason and agent of a second, never holding up anybody.
+    """Counts bypasses and writes them to ``gate_bypasses``, a row for each reason and agent at a time, never holding up anybody.
 
     Args:
         observer: told of every bypass by its reason.
         seconds: between two writes.
     """
 
-    def __init__(self, store: Store, *, observer: Callable[[str], None] | None = None, seconds: float = 1.0) -> None:
+    def __init__(self, store: Store, *, observer: Callable[[str], None] | None = None, seconds: float = 10.0) -> None:
         self._store, self._observer, self._seconds = store, observer, seconds
+        self._pause = seconds
         self._waiting: Counter[tuple[str, str | None]] = Counter()
         self._lock = threading.Lock()
         self._timer: threading.Timer | None = None
@@ -68,11 +70,15 @@ class Bypasses:
             _LOGGER.warning("%d bypasses are not written down yet: %s", waiting.total(), type(error).__name__)
             with self._lock:
                 self._waiting.update(waiting)
+                self._pause = min(2 * self._pause, _LONGEST_PAUSE)
                 self._start_timer()
+        else:
+            self._pause = self._seconds
 
     def _start_timer(self) -> None:
-        if self._timer is None:
-            timer = threading.Timer(self._seconds, lambda: self._pool.submit(self.flush))
+        # A forked process has its parent's timer without the thread that waits.
+        if self._timer is None or not self._timer.is_alive():
+            timer = threading.Timer(self._pause, lambda: self._pool.submit(self.flush))
             timer.daemon = True
             try:
                 timer.start()

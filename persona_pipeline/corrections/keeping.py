@@ -16,6 +16,7 @@ _LOGS = tables.correction_logs
 _COUNTING_SECONDS = 10.0
 _PRUNING_SECONDS = 3600.0
 _MOST_AT_A_TIME = 5000
+_BYPASS_DAYS = 90
 _PAUSE_SECONDS = 0.05
 _LOGGER = logging.getLogger(__name__)
 
@@ -32,6 +33,15 @@ def forget_texts(store: Store, days: int, *, now: datetime | None = None) -> int
         return connection.execute(change.values(original_text="", corrected_text=None, reasoning="")).rowcount
 
 
+def forget_bypasses(store: Store, days: int = _BYPASS_DAYS, *, now: datetime | None = None) -> int:
+    """Delete counts of bypasses older than some days, and return how many rows there were."""
+    before = (now or datetime.now(UTC)) - timedelta(days=days)
+    with store.begin() as connection:
+        return connection.execute(
+            sa.delete(tables.gate_bypasses).where(tables.gate_bypasses.c.created_at < before)
+        ).rowcount
+
+
 async def keep_in_order(store: Store, keep_text_days: int | None) -> None:
     """Sum checks up and forget old texts for as long as the service runs; a store that fails is tried again."""
     pool = DaemonPool(1, "gate-upkeep")
@@ -42,8 +52,10 @@ async def keep_in_order(store: Store, keep_text_days: int | None) -> None:
             # A backlog is worked off in pieces, between which other writers have their turn.
             while await pool.run(lambda: count_new_checks(store, most=_MOST_AT_A_TIME)) >= _MOST_AT_A_TIME:
                 await asyncio.sleep(_PAUSE_SECONDS)
-            if keep_text_days is not None and (pruned_at is None or clock() - pruned_at > _PRUNING_SECONDS):
-                await pool.run(partial(forget_texts, store, keep_text_days))
+            if pruned_at is None or clock() - pruned_at > _PRUNING_SECONDS:
+                await pool.run(partial(forget_bypasses, store))
+                if keep_text_days is not None:
+                    await pool.run(partial(forget_texts, store, keep_text_days))
                 pruned_at = clock()
         except Exception as error:
             _LOGGER.warning("the gate's records are not put in order now: %s", type(error).__name__)
