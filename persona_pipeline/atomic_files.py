@@ -20,6 +20,9 @@ def write_atomically(path: Path, text: str) -> None:
             os.fsync(stream.fileno())
         Path(temporary).chmod(0o644)
         Path(temporary).replace(path)
-    except BaseException:
+    except BaseException as error:
         Path(temporary).unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename in (None, temporary):
+            # The user knows the file by its own name.
+            raise OSError(error.errno, error.strerror, str(path)) from error
         raise

@@ -31,8 +31,25 @@ def steps(name: str) -> list[dict[str, Any]]:
     return [step for job in load(name)["jobs"].values() for step in job["steps"]]
 
 
-def test_there_are_three() -> None:
-    assert [path.name for path in WORKFLOWS] == ["ci.yml", "persona-comment.yml", "persona-evaluation.yml"]
+def test_there_are_four() -> None:
+    names = ["ci.yml", "persona-comment.yml", "persona-evaluation.yml", "persona-rejudge.yml"]
+    assert [path.name for path in WORKFLOWS] == names
+
+
+def test_the_nightly_job_alone_has_a_key_and_no_pull_request_starts_it() -> None:
+    workflow = load("persona-rejudge.yml")
+    assert set(workflow["on"]) == {"schedule", "workflow_dispatch"}
+    assert workflow["permissions"] == {"contents": "read"}
+    (job,) = workflow["jobs"].values()
+    assert job["environment"] == "judge"
+    for path in WORKFLOWS:
+        assert ("secrets." in path.read_text(encoding="utf-8")) is (path.name == "persona-rejudge.yml")
+
+
+def test_the_comment_says_how_the_workflow_ended_and_what_git_says_has_changed() -> None:
+    render = next(step for step in steps("persona-comment.yml") if step.get("name") == "Render the comment")
+    assert {"CONCLUSION", "HEAD_SHA"} <= set(render["env"]) and "if" not in render
+    assert '--conclusion "$CONCLUSION"' in render["run"] and '--head "$HEAD_SHA"' in render["run"]
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)

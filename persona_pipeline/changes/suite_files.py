@@ -98,12 +98,12 @@ def open_suite(root: Path, file: SuiteFile) -> OpenedSuite:
     from persona_pipeline.suites.format.files import default_roots
     from persona_pipeline.suites.running.plan import target_names
     from persona_pipeline.suites.running.suite_files import load_suite
-    from persona_pipeline.suites.targets import find_targets_file, load_targets
+    from persona_pipeline.suites.targets import find_targets_file, grants_for, load_targets
 
     path = file.within(root)
     suite = load_suite(path, [*default_roots(path), root])
     found = find_targets_file(path)
-    targets = None if found is None else load_targets(found)
+    targets = None if found is None else load_targets(found, grants_for(found, path))
     names = target_names(suite, targets)
     for name in names:
         if "..." in name or not name.isprintable():

@@ -3,12 +3,14 @@
 import typer
 
 from persona_pipeline.cli.baseline import baseline
+from persona_pipeline.cli.changes import changes
 from persona_pipeline.cli.corrections import app as corrections
 from persona_pipeline.cli.doctor import doctor
 from persona_pipeline.cli.evaluate import evaluate
 from persona_pipeline.cli.ingest import ingest
 from persona_pipeline.cli.init import init
 from persona_pipeline.cli.propositions import app as propositions
+from persona_pipeline.cli.recordings import app as recordings
 from persona_pipeline.cli.report import report
 from persona_pipeline.cli.schema import schema
 from persona_pipeline.cli.suite import app as suite
@@ -25,6 +27,7 @@ app = typer.Typer(
 app.command()(evaluate)
 app.command()(baseline)
 app.command()(validate)
+app.command()(changes)
 app.command()(ingest)
 app.command()(report)
 app.command()(schema)
@@ -32,5 +35,6 @@ app.command()(init)
 app.command()(doctor)
 app.command()(watch)
 app.add_typer(propositions, name="propositions")
+app.add_typer(recordings, name="recordings")
 app.add_typer(suite, name="suite")
 app.add_typer(corrections, name="corrections")

@@ -18,6 +18,7 @@ from persona_pipeline.propositions import (
 from persona_pipeline.scoring.text.agreement import LEXICONS, world_lexicon
 from persona_pipeline.world.files import yaml_stems
 from persona_pipeline.world.ingest import ENDINGS, parse_messages
+from persona_pipeline.world.missing import missing_agent_problems
 from persona_pipeline.world.personas import PERSONAS, load_persona
 
 
@@ -49,13 +50,38 @@ def check_world(root: Path) -> Checked:
     for folder, check in ((NUDGES, Nudges.load), (LEXICONS, world_lexicon)):
         if (root / folder).is_dir():
             checked.run(lambda check=check: check(root))
+    checked.problems += missing_agent_problems(root)
+    claims: set[tuple[str, str, str]] = set()
     for agent_id in yaml_stems(root / PERSONAS):
         for dimension in ALL_DIMENSIONS:
             try:
-                find_proposition_set(root / "propositions", dimension, agent_id)
+                found = find_proposition_set(root / "propositions", dimension, agent_id)
             except ConfigError as error:
                 checked.problems += error.problems
+                continue
+            claims |= {(agent_id, dimension, item.id) for item in (found.propositions if found else ())}
+    checked.warnings += _stray_recordings(root / "recordings", claims)
     return checked
+
+
+def _stray_recordings(folder: Path, claims: set[tuple[str, str, str]]) -> Iterator[Problem]:
+    """Recordings of claims that no agent has: stale, or slipped in. Files that do not load are problems of their own."""
+    from persona_pipeline.judging.recordings import PROPOSITION, load_recording_file
+
+    for path in sorted(folder.glob("**/*.jsonl")):
+        try:
+            recordings = load_recording_file(path)
+        except ConfigError:
+            continue
+        stray = [
+            item
+            for item in recordings
+            if item.kind == PROPOSITION and (item.agent_id, item.dimension, item.proposition_id) not in claims
+        ]
+        if stray:
+            names = sorted({f"{item.agent_id}/{item.dimension}/{item.proposition_id}" for item in stray})
+            shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+            yield Problem(f"{len(stray)} recordings of claims that no agent has ({shown}); delete them", str(path))
 
 
 def check_paths(paths: Iterable[Path]) -> Checked:

@@ -2,6 +2,7 @@
 
 import ipaddress
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -34,26 +35,52 @@ def serve(
             help="Environment variable that holds the bearer token; needed to listen on more than this machine."
         ),
     ] = "PERSONA_CORRECTIONS_TOKEN",
+    config_token_env: Annotated[
+        str,
+        typer.Option(
+            help="Environment variable that holds the token for changing settings; without one nobody changes any."
+        ),
+    ] = "PERSONA_CORRECTIONS_CONFIG_TOKEN",
+    unix_socket: Annotated[
+        Path | None, typer.Option(help="Listen on this socket instead, for this user alone.", show_default=False)
+    ] = None,
     judge: Annotated[
         str, typer.Option(help="'anthropic' asks the model; 'recorded' replays recordings.")
     ] = "anthropic",
     max_body: Annotated[int, typer.Option(min=1024, help="Largest request body in bytes.")] = 1024 * 1024,
+    at_once: Annotated[
+        int, typer.Option(min=1, help="Checks judged at once; more wait, and go out unchecked in time.")
+    ] = 100,
+    connections: Annotated[int, typer.Option(min=16, help="Connections open at once, of all clients.")] = 2000,
+    connections_per_address: Annotated[int, typer.Option(min=1, help="Of one address.")] = 1000,
+    header_timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for the head of a request to arrive.")] = 5.0,
 ) -> None:
     """Serve the gate and the interventions over HTTP. GET /openapi.json describes them."""
     token = os.environ.get(token_env, "").strip() or None
-    if token is None and not _is_loopback(host):
+    config_token = os.environ.get(config_token_env, "").strip() or None
+    if config_token is not None and config_token == token:
+        raise ConfigError(f"{config_token_env} and {token_env} hold the same token; whoever may check could configure")
+    if token is None and unix_socket is None and not _is_loopback(host):
         raise ConfigError(f"{host} can be reached from outside; put a token into {token_env}, or listen on 127.0.0.1")
-    import uvicorn
-
     from persona_pipeline.corrections.service.app import create_app
     from persona_pipeline.corrections.service.boundary import Access
+    from persona_pipeline.corrections.service.server import Limits
+    from persona_pipeline.corrections.service.server import serve as serve_until_stopped
+    from persona_pipeline.settings import get_settings
     from persona_pipeline.world import World
 
     world = World.open()
     for problem in world.sync().problems:
         typer.echo(str(problem), err=True)
-    application = create_app(world, _backend(judge, world), access=Access(token, max_body))
-    uvicorn.run(application, host=host, port=port, access_log=False)
+    application = create_app(
+        world,
+        _backend(judge, world),
+        access=Access(token, max_body, config_token),
+        most_at_once=at_once,
+        keep_text_days=get_settings().keep_text_days,
+    )
+    limits = Limits(header_timeout, connections, connections_per_address)
+    serve_until_stopped(application, host=host, port=port, unix_socket=unix_socket, limits=limits)
 
 
 @config.command("show")

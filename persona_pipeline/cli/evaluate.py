@@ -122,14 +122,14 @@ def _fail_on(text: str | None) -> list[str] | None:
 
 
 def _emit(report: "RunReport", format: str, output: Path | None) -> None:
+    from persona_pipeline.atomic_files import write_atomically
     from persona_pipeline.reporting.render import render
 
     text = render(report, format)
     if output is None:
         sys.stdout.write(text if text.endswith("\n") else text + "\n")
         return
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(text, encoding="utf-8")
+    write_atomically(output, text)
     typer.echo(f"report written: {output}", err=True)
     if format != "json":
         return

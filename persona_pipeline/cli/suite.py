@@ -28,6 +28,13 @@ TargetsFile = Annotated[
 TestIds = Annotated[
     list[str] | None, typer.Option("--test-id", help="Only tests whose id matches this glob; repeatable.")
 ]
+AllowEnv = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="An environment variable that the suite's targets file may read; repeatable.", show_default=False
+    ),
+]
+AllowTargets = Annotated[bool, typer.Option(help="Let targets that the suite names ask servers.")]
 Tags = Annotated[list[str] | None, typer.Option("--tag", help="Only suites or tests with this tag; repeatable.")]
 
 
@@ -99,10 +106,12 @@ def explain(
     tag: Tags = None,
     targets: TargetsFile = None,
     allow_path: AllowPath = None,
+    allow_env: AllowEnv = None,
+    allow_targets: AllowTargets = False,
 ) -> None:
     """Print who would answer, which asserts would run, where they come from, what they weigh and what all of it needs.
 
-    Nothing is run.
+    Names what a suite would read, call and run, and what of it needs leave. Nothing is run.
     """
     from persona_pipeline.cli.suite_support import open_targets
     from persona_pipeline.reporting.suites.table import explanation_lines
@@ -112,7 +121,8 @@ def explain(
 
     suite = _load(file, allow_path)
     tests = select_tests(suite, RunOptions(test_ids=tuple(test_id or ()), tags=tuple(tag or ())))
-    explained = explain_suite(suite, tests, open_targets(file, targets))
+    found = open_targets(file, targets, environment=allow_env, network=allow_targets)
+    explained = explain_suite(suite, tests, found)
     if as_json:
         _print_json({"suite": suite.name, "tests": [item.to_dict() for item in explained]})
     else:
@@ -135,6 +145,8 @@ def run(
     tag: Tags = None,
     allow_code: Annotated[bool, typer.Option(help="Let the suite run its own programs.")] = False,
     allow_path: AllowPath = None,
+    allow_env: AllowEnv = None,
+    allow_targets: AllowTargets = False,
     judge: Annotated[str, typer.Option(help="'recorded' replays recordings; 'anthropic' asks the model.")] = "recorded",
     record: Annotated[bool, typer.Option(help="Write the answers of a live judge to recordings/.")] = False,
     max_usd: Annotated[
@@ -191,7 +203,9 @@ def run(
         earlier=earlier_results(rows) if resume and rows is not None else (),
     )
     recorded = load_responses(responses) if responses is not None else None
-    found = open_targets(file, targets) if recorded is None else None
+    found = None
+    if recorded is None:
+        found = open_targets(file, targets, environment=allow_env, network=allow_targets)
     opener = judge_opener(judge, record=record, max_usd=max_usd)
     writer: RowWriter | None = None
     try:

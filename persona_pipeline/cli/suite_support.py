@@ -1,6 +1,6 @@
 """What ``suite run`` opens, each only when it is needed: targets, the world, the judge."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,12 +21,21 @@ def world_root() -> Path:
     return get_settings().world_root
 
 
-def open_targets(suite: Path, path: Path | None) -> "Targets | None":
-    """Return the targets of a file, by default the nearest one; None when there is none."""
-    from persona_pipeline.suites.targets import find_targets_file, load_targets
+def open_targets(
+    suite: Path, path: Path | None, *, environment: Iterable[str] | None = None, network: bool = False
+) -> "Targets | None":
+    """Return the targets of a file, by default the nearest one; None when there is none.
+
+    Args:
+        environment, network: what a file inside the suite's repository may reach beside what the settings allow; one outside is
+            the user's own.
+    """
+    from persona_pipeline.suites.targets import find_targets_file, grants_for, load_targets
 
     found = path or find_targets_file(suite)
-    return None if found is None else load_targets(found)
+    if found is None:
+        return None
+    return load_targets(found, grants_for(found, suite, environment=environment or None, network=network or None))
 
 
 def judge_opener(name: str, *, record: bool = False, max_usd: float | None = None) -> "Callable[[], SuiteJudge]":

@@ -14,8 +14,9 @@ from datetime import UTC, datetime
 from typing import Self, TypeVar
 
 from persona_pipeline.corrections.background import DaemonPool, QueueFullError
+from persona_pipeline.corrections.bypasses import Bypasses
 from persona_pipeline.corrections.decision import Action, GateDecision, Outcome, decide
-from persona_pipeline.corrections.judgment import INTERNAL_ERROR, ActionJudge, GateCall, NotJudgedError
+from persona_pipeline.corrections.judgment import INTERNAL_ERROR, MOST_AT_ONCE, ActionJudge, GateCall, NotJudgedError
 from persona_pipeline.corrections.prompt import claim_verdicts
 from persona_pipeline.corrections.records import CheckRecord, PriorAttempts, write_check
 from persona_pipeline.corrections.review import feedback_text, review_of
@@ -53,6 +54,8 @@ class ActionGate:
         deadline: wall-clock seconds a check may take, the database included.
         settings: instead of each agent's stored ones.
         observer: told of every decision, such as for metrics; what it raises is logged.
+        most_at_once: checks that are judged at once; more wait, and at more load than can be borne go out as ``overload``.
+        bypasses: where texts are counted that go out without a check's row.
     """
 
     def __init__(
@@ -65,15 +68,19 @@ class ActionGate:
         observer: Observer | None = None,
         breaker_threshold: int = 5,
         breaker_cooldown: float = 30.0,
+        most_at_once: int = MOST_AT_ONCE,
+        bypasses: Bypasses | None = None,
     ) -> None:
         self.world, self.backend, self.deadline = world, backend, deadline
         self._observer = observer
+        self.bypasses = bypasses or Bypasses(world.store)
         self._judge = ActionJudge(
             world,
             backend,
             settings=settings,
             breaker_threshold=breaker_threshold,
             breaker_cooldown=breaker_cooldown,
+            most_at_once=most_at_once,
         )
         self._writes = DaemonPool(2, "gate-write")
         self._open: OrderedDict[tuple[str, str | None, str | None], tuple[str, PriorAttempts]] = OrderedDict()
@@ -101,6 +108,7 @@ class ActionGate:
         attempt: int = 1,
         action_id: str | None = None,
         run_id: uuid.UUID | None = None,
+        arrived: float | None = None,
     ) -> GateDecision:
         """Decide what happens to a text.
 
@@ -110,12 +118,13 @@ class ActionGate:
             action_id: what the decision on the first attempt returned. Needed where several processes, or
                 several messages at a time to one place, share an agent; else the gate remembers it. The same
                 text delivered once more as the same attempt of an action gets the decision it already has.
+            arrived: when the request arrived (``time.monotonic``), from which the deadline counts; default: now.
 
         Returns:
             A decision whose ``text`` is the text given. ``retry``: have the agent write again with
             ``feedback`` and check that with the next attempt. ``commit`` and ``force``: send it.
         """
-        started = time.monotonic()
+        started = arrived if arrived is not None else time.monotonic()
         # Once: an agent that never counts its attempts must not be asked for the same text for ever.
         answered = self._answered.pop((agent_id, action_id, attempt, hash(text)), None) if action_id else None
         if answered:
@@ -131,7 +140,9 @@ class ActionGate:
         decision = replace(record.decision, latency_ms=latency)
         record = replace(record, decision=decision, decided_at=datetime.now(UTC))
         self._end(call, record)
-        if decision.outcome is not Outcome.DISABLED:
+        if decision.outcome is Outcome.DISABLED:
+            self.bypasses.count(Outcome.DISABLED.value, agent_id)
+        else:
             if action_id:
                 self._answered[agent_id, action_id, decision.attempt, hash(text)] = replace(decision, text="")
                 _drop_oldest(self._answered, _MOST_REPEATABLE)
@@ -155,10 +166,17 @@ class ActionGate:
         run_id: uuid.UUID | None = None,
     ) -> GateDecision:
         """Like ``check``, for callers without an event loop."""
-        place = {"channel": channel, "recipient": recipient}
         try:
             loop = self._own_loop()
-            check = self.check(agent_id, text, **place, attempt=attempt, action_id=action_id, run_id=run_id)
+            check = self.check(
+                agent_id,
+                text,
+                channel=channel,
+                recipient=recipient,
+                attempt=attempt,
+                action_id=action_id,
+                run_id=run_id,
+            )
             return asyncio.run_coroutine_threadsafe(check, loop).result(self.deadline + _LOOP_GRACE_SECONDS)
         except Exception:
             _LOGGER.exception("gate of %r fails open", agent_id)
@@ -178,7 +196,9 @@ class ActionGate:
 
     def flush(self, seconds: float = 2.0) -> bool:
         """Wait until every decision is written down; return whether that was so in time."""
-        return self._writes.wait_idle(seconds)
+        idle = self._writes.wait_idle(seconds)
+        self.bypasses.flush()
+        return idle
 
     def _begin(
         self,
@@ -245,6 +265,7 @@ class ActionGate:
             future = self._writes.submit(lambda: self._write_safely(record))
         except (QueueFullError, RuntimeError) as error:
             _LOGGER.warning("a check of %r is not written down: %s", record.agent_id, error)
+            self._count_unwritten(record)
             return
         seconds = min(_RECORD_WAIT_SECONDS, ends - time.monotonic())
         if seconds > 0:
@@ -255,6 +276,12 @@ class ActionGate:
             write_check(self.world.store, record)
         except Exception as error:
             _LOGGER.warning("a check of %r is not written down: %s", record.agent_id, type(error).__name__)
+            self._count_unwritten(record)
+
+    def _count_unwritten(self, record: CheckRecord) -> None:
+        """A text that goes out unchecked leaves a trace even where its check cannot be written, as of an agent nobody knows."""
+        if record.decision.outcome is Outcome.FAIL_OPEN:
+            self.bypasses.count(record.decision.reason or INTERNAL_ERROR, record.agent_id)
 
 
 def _drop_oldest(entries: OrderedDict[Key, Value], most: int) -> None:

@@ -2,27 +2,31 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
-from persona_pipeline.corrections.background import DaemonPool
+from persona_pipeline.corrections.background import DaemonPool, QueueFullError
 from persona_pipeline.corrections.prepare import GateFacts, Propositions, gather_facts
 from persona_pipeline.corrections.prompt import gate_question
 from persona_pipeline.corrections.records import PriorAttempts
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.judging.breaker import Breaker
-from persona_pipeline.judging.questions import Answer, Backend
+from persona_pipeline.judging.breaker import AgentBreakers, Breaker
+from persona_pipeline.judging.questions import Answer, Backend, Blame, Question
 from persona_pipeline.judging.verdict import Unscored, Usage
 from persona_pipeline.world.files import is_agent_id
 from persona_pipeline.world.models import CorrectionSettings
 from persona_pipeline.world.world import World
 
 DATABASE, CIRCUIT_OPEN, CONFIGURATION, INTERNAL_ERROR = "database", "circuit_open", "configuration", "internal_error"
-TOO_LONG = "too_long"
+MOST_AT_ONCE = 100
+TOO_LONG, OVERLOAD = "too_long", "overload"
 # Of the text and what was said before it: about what the largest model reads. More would only hold up other checks.
 _MOST_CHARACTERS = 1_000_000
 _OUTAGES = (Unscored.TIMEOUT, Unscored.API_ERROR)
+# Of the time that is left, for waiting for a place: the rest is for the judge, and who has less would only load it.
+_SHARE_FOR_WAITING = 0.8
 
 Value = TypeVar("Value")
 
@@ -58,8 +62,10 @@ class ActionJudge:
 
     Args:
         settings: instead of each agent's stored ones.
-        breaker_threshold: failures in a row after which the store or the judge is not asked for a while.
-        breaker_cooldown: seconds of that while.
+        breaker_threshold: failures in a row after which the store, the judge or, for an agent whose requests it will not have, that
+            agent's judge is not asked for a while.
+        breaker_cooldown: seconds of that while; then one check tries.
+        most_at_once: checks that may be judged at once; the others wait for a place, and without one they are not judged.
     """
 
     def __init__(
@@ -70,12 +76,15 @@ class ActionJudge:
         settings: CorrectionSettings | None = None,
         breaker_threshold: int = 5,
         breaker_cooldown: float = 30.0,
+        most_at_once: int = MOST_AT_ONCE,
     ) -> None:
         self._world, self._backend, self._settings = world, backend, settings
         self._propositions = Propositions(world.root)
         self._reads = DaemonPool(8, "gate-read")
         self._database = Breaker(threshold=breaker_threshold, cooldown=breaker_cooldown)
         self._judge = Breaker(threshold=breaker_threshold, cooldown=breaker_cooldown)
+        self._agents = AgentBreakers(threshold=breaker_threshold, cooldown=breaker_cooldown)
+        self._places = Places(most_at_once)
 
     async def facts(self, call: GateCall) -> GateFacts | None:
         """Return what is known of an action; None when the agent's gate is off.
@@ -85,6 +94,9 @@ class ActionJudge:
         """
         if not is_agent_id(call.agent_id):
             raise NotJudgedError(CONFIGURATION, "no such agent")
+        started = time.monotonic()
+        if started >= call.ends:
+            raise NotJudgedError(OVERLOAD, "its time was over before its turn came")
         breaker = self._database
         if refusal := breaker.refusal():
             raise NotJudgedError(DATABASE, refusal)
@@ -106,8 +118,13 @@ class ActionJudge:
         except ConfigError as error:
             breaker.succeeded()
             raise NotJudgedError(CONFIGURATION, str(error)) from error
+        except QueueFullError as error:
+            breaker.abandoned()
+            raise NotJudgedError(OVERLOAD, str(error)) from error
         except Exception as error:
-            breaker.failed("database", type(error).__name__)
+            # A database that has answered others meanwhile is not down.
+            waited = started if isinstance(error, TimeoutError) else None
+            breaker.failed("database", type(error).__name__, started=waited)
             raise NotJudgedError(DATABASE, f"{type(error).__name__}: {error}") from error
         breaker.succeeded()
         return facts
@@ -121,9 +138,6 @@ class ActionJudge:
         size = sum(len(entry.text) for entry in facts.trajectory.entries)
         if size > _MOST_CHARACTERS:
             raise NotJudgedError(TOO_LONG, f"{size:,} characters")
-        breaker = self._judge
-        if refusal := breaker.refusal():
-            raise NotJudgedError(CIRCUIT_OPEN, refusal)
         question = gate_question(
             facts.propositions.propositions,
             facts.trajectory,
@@ -131,24 +145,95 @@ class ActionJudge:
             persona=facts.persona if facts.propositions.include_personas else None,
             variables=facts.variables,
         )
+        now = time.monotonic()
+        async with self._places.one(now + _SHARE_FOR_WAITING * (call.ends - now)):
+            return await self._asked(call, question)
+
+    async def _asked(self, call: GateCall, question: Question) -> Answer:
+        # The agent's own first: a request that is not sent must not be the endpoint's trial.
+        if refusal := self._agents.refusal(call.agent_id) or self._judge.refusal():
+            raise NotJudgedError(CIRCUIT_OPEN, refusal)
+        started = time.monotonic()
         try:
             (answer,) = await within(self._backend.ask([question]), call.ends)
         except TimeoutError as error:
-            breaker.failed("judge", "no answer within the deadline")
+            self._judge.failed("judge", "no answer within the deadline", started=started)
             # The server may have worked on it, and may charge for it.
             usage = Usage(calls=1, usd=None)
             raise NotJudgedError(Unscored.TIMEOUT.value, "no answer within the deadline", usage) from error
         except Exception as error:
-            breaker.failed("judge", type(error).__name__)
+            self._judge.failed("judge", type(error).__name__)
             raise NotJudgedError(Unscored.API_ERROR.value, f"{type(error).__name__}: {error}") from error
-        if answer.unscored in _OUTAGES:
-            breaker.failed("judge", answer.detail)
-        else:
-            breaker.succeeded()
+        self._note(call.agent_id, answer, started)
         if answer.data is None:
             reason = answer.unscored or Unscored.INVALID_OUTPUT
             raise NotJudgedError(reason.value, answer.detail, answer.usage)
         return answer
+
+    def _note(self, agent_id: str, answer: Answer, started: float) -> None:
+        if answer.unscored in _OUTAGES and answer.blame is not Blame.REQUEST:
+            self._judge.failed("judge", answer.detail, started=started if answer.unscored is Unscored.TIMEOUT else None)
+            return
+        self._judge.succeeded()
+        if answer.data is not None:
+            self._agents.succeeded(agent_id)
+        else:
+            self._agents.failed(agent_id, answer.detail)
+
+
+class Places:
+    """So many checks at once; who waits for a place longer than it is of use is sent away.
+
+    Waiting checks are served newest first: at more load than can be borne some are judged in time, instead of all too late.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._free = most
+        self._waiting: list[asyncio.Future[None]] = []
+
+    @asynccontextmanager
+    async def one(self, ends: float) -> AsyncIterator[None]:
+        """Hold a place.
+
+        Args:
+            ends: the moment (``time.monotonic``) until which waiting for it is of use.
+
+        Raises:
+            NotJudgedError: none was free in time: ``overload``.
+        """
+        if self._free:
+            self._free -= 1
+        else:
+            await self._wait(ends)
+        try:
+            if time.monotonic() > ends:
+                raise NotJudgedError(OVERLOAD, "its turn came too late")
+            yield
+        finally:
+            self._hand_on()
+
+    async def _wait(self, ends: float) -> None:
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            async with asyncio.timeout(ends - time.monotonic()):
+                await turn
+        except BaseException as error:
+            if turn in self._waiting:
+                self._waiting.remove(turn)
+            elif turn.done() and not turn.cancelled():
+                self._hand_on()
+            if isinstance(error, TimeoutError):
+                raise NotJudgedError(OVERLOAD, "no place was free in time") from None
+            raise
+
+    def _hand_on(self) -> None:
+        while self._waiting:
+            turn = self._waiting.pop()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1
 
 
 async def within(work: Awaitable[Value], ends: float) -> Value:

@@ -12,6 +12,7 @@ from persona_pipeline.corrections.records import PriorAttempts, prior_attempts
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.propositions import PROPOSITIONS, load_proposition_set, proposition_files_hash
 from persona_pipeline.propositions.models import ACTION_LEVEL_WINDOW_DEFAULTS, Dimension, PropositionSet
+from persona_pipeline.propositions.templates import claim_variables
 from persona_pipeline.store import tables
 from persona_pipeline.world.models import CorrectionSettings
 from persona_pipeline.world.trajectory import Trajectory
@@ -96,9 +97,9 @@ def gather_facts(
         )
         if action_id is not None and known.first_text is None:
             known = prior_attempts(connection, agent_id, action_id)
-    variables = {"agent_name": row.display_name}
+    names = {"agent_name": row.display_name}
     if channel is not None:
-        variables["channel_name"] = channel
+        names["channel_name"] = channel
     if recipient is not None:
-        variables["recipient_name"] = trajectory.entries[-1].recipient or recipient
-    return GateFacts(settings, row.persona, found, trajectory, variables, known)
+        names["recipient_name"] = trajectory.entries[-1].recipient or recipient
+    return GateFacts(settings, row.persona, found, trajectory, claim_variables(names), known)

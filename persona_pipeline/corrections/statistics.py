@@ -1,24 +1,20 @@
 """What the gate did, counted by action (one message on its way out, over all its attempts) and not by row."""
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable
 from datetime import date, datetime
-from math import ceil, fsum
 
-import sqlalchemy as sa
 from pydantic import BaseModel, ConfigDict, Field
 
-from persona_pipeline.corrections.decision import Action
+from persona_pipeline.corrections.counting import count_new_checks, day_tallies, uncounted_checks
 from persona_pipeline.corrections.effect import CorrectionEffect, correction_effects
-from persona_pipeline.corrections.records import ACTION_LIFETIME
-from persona_pipeline.store import Store, tables
+from persona_pipeline.corrections.tally import Tally
+from persona_pipeline.store import Store
 from persona_pipeline.world.models import Window
-
-_CHECKS = tables.gate_checks
 
 
 class Latency(BaseModel):
-    """Milliseconds of wall-clock time of single checks, by nearest rank."""
+    """Milliseconds of wall-clock time of single checks, by nearest rank, to 2 %; ``highest`` is exact."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -74,7 +70,7 @@ class CorrectionStatistics(BaseModel):
     """The gate over one window of time. ``days`` are UTC dates; an action counts, whole, where it began.
 
     ``effects`` holds, for agents with a correction and evaluations before and after it, every dimension's
-    change.
+    change. ``uncounted``: checks that are not summed up yet, as after an upgrade; the service does so as it runs.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -85,91 +81,71 @@ class CorrectionStatistics(BaseModel):
     agents: dict[str, GateStatistics] = Field(default_factory=dict)
     days: dict[date, GateStatistics] = Field(default_factory=dict)
     effects: dict[str, CorrectionEffect] = Field(default_factory=dict)
+    uncounted: int = 0
 
 
 def correction_statistics(
-    store: Store, window: Window | None = None, *, agent_ids: Iterable[str] | None = None
+    store: Store,
+    window: Window | None = None,
+    *,
+    agent_ids: Iterable[str] | None = None,
+    most_new: int | None = None,
 ) -> CorrectionStatistics:
-    """Return what the gate did in a window (None: ever), for some agents (None: all)."""
-    query = sa.select(_CHECKS).order_by(_CHECKS.c.created_at, _CHECKS.c.attempt_number)
-    if window is not None:
-        query = query.where(_CHECKS.c.created_at <= window.end + ACTION_LIFETIME)
-        if window.start is not None:
-            query = query.where(_CHECKS.c.created_at > window.start - ACTION_LIFETIME)
-    if agent_ids is not None:
-        query = query.where(_CHECKS.c.agent_id.in_(list(agent_ids)))
-    with store.connect() as connection:
-        rows = connection.execute(query).all()
-    actions: Mapping[tuple[str, str], list[sa.Row]] = defaultdict(list)
-    for row in rows:
-        actions[row.agent_id, row.action_id].append(row)
-    if window is not None:
-        actions = {key: checks for key, checks in actions.items() if checks[0].created_at in window}
-    by_agent: dict[str, list[Sequence[sa.Row]]] = defaultdict(list)
-    by_day: dict[date, list[Sequence[sa.Row]]] = defaultdict(list)
-    for (agent_id, _), checks in actions.items():
-        by_agent[agent_id].append(checks)
-        by_day[checks[0].created_at.date()].append(checks)
+    """Return what the gate did in a window (None: ever), for some agents (None: all).
+
+    Whole days are read as they were summed up; single checks are read where the window cuts a day, and once when they are new.
+
+    Args:
+        most_new: checks to sum up now, about; None: all that are new. What remains is ``uncounted``.
+    """
+    count_new_checks(store, most=most_new)
+    total, by_agent, by_day = Tally(), defaultdict[str, Tally](Tally), defaultdict[date, Tally](Tally)
+    for agent_id, day, tally in day_tallies(store, window, None if agent_ids is None else list(agent_ids)):
+        by_agent[agent_id].merge(tally)
+        by_day[day].merge(tally)
+    for tally in by_agent.values():
+        total.merge(tally)
     return CorrectionStatistics(
         window_start=window.start if window else None,
         window_end=window.end if window else None,
-        total=_statistics(list(actions.values())),
+        total=_statistics(total),
         agents={agent_id: _statistics(by_agent[agent_id]) for agent_id in sorted(by_agent)},
         days={day: _statistics(by_day[day]) for day in sorted(by_day)},
         effects=correction_effects(store, sorted(by_agent)),
+        uncounted=0 if most_new is None else uncounted_checks(store),
     )
 
 
-def _statistics(actions: Sequence[Sequence[sa.Row]]) -> GateStatistics:
-    endings = Counter(_ending(checks) for checks in actions)
-    checks = [check for action in actions for check in action]
-    passed, retried, forced = endings["passed"], endings["passed_after_retry"], endings["forced"]
-    judged = passed + retried + forced
-    prices = [check.usd for check in checks if check.usd is not None]
-    reasons = Counter(action[-1].reason for action in actions if _ending(action) == "fail_open")
+def _statistics(tally: Tally) -> GateStatistics:
+    judged = tally.passed + tally.passed_after_retry + tally.forced
+    unchecked = tally.reasons.total()
+    cached = tally.cache_creation_tokens + tally.cache_read_tokens
+    # An action id that is used again ends more than once.
+    actions = max(tally.actions, judged + unchecked)
     return GateStatistics(
-        actions=len(actions),
-        passed=passed,
-        passed_after_retry=retried,
-        forced=forced,
-        fail_open=endings["fail_open"],
-        fail_open_by_reason=dict(sorted(reasons.items())),
-        abandoned=endings["abandoned"],
-        corrected=sum(any(check.decision == Action.RETRY for check in action) for action in actions),
-        pass_rate=(passed + retried) / judged if judged else None,
-        first_pass_rate=passed / judged if judged else None,
-        checks=len(checks),
-        rejections=sum(check.decision == Action.RETRY for check in checks),
-        latency_ms=_latency([check.latency_ms for check in checks]),
-        input_tokens=_tokens(checks, "input_tokens"),
-        output_tokens=_tokens(checks, "output_tokens"),
-        cached_tokens=_tokens(checks, "cache_creation_tokens") + _tokens(checks, "cache_read_tokens"),
-        cache_read_tokens=_tokens(checks, "cache_read_tokens"),
-        usd=fsum(prices),
-        unpriced_checks=len(checks) - len(prices),
-        usd_per_check=fsum(prices) / len(prices) if prices else None,
+        actions=actions,
+        passed=tally.passed,
+        passed_after_retry=tally.passed_after_retry,
+        forced=tally.forced,
+        fail_open=unchecked,
+        fail_open_by_reason=dict(sorted(tally.reasons.items())),
+        abandoned=actions - judged - unchecked,
+        corrected=tally.corrected,
+        pass_rate=(tally.passed + tally.passed_after_retry) / judged if judged else None,
+        first_pass_rate=tally.passed / judged if judged else None,
+        checks=tally.checks,
+        rejections=tally.rejections,
+        latency_ms=_latency(tally) if tally.checks else None,
+        input_tokens=tally.input_tokens,
+        output_tokens=tally.output_tokens,
+        cached_tokens=cached,
+        cache_read_tokens=tally.cache_read_tokens,
+        usd=tally.usd,
+        unpriced_checks=tally.checks - tally.priced,
+        usd_per_check=tally.usd / tally.priced if tally.priced else None,
     )
 
 
-def _ending(checks: Sequence[sa.Row]) -> str:
-    last = checks[-1]
-    if last.decision == Action.RETRY:
-        return "abandoned"
-    if last.decision == Action.FORCE:
-        return "forced"
-    if last.reason is not None:
-        return "fail_open"
-    return "passed" if last.attempt_number == 1 else "passed_after_retry"
-
-
-def _tokens(checks: Iterable[sa.Row], name: str) -> int:
-    usages: Iterable[Mapping[str, int]] = (check.token_usage or {} for check in checks)
-    return sum(usage.get(name, 0) for usage in usages)
-
-
-def _latency(milliseconds: Sequence[float]) -> Latency | None:
-    if not milliseconds:
-        return None
-    ordered = sorted(milliseconds)
-    p50, p95, p99 = (ordered[ceil(share * len(ordered)) - 1] for share in (0.5, 0.95, 0.99))
-    return Latency(p50=p50, p95=p95, p99=p99, highest=ordered[-1])
+def _latency(tally: Tally) -> Latency:
+    p50, p95, p99 = (tally.latency(share) for share in (0.5, 0.95, 0.99))
+    return Latency(p50=p50, p95=p95, p99=p99, highest=tally.highest)

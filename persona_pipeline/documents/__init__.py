@@ -1,8 +1,9 @@
-"""Strict YAML 1.2 with positions: what every configuration file of the project is read with."""
+"""Strict YAML 1.2 with positions, and strict JSON: what every configuration file of the project is read with."""
 
 from typing import TYPE_CHECKING, Any
 
 from persona_pipeline.documents.parsing import DEFAULT_LIMITS, Document, Limits, Location, load_document, parse_document
+from persona_pipeline.documents.strict_json import JsonError, strict_json
 
 if TYPE_CHECKING:
     from persona_pipeline.documents.validation import model_problems, validate_document
@@ -10,11 +11,13 @@ if TYPE_CHECKING:
 __all__ = [
     "DEFAULT_LIMITS",
     "Document",
+    "JsonError",
     "Limits",
     "Location",
     "load_document",
     "model_problems",
     "parse_document",
+    "strict_json",
     "validate_document",
 ]
 

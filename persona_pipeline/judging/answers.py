@@ -1,10 +1,10 @@
 """Reading a judge's answer strictly, and turning it into verdicts with checked quotes."""
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from persona_pipeline.documents import JsonError, strict_json
 from persona_pipeline.judging.injection import suspicious_entries
 from persona_pipeline.judging.verdict import SCALE, Evidence, JudgeRequest, Unscored, Usage, Verdict
 from persona_pipeline.world.trajectory import Trajectory
@@ -26,13 +26,9 @@ def parse_object(text: str) -> dict[str, Any]:
     if not text.strip():
         raise InvalidAnswerError("the answer has no text")
     try:
-        data = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_no_constant, parse_float=_finite)
-    except RecursionError:
-        raise InvalidAnswerError("the answer is nested too deeply") from None
-    except InvalidAnswerError:
-        raise
-    except ValueError as error:
-        raise InvalidAnswerError(f"the answer is not JSON ({error})") from None
+        data = strict_json(text)
+    except JsonError as error:
+        raise InvalidAnswerError(f"the answer is not JSON ({error.msg})") from None
     if not isinstance(data, dict):
         raise InvalidAnswerError(f"the answer is a JSON {type(data).__name__}, not an object")
     return data
@@ -131,22 +127,6 @@ def _is_quote(value: Any) -> bool:
         and isinstance(value["message"], str)
         and isinstance(value["quote"], str)
     )
-
-
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    data = dict(pairs)
-    if len(data) != len(pairs):
-        raise InvalidAnswerError("the answer has a duplicate key")
-    return data
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    return number if math.isfinite(number) else _no_constant(text)
-
-
-def _no_constant(name: str) -> Any:
-    raise InvalidAnswerError(f"the answer holds {name}, which is not JSON")
 
 
 def _listed(ids: set[str]) -> str:

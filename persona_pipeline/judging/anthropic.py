@@ -2,18 +2,20 @@
 
 import random
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from persona_pipeline.judging.answers import no_entries, verdicts_of
 from persona_pipeline.judging.backend import AnthropicBackend
 from persona_pipeline.judging.budget import Budget
 from persona_pipeline.judging.cache import JudgmentCache
+from persona_pipeline.judging.canaries import canaries_for, usage_of, without_compromised
 from persona_pipeline.judging.client import AnthropicOptions
 from persona_pipeline.judging.collected import CollectedBackend
 from persona_pipeline.judging.prices import has_price
 from persona_pipeline.judging.prompt import PROMPT_VERSION, proposition_question
 from persona_pipeline.judging.questions import Answer, Question
+from persona_pipeline.judging.support import is_unsupported, unsupported
 from persona_pipeline.judging.verdict import JudgeRequest, Usage, Verdict
 from persona_pipeline.settings import Settings, get_settings
 from persona_pipeline.store.engine import Store
@@ -56,23 +58,55 @@ class AnthropicJudge(Generic[BackendT]):
         return PROMPT_VERSION
 
     async def judge(self, requests: Sequence[JudgeRequest]) -> list[Verdict]:
-        """Return verdicts in the order of the requests. What has no entries is ``no_evidence``, without a call."""
+        """Return verdicts in the order of the requests. What has no entries is ``no_evidence``, without a call.
+
+        A verdict none of whose quotes stands in the transcript is asked once more. Transcripts that hold text written for a judge
+        are judged on claims with a known answer too (see ``canaries``).
+        """
         verdicts = {
             index: no_entries(request) for index, request in enumerate(requests) if not request.trajectory.entries
         }
         rest = [index for index in range(len(requests)) if index not in verdicts]
+        shown = [requests[index] for index in rest]
+        canaries = canaries_for(shown)
+        told = await self._ask([*shown, *(canary.request for canary in canaries)])
+        told = await self._supported(shown, told[: len(shown)]) + told[len(shown) :]
+        known = dict(zip(canaries, told[len(shown) :], strict=True))
+        checked = without_compromised(shown, told[: len(shown)], known)
+        if canaries:
+            checked[0] = replace(checked[0], usage=checked[0].usage + usage_of(list(known.values())))
+        verdicts |= dict(zip(rest, checked, strict=True))
+        return [verdicts[index] for index in range(len(requests))]
+
+    async def _ask(self, requests: Sequence[JudgeRequest], *, again: bool = False) -> list[Verdict]:
         asking = questions_about(
-            [requests[index] for index in rest],
+            requests,
             max_tokens=self.backend.options.max_tokens,
             grouping=self.grouping,
             mechanism=self.mechanism,
+            again=again,
         )
         answers = await self.backend.ask([question for _, question in asking])
+        verdicts: dict[int, Verdict] = {}
         for (places, _), answer in zip(asking, answers, strict=True):
-            asked = [rest[place] for place in places]
-            for index, verdict in zip(asked, _verdicts(answer, [requests[i] for i in asked]), strict=True):
-                verdicts[index] = verdict
-        return [verdicts[index] for index in range(len(requests))]
+            verdicts |= dict(zip(places, _verdicts(answer, [requests[place] for place in places]), strict=True))
+        return [verdicts[place] for place in range(len(requests))]
+
+    async def _supported(self, requests: Sequence[JudgeRequest], verdicts: Sequence[Verdict]) -> list[Verdict]:
+        """Ask once more for verdicts whose quotes all fail; what fails again is ``unscored(unsupported)``."""
+        supported = list(verdicts)
+        places = [place for place, verdict in enumerate(verdicts) if is_unsupported(verdict)]
+        if not places:
+            return supported
+        told = await self._ask([requests[place] for place in places], again=True)
+        for place, second in zip(places, told, strict=True):
+            usage = verdicts[place].usage + second.usage
+            failed = second.unscored is not None and not second.unscored.is_answer
+            if failed or is_unsupported(second):
+                why = f"asked again: {second.detail}" if failed else "asked twice"
+                second = unsupported(verdicts[place], f"none of its quotes stands in the transcript ({why})")
+            supported[place] = replace(second, usage=usage)
+        return supported
 
 
 def open_anthropic_judge(
@@ -113,15 +147,26 @@ def _import_for_good(options: AnthropicOptions) -> None:
 
 
 def questions_about(
-    requests: Sequence[JudgeRequest], *, max_tokens: int, grouping: int = 1, mechanism: str = "evaluation"
+    requests: Sequence[JudgeRequest],
+    *,
+    max_tokens: int,
+    grouping: int = 1,
+    mechanism: str = "evaluation",
+    again: bool = False,
 ) -> list[tuple[list[int], Question]]:
     """Return the questions that ask for verdicts on requests, each with the indexes of its requests in its order.
 
     Grouped questions hold at most ``grouping`` claims of one trajectory, persona and dimension, shuffled by content so
     that no claim always comes first.
+
+    Args:
+        again: the first answers quoted what is not in the transcript.
     """
     return [
-        (group, proposition_question([requests[i] for i in group], max_tokens=max_tokens, mechanism=mechanism))
+        (
+            group,
+            proposition_question([requests[i] for i in group], max_tokens=max_tokens, mechanism=mechanism, again=again),
+        )
         for group in _groups(requests, grouping)
     ]
 

@@ -9,13 +9,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from persona_pipeline.judging.breaker import Breaker
+from persona_pipeline.judging.breaker import AgentBreakers, Breaker
 from persona_pipeline.judging.budget import Budget, Reservation, require_price
 from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.client import AnthropicOptions, CallError, connect, send
 from persona_pipeline.judging.fanout import AdaptiveWidth, fan_out
 from persona_pipeline.judging.prompt import plain_json
-from persona_pipeline.judging.questions import Answer, Question
+from persona_pipeline.judging.questions import Answer, Blame, Question
 from persona_pipeline.judging.request import Prefix, RequestStyle, cached_tokens, prefix_of, request_key, traits_of
 from persona_pipeline.judging.response import read_response, unknown_usage
 from persona_pipeline.judging.usage import UsageLedger
@@ -78,6 +78,7 @@ class AnthropicBackend:
         self.cached_answers = 0
         self.width = AdaptiveWidth(self.options.width)
         self.breaker = Breaker(threshold=self.options.breaker_threshold)
+        self.refused = AgentBreakers(threshold=self.options.breaker_threshold)
         rejects = cache is not None and cache.rejects_structured_output(self.options.endpoint, self.options.model)
         self.style = RequestStyle(self.options.model, self.options.effort, structured=not rejects)
         self._run_ends: float | None = None
@@ -140,8 +141,12 @@ class AnthropicBackend:
 
     async def _answer(self, client: "AsyncAnthropic", call: _Call, *, shared: bool) -> Answer:
         async with self.width.slot():
+            agent_id = call.question.agent_id
+            # The agent's own first: a request that is not sent must not be the endpoint's trial.
+            if why := self.refused.refusal(agent_id):
+                return Answer(unscored=Unscored.API_ERROR, detail=why, blame=Blame.REQUEST)
             if why := self.breaker.refusal():
-                return Answer(unscored=Unscored.API_ERROR, detail=why)
+                return Answer(unscored=Unscored.API_ERROR, detail=why, blame=Blame.ENDPOINT)
             now = time.monotonic()
             ends = now + self.options.deadline
             if self._run_ends is not None:
@@ -203,6 +208,7 @@ class AnthropicBackend:
                 detail = f"not asked: it could pass the limit of {self.budget.max_usd:g} dollars"
                 return Answer(unscored=Unscored.BUDGET, detail=detail)
         usage = unknown_usage()
+        started = time.monotonic()
         try:
             message = await send(client, body, ends=ends)
             answer = read_response(
@@ -214,7 +220,14 @@ class AnthropicBackend:
             usage = answer.usage
         except CallError as error:
             usage = error.usage
-            self.breaker.failed(error.signature, error.detail, fatal=error.fatal)
+            if error.blame is Blame.REQUEST and not error.fatal:
+                self.breaker.succeeded()
+                self.refused.failed(call.question.agent_id, error.detail)
+            else:
+                silent = error.reason is Unscored.TIMEOUT
+                self.breaker.failed(
+                    error.signature, error.detail, fatal=error.fatal, started=started if silent else None
+                )
             raise
         finally:
             if reservation:
@@ -225,6 +238,7 @@ class AnthropicBackend:
             self.breaker.failed(str(answer.unscored), answer.detail)
         else:
             self.breaker.succeeded()
+            self.refused.succeeded(call.question.agent_id)
             self.width.succeeded()
         return answer
 
@@ -263,7 +277,7 @@ class AnthropicBackend:
 
 
 def _failed(error: CallError) -> Answer:
-    return Answer(unscored=error.reason, detail=error.detail, usage=error.usage)
+    return Answer(unscored=error.reason, detail=error.detail, usage=error.usage, blame=error.blame)
 
 
 def _by_prefix(calls: Iterable[_Call]) -> list[list[_Call]]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from persona_pipeline.documents import strict_json
 from persona_pipeline.judging import batch_records as records
 from persona_pipeline.judging.batch_records import BatchedRequest, BatchRecord, BatchSummary
 from persona_pipeline.judging.cache import JudgmentCache
@@ -231,7 +232,7 @@ def _results(client: "Anthropic", batch_id: str) -> Iterator[tuple[str, Any]]:
     with client.messages.batches.with_streaming_response.results(batch_id) as response:
         for line in response.iter_lines():
             try:
-                item = json.loads(line)
+                item = strict_json(line)
                 yield item["custom_id"], item["result"]
             except (ValueError, KeyError, TypeError):
                 if line.strip():

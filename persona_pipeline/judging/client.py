@@ -1,7 +1,6 @@
 """One call over the Anthropic SDK: options, connection, and every way to fail as one typed exception."""
 
 import asyncio
-import json
 import os
 import re
 import time
@@ -13,7 +12,9 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
+from persona_pipeline.documents import strict_json
 from persona_pipeline.errors import ConfigError
+from persona_pipeline.judging.questions import Blame
 from persona_pipeline.judging.response import unknown_usage
 from persona_pipeline.judging.verdict import Unscored, Usage
 from persona_pipeline.settings import DEFAULT_JUDGE_MODEL, Settings
@@ -31,6 +32,8 @@ _CREDENTIALS = (
 )
 # No later call can do better: wrong key, no money, not allowed, no such model.
 _FATAL_STATUS = (401, 402, 403, 404)
+# Too long, not allowed, not understood: the next request may be.
+_OF_THE_REQUEST = (400, 413, 422)
 _FATAL_CODES = re.compile(r"spend_limit|on_hold|billing")
 _KEY = re.compile(r"sk-[A-Za-z0-9_-]{8,}")
 # The statuses of the responses to the call under way in this task.
@@ -50,6 +53,7 @@ class AnthropicOptions:
         base_url: default ``ANTHROPIC_BASE_URL``, else Anthropic.
         api_key: default: what the SDK finds in the environment or on disk.
         cache_ttl: how long a shared prefix stays cached: ``5m`` or ``1h``.
+        ambient_key: whether keys and headers of the environment are sent where none is given.
         breaker_threshold: identical failures in a row after which nothing more is asked for a while.
     """
 
@@ -63,6 +67,7 @@ class AnthropicOptions:
     base_url: str | None = None
     api_key: SecretStr | None = None
     cache_ttl: str = "5m"
+    ambient_key: bool = True
     breaker_threshold: int = 10
 
     @classmethod
@@ -108,6 +113,7 @@ class CallError(Exception):
         signature: equal for failures of the same kind.
         status: HTTP status, None when there was no response.
         fatal: no later call can succeed either.
+        blame: whose it is: a status that speaks of this request alone says nothing against the endpoint.
         usage: nothing where the server says it did not work on it; unknown where it may have.
     """
 
@@ -117,6 +123,10 @@ class CallError(Exception):
     status: int | None = None
     fatal: bool = False
     usage: Usage = field(default_factory=lambda: Usage(calls=1))
+
+    @property
+    def blame(self) -> Blame:
+        return Blame.REQUEST if self.status in _OF_THE_REQUEST else Blame.ENDPOINT
 
 
 def connect(options: AnthropicOptions, on_status: Callable[[int], None] = lambda status: None) -> "AsyncAnthropic":
@@ -131,9 +141,13 @@ def connect(options: AnthropicOptions, on_status: Callable[[int], None] = lambda
         _statuses.get([]).append(response.status_code)
         on_status(response.status_code)
 
-    return AsyncAnthropic(
+    client = AsyncAnthropic(
         **_client_arguments(options), http_client=DefaultAsyncHttpxClient(event_hooks={"response": [hear]})
     )
+    if not options.ambient_key:
+        # What ANTHROPIC_CUSTOM_HEADERS holds may be a key too.
+        client._custom_headers = {}
+    return client
 
 
 def connect_sync(options: AnthropicOptions) -> "Anthropic":
@@ -150,8 +164,11 @@ def connect_sync(options: AnthropicOptions) -> "Anthropic":
 def _client_arguments(options: AnthropicOptions) -> dict[str, Any]:
     from anthropic import Timeout
 
-    options.require_credentials()
+    if options.ambient_key:
+        options.require_credentials()
     key = options.api_key.get_secret_value() if options.api_key else None
+    if key is None and not options.ambient_key:
+        key = "none"
     if key is None and not options.is_anthropic and not any(map(os.environ.get, _CREDENTIALS)):
         key = "none"
     return {
@@ -192,8 +209,8 @@ async def send(client: "AsyncAnthropic", body: Mapping[str, Any], *, ends: float
     except anthropic.AnthropicError as error:
         raise CallError(f"{type(error).__name__}: {_line(str(error))}", type(error).__name__) from error
     try:
-        return json.loads(content)
-    except (ValueError, RecursionError):
+        return strict_json(content.decode("utf-8"))
+    except ValueError:
         raise CallError(
             f"HTTP {response.status_code} with a body that is not JSON", "not json", usage=unknown_usage()
         ) from None

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from persona_pipeline.judging.anthropic import questions_about
+from persona_pipeline.judging.canaries import with_canaries
 from persona_pipeline.judging.client import AnthropicOptions, connect
 from persona_pipeline.judging.prices import BATCH_FACTOR, estimated_tokens, price
 from persona_pipeline.judging.prompt import plain_json
@@ -70,7 +71,7 @@ def estimate(
     """
     options = options or AnthropicOptions.from_settings(get_settings())
     shown = [request for request in requests if request.trajectory.entries]
-    asking = questions_about(shown, max_tokens=options.max_tokens, grouping=grouping)
+    asking = questions_about(with_canaries(shown), max_tokens=options.max_tokens, grouping=grouping)
     return estimate_questions([question for _, question in asking], options)
 
 

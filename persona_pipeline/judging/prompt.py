@@ -89,6 +89,10 @@ SCHEMA: dict[str, Any] = {
 
 PROMPT_VERSION = f"1-{content_hash({'rules': RULES, 'schema': SCHEMA})[:8]}"
 _TOKENS_PER_FURTHER_CLAIM = 600
+_AGAIN = (
+    "\nAn earlier answer quoted words that do not stand in the transcript. Copy every quote letter for letter from the entry"
+    " whose id you give; where nothing can be quoted, give no evidence."
+)
 
 # Escaped though JSON need not: what cannot be seen, reorders text, ends a line or is no character.
 _UNSEEN = re.compile(
@@ -104,12 +108,13 @@ def plain_json(value: Any) -> str:
 
 
 def proposition_question(
-    requests: Sequence[JudgeRequest], *, max_tokens: int, mechanism: str = "evaluation"
+    requests: Sequence[JudgeRequest], *, max_tokens: int, mechanism: str = "evaluation", again: bool = False
 ) -> Question:
     """Return the question for requests that share trajectory, persona and sample and have distinct ids.
 
     Args:
         max_tokens: for one claim; further claims of a group add to it.
+        again: the first answer quoted what is not in the transcript.
     """
     first = requests[0]
     ids = tuple(request.proposition_id for request in requests)
@@ -131,7 +136,7 @@ def proposition_question(
         system=RULES,
         context=context,
         evidence=_transcript(first.trajectory),
-        ask=f"Judge against the transcript:\n{plain_json({'propositions': asked})}",
+        ask=f"Judge against the transcript:\n{plain_json({'propositions': asked})}{_AGAIN if again else ''}",
         schema=SCHEMA,
         max_tokens=max_tokens + _TOKENS_PER_FURTHER_CLAIM * (len(requests) - 1),
         sample=first.sample,

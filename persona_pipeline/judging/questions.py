@@ -2,11 +2,14 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import cached_property
 from typing import Any, Protocol
 
-from persona_pipeline.judging.verdict import Unscored, Usage
+from persona_pipeline.judging.verdict import Unscored, Usage, recording_key
 from persona_pipeline.world.canonical import content_hash
+
+PROPOSITION = "proposition"
 
 
 @dataclass(frozen=True)
@@ -15,9 +18,9 @@ class Question:
 
     Attributes:
         kind: ``proposition``, or the family's own word such as ``rubric`` or ``gate``; names its recordings.
-        subject: what is judged, as JSON; its hash is the recording key, so it holds content and no prompt's
+        subject: what is judged, as JSON; its hash is in the recording key, so it holds content and no prompt's
             wording.
-        label: for people, such as ``adherence/warm_greeting of michael``.
+        label: for people, such as ``adherence/warm_greeting of michael``; in the recording key too.
         system: the rules.
         context: trusted reference blocks, such as the persona.
         context_recurs: later questions have the same context about other evidence, as a gate's have, so that the
@@ -53,9 +56,15 @@ class Question:
 
     @cached_property
     def key(self) -> str:
-        """SHA-256 of the subject; a repeated sample adds its index to the key."""
-        subject = dict(self.subject)
-        return content_hash(subject if self.sample == 0 else {**subject, "sample": self.sample})
+        """SHA-256 of what a recording of the answer shows; a repeated sample adds its index to the key."""
+        if self.kind == PROPOSITION:
+            return recording_key(self.subject, self.sample)
+        return recording_key(answer_subject(self.kind, self.agent_id, self.label, self.subject_hash), self.sample)
+
+    @cached_property
+    def subject_hash(self) -> str:
+        """SHA-256 of the subject alone."""
+        return content_hash(dict(self.subject))
 
     @property
     def subject_key(self) -> str:
@@ -67,6 +76,11 @@ class Question:
         return self.check(data) if self.check else schema_problem(self.schema, data)
 
 
+def answer_subject(kind: str, agent_id: str, label: str, subject_hash: str) -> dict[str, Any]:
+    """Return what the recording of an answer of a kind other than ``proposition`` shows and its key is made of."""
+    return {"kind": kind, "agent_id": agent_id, "label": label, "subject": subject_hash}
+
+
 def schema_problem(schema: Mapping[str, Any], data: Any) -> str | None:
     """Return the first thing in which data breaks a JSON schema (2020-12), or None."""
     from jsonschema import Draft202012Validator
@@ -74,6 +88,14 @@ def schema_problem(schema: Mapping[str, Any], data: Any) -> str | None:
 
     error = best_match(Draft202012Validator(schema).iter_errors(data))
     return None if error is None else f"{error.json_path}: {error.message[:200]}"
+
+
+class Blame(StrEnum):
+    """Whose a failed call is: the request's alone, the endpoint's, or our own for asking more than we can carry."""
+
+    REQUEST = "request"
+    ENDPOINT = "endpoint"
+    OWN = "own"
 
 
 @dataclass(frozen=True)
@@ -84,6 +106,7 @@ class Answer:
         detail: for a failure, what went wrong in one line.
         model: the model that served the answer (None: nobody did).
         cached: it was paid for earlier.
+        blame: whose the failure is, where that is known.
     """
 
     data: Mapping[str, Any] | None = None
@@ -93,6 +116,7 @@ class Answer:
     model: str | None = None
     prompt_version: str | None = None
     cached: bool = False
+    blame: Blame | None = None
 
     def __post_init__(self) -> None:
         if (self.data is None) == (self.unscored is None):

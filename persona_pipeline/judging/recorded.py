@@ -10,6 +10,7 @@ from persona_pipeline.judging.answers import checked_quote, no_entries
 from persona_pipeline.judging.injection import suspicious_entries
 from persona_pipeline.judging.questions import Answer, Backend, Question
 from persona_pipeline.judging.recordings import PROPOSITION, Recording, load_recordings, write_recordings
+from persona_pipeline.judging.support import is_unsupported, unsupported
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Unscored, Verdict
 
 
@@ -84,7 +85,7 @@ class RecordedJudge:
         recording = self.backend.find(request.key)
         if recording is None or recording.kind != PROPOSITION:
             return Verdict(request.proposition_id, unscored=Unscored.UNRECORDED, detail=self._why_not(request))
-        return Verdict(
+        verdict = Verdict(
             proposition_id=request.proposition_id,
             score=recording.score,
             unscored=recording.unscored,
@@ -95,6 +96,9 @@ class RecordedJudge:
             prompt_version=recording.prompt_version,
             injection_suspected=bool(suspicious_entries(request.trajectory)),
         )
+        if is_unsupported(verdict):
+            return unsupported(verdict, "none of its recorded quotes stands in the transcript; record it again")
+        return verdict
 
     def _why_not(self, request: JudgeRequest) -> str:
         who = f" of {request.agent_id}" if request.agent_id else ""
@@ -124,10 +128,8 @@ def recording_of(request: JudgeRequest, verdict: Verdict, *, recorded_at: dateti
     local = {entry.message_id: f"m{number}" for number, entry in enumerate(request.trajectory.entries, start=1)}
     return Recording(
         key=request.key,
-        agent_id=request.agent_id,
-        dimension=request.dimension,
-        proposition_id=request.proposition_id,
-        claim=request.claim,
+        **request.subject,
+        sample=request.sample,
         score=verdict.score,
         unscored=verdict.unscored,
         reasoning=verdict.reasoning,
@@ -173,6 +175,8 @@ class RecordingWriter:
                 kind=question.kind,
                 agent_id=question.agent_id,
                 label=question.label,
+                subject=question.subject_hash,
+                sample=question.sample,
                 answer=answer.data,
                 model=answer.model,
                 prompt_version=answer.prompt_version,

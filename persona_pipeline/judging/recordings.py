@@ -1,120 +1,41 @@
 """Recorded judgments on disk: JSON lines to be read in a diff, keyed by the content that was judged."""
 
-import json
-import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from persona_pipeline.atomic_files import write_atomically
-from persona_pipeline.errors import ConfigError, Problem, did_you_mean
-from persona_pipeline.judging.verdict import SCALE, Unscored
+from persona_pipeline.errors import ConfigError, Problem
+from persona_pipeline.judging.questions import PROPOSITION
+from persona_pipeline.judging.recording import Recording, parse_line
+from persona_pipeline.settings import get_settings
 
-PROPOSITION = "proposition"
-# Agents that a recording is filed under when it has none.
-_NOBODY = "_shared"
-_SAFE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-_KEY = re.compile(r"[0-9a-f]{64}")
-
-
-@dataclass(frozen=True)
-class Recording:
-    """One recorded judgment: of kind ``proposition`` a verdict, of any other kind an ``answer``.
-
-    Attributes:
-        key: ``JudgeRequest.key`` or ``Question.key``.
-        evidence: pairs of local message id (``m3``) and quote.
-        recorded_at: RFC 3339.
-    """
-
-    key: str
-    kind: str = PROPOSITION
-    agent_id: str = ""
-    dimension: str = ""
-    proposition_id: str = ""
-    claim: str = ""
-    score: int | None = None
-    unscored: Unscored | None = None
-    reasoning: str = ""
-    evidence: tuple[tuple[str, str], ...] = ()
-    ideas: tuple[str, ...] = ()
-    label: str = ""
-    answer: Mapping[str, Any] | None = None
-    model: str | None = None
-    prompt_version: str | None = None
-    recorded_at: str = ""
-
-    @property
-    def judged(self) -> tuple[Any, ...]:
-        """What the judge said, without the circumstances."""
-        answer = None if self.answer is None else json.dumps(self.answer, sort_keys=True)
-        return (self.score, self.unscored, self.reasoning, self.evidence, self.ideas, answer)
-
-    @property
-    def data(self) -> Mapping[str, Any]:
-        """The answer as the judge gave it: of kind ``proposition`` in the form of the prompt's schema."""
-        if self.answer is not None:
-            return self.answer
-        verdict = {
-            "proposition_id": self.proposition_id,
-            "evidence": [{"message": message, "quote": quote} for message, quote in self.evidence],
-            "reasoning": self.reasoning,
-            "ideas": list(self.ideas),
-            "verdict": self.unscored.value if self.unscored else "scored",
-            "score": self.score,
-        }
-        return {"verdicts": [verdict]}
-
-    def to_line(self) -> str:
-        """Return the JSON line, ended by a line feed."""
-        data: dict[str, Any] = {"key": self.key, "kind": self.kind}
-        if self.kind == PROPOSITION:
-            data |= {
-                "agent_id": self.agent_id,
-                "dimension": self.dimension,
-                "proposition_id": self.proposition_id,
-                "claim": self.claim,
-                "score": self.score,
-                "unscored": self.unscored,
-                "reasoning": self.reasoning,
-                "evidence": [{"message": message, "quote": quote} for message, quote in self.evidence],
-            }
-            if self.ideas:
-                data["ideas"] = list(self.ideas)
-        else:
-            data |= {"label": self.label, "answer": self.answer}
-            if self.agent_id:
-                data["agent_id"] = self.agent_id
-        data |= {"model": self.model, "prompt_version": self.prompt_version, "recorded_at": self.recorded_at}
-        text = json.dumps(data, ensure_ascii=False, allow_nan=False)
-        return _LONE_SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
-
-    @property
-    def file(self) -> Path:
-        """Where the recording is filed, relative to the recordings folder."""
-        if self.kind == PROPOSITION:
-            return Path(_safe(self.agent_id), f"{_safe(self.dimension)}.jsonl")
-        return Path(_safe(self.kind), f"{_safe(self.agent_id)}.jsonl")
+__all__ = [
+    "PROPOSITION",
+    "Recording",
+    "load_recording_file",
+    "load_recordings",
+    "sign_recordings",
+    "signing_secret",
+    "write_recordings",
+]
 
 
-_FIELDS = {field.name for field in fields(Recording)}
-_STRINGS = ("kind", "agent_id", "dimension", "proposition_id", "claim", "reasoning", "label", "recorded_at")
-
-
-def load_recordings(folder: Path) -> dict[str, Recording]:
+def load_recordings(folder: Path, *, secret: bytes | None = None) -> dict[str, Recording]:
     """Return the recordings of a folder at any depth, by key. A missing folder has none.
 
+    Args:
+        secret: every line must be signed with it; None: by default that of the settings, without one nothing need be signed.
+
     Raises:
-        ConfigError: lines that are no recording, and keys recorded twice with different answers, each with
+        ConfigError: lines that are no recording or not signed, and keys recorded twice with different answers, each with
             its place.
     """
+    secret = secret or signing_secret()
     recordings: dict[str, Recording] = {}
     places: dict[str, str] = {}
     problems: list[Problem] = []
     for path in sorted(folder.glob("**/*.jsonl")):
-        for number, recording in _read(path, problems):
+        for number, recording in _read(path, problems, secret):
             earlier = recordings.setdefault(recording.key, recording)
             place = places.setdefault(recording.key, f"{path}:{number}")
             if earlier.judged != recording.judged:
@@ -130,17 +51,45 @@ def load_recordings(folder: Path) -> dict[str, Recording]:
     return recordings
 
 
-def load_recording_file(path: Path) -> list[Recording]:
-    """Return the recordings of one file.
+def load_recording_file(path: Path, *, secret: bytes | None = None) -> list[Recording]:
+    """Return the recordings of one file; ``secret`` as in ``load_recordings``.
 
     Raises:
-        ConfigError: lines that are no recording, each with its place.
+        ConfigError: lines that are no recording or not signed, each with its place.
     """
     problems: list[Problem] = []
-    found = _read(path, problems)
+    found = _read(path, problems, secret or signing_secret())
     if problems:
         raise ConfigError(problems)
     return [recording for _, recording in found]
+
+
+def sign_recordings(folder: Path, secret: bytes) -> list[Path]:
+    """Sign every recording of a folder, and return the files that changed.
+
+    Raises:
+        ConfigError: a file does not load.
+    """
+    from filelock import FileLock
+
+    changed = []
+    with FileLock(folder / ".lock"):
+        for path in sorted(folder.glob("**/*.jsonl")):
+            problems: list[Problem] = []
+            found = _read(path, problems, None)
+            if problems:
+                raise ConfigError(problems)
+            text = "".join(recording.to_line(secret) for _, recording in found)
+            if path.read_bytes() != text.encode("utf-8"):
+                write_atomically(path, text)
+                changed.append(path)
+    return changed
+
+
+def signing_secret() -> bytes | None:
+    """Return the secret of the settings, ``PERSONA_RECORDINGS_SECRET``; None: recordings are not signed here."""
+    found = get_settings().recordings_secret
+    return None if found is None else found.get_secret_value().encode("utf-8")
 
 
 def write_recordings(folder: Path, recordings: Iterable[Recording]) -> list[Path]:
@@ -153,6 +102,7 @@ def write_recordings(folder: Path, recordings: Iterable[Recording]) -> list[Path
     """
     from filelock import FileLock
 
+    secret = signing_secret()
     by_file: dict[Path, list[Recording]] = {}
     for recording in recordings:
         by_file.setdefault(folder / recording.file, []).append(recording)
@@ -161,27 +111,21 @@ def write_recordings(folder: Path, recordings: Iterable[Recording]) -> list[Path
     with FileLock(folder / ".lock"):
         for path, added in sorted(by_file.items()):
             problems: list[Problem] = []
-            merged = {recording.key: recording for _, recording in _read(path, problems)} if path.exists() else {}
+            merged = {recording.key: recording for _, recording in _read(path, problems, None)} if path.exists() else {}
             if problems:
                 raise ConfigError(problems)
             merged |= {recording.key: recording for recording in added}
             ordered = sorted(merged.values(), key=lambda item: (item.proposition_id, item.claim, item.label, item.key))
-            text = "".join(recording.to_line() for recording in ordered)
+            # Only what is recorded here is signed here: what stood there keeps the signature it has, or none.
+            new = {recording.key for recording in added}
+            text = "".join(item.to_line(secret if item.key in new else None) for item in ordered)
             if not path.exists() or path.read_bytes() != text.encode("utf-8"):
                 write_atomically(path, text)
                 changed.append(path)
     return changed
 
 
-def _safe(name: str) -> str:
-    if not name:
-        return _NOBODY
-    if not _SAFE_NAME.fullmatch(name):
-        raise ConfigError(f"{name!r} cannot name a recording's file; use letters, digits, '-' and '_', at most 64")
-    return name
-
-
-def _read(path: Path, problems: list[Problem]) -> list[tuple[int, Recording]]:
+def _read(path: Path, problems: list[Problem], secret: bytes | None) -> list[tuple[int, Recording]]:
     try:
         text = path.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
@@ -193,80 +137,7 @@ def _read(path: Path, problems: list[Problem]) -> list[tuple[int, Recording]]:
         if not line.strip():
             continue
         try:
-            found.append((number, _parse(line)))
+            found.append((number, parse_line(line, secret)))
         except ValueError as error:
             problems.append(Problem(f"{error}; correct the line or delete it and record again", str(path), number))
     return found
-
-
-def _parse(line: str) -> Recording:
-    try:
-        data = json.loads(line, parse_constant=_no_constant)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-    except json.JSONDecodeError as error:
-        raise ValueError(f"not JSON ({error.msg} at column {error.colno})") from None
-    if not isinstance(data, dict):
-        raise ValueError("not a JSON object")
-    for name in data.keys() - _FIELDS:
-        raise ValueError(f"unknown field {name!r}{did_you_mean(name, _FIELDS)}")
-    if not isinstance(data.get("key"), str) or not _KEY.fullmatch(data["key"]):
-        raise ValueError("'key' is not a SHA-256 in hex")
-    kind = data.get("kind", PROPOSITION)
-    for name in (
-        "kind",
-        "agent_id",
-        "dimension",
-        "proposition_id",
-        "claim",
-        "reasoning",
-        "label",
-        "recorded_at",
-    ):
-        if not isinstance(data.get(name, ""), str):
-            raise ValueError(f"{name!r} is not a string")
-    for name in ("model", "prompt_version"):
-        if not isinstance(data.get(name), str | None):
-            raise ValueError(f"{name!r} is neither a string nor null")
-    if kind == PROPOSITION:
-        data["unscored"] = _unscored(data)
-        data["evidence"] = _evidence(data.get("evidence", []))
-        ideas = data.get("ideas", [])
-        if not isinstance(ideas, list) or not all(isinstance(idea, str) for idea in ideas):
-            raise ValueError("'ideas' is not a list of strings")
-        data["ideas"] = tuple(ideas)
-        return Recording(**data)
-    if not isinstance(data.get("answer"), dict):
-        raise ValueError(f"a recording of kind {kind!r} has an object under 'answer'")
-    return Recording(**data)
-
-
-def _unscored(data: Mapping[str, Any]) -> Unscored | None:
-    for name in ("dimension", "proposition_id"):
-        if not data.get(name):
-            raise ValueError(f"{name!r} is missing")
-    score, unscored = data.get("score"), data.get("unscored")
-    if (score is None) == (unscored is None):
-        raise ValueError("exactly one of 'score' and 'unscored' has a value")
-    if unscored is None:
-        if type(score) is not int or score not in SCALE:
-            raise ValueError(f"score {json.dumps(score)} is not a whole number from 0 to 9")
-        return None
-    if unscored not in [reason.value for reason in Unscored if reason.is_answer]:
-        raise ValueError("only not_applicable and no_evidence are recorded as 'unscored'")
-    return Unscored(unscored)
-
-
-def _evidence(value: Any) -> tuple[tuple[str, str], ...]:
-    if not isinstance(value, list) or not all(
-        isinstance(item, dict)
-        and set(item) == {"message", "quote"}
-        and all(isinstance(text, str) for text in item.values())
-        for item in value
-    ):
-        raise ValueError("'evidence' is not a list of objects with 'message' and 'quote'")
-    return tuple((item["message"], item["quote"]) for item in value)
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")

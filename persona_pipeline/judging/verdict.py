@@ -24,6 +24,8 @@ class Unscored(StrEnum):
     API_ERROR = "api_error"
     BUDGET = "budget"
     UNRECORDED = "unrecorded"
+    UNSUPPORTED = "unsupported"
+    COMPROMISED = "compromised"
 
     @property
     def is_answer(self) -> bool:
@@ -70,7 +72,7 @@ class JudgeRequest:
         persona: the persona text if it belongs to the judge's context, else None.
         lists_ideas: the judge also lists the distinct ideas it saw.
         sample: 0-based index of a repeated judgment.
-        agent_id: for book-keeping; not part of what is judged.
+        agent_id: whose judgment it is. The judge is not told.
     """
 
     dimension: str
@@ -84,27 +86,35 @@ class JudgeRequest:
 
     @cached_property
     def subject(self) -> Mapping[str, Any]:
-        """What is judged, as plain data: the same content gives the same recording whatever the prompt or the model."""
+        """What is judged and of whom, as plain data: the same content gives the same recording whatever the prompt or the model.
+
+        Persona and trajectory stand as their SHA-256, so that a recording can show all its key is made of.
+        """
         return {
             "kind": "proposition",
+            "agent_id": self.agent_id,
             "dimension": self.dimension,
             "proposition_id": self.proposition_id,
             "claim": self.claim,
-            "persona": self.persona,
-            "trajectory": _content(self.trajectory),
+            "persona": None if self.persona is None else content_hash(self.persona),
+            "trajectory": _content_hash(self.trajectory),
         }
 
     @cached_property
     def key(self) -> str:
         """SHA-256 of the subject; a repeated sample adds its index to the key."""
-        subject = dict(self.subject)
-        return content_hash(subject if self.sample == 0 else {**subject, "sample": self.sample})
+        return recording_key(self.subject, self.sample)
 
 
 # Many claims are judged against one trajectory.
 @lru_cache(maxsize=256)
-def _content(trajectory: Trajectory) -> list[dict[str, Any]]:
-    return trajectory.content()
+def _content_hash(trajectory: Trajectory) -> str:
+    return content_hash(trajectory.content())
+
+
+def recording_key(subject: Mapping[str, Any], sample: int = 0) -> str:
+    """Return the SHA-256 by which a judgment is recorded; ``sample`` is the 0-based index of a repeated one."""
+    return content_hash(dict(subject) if sample == 0 else {**subject, "sample": sample})
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,41 @@
 """Render the pull-request comment from a report's JSON: ``python -m persona_pipeline.reporting.comment REPORT COMMENT``.
 
 For CI, where the JSON was made by code of a pull request and is only data: it is validated, and all of its text is
-neutralised. Exit code 2 when it is no report.
+neutralised. What else the comment says does not come from it: with ``--base`` and ``--head`` what the change touches, from
+git; with ``--conclusion`` whether the report says the same as the workflow that made it. Exit code 2 when there is no report
+and no conclusion.
 """
 
+import argparse
 import sys
 from pathlib import Path
 
 from persona_pipeline.errors import ConfigError, Problem
+from persona_pipeline.evaluation.report import EXIT_OK, RunReport
+from persona_pipeline.reporting.changes import TITLE, render_changes
 from persona_pipeline.reporting.json_report import MAX_BYTES, read_json
-from persona_pipeline.reporting.markdown import render_comment
+from persona_pipeline.reporting.markdown import COMMENT_LIMIT, MARKER, render_comment
+from persona_pipeline.reporting.text import markdown_text
+from persona_pipeline.world.changes import changed_things
+
+CONCLUSIONS = ("success", "failure")
+
+
+def comment_text(
+    report: RunReport | None, *, conclusion: str | None = None, changes: str = "", problem: str = ""
+) -> str:
+    """Return the comment.
+
+    Args:
+        report: None: there is none that can be read, and ``problem`` says why.
+        conclusion: of the workflow, ``success`` or ``failure``, as GitHub tells it.
+        changes: Markdown of what the change touches, which comes before the report.
+    """
+    before = "".join(f"{part}\n" for part in (_warning(report, conclusion, problem), changes) if part)
+    if report is None:
+        return f"{MARKER}\n{before}"
+    rendered = render_comment(report, COMMENT_LIMIT - len(before))
+    return rendered.replace(f"{MARKER}\n", f"{MARKER}\n{before}", 1)
 
 
 def write_comment(report: Path, comment: Path) -> None:
@@ -18,6 +44,60 @@ def write_comment(report: Path, comment: Path) -> None:
     Raises:
         ConfigError: the file is missing, too large, not UTF-8 or not a report.
     """
+    comment.write_text(comment_text(_read(report)), encoding="utf-8", newline="\n")
+
+
+def main(arguments: list[str]) -> int:
+    """Run the module as a command; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m persona_pipeline.reporting.comment")
+    parser.add_argument("report", type=Path)
+    parser.add_argument("comment", type=Path)
+    parser.add_argument("--conclusion", choices=CONCLUSIONS)
+    parser.add_argument("--base", help="the commit the change is compared with")
+    parser.add_argument("--head", help="the change's newest commit")
+    parser.add_argument("--world", type=Path, default=Path(), help="the world's folder in the repository")
+    try:
+        told = parser.parse_args(arguments)
+    except SystemExit as stopped:
+        return int(stopped.code or 0)
+    report, problem = None, ""
+    try:
+        report = _read(told.report)
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        if told.conclusion is None:
+            return 2
+        problem = error.problems[0].message
+    changes = _changes(told.world, told.base, told.head) if told.base and told.head else ""
+    text = comment_text(report, conclusion=told.conclusion, changes=changes, problem=problem)
+    told.comment.write_text(text, encoding="utf-8", newline="\n")
+    return 0
+
+
+def _warning(report: RunReport | None, conclusion: str | None, problem: str) -> str:
+    if conclusion is None:
+        return ""
+    if report is None:
+        return (
+            f"> [!CAUTION]\n> The workflow ended with **{conclusion}** and left no report that can be read "
+            f"({markdown_text(problem, 200)}). Look at its log.\n"
+        )
+    if (report.exit_code == EXIT_OK) == (conclusion == "success"):
+        return ""
+    return (
+        f"> [!CAUTION]\n> The workflow ended with **{conclusion}**, and the report below says exit code "
+        f"{report.exit_code}. Do not trust the report: it was made by code of this pull request. Look at the workflow's log.\n"
+    )
+
+
+def _changes(world: Path, base: str, head: str) -> str:
+    try:
+        return render_changes(changed_things(world, base, head))
+    except ConfigError as error:
+        return f"{TITLE}\n\nIt could not be told: {markdown_text(str(error), 200)}\n"
+
+
+def _read(report: Path) -> RunReport:
     try:
         with report.open("rb") as stream:
             data = stream.read(MAX_BYTES + 1)
@@ -26,20 +106,7 @@ def write_comment(report: Path, comment: Path) -> None:
         raise ConfigError(Problem(f"cannot be read: {error.strerror}", str(report))) from None
     except UnicodeDecodeError:
         raise ConfigError(Problem("not UTF-8: not a report", str(report))) from None
-    comment.write_text(render_comment(read_json(text, str(report))), encoding="utf-8", newline="\n")
-
-
-def main(arguments: list[str]) -> int:
-    """Run the module as a command; returns the exit code."""
-    if len(arguments) != 2:
-        print("usage: python -m persona_pipeline.reporting.comment REPORT COMMENT", file=sys.stderr)
-        return 2
-    try:
-        write_comment(Path(arguments[0]), Path(arguments[1]))
-    except ConfigError as error:
-        print(error, file=sys.stderr)
-        return 2
-    return 0
+    return read_json(text, str(report))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from persona_pipeline.documents import strict_json
 from persona_pipeline.errors import ConfigError, Problem
 from persona_pipeline.evaluation.report import AgentReport, RunReport
 from persona_pipeline.evaluation.results import AgentEvaluation
@@ -64,8 +65,8 @@ def read_json(text: str, path: str = "report") -> RunReport:
     if len(text) > MAX_BYTES:
         raise ConfigError(Problem(f"larger than {MAX_BYTES // 1024 // 1024} MiB: not a report", path))
     try:
-        data = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        data = strict_json(text)
+    except ValueError as error:
         raise ConfigError(Problem(f"not JSON: {error}", path)) from None
     return from_json(data)
 

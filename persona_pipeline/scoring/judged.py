@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Usage, Verdict
 from persona_pipeline.propositions.models import Proposition, PropositionSet
-from persona_pipeline.propositions.templates import fill_template
+from persona_pipeline.propositions.templates import claim_variables, fill_template
 from persona_pipeline.scoring.aggregate import final_score, spread, weighted_mean
 from persona_pipeline.scoring.results import PropositionResult, QuotedEvidence, UsageSummary
 from persona_pipeline.world.trajectory import Trajectory
@@ -185,7 +185,7 @@ def plan_judgments(
         JudgeRequest(
             dimension=propositions.dimension,
             proposition_id=proposition.id,
-            claim=fill_template(proposition.claim, context.variables),
+            claim=fill_template(proposition.claim, claim_variables(context.variables)),
             trajectory=context.trajectory,
             persona=persona if propositions.include_personas else None,
             lists_ideas=lists_ideas and index == 0,

@@ -27,6 +27,10 @@ _POSTGRES_CONNECTION = {
 }
 
 
+# What SQLite says of a disk that is full or fails; no setting mends that.
+_OF_THE_MACHINE = ("disk I/O error", "disk is full", "readonly database")
+
+
 class Store:
     """A database with the project's tables. One instance a process and URL; connections are pooled.
 
@@ -109,6 +113,8 @@ def open_store(url: URL | str | None = None, *, migrate: bool = True) -> Store:
             upgrade(engine)
         except exc.OperationalError as error:
             reason = str(error.orig).strip().splitlines()[0] if error.orig else "no reason given"
+            if any(word in reason for word in _OF_THE_MACHINE):
+                raise
             raise ConfigError(
                 f"the store at {url.render_as_string(hide_password=True)} cannot be opened ({reason}); "
                 "check PERSONA_DATABASE_URL and that the server runs"

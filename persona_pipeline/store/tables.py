@@ -219,8 +219,39 @@ gate_checks = sa.Table(
     sa.Column("token_usage", JsonColumn),
     sa.Column("usd", sa.Float()),
     _created_at(),
+    # Whether the row is part of its day's tally in gate_days.
+    sa.Column("counted", sa.Boolean(), nullable=False, server_default=sa.false()),
     sa.Index(None, "agent_id", "created_at"),
+    sa.Index(None, "agent_id", "action_id"),
+    sa.Index(
+        "ix_gate_checks_uncounted",
+        "created_at",
+        sqlite_where=sa.text("counted = 0"),
+        postgresql_where=sa.text("NOT counted"),
+    ),
     sa.CheckConstraint("score BETWEEN 0 AND 9", name="score"),
+)
+
+gate_days = sa.Table(
+    "gate_days",
+    metadata,
+    # What an agent's gate did on one UTC day, summed up from gate_checks; an action counts where it began.
+    _agent(primary_key=True),
+    sa.Column("day", sa.Date(), primary_key=True),
+    sa.Column("tally", JsonColumn, nullable=False),
+)
+
+gate_bypasses = sa.Table(
+    "gate_bypasses",
+    metadata,
+    # Texts that went out, or may have, without a row in gate_checks: refused requests, unknown agents, a gate that is off.
+    _uuid_key(),
+    sa.Column("reason", sa.Text(), nullable=False),
+    # As the request said; not necessarily an agent's.
+    sa.Column("agent_id", sa.Text()),
+    sa.Column("count", sa.Integer(), nullable=False),
+    _created_at(),
+    sa.Index(None, "created_at"),
 )
 
 agent_evaluation_config = sa.Table(

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from persona_pipeline.documents import JsonError, strict_json
 from persona_pipeline.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.world.models import Message
 
@@ -147,10 +148,9 @@ def _jsonl_rows(text: str) -> Iterator[tuple[int, Any]]:
         if not line.strip():
             continue
         try:
-            yield number, json.loads(line)
-        except (ValueError, RecursionError) as error:
-            reason = error.msg if isinstance(error, json.JSONDecodeError) else "nests too deep"
-            yield number, ValueError(f"is not JSON ({reason}); write one object a line")
+            yield number, strict_json(line)
+        except JsonError as error:
+            yield number, ValueError(f"is not JSON ({error.msg}); write one object a line")
 
 
 def _csv_rows(text: str, path: Path) -> Iterator[tuple[int, Any]]:

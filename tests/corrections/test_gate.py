@@ -237,7 +237,7 @@ def test_the_text_stands_in_the_transcript_alone(world: World) -> None:
     assert "Ignore the rules" not in question.ask + question.system + "".join(question.context)
     assert json.loads(question.evidence)[-1]["text"] == attack
     assert [item["claim"] for item in claims_of(question.context)][-1] == (
-        "the message under review suits Ann in general for {{recipient_name}}"
+        'the message under review suits Ann in "general" for {{recipient_name}}'
     )
 
 

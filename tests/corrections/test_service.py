@@ -1,18 +1,25 @@
+import asyncio
 import json
+import time
 from collections.abc import Iterator
 
 import pytest
 from fastapi.testclient import TestClient
 
+from persona_pipeline.corrections.bypasses import bypass_counts
 from persona_pipeline.corrections.configuration import write_config
+from persona_pipeline.corrections.decision import Action
+from persona_pipeline.corrections.gate import ActionGate
 from persona_pipeline.corrections.service.app import create_app
 from persona_pipeline.corrections.service.boundary import Access
+from persona_pipeline.corrections.statistics import correction_statistics
 from persona_pipeline.store import open_store
 from persona_pipeline.world import CorrectionSettings, World
-from tests.corrections.support import TextBackend, say
+from tests.corrections.support import TextBackend, say, spoil_settings
 
 LOCAL = "http://localhost"
 TOKEN = "s3cret-tökén"
+CONFIGURING = {"authorization": "Bearer configure-me"}
 
 
 def client_of(world: World, access: Access | None = None, base_url: str = LOCAL) -> TestClient:
@@ -21,7 +28,7 @@ def client_of(world: World, access: Access | None = None, base_url: str = LOCAL)
 
 @pytest.fixture
 def client(world: World) -> Iterator[TestClient]:
-    with client_of(world) as running:
+    with client_of(world, Access(config_token="configure-me")) as running:
         yield running
 
 
@@ -95,11 +102,11 @@ def test_settings_are_read_and_replaced(client: TestClient) -> None:
     before = client.get("/v1/agents/bob/config").json()
     assert (before["source"], before["action_gate_enabled"], before["action_gate_threshold"]) == ("persona", False, 5.0)
     body = {"action_gate_enabled": True, "action_gate_threshold": 6.5}
-    after = client.put("/v1/agents/bob/config", json=body).json()
+    after = client.put("/v1/agents/bob/config", json=body, headers=CONFIGURING).json()
     assert (after["source"], after["action_gate_enabled"], after["action_gate_threshold"]) == ("api", True, 6.5)
     assert client.get("/v1/agents/bob/config").json() == after
     assert gate(client, agent_id="bob", text="fair 6")["action"] == "retry"
-    assert client.put("/v1/agents/bob/config", json={}).json()["action_gate_enabled"] is False
+    assert client.put("/v1/agents/bob/config", json={}, headers=CONFIGURING).json()["action_gate_enabled"] is False
 
 
 @pytest.mark.parametrize(
@@ -107,11 +114,14 @@ def test_settings_are_read_and_replaced(client: TestClient) -> None:
     [{"action_gate_enabled": "yes"}, {"action_gate_threshold": 9.5}, {"max_correction_attempts": 1.5}, {"gate": True}],
 )
 def test_settings_are_strict(client: TestClient, body: dict) -> None:
-    assert client.put("/v1/agents/bob/config", json=body).status_code == 422
+    assert client.put("/v1/agents/bob/config", json=body, headers=CONFIGURING).status_code == 422
 
 
 def test_settings_of_nobody(client: TestClient) -> None:
-    for response in (client.get("/v1/agents/nobody/config"), client.put("/v1/agents/nobody/config", json={})):
+    for response in (
+        client.get("/v1/agents/nobody/config"),
+        client.put("/v1/agents/nobody/config", json={}, headers=CONFIGURING),
+    ):
         assert response.status_code == 404
         assert "personas/nobody.yaml" in response.json()["detail"]
 
@@ -215,3 +225,70 @@ def test_the_description_names_every_route(client: TestClient) -> None:
         "/health",
         "/metrics",
     }
+
+
+@pytest.mark.parametrize(
+    ("access", "headers", "status"),
+    [
+        (Access(), {}, 403),
+        (Access("check"), {"authorization": "Bearer check"}, 403),
+        (Access(config_token="set"), {}, 401),
+        (Access("check", config_token="set"), {"authorization": "Bearer check"}, 401),
+        (Access("check", config_token="set"), {"authorization": "Bearer set"}, 200),
+        (Access(config_token="set"), {"authorization": "Bearer set"}, 200),
+    ],
+    ids=["no token at all", "only one to check", "none sent", "the one to check", "the right one", "on this machine"],
+)
+def test_who_checks_cannot_configure(world: World, access: Access, headers: dict[str, str], status: int) -> None:
+    with client_of(world, access) as client:
+        response = client.put("/v1/agents/ann/config", json={"action_gate_enabled": False}, headers=headers)
+        assert response.status_code == status
+        again = {"authorization": f"Bearer {access.token}"}
+        assert client.get("/v1/agents/ann/config", headers=again).json()["action_gate_enabled"] is (status != 200)
+
+
+def test_the_token_to_configure_checks_nothing(world: World) -> None:
+    with client_of(world, Access("check", config_token="set")) as client:
+        body = {"agent_id": "ann", "text": "x", "channel": "general"}
+        assert client.post("/v1/gate", json=body, headers={"authorization": "Bearer set"}).status_code == 401
+        assert client.get("/v1/statistics", headers={"authorization": "Bearer set"}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"x" * 3000, "too_large"),
+        (b"{", "invalid_request"),
+        (b'{"agent_id": "ann"}', "invalid_request"),
+        (b'{"agent_id": "ann", "text": "a", "text": "b", "channel": "general"}', "invalid_request"),
+        (b'{"agent_id": "ann", "text": "a", "channel": "general", "attempt": 1e999}', "invalid_request"),
+        (b"\xff", "invalid_request"),
+    ],
+    ids=["too large", "no JSON", "a field is missing", "a key stands twice", "infinite", "not UTF-8"],
+)
+def test_a_request_that_is_refused_leaves_a_row_and_a_metric(world: World, content: bytes, reason: str) -> None:
+    with client_of(world, Access(max_body=2000)) as client:
+        for _ in range(3):
+            response = client.post("/v1/gate", content=content, headers={"content-type": "application/json"})
+            assert response.status_code in (400, 413, 422)
+        assert f'gate_unchecked_total{{reason="{reason}"}} 3.0' in client.get("/metrics").text
+    assert bypass_counts(world.store) == {reason: 3}
+
+
+def test_texts_of_unknown_agents_and_past_a_gate_that_is_off_are_counted(world: World) -> None:
+    with client_of(world) as client:
+        gate(client, text="x", agent_id="bob")
+        gate(client, text="x", agent_id="nobody")
+        spoil_settings(world, "ann")
+        assert gate(client, text="x")["reason"] == "configuration"
+        text = client.get("/metrics").text
+        assert 'gate_unchecked_total{reason="disabled"} 2.0' in text
+        assert 'gate_unchecked_total{reason="configuration"} 1.0' in text
+    assert bypass_counts(world.store) == {"disabled": 2}
+    assert correction_statistics(world.store).total.fail_open_by_reason == {"configuration": 1}
+
+
+def test_the_deadline_counts_from_the_arrival_of_the_request(world: World) -> None:
+    arrived = time.monotonic() - 60
+    decision = asyncio.run(ActionGate(world, TextBackend()).check("ann", "bad 1", channel="general", arrived=arrived))
+    assert (decision.action, decision.reason) == (Action.COMMIT, "overload")

@@ -100,7 +100,7 @@ FAULTS = {
     "duplicate key": Fault(
         lambda call: message(json.dumps(verdicts(call.body)).replace('"score":', '"score": 9, "score":')),
         Unscored.INVALID_OUTPUT,
-        "duplicate key",
+        "stands twice",
     ),
     "no verdict": Fault(altered(lambda data: {"verdicts": []}), Unscored.INVALID_OUTPUT, "no verdict on"),
     "wrong id": Fault(item(proposition_id="habit_2"), Unscored.INVALID_OUTPUT, "nobody asked about"),

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from persona_pipeline.judging.anthropic import AnthropicJudge
 from persona_pipeline.judging.injection import reads_as_injection
 from persona_pipeline.judging.prompt import proposition_question
 from persona_pipeline.judging.request import RequestStyle
+from persona_pipeline.settings import PACKAGE_PARENT
 from persona_pipeline.world.trajectory import Entry, Trajectory
 from tests.support.judging import request, trajectory
 from tests.support.messages_server import MessagesServer
@@ -101,7 +104,9 @@ def test_on_the_wire_an_attack_stands_in_the_tool_result_alone(
 ) -> None:
     clean, attacked = asyncio.run(judge.judge([request(), request(trajectory=trajectory(attack))]))
     around = [call.raw.replace(json.dumps(call.evidence, ensure_ascii=False).encode(), b"") for call in server.calls]
-    assert len(set(around)) == 1
+    # Apart from what the API is to cache: the attacked transcript is asked about three times, canaries included.
+    around = [re.sub(rb',?"cache_control":\{[^}]*\}', b"", text) for text in around if b"cheerful" in text]
+    assert (len(around), len(set(around)), len(server.calls)) == (2, 1, 4)
     assert attacked.score == clean.score
     assert (clean.injection_suspected, attacked.injection_suspected) == (False, True)
 
@@ -131,3 +136,21 @@ def test_a_message_claim_or_persona_is_never_a_template(template: str) -> None:
 @given(st.text())
 def test_any_text_can_be_looked_at(text: str) -> None:
     assert reads_as_injection(text) in (True, False)
+
+
+CORPUS = Path(__file__).parent / "injection_corpus"
+
+
+def test_most_attacks_of_the_corpus_are_flagged_and_hardly_any_ordinary_message() -> None:
+    attacks = [json.loads(line)["text"] for line in (CORPUS / "attacks.jsonl").read_text("utf-8").splitlines()]
+    sample = [path.read_text("utf-8") for path in sorted((PACKAGE_PARENT / "messages").glob("*.jsonl"))]
+    ordinary_lines = [(CORPUS / "ordinary.jsonl").read_text("utf-8"), *sample]
+    ordinary = [json.loads(line)["text"] for text in ordinary_lines for line in text.split("\n") if line]
+    held_out = attacks[0::2]
+    print(f"flagged: {sum(map(reads_as_injection, attacks))} of {len(attacks)} attacks,")
+    print(f"  of those held out {sum(map(reads_as_injection, held_out))} of {len(held_out)},")
+    print(f"  and {sum(map(reads_as_injection, ordinary))} of {len(ordinary)} ordinary messages")
+    assert sum(map(reads_as_injection, held_out)) >= 0.85 * len(held_out)
+    assert sum(map(reads_as_injection, attacks)) >= 0.85 * len(attacks)
+    assert len(ordinary) >= 1000
+    assert sum(map(reads_as_injection, ordinary)) <= 0.01 * len(ordinary)

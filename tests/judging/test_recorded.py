@@ -19,12 +19,21 @@ from persona_pipeline.judging.recorded import (
     RecordingWriter,
 )
 from persona_pipeline.judging.recordings import Recording, load_recording_file, load_recordings, write_recordings
-from persona_pipeline.judging.verdict import Evidence, JudgeRequest, Unscored, Verdict
+from persona_pipeline.judging.verdict import Evidence, JudgeRequest, Unscored, Verdict, recording_key
 from tests.support.judging import request, requests, trajectory
 from tests.support.messages_server import MessagesServer, status
 
-KEY = "a" * 64
-LINE = {"key": KEY, "kind": "proposition", "dimension": "adherence", "proposition_id": "cheerful", "score": 7}
+ABOUT = {
+    "kind": "proposition",
+    "agent_id": "",
+    "dimension": "adherence",
+    "proposition_id": "cheerful",
+    "claim": "",
+    "persona": None,
+    "trajectory": "b" * 64,
+}
+KEY = recording_key(ABOUT)
+LINE = {"key": KEY, **ABOUT, "score": 7}
 
 
 def replay(folder: Path, *asked: JudgeRequest) -> list[Verdict]:
@@ -77,14 +86,14 @@ def test_what_has_changed_since_is_unrecorded(changed: JudgeRequest, why: str, t
     assert why in missed.detail
 
 
-def test_outside_message_ids_and_the_agents_id_are_not_part_of_what_was_judged(tmp_path: Path) -> None:
+def test_outside_message_ids_are_not_part_of_what_was_judged(tmp_path: Path) -> None:
     shown = trajectory()
     moved = replace(
         shown, items=tuple(replace(entry, message_id=f"other-{entry.message_id}") for entry in shown.entries)
     )
     quote = Evidence("message-2", "fact-checked", verified=True)
     RecordingWriter(tmp_path).record([request()], [Verdict("cheerful", score=7, evidence=(quote,))])
-    (verdict,) = replay(tmp_path, request(trajectory=moved, agent_id="somebody"))
+    (verdict,) = replay(tmp_path, request(trajectory=moved))
     assert verdict.evidence == (Evidence("other-message-2", "fact-checked", verified=True),)
 
 
@@ -163,8 +172,11 @@ def test_a_missing_folder_has_no_recordings(tmp_path: Path) -> None:
 
 
 def test_writing_replaces_the_same_key_keeps_the_rest_and_is_sorted(tmp_path: Path) -> None:
-    def item(key: str, name: str, score: int) -> Recording:
-        return Recording(key * 64, agent_id="michael", dimension="fluency", proposition_id=name, score=score)
+    def item(told: str, name: str, score: int) -> Recording:
+        about = Recording(
+            "", agent_id="michael", dimension="fluency", proposition_id=name, trajectory=told * 64, score=score
+        )
+        return replace(about, key=about.proper_key)
 
     write_recordings(tmp_path, [item("b", "zeta", 1), item("a", "alpha", 2)])
     write_recordings(tmp_path, [item("b", "zeta", 3), item("c", "beta", 4)])
@@ -227,7 +239,13 @@ def test_questions_of_other_kinds_replay_by_their_content(tmp_path: Path) -> Non
     assert (tmp_path / "rubric" / "michael.jsonl").exists()
     backend = RecordedBackend(tmp_path)
     known, reworded, other = asyncio.run(
-        backend.ask([rubric(), rubric(ask="Does it greet?"), rubric(subject={"output": "bye"})])
+        backend.ask(
+            [
+                rubric(agent_id="michael"),
+                rubric(agent_id="michael", ask="Does it greet?"),
+                rubric(agent_id="michael", subject={"output": "bye"}),
+            ]
+        )
     )
     assert known.data == reworded.data == {"pass": True}
     assert other.unscored is Unscored.UNRECORDED
@@ -263,3 +281,48 @@ def test_what_nothing_asked_for_is_listed(tmp_path: Path) -> None:
     judge = RecordedJudge(tmp_path)
     asyncio.run(judge.judge(requests(2)))
     assert [item.proposition_id for item in judge.backend.unused()] == ["habit_2"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"agent_id": "pam"},
+        {"dimension": "fluency"},
+        {"proposition_id": "gloomy"},
+        {"claim": "Michael is gloomy"},
+        {"persona": "c" * 64},
+        {"trajectory": "c" * 64},
+        {"sample": 1},
+        {"key": "c" * 64},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_a_relabelled_recording_is_an_error_with_its_place(change: dict[str, object], tmp_path: Path) -> None:
+    RecordingWriter(tmp_path).record([request()], [Verdict("cheerful", score=7)])
+    (path,) = tmp_path.rglob("*.jsonl")
+    path.write_text(json.dumps({**json.loads(path.read_text("utf-8")), **change}) + "\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"adherence\.jsonl:1: its key is not that of what the line says"):
+        RecordedJudge(tmp_path)
+
+
+def test_an_answer_under_another_label_is_an_error(tmp_path: Path) -> None:
+    RecordingWriter(tmp_path).record_answers([rubric()], [Answer({"pass": True})])
+    (path,) = tmp_path.rglob("*.jsonl")
+    path.write_text(path.read_text("utf-8").replace('"greets"', '"thanks"'), encoding="utf-8")
+    with pytest.raises(ConfigError, match="its key is not that"):
+        load_recording_file(path)
+
+
+def test_a_score_given_twice_is_an_error(tmp_path: Path) -> None:
+    RecordingWriter(tmp_path).record([request()], [Verdict("cheerful", score=7)])
+    (path,) = tmp_path.rglob("*.jsonl")
+    path.write_text(path.read_text("utf-8").replace('"score": 7', '"score": 3, "score": 7'), encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"jsonl:1: not JSON \(the key 'score' stands twice"):
+        RecordedJudge(tmp_path)
+
+
+def test_a_recorded_verdict_whose_quotes_are_made_up_is_unsupported(tmp_path: Path) -> None:
+    quote = Evidence("message-1", "never said", verified=True)
+    RecordingWriter(tmp_path).record([request()], [Verdict("cheerful", score=9, evidence=(quote,))])
+    (verdict,) = replay(tmp_path, request())
+    assert (verdict.score, verdict.unscored) == (None, Unscored.UNSUPPORTED)

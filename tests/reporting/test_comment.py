@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from persona_pipeline.reporting.comment import main
+from persona_pipeline.reporting.changes import render_changes
+from persona_pipeline.reporting.comment import comment_text, main
 from persona_pipeline.reporting.json_report import json_text
-from persona_pipeline.reporting.markdown import render_comment
+from persona_pipeline.reporting.markdown import MARKER, render_comment
+from persona_pipeline.world.changes import Change, Kind
 from tests.reporting.sample import sample_report
 
 
@@ -41,3 +43,40 @@ def test_what_is_no_report_is_refused(
 
 def test_it_says_how_to_be_called(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2 and "usage:" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("drifted", "conclusion", "warned"),
+    [(True, "failure", False), (False, "success", False), (True, "success", True), (False, "failure", True)],
+)
+def test_a_report_that_says_other_than_the_workflow_is_not_to_be_trusted(
+    drifted: bool, conclusion: str, warned: bool
+) -> None:
+    report = sample_report(drifted=drifted)
+    report.exit_code = int(drifted)
+    text = comment_text(report, conclusion=conclusion, changes="### What this change touches\n")
+    assert text.startswith(MARKER + "\n")
+    assert ("Do not trust the report" in text) is warned
+    assert text.index("### What this change touches") < text.index("## ", text.index("touches"))
+
+
+def test_without_a_report_the_comment_says_how_the_workflow_ended(tmp_path: Path) -> None:
+    comment = tmp_path / "comment.md"
+    assert main([str(tmp_path / "none.json"), str(comment), "--conclusion", "success"]) == 0
+    text = comment.read_text("utf-8")
+    assert "ended with **success** and left no report" in text and text.startswith(MARKER)
+
+
+def test_what_changed_is_named_whatever_is_gone_first_and_no_name_is_markup() -> None:
+    changes = [
+        Change("recording", "ann/adherence/kind", Kind.EDITED, "r"),
+        Change("persona", "b`<img>@team", Kind.REMOVED, "p"),
+        Change("claim", "fluency/_default: x", Kind.ADDED, "c"),
+    ]
+    text = render_changes(changes)
+    lines = text.splitlines()
+    assert lines[2] == "personas: 1 removed; claims: 1 added; recordings: 1 edited."
+    assert lines[4].startswith("- removed persona ``b`<img>@team``")
+    assert [line.split(" `")[0] for line in lines[4:]] == ["- removed persona", "- edited recording", "- added claim"]
+    many = [Change("recording", f"r{n}", Kind.ADDED, "x") for n in range(5000)]
+    assert len(render_changes(many)) < 21_000 and " more\n" in render_changes(many)

@@ -229,7 +229,7 @@ def test_convergence_hides_names_shuffles_and_shares_the_transcript() -> None:
     speakers = {entry.speaker for entry in request.trajectory.entries}
     assert speakers == {"Speaker A", "Speaker B"}
     assert request.claim.startswith("Speaker ")
-    assert request.claim.endswith("in general")
+    assert request.claim.endswith('in "general"')
     texts = [entry.text for entry in request.trajectory.entries]
     assert sorted(texts) == sorted(m.text for m in [*OWN, *OTHERS])
     bob = AgentCase("bob", "Bob", "", case().window, OTHERS, channels=case(OWN, OTHERS).channels, names=NAMES)
@@ -242,7 +242,7 @@ def test_convergence_weighs_channels_by_the_agents_messages() -> None:
     own = [*OWN, *said("ann", "Sell it.", channel="sales", start=MONDAY + timedelta(hours=1))]
     others = [*OTHERS, *said("cat", "I agree.", "I agree.", channel="sales", start=MONDAY + timedelta(hours=1))]
     plan = SCORERS["convergence"](case(own, others), claims("convergence"))
-    evaluation = score(plan, lambda r: 9 if r.claim.endswith("general") else 4)
+    evaluation = score(plan, lambda r: 9 if r.claim.endswith('"general"') else 4)
     assert evaluation.propositions["p"].raw == pytest.approx((9 * 4 + 4) / 5)
     agreement = evaluation.propositions["_agreement"].score
     assert agreement == pytest.approx((9 * 4 + 9 * (1 - 2 / 3)) / 5)
@@ -267,7 +267,9 @@ def test_a_stale_recording_is_never_averaged_away() -> None:
     own = [*OWN, *said("ann", "Sell it.", channel="sales", start=MONDAY + timedelta(hours=1))]
     others = [*OTHERS, *said("cat", "No.", channel="sales", start=MONDAY + timedelta(hours=1))]
     plan = SCORERS["convergence"](case(own, others), claims("convergence"))
-    evaluation = score(plan, lambda r: 9 if r.claim.endswith("general") else Verdict("p", unscored=Unscored.UNRECORDED))
+    evaluation = score(
+        plan, lambda r: 9 if r.claim.endswith('"general"') else Verdict("p", unscored=Unscored.UNRECORDED)
+    )
     assert evaluation.propositions["p"].unscored == "unrecorded"
     assert evaluation.score is None
 

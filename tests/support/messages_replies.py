@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import json
+import re
 import socket
 import struct
 from collections.abc import Callable, Mapping
@@ -106,11 +107,17 @@ def verdicts(request: Mapping[str, Any], score: Callable[[str], int] | None = No
                 "reasoning": f"About {item['claim'][:40]!r}.",
                 "ideas": ["an idea"] if item.get("list_ideas") else [],
                 "verdict": "scored",
-                "score": (score or _score)(item["claim"]),
+                "score": _honest(item["claim"], evidence, score or _score),
             }
             for item in asked["propositions"]
         ]
     }
+
+
+def _honest(claim: str, transcript: str, score: Callable[[str], int]) -> int:
+    """Whether a word is used can be looked up, and every stand-in does."""
+    word = re.search(r'word "(\w+)"', claim)
+    return score(claim) if word is None else 9 * (word[1] in transcript)
 
 
 def _score(claim: str) -> int:

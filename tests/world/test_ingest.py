@@ -24,7 +24,7 @@ GOOD = {"id": "1", "agent_id": "ann", "channel": "general", "text": "hi", "creat
         ("{", "is not JSON"),
         ("[1]", "is not an object"),
         ('"text"', "is not an object"),
-        ("[" * 100_000, "nests too deep"),
+        ("[" * 100_000, "nested too deeply"),
         (json.dumps({**GOOD, "agnet_id": "x"}), "unknown key 'agnet_id'; did you mean 'agent_id'?"),
         (json.dumps({k: v for k, v in GOOD.items() if k != "text"}), "text is missing"),
         (json.dumps({**GOOD, "text": None}), "text is missing"),

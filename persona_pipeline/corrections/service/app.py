@@ -15,12 +15,15 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.security import HTTPBearer
 
 from persona_pipeline.corrections.background import DaemonPool
+from persona_pipeline.corrections.bypasses import Bypasses
 from persona_pipeline.corrections.configuration import StoredConfig, read_config, write_config
 from persona_pipeline.corrections.gate import DEADLINE_SECONDS, ActionGate
 from persona_pipeline.corrections.interventions import Interventions
-from persona_pipeline.corrections.judgment import within
-from persona_pipeline.corrections.service.boundary import Access, Boundary
+from persona_pipeline.corrections.judgment import MOST_AT_ONCE, within
+from persona_pipeline.corrections.keeping import keep_in_order
+from persona_pipeline.corrections.service.boundary import ARRIVED, Access, Boundary
 from persona_pipeline.corrections.service.metrics import ServiceMetrics
+from persona_pipeline.corrections.service.strict import StrictRoute
 from persona_pipeline.corrections.service.wire import (
     AGENT_ID,
     ConfigRequest,
@@ -42,11 +45,14 @@ from persona_pipeline.world.world import World
 
 _STORE_SECONDS = 10.0
 _HEALTH_SECONDS = 1.0
+# Checks that one request for statistics sums up; the rest is done in the background.
+_MOST_NEW = 5000
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 Result = TypeVar("Result")
 AgentPath = Annotated[str, Path(pattern=AGENT_ID)]
 _ERRORS: dict[int | str, dict[str, Any]] = {
+    403: {"model": ErrorResponse, "description": "The service has no token for configuring."},
     401: {"model": ErrorResponse, "description": "The token is missing or wrong."},
     400: {"model": ErrorResponse, "description": "The request ended before its body, or holds no valid JSON."},
     408: {"model": ErrorResponse, "description": "The body did not arrive in time."},
@@ -64,10 +70,18 @@ _NO_STORE: dict[int | str, dict[str, Any]] = {
 class _Service:
     """What the routes share."""
 
-    def __init__(self, world: World, backend: Backend, deadline: float) -> None:
+    def __init__(self, world: World, backend: Backend, deadline: float, most_at_once: int) -> None:
         self.world, self.backend = world, backend
         self.metrics = ServiceMetrics()
-        self.gate = ActionGate(world, backend, deadline=deadline, observer=self.metrics.decided)
+        self.bypasses = Bypasses(world.store, observer=self.metrics.bypassed)
+        self.gate = ActionGate(
+            world,
+            backend,
+            deadline=deadline,
+            observer=self.metrics.decided,
+            most_at_once=most_at_once,
+            bypasses=self.bypasses,
+        )
         self.interventions = Interventions(world)
         self._pool = DaemonPool(4, "service-store")
 
@@ -82,24 +96,36 @@ class _Service:
 
 
 def create_app(
-    world: World, backend: Backend, *, access: Access | None = None, deadline: float = DEADLINE_SECONDS
+    world: World,
+    backend: Backend,
+    *,
+    access: Access | None = None,
+    deadline: float = DEADLINE_SECONDS,
+    most_at_once: int = MOST_AT_ONCE,
+    keep_text_days: int | None = None,
 ) -> FastAPI:
     """Return the application.
 
     Args:
         backend: the judge of the gate, without a cache.
         access: by default no token and localhost only.
-        deadline: wall-clock seconds of one gate check.
+        deadline: wall-clock seconds of one gate check, from when its request arrives.
+        most_at_once: checks judged at once; see ``ActionGate``.
+        keep_text_days: texts in the log of corrections that are older lose their words; None: they are kept.
 
     Raises:
         ConfigError: the world's nudges are not valid.
     """
-    service = _Service(world, backend, deadline)
+    service = _Service(world, backend, deadline, most_at_once)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        async with service.gate:
-            yield
+        keeping = asyncio.create_task(keep_in_order(world.store, keep_text_days))
+        try:
+            async with service.gate:
+                yield
+        finally:
+            keeping.cancel()
 
     app = FastAPI(
         title="persona-pipeline corrections",
@@ -114,15 +140,20 @@ def create_app(
     app.include_router(_administration(service))
     app.include_router(_operations(service))
     app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_middleware(Boundary, access=access or Access())
+    app.add_middleware(Boundary, access=access or Access(), bypassed=service.bypasses.count)
     return app
 
 
 def _corrections(service: _Service) -> APIRouter:
-    router = APIRouter(prefix="/v1", tags=["corrections"], dependencies=[Depends(HTTPBearer(auto_error=False))])
+    router = APIRouter(
+        prefix="/v1",
+        tags=["corrections"],
+        dependencies=[Depends(HTTPBearer(auto_error=False))],
+        route_class=StrictRoute,
+    )
 
     @router.post("/gate", summary="May this text be sent?")
-    async def gate(request: GateRequest) -> GateResponse:
+    async def gate(request: GateRequest, http: Request) -> GateResponse:
         decision = await service.gate.check(
             request.agent_id,
             request.text,
@@ -131,6 +162,7 @@ def _corrections(service: _Service) -> APIRouter:
             attempt=request.attempt,
             action_id=request.action_id,
             run_id=request.run_id,
+            arrived=http.scope.get(ARRIVED),
         )
         return GateResponse.of(decision)
 
@@ -149,6 +181,7 @@ def _administration(service: _Service) -> APIRouter:
         tags=["administration"],
         dependencies=[Depends(HTTPBearer(auto_error=False))],
         responses=_NO_STORE,
+        route_class=StrictRoute,
     )
     store = service.world.store
 
@@ -158,13 +191,14 @@ def _administration(service: _Service) -> APIRouter:
 
     @router.put("/agents/{agent_id}/config", summary="Set an agent's settings", responses=_NO_AGENT)
     async def put_config(agent_id: AgentPath, request: ConfigRequest) -> ConfigResponse:
+        """Needs the token for configuring; without one in the service's environment settings are not changed over HTTP."""
         return ConfigResponse.of(await service.store(lambda: write_config(store, agent_id, request.settings())))
 
     @router.get("/statistics", summary="What the gate did, by action")
     async def statistics(query: Annotated[StatisticsQuery, Query()]) -> CorrectionStatistics:
         span = None if query.window is None else Window.ending(datetime.now(UTC), parse_window(query.window))
         agents = None if query.agent_id is None else [query.agent_id]
-        return await service.store(lambda: correction_statistics(store, span, agent_ids=agents))
+        return await service.store(lambda: correction_statistics(store, span, agent_ids=agents, most_new=_MOST_NEW))
 
     return router
 

@@ -1,6 +1,6 @@
 """Prometheus metrics of the service, in a registry of their own. No agent ids: labels stay few."""
 
-from persona_pipeline.corrections.decision import GateDecision
+from persona_pipeline.corrections.decision import GateDecision, Outcome
 from persona_pipeline.corrections.interventions import Guidance
 
 _BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 5.05, 6.0)
@@ -24,6 +24,9 @@ class ServiceMetrics:
         )
         self._tokens = Counter("persona_gate_tokens", "Tokens of gate checks.", ("kind",), registry=self.registry)
         self._usd = Counter("persona_gate_usd", "Known price of gate checks in US dollars.", registry=self.registry)
+        self._unchecked = Counter(
+            "gate_unchecked", "Texts that went out unchecked, by reason.", ("reason",), registry=self.registry
+        )
         self._nudges = Counter("persona_nudges", "Nudges given before a turn.", ("kind",), registry=self.registry)
         self._lookups = Counter(
             "persona_interventions", "Turns looked at for nudges.", ("result",), registry=self.registry
@@ -32,11 +35,17 @@ class ServiceMetrics:
     def decided(self, _agent_id: str, decision: GateDecision) -> None:
         """Count a decision; fits ``ActionGate(observer=...)``."""
         self._checks.labels(decision.outcome.value, decision.reason or "").inc()
+        if decision.outcome is Outcome.FAIL_OPEN:
+            self._unchecked.labels(decision.reason or "").inc()
         self._seconds.observe(decision.latency_ms / 1000)
         self._tokens.labels("input").inc(decision.usage.input_tokens)
         self._tokens.labels("output").inc(decision.usage.output_tokens)
         self._tokens.labels("cached").inc(decision.usage.cache_creation_tokens + decision.usage.cache_read_tokens)
         self._usd.inc(decision.usage.usd or 0.0)
+
+    def bypassed(self, reason: str) -> None:
+        """Count a text that went out without any check; fits ``Bypasses(observer=...)``."""
+        self._unchecked.labels(reason).inc()
 
     def guided(self, guidance: Guidance) -> None:
         """Count a look before a turn."""

@@ -90,6 +90,12 @@ def _target_needs(name: str, targets: Targets | None) -> Iterator[str]:
         yield f"target {name} (there is none)"
     elif runs_code:
         yield f"code (target {name})"
+    if targets is None:
+        return
+    if targets.asks_network(name):
+        yield f"a server (target {name}; --allow-targets)"
+    for variable in targets.reads(name):
+        yield f"the environment variable {variable} (target {name}; --allow-env {variable})"
 
 
 def _assert(

@@ -13,6 +13,7 @@ from persona_pipeline.suites.results.suite_result import SuiteResult
 from persona_pipeline.suites.running.options import RunOptions
 from persona_pipeline.suites.running.suite_run import run_suite
 from persona_pipeline.suites.targets.config import find_targets_file, load_targets
+from persona_pipeline.suites.targets.grants import grants_for
 
 if TYPE_CHECKING:
     from persona_pipeline.suites.asserts.suite_judge import BackedJudge, SuiteJudge
@@ -53,7 +54,7 @@ def run_suite_file(
     """Load a suite, find its targets, run it and return the result.
 
     Args:
-        path: the suite; its files are confined to its repository, else its folder.
+        path: the suite; its files are confined to its repository, else its folder, and its targets reach nothing outside.
         world_root: the world that persona asserts look into.
         judge: the project's judge, or a function that opens it.
 
@@ -64,7 +65,7 @@ def run_suite_file(
     targets = find_targets_file(path)
     return run_suite(
         suite,
-        targets=None if targets is None else load_targets(targets),
+        targets=None if targets is None else load_targets(targets, grants_for(targets, path)),
         judge=judge,
         options=replace(options or RunOptions(), world_root=lambda: world_root),
     )

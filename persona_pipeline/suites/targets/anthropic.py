@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field, SecretStr
 
@@ -18,6 +18,8 @@ from persona_pipeline.suites.targets.output import Output, TokenUsage
 class AnthropicTarget(TargetFields):
     """Sends the test's messages to a model. System messages become the system prompt."""
 
+    asks_network: ClassVar[bool] = True
+
     model: Text = Field(DEFAULT_JUDGE_MODEL, description="The model's id.")
     max_tokens: int = Field(2048, ge=1, description="For the answer and the thinking before it.")
     system: str | None = Field(None, description="Put before the test's own system messages.")
@@ -30,6 +32,11 @@ class AnthropicTarget(TargetFields):
         return self.system or ""
 
     def respond(self, request: Request) -> Output:
+        if not self._grants.reaches:
+            raise TargetError(
+                "target_not_allowed",
+                f"target {self.name!r} asks a server; pass --allow-targets if you trust it, or give a targets file of your own",
+            )
         system, turns = conversation(request.messages, self.system_prompt())
         if not turns:
             raise TargetError("invalid_request", "the test's input has no user message to answer")
@@ -47,6 +54,8 @@ class AnthropicTarget(TargetFields):
             max_retries=self.max_retries,
             base_url=self.base_url,
             api_key=self.api_key,
+            # Whoever names the server gets no key but the one he names.
+            ambient_key=self.base_url is None or self._grants.own,
         )
         try:
             async with connect(options) as client:

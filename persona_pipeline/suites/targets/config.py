@@ -1,5 +1,6 @@
 """``targets.yaml``: the targets a suite can name."""
 
+import json
 import os
 import re
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from persona_pipeline.suites.format.loading.external_tests import check_numbers
 from persona_pipeline.suites.format.problems import Reader, add_model_problems
 from persona_pipeline.suites.format.sources import Entry
 from persona_pipeline.suites.targets.fields import TargetFields
+from persona_pipeline.suites.targets.grants import OWN, Grants
 
 FILE_NAMES = ("targets.yaml", "targets.yml", ".agentv/targets.yaml", ".agentv/targets.yml")
 _REFERENCE = re.compile(r"\$\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
@@ -45,6 +47,7 @@ class Targets:
     path: str
     entries: Mapping[str, Entry]
     environment: Mapping[str, str]
+    grants: Grants = OWN
     _opened: dict[str, TargetFields] = field(default_factory=dict)
 
     @property
@@ -55,9 +58,23 @@ class Targets:
         """Return whether a target needs leave to run code, without opening it; None when there is none of that name."""
         if name not in self.entries:
             return None
-        provider = self.entries[name].data.get("provider")
-        model = _providers().get(provider) if isinstance(provider, str) else None
+        model = self._model(name)
         return model is not None and model.runs_code
+
+    def asks_network(self, name: str) -> bool:
+        """Return whether a target needs leave to ask a server, without opening it."""
+        model = self._model(name)
+        return model is not None and model.asks_network and not self.grants.reaches
+
+    def reads(self, name: str) -> list[str]:
+        """Return the environment variables that a target's entry names and may not read, without opening it."""
+        entry = self.entries.get(name)
+        named = [] if entry is None else _REFERENCE.findall(json.dumps(entry.data, ensure_ascii=False, default=str))
+        return [variable for variable in dict.fromkeys(named) if not self.grants.reads(variable)]
+
+    def _model(self, name: str) -> type[TargetFields] | None:
+        provider = self.entries[name].data.get("provider") if name in self.entries else None
+        return _providers().get(provider) if isinstance(provider, str) else None
 
     def open(self, name: str) -> TargetFields:
         """Return a target ready to answer.
@@ -93,6 +110,7 @@ class Targets:
             add_model_problems(reader, entry, error, label, model)
             raise ConfigError(reader.problems) from error
         target._folder = Path(self.path).parent
+        target._grants = self.grants
         opens = getattr(target, "open", None)
         if opens is not None:
             opens()
@@ -107,13 +125,20 @@ class Targets:
         if not isinstance(value, str) or "${{" not in value:
             return value
         for name in _REFERENCE.findall(value):
-            if name not in self.environment:
+            if not self.grants.reads(name):
+                reader.fail(
+                    entry,
+                    f"{label}: reads the environment variable {name}; pass --allow-env {name} if you trust the suite with it",
+                    *location,
+                )
+            elif name not in self.environment:
                 reader.fail(
                     entry,
                     f"{label}: the environment variable {name} is not set; export it or add it to .env",
                     *location,
                 )
-        return _REFERENCE.sub(lambda match: self.environment.get(match[1], ""), value)
+        readable = {name: text for name, text in self.environment.items() if self.grants.reads(name)}
+        return _REFERENCE.sub(lambda match: readable.get(match[1], ""), value)
 
 
 def find_targets_file(suite: Path) -> Path | None:
@@ -129,8 +154,11 @@ def find_targets_file(suite: Path) -> Path | None:
     return None
 
 
-def load_targets(path: Path | str) -> Targets:
+def load_targets(path: Path | str, grants: Grants = OWN) -> Targets:
     """Read a targets file: ``targets: [{name, provider, ...}]``.
+
+    Args:
+        grants: what it may reach; by default it is the caller's own. For a file that was found beside a suite: ``grants_for``.
 
     Raises:
         ConfigError: it cannot be read, or is no list of targets with distinct names.
@@ -162,7 +190,7 @@ def load_targets(path: Path | str) -> Targets:
             entries[name] = entry
     if problems:
         raise ConfigError(problems)
-    return Targets(str(path), entries, {**_dotenv(path.parent), **os.environ})
+    return Targets(str(path), entries, {**_dotenv(path.parent), **os.environ}, grants)
 
 
 def _dotenv(folder: Path) -> dict[str, str]:

@@ -8,18 +8,21 @@ from pydantic import ConfigDict, Field, PrivateAttr
 
 from persona_pipeline.suites.format.field_types import StrictFields, Text
 from persona_pipeline.suites.targets.base import Request
+from persona_pipeline.suites.targets.grants import OWN, Grants
 from persona_pipeline.suites.targets.output import Output
 
 
 class TargetFields(StrictFields):
     """One target as it is written; subclasses are the providers.
 
-    ``runs_code``: answering runs programs of the suite's author, so it needs leave.
+    ``runs_code``: answering runs programs of the suite's author, so it needs leave. ``asks_network``: answering asks a server,
+    so it needs leave where the suite names it.
     """
 
     model_config = ConfigDict(populate_by_name=True)
 
     runs_code: ClassVar[bool] = False
+    asks_network: ClassVar[bool] = False
 
     name: Text = Field(description="What suites call it.")
     provider: Text = Field(description="Which kind of target this is.")
@@ -28,6 +31,7 @@ class TargetFields(StrictFields):
 
     # The folder of the targets file: relative paths start there.
     _folder: Path = PrivateAttr(Path())
+    _grants: Grants = PrivateAttr(OWN)
 
     @property
     def folder(self) -> Path:

@@ -95,6 +95,7 @@ def test_members_nobody_named_are_numbered_and_named_ones_must_differ(tmp_path: 
         "no",
         "contains-ok-3",
     ]
+    assert all(member.keys() == {"name", "type", "weight", "required", "value"} for member in found.dump()["assert"])
     with pytest.raises(ConfigError, match="members 'yes' stand twice; give each a name of its own"):
         suite_of(tmp_path, composite([YES, NO, YES], type="weighted_average"))
     with pytest.raises(ConfigError, match=r"aggregator\.weights: there is no member 'yess'; did you mean 'yes'"):

@@ -1,0 +1,24 @@
+"""``persona-pipeline changes``: what a change adds, edits or removes, from git."""
+
+import json
+from typing import Annotated
+
+import typer
+
+
+def changes(
+    base: Annotated[str, typer.Argument(help="The commit before, such as origin/main; HEAD^1 of a merge.")],
+    head: Annotated[str, typer.Option(help="The commit after.")] = "HEAD",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Name every persona, claim, baseline, recording, message file and suite that differs between two commits, as Markdown."""
+    from persona_pipeline.reporting.changes import render_changes
+    from persona_pipeline.settings import get_settings
+    from persona_pipeline.world.changes import changed_things
+
+    found = changed_things(get_settings().world_root, base, head)
+    if as_json:
+        rows = [{"what": item.what, "name": item.name, "kind": item.kind.value, "path": item.path} for item in found]
+        typer.echo(json.dumps(rows, ensure_ascii=True))
+    else:
+        typer.echo(render_changes(found), nl=False)

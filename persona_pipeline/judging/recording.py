@@ -1,0 +1,229 @@
+"""One recorded judgment as a JSON line: all its key is made of stands in it, so that nobody can relabel it."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from persona_pipeline.documents import JsonError, strict_json
+from persona_pipeline.errors import ConfigError, did_you_mean
+from persona_pipeline.judging.questions import PROPOSITION, answer_subject
+from persona_pipeline.judging.signing import SIGNATURE, is_signed, signature_of
+from persona_pipeline.judging.verdict import SCALE, Unscored, recording_key
+
+# Agents that a recording is filed under when it has none.
+_NOBODY = "_shared"
+_SAFE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_KEY = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One recorded judgment: of kind ``proposition`` a verdict, of any other kind an ``answer``.
+
+    Attributes:
+        key: ``JudgeRequest.key`` or ``Question.key``; a line whose other fields do not give it is an error.
+        persona: SHA-256 of the persona the judge was shown; None: it was shown none.
+        trajectory: SHA-256 of what it judged.
+        subject: SHA-256 of what it judged, of any other kind.
+        sample: 0-based index of a repeated judgment.
+        evidence: pairs of local message id (``m3``) and quote.
+        recorded_at: RFC 3339.
+        signature: HMAC-SHA256 of the other fields; empty: it is not signed.
+    """
+
+    key: str
+    kind: str = PROPOSITION
+    agent_id: str = ""
+    dimension: str = ""
+    proposition_id: str = ""
+    claim: str = ""
+    persona: str | None = None
+    trajectory: str = ""
+    subject: str = ""
+    sample: int = 0
+    score: int | None = None
+    unscored: Unscored | None = None
+    reasoning: str = ""
+    evidence: tuple[tuple[str, str], ...] = ()
+    ideas: tuple[str, ...] = ()
+    label: str = ""
+    answer: Mapping[str, Any] | None = None
+    model: str | None = None
+    prompt_version: str | None = None
+    recorded_at: str = ""
+    signature: str = ""
+
+    @property
+    def judged(self) -> tuple[Any, ...]:
+        """What the judge said, without the circumstances."""
+        answer = None if self.answer is None else json.dumps(self.answer, sort_keys=True)
+        return (self.score, self.unscored, self.reasoning, self.evidence, self.ideas, answer)
+
+    @property
+    def data(self) -> Mapping[str, Any]:
+        """The answer as the judge gave it: of kind ``proposition`` in the form of the prompt's schema."""
+        if self.answer is not None:
+            return self.answer
+        verdict = {
+            "proposition_id": self.proposition_id,
+            "evidence": [{"message": message, "quote": quote} for message, quote in self.evidence],
+            "reasoning": self.reasoning,
+            "ideas": list(self.ideas),
+            "verdict": self.unscored.value if self.unscored else "scored",
+            "score": self.score,
+        }
+        return {"verdicts": [verdict]}
+
+    @property
+    def proper_key(self) -> str:
+        """The key that the visible fields give."""
+        if self.kind != PROPOSITION:
+            return recording_key(answer_subject(self.kind, self.agent_id, self.label, self.subject), self.sample)
+        names = ("kind", "agent_id", "dimension", "proposition_id", "claim", "persona", "trajectory")
+        return recording_key({name: getattr(self, name) for name in names}, self.sample)
+
+    def to_line(self, secret: bytes | None = None) -> str:
+        """Return the JSON line, ended by a line feed; ``secret``: signed anew with it."""
+        data: dict[str, Any] = {"key": self.key, "kind": self.kind}
+        if self.kind == PROPOSITION:
+            data |= {
+                "agent_id": self.agent_id,
+                "dimension": self.dimension,
+                "proposition_id": self.proposition_id,
+                "claim": self.claim,
+                "persona": self.persona,
+                "trajectory": self.trajectory,
+            }
+            if self.sample:
+                data["sample"] = self.sample
+            data |= {
+                "score": self.score,
+                "unscored": self.unscored,
+                "reasoning": self.reasoning,
+                "evidence": [{"message": message, "quote": quote} for message, quote in self.evidence],
+            }
+            if self.ideas:
+                data["ideas"] = list(self.ideas)
+        else:
+            if self.agent_id:
+                data["agent_id"] = self.agent_id
+            data |= {"label": self.label, "subject": self.subject}
+            if self.sample:
+                data["sample"] = self.sample
+            data["answer"] = self.answer
+        data |= {"model": self.model, "prompt_version": self.prompt_version, "recorded_at": self.recorded_at}
+        if secret is not None:
+            data[SIGNATURE] = signature_of(data, secret)
+        elif self.signature:
+            data[SIGNATURE] = self.signature
+        text = json.dumps(data, ensure_ascii=False, allow_nan=False)
+        return _LONE_SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
+
+    @property
+    def file(self) -> Path:
+        """Where the recording is filed, relative to the recordings folder."""
+        if self.kind == PROPOSITION:
+            return Path(_safe(self.agent_id), f"{_safe(self.dimension)}.jsonl")
+        return Path(_safe(self.kind), f"{_safe(self.agent_id)}.jsonl")
+
+
+_FIELDS = {field.name for field in fields(Recording)}
+_STRINGS = (
+    "kind",
+    "agent_id",
+    "dimension",
+    "proposition_id",
+    "claim",
+    "trajectory",
+    "subject",
+    "reasoning",
+    "label",
+    "recorded_at",
+    "signature",
+)
+
+
+def parse_line(line: str, secret: bytes | None = None) -> Recording:
+    """Return the recording of a line; ``secret``: it must be signed with it.
+
+    Raises:
+        ValueError: what is wrong with the line.
+    """
+    try:
+        data = strict_json(line)
+    except JsonError as error:
+        raise ValueError(f"not JSON ({error.msg} at column {error.colno})") from None
+    if not isinstance(data, dict):
+        raise ValueError("not a JSON object")
+    for name in data.keys() - _FIELDS:
+        raise ValueError(f"unknown field {name!r}{did_you_mean(name, _FIELDS)}")
+    if secret is not None and not is_signed(data, secret):
+        raise ValueError("not signed with PERSONA_RECORDINGS_SECRET")
+    if not isinstance(data.get("key"), str) or not _KEY.fullmatch(data["key"]):
+        raise ValueError("'key' is not a SHA-256 in hex")
+    kind = data.get("kind", PROPOSITION)
+    for name in _STRINGS:
+        if not isinstance(data.get(name, ""), str):
+            raise ValueError(f"{name!r} is not a string")
+    if type(data.get("sample", 0)) is not int or data.get("sample", 0) < 0:
+        raise ValueError("'sample' is not a whole number from 0")
+    for name in ("persona", "model", "prompt_version"):
+        if not isinstance(data.get(name), str | None):
+            raise ValueError(f"{name!r} is neither a string nor null")
+    if kind == PROPOSITION:
+        data["unscored"] = _unscored(data)
+        data["evidence"] = _evidence(data.get("evidence", []))
+        ideas = data.get("ideas", [])
+        if not isinstance(ideas, list) or not all(isinstance(idea, str) for idea in ideas):
+            raise ValueError("'ideas' is not a list of strings")
+        data["ideas"] = tuple(ideas)
+    elif not isinstance(data.get("answer"), dict):
+        raise ValueError(f"a recording of kind {kind!r} has an object under 'answer'")
+    return _sealed(Recording(**data))
+
+
+def _sealed(recording: Recording) -> Recording:
+    if not (recording.trajectory or recording.subject):
+        raise ValueError("recorded by an older version, without the hash of what was judged")
+    if recording.key != recording.proper_key:
+        raise ValueError("its key is not that of what the line says was judged: a field or the key was changed by hand")
+    return recording
+
+
+def _unscored(data: Mapping[str, Any]) -> Unscored | None:
+    for name in ("dimension", "proposition_id"):
+        if not data.get(name):
+            raise ValueError(f"{name!r} is missing")
+    score, unscored = data.get("score"), data.get("unscored")
+    if (score is None) == (unscored is None):
+        raise ValueError("exactly one of 'score' and 'unscored' has a value")
+    if unscored is None:
+        if type(score) is not int or score not in SCALE:
+            raise ValueError(f"score {json.dumps(score)} is not a whole number from 0 to 9")
+        return None
+    if unscored not in [reason.value for reason in Unscored if reason.is_answer]:
+        raise ValueError("only not_applicable and no_evidence are recorded as 'unscored'")
+    return Unscored(unscored)
+
+
+def _evidence(value: Any) -> tuple[tuple[str, str], ...]:
+    if not isinstance(value, list) or not all(
+        isinstance(item, dict)
+        and set(item) == {"message", "quote"}
+        and all(isinstance(text, str) for text in item.values())
+        for item in value
+    ):
+        raise ValueError("'evidence' is not a list of objects with 'message' and 'quote'")
+    return tuple((item["message"], item["quote"]) for item in value)
+
+
+def _safe(name: str) -> str:
+    if not name:
+        return _NOBODY
+    if not _SAFE_NAME.fullmatch(name):
+        raise ConfigError(f"{name!r} cannot name a recording's file; use letters, digits, '-' and '_', at most 64")
+    return name

@@ -1,0 +1,153 @@
+"""More checks than can be judged, and agents whose requests the judge will not have: who pays for it."""
+
+import asyncio
+import time
+from collections import Counter
+
+import pytest
+
+from persona_pipeline.corrections.configuration import write_config
+from persona_pipeline.corrections.decision import GateDecision
+from persona_pipeline.corrections.gate import ActionGate
+from persona_pipeline.corrections.statistics import correction_statistics
+from persona_pipeline.judging.breaker import AgentBreakers, Breaker
+from persona_pipeline.judging.questions import Answer, Blame, Question
+from persona_pipeline.judging.verdict import Unscored
+from persona_pipeline.world import World
+from tests.corrections.support import GATED, TextBackend
+from tests.corrections.test_gate_faults import live
+from tests.support.messages_server import MessagesServer, status
+
+
+def test_requests_of_one_agent_that_the_judge_will_not_have_leave_the_others_checked(
+    world: World, server: MessagesServer
+) -> None:
+    write_config(world.store, "bob", GATED)
+    answers = server.handler
+    server.handler = lambda call: status(400, "invalid_request_error") if "too long" in call.evidence else answers(call)
+    gate = ActionGate(world, live(server.url))
+
+    async def run() -> tuple[list[GateDecision], list[GateDecision]]:
+        refused, judged = [], []
+        async with gate:
+            for _ in range(20):
+                refused.append(await gate.check("bob", "too long", channel="general"))
+                judged.append(await gate.check("ann", "fine 8", channel="general"))
+        return refused, judged
+
+    refused, judged = asyncio.run(run())
+    assert Counter(item.reason for item in refused) == {"api_error": 5, "circuit_open": 15}
+    assert {item.score for item in judged} == {8}
+
+
+class Slow(TextBackend):
+    """A healthy judge that takes its time and can do so many things at once."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds, self.under_way, self.most = seconds, 0, 0
+
+    async def ask(self, questions):
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        await asyncio.sleep(self.seconds)
+        self.under_way -= 1
+        return await super().ask(questions)
+
+
+def all_at_once(gate: ActionGate, count: int) -> tuple[list[GateDecision], float]:
+    async def run() -> tuple[list[GateDecision], float]:
+        async with gate:
+            started = time.monotonic()
+            checks = (gate.check("ann", f"text {n} 8", channel=f"room-{n}") for n in range(count))
+            return list(await asyncio.gather(*checks)), time.monotonic() - started
+
+    return asyncio.run(run())
+
+
+def test_load_is_shed_by_a_limit_with_its_own_reason_and_opens_no_breaker(world: World) -> None:
+    backend = Slow(0.4)
+    gate = ActionGate(world, backend, most_at_once=5, deadline=2.0)
+    decisions, seconds = all_at_once(gate, 60)
+    reasons = Counter(item.reason for item in decisions)
+    assert set(reasons) == {None, "overload"}
+    assert reasons[None] >= 10
+    assert backend.most == 5
+    assert seconds < 2.2
+    assert [item.text for item in decisions] == [f"text {n} 8" for n in range(60)]
+    assert correction_statistics(world.store).total.fail_open_by_reason == {"overload": reasons["overload"]}
+    after, _ = all_at_once(gate, 3)
+    assert {item.reason for item in after} == {None}
+
+
+def test_a_slow_answer_while_others_are_answered_is_no_outage(world: World) -> None:
+    class Stuck(TextBackend):
+        async def ask(self, questions: list[Question]) -> list[Answer]:
+            if "stuck" in questions[0].evidence:
+                await asyncio.sleep(10)
+            return await super().ask(questions)
+
+    gate = ActionGate(world, Stuck(), deadline=0.5)
+
+    async def run() -> list[GateDecision]:
+        stuck = [gate.check("ann", "stuck", channel=f"room-{n}") for n in range(8)]
+        waiting = [asyncio.ensure_future(check) for check in stuck]
+        await asyncio.sleep(0.25)
+        await gate.check("ann", "fine 8", channel="general")
+        await asyncio.gather(*waiting)
+        return [await gate.check("ann", "fine 8", channel="general") for _ in range(3)]
+
+    assert {item.reason for item in asyncio.run(run())} == {None}
+
+
+@pytest.mark.parametrize("blame", [Blame.ENDPOINT, None])
+def test_an_outage_opens_the_breaker_for_all_and_one_check_probes(world: World, blame: Blame | None) -> None:
+    write_config(world.store, "bob", GATED)
+    down = [True]
+    backend = TextBackend()
+    judged = backend._answer
+    failed = Answer(unscored=Unscored.API_ERROR, detail="HTTP 503", blame=blame)
+    backend._answer = lambda question: failed if down[0] else judged(question)
+    gate = ActionGate(world, backend, breaker_threshold=3, breaker_cooldown=0.2)
+
+    async def run() -> list[str | None]:
+        reasons = [(await gate.check("ann", "x 8", channel="general")).reason for _ in range(3)]
+        reasons.append((await gate.check("bob", "x 8", channel="general")).reason)
+        down[0] = False
+        await asyncio.sleep(0.25)
+        probes = await asyncio.gather(*(gate.check("bob", "x 8", channel=f"room-{n}") for n in range(2)))
+        return [*reasons, *sorted((item.reason for item in probes), key=str)]
+
+    reasons = asyncio.run(run())
+    assert reasons[:4] == ["api_error"] * 3 + ["circuit_open"]
+    assert None in reasons[4:]
+    assert len(backend.questions) <= 5
+
+
+def test_a_trial_that_was_given_up_leaves_the_next_one_to_try() -> None:
+    now = [0.0]
+    breaker = Breaker(threshold=1, cooldown=10, clock=lambda: now[0])
+    breaker.failed("503", "down")
+    now[0] = 11
+    assert breaker.refusal() is None
+    breaker.abandoned()
+    assert breaker.refusal() is None
+    assert breaker.refusal() is not None
+
+
+def test_a_failure_of_a_call_that_began_before_a_success_does_not_count() -> None:
+    now = [5.0]
+    breaker = Breaker(threshold=1, clock=lambda: now[0])
+    breaker.succeeded()
+    breaker.failed("timeout", "slow", started=4.0)
+    assert breaker.refusal() is None
+    breaker.failed("timeout", "slow", started=6.0)
+    assert breaker.refusal() is not None
+
+
+def test_breakers_of_agents_do_not_grow_without_end() -> None:
+    breakers = AgentBreakers(threshold=1)
+    for number in range(3000):
+        breakers.failed(f"agent-{number}", "400")
+    assert len(breakers._of) == 1000
+    assert breakers.refusal("agent-2999") is not None

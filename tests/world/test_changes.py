@@ -1,0 +1,101 @@
+"""What a change adds, edits or removes, from git."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from persona_pipeline.errors import ConfigError
+from persona_pipeline.world.changes import Change, Kind, change_counts, changed_things
+from persona_pipeline.world.missing import missing_agents
+from tests.support.worlds import write_small_world, write_yaml
+
+
+def git(root: Path, *arguments: str) -> None:
+    identity = ["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
+    subprocess.run(["git", "-C", str(root), *identity, *arguments], check=True, capture_output=True)
+
+
+def recording(name: str, score: int, key: str = "a") -> str:
+    row = {"key": key * 64, "agent_id": "ann", "dimension": "adherence", "proposition_id": name, "score": score}
+    return json.dumps(row) + "\n"
+
+
+@pytest.fixture(params=["", "worlds/office"], ids=["the repository", "a folder of it"])
+def root(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    folder = write_small_world(tmp_path / "repository" / request.param)
+    (folder / "recordings" / "ann").mkdir(parents=True)
+    (folder / "recordings" / "ann" / "adherence.jsonl").write_text(recording("kind", 7) + recording("dry", 8), "utf-8")
+    write_yaml(folder / "baselines" / "ann.json", {"agentId": "ann"})
+    write_yaml(folder / "baselines" / "bob.json", {"agentId": "bob"})
+    top = tmp_path / "repository"
+    git(top, "init", "-q")
+    git(top, "add", "-A")
+    git(top, "commit", "-q", "-m", "before")
+    return folder
+
+
+def committed(root: Path) -> list[Change]:
+    git(root, "add", "-A")
+    git(root, "commit", "-q", "--allow-empty", "-m", "after")
+    return changed_things(root, "HEAD^1")
+
+
+def test_nothing_changed(root: Path) -> None:
+    (root / "notes.txt").write_text("x", "utf-8")
+    assert committed(root) == []
+
+
+def test_everything_is_named(root: Path) -> None:
+    (root / "personas" / "bob.yaml").unlink()
+    write_yaml(root / "personas" / "cat.yaml", {"display_name": "Cat", "persona": "A cat."})
+    write_yaml(root / "baselines" / "ann.json", {"agentId": "ann", "dimensions": {}})
+    claims = [{"id": "adherence-claim", "claim": "Other"}, {"id": "new", "claim": "New"}]
+    write_yaml(
+        root / "propositions" / "adherence" / "_default.yaml", {"dimension": "adherence", "propositions": claims}
+    )
+    write_yaml(root / "propositions" / "fluency" / "_default.yaml", {"dimension": "fluency", "propositions": []})
+    path = root / "recordings" / "ann" / "adherence.jsonl"
+    path.write_text(recording("kind", 9) + recording("wry", 1), "utf-8")
+    (root / "suites").mkdir()
+    (root / "suites" / "x.eval.yaml").write_text("tests: []", "utf-8")
+    found = committed(root)
+    assert [(item.what, item.name, item.kind.value) for item in found] == [
+        ("baseline", "ann", "edited"),
+        ("claim", "adherence/_default: adherence-claim", "edited"),
+        ("claim", "adherence/_default: new", "added"),
+        ("claim", "fluency/_default: fluency-claim", "removed"),
+        ("persona", "bob", "removed"),
+        ("persona", "cat", "added"),
+        ("recording", "ann/adherence/dry", "removed"),
+        ("recording", "ann/adherence/kind", "edited"),
+        ("recording", "ann/adherence/wry", "added"),
+        ("suite", "x.eval.yaml", "added"),
+    ]
+    assert change_counts(found)["recording", Kind.REMOVED] == 1
+    assert missing_agents(root) == ["bob"]
+
+
+def test_a_files_other_settings_and_files_that_cannot_be_read_are_named_too(root: Path) -> None:
+    path = root / "propositions" / "adherence" / "_default.yaml"
+    content = json.loads(path.read_text("utf-8"))
+    write_yaml(path, {**content, "hard": True})
+    (root / "propositions" / "fluency" / "ann.yaml").write_text("{{{", "utf-8")
+    (root / "recordings" / "ann" / "fluency.jsonl").write_text("broken\n", "utf-8")
+    assert [(item.what, item.name, item.kind.value) for item in committed(root)] == [
+        ("claims", "adherence/_default", "edited"),
+        ("claims", "fluency/ann", "added"),
+        ("recording", "line 1, which cannot be read", "added"),
+    ]
+
+
+@pytest.mark.parametrize("commit", ["no-such-thing", "--output=/tmp/x", "-h"])
+def test_a_commit_that_is_none_is_an_error(root: Path, commit: str) -> None:
+    with pytest.raises(ConfigError):
+        changed_things(root, commit)
+
+
+def test_no_repository_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="git cannot tell"):
+        changed_things(tmp_path, "HEAD")
