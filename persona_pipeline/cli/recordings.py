@@ -9,7 +9,7 @@ from persona_pipeline.cli.options import Agents, AsOf, Dimensions, MaxUsd, Sampl
 from persona_pipeline.errors import ConfigError
 
 if TYPE_CHECKING:
-    from persona_pipeline.evaluation.run import RunOptions
+    from persona_pipeline.evaluation import EvaluationRequest
     from persona_pipeline.judging.recorded import RecordedJudge
     from persona_pipeline.judging.rejudging import Overhearing
     from persona_pipeline.world import World
@@ -92,17 +92,19 @@ def rejudge(
     raise typer.Exit(int(found.disagreement > most))
 
 
-def _asked(agents: str, dimensions: str, window: str, as_of: str | None, samples: int) -> "tuple[World, RunOptions]":
-    from persona_pipeline.evaluation.run import RunOptions
+def _asked(
+    agents: str, dimensions: str, window: str, as_of: str | None, samples: int
+) -> "tuple[World, EvaluationRequest]":
+    from persona_pipeline.evaluation import EvaluationRequest
     from persona_pipeline.world import World
 
-    options = RunOptions(
+    options = EvaluationRequest(
         agents=names(agents), dimensions=names(dimensions), window=window, as_of=moment(as_of), samples=samples
     )
     return World.open(), options
 
 
-def _replayed(world: "World", options: "RunOptions") -> "tuple[RecordedJudge, Overhearing]":
+def _replayed(world: "World", options: "EvaluationRequest") -> "tuple[RecordedJudge, Overhearing]":
     from persona_pipeline.evaluation.run import run_evaluation
     from persona_pipeline.judging.recorded import RecordedJudge
     from persona_pipeline.judging.rejudging import Overhearing

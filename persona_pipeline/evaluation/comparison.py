@@ -88,6 +88,7 @@ def judged_on(evaluation: AgentEvaluation) -> dict[str, Any]:
         "judge_model": evaluation.provenance["judge_model"],
         "prompt_version": evaluation.provenance["prompt_version"],
         "persona_hash": evaluation.provenance["persona_hash"],
+        "messages_hash": evaluation.provenance["messages_hash"],
         "window_start": evaluation.window_start.isoformat() if evaluation.window_start else None,
         "window_end": evaluation.window_end.isoformat(),
         "messages": evaluation.sample_size,

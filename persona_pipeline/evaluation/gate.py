@@ -12,6 +12,7 @@ from persona_pipeline.errors import ConfigError, did_you_mean
 from persona_pipeline.evaluation.report import (
     EXIT_BUDGET,
     EXIT_COVERAGE,
+    EXIT_OK,
     EXIT_REGRESSION,
     AgentReport,
     Finding,
@@ -29,9 +30,13 @@ FAILURES: Mapping[str, tuple[str, ...]] = {
     "no_baseline": ("no_baseline",),
     "budget": ("budget",),
     "trend": ("trend",),
+    "injection": ("injection",),
 }
 # What only asks a person to look, unless `--fail-on` names it: the exit code it has then.
-WARNINGS: Mapping[str, int] = {"trend": EXIT_REGRESSION}
+WARNINGS: Mapping[str, int] = {"trend": EXIT_REGRESSION, "injection": EXIT_COVERAGE}
+
+
+MOST_FLAGGED = 3
 
 
 @dataclass(frozen=True)
@@ -79,7 +84,7 @@ def judge_agent(evaluation: AgentEvaluation, comparison: BaselineComparison, rul
                 agent_id=evaluation.agent_id,
             )
         )
-    return AgentReport(evaluation=evaluation, comparison=comparison, findings=findings)
+    return AgentReport(evaluation=evaluation, comparison=comparison, findings=[*findings, *_injections(evaluation)])
 
 
 def exit_code_of(findings: Collection[Finding], rules: GateRules) -> int:
@@ -141,6 +146,23 @@ def _regressions(evaluation: AgentEvaluation, comparison: BaselineComparison, ru
         )
         for drop in comparison.drops
     ]
+
+
+def _injections(evaluation: AgentEvaluation) -> list[Finding]:
+    flagged = [
+        f"{name}/{row.id}"
+        for name, item in evaluation.dimensions.items()
+        for row in item.propositions.values()
+        if row.injection_suspected
+    ]
+    if not flagged:
+        return []
+    more = f" and {len(flagged) - MOST_FLAGGED} more" if len(flagged) > MOST_FLAGGED else ""
+    text = (
+        f"{evaluation.agent_id}: the judged text seems to address the judge ({', '.join(flagged[:MOST_FLAGGED])}{more})"
+    )
+    remedy = "read those messages before you believe their scores"
+    return [Finding(kind="injection", exit_code=EXIT_OK, message=text, remedy=remedy, agent_id=evaluation.agent_id)]
 
 
 def _coverage(evaluation: AgentEvaluation, comparison: BaselineComparison, rules: GateRules) -> list[Finding]:

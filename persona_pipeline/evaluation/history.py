@@ -2,12 +2,13 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 
+from persona_pipeline.baselines.spread import score_margins
 from persona_pipeline.evaluation.results import AgentEvaluation
 from persona_pipeline.store import Store, tables
 
@@ -31,12 +32,14 @@ class Point:
         overall: 0-9; None: unscored.
         dimensions: by name, ``score`` (0-9 or None), ``samples`` (judgments a claim) and ``claims`` (hash of the set).
         judged_by: model and prompt version.
+        margins: half the width of each dimension's 95 % interval, in points, and ``overall``'s.
     """
 
     window_end: datetime
     overall: float | None
     dimensions: dict[str, dict[str, Any]]
     judged_by: tuple[str | None, ...]
+    margins: dict[str, float] = field(default_factory=dict)
 
 
 def summary_of(evaluation: AgentEvaluation) -> dict[str, Any]:
@@ -49,6 +52,10 @@ def summary_of(evaluation: AgentEvaluation) -> dict[str, Any]:
             for name, item in evaluation.dimensions.items()
         },
         "judged_by": [provenance.get("judge_model"), provenance.get("prompt_version")],
+        # Without repeats there is nothing to tell the judge's noise from.
+        "margins": score_margins(evaluation.dimensions)
+        if any(i.samples > 1 for i in evaluation.dimensions.values())
+        else {},
     }
 
 
@@ -70,7 +77,11 @@ def points_of(
         for row in connection.execute(query):
             known = row.summary or {}
             found[row.agent_id][row.window_end] = Point(
-                row.window_end, known.get("overall"), known.get("dimensions", {}), tuple(known.get("judged_by", ()))
+                row.window_end,
+                known.get("overall"),
+                known.get("dimensions", {}),
+                tuple(known.get("judged_by", ())),
+                known.get("margins", {}),
             )
     return {agent_id: list(found[agent_id].values())[-MOST_POINTS:] for agent_id in agent_ids}
 
@@ -85,6 +96,7 @@ def score_history(
                 "window_end": point.window_end.isoformat(),
                 "overall": point.overall,
                 "dimensions": {name: item["score"] for name, item in point.dimensions.items()},
+                **({"margins": point.margins} if point.margins else {}),
             }
             for point in points
         ]

@@ -1,12 +1,16 @@
 """What a report shows beside the scores: history, voices, corrections, suites."""
 
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 
+from persona_pipeline.baselines import watched_agents
 from persona_pipeline.evaluation.history import score_history
 from persona_pipeline.evaluation.report import RunReport
+from persona_pipeline.evaluation.trends import trends_of
+from persona_pipeline.reporting.fading import fading_statistics
 from persona_pipeline.reporting.voices import voice_statistics
 from persona_pipeline.store import Store, tables
 from persona_pipeline.world import World
@@ -31,11 +35,23 @@ def gather(world: World, report: RunReport, *, since: datetime | None = None) ->
         "history": score_history(world.store, agent_ids, until=window.end, since=since),
         "voice_map": voice_statistics(world, agent_ids, window),
         "suites": _suite_summaries(world.store),
+        "trends": _trends(world, report),
+        "fading": {a: curves for a, item in report.agents.items() if (curves := fading_statistics(world, item))},
     }
     if corrections.agents:
         sections["corrections"] = corrections.model_dump(mode="json")
     report.statistics |= {name: section for name, section in sections.items() if section}
     return report
+
+
+def _trends(world: World, report: RunReport) -> dict[str, Any]:
+    told = {f.agent_id for f in report.all_findings() if f.kind == "trend" and f.agent_id}
+    watched = sorted(watched_agents(world.root).baselines) if told else []
+    return {
+        agent_id: {name: asdict(trend) for name, trend in trends_of(world.store, item.evaluation, watched).items()}
+        for agent_id, item in report.agents.items()
+        if agent_id in told
+    }
 
 
 def _suite_summaries(store: Store) -> list[dict[str, Any]]:

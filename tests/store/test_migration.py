@@ -8,7 +8,7 @@ from alembic import command
 
 from persona_pipeline.evaluation.saving import newest_run
 from persona_pipeline.store import open_store
-from persona_pipeline.store.migrate import alembic_config, current_revision
+from persona_pipeline.store.migrate import HEAD, alembic_config, current_revision
 from persona_pipeline.world.evaluated_windows import newest_window, touched_windows
 from persona_pipeline.world.models import Window
 
@@ -57,7 +57,7 @@ def test_runs_keep_their_comparison_and_windows_stand_side_by_side(database_url:
     _first_schema(database_url)
     store = open_store(database_url)
     with store.connect() as connection:
-        assert current_revision(connection) == "0002"
+        assert current_revision(connection) == HEAD
     run = newest_run(store, "ann")
     assert run is not None
     assert (run.evaluation.run_id, run.evaluation.overall, run.whole) == (str(RUN), 7.0, True)

@@ -123,6 +123,12 @@ def comparison_metadata(report: AgentReport, red: Sequence[str] = ()) -> Metadat
         "comparison": comparison_table(report.comparison),
         "regressions": len(report.comparison.regressions),
         "proposition_drops": len(report.comparison.drops),
+        **{
+            f"detectable_fall/{name}": round(item.sight.detectable, 2)
+            for name, item in report.comparison.dimensions.items()
+            if item.sight and item.sight.detectable is not None
+        },
+        **({"corrected_for": report.comparison.families} if report.comparison.families else {}),
         "evaluation_run": report.evaluation.run_id,
         **findings_metadata(report.findings),
     }
@@ -137,10 +143,11 @@ def comparison_table(comparison: BaselineComparison) -> dg.TableMetadataValue:
             "now": format_score(item.current),
             "change": format_delta(item.delta),
             "status": _STATUS[item.status],
+            "can_see": item.sight.text if item.sight else "",
         }
         for item in comparison.dimensions.values()
     ]
-    return table(rows, ("dimension", "baseline", "now", "change", "status"))
+    return table(rows, ("dimension", "baseline", "now", "change", "status", "can_see"))
 
 
 def scores_table(report: RunReport) -> dg.TableMetadataValue:

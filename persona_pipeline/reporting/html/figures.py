@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from persona_pipeline.propositions.models import ALL_DIMENSIONS
 from persona_pipeline.reporting.charts import Bar, Curve, Link, Series, bar_chart, map_chart, timeline, turn_chart
-from persona_pipeline.reporting.history import ChangePoint, TrendMark
+from persona_pipeline.reporting.history import TrendMark
 from persona_pipeline.reporting.sections import FadingSeen, HistoryPoint, VoiceMap
 from persona_pipeline.reporting.view import AgentRow, ReportView, dimension_label, format_delta, format_score
 
@@ -32,9 +32,8 @@ class Figure:
     alarming: bool = False
 
 
-def timeline_figure(name: str, points: Sequence[HistoryPoint], mark: TrendMark | ChangePoint | None) -> Figure:
+def timeline_figure(name: str, points: Sequence[HistoryPoint], mark: TrendMark | None) -> Figure:
     """Return an agent's scores over its windows with their intervals as bands, the beginning of a trend marked."""
-    mark = mark.mark if isinstance(mark, ChangePoint) else mark
     known = {key for point in points for key in point.dimensions}
     names = [key for key in ALL_DIMENSIONS if key in known]
     styles = {key: f"d{ALL_DIMENSIONS.index(key) + 1}" for key in names}

@@ -5,8 +5,8 @@ from alembic import op
 
 from persona_pipeline.store.types import JsonColumn, UtcDateTime, random_uuid
 
-revision = "0003"
-down_revision = "0001"
+revision = "0004"
+down_revision = "0003"
 branch_labels = None
 depends_on = None
 
