@@ -77,7 +77,9 @@ def test_they_agree_on_a_dimension_whose_files_were_deleted(
     assert run.evaluation.overall == expected["overall"]
     assert run.comparison is not None
     assert run.comparison.dimensions["fluency"].current is None
-    assert sorted(finding.message for finding in run.findings) == sorted(item["message"] for item in expected["findings"])
+    assert sorted(finding.message for finding in run.findings) == sorted(
+        item["message"] for item in expected["findings"]
+    )
     with world.store.connect() as connection:
         scores = tables.evaluation_scores
         assert "fluency" not in connection.execute(sa.select(scores.c.dimension)).scalars().all()
