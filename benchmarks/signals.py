@@ -30,6 +30,7 @@ from persona_pipeline.scoring.text.clones import find_clones, find_likeness  # n
 from persona_pipeline.scoring.text.nearness import nearness  # noqa: E402
 from persona_pipeline.scoring.text.repetition import find_repetition  # noqa: E402
 from persona_pipeline.scoring.voice_alarm import VoiceModel, learn_voice  # noqa: E402
+from persona_pipeline.scoring.voice_alarm.learning import places  # noqa: E402
 
 LINES = PROJECT / "tests" / "scoring" / "text" / "agreement_lines"
 Voices = dict[str, list[str]]
@@ -318,11 +319,11 @@ def alarm() -> None:
         assert model is not None
         own = [line for line in rest if line.speaker == speaker]
         started = time.perf_counter()
-        steps = np.array([model.step((line.text,)) for line in own])
+        steps = steps_of(model, own)
         fast.append((time.perf_counter() - started) / len(own))
         rate = false_alarms(model, steps, np.array([line.episode for line in own]), generator)
         others = {
-            name: np.array([model.step((line.text,)) for line in rest if line.speaker == name][:800])
+            name: steps_of(model, [line for line in rest if line.speaker == name][:800])
             for name in dialogue.speakers()
             if name != speaker
         }
@@ -350,6 +351,14 @@ def alarm() -> None:
         show("    seen within 400 messages", share(sum(each is not None for each in found), len(found)))
     show("beginning located within, median", f"{median(located):.0f} messages")
     show("milliseconds a message", f"{1000 * fmean(fast):.2f}", "<= 2")
+
+
+def placed(lines: Sequence[dialogue.Line]) -> list[int]:
+    return places([line.episode for line in lines])
+
+
+def steps_of(model: VoiceModel, lines: Sequence[dialogue.Line]) -> np.ndarray:
+    return np.array([model.step((line.text,), place) for line, place in zip(lines, placed(lines), strict=True)])
 
 
 def middle_of(delays: Sequence[int | None]) -> float:
