@@ -18,11 +18,13 @@ from persona_pipeline.corrections.history import recent_agent_messages, recent_c
 from persona_pipeline.corrections.judgment import within
 from persona_pipeline.corrections.nudges import Nudges
 from persona_pipeline.corrections.repetition import RepetitionSuppression
+from persona_pipeline.corrections.voices import LiveVoices
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.judging.breaker import Breaker
 from persona_pipeline.propositions import PROPOSITIONS, find_proposition_set, proposition_files_hash
 from persona_pipeline.propositions.models import Catchphrase, Dimension
 from persona_pipeline.scoring.text.agreement import AgreementLexicon, world_lexicon
+from persona_pipeline.scoring.voice_alarm import VoiceAlarm
 from persona_pipeline.store import tables
 from persona_pipeline.world.models import CorrectionSettings, Message
 from persona_pipeline.world.world import World
@@ -33,10 +35,16 @@ _LOGGER = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Guidance:
-    """What an agent is told for its next turn. ``failed``: nothing could be looked up, so there is no guidance."""
+    """What an agent is told for its next turn, and what is to be known of its voice.
+
+    Attributes:
+        failed: nothing could be looked up, so there is no guidance.
+        voice_alarm: the agent has lost its voice, as far as messages alone can tell. Nothing is held back for it.
+    """
 
     nudges: tuple[Nudge, ...] = ()
     failed: bool = False
+    voice_alarm: VoiceAlarm | None = None
 
     @property
     def block(self) -> str | None:
@@ -72,6 +80,7 @@ class Interventions:
         self._catchphrases = Catchphrases(world.root)
         self._pool = DaemonPool(4, "interventions")
         self._breaker = Breaker(threshold=5)
+        self._voices = LiveVoices(world)
 
     async def before_turn(self, agent_id: str, *, channel: str | None = None) -> Guidance:
         """Return the guidance for an agent's next turn, from what the store says was sent so far.
@@ -84,7 +93,7 @@ class Interventions:
             return Guidance(failed=True)
         ends = time.monotonic() + self.deadline
         try:
-            nudges = await within(self._pool.run(lambda: self._look(agent_id, channel)), ends)
+            guidance = await within(self._pool.run(lambda: self._look(agent_id, channel)), ends)
         except ConfigError as error:
             self._breaker.succeeded()
             _LOGGER.warning("no guidance for %r: %s", agent_id, error)
@@ -94,13 +103,13 @@ class Interventions:
             _LOGGER.warning("no guidance for %r: %s", agent_id, type(error).__name__)
             return Guidance(failed=True)
         self._breaker.succeeded()
-        return Guidance(nudges)
+        return guidance
 
     def before_turn_sync(self, agent_id: str, *, channel: str | None = None) -> Guidance:
         """Like ``before_turn``, for callers without an event loop."""
         return asyncio.run(self.before_turn(agent_id, channel=channel))
 
-    def _look(self, agent_id: str, channel: str | None) -> tuple[Nudge, ...]:
+    def _look(self, agent_id: str, channel: str | None) -> Guidance:
         turn = self._turn(agent_id, channel)
         convergence = AntiConvergence(turn.settings, nudges=self._nudges, lexicon=self._lexicon)
         suppression = RepetitionSuppression(turn.settings, catchphrases=self._catchphrases.of)
@@ -108,7 +117,15 @@ class Interventions:
             convergence.find(agent_id, turn.channel_messages, agent_name=turn.agent_name),
             suppression.find(agent_id, turn.own_messages),
         )
-        return tuple(nudge for nudge in found if nudge)
+        return Guidance(tuple(nudge for nudge in found if nudge), voice_alarm=self._voice_alarm(agent_id))
+
+    def _voice_alarm(self, agent_id: str) -> VoiceAlarm | None:
+        try:
+            return self._voices.alarm(agent_id)
+        except Exception as error:
+            # What is only to be known must not cost the guidance.
+            _LOGGER.warning("no voice alarm for %r: %s", agent_id, type(error).__name__)
+            return None
 
     def _turn(self, agent_id: str, channel: str | None) -> _Turn:
         settings = read_config(self.world.store, agent_id).settings

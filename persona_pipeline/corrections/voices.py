@@ -1,12 +1,14 @@
 """Follows agents' messages as they come and says when one no longer sounds like itself. Looks, and never blocks."""
 
+import threading
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol
 
-from persona_pipeline.scoring.voice_alarm import LearntVoice, VoiceAlarm, VoiceWatch, learn_stored_voice
+from persona_pipeline.scoring.voice_alarm import LearntVoice, VoiceAlarm, VoiceWatch, learn_stored_voice, stored_voice
 from persona_pipeline.world import World
 from persona_pipeline.world.ingest import parse_messages
 from persona_pipeline.world.messages import read_messages
@@ -122,3 +124,56 @@ def alarm_facts(alarm: VoiceAlarm) -> dict[str, Any]:
         "mean_step": alarm.mean_step,
         "usual_step": alarm.usual_step,
     }
+
+
+@dataclass
+class _Followed:
+    watch: VoiceWatch
+    source: StoredMessages
+    loaded: float
+    alarm: VoiceAlarm | None = None
+
+
+class LiveVoices:
+    """Whether an agent has lost its voice by now, from what the store has learnt (``watch``) and holds. Safe to share by threads.
+
+    Args:
+        seconds: after which the store is asked whether the voice has been learnt anew.
+    """
+
+    def __init__(self, world: World, *, seconds: float = 60.0) -> None:
+        self._world, self._seconds = world, seconds
+        self._followed: dict[str, _Followed] = {}
+        self._missing: dict[str, float] = {}
+        self._lock = threading.Lock()
+
+    def alarm(self, agent_id: str) -> VoiceAlarm | None:
+        """Return the alarm that stands, None when the agent sounds like itself or nothing is known of its voice."""
+        with self._lock:
+            followed = self._load(agent_id)
+            if followed is None:
+                return None
+            for message in followed.source.new():
+                if message.agent_id == agent_id:
+                    _, raised = followed.watch.read(message)
+                    followed.alarm = raised or followed.alarm
+            return followed.alarm if followed.watch.alarmed else None
+
+    def _load(self, agent_id: str) -> _Followed | None:
+        now = time.monotonic()
+        known = self._followed.get(agent_id)
+        if known is not None and now - known.loaded < self._seconds:
+            return known
+        if now - self._missing.get(agent_id, -self._seconds) < self._seconds:
+            return None
+        learnt = stored_voice(self._world.store, agent_id)
+        if learnt is None or learnt.model is None or learnt.persona_hash != self._world.persona(agent_id).hash:
+            self._followed.pop(agent_id, None)
+            self._missing[agent_id] = now
+            return None
+        if known is not None and known.watch.model == learnt.model:
+            known.loaded = now
+            return known
+        source = StoredMessages(self._world, learnt.model.provenance.until)
+        self._followed[agent_id] = _Followed(VoiceWatch(learnt.model), source, now)
+        return self._followed[agent_id]

@@ -22,8 +22,9 @@ from persona_pipeline.scoring.text.tokens import tokenize
 NGRAM_LENGTH = 3
 # An opener, or a phrase of so many tokens, in so many messages is repetition whatever the share.
 PHRASE_LENGTH, MOST_HOLDERS = 4, 2
-# A near copy: at least so many words, and this share of the longer message's words stand in the other in the same order.
-COPY_WORDS, COPY_SHARE = 6, 0.7
+# A near copy: at least so many words, and this share of the longer message's words stand in the other in the same order. A
+# message that shares the lower share with two others and more is of one template with them.
+COPY_WORDS, COPY_SHARE, TEMPLATE_SHARE = 6, 0.7, 0.5
 _KEPT = 16_384
 
 Words = tuple[str, ...]
@@ -49,7 +50,7 @@ class Repetition:
         share: mean share (0-1) of a message's trigrams that also stand in another of the messages.
         phrases: maximal repeated phrases of three or more tokens.
         openers: first three tokens that two or more messages have in common.
-        copies: pairs of messages that are nearly the same.
+        copies: pairs of messages that are nearly the same, or of one template with a third.
         exempt: catchphrases that were left out of all this, because they are used as often as they should be.
     """
 
@@ -61,7 +62,7 @@ class Repetition:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why this is repetition whatever the share: ``opener``, ``phrase``, ``copy``."""
+        """Why this is repetition whatever the share: ``opener``, ``phrase``, ``copy`` (a near copy or a template)."""
         found = {
             "opener": any(opener.messages > MOST_HOLDERS for opener in self.openers),
             "phrase": any(item.messages > MOST_HOLDERS and item.length >= PHRASE_LENGTH for item in self.phrases),
@@ -106,7 +107,7 @@ def excessive_repetition(
     holders = _holders(read)
     # A near copy may be of two messages; an opener and a long phrase are trigrams that more than two hold.
     widely = max(holders.values()) > MOST_HOLDERS
-    if not (_share(read, holders) > threshold or widely or any(True for _ in _copies(read))):
+    if not (_share(read, holders) > threshold or widely or _copies(read)):
         return None
     found = find_repetition(messages, catchphrases)
     return found if found.exceeds(threshold) else None
@@ -183,16 +184,26 @@ def _share(read: Sequence[_Read], holders: Counter[Words]) -> float:
     )
 
 
-def _copies(read: Sequence[_Read]) -> Iterator[NearCopy]:
+def _copies(read: Sequence[_Read]) -> list[NearCopy]:
+    pairs = list(_resembling(read))
+    partners = Counter(place for pair in pairs for place in (pair.first, pair.second))
+    return [
+        pair
+        for pair in pairs
+        if pair.share >= COPY_SHARE or max(partners[pair.first], partners[pair.second]) >= MOST_HOLDERS
+    ]
+
+
+def _resembling(read: Sequence[_Read]) -> Iterator[NearCopy]:
     for (first, a), (second, b) in combinations(enumerate(read), 2):
         if not a.grams.isdisjoint(b.grams) and (share := _common(a.tokens, b.tokens)) is not None:
             yield NearCopy(first, second, share)
 
 
 def _common(a: Sequence[str], b: Sequence[str]) -> float | None:
-    """Return the share of the longer message's tokens that the other holds in the same order; None when below a copy's."""
+    """Return the share of the longer message's tokens that the other holds in the same order; None when below a template's."""
     longer, shorter = max(len(a), len(b)), min(len(a), len(b))
-    if shorter < COPY_WORDS or (Counter(a) & Counter(b)).total() < COPY_SHARE * longer:
+    if shorter < COPY_WORDS or (Counter(a) & Counter(b)).total() < TEMPLATE_SHARE * longer:
         return None
     row = [0] * (len(b) + 1)
     for token in a:
@@ -202,7 +213,7 @@ def _common(a: Sequence[str], b: Sequence[str]) -> float | None:
             row[index] = diagonal + 1 if token == other else max(above, row[index - 1])
             diagonal = above
     share = row[-1] / longer
-    return share if share >= COPY_SHARE else None
+    return share if share >= TEMPLATE_SHARE else None
 
 
 def _without(tokens: Words, phrases: Sequence[Words]) -> tuple[Words, ...]:

@@ -1,5 +1,6 @@
 """A voice alarm: does an agent still sound like itself? Read message by message, without a judge, at a stated false-alarm rate."""
 
+from persona_pipeline.scoring.voice_alarm.finding import Change, VoiceChange, voice_changes
 from persona_pipeline.scoring.voice_alarm.following import VoiceAlarm, VoiceReading, VoiceWatch, follow_voice
 from persona_pipeline.scoring.voice_alarm.learning import FEWEST_OWN, learn_voice
 from persona_pipeline.scoring.voice_alarm.model import VoiceKind, VoiceModel, VoiceProvenance
@@ -7,8 +8,10 @@ from persona_pipeline.scoring.voice_alarm.storing import LearntVoice, learn_stor
 
 __all__ = [
     "FEWEST_OWN",
+    "Change",
     "LearntVoice",
     "VoiceAlarm",
+    "VoiceChange",
     "VoiceKind",
     "VoiceModel",
     "VoiceProvenance",
@@ -18,4 +21,5 @@ __all__ = [
     "learn_stored_voice",
     "learn_voice",
     "stored_voice",
+    "voice_changes",
 ]

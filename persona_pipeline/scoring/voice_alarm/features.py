@@ -1,34 +1,39 @@
-"""A message as hashed character n-grams: the same columns in every process, so that a stored model can be read anywhere."""
+"""A message as hashed n-grams of characters and words: the same columns in every process, so that a stored model reads anywhere."""
 
+import itertools
 import zlib
 from collections import Counter
-from math import sqrt
 from typing import Any
 
 import numpy as np
+import regex
 
 from persona_pipeline.scoring.text.characters import VOICE, grams
 
-COLUMNS = 1 << 15
-_MOST_WORDS = 40
+# Half of them for characters, half for words.
+COLUMNS = 1 << 16
+_HALF = COLUMNS >> 1
+_WORD = regex.compile(r"\w+|[^\w\s]+")
 
 
-def hashed(text: str) -> tuple[Any, Any]:
-    """Return the columns of a message's cased character 2-4-grams, and 1 + ln of how often each n-gram stands in it."""
-    found = Counter(grams(text, VOICE))
-    columns = np.fromiter((zlib.crc32(gram.encode()) for gram in found), dtype=np.int64, count=len(found)) % COLUMNS
-    counts = np.fromiter(found.values(), dtype=float, count=len(found))
-    return columns, 1 + np.log(counts)
+def hashed(text: str) -> list[tuple[Any, Any]]:
+    """Return, of cased character 2-4-grams and of words and pairs of words, columns and 1 + ln of how often each stands there."""
+    words = [word.lower() for word in _WORD.findall(text)]
+    pairs = [f"{first} {second}" for first, second in itertools.pairwise(words)]
+    return [_columns(Counter(grams(text, VOICE)), 0), _columns(Counter([*words, *pairs]), _HALF)]
+
+
+def _columns(found: Counter[str], first: int) -> tuple[Any, Any]:
+    marks = (zlib.crc32(gram.encode("utf-8", "surrogatepass")) for gram in found)
+    columns = np.fromiter(marks, dtype=np.int64, count=len(found)) % _HALF + first
+    return columns, 1 + np.log(np.fromiter(found.values(), dtype=float, count=len(found)))
 
 
 def weighted(text: str, inverse_frequencies: Any) -> tuple[Any, Any]:
-    """Return columns and values of a message's vector, of length 1 before n-grams of one column are added up."""
-    columns, values = hashed(text)
-    values = values * inverse_frequencies[columns]
-    length = float(np.linalg.norm(values))
-    return columns, values / length if length else values
-
-
-def evidence_of(text: str) -> float:
-    """Return how much a message's log-odds count: the root of its words, up to 40. An "ok" says little of who said it."""
-    return sqrt(min(len(text.split()), _MOST_WORDS))
+    """Return columns and values of a message's vector: characters and words each of length 1 before columns are added up."""
+    parts = []
+    for columns, values in hashed(text):
+        values = values * inverse_frequencies[columns]
+        length = float(np.linalg.norm(values))
+        parts.append((columns, values / length if length else values))
+    return np.concatenate([columns for columns, _ in parts]), np.concatenate([values for _, values in parts])

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
+from persona_pipeline.scoring.voice_alarm.conversations import Conversations
 from persona_pipeline.scoring.voice_alarm.model import VoiceModel
 from persona_pipeline.world.models import Message
 
@@ -60,13 +61,14 @@ class VoiceWatch:
     alarmed: bool = False
     _since: list[tuple[Message, float]] = field(default_factory=list)
     _latest: deque[str] = field(default_factory=deque)
+    _talks: Conversations = field(default_factory=Conversations)
 
     def read(self, message: Message) -> tuple[VoiceReading, VoiceAlarm | None]:
         """Return the reading of the agent's next message, and the alarm if it raises one."""
         self._latest.append(message.text)
         while len(self._latest) > self.model.stretch:
             self._latest.popleft()
-        step = self.model.step(tuple(self._latest))
+        step = self.model.step(tuple(self._latest), self._talks.place(message))
         # Held at the threshold, so that an agent that has its voice back is soon believed.
         self.sum = min(max(0.0, self.sum + step), self.model.threshold)
         reading = VoiceReading(message, step, self.sum, self.sum >= self.model.threshold)

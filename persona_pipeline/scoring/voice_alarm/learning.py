@@ -1,17 +1,18 @@
 """Learns an agent's voice from its history, and how high the sum may rise while the agent is itself."""
 
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import Any
 
 import numpy as np
 
 from persona_pipeline.scoring.text.tokens import tokenize
-from persona_pipeline.scoring.voice_alarm.features import COLUMNS, evidence_of, hashed, weighted
+from persona_pipeline.scoring.voice_alarm.conversations import Conversations
+from persona_pipeline.scoring.voice_alarm.features import COLUMNS, hashed, weighted
 from persona_pipeline.scoring.voice_alarm.model import (
     VoiceKind,
     VoiceModel,
     VoiceProvenance,
+    news,
     packed,
     unpacked,
     word_scores,
@@ -22,10 +23,8 @@ FEWEST_OWN, FEWEST_OTHERS = 30, 30
 MOST_OWN, MOST_OTHERS = 6000, 12_000
 # Share of stretches of own messages that may raise an alarm, and their length.
 FALSE_ALARMS, HORIZON = 0.05, 500
-# A pause as long as this ends a conversation: messages of one conversation are not independent of each other.
-PAUSE = timedelta(hours=1)
 # C of the regression: softer than usual, since a message is short; measured on real dialogue.
-_SOFTNESS = 0.3
+_SOFTNESS = 0.1
 _FOLDS, _DRAWS, _CAP = 5, 1000, 3.0
 _WORDS, _STRETCH = 150, 20
 
@@ -62,19 +61,8 @@ def learn_voice(
 
 def conversations(messages: Sequence[Message]) -> Any:
     """Return a number for each message, the same within a conversation: one place, no pause of an hour."""
-    numbers: list[int] = []
-    latest: dict[tuple[str | None, str | None], tuple[int, Message]] = {}
-    following = 0
-    for message in messages:
-        place = (message.channel, message.recipient)
-        known = latest.get(place)
-        if known is not None and message.created_at - known[1].created_at < PAUSE:
-            number = known[0]
-        else:
-            number, following = following, following + 1
-        latest[place] = (number, message)
-        numbers.append(number)
-    return np.array(numbers)
+    talks = Conversations()
+    return np.array([talks.number(message) for message in messages])
 
 
 def _log_odds(
@@ -86,7 +74,8 @@ def _log_odds(
     texts = [message.text for message in (*own, *others)]
     holders = np.zeros(COLUMNS)
     for text in texts:
-        holders[np.unique(hashed(text)[0])] += 1
+        for columns, _ in hashed(text):
+            holders[np.unique(columns)] += 1
     # Rounded as they will be stored, so that a model read back gives the same numbers.
     frequencies = unpacked(packed(np.log((1 + len(texts)) / (1 + holders)) + 1))
     rows = [weighted(text, frequencies) for text in texts]
@@ -103,14 +92,13 @@ def _log_odds(
     is_own = np.arange(len(texts)) < len(own)
     # Others' messages need no more than even folds: the threshold does not rest on them.
     fold = np.concatenate([_folds(groups, provenance.agent_id), np.arange(len(others)) % _FOLDS])
-    evidence = np.array([evidence_of(text) for text in texts])
     scores = np.zeros(len(texts))
     models = []
     for number in range(_FOLDS):
         held_out = fold == number
         fitted = LogisticRegression(C=_SOFTNESS, class_weight="balanced", solver="liblinear", random_state=0)
         fitted.fit(matrix[~held_out], is_own[~held_out])
-        scores[held_out] = fitted.decision_function(matrix[held_out]) * evidence[held_out]
+        scores[held_out] = fitted.decision_function(matrix[held_out])
         models.append(fitted)
     # All of them together are what is held against new messages; each saw four fifths, as in the held-out scores.
     weights = np.mean([fitted.coef_[0] for fitted in models], axis=0)
@@ -200,6 +188,7 @@ def _folds(groups: Any, agent_id: str) -> Any:
 
 def _threshold(steps: Any, groups: Any, provenance: VoiceProvenance) -> float:
     """Return the sum that ``false_alarms`` of the drawn sequences of ``horizon`` own messages reach."""
+    steps = steps * [news(place) for place in places(groups)]
     generator = np.random.default_rng(seed_from("voice threshold", provenance.agent_id))
     blocks = [steps[groups == number] for number in range(int(groups.max()) + 1)]
     most = np.zeros(_DRAWS)
@@ -209,6 +198,16 @@ def _threshold(steps: Any, groups: Any, provenance: VoiceProvenance) -> float:
         total = np.maximum(0.0, total + column)
         most = np.maximum(most, total)
     return float(np.quantile(most, 1 - provenance.false_alarms))
+
+
+def places(groups: Sequence[int]) -> list[int]:
+    """Return for each message the how manieth of its conversation it is, from 1."""
+    counts: dict[int, int] = {}
+    found = []
+    for group in groups:
+        counts[group] = counts.get(group, 0) + 1
+        found.append(counts[group])
+    return found
 
 
 def _drawn(blocks: Sequence[Any], generator: Any, length: int) -> Any:

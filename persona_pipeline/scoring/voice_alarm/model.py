@@ -10,7 +10,10 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from persona_pipeline.scoring.text.tokens import tokenize
-from persona_pipeline.scoring.voice_alarm.features import evidence_of, weighted
+from persona_pipeline.scoring.voice_alarm.features import weighted
+
+# Of two messages of one conversation; measured on real dialogue.
+_CORRELATION = 0.03
 
 
 class VoiceKind(StrEnum):
@@ -77,15 +80,18 @@ class VoiceModel(BaseModel):
     stretch: int = 1
 
     def log_odds(self, text: str) -> float:
-        """Return how much more a message is the agent's own than anybody else's, weighted by how much it says."""
+        """Return how much more a message is the agent's own than anybody else's."""
         weights, frequencies = self._arrays
         columns, values = weighted(text, frequencies)
-        return (float(weights[columns] @ values) + self.bias) * evidence_of(text)
+        return float(weights[columns] @ values) + self.bias
 
-    def step(self, texts: tuple[str, ...]) -> float:
-        """Return what the newest message of ``texts`` (its last ``stretch``, oldest first) adds to the sum."""
+    def step(self, texts: tuple[str, ...], place: int = 1) -> float:
+        """Return what the newest message of ``texts`` (its last ``stretch``, oldest first) adds to the sum.
+
+        ``place``: the how manieth of its conversation it is (``news``).
+        """
         score = self.log_odds(texts[-1]) if self.kind is VoiceKind.LOG_ODDS else -self.distance(texts)
-        return min(self.cap, max(-self.cap, self.reference - score))
+        return min(self.cap, max(-self.cap, self.reference - score)) * news(place)
 
     def distance(self, texts: tuple[str, ...]) -> float:
         """Return 1 - the cosine of a stretch's word z-scores with the agent's own, 0-2 (Cosine Delta: Smith and Aldridge, 2011)."""
@@ -97,6 +103,18 @@ class VoiceModel(BaseModel):
     @cached_property
     def _arrays(self) -> tuple[Any, Any]:
         return unpacked(self.weights), unpacked(self.inverse_frequencies)
+
+
+def news(place: int) -> float:
+    """Return how much the message at a place (from 1) of a conversation adds to what those before it said of the voice, 0-1.
+
+    Messages of one conversation share its subject and mood, so that n of them count as n / (1 + (n - 1) r), with r = 0.03.
+    """
+
+    def worth(count: int) -> float:
+        return count / (1 + (count - 1) * _CORRELATION)
+
+    return worth(place) - worth(place - 1)
 
 
 def word_scores(texts: tuple[str, ...], words: tuple[str, ...], means: Any, spreads: Any) -> Any:

@@ -1,5 +1,7 @@
 import math
 import random
+import subprocess
+import sys
 from statistics import fmean
 
 import pytest
@@ -108,3 +110,14 @@ def test_vectors_are_those_of_scikit_learn() -> None:
         found = text_vectors(texts, kind)
         assert found.shape == expected.shape
         assert found @ found.T == pytest.approx((expected @ expected.T).toarray(), abs=1e-5)
+
+
+def test_nothing_here_imports_scikit_learn_pandas_or_scipy() -> None:
+    program = (
+        "import sys; from persona_pipeline.scoring.text.voice import *; "
+        "v = {'a': ['hello there you'] * 40, 'b': ['beets bears battlestar'] * 40}; "
+        "voice_map(v), voice_similarity(v), voice_convergence(v, [v]); "
+        "print(sorted({'sklearn', 'pandas', 'scipy'} & {name.split('.')[0] for name in sys.modules}))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "[]"

@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 
 from persona_pipeline.scoring.voice_alarm import (
+    Change,
     VoiceKind,
     VoiceModel,
     follow_voice,
     learn_stored_voice,
     learn_voice,
     stored_voice,
+    voice_changes,
 )
 from persona_pipeline.scoring.voice_alarm.following import most_sums
 from persona_pipeline.scoring.voice_alarm.learning import conversations
@@ -107,6 +109,23 @@ def test_an_agent_alone_is_held_against_its_own_history() -> None:
     _, changed = follow_voice(model, said([("ann", "terse")], 60, 8))
     assert usual == []
     assert changed
+
+
+def test_a_finding_names_what_changed_around_the_beginning(model: VoiceModel) -> None:
+    start = MONDAY + timedelta(days=30)
+    messages = [*HISTORY, *said([("ann", "terse")], 10, 12, start)]
+    changes = [
+        Change(start - timedelta(days=20), "long ago"),
+        Change(start - timedelta(days=2), "commit abc123: shorter persona"),
+        Change(start - timedelta(minutes=5), "model changed"),
+        Change(start + timedelta(days=9), "later"),
+    ]
+    (found,) = voice_changes(model, messages, changes)
+    assert [change.what for change in found.changes] == ["model changed", "commit abc123: shorter persona"]
+    assert "since message 12-0-ann" in found.text
+    assert "around it changed: model changed" in found.text
+    (bare,) = voice_changes(model, messages)
+    assert bare.text.endswith("nothing is known to have changed around it")
 
 
 def test_too_little_is_no_model() -> None:

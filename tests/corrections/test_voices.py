@@ -1,0 +1,120 @@
+import json
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from persona_pipeline.corrections.interventions import Interventions
+from persona_pipeline.corrections.voices import FileMessages, LiveVoices, StoredMessages, VoiceWatches, alarm_facts
+from persona_pipeline.world import World
+from persona_pipeline.world.messages import write_messages
+from persona_pipeline.world.models import Message, Window
+
+PROJECT = Path(__file__).resolve().parents[2]
+DRIFT = datetime(2026, 6, 14, 23, 59, 59, tzinfo=UTC)
+AGENTS = ("dwight", "jim", "michael", "pam")
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    world = World.open(PROJECT, f"sqlite:///{tmp_path_factory.mktemp('voices') / 'store.db'}")
+    world.sync()
+    VoiceWatches.learn(world, AGENTS, world.messages(Window(end=DRIFT)))
+    return world
+
+
+def test_the_store_is_followed_and_only_the_one_who_drifts_raises_an_alarm(world: World) -> None:
+    watches = VoiceWatches.learn(world, AGENTS, [])
+    assert watches.notes == []
+    source = StoredMessages(world, DRIFT)
+    alarms = watches.read(source.new())
+    assert [(alarm.agent_id, alarm.began_at.id) for alarm in alarms] == [("michael", "general-077")]
+    assert source.new() == []
+    assert alarm_facts(alarms[0])["quotes"][0]["id"] in {message.id for message in alarms[0].quotes}
+
+
+def test_a_late_message_is_not_missed_and_none_is_read_twice(world: World) -> None:
+    moment = datetime(2026, 6, 20, 12, tzinfo=UTC)
+    source = StoredMessages(world, moment)
+    for number, minutes in enumerate((10, 8, 12)):
+        write_messages(
+            world.store, [Message(f"late-{number}", "jim", "hm.", moment + timedelta(minutes=minutes), "general")]
+        )
+        assert [message.id for message in source.new()] == [f"late-{number}"]
+    assert source.new() == []
+
+
+def test_a_growing_file_is_followed_line_by_line(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    row = {"id": "1", "agent_id": "jim", "channel": "general", "text": "hm.", "created_at": "2026-07-01T10:00:00Z"}
+    path.write_text(json.dumps(row) + "\n", encoding="utf-8")
+    source = FileMessages(path)
+    assert [message.id for message in source.new()] == ["1"]
+    assert source.new() == []
+    with path.open("a", encoding="utf-8") as stream:
+        stream.write("nonsense\n" + json.dumps(row | {"id": "2"}) + "\n")
+    assert [message.id for message in source.new()] == ["2"]
+    assert [":2:" in problem for problem in source.problems] == [True]
+
+
+def test_interventions_say_that_the_voice_is_lost_and_hold_nothing_back(world: World) -> None:
+    interventions = Interventions(world, deadline=30)
+    found = {agent_id: interventions.before_turn_sync(agent_id, channel="general") for agent_id in AGENTS}
+    assert {agent_id for agent_id, guidance in found.items() if guidance.voice_alarm} == {"michael"}
+    assert not any(guidance.failed for guidance in found.values())
+
+
+def test_a_voice_of_another_persona_raises_no_alarm(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    voices = LiveVoices(world, seconds=0)
+    assert voices.alarm("michael") is not None
+    persona = world.persona("michael")
+    monkeypatch.setattr(World, "persona", lambda self, agent_id: type(persona)(agent_id, "Michael", "somebody new"))
+    assert voices.alarm("michael") is None
+
+
+def test_a_failing_look_at_the_voice_costs_no_guidance(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: LiveVoices, agent_id: str) -> None:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(LiveVoices, "alarm", fail)
+    guidance = Interventions(world, deadline=30).before_turn_sync("michael", channel="general")
+    assert (guidance.failed, guidance.voice_alarm) == (False, None)
+
+
+def test_watch_reads_a_file_once_and_says_by_its_exit_code_whether_there_was_an_alarm(tmp_path: Path) -> None:
+    lines = [
+        json.loads(line)
+        for path in sorted((PROJECT / "messages").glob("*.jsonl"))
+        for line in path.read_text(encoding="utf-8").splitlines()
+    ]
+    root = tmp_path / "world"
+    (root / "messages").mkdir(parents=True)
+    for folder in ("personas",):
+        (root / folder).symlink_to(PROJECT / folder)
+    before = [line for line in lines if line["created_at"] < "2026-06-15"]
+    (root / "messages" / "all.jsonl").write_text("\n".join(map(json.dumps, before)), encoding="utf-8")
+    week = tmp_path / "week.jsonl"
+    week.write_text(
+        "\n".join(json.dumps(line) for line in lines if line["created_at"] >= "2026-06-15"), encoding="utf-8"
+    )
+
+    def watch(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "persona_pipeline", "watch", str(week), "--once", *arguments]
+        return subprocess.run(
+            command,
+            cwd=root,
+            env={"PERSONA_ROOT": str(root), "PATH": "/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    done = watch("--json")
+    assert done.returncode == 1, done.stderr
+    facts = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(item["agent_id"], item["began_at"]["id"]) for item in facts] == [("michael", "general-077")]
+    quiet = watch("--agents", "jim,pam")
+    assert (quiet.returncode, quiet.stdout) == (0, "")
