@@ -14,7 +14,7 @@ from tests.trust_boundary.growth import HOSTILE, STAGES, Growth, growth
 MOST = 1.2
 PATIENCE_SECONDS = 120.0
 # Below, the clock says more of other processes than of the text.
-NOTHING_SECONDS = 0.05
+NOTHING_SECONDS = 0.25
 
 
 def measured(stage: str, kind: str, longest: int) -> Growth:

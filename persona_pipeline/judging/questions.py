@@ -20,7 +20,7 @@ class Question:
         kind: ``proposition``, or the family's own word such as ``rubric`` or ``gate``; names its recordings.
         subject: what is judged, as JSON; its hash is in the recording key, so it holds content and no prompt's
             wording.
-        label: for people, such as ``adherence/warm_greeting of michael``; in the recording key too.
+        label: for people, such as ``adherence/warm_greeting of michael``.
         system: the rules.
         context: trusted reference blocks, such as the persona.
         context_recurs: later questions have the same context about other evidence, as a gate's have, so that the
@@ -59,7 +59,7 @@ class Question:
         """SHA-256 of what a recording of the answer shows; a repeated sample adds its index to the key."""
         if self.kind == PROPOSITION:
             return recording_key(self.subject, self.sample)
-        return recording_key(answer_subject(self.kind, self.agent_id, self.label, self.subject_hash), self.sample)
+        return recording_key(answer_subject(self.kind, self.agent_id, self.subject_hash), self.sample)
 
     @cached_property
     def subject_hash(self) -> str:
@@ -76,9 +76,12 @@ class Question:
         return self.check(data) if self.check else schema_problem(self.schema, data)
 
 
-def answer_subject(kind: str, agent_id: str, label: str, subject_hash: str) -> dict[str, Any]:
-    """Return what the recording of an answer of a kind other than ``proposition`` shows and its key is made of."""
-    return {"kind": kind, "agent_id": agent_id, "label": label, "subject": subject_hash}
+def answer_subject(kind: str, agent_id: str, subject_hash: str) -> dict[str, Any]:
+    """Return what the recording of an answer of a kind other than ``proposition`` shows and its key is made of.
+
+    The label is a note for readers: a test or an assert may be renamed, and what was judged is the same.
+    """
+    return {"kind": kind, "agent_id": agent_id, "subject": subject_hash}
 
 
 def schema_problem(schema: Mapping[str, Any], data: Any) -> str | None:

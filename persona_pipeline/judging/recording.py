@@ -82,7 +82,7 @@ class Recording:
     def proper_key(self) -> str:
         """The key that the visible fields give."""
         if self.kind != PROPOSITION:
-            return recording_key(answer_subject(self.kind, self.agent_id, self.label, self.subject), self.sample)
+            return recording_key(answer_subject(self.kind, self.agent_id, self.subject), self.sample)
         names = ("kind", "agent_id", "dimension", "proposition_id", "claim", "persona", "trajectory")
         return recording_key({name: getattr(self, name) for name in names}, self.sample)
 

@@ -217,7 +217,7 @@ def test_after_five_failures_nobody_waits_for_the_judge_until_it_is_tried_again(
     world: World, server: MessagesServer
 ) -> None:
     server.always(Hang())
-    gate = ActionGate(world, live(server.url), deadline=0.2, breaker_cooldown=0.5)
+    gate = ActionGate(world, live(server.url), deadline=0.5, breaker_cooldown=0.5)
 
     async def run() -> list[GateDecision]:
         decisions = [await gate.check("ann", "good 8", channel="general") for _ in range(7)]

@@ -108,7 +108,7 @@ def test_what_stays_the_same_from_message_to_message_comes_first_and_is_marked()
 
 
 def test_recordings_keep_their_key() -> None:
-    assert ask("a").key == "68865500a0953985fc895c993bcb4f2e532b9c53520e60613eb876454ba3b3ea"
+    assert ask("a").key == "6ef7dd71a959c49aca7ea99632fcfe9762c5d397d5310dc31e6a7caf6a879456"
 
 
 def test_the_key_depends_on_what_is_judged() -> None:

@@ -305,10 +305,13 @@ def test_a_relabelled_recording_is_an_error_with_its_place(change: dict[str, obj
         RecordedJudge(tmp_path)
 
 
-def test_an_answer_under_another_label_is_an_error(tmp_path: Path) -> None:
-    RecordingWriter(tmp_path).record_answers([rubric()], [Answer({"pass": True})])
+@pytest.mark.parametrize(
+    ("old", "new"), [('"kind": "rubric"', '"kind": "gate"'), ("michael", "pam"), ('"subject": "', '"subject": "0')]
+)
+def test_an_answer_to_something_else_is_an_error(old: str, new: str, tmp_path: Path) -> None:
+    RecordingWriter(tmp_path).record_answers([rubric(agent_id="michael")], [Answer({"pass": True})])
     (path,) = tmp_path.rglob("*.jsonl")
-    path.write_text(path.read_text("utf-8").replace('"greets"', '"thanks"'), encoding="utf-8")
+    path.write_text(path.read_text("utf-8").replace(old, new), encoding="utf-8")
     with pytest.raises(ConfigError, match="its key is not that"):
         load_recording_file(path)
 

@@ -25,9 +25,9 @@ def test_actions_are_judged_one_by_one_with_what_came_before() -> None:
     plan = SCORERS["adherence"](case(own), claims("adherence", *items, level="action", first_n=0, last_n=2))
     assert len(plan.requests) == 5
     assert plan.requests[2].claim == 'Ann said the message m2, the last one shown in "general" to {{recipient_name}}'
-    assert plan.requests[4].claim == "Ann said the message m2, the last one shown in {{channel_name}} to Bob"
+    assert plan.requests[4].claim == 'Ann said the message m2, the last one shown in {{channel_name}} to "Bob"'
     assert [entry.text for entry in plan.requests[2].trajectory.entries] == ["Second thing said.", "A third remark."]
-    evaluation = score(plan, lambda r: 9 if "to Bob" in r.claim else 4)
+    evaluation = score(plan, lambda r: 9 if "Bob" in r.claim else 4)
     assert evaluation.score == pytest.approx((4 * 4 + 9) / 5)
     assert [part["raw"] for part in evaluation.propositions["p"].parts] == [4, 4, 4, 4, 9]
 
