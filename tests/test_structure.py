@@ -1,5 +1,6 @@
 """The parts of a package build on one another in one direction: no module imports, by whatever way round, itself."""
 
+import ast
 from collections.abc import Mapping, Set
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -86,3 +87,15 @@ def test_folders_may_form_a_ring_where_modules_do_not() -> None:
     graph = {"h.upper.roof": {"h.lower.wall"}, "h.lower.floor": {"h.upper.attic"}}
     assert cycle(graph) == []
     assert {*cycle(folder_graphs(graph)["h"])} == {"upper", "lower"}
+
+
+def test_the_request_is_handed_on_as_one_value() -> None:
+    """No stage of an evaluation strings arguments from function to function."""
+    too_many = []
+    for path in sorted((Path(__file__).parents[1] / "persona_pipeline" / "evaluation").glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                names = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+                if len([name for name in names if name.arg not in ("self", "cls")]) > 5:
+                    too_many.append(f"{path.name}: {node.name}")
+    assert too_many == []

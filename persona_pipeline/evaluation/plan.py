@@ -19,6 +19,9 @@ from persona_pipeline.world.messages import messages_hash
 from persona_pipeline.world.models import Message, Window
 
 
+HISTORY_WINDOWS = 4
+
+
 @dataclass(frozen=True)
 class AgentPlan:
     """Everything one agent's evaluation asks the judge, by dimension, and what it is made from.
@@ -143,10 +146,22 @@ def build_case(world: World, persona: Persona, scope: AgentScope, samples: int) 
         earlier=world.messages(earlier_window, agent_id=agent_id) if earlier_window else (),
         channels=_by_channel(world, spoken_in, window, synthetic),
         earlier_channels=_by_channel(world, spoken_in, earlier_window, False) if earlier_window else {},
+        history=_history(world, spoken_in, window) if earlier_window and spoken_in else {},
         names=world.display_names(),
         samples=samples,
         lexicon=world_lexicon(world.root),
     )
+
+
+def _history(world: World, channels: Sequence[str], window: Window) -> dict[str, list[str]]:
+    """Return what was said in the channels in the windows before, by speaker, oldest first: how near voices were by themselves."""
+    if window.start is None:
+        return {}
+    before = Window(window.start, window.start - HISTORY_WINDOWS * (window.end - window.start))
+    found: dict[str, list[str]] = {}
+    for message in world.messages(before, channels=channels):
+        found.setdefault(message.agent_id, []).append(message.text)
+    return found
 
 
 def _by_channel(world: World, channels: Sequence[str], window: Window, synthetic: bool) -> dict[str, list[Message]]:
