@@ -18,7 +18,6 @@ from persona_pipeline.world.canonical import content_hash
 from persona_pipeline.world.messages import messages_hash
 from persona_pipeline.world.models import Message, Window
 
-
 HISTORY_WINDOWS = 4
 
 

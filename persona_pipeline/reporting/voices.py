@@ -1,6 +1,6 @@
 """How alike the agents of a run write: what the report's voice map is drawn from."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from persona_pipeline.scoring.text.vocabulary import pairwise_similarity, vocabulary_stats
@@ -16,8 +16,8 @@ EARLIER_WINDOWS = 4
 def voice_statistics(world: World, agent_ids: Sequence[str], window: Window) -> dict[str, Any]:
     """Return the agents' voices, where they stand on a map, and how alike each two are.
 
-    Of each pair: vocabulary Jaccard and character n-gram cosine (0-1), and ``z``, how many standard deviations the cosine
-    lies above what the two had in earlier windows. Agents without messages in the window are left out; so is everything
+    Of each pair: vocabulary Jaccard and character n-gram cosine (0-1), and ``z``, how much nearer the two have come than they
+    were in earlier windows, as a standard normal quantile. Agents without messages in the window are left out; so is everything
     when there are fewer than two or more than 30 agents.
     """
     if not 2 <= len(agent_ids) <= MOST_AGENTS:
@@ -25,7 +25,8 @@ def voice_statistics(world: World, agent_ids: Sequence[str], window: Window) -> 
     spoken = _spoken(world, agent_ids, window)
     if len(spoken) < 2:
         return {}
-    earlier = _earlier(world, sorted(spoken), window)
+    # Oldest first; all pairs are read off one look at the voices, which takes as long for two as for all.
+    near = voice_convergence(spoken, _earlier(world, sorted(spoken), window)[::-1])
     words, characters = pairwise_similarity(spoken), voice_similarity(spoken)
     places = {point.agent_id: {"x": point.x, "y": point.y} for point in voice_map(spoken)}
     return {
@@ -39,7 +40,7 @@ def voice_statistics(world: World, agent_ids: Sequence[str], window: Window) -> 
                 "b": b,
                 "vocabulary": words[a, b],
                 "characters": characters.get((a, b)),
-                "z": voice_convergence({a: spoken[a], b: spoken[b]}, [_pair(block, a, b) for block in earlier]).z,
+                "z": pair.z if (pair := near.pairs.get((a, b))) else None,
             }
             for a, b in sorted(words)
         ],
@@ -61,7 +62,3 @@ def _earlier(world: World, agent_ids: Sequence[str], window: Window) -> list[dic
 def _spoken(world: World, agent_ids: Sequence[str], window: Window) -> dict[str, list[str]]:
     spoken = {agent_id: [m.text for m in world.messages(window, agent_id=agent_id)] for agent_id in agent_ids}
     return {agent_id: texts for agent_id, texts in spoken.items() if texts}
-
-
-def _pair(spoken: Mapping[str, Sequence[str]], a: str, b: str) -> dict[str, Sequence[str]]:
-    return {name: spoken[name] for name in (a, b) if name in spoken}
