@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from persona_pipeline.documents import load_document, validate_document
 from persona_pipeline.errors import ConfigError, Problem
-from persona_pipeline.propositions.templates import fill_template
+from persona_pipeline.propositions.templates import claim_variables, fill_template
 from persona_pipeline.world.files import find_yaml, is_agent_id, yaml_stems
 from persona_pipeline.world.models import seed_from
 
@@ -61,7 +61,7 @@ class Nudges:
         """Return one of the agent's texts; which one depends on the seed alone."""
         texts = self.texts.get(agent_id) or self.texts[FALLBACK]
         text = random.Random(seed_from(agent_id, *seed)).choice(texts)
-        return fill_template(text, variables or {}).strip()
+        return fill_template(text, claim_variables(variables or {})).strip()
 
 
 @cache

@@ -4,7 +4,6 @@ import shlex
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 from persona_pipeline.baselines import PROPOSITION_DELTA, REGRESSION_DELTA, BaselineComparison, check_delta
 from persona_pipeline.baselines.wording import drop_sentence, fall_sentence
@@ -19,6 +18,7 @@ from persona_pipeline.evaluation.report import (
     worst_exit_code,
 )
 from persona_pipeline.evaluation.results import AgentEvaluation
+from persona_pipeline.judging.support import quote_health
 from persona_pipeline.judging.verdict import Unscored
 from persona_pipeline.scoring.results import DimensionEvaluation
 
@@ -26,7 +26,7 @@ from persona_pipeline.scoring.results import DimensionEvaluation
 FAILURES: Mapping[str, tuple[str, ...]] = {
     "regression": ("regression", "proposition_drop"),
     "threshold": ("threshold",),
-    "coverage": ("coverage", "nothing_evaluated", "missing_agent"),
+    "coverage": ("coverage", "nothing_evaluated", "missing_agent", "judge_health"),
     "no_baseline": ("no_baseline",),
     "budget": ("budget",),
     "trend": ("trend",),
@@ -84,7 +84,11 @@ def judge_agent(evaluation: AgentEvaluation, comparison: BaselineComparison, rul
                 agent_id=evaluation.agent_id,
             )
         )
-    return AgentReport(evaluation=evaluation, comparison=comparison, findings=[*findings, *_injections(evaluation)])
+    return AgentReport(
+        evaluation=evaluation,
+        comparison=comparison,
+        findings=[*findings, *_judge_health(evaluation), *_injections(evaluation)],
+    )
 
 
 def exit_code_of(findings: Collection[Finding], rules: GateRules) -> int:
@@ -107,9 +111,8 @@ def nothing_evaluated(reports: Collection[AgentReport]) -> list[Finding]:
     ]
 
 
-def missing_agents(folder: Path, known: Collection[str]) -> list[Finding]:
-    """Return a finding for each golden file whose agent has no persona: deleting a persona turns no run green."""
-    gone = sorted(path.stem for path in folder.glob("*.json") if path.stem not in known)
+def missing_agent_findings(agent_ids: Collection[str]) -> list[Finding]:
+    """Return a finding for each agent that has a golden file and no persona: deleting a persona turns no run green."""
     return [
         Finding(
             kind="missing_agent",
@@ -118,7 +121,7 @@ def missing_agents(folder: Path, known: Collection[str]) -> list[Finding]:
             remedy=f"restore personas/{agent_id}.yaml, or remove baselines/{agent_id}.json",
             agent_id=agent_id,
         )
-        for agent_id in gone
+        for agent_id in agent_ids
     ]
 
 
@@ -145,6 +148,23 @@ def _regressions(evaluation: AgentEvaluation, comparison: BaselineComparison, ru
             proposition_id=drop.proposition_id,
         )
         for drop in comparison.drops
+    ]
+
+
+def _judge_health(evaluation: AgentEvaluation) -> list[Finding]:
+    rows = (row for item in evaluation.dimensions.values() for row in item.propositions.values())
+    health = quote_health([quote.verified for quote in row.evidence] for row in rows if row.score is not None)
+    if not health.is_doubtful:
+        return []
+    return [
+        Finding(
+            kind="judge_health",
+            exit_code=EXIT_COVERAGE,
+            message=f"{evaluation.agent_id}: {health.failing} of {health.quotes} quotes of the judge do not stand in the messages; "
+            "its scores cannot be believed",
+            remedy="ask a judge that can quote; `persona-pipeline doctor` looks at this one",
+            agent_id=evaluation.agent_id,
+        )
     ]
 
 

@@ -9,10 +9,9 @@ from typing_extensions import Unpack
 from persona_pipeline import __version__
 from persona_pipeline.baselines import captured, find_baseline, save_baseline
 from persona_pipeline.baselines.confirm import most_confirmations
-from persona_pipeline.baselines.golden import BASELINES
 from persona_pipeline.errors import Problem
 from persona_pipeline.evaluation.comparison import judged_on, restricted
-from persona_pipeline.evaluation.gate import GateRules, exit_code_of, missing_agents, nothing_evaluated
+from persona_pipeline.evaluation.gate import GateRules, exit_code_of, missing_agent_findings, nothing_evaluated
 from persona_pipeline.evaluation.pipeline import AgentResult, Results, compare_again, evaluate_scopes
 from persona_pipeline.evaluation.plan import AgentPlan, plan_agent
 from persona_pipeline.evaluation.report import AgentReport, Expense, RunReport
@@ -23,6 +22,7 @@ from persona_pipeline.evaluation.scope import resolve_scope
 from persona_pipeline.evaluation.synthetic import SyntheticAgents, synthesize
 from persona_pipeline.judging.verdict import Judge, JudgeRequest
 from persona_pipeline.world import World
+from persona_pipeline.world.missing import missing_agents
 
 
 @dataclass
@@ -90,7 +90,7 @@ def run_evaluation(world: World, judge: Judge, request: EvaluationRequest) -> Ev
     reports = {result.plan.scope.agent_id: restricted(result.report, dimensions, rules) for result in results.found}
     run.report = assemble(reports, judge, request)
     if request.agents is None:
-        run.report.findings += missing_agents(world.root / BASELINES, world.agent_ids())
+        run.report.findings += missing_agent_findings(missing_agents(world.root))
     run.report.expenses += [*_history_expenses(earlier.found), *generated.expenses]
     run.report.exit_code = exit_code_of(run.report.all_findings(), rules)
     return run

@@ -12,6 +12,7 @@ from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation.run import planned_requests
 from persona_pipeline.judging.anthropic import questions_about
 from persona_pipeline.judging.batch_records import SUBMITTED, SUBMITTING
+from persona_pipeline.judging.canaries import with_canaries
 from persona_pipeline.judging.client import AnthropicOptions
 from persona_pipeline.judging.collected import CollectedBackend
 from persona_pipeline.judging.questions import Question
@@ -37,7 +38,7 @@ def planned_questions(
     requests = planned_requests(world, evaluation.request(config.agents or None, config.dimensions or None))
     # Without evidence there is nothing to ask.
     asked = [request for request in requests if request.trajectory.entries]
-    return [question for _, question in questions_about(asked, max_tokens=options.max_tokens)]
+    return [question for _, question in questions_about(with_canaries(asked), max_tokens=options.max_tokens)]
 
 
 def require_affordable(store: Store, options: AnthropicOptions, questions: Sequence[Question], limit: float) -> None:
