@@ -23,7 +23,7 @@ class Finding(BaseModel):
 
     Attributes:
         kind: ``regression``, ``proposition_drop``, ``threshold``, ``coverage``, ``no_baseline``, ``budget``,
-            ``nothing_evaluated``, ``missing_agent``, ``trend``.
+            ``nothing_evaluated``, ``missing_agent``, ``judge_health``, and the warnings ``trend`` and ``injection``.
         remedy: what to do about it, where a command mends it; often the same for many findings.
     """
 

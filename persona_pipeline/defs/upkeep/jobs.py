@@ -3,7 +3,7 @@
 import dagster as dg
 
 from persona_pipeline.defs.upkeep.assets import baseline_review
-from persona_pipeline.defs.upkeep.retention import delete_old_runs
+from persona_pipeline.defs.upkeep.retention import delete_old_runs, forget_old_texts
 
 review_baselines = dg.define_asset_job(
     "review_baselines",
@@ -14,7 +14,8 @@ review_baselines = dg.define_asset_job(
 
 @dg.job(
     description="Deletes runs older than PERSONA_KEEP_DAYS, but the newest about each agent and suite. "
-    "What the store holds (scores, baselines) stays."
+    "What the store holds (scores, baselines) stays, but for the words of corrections older than PERSONA_KEEP_TEXT_DAYS."
 )
 def forget_old_runs() -> None:
     delete_old_runs()
+    forget_old_texts()

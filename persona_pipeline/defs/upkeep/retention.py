@@ -6,8 +6,11 @@ from typing import Any
 
 import dagster as dg
 
+from persona_pipeline.corrections.keeping import forget_bypasses, forget_texts
 from persona_pipeline.defs.platform.dagster_internals import PARTITION, RANGE, delete_run
+from persona_pipeline.defs.platform.resources import WorldResource
 from persona_pipeline.defs.platform.settings import orchestration
+from persona_pipeline.settings import get_settings
 
 _AT_ONCE = 200
 _FINISHED = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
@@ -25,6 +28,14 @@ def delete_old_runs(context: dg.OpExecutionContext) -> None:
         delete_run(instance, run_id)
         deleted += 1
     context.add_output_metadata({"deleted": deleted, "before": before.isoformat()})
+
+
+@dg.op
+def forget_old_texts(context: dg.OpExecutionContext, world: WorldResource) -> None:
+    """Take the words out of corrections older than PERSONA_KEEP_TEXT_DAYS, and delete old counts of what the gate let through."""
+    store, days = world.open().store, get_settings().keep_text_days
+    forgotten = forget_texts(store, days) if days is not None else 0
+    context.add_output_metadata({"corrections": forgotten, "counts_of_bypasses": forget_bypasses(store)})
 
 
 def old_runs(instance: dg.DagsterInstance, before: datetime) -> Iterator[str]:
