@@ -14,10 +14,10 @@ from persona_pipeline.scoring.text.tokens import tokenize
 _LONG, FEWEST_LINES, CLONE_SHARE = 6, 2, 0.2
 # Of a line's trigrams, this share in one line of the other makes it the other's line.
 _SAME_LINE = 0.6
-# Standard normal quantiles: one in 1,500 and one in 750 pairs of speakers who did not change, since a channel has many pairs.
-STYLE_QUANTILE, MERGED_QUANTILE = 3.2, 3.0
+# Standard normal quantiles: a channel has many pairs, and a clone in style must be more than half-way to the other, too.
+STYLE_QUANTILE, MERGED_QUANTILE = 2.6, 3.0
 # Messages of each speaker, now and before, without which nobody's style is named.
-FEWEST_NOW, FEWEST_BEFORE = 15, 60
+FEWEST_NOW, FEWEST_BEFORE = 40, 200
 # Somebody with a voice nobody has is farther from its own too, but not on the way to another's.
 HALF_WAY = 0.5
 _SHOWN = 3
@@ -83,7 +83,7 @@ def find_clones(said: Sequence[tuple[str, str]], history: Voices) -> list[VoiceF
 def find_likeness(near: Nearness, current: Voices, history: Voices) -> list[VoiceFinding]:
     """Return who has gone over to another's voice, and which pairs have merged, from how near the voices have come.
 
-    Nobody where there are fewer than 15 messages a speaker now or 60 before.
+    Nobody where there are fewer than 40 messages a speaker now or 200 before.
     """
     now = min((len(current[agent]) for pair in near.pairs for agent in pair), default=0)
     if now < FEWEST_NOW or near.messages_per_agent * near.n_references < FEWEST_BEFORE:

@@ -82,7 +82,7 @@ def learn_voices(history: tuple[tuple[str, ...], ...], size: int) -> KnownVoices
     models = _ridge(rows.reshape(-1, width), target, fold_of)
     predicted = _predicted(models, rows, size)
     held_out = np.array([predicted[fold, :, block] for block, fold in enumerate(fold_of_block)])
-    return KnownVoices(size, Measured(_alike(history, size, words), held_out), words, voice, models)
+    return KnownVoices(size, Measured(_alike(history, size, words, counted=True), held_out), words, voice, models)
 
 
 @dataclass(frozen=True)
@@ -90,14 +90,20 @@ class _Frequencies:
     holders: Counter[str]
     texts: int
 
-    def weight(self, gram: str) -> float:
-        """Return the smoothed inverse document frequency of an n-gram."""
-        return log((1 + self.texts) / (1 + self.holders[gram])) + 1
+    def weight(self, gram: str, but: int = 0) -> float:
+        """Return the smoothed inverse document frequency of an n-gram, ``but`` so many of the texts that hold it."""
+        return log((1 + self.texts) / (1 + self.holders[gram] - but)) + 1
 
 
-def _alike(lines: Lines, size: int, words: _Frequencies) -> Any:
+def _alike(lines: Lines, size: int, words: _Frequencies, *, counted: bool = False) -> Any:
+    """``counted``: the lines are among those the frequencies were counted in.
+
+    Then a block's own lines are left out of them: what nobody said before weighs as much in a block of history as in a window.
+    """
     found = []
     for start in range(0, len(lines[0]), size):
+        here = [text for own in lines for text in own[start : start + size]] if counted else []
+        holders = Counter(gram for text in here for gram in counted_grams(text, WORDS))
         blocks: list[Counter[str]] = []
         for own in lines:
             block: Counter[str] = Counter()
@@ -110,7 +116,11 @@ def _alike(lines: Lines, size: int, words: _Frequencies) -> Any:
         rows = np.zeros((len(lines), len(numbers)))
         for row, block in zip(rows, blocks, strict=True):
             places = [numbers[gram] for gram in block]
-            row[places] = (1 + np.log(list(block.values()))) * [words.weight(gram) for gram in block] if block else 0.0
+            row[places] = (
+                (1 + np.log(list(block.values()))) * [words.weight(gram, holders[gram]) for gram in block]
+                if block
+                else 0.0
+            )
         rows = unit(rows)
         found.append([float(rows[a] @ rows[b]) for a, b in combinations(range(len(lines)), 2)])
     return np.array(found)

@@ -4,7 +4,7 @@ from persona_pipeline.scoring.text.clones import Likeness, find_clones, find_lik
 from persona_pipeline.scoring.text.nearness import nearness
 from tests.scoring.text.test_voice import DISTINCT, conversation
 
-HISTORY = conversation(DISTINCT, 60, 1)
+HISTORY = conversation(DISTINCT, 200, 1)
 
 
 def said(voices: dict[str, list[str]]) -> list[tuple[str, str]]:
@@ -60,7 +60,7 @@ def test_a_clone_says_lines_that_another_said_before(
 
 
 def test_a_clone_in_style_is_named_with_the_voice_it_has_taken() -> None:
-    current = conversation(DISTINCT | {"ann": "terse"}, 20, 2)
+    current = conversation(DISTINCT | {"ann": "terse"}, 40, 2)
     found = find_likeness(nearness(current, HISTORY), current, HISTORY)
     assert [(item.kind, item.agent_id, item.other) for item in found] == [(Likeness.STYLE, "ann", "bob")]
     assert all(ours in current["ann"] and theirs in HISTORY["bob"] for ours, theirs in found[0].lines)
@@ -74,5 +74,5 @@ def test_a_pair_that_has_met_in_the_middle_has_merged() -> None:
 
 
 def test_nobody_who_kept_a_voice_is_named() -> None:
-    current = conversation(DISTINCT, 20, 6)
+    current = conversation(DISTINCT, 40, 6)
     assert find_likeness(nearness(current, HISTORY), current, HISTORY) == []
