@@ -41,6 +41,8 @@ def evaluate_cohort(world: World, judge: Judge, request: EvaluationRequest) -> C
         ConfigError: the request is not valid, or there is no message at all.
     """
     scope = resolve_scope(world, request)
+    if scope.earlier:
+        evaluate_scopes(world, scope.earlier, judge, request)
     done = evaluate_scopes(world, scope.agents, judge, request)
     result = CohortResult(request.window, broken={**scope.broken, **done.broken})
     for item in done.found:

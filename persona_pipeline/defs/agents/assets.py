@@ -97,7 +97,7 @@ def evaluate_several(
     """
     if len(agent_ids) > 1:
         run_tags.add_run_tags(context.instance, context.run_id, {run_tags.AGENT: f"{len(agent_ids)} agents"})
-    result = yield from evaluate_together(context, world, evaluation, agent_ids, dimensions)
+    result = yield from evaluate_together(context, world, evaluation, evaluation.request(agent_ids, dimensions))
     lines = agent_lines(result)
     run_tags.label_verdict(context.instance, context.run_id, verdict(lines))
     if failure := failure_of(lines):

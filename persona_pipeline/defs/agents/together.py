@@ -1,6 +1,6 @@
 """Evaluating several agents, or one as of a past moment, in one step, which says itself what it found of each."""
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable
 from dataclasses import replace
 
 import dagster as dg
@@ -9,6 +9,7 @@ from persona_pipeline.defs.agents.lineage import Lineage, check_evaluations
 from persona_pipeline.defs.agents.verdicts import red_agents
 from persona_pipeline.defs.platform.failures import known_failures, retry_unanswered
 from persona_pipeline.defs.platform.resources import EvaluationSettings
+from persona_pipeline.evaluation import EvaluationRequest
 from persona_pipeline.evaluation.cohort import CohortResult, evaluate_cohort
 from persona_pipeline.evaluation.report import AgentReport
 from persona_pipeline.evaluation.saving import newest_run
@@ -20,11 +21,7 @@ Event = dg.AssetMaterialization | dg.AssetCheckEvaluation | dg.AssetObservation
 
 
 def evaluate_together(
-    context: Context,
-    world: World,
-    evaluation: EvaluationSettings,
-    agent_ids: Sequence[str],
-    dimensions: Sequence[str] | None = None,
+    context: Context, world: World, evaluation: EvaluationSettings, request: EvaluationRequest
 ) -> Generator[Event, None, CohortResult]:
     """Evaluate agents with their judgments pooled, yield what a run of each would have left, and return what was found.
 
@@ -32,16 +29,17 @@ def evaluate_together(
     nothing else: the past changes neither its newest results nor its checks.
 
     Args:
-        dimensions: None: everything, on the newest window; else these on each agent's last window, none: only compare.
+        request: names the agents. Dimensions None: everything, on the newest window; else these on each agent's last window,
+            none: only compare.
     """
-    lineage = Lineage(context.instance, agent_ids)
+    lineage = Lineage(context.instance, request.agents or ())
     with known_failures():
         judge = evaluation.open_judge(world)
-        request = replace(evaluation.request(agent_ids, dimensions), newest_window=dimensions is not None)
-        result = evaluate_cohort(world, judge, request)
+        asked = replace(request, newest_window=request.dimensions is not None)
+        result = evaluate_cohort(world, judge, asked)
     retry_missing(result.reports.values(), judge, context.retry_number)
     red = red_agents(world.store)
-    yield from lineage.events(result, dimensions, red)
+    yield from lineage.events(result, request.dimensions, red)
     yield from lineage.observations(result, red)
     # Dagster planned their checks when the run was made: said again, they stay as they were.
     past = [agent_id for agent_id, report in result.reports.items() if report.past]

@@ -26,7 +26,7 @@ def nightly_schedule(settings: OrchestrationSettings) -> dg.ScheduleDefinition:
         chosen = [agent_id for agent_id in settings.nightly_agent_ids or known if agent_id in known]
         if not chosen:
             return dg.SkipReason("there are no agents")
-        config = {"ops": {"cohort_shards": {"config": {"agents": chosen}}}}
+        config = {"ops": {"cohort_shards": {"config": {"agents": chosen, "touched": settings.nightly_touched}}}}
         return dg.RunRequest(run_config=config, tags=request_tags("nightly"))
 
     return nightly

@@ -1,6 +1,7 @@
 """Many agents in one run: a run each costs seconds of start-up, a step each hundredths. Shards go to any host the executor has."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import dagster as dg
 from pydantic import BaseModel, ConfigDict, Field
@@ -27,6 +28,9 @@ class CohortConfig(dg.Config):
     compare_only: bool = Field(
         default=False, description="Score nothing, only compare each agent's last run with its baseline again."
     )
+    touched: bool = Field(
+        default=False, description="Also evaluate earlier windows again whose messages came, changed or went since."
+    )
     shard_size: int = Field(default=0, ge=0, description="Agents a step evaluates together; 0: PERSONA_SHARD_SIZE.")
 
 
@@ -37,6 +41,7 @@ class Shard(BaseModel):
 
     agents: list[str]
     dimensions: list[str] | None = None
+    touched: bool = False
 
 
 @dg.op(out=dg.DynamicOut(dict, io_manager_key="values"))
@@ -53,7 +58,7 @@ def cohort_shards(
     dimensions = [] if config.compare_only else config.dimensions or None
     size = config.shard_size or orchestration().shard_size
     for start in range(0, len(agents), size):
-        shard = Shard(agents=agents[start : start + size], dimensions=dimensions)
+        shard = Shard(agents=agents[start : start + size], dimensions=dimensions, touched=config.touched)
         yield dg.DynamicOutput(
             shard.model_dump(), mapping_key=f"from_{start + 1}", metadata={"agents": ", ".join(shard.agents)}
         )
@@ -65,7 +70,8 @@ def evaluate_shard(
 ) -> Iterator[Event | dg.Output]:
     """Evaluate a shard's agents with their judgments pooled. A broken agent is reported and stops no other."""
     part = Shard.model_validate(shard)
-    result = yield from evaluate_together(context, world.open(), evaluation, part.agents, part.dimensions)
+    asked = replace(evaluation.request(part.agents, part.dimensions), touched=part.touched)
+    result = yield from evaluate_together(context, world.open(), evaluation, asked)
     lines = agent_lines(result)
     for line in lines:
         for problem in line.broken:

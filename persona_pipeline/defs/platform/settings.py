@@ -21,6 +21,7 @@ class OrchestrationSettings(BaseSettings):
         timezone: IANA name the schedules go by.
         nightly_hour: hour (0-23) of the nightly evaluation.
         nightly_agents: agents it covers, separated by commas; empty: all.
+        nightly_touched: it also judges earlier windows again whose messages changed since.
         review_cron: when baselines are reviewed.
         suites_cron: when the eval suites run.
         suite_allow_code: let eval suites run programs of their own.
@@ -49,6 +50,7 @@ class OrchestrationSettings(BaseSettings):
     timezone: str = "UTC"
     nightly_hour: int = Field(default=2, ge=0, le=23)
     nightly_agents: str = ""
+    nightly_touched: bool = False
     review_cron: str = "0 6 * * 1"
     suites_cron: str = "30 3 * * *"
     suite_allow_code: bool = False
