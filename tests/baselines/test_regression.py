@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.baselines import Baseline, compare, find_regressions
+from persona_pipeline.baselines import Baseline, check_delta, compare, find_regressions
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
 
@@ -141,3 +141,14 @@ def test_another_judge_or_other_claims_are_warned_of() -> None:
         "adherence: in the baseline and no longer evaluated: gone",
         "adherence: evaluated and not in the baseline: new",
     ]
+
+
+@pytest.mark.parametrize("delta", [True, -0.1, math.nan, math.inf, -math.inf])
+def test_a_delta_that_would_let_everything_pass_or_nothing_is_refused(delta: float) -> None:
+    with pytest.raises(ConfigError, match="--how-far must be a finite number"):
+        check_delta(delta, "--how-far")
+
+
+@pytest.mark.parametrize("delta", [0.0, 1.0, 9.0])
+def test_a_delta_that_can_be_is_returned(delta: float) -> None:
+    assert check_delta(delta) == delta

@@ -9,6 +9,7 @@ from persona_pipeline.evaluation.concurrency import run_async
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
 from persona_pipeline.propositions import Catchphrase, Proposition, PropositionSet
 from persona_pipeline.scoring import SCORERS, AgentCase, DimensionEvaluation, DimensionPlan
+from persona_pipeline.scoring.fluency import phrase_uses
 from persona_pipeline.world import Message, Window
 from tests.support.judges import ScriptedJudge
 
@@ -283,3 +284,33 @@ def test_what_is_said_does_not_change_which_messages_are_drawn(dimension: str) -
         return [[entry.message_id for entry in request.trajectory.entries] for request in plan.requests]
 
     assert shown("The end.") == shown("Another end.")
+
+
+def test_computed_rows_are_marked_and_the_judged_ones_are_not() -> None:
+    """What is computed counts as no claim: a drop of it is the dimension's affair, and its noise is none of the judge's."""
+    fluent = score(
+        SCORERS["fluency"](case(OWN), claims("fluency", catchphrases=(Catchphrase("third remark", 0, 1),))), lambda _: 7
+    )
+    apart = score(SCORERS["convergence"](case(OWN, OTHERS), claims("convergence")), lambda _: 7)
+    marked = {key: row.algorithmic for item in (fluent, apart) for key, row in item.propositions.items()}
+    assert marked == {"p": False, "_ngram": True, "_catchphrase": True, "_vocabulary": True, "_agreement": True}
+
+
+def test_repetition_is_looked_for_in_phrases_of_three_and_of_five_words() -> None:
+    statistics = score(SCORERS["fluency"](case(OWN), claims("fluency")), lambda _: 7).statistics
+    assert set(statistics["repetition"]) == {"3", "5"}
+
+
+def test_each_channel_says_how_near_its_voices_have_come() -> None:
+    statistics = score(
+        SCORERS["convergence"](case(OWN, OTHERS, EARLIER), claims("convergence")), lambda _: 7
+    ).statistics
+    voices = statistics["channels"]["general"]["voices"]
+    assert voices["similarity"] is not None
+    assert voices["z"] is None
+    assert "fewer than" in voices["missing"], "never silently nothing"
+
+
+@pytest.mark.parametrize("phrase", ["", "!!!", " … "])
+def test_a_phrase_without_words_is_used_nowhere(phrase: str) -> None:
+    assert phrase_uses("Well!!! … Hello", phrase) == 0
