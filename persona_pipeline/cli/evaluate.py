@@ -71,8 +71,8 @@ def evaluate(
     fail_on: Annotated[
         str | None,
         typer.Option(
-            help="Only these set the exit code: regression, threshold, coverage, no_baseline, budget, and trend and injection, "
-            "which only warn otherwise; or 'none'."
+            help="Only these set the exit code: regression, threshold, coverage, no_baseline, budget, and trend, injection and "
+            "voices, which only warn otherwise; or 'none'."
         ),
     ] = None,
 ) -> None:

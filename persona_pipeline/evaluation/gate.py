@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from persona_pipeline.baselines import PROPOSITION_DELTA, REGRESSION_DELTA, BaselineComparison, check_delta
 from persona_pipeline.baselines.wording import drop_sentence, fall_sentence
 from persona_pipeline.errors import ConfigError, did_you_mean
+from persona_pipeline.evaluation.likeness import likeness_findings
 from persona_pipeline.evaluation.report import (
     EXIT_BUDGET,
     EXIT_COVERAGE,
@@ -24,16 +25,17 @@ from persona_pipeline.scoring.results import DimensionEvaluation
 
 # What `--fail-on` can name, and the kinds of finding each stands for.
 FAILURES: Mapping[str, tuple[str, ...]] = {
-    "regression": ("regression", "proposition_drop"),
+    "regression": ("regression", "proposition_drop", "clone"),
     "threshold": ("threshold",),
     "coverage": ("coverage", "nothing_evaluated", "missing_agent", "judge_health"),
     "no_baseline": ("no_baseline",),
     "budget": ("budget",),
     "trend": ("trend",),
     "injection": ("injection",),
+    "voices": ("voices",),
 }
 # What only asks a person to look, unless `--fail-on` names it: the exit code it has then.
-WARNINGS: Mapping[str, int] = {"trend": EXIT_REGRESSION, "injection": EXIT_COVERAGE}
+WARNINGS: Mapping[str, int] = {"trend": EXIT_REGRESSION, "injection": EXIT_COVERAGE, "voices": EXIT_REGRESSION}
 
 
 MOST_FLAGGED = 3
@@ -87,7 +89,7 @@ def judge_agent(evaluation: AgentEvaluation, comparison: BaselineComparison, rul
     return AgentReport(
         evaluation=evaluation,
         comparison=comparison,
-        findings=[*findings, *_judge_health(evaluation), *_injections(evaluation)],
+        findings=[*findings, *likeness_findings(evaluation), *_judge_health(evaluation), *_injections(evaluation)],
     )
 
 
