@@ -20,11 +20,12 @@ def history_picture(name: str, history: Sequence[HistoryValue]) -> str:
     return _markdown(timeline_figure(name, points, None), "Overall score by window")
 
 
-def repetition_picture(repetition: Mapping[str, Mapping[str, float]]) -> str:
+def repetition_picture(repetition: Mapping[str, Mapping[str, float | None]]) -> str:
     """Return how much of the agent's n-grams stand in more than one message, by length of n-gram."""
     bars = [
         Bar(f"{n} words", values["cross_message_share"], f"{values['cross_message_share']:.1%}")
         for n, values in repetition.items()
+        if values["cross_message_share"] is not None
     ]
     if not bars:
         return ""
