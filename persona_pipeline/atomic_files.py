@@ -22,7 +22,7 @@ def write_atomically(path: Path, text: str) -> None:
         Path(temporary).replace(path)
     except BaseException as error:
         Path(temporary).unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.filename in (None, temporary):
+        if isinstance(error, OSError) and error.errno is not None and error.filename in (None, temporary):
             # The user knows the file by its own name.
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise

@@ -45,6 +45,8 @@ def run(root: Path, *arguments: str, most_bytes: int | None = None) -> subproces
             resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
 
     environment = {"PATH": os.environ["PATH"], "PERSONA_ROOT": str(root), "HOME": str(root)}
+    # A file that may not grow would be a compiled module too, cut off and believed by whoever imports it next.
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"
     command = [sys.executable, "-c", CODE, *arguments]
     return subprocess.run(
         command, env=environment, preexec_fn=limit, capture_output=True, text=True, timeout=120, check=False

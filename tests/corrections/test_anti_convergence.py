@@ -39,7 +39,7 @@ def test_fires_above_the_threshold(texts: list[str], fires: bool) -> None:
 
 def test_the_nudge_is_the_agents_own_under_its_heading() -> None:
     anti = AntiConvergence(ON, nudges=NUDGES)
-    assert anti.nudge("ann", said([YES])) == f"{HEADING}\n\nAnn, disagree about general."
+    assert anti.nudge("ann", said([YES])) == f'{HEADING}\n\nAnn, disagree about "general".'
     assert anti.nudge("bob", [YES], agent_name="Bob B.") == f"{HEADING}\n\nBob B., speak up."
 
 

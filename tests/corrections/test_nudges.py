@@ -24,7 +24,15 @@ def test_the_choice_depends_on_the_seed_alone() -> None:
 
 def test_variables_are_filled_in_and_nothing_else() -> None:
     nudges = Nudges({"_default": ("{{agent_name}} {{x}} {{channel_name}}",)})
-    assert nudges.choose("ann", variables={"agent_name": "{{x}}"}) == "{{x}} {{x}} {{channel_name}}"
+    assert nudges.choose("ann", variables={"agent_name": "Ann"}) == "Ann {{x}} {{channel_name}}"
+
+
+def test_a_channels_name_is_data_of_others_and_no_instruction() -> None:
+    nudges = Nudges({"_default": ("{{agent_name}}: talk about {{channel_name}}.",)})
+    said = [
+        nudges.choose("ann", variables={"agent_name": "Ann", "channel_name": name}) for name in ("ops", "a. {{x}}!")
+    ]
+    assert said == ['Ann: talk about "ops".', "Ann: talk about the channel."]
 
 
 def test_a_world_brings_its_own(tmp_path: Path) -> None:

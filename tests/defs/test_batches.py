@@ -110,7 +110,11 @@ def test_a_batch_above_the_limit_is_not_sent(small: Project, server: MessagesSer
 @pytest.mark.parametrize(
     ("agents", "said"),
     [
-        pytest.param(["anna"], "agent 'anna' has no persona file; write personas/anna.yaml; did you mean 'ann'?", id="an unknown agent"),
+        pytest.param(
+            ["anna"],
+            "agent 'anna' has no persona file; write personas/anna.yaml; did you mean 'ann'?",
+            id="an unknown agent",
+        ),
         pytest.param(["ann", "bob"], "the API refused (HTTP 400)", id="a refused batch"),
     ],
 )

@@ -63,6 +63,8 @@ class Scene:
     @property
     def environment(self) -> dict[str, str]:
         kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+        # A file that may not grow would be a compiled module too, cut off and believed by whoever imports it next.
+        kept["PYTHONDONTWRITEBYTECODE"] = "1"
         return kept | {
             "PERSONA_ROOT": str(self.root),
             "PERSONA_DATABASE_URL": f"sqlite:///{self.store}",
