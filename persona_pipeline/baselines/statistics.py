@@ -4,10 +4,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
-from typing import Literal
-
-Alternative = Literal["two-sided", "greater", "less"]
-_RESAMPLES = 9999
 
 
 @dataclass(frozen=True)
@@ -22,25 +18,6 @@ class WelchResult:
     mean_b: float
     sd_a: float
     sd_b: float
-
-
-@dataclass(frozen=True)
-class PairedDrop:
-    """By how much paired values fell from ``before`` to ``after``.
-
-    Attributes:
-        mean_drop: mean of before - after; positive means the scores fell.
-        low, high: two-sided confidence interval of the mean drop.
-        p_value: of the asked alternative against no drop at all.
-        n: pairs.
-    """
-
-    mean_drop: float
-    low: float
-    high: float
-    p_value: float
-    confidence: float
-    n: int
 
 
 def welch(a: Sequence[float], b: Sequence[float], alpha: float = 0.05) -> WelchResult:
@@ -87,49 +64,6 @@ def cohens_d(a: Sequence[float], b: Sequence[float]) -> float:
     return difference / math.sqrt(squares / (len(a) + len(b) - 2))
 
 
-def paired_drop(
-    before: Sequence[float],
-    after: Sequence[float],
-    *,
-    confidence: float = 0.95,
-    alternative: Alternative = "two-sided",
-    method: Literal["t", "bootstrap"] = "t",
-    seed: int = 0,
-) -> PairedDrop:
-    """Test whether paired values fell, and by how much.
-
-    ``alternative="greater"`` asks for a drop above 0. ``t`` is the paired t-test; ``bootstrap`` gives a
-    bias-corrected interval (BCa) and the p-value of a sign-flip permutation test, both seeded, for
-    differences that are far from normal. Differences without spread give an interval of zero width, p 1
-    without a drop and else 0 (or 1 against the alternative).
-
-    Raises:
-        ValueError: fewer than two pairs, unequal lengths, a value that is not finite, or a confidence outside
-            0-1.
-    """
-    if len(before) != len(after):
-        raise ValueError(f"pairs need equally many values, not {len(before)} and {len(after)}")
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence {confidence!r} is not between 0 and 1")
-    _check(before, "before")
-    _check(after, "after")
-    drops = [first - second for first, second in zip(before, after, strict=True)]
-    mean, spread, n = _mean(drops), stdev(drops), len(drops)
-    if spread == 0:
-        against = (alternative == "greater" and mean < 0) or (alternative == "less" and mean > 0)
-        p = 1.0 if mean == 0 or against else 0.0
-        return PairedDrop(mean, mean, mean, p, confidence, n)
-    if method == "bootstrap":
-        low, high, p = _resampled(drops, confidence, alternative, seed)
-    else:
-        from scipy.special import stdtrit
-
-        error = spread / math.sqrt(n)
-        reach = float(stdtrit(n - 1, (1 + confidence) / 2)) * error
-        low, high, p = mean - reach, mean + reach, _t_p_value(mean / error, n - 1, alternative)
-    return PairedDrop(mean, low, high, p, confidence, n)
-
-
 def holm(p_values: Sequence[float]) -> list[float]:
     """Return p-values adjusted for being one of several (Holm, 1979), in the order given.
 
@@ -159,31 +93,8 @@ def _mean(values: Sequence[float]) -> float:
     return float(values[0]) if min(values) == max(values) else fmean(values)
 
 
-def _t_p_value(t: float, degrees: float, alternative: Alternative = "two-sided") -> float:
+def _t_p_value(t: float, degrees: float) -> float:
     # The special function alone: scipy.stats takes a second longer to import.
     from scipy.special import stdtr
 
-    if alternative == "two-sided":
-        return float(2 * stdtr(degrees, -abs(t)))
-    return float(stdtr(degrees, -t if alternative == "greater" else t))
-
-
-def _resampled(
-    drops: Sequence[float], confidence: float, alternative: Alternative, seed: int
-) -> tuple[float, float, float]:
-    import numpy as np
-    from scipy import stats
-
-    generator = np.random.default_rng(seed)
-    interval = stats.bootstrap(
-        (np.asarray(drops),), np.mean, confidence_level=confidence, n_resamples=_RESAMPLES, rng=generator
-    ).confidence_interval
-    test = stats.permutation_test(
-        (np.asarray(drops),),
-        np.mean,
-        permutation_type="samples",
-        alternative=alternative,
-        n_resamples=_RESAMPLES,
-        rng=generator,
-    )
-    return float(interval.low), float(interval.high), float(test.pvalue)
+    return float(2 * stdtr(degrees, -abs(t)))

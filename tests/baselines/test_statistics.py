@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.baselines.statistics import cohens_d, holm, paired_drop, welch
+from persona_pipeline.baselines.statistics import cohens_d, holm, welch
 
 # Eighths are exact in binary, so that equal scores have no spread at all.
 EIGHTHS = st.integers(0, 72).map(lambda value: value / 8)
@@ -65,62 +65,6 @@ def test_significance_follows_alpha() -> None:
     a, b = [7, 8, 6, 9, 7, 5, 8, 7], [5, 6, 4, 7, 5, 6, 3, 6]
     assert welch(a, b).significant
     assert not welch(a, b, alpha=0.01).significant
-
-
-@given(SCORES, st.data())
-def test_paired_t_agrees_with_scipy(before: list[float], data: st.DataObject) -> None:
-    from scipy import stats
-
-    after = data.draw(st.lists(EIGHTHS, min_size=len(before), max_size=len(before)))
-    drops = {round(x - y, 6) for x, y in zip(before, after, strict=True)}
-    if len(drops) < 2:
-        return
-    for alternative in ("two-sided", "greater", "less"):
-        result = paired_drop(before, after, alternative=alternative)
-        expected = stats.ttest_rel(before, after, alternative=alternative)
-        assert result.p_value == pytest.approx(expected.pvalue, rel=1e-5, abs=1e-9)
-    interval = stats.ttest_rel(before, after).confidence_interval(0.95)
-    assert (result.low, result.high) == pytest.approx((interval.low, interval.high), rel=1e-6, abs=1e-9)
-
-
-def test_bootstrap_is_seeded_and_holds_the_mean() -> None:
-    before, after = [7, 8, 6, 9, 8, 7, 9, 8], [5, 6, 6, 7, 3, 7, 6, 5]
-    one = paired_drop(before, after, method="bootstrap", alternative="greater", seed=3)
-    assert one == paired_drop(before, after, method="bootstrap", alternative="greater", seed=3)
-    assert one.low < one.mean_drop == 2.125 < one.high
-    assert one.p_value < 0.05
-    assert one.n == 8
-
-
-@pytest.mark.parametrize(
-    ("drop", "alternative", "p"),
-    [
-        (0, "two-sided", 1.0),
-        (0, "greater", 1.0),
-        (2, "two-sided", 0.0),
-        (2, "greater", 0.0),
-        (2, "less", 1.0),
-        (-2, "greater", 1.0),
-        (-2, "less", 0.0),
-    ],
-)
-def test_drops_without_spread(drop: float, alternative, p: float) -> None:
-    result = paired_drop([5, 6, 7], [5 - drop, 6 - drop, 7 - drop], alternative=alternative)
-    assert (result.low, result.mean_drop, result.high, result.p_value) == (drop, drop, drop, p)
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "options", "message"),
-    [
-        ([1], [2], {}, "group before has 1 value"),
-        ([1, 2], [1], {}, "equally many"),
-        ([1, 2], [1, math.nan], {}, "group after holds"),
-        ([1, 2], [1, 3], {"confidence": 1}, "confidence"),
-    ],
-)
-def test_pairs_that_cannot_be_compared_are_refused(before, after, options, message) -> None:
-    with pytest.raises(ValueError, match=message):
-        paired_drop(before, after, **options)
 
 
 @pytest.mark.parametrize(
