@@ -25,17 +25,22 @@ from persona_pipeline.scoring.results import DimensionEvaluation
 
 # What `--fail-on` can name, and the kinds of finding each stands for.
 FAILURES: Mapping[str, tuple[str, ...]] = {
-    "regression": ("regression", "proposition_drop", "clone"),
+    "regression": ("regression", "proposition_drop"),
     "threshold": ("threshold",),
     "coverage": ("coverage", "nothing_evaluated", "missing_agent", "judge_health"),
     "no_baseline": ("no_baseline",),
     "budget": ("budget",),
     "trend": ("trend",),
     "injection": ("injection",),
-    "voices": ("voices",),
+    "voices": ("clone", "voices"),
 }
 # What only asks a person to look, unless `--fail-on` names it: the exit code it has then.
-WARNINGS: Mapping[str, int] = {"trend": EXIT_REGRESSION, "injection": EXIT_COVERAGE, "voices": EXIT_REGRESSION}
+WARNINGS: Mapping[str, int] = {
+    "trend": EXIT_REGRESSION,
+    "injection": EXIT_COVERAGE,
+    "clone": EXIT_REGRESSION,
+    "voices": EXIT_REGRESSION,
+}
 
 
 MOST_FLAGGED = 3
@@ -95,7 +100,8 @@ def judge_agent(evaluation: AgentEvaluation, comparison: BaselineComparison, rul
 
 def exit_code_of(findings: Collection[Finding], rules: GateRules) -> int:
     """Return the exit code of findings, those left out that ``fail_on`` does not name."""
-    names = FAILURES.keys() - WARNINGS.keys() if rules.fail_on is None else rules.fail_on
+    serious = (name for name, kinds in FAILURES.items() if WARNINGS.keys().isdisjoint(kinds))
+    names = serious if rules.fail_on is None else rules.fail_on
     kinds = {kind for name in names for kind in FAILURES[name]}
     return worst_exit_code({f.exit_code or WARNINGS.get(f.kind, 0) for f in findings if f.kind in kinds})
 

@@ -1,8 +1,8 @@
-"""Agents that speak like another, as findings: who repeats another's lines fails, who only sounds alike is to be looked at."""
+"""Agents that speak like another, as findings to be looked at: agents that fill one template always did, and are no drift."""
 
 from typing import Any
 
-from persona_pipeline.evaluation.report import EXIT_OK, EXIT_REGRESSION, Finding
+from persona_pipeline.evaluation.report import EXIT_OK, Finding
 from persona_pipeline.evaluation.results import AgentEvaluation
 
 MOST_QUOTED = 80
@@ -32,7 +32,7 @@ def _finding(agent_id: str, channel: str, item: dict[str, Any]) -> Finding:
     }[item["kind"]]
     return Finding(
         kind="clone" if is_clone else "voices",
-        exit_code=EXIT_REGRESSION if is_clone else EXIT_OK,
+        exit_code=EXIT_OK,
         message=f"{agent_id} {said} in #{channel}{_quoted(item)}",
         remedy="see whether the two share a prompt, a memory or a model" if is_clone else "read both side by side",
         agent_id=agent_id,

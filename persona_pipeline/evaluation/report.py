@@ -23,8 +23,8 @@ class Finding(BaseModel):
 
     Attributes:
         kind: ``regression``, ``proposition_drop``, ``threshold``, ``coverage``, ``no_baseline``, ``budget``,
-            ``nothing_evaluated``, ``missing_agent``, ``judge_health``, ``clone``, and the warnings ``trend``,
-            ``injection`` and ``voices``.
+            ``nothing_evaluated``, ``missing_agent``, ``judge_health``, and the warnings ``trend``,
+            ``injection``, ``clone`` and ``voices``.
         remedy: what to do about it, where a command mends it; often the same for many findings.
     """
 

@@ -1,4 +1,4 @@
-"""An agent that speaks another's lines fails its guard, and the pair is named."""
+"""An agent that speaks another's lines is named with it; whoever asks for it has the run fail."""
 
 import json
 from pathlib import Path
@@ -30,7 +30,7 @@ def test_who_says_anothers_lines_is_named_with_a_pair_of_them(sample_world: Worl
     assert "says dwight's lines" in found[0].message
     assert " beside " in found[0].message
     only = evaluate_world(
-        sample_world, judge=RecordedJudge(sample_world.root / "recordings"), agents=["jim"], fail_on=["regression"]
+        sample_world, judge=RecordedJudge(sample_world.root / "recordings"), agents=["jim"], fail_on=["voices"]
     )
     assert only.exit_code == 1
 
