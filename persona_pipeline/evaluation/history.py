@@ -14,6 +14,8 @@ from persona_pipeline.store import Store, tables
 
 MOST_POINTS = 60
 _RUNS = tables.evaluation_runs
+# Which of an agent's runs counts: of the newest window, a whole one before one of a part, the later.
+NEWEST_LAST = (_RUNS.c.window_end, _RUNS.c.whole, _RUNS.c.completed_at, _RUNS.c.id)
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ def points_of(
     query = (
         sa.select(_RUNS.c.agent_id, _RUNS.c.window_end, _RUNS.c.summary)
         .where(_RUNS.c.agent_id.in_(list(agent_ids)), _RUNS.c.status == "completed", _RUNS.c.synthetic.is_(False))
-        .order_by(_RUNS.c.window_end, _RUNS.c.whole, _RUNS.c.completed_at, _RUNS.c.id)
+        .order_by(*NEWEST_LAST)
     )
     if since is not None:
         query = query.where(_RUNS.c.window_end >= since)

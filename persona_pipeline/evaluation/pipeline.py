@@ -13,7 +13,7 @@ from persona_pipeline.evaluation.report import AgentReport, expenses_of
 from persona_pipeline.evaluation.request import EvaluationRequest
 from persona_pipeline.evaluation.results import AgentEvaluation
 from persona_pipeline.evaluation.saving import SavedRun, joined, load_run, newest_p_values, save_run
-from persona_pipeline.evaluation.scope import AgentScope
+from persona_pipeline.evaluation.scope import AgentScope, raise_problems
 from persona_pipeline.evaluation.syncing import sync_propositions
 from persona_pipeline.evaluation.trends import trend_findings, trends_of
 from persona_pipeline.judging.verdict import Judge
@@ -44,9 +44,7 @@ class Results:
         Raises:
             ConfigError: there is one.
         """
-        problems = dict.fromkeys(problem for found in self.broken.values() for problem in found)
-        if problems:
-            raise ConfigError(list(problems))
+        raise_problems(self.broken)
 
 
 def evaluate_scopes(world: World, scopes: Sequence[AgentScope], judge: Judge, request: EvaluationRequest) -> Results:
@@ -56,7 +54,7 @@ def evaluate_scopes(world: World, scopes: Sequence[AgentScope], judge: Judge, re
     """
     with exclusive(world.store, [f"evaluate/{scope.agent_id}" for scope in scopes]):
         guard = _guard(world, judge, request)
-        results, evaluated = _evaluated(world, scopes, judge, request)
+        results, evaluated = _evaluated(world, scopes, judge, request, guard)
         complete = []
         for item in evaluated:
             if problem := _missing(item):
@@ -84,7 +82,8 @@ def score_scope(world: World, scope: AgentScope, judge: Judge, request: Evaluati
         ConfigError: the agent's files in the store are not complete, or its baseline is not valid.
     """
     with exclusive(world.store, [f"evaluate/{scope.agent_id}"]):
-        results, evaluated = _evaluated(world, [scope], judge, request)
+        guard = _guard(world, judge, request)
+        results, evaluated = _evaluated(world, [scope], judge, request, guard)
         results.raise_broken()
         (item,) = evaluated
         save_run(world.store, SavedRun(item.evaluation, whole=False))
@@ -104,7 +103,7 @@ def compare_again(world: World, result: AgentResult, judge: Judge, request: Eval
 
 
 def _evaluated(
-    world: World, scopes: Sequence[AgentScope], judge: Judge, request: EvaluationRequest
+    world: World, scopes: Sequence[AgentScope], judge: Judge, request: EvaluationRequest, guard: Guard
 ) -> tuple[Results, list[Evaluated]]:
     results, plans = Results(), []
     for scope in scopes:
@@ -115,7 +114,7 @@ def _evaluated(
             results.broken[scope.agent_id] = error.problems
     evaluated = [_with_earlier_scores(world, judged, judge) for judged in judge_plans(plans, judge)]
     if request.confirm:
-        evaluated = confirm(evaluated, judge, _guard(world, judge, request))
+        evaluated = confirm(evaluated, judge, guard)
     return results, evaluated
 
 
@@ -123,7 +122,7 @@ def _made_whole(world: World, plan: AgentPlan, judge: Judge) -> AgentPlan:
     """Return the plan of every dimension where the run on these inputs does not hold those that are not asked for."""
     known = load_run(world.store, plan.run_id(judge))
     held = {*plan.plans, *(known.evaluation.dimensions if known else ())}
-    if plan.is_known_whole and held >= set(plan.claimed):
+    if plan.is_whole(held):
         return plan
     fresh = {name: sync_propositions(world, plan.scope.agent_id, name) for name in ALL_DIMENSIONS}
     return planned(replace(plan, sets=fresh), ALL_DIMENSIONS)
@@ -154,8 +153,8 @@ def _missing(item: Evaluated) -> Problem | None:
 
 def _compared(item: Evaluated, guard: Guard) -> AgentResult:
     plan, evaluation = item.plan, item.evaluation
-    whole = plan.is_known_whole and set(plan.claimed) <= evaluation.dimensions.keys()
-    report = compared(evaluation, plan.baseline, guard, ALL_DIMENSIONS if whole else plan.scope.dimensions)
+    due = ALL_DIMENSIONS if plan.is_whole(evaluation.dimensions) else plan.scope.dimensions
+    report = compared(evaluation, plan.baseline, guard, due)
     return AgentResult(plan, report.model_copy(update={"expenses": list(item.expenses), "past": plan.scope.past}))
 
 
@@ -170,7 +169,7 @@ def _with_trends(world: World, result: AgentResult, guard: Guard) -> AgentResult
 
 def _run_of(result: AgentResult) -> SavedRun:
     plan, report = result.plan, result.report
-    whole = plan.is_known_whole and set(plan.claimed) <= report.evaluation.dimensions.keys()
+    whole = plan.is_whole(report.evaluation.dimensions)
     return SavedRun(report.evaluation, report.comparison, report.findings, whole, plan.read_at)
 
 

@@ -56,10 +56,9 @@ class AgentPlan:
         stored = self.sets.get(dimension)
         return [item.id for item in stored.propositions.propositions] if stored and stored.propositions else []
 
-    @property
-    def is_known_whole(self) -> bool:
-        """Whether the store knows of every dimension if the agent has claims of it."""
-        return set(ALL_DIMENSIONS) <= self.sets.keys()
+    def is_whole(self, dimensions: Collection[str]) -> bool:
+        """Whether these are all dimensions the agent has claims of, as far as the store knows of every dimension if it has any."""
+        return set(ALL_DIMENSIONS) <= self.sets.keys() and set(self.claimed) <= set(dimensions)
 
     def run_id(self, judge: Judge) -> str:
         """Return the id of the run these inputs give, the same for the same inputs, whichever dimensions are asked for."""

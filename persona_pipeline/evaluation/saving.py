@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from persona_pipeline.baselines import BaselineComparison
-from persona_pipeline.evaluation.history import summary_of
+from persona_pipeline.evaluation.history import NEWEST_LAST, summary_of
 from persona_pipeline.evaluation.report import AgentReport, Finding, expenses_of
 from persona_pipeline.evaluation.results import AgentEvaluation, total_usage, uuid_from
 from persona_pipeline.propositions import ALL_DIMENSIONS
@@ -72,7 +72,7 @@ def load_run(store: Store, run_id: str) -> SavedRun | None:
 
 def latest_runs(store: Store, agent_id: str, *, since: datetime | None = None) -> list[SavedRun]:
     """Return an agent's runs by window end, oldest window first: of each window the newest whole run, else the newest of a part."""
-    query = _finished(agent_id).order_by(_RUNS.c.window_end, _RUNS.c.whole, _RUNS.c.completed_at, _RUNS.c.id)
+    query = _finished(agent_id).order_by(*NEWEST_LAST)
     if since is not None:
         query = query.where(_RUNS.c.window_end >= since)
     with store.connect() as connection:
@@ -82,8 +82,7 @@ def latest_runs(store: Store, agent_id: str, *, since: datetime | None = None) -
 
 def newest_run(store: Store, agent_id: str) -> SavedRun | None:
     """Return the newest run of an agent's newest window, a whole one before one of a part; None when it was never evaluated."""
-    newest = (_RUNS.c.window_end, _RUNS.c.whole, _RUNS.c.completed_at, _RUNS.c.id)
-    query = _finished(agent_id).order_by(*(column.desc() for column in newest)).limit(1)
+    query = _finished(agent_id).order_by(*(column.desc() for column in NEWEST_LAST)).limit(1)
     with store.connect() as connection:
         row = connection.execute(query).one_or_none()
     return _saved_run(row) if row is not None else None
@@ -95,7 +94,7 @@ def newest_p_values(store: Store) -> dict[str, float]:
     query = (
         sa.select(_RUNS.c.agent_id, p_value.label("p_value"))
         .where(_RUNS.c.status == "completed", _RUNS.c.synthetic.is_(False), _RUNS.c.comparison.is_not(None))
-        .order_by(_RUNS.c.window_end, _RUNS.c.whole, _RUNS.c.completed_at, _RUNS.c.id)
+        .order_by(*NEWEST_LAST)
     )
     with store.connect() as connection:
         newest = {row.agent_id: row.p_value for row in connection.execute(query)}

@@ -1,6 +1,6 @@
 """Whom an evaluation is about and on which windows: bounds that never move again."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -54,10 +54,18 @@ class Scope:
         Raises:
             ConfigError: there is something.
         """
-        # A default file's problem is every agent's: say it once.
-        problems = dict.fromkeys(problem for found in self.broken.values() for problem in found)
-        if problems:
-            raise ConfigError(list(problems))
+        raise_problems(self.broken)
+
+
+def raise_problems(broken: Mapping[str, Sequence[Problem]]) -> None:
+    """Raise what is wrong with some agents, if anything is; a default file's problem is every agent's and said once.
+
+    Raises:
+        ConfigError: there is something.
+    """
+    problems = dict.fromkeys(problem for found in broken.values() for problem in found)
+    if problems:
+        raise ConfigError(list(problems))
 
 
 def resolve_scope(world: World, request: EvaluationRequest) -> Scope:

@@ -5,7 +5,7 @@ from typing import Any
 
 from persona_pipeline.evaluation.report import AgentReport
 from persona_pipeline.evaluation.saving import latest_runs
-from persona_pipeline.scoring.fading import Fading, Turn, fading, message_scores, turns_of
+from persona_pipeline.scoring.fading import SHORTEST, Fading, Turn, fading, message_scores, turns_of
 from persona_pipeline.scoring.text.ngrams import message_shares, ngram_score
 from persona_pipeline.world import World
 from persona_pipeline.world.models import Message, Window
@@ -44,7 +44,7 @@ def _is_long(world: World, report: AgentReport) -> bool:
     counts: dict[str, int] = {}
     for message in world.messages(window, agent_id=evaluation.agent_id):
         counts[message.conversation] = counts.get(message.conversation, 0) + 1
-    return max(counts.values(), default=0) >= 5
+    return max(counts.values(), default=0) >= SHORTEST
 
 
 def _repetition(messages: list[Message]) -> dict[str, list[Turn]]:

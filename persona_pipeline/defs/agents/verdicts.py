@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from pydantic import BaseModel, Field
 
 from persona_pipeline.evaluation.cohort import CohortResult
+from persona_pipeline.evaluation.history import NEWEST_LAST
 from persona_pipeline.evaluation.report import (
     EXIT_CONFIG,
     EXIT_OK,
@@ -97,7 +98,7 @@ def verdict(lines: Sequence[AgentLine]) -> str:
 def red_agents(store: Store) -> list[str]:
     """Return the agents whose newest run has findings, by name: what a page about all agents must not hide behind one."""
     runs = tables.evaluation_runs
-    order = (runs.c.window_end.desc(), runs.c.whole.desc(), runs.c.completed_at.desc(), runs.c.id.desc())
+    order = [column.desc() for column in NEWEST_LAST]
     place = sa.func.row_number().over(partition_by=runs.c.agent_id, order_by=order).label("place")
     ranked = (
         sa.select(runs.c.agent_id, runs.c.findings, place)
