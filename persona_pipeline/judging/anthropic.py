@@ -10,8 +10,8 @@ from persona_pipeline.judging.backend import AnthropicBackend
 from persona_pipeline.judging.budget import Budget
 from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.canaries import canaries_for, usage_of, without_compromised
-from persona_pipeline.judging.client import AnthropicOptions
 from persona_pipeline.judging.collected import CollectedBackend
+from persona_pipeline.judging.options import AnthropicOptions
 from persona_pipeline.judging.prices import has_price
 from persona_pipeline.judging.prompt import PROMPT_VERSION, proposition_question
 from persona_pipeline.judging.questions import Answer, Question
