@@ -50,7 +50,7 @@ class JudgmentCache:
                 chosen = judgments.c.key.in_(keys[start : start + _CHUNK])
                 for key, stored, model, prompt_version in connection.execute(sa.select(*columns).where(chosen)):
                     try:
-                        data = _unpack(stored)
+                        data = unpack_answer(stored)
                         problem = questions[key].problem(data)
                     except ValueError as error:
                         problem, data = str(error), {}
@@ -117,7 +117,12 @@ def _pack(data: Any) -> dict[str, str]:
     return {"json": text, "sha256": hashlib.sha256(text.encode("ascii")).hexdigest()}
 
 
-def _unpack(column: str) -> Any:
+def unpack_answer(column: str) -> Any:
+    """Return the answer of a row of ``judgments``, its JSON column read as text.
+
+    Raises:
+        ValueError: the row is damaged.
+    """
     stored = json.loads(column)
     if not isinstance(stored, dict) or not isinstance(stored.get("json"), str):
         raise ValueError("it has no answer")
