@@ -86,7 +86,6 @@ def evaluate(
     """
     from persona_pipeline.evaluation.judges import JudgeOptions
     from persona_pipeline.evaluation.request import EvaluationRequest
-    from persona_pipeline.evaluation.run import estimate_run
     from persona_pipeline.world import World
 
     if format not in FORMATS:
@@ -110,7 +109,9 @@ def evaluate(
     )
     world = World.open()
     if estimate:
-        typer.echo(estimate_run(world, request))
+        from persona_pipeline.evaluation.estimating import estimate_run
+
+        typer.echo(str(estimate_run(world, request, fresh=fresh)))
         return
     options = JudgeOptions(max_usd=max_usd, record=record, fresh=fresh)
     run = run_and_print(world, request, judge=judge_name(judge, mock_judge), options=options)
