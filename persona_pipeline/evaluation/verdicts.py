@@ -52,7 +52,7 @@ class KnownVerdicts:
         ]
 
     def on_labels(self, labels: Sequence[Label]) -> list[list[Verdict]]:
-        """Return, for each label, the answers to what it is of, whether its transcript is still at hand or not: no quote is checked.
+        """Return, for each label, the answers to what it is of. No quote is checked: its transcript need not be at hand.
 
         Raises:
             ConfigError: the world's recordings are not valid.
