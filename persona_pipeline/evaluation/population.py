@@ -37,7 +37,7 @@ def judged_population(
             past = AgentScope(agent.agent_id, window, tuple(select_dimensions(dimensions)), past=True)
             for item in plan_agent(world, past, request).requests:
                 asked.setdefault(item.key, (item, window))
-    answers = KnownVerdicts(world).on([item for item, _ in asked.values()])
+    answers = KnownVerdicts.of(world).on([item for item, _ in asked.values()])
     return [
         Judgment(item, window, verdicts)
         for (item, window), verdicts in zip(asked.values(), answers, strict=True)
@@ -66,7 +66,7 @@ class WorldLabels:
     stale: list[StaleLabel]
 
 
-def world_labels(world: World, verdicts: KnownVerdicts | None = None) -> WorldLabels:
+def world_labels(world: World) -> WorldLabels:
     """Return the labels in a world's folder, the stale ones apart.
 
     Raises:
@@ -75,6 +75,6 @@ def world_labels(world: World, verdicts: KnownVerdicts | None = None) -> WorldLa
     labels = load_labels(world.root / LABELS)
     if not labels:
         return WorldLabels([], [])
-    stale = stale_labels(world.root, labels, is_judged=(verdicts or KnownVerdicts(world)).knows)
+    stale = stale_labels(world.root, labels, is_judged=KnownVerdicts.of(world).knows)
     gone = {item.label.identity for item in stale}
     return WorldLabels([label for label in labels if label.identity not in gone], stale)
