@@ -4,11 +4,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from persona_pipeline.labels.judgment import Judgment
+from persona_pipeline.labels.scale import BANDS
 from persona_pipeline.propositions.models import ALL_DIMENSIONS
 from persona_pipeline.world.models import seed_from
-
-# The bands of the scale, by their upper ends.
-_BANDS = (0, 3, 5, 8, 9)
 
 
 def labelling_order(judgments: Iterable[Judgment], *, seed: int = 0) -> list[Judgment]:
@@ -36,4 +34,4 @@ def labelling_order(judgments: Iterable[Judgment], *, seed: int = 0) -> list[Jud
 
 def _band(judgment: Judgment) -> int | None:
     score = judgment.score
-    return None if score is None else next(end for end in _BANDS if score <= end)
+    return None if score is None else next(band.last for band in BANDS if score <= band.last)

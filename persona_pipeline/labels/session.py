@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from persona_pipeline.errors import ConfigError
 from persona_pipeline.labels.files import load_labels, write_labels
 from persona_pipeline.labels.judgment import Judgment
 from persona_pipeline.labels.label import Label, LabellerKind, label_of
@@ -47,6 +48,9 @@ class Labelling:
 
     Attributes:
         judgments: all that may be labelled.
+
+    Raises:
+        ConfigError: the label files are not valid, or have labels of the other kind under this name.
     """
 
     folder: Path
@@ -62,6 +66,9 @@ class Labelling:
     def __post_init__(self) -> None:
         self._order = labelling_order(self.judgments, seed=self.seed)
         self._by_key = {item.key: item for item in self.judgments}
+        if any(label.labeller_kind != self.labeller.kind for label in self.labelled().values()):
+            other = next(kind for kind in LabellerKind if kind != self.labeller.kind)
+            raise ConfigError(f"{self.labeller.name} has labels as a {other} here; name a model by a name of its own")
 
     def labelled(self) -> dict[str, Label]:
         """Return the labels of this labeller, by key.

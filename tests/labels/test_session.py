@@ -113,7 +113,7 @@ def test_a_dimension_that_has_enough_waits_for_the_others(tmp_path: Path, monkey
 @pytest.mark.parametrize(("score", "note"), [(10, ""), (-1, ""), (1, "x" * 2001)])
 def test_what_cannot_be_a_label_is_not_written(tmp_path: Path, score: int, note: str) -> None:
     session = labelling(tmp_path, judgments(1))
-    with pytest.raises(ValueError, match="score|note"):
+    with pytest.raises(ValueError, match=r"score|note"):
         session.answer(now(session), score, note)
     assert load_labels(tmp_path) == []
     assert session.last is None
