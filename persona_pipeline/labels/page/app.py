@@ -61,8 +61,7 @@ def create_app(session: Labelling, token: str) -> FastAPI:
 
     @app.post(f"{API}undo")
     def undo() -> Response:
-        session.undo()
-        return _state(session)
+        return _state(session, session.undo())
 
     for error, status, detail in (
         (RequestValidationError, 422, "the page sent what it should not; reload it"),
@@ -76,15 +75,17 @@ def create_app(session: Labelling, token: str) -> FastAPI:
     return app
 
 
-def _state(session: Labelling) -> Response:
+def _state(session: Labelling, undone: Answered | None = None) -> Response:
     current, last = session.current(), session.last
+    # What was noted is not to be written again.
+    note = undone.label.note if undone and undone.label else ""
     data = {
         "labeller": session.labeller.name,
         "kind": session.labeller.kind,
         "bands": [vars(band) for band in BANDS],
         "target": TARGET,
         "progress": [vars(item) for item in session.progress()],
-        "item": _item(current) if current else None,
+        "item": {**_item(current), "note": note} if current else None,
         "last": _last(last) if last else None,
     }
     return _json(data)

@@ -11,8 +11,8 @@ API = "/api/"
 MOST_BODY = 64 * 1024
 _HOSTS = ("127.0.0.1", "localhost")
 _POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
-    "frame-ancestors 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 _HEADERS = (
     (b"content-security-policy", _POLICY.encode("ascii")),

@@ -70,7 +70,7 @@
       const goal = Math.min(state.target, part.judged);
       const more = part.judged < state.target ? `, ${part.judged} judged so far` : "";
       const bar = make("progress", [], { max: state.target, value: Math.min(part.done, state.target), "aria-label": `${name}: ${part.done} of ${state.target}${more}` });
-      const count = make("span", [make("b", String(part.done)), ` of ${state.target}`], { class: "count" });
+      const count = make("span", [make("b", String(part.done)), make("span", ` of ${state.target}`, { class: "of" })], { class: "count" });
       return make("li", [make("span", name, { class: "name" }), count, bar], part.done >= goal ? { class: "done" } : {});
     }));
   };
@@ -120,7 +120,7 @@
     at("persona").hidden = item.persona === null;
     at("persona").lastElementChild.textContent = item.persona ?? "";
     showTranscript(item.transcript);
-    at("note").value = sessionStorage.getItem(draft(item.key)) ?? "";
+    at("note").value = sessionStorage.getItem(draft(item.key)) ?? item.note;
   };
 
   const show = (moved) => {
