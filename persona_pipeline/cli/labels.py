@@ -78,7 +78,7 @@ def export_labels(
 
 @app.command("import")
 def import_labels(
-    files: Annotated[list[Path], typer.Argument(help="CSV or JSON lines.", exists=True, dir_okay=False)],
+    files: Annotated[list[Path], typer.Argument(help="CSV or JSON lines.")],
     labeller: Annotated[
         str | None, typer.Option("--labeller", "--labeler", help="Whose rows are that do not say.")
     ] = None,

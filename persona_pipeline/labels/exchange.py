@@ -57,6 +57,8 @@ def read_labels(path: Path, subject_of: Subject, defaults: Mapping[str, str]) ->
     Raises:
         ConfigError: the file is of another kind, or rows are no labels, each with its line; a judgment labelled twice by the same.
     """
+    if not path.is_file():
+        raise ConfigError(Problem("is no file; check the path", str(path)))
     problems: list[Problem] = []
     ending = path.suffix.lower()
     if ending == ".csv":
