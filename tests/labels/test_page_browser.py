@@ -95,9 +95,10 @@ def test_twenty_judgments_by_keyboard_with_undo_and_a_reload_in_the_middle(show:
             said[press(page, "2")] = "2"
         if number == 12:
             following = claim(page)
+            page.fill("#note", "half a thought")
             page.reload()
             page.wait_for_selector("#scale button")
-            assert claim(page) == following
+            assert (claim(page), page.input_value("#note")) == (following, "half a thought")
             assert "token" not in page.url
     assert len(said) == 20
     progress = page.locator("#progress li").all_inner_texts()
@@ -105,17 +106,17 @@ def test_twenty_judgments_by_keyboard_with_undo_and_a_reload_in_the_middle(show:
 
 
 def test_two_labellers_at_once_lose_nothing(show: Opened, tmp_path: Path) -> None:
-    items = judgments(12)
+    items = judgments(8)
     ada, bob = show(items, "ada"), show(items, "bob")
-    for number in range(10):
+    for number in range(6):
         assert claim(ada) == claim(bob)
         for page, key in ((ada, str(number)), (bob, str(9 - number))):
             page.keyboard.press(key)
         for page in (ada, bob):
             page.wait_for_function("n => document.querySelector('.count b').innerText === String(n)", arg=number + 1)
     press(bob, "u")
-    assert Counter(label.labeller for label in load_labels(tmp_path / "labels")) == {"ada": 10, "bob": 9}
-    assert sorted(written(tmp_path).values()) == [str(number) for number in range(10)]
+    assert Counter(label.labeller for label in load_labels(tmp_path / "labels")) == {"ada": 6, "bob": 5}
+    assert sorted(written(tmp_path).values()) == [str(number) for number in range(6)]
 
 
 def test_the_judge_is_not_shown_until_the_answer_is_given(show: Opened) -> None:
@@ -149,14 +150,6 @@ def test_skip_note_and_the_end(show: Opened, tmp_path: Path) -> None:
     page.click("#undo-last")
     page.wait_for_selector("#task:not([hidden])")
     assert claim(page) == skipped
-
-
-def test_a_draft_of_a_note_survives_a_reload(show: Opened) -> None:
-    page = show(judgments(3))
-    page.fill("#note", "half a thought")
-    page.reload()
-    page.wait_for_selector("#scale button")
-    assert page.input_value("#note") == "half a thought"
 
 
 def test_keys_can_be_turned_off_and_buttons_do_the_same(show: Opened, tmp_path: Path) -> None:
@@ -216,19 +209,21 @@ def hostile() -> list[Judgment]:
     return items
 
 
-@pytest.mark.parametrize("width", [320, 1280])
-def test_hostile_words_do_nothing_and_stand_there_as_text(show: Opened, width: int) -> None:
-    page = show(hostile(), viewport={"width": width, "height": 800})
+def test_hostile_words_do_nothing_and_stand_there_as_text(show: Opened) -> None:
+    page = show(hostile(), viewport={"width": 320, "height": 800})
     page.keyboard.press("5")
     page.wait_for_selector("#last:not([hidden])")
     for summary in page.locator("summary").all():
         summary.click()
     assert page.evaluate("document.querySelectorAll('script').length") == 1
     assert not page.evaluate("document.querySelector('iframe, img, base, object, main style, main svg, main link')")
-    assert page.locator("#transcript .text bdi").first.text_content() == HOSTILE
-    assert page.locator("#reasons bdi").text_content() == HOSTILE
-    assert page.text_content("#persona > div") == HOSTILE
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    shown = HOSTILE.replace("\u202e", "‹U+202E›").replace("\u2066", "‹U+2066›").replace("\x1b", "‹U+001B›")
+    assert page.locator("#transcript .text bdi").first.text_content() == shown
+    assert page.locator("#reasons bdi").text_content() == shown
+    assert page.text_content("#persona > div") == shown
+    assert page.text_content("#claim").startswith(shown)  # pyright: ignore[reportOptionalMemberAccess]
+    assert "\u202e" not in page.inner_text("body")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 320
     assert page.evaluate("window.owned") is None
 
 

@@ -23,7 +23,10 @@
     element.append(...[content].flat().filter((part) => part !== null && part !== undefined));
     return element;
   };
-  const foreign = (text) => make("bdi", text);
+  // What would reorder or hide the words around it is shown by its number, as the judge is shown it.
+  const visible = (text) => text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g,
+    (sign) => `\u2039U+${sign.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}\u203a`);
+  const foreign = (text) => make("bdi", visible(text));
   const title = (name) => { const words = name.replaceAll("_", " "); return words[0].toUpperCase() + words.slice(1); };
   const shortened = (text) => (text.length > 90 ? `${text.slice(0, 89).trimEnd()}…` : text);
 
@@ -82,7 +85,7 @@
     if (!last) { at("status").textContent = ""; return; }
     const parts = last.answer === null ? ["Skipped: "] : ["Saved ", make("b", last.answer), " for "];
     parts.push(make("q", foreign(shortened(last.claim))));
-    for (const judge of last.judges) parts.push(" ", foreign(judge.model), " said ", make("b", judge.said.join(", ")), ".");
+    for (const judge of last.judges) parts.push(" ", foreign(shortened(judge.model)), " said ", make("b", judge.said.join(", ")), ".");
     at("status").replaceChildren(...parts);
     const reasons = last.judges.filter((judge) => judge.reasoning);
     at("why").hidden = !reasons.length;
@@ -116,9 +119,9 @@
 
   const showItem = (item) => {
     at("dimension").textContent = title(item.dimension);
-    at("claim").firstElementChild.textContent = item.claim;
+    at("claim").firstElementChild.textContent = visible(item.claim);
     at("persona").hidden = item.persona === null;
-    at("persona").lastElementChild.textContent = item.persona ?? "";
+    at("persona").lastElementChild.textContent = visible(item.persona ?? "");
     showTranscript(item.transcript);
     at("note").value = sessionStorage.getItem(draft(item.key)) ?? item.note;
   };
