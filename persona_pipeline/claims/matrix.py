@@ -19,6 +19,8 @@ _LEAST_SD = math.sqrt(1 / 12)
 # Chance of one kill or more in the whole matrix that is the judge's noise alone.
 _FALSE_KILLS = 0.05
 _TWIN_CORRELATION = 0.9
+# Points: what differs by less is the same to any guard.
+_SAME = 1.0
 _FEWEST_WINDOWS = 4
 
 
@@ -189,7 +191,7 @@ class KillMatrix(_Model):
 
     @property
     def twins(self) -> list[Twins]:
-        """Claims of one dimension that catch the same faults and whose scores differ by no more than the judge's noise."""
+        """Claims of one dimension that catch the same faults and whose scores differ by a point or the judge's noise at most."""
         rows = [row for row in self.claims if row.kills]
         found = (
             _twins(first, second, self.judge_sd)
@@ -263,9 +265,9 @@ def _twins(first: ClaimRow, second: ClaimRow, sd: float) -> Twins | None:
     offset = fmean(a - b for a, b in pairs)
     difference = max(abs(a - b - offset) for a, b in pairs)
     judgments = max(min(first.intact.judgments, second.intact.judgments), 1)
-    # Two claims on one window: 99 % of such differences, were they the same claim, the largest of all windows taken.
+    # Of one claim asked twice the largest difference of all windows stays below this in 99 of 100 tests.
     noise = NormalDist().inv_cdf(1 - 0.005 / len(pairs)) * max(sd, _LEAST_SD) * math.sqrt(2 / judgments)
-    if correlation < _TWIN_CORRELATION or difference > noise:
+    if correlation < _TWIN_CORRELATION or difference > max(noise, _SAME):
         return None
     return Twins(first=first.name, second=second.name, correlation=correlation, difference=difference)
 

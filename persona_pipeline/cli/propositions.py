@@ -1,6 +1,8 @@
 """``persona-pipeline propositions``: what an agent is judged on, and whether that catches anything."""
 
 import json
+import shutil
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -157,10 +159,12 @@ def _check_format(format: str) -> None:
 def _emit(page: "Page", data: "Mapping[str, object]", format: str, output: Path | None) -> None:
     from persona_pipeline.atomic_files import write_atomically
     from persona_pipeline.reporting.claims.render import render_page
+    from persona_pipeline.reporting.table import transliterated
 
-    text = render_page(page, data, format)
     if output is None:
-        typer.echo(text, nl=False)
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+        text = render_page(page, data, format, width)
+        typer.echo(transliterated(text, sys.stdout.encoding or "utf-8"), nl=False)
         return
-    write_atomically(output, text)
+    write_atomically(output, render_page(page, data, format))
     typer.echo(f"report written: {output}", err=True)

@@ -1,8 +1,8 @@
 """What a kill matrix and a noise report say, in words and tables."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from persona_pipeline.claims.matrix import ASSUMED_SD, Cell, ClaimRow, KillMatrix, SignalReading
+from persona_pipeline.claims.matrix import ASSUMED_SD, Cell, ClaimRow, KillMatrix, SignalReading, Twins
 from persona_pipeline.claims.noise import FEWEST_WINDOWS, NoiseReport
 from persona_pipeline.reporting.claims.sheets import Page, Sheet
 from persona_pipeline.reporting.view import format_usd
@@ -86,7 +86,8 @@ def _facts(matrix: KillMatrix) -> Iterator[str]:
     how = "measured from the repeats" if matrix.sd_measured else f"assumed, as nothing was judged twice: {ASSUMED_SD:g}"
     yield (
         f"{matrix.agent_id}: {matrix.messages} messages up to {matrix.window_end}, seed {matrix.seed}; {matrix.judgments} "
-        f"judgments by {matrix.judge}, {matrix.samples} of each claim on each window; sd of one judgment {matrix.judge_sd:.2f} ({how})."
+        f"judgments by {matrix.judge}, {matrix.samples} of each claim on each window; "
+        f"sd of one judgment {matrix.judge_sd:.2f} ({how})."
     )
     if needed:
         span = f"{min(needed):.1f}" if max(needed) - min(needed) < 0.05 else f"{min(needed):.1f} to {max(needed):.1f}"
@@ -127,13 +128,12 @@ def _findings(matrix: KillMatrix) -> Iterator[tuple[str, str]]:
     for name in matrix.everybody:
         told = ", ".join(f"{_score(cell)} {other}" for other, cell in rows[name].others.items())
         yield "holds of everybody", f"{name}: {_score(rows[name].intact)} of its own words, {told}"
-    for twins in matrix.twins:
+    for names in twin_groups(matrix.twins):
+        pairs = [pair for pair in matrix.twins if pair.first in names]
         yield (
             "twins",
-            (
-                f"{twins.first} and {twins.second} catch the same and never differ by more than {twins.difference:.1f} "
-                f"(r = {twins.correlation:.2f}); one of them says nothing new"
-            ),
+            f"{', '.join(names[:-1])} and {names[-1]} catch the same, and no two of them differ by more than "
+            f"{max(pair.difference for pair in pairs):.1f} (r from {min(pair.correlation for pair in pairs):.2f}): one would do",
         )
     for name, faults in matrix.silent.items():
         yield (
@@ -142,6 +142,16 @@ def _findings(matrix: KillMatrix) -> Iterator[tuple[str, str]]:
         )
     for name, why in matrix.untested.items():
         yield "not tested", f"{name}: {why} on the intact window"
+
+
+def twin_groups(pairs: Sequence[Twins]) -> list[list[str]]:
+    """Return the claims that are twins of one another, directly or by way of others."""
+    groups: list[list[str]] = []
+    for pair in pairs:
+        met = [group for group in groups if pair.first in group or pair.second in group]
+        groups = [group for group in groups if group not in met]
+        groups.append(list(dict.fromkeys([*(name for group in met for name in group), pair.first, pair.second])))
+    return groups
 
 
 def _score(cell: Cell) -> str:

@@ -19,6 +19,8 @@ from persona_pipeline.reporting.pages import page_environment
 from persona_pipeline.reporting.text import html_text, markdown_text, one_line
 
 _PACKAGE = "persona_pipeline.reporting.claims"
+# A matrix is wider than a telephone; its names stay whole.
+_WIDE = """.wide { overflow-x: auto; } .wide th, .wide td { overflow-wrap: normal; } .wide .number { white-space: normal; }"""
 
 
 @dataclass(frozen=True)
@@ -41,15 +43,17 @@ class Page:
     sheets: Sequence[Sheet] = field(default_factory=tuple)
 
 
-def text_of(page: Page) -> str:
-    """Return the page for a terminal or a log: tables first, what follows from them last."""
+def text_of(page: Page, width: int | None = None) -> str:
+    """Return the page for a terminal ``width`` columns wide (None: a log): tables first, what follows from them last."""
     stream = io.StringIO()
-    console = Console(file=stream, width=10_000, color_system=None, legacy_windows=False)
+    console = Console(file=stream, width=width or 10_000, color_system=None, legacy_windows=False)
     for sheet in page.sheets:
         console.print(Text(one_line(sheet.title)))
         table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
         for place, column in enumerate(sheet.columns):
-            table.add_column(Text(one_line(column)), justify="right" if place else "left", no_wrap=True)
+            table.add_column(
+                Text(one_line(column)), justify="right" if place else "left", no_wrap=width is None, overflow="fold"
+            )
         for row in sheet.rows:
             table.add_row(*(Text(one_line(cell)) for cell in row))
         console.print(table)
@@ -75,7 +79,9 @@ def markdown_of(page: Page) -> str:
 
 def html_of(page: Page) -> str:
     """Return the page as one HTML document in UTF-8: inline style under a policy that allows nothing else, no script."""
-    style = files("persona_pipeline.reporting.suites").joinpath("static", "suite.css").read_text(encoding="utf-8")
+    style = (
+        files("persona_pipeline.reporting.suites").joinpath("static", "suite.css").read_text(encoding="utf-8") + _WIDE
+    )
     digest = base64.b64encode(hashlib.sha256(style.encode("utf-8")).digest()).decode("ascii")
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
     return html_text(_environment().get_template("page.html.j2").render(page=page, policy=policy, style=Markup(style)))
