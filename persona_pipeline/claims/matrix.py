@@ -34,20 +34,25 @@ class Cell(_Model):
     Attributes:
         score: 0-9, high is good whichever way the claim is written, before hard mode; None: unscored, for the reason given.
         judgments: behind the score.
-        fall: points below the intact window; None where one of the two has no score.
+        middle: the median of the judgments: what a single bad verdict does not move.
+        fall: points below the intact window; None where one of the two has no score. middle_fall: the same of medians.
         needed: the fall above which it is a kill.
     """
 
     score: float | None = None
     unscored: str | None = None
     judgments: int = 0
+    middle: float | None = None
     fall: float | None = None
+    middle_fall: float | None = None
     needed: float | None = None
 
     @property
     def killed(self) -> bool:
         """Whether the claim caught the fault."""
-        return self.fall is not None and self.needed is not None and self.fall > self.needed
+        if self.fall is None or self.middle_fall is None or self.needed is None:
+            return False
+        return self.fall > self.needed and self.middle_fall > PROPOSITION_DELTA
 
     @property
     def silent(self) -> bool:
@@ -248,7 +253,7 @@ def needed_fall(sd: float, quantile: float, before: int, now: int) -> float:
     """Return the fall above which a claim is said to have caught a fault.
 
     More than the 3.0 points at which the guard calls a claim collapsed, for what the guard would pass over is not caught; and
-    more than the judge's noise on both sides explains.
+    more than the judge's noise on both sides explains. (So that one bad verdict is no kill, the medians must fall by 3.0 too.)
     """
     error = max(sd, _LEAST_SD) * math.sqrt(1 / max(before, 1) + 1 / max(now, 1))
     return max(PROPOSITION_DELTA, quantile * error)

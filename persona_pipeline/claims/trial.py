@@ -1,37 +1,26 @@
-"""Breaking an agent on purpose and judging the broken windows beside the intact one, with the same claims."""
+"""What a test of claims asks: the intact window of an agent, its broken ones, and others' words, with the same claims."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from persona_pipeline.claims.breaking import BrokenCase, break_case, under_name_of
 from persona_pipeline.claims.faults import FAULTS
-from persona_pipeline.claims.matrix import (
-    ASSUMED_SD,
-    Cell,
-    ClaimRow,
-    FaultColumn,
-    KillMatrix,
-    needed_fall,
-    noise_quantile,
-    pooled_sd,
-)
-from persona_pipeline.claims.signals import against, read_signals
 from persona_pipeline.documents import load_document
 from persona_pipeline.errors import ConfigError, did_you_mean
 from persona_pipeline.evaluation import EvaluationRequest
-from persona_pipeline.evaluation.judged import Judged, judge_plans
 from persona_pipeline.evaluation.plan import AgentPlan, build_case, plan_agent, planned
 from persona_pipeline.evaluation.scope import AgentScope, resolve_scope
-from persona_pipeline.judging.verdict import Judge, JudgeRequest
+from persona_pipeline.judging.verdict import JudgeRequest
 from persona_pipeline.propositions import PROPOSITIONS
-from persona_pipeline.scoring import AgentCase, DimensionEvaluation
-from persona_pipeline.scoring.results import PropositionResult, add_usage
+from persona_pipeline.scoring import AgentCase
 from persona_pipeline.world import World
 from persona_pipeline.world.files import find_yaml
 from persona_pipeline.world.models import Message, Window
 
 INTACT = "intact"
+# How often a kill that stands alone is judged again.
+CONFIRMATIONS = 2
 
 
 @dataclass(frozen=True)
@@ -96,7 +85,11 @@ class Trial:
         """Return what judging all this live would take, in words."""
         from persona_pipeline.judging.estimate import estimate
 
-        return str(estimate(self.requests))
+        intact = self.windows[INTACT]
+        claims = sum(len(intact.claims_of(name)) for name in intact.plans)
+        shown = max(len(plan.requests) / max(len(intact.claims_of(name)), 1) for name, plan in intact.plans.items())
+        more = round((claims + len(self.broken)) * CONFIRMATIONS * shown / self.request.samples)
+        return f"{estimate(self.requests)}\nkills that stand alone are judged twice more: up to {more} judgments, mostly far fewer"
 
 
 def plan_trial(world: World, request: TrialRequest) -> Trial:
@@ -134,67 +127,6 @@ def plan_trial(world: World, request: TrialRequest) -> Trial:
     return Trial(request, windows | others, broken, list(others), _own_claims(world, intact), before)
 
 
-def run_trial(trial: Trial, judge: Judge) -> KillMatrix:
-    """Judge the windows of a trial, all in one call, and return the matrix."""
-    judged = dict(zip(trial.windows, judge_plans(list(trial.windows.values()), judge), strict=True))
-    scores = {name: item.dimensions() for name, item in judged.items()}
-    known = pooled_sd(list(_spreads(scores.values())))
-    sd, degrees = known or (ASSUMED_SD, None)
-    intact = trial.windows[INTACT]
-    claims = [(name, claim) for name in intact.plans for claim in intact.claims_of(name)]
-    compared = len(trial.windows) - 1
-    quantile = noise_quantile(len(claims) * compared, degrees)
-
-    def row(dimension: str, claim: str) -> ClaimRow:
-        results = {name: dimensions[dimension].propositions[claim] for name, dimensions in scores.items()}
-        first = results[INTACT]
-        whole = _cell(first)
-
-        def cells(names: Iterable[str]) -> dict[str, Cell]:
-            return {name: _fallen(whole, _cell(results[name]), sd, quantile) for name in names}
-
-        return ClaimRow(
-            dimension=dimension,
-            id=claim,
-            claim=first.claim,
-            inverted=first.inverted,
-            # An anti-pattern should hold of nobody.
-            own=not first.inverted and claim in trial.own.get(dimension, ()),
-            intact=whole,
-            faults=cells(item.name for item in trial.broken if item.case is not None),
-            others=cells(trial.others),
-        )
-
-    signals = read_signals(intact.case, trial.before)
-    window = intact.scope.window
-    return KillMatrix(
-        agent_id=trial.request.agent_id,
-        window_start=window.start.isoformat() if window.start else None,
-        window_end=window.end.isoformat(),
-        messages=len(intact.case.messages),
-        samples=trial.request.samples,
-        seed=trial.request.seed,
-        judge=judge.name,
-        judge_sd=sd,
-        sd_measured=known is not None,
-        claims=[row(*claim) for claim in claims],
-        faults=[
-            FaultColumn(
-                name=item.name,
-                what=item.what,
-                changed=item.changed,
-                why_not=item.why_not,
-                signals=against(signals, read_signals(item.case, trial.before)) if item.case else {},
-            )
-            for item in trial.broken
-        ],
-        intact_signals=signals,
-        usage=add_usage(cost for item in judged.values() for cost in item.costs.values()),
-        failed=_failed(judged.values()),
-        judgments=len(trial.requests),
-    )
-
-
 def _again(plan: AgentPlan, case: AgentCase) -> AgentPlan:
     return planned(replace(plan, case=case), plan.plans.keys())
 
@@ -220,36 +152,4 @@ def _own_claims(world: World, plan: AgentPlan) -> dict[str, frozenset[str]]:
         path = find_yaml(world.root / PROPOSITIONS / dimension, plan.scope.agent_id)
         entries = load_document(path).data.get("propositions") or () if path else ()
         found[dimension] = frozenset(entry["id"] for entry in entries)
-    return found
-
-
-def _cell(result: PropositionResult) -> Cell:
-    score = None
-    if result.raw is not None and result.unscored is None:
-        score = 9 - result.raw if result.inverted else result.raw
-    return Cell(score=score, unscored=result.unscored, judgments=len(result.samples))
-
-
-def _fallen(before: Cell, now: Cell, sd: float, quantile: float) -> Cell:
-    needed = needed_fall(sd, quantile, before.judgments, now.judgments or before.judgments)
-    fall = before.score - now.score if before.score is not None and now.score is not None else None
-    return now.model_copy(update={"fall": fall, "needed": needed})
-
-
-def _spreads(windows: Iterable[Mapping[str, DimensionEvaluation]]) -> Iterable[tuple[float, int]]:
-    """Yield the judge's deviation in each cell, with its degrees of freedom."""
-    for dimensions in windows:
-        for evaluation in dimensions.values():
-            for result in evaluation.propositions.values():
-                contexts = len({part["part"] for part in result.parts}) or 1
-                if result.spread is not None and len(result.samples) > contexts:
-                    yield result.spread, len(result.samples) - contexts
-
-
-def _failed(judged: Iterable[Judged]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for item in judged:
-        for verdict in item.verdicts:
-            if verdict.unscored is not None and not verdict.unscored.is_answer:
-                found[verdict.unscored.value] = found.get(verdict.unscored.value, 0) + 1
     return found

@@ -49,7 +49,7 @@ def test_a_live_test_says_what_it_will_cost_then_what_was_found_and_what_it_cost
     assert "blind spot: no claim catches repetition; seen without a judge by repetition, ngrams." in told.out
     assert "catches nothing: adherence/dead stands at 9.0 and falls under none of 6 faults" in lines
     assert "holds of everybody: adherence/dead: 9.0 of its own words, 9.0 as dwight, 9.0 as jim" in lines
-    assert lines[-1].startswith("36 judge calls, $0.")
+    assert lines[-1].startswith("42 judge calls, $0.")
     assert run(*TEST, "--mock-judge", "--samples", "2", "--format", "json") == 0
     replayed = json.loads(capsys.readouterr().out)
     assert replayed["kills"] == {"adherence/loud": ["boilerplate", "borrowed", "flattened"], "adherence/dead": []}

@@ -12,8 +12,9 @@ import pytest
 from persona_pipeline.claims.breaking import FEWEST_CHANGED, break_case, under_name_of
 from persona_pipeline.claims.faults import FAULTS
 from persona_pipeline.claims.matrix import KillMatrix
+from persona_pipeline.claims.running import run_trial
 from persona_pipeline.claims.signals import against, read_signals
-from persona_pipeline.claims.trial import INTACT, Trial, TrialRequest, plan_trial, run_trial
+from persona_pipeline.claims.trial import INTACT, Trial, TrialRequest, plan_trial
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
 from persona_pipeline.judging.anthropic import AnthropicJudge
@@ -43,7 +44,7 @@ Claims = dict[str, dict[str, Mapping[str, object]]]
 
 def write_claims(root: Path, claims: Claims) -> None:
     """Replace the world's claims: by dimension, id and further keys."""
-    shutil.rmtree(root / "propositions")
+    shutil.rmtree(root / "propositions", ignore_errors=True)
     for dimension, items in claims.items():
         rows = [{"id": name, "claim": f"{{{{agent_name}}}} {name}", **keys} for name, keys in items.items()]
         write_yaml(root / "propositions" / dimension / "michael.yaml", {"dimension": dimension, "propositions": rows})
@@ -93,7 +94,7 @@ def catching(trial: Trial, blind: str | None) -> dict[str, dict[str, int | None]
 def test_every_planted_blind_spot_is_named_and_no_other(
     one_claim_a_fault: Trial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("persona_pipeline.claims.trial.read_signals", lambda *_: {})
+    monkeypatch.setattr("persona_pipeline.claims.running.read_signals", lambda *_: {})
     for blind in (None, *FAULTS):
         matrix = judged(one_claim_a_fault, catching(one_claim_a_fault, blind))
         assert matrix.blind_spots == ([blind] if blind else [])
@@ -170,6 +171,24 @@ def test_a_noisy_judge_makes_no_kill_and_no_twin(sample_root: Path, sample_world
     assert matrix.sd_measured and 1.3 < matrix.judge_sd < 1.7
     assert matrix.blind_spots == list(FAULTS)
     assert (matrix.twins, [row.kills for row in matrix.claims]) == ([], [[]] * 20)
+
+
+def test_a_kill_that_stands_alone_is_judged_again(sample_root: Path, sample_world: World) -> None:
+    """Two of three verdicts are bad luck; both that are asked for then are not."""
+    write_claims(sample_root, {"adherence": {"unlucky": {}, "fine": {}}})
+    trial = plan_trial(sample_world, REQUEST)
+    windows = windows_of(trial)
+
+    def answer(request: JudgeRequest) -> int:
+        unlucky = request.proposition_id == "unlucky" and request.sample < 2
+        return 0 if unlucky and windows[request.subject["trajectory"]] == "flattened" else 9
+
+    judge = ScriptedJudge(answer)
+    matrix = run_trial(trial, judge)
+    assert len(judge.asked) == matrix.judgments == len(trial.requests) + 2
+    cell = matrix.claims[0].faults["flattened"]
+    assert (cell.judgments, cell.killed, cell.middle_fall) == (5, False, 0)
+    assert matrix.dead == ["adherence/unlucky", "adherence/fine"]
 
 
 def test_a_fault_changes_what_the_agent_said_in_the_window_and_nothing_else(one_claim_a_fault: Trial) -> None:
@@ -284,7 +303,9 @@ def test_what_it_costs_is_what_the_judge_spent_and_what_is_recorded_is_replayed(
     assert isinstance(judge, AnthropicJudge)
     matrix = run_trial(trial, judge)
     assert matrix.usage.model_dump() == pytest.approx(vars(judge.backend.ledger.total))
-    assert (matrix.usage.calls, server.paid, matrix.judgments) == (36, 36, 36)
+    assert (matrix.usage.calls, server.paid, matrix.judgments) == (42, 42, 42), (
+        "three kills stand alone, and are judged twice more"
+    )
     assert {"boilerplate", "borrowed", "flattened"} == set(matrix.claims[0].kills)
     assert matrix.dead == ["adherence/dead"]
     recording = open_judge("anthropic", sample_world, JudgeOptions(record=True))
