@@ -12,7 +12,7 @@ from persona_pipeline.evaluation.report import EXIT_BUDGET, EXIT_COVERAGE, EXIT_
 from persona_pipeline.judging.verdict import Unscored
 from persona_pipeline.scoring.results import UsageSummary
 
-# Standard deviation of one judgment where nothing was judged twice: in the middle of what judges were measured to have (0.5-1.5).
+# Standard deviation of one judgment where too little was judged twice: judges were measured to have 0.5-1.5.
 ASSUMED_SD = 1.0
 # A score is a whole number: no judge is steadier than its rounding.
 _LEAST_SD = math.sqrt(1 / 12)

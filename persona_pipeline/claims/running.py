@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from persona_pipeline.baselines.noise import ENOUGH_REPEATS
 from persona_pipeline.claims.matrix import (
     ASSUMED_SD,
     Cell,
@@ -74,6 +75,8 @@ def run_trial(trial: Trial, judge: Judge) -> KillMatrix:
 def _rows(trial: Trial, scores: Scores) -> _Rows:
     """Return every claim on every window, and how much the judge varies."""
     known = pooled_sd(list(_spreads(scores.values())))
+    if known is not None and known[1] < ENOUGH_REPEATS:
+        known = None
     sd, degrees = known or (ASSUMED_SD, None)
     intact = trial.windows[INTACT]
     claims = [(name, claim) for name in intact.plans for claim in intact.claims_of(name)]
@@ -104,7 +107,7 @@ def _rows(trial: Trial, scores: Scores) -> _Rows:
 
 
 def _confirmed(trial: Trial, judge: Judge, judged: Mapping[str, Judged], rows: Sequence[ClaimRow]) -> dict[str, Judged]:
-    """Judge again the kills on which a finding rests, the only one of their fault or of their claim: bad luck may be behind them."""
+    """Judge again the kills on which a finding rests, the only one of their fault or their claim: bad luck may be behind them."""
     by_fault = Counter(fault for row in rows for fault in row.kills)
     alone: dict[str, dict[str, list[str]]] = {}
     for row in rows:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from persona_pipeline.claims.matrix import ASSUMED_SD, Cell, ClaimRow, KillMatrix, SignalReading, Twins
+from persona_pipeline.claims.matrix import Cell, ClaimRow, KillMatrix, SignalReading, Twins
 from persona_pipeline.claims.noise import FEWEST_WINDOWS, NoiseReport
 from persona_pipeline.reporting.claims.sheets import Page, Sheet
 from persona_pipeline.reporting.view import format_usd
@@ -83,7 +83,7 @@ def cost_line(usage: UsageSummary) -> str:
 
 def _facts(matrix: KillMatrix) -> Iterator[str]:
     needed = [cell.needed for row in matrix.claims for cell in row.faults.values() if cell.needed is not None]
-    how = "measured from the repeats" if matrix.sd_measured else f"assumed, as nothing was judged twice: {ASSUMED_SD:g}"
+    how = "measured from the repeats" if matrix.sd_measured else "assumed, as too little was judged twice to tell"
     yield (
         f"{matrix.agent_id}: {matrix.messages} messages up to {matrix.window_end}, seed {matrix.seed}; {matrix.judgments} "
         f"judgments by {matrix.judge}, {matrix.samples} of each claim on each window; "
