@@ -28,7 +28,7 @@ from persona_pipeline.corrections.configuration import write_config  # noqa: E40
 from persona_pipeline.corrections.gate import ActionGate  # noqa: E402
 from persona_pipeline.corrections.interventions import Interventions  # noqa: E402
 from persona_pipeline.corrections.statistics import correction_statistics  # noqa: E402
-from persona_pipeline.judging.client import AnthropicOptions  # noqa: E402
+from persona_pipeline.judging.options import AnthropicOptions  # noqa: E402
 from persona_pipeline.scoring.text.ngrams import corpus_repetition  # noqa: E402
 from persona_pipeline.scoring.text.repetition import find_repetition  # noqa: E402
 from persona_pipeline.world import CorrectionSettings, World  # noqa: E402

@@ -20,7 +20,7 @@ PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 
 from persona_pipeline.corrections import ActionGate, gate_backend  # noqa: E402
-from persona_pipeline.judging.client import AnthropicOptions  # noqa: E402
+from persona_pipeline.judging.options import AnthropicOptions  # noqa: E402
 from persona_pipeline.judging.questions import Answer, Backend, Question  # noqa: E402
 from persona_pipeline.judging.verdict import Usage  # noqa: E402
 from persona_pipeline.world import CorrectionSettings, World  # noqa: E402

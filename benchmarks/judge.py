@@ -5,6 +5,10 @@ Run: python benchmarks/judge.py [--runs 3]
     fan-out        200 judgments, 20 at once: seconds, and the ratio to the ideal, which is the number of rounds times 300 ms.
                    Claims on 20 transcripts have no first call to wait for but their own; claims on one transcript wait for one.
     width          the same against a server that answers 529 above 8 calls at once.
+    limits         claims against a server that takes 50, 500 and 5,000 requests a minute and says so: requests sent a judgment,
+                   failures, and the ratio to the ideal, which sends what the limit allows, 20 at once.
+    long tail      700 judgments where latencies vary log-normally (sigma 1, median 300 ms): the ratio to what all latencies together
+                   take 20 at once, and to what they take when each place takes the next call as it falls free.
     tokens         a full evaluation of the sample world: input tokens that had to be processed, as a ratio to one uncached call
                    per claim; the same for tokens read from the cache at a tenth of the price, in dollars; and grouped by 4.
     again          calls for the same world a second time, and after one claim was edited.
@@ -12,6 +16,7 @@ Run: python benchmarks/judge.py [--runs 3]
 
 import argparse
 import asyncio
+import heapq
 import json
 import math
 import os
@@ -109,6 +114,49 @@ def throttled() -> None:
     )
 
 
+def limits() -> None:
+    for per_minute, count in ((50, 100), (500, 700), (5000, 700)):
+        with server("--latency", str(LATENCY), "--requests-per-minute", str(per_minute)) as (url, counts):
+            seconds, failed = judged(url, count)
+        ideal = max(math.ceil(count / WIDTH) * LATENCY, (count - per_minute) * 60 / per_minute + LATENCY)
+        print(
+            f"limits   {count} claims at {per_minute} requests a minute: {counts['calls'] / count:.3f} requests a judgment, "
+            f"{failed} failures, {seconds:.1f} s; ideal {ideal:.1f} s; {seconds / ideal:.3f} x ideal"
+        )
+
+
+def long_tail() -> None:
+    for transcripts in (1, 20):
+        with server("--latency", str(LATENCY), "--long-tail") as (url, counts):
+            seconds, failed = judged(url, 700, transcripts)
+        ideal = max(sum(counts["waited"]) / WIDTH, max(counts["waited"]))
+        places = [0.0] * WIDTH
+        for latency in counts["waited"]:
+            heapq.heapreplace(places, places[0] + latency)
+        print(
+            f"long tail 700 claims on {transcripts} transcripts: {failed} failures, {seconds:.2f} s; all together {ideal:.2f} s, "
+            f"{seconds / ideal:.3f} x; place by place {max(places):.2f} s, {seconds / max(places):.3f} x"
+        )
+
+
+def judged(url: str, count: int, transcripts: int = 20) -> tuple[float, int]:
+    """Return the seconds that judging so many claims takes, and how many failed."""
+    asked = [
+        item
+        for n in range(transcripts)
+        for item in requests(count // transcripts, trajectory=trajectory(length=60 + n))
+    ]
+
+    async def run() -> tuple[float, int]:
+        judge = opened(url)
+        async with judge.backend:
+            started = time.perf_counter()
+            told = await judge.judge(asked)
+            return time.perf_counter() - started, sum(verdict.score is None for verdict in told)
+
+    return asyncio.run(run())
+
+
 def tokens() -> None:
     with tempfile.TemporaryDirectory() as folder:
         world = World(ROOT, open_store(f"sqlite:///{folder}/world.db"))
@@ -153,6 +201,5 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--runs", type=int, default=3)
     arguments = parser.parse_args()
-    fan_out(arguments.runs)
-    throttled()
-    tokens()
+    for part in (lambda: fan_out(arguments.runs), throttled, limits, long_tail, tokens):
+        part()

@@ -26,6 +26,8 @@ class Settings(BaseSettings):
         judge_model: model id the live judge asks for.
         judge_width: calls to the judge under way at once.
         judge_deadline: wall-clock seconds one judge call may take in all, retries included.
+        judge_requests_per_minute, judge_input_tokens_per_minute, judge_output_tokens_per_minute: the most that the judge is asked;
+            None: what the server says.
         run_deadline: wall-clock seconds all judge calls of one evaluation may take, None for no limit.
         suite_allow_env: environment variables, with commas between them, that targets files inside a suite's repository may read.
         suite_allow_targets: let targets of such a file ask servers.
@@ -43,6 +45,9 @@ class Settings(BaseSettings):
     judge_width: int = 20
     judge_deadline: float = 60.0
     judge_max_tokens: int = 2048
+    judge_requests_per_minute: float | None = Field(default=None, gt=0)
+    judge_input_tokens_per_minute: float | None = Field(default=None, gt=0)
+    judge_output_tokens_per_minute: float | None = Field(default=None, gt=0)
     run_deadline: float | None = None
     suite_allow_env: str = ""
     suite_allow_targets: bool = False
@@ -51,7 +56,17 @@ class Settings(BaseSettings):
     min_coverage_replay: float = 1.0
     min_coverage_live: float = 0.95
 
-    @field_validator("database_url", "root", "run_deadline", "keep_text_days", "recordings_secret", mode="before")
+    @field_validator(
+        "database_url",
+        "root",
+        "run_deadline",
+        "keep_text_days",
+        "recordings_secret",
+        "judge_requests_per_minute",
+        "judge_input_tokens_per_minute",
+        "judge_output_tokens_per_minute",
+        mode="before",
+    )
     @classmethod
     def _blank_is_unset(cls, value: object) -> object:
         return None if value == "" else value

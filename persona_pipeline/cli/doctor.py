@@ -13,7 +13,7 @@ import typer
 from persona_pipeline.errors import ConfigError
 
 if TYPE_CHECKING:
-    from persona_pipeline.judging.client import AnthropicOptions
+    from persona_pipeline.judging.options import AnthropicOptions
     from persona_pipeline.judging.probe import Finding
     from persona_pipeline.settings import Settings
 
@@ -57,7 +57,7 @@ def doctor(
 
 def diagnose(settings: "Settings", *, calls: bool = True, dagster: bool = True) -> "list[Finding]":
     """Return what was found, in the order it is shown."""
-    from persona_pipeline.judging.client import AnthropicOptions
+    from persona_pipeline.judging.options import AnthropicOptions
 
     asked = _start_dagster() if dagster else None
     findings = [_checked("world", _world, settings), _checked("database", _database, settings)]

@@ -1,19 +1,22 @@
 """Asking a model over the Messages API, at Anthropic or at any server that speaks it."""
 
-import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from persona_pipeline.judging.breaker import AgentBreakers, Breaker
 from persona_pipeline.judging.budget import Budget, Reservation, require_price
 from persona_pipeline.judging.cache import JudgmentCache
-from persona_pipeline.judging.client import AnthropicOptions, CallError, connect, send
+from persona_pipeline.judging.client import CallError, send
+from persona_pipeline.judging.connection import Leave, SharedClient
 from persona_pipeline.judging.fanout import AdaptiveWidth, fan_out
+from persona_pipeline.judging.options import AnthropicOptions
+from persona_pipeline.judging.pacing import Cost, Limit, Pacer
+from persona_pipeline.judging.prices import estimated_tokens
 from persona_pipeline.judging.prompt import plain_json
 from persona_pipeline.judging.questions import Answer, Blame, Question
 from persona_pipeline.judging.request import Prefix, RequestStyle, cached_tokens, prefix_of, request_key, traits_of
@@ -29,6 +32,8 @@ log = logging.getLogger(__name__)
 _REJECTED = (400, 422)
 # A server that rejects plain requests too has another complaint than structured output.
 _FALLBACK_TRIES = 2
+# Of an answer, until one was seen.
+_ANSWER_TOKENS = 400.0
 
 
 @dataclass(frozen=True)
@@ -77,15 +82,16 @@ class AnthropicBackend:
         self.models: Counter[str] = Counter()
         self.cached_answers = 0
         self.width = AdaptiveWidth(self.options.width)
+        self.pacer = Pacer(self.options.per_minute)
         self.breaker = Breaker(threshold=self.options.breaker_threshold)
         self.refused = AgentBreakers(threshold=self.options.breaker_threshold)
         rejects = cache is not None and cache.rejects_structured_output(self.options.endpoint, self.options.model)
         self.style = RequestStyle(self.options.model, self.options.effort, structured=not rejects)
         self._run_ends: float | None = None
         self._fallbacks_rejected = 0
-        self._client: AsyncAnthropic | None = None
-        self._client_loop: asyncio.AbstractEventLoop | None = None
-        self._client_users = 0
+        self._warm: set[Prefix] = set()
+        self._output_tokens = _ANSWER_TOKENS
+        self._client = SharedClient(self.options, self.pacer, self._hear)
         self._stack = AsyncExitStack()
 
     @property
@@ -103,7 +109,7 @@ class AnthropicBackend:
         )
 
     async def __aenter__(self) -> "AnthropicBackend":
-        await self._stack.enter_async_context(self._connected())
+        await self._stack.enter_async_context(self._client.opened())
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -118,7 +124,7 @@ class AnthropicBackend:
         if pending:
             if self._run_ends is None and self.options.run_deadline is not None:
                 self._run_ends = time.monotonic() + self.options.run_deadline
-            async with self._connected() as client:
+            async with self._client.opened() as client:
 
                 async def answer(call: _Call) -> bool:
                     answers[call.key] = await self._answer(client, call, shared=call.prefix in shared)
@@ -147,30 +153,28 @@ class AnthropicBackend:
                 return Answer(unscored=Unscored.API_ERROR, detail=why, blame=Blame.REQUEST)
             if why := self.breaker.refusal():
                 return Answer(unscored=Unscored.API_ERROR, detail=why, blame=Blame.ENDPOINT)
-            now = time.monotonic()
-            ends = now + self.options.deadline
-            if self._run_ends is not None:
-                if now >= self._run_ends:
-                    detail = f"not asked: the run's deadline of {self.options.run_deadline:g} s has passed"
-                    return Answer(unscored=Unscored.TIMEOUT, detail=detail)
-                ends = min(ends, self._run_ends)
+            now, latest = time.monotonic(), self._run_ends or float("inf")
+            if now >= latest:
+                detail = f"not asked: the run's deadline of {self.options.run_deadline:g} s has passed"
+                return Answer(unscored=Unscored.TIMEOUT, detail=detail)
+            leave = Leave(min(now + self.options.deadline, latest), latest, self._cost(call))
             try:
-                answer = await self._attempt(client, call, ends, shared=shared)
+                answer = await self._attempt(client, call, leave, shared=shared)
             except Exception as error:
                 log.exception("judging %s failed", call.question.label)
                 answer = Answer(unscored=Unscored.API_ERROR, detail=f"{type(error).__name__}: {error}"[:200])
             self.ledger.add(call.question, answer.usage)
             return answer
 
-    async def _attempt(self, client: "AsyncAnthropic", call: _Call, ends: float, *, shared: bool) -> Answer:
+    async def _attempt(self, client: "AsyncAnthropic", call: _Call, leave: Leave, *, shared: bool) -> Answer:
         try:
-            answer = await self._paid(client, call, ends, shared=shared)
+            answer = await self._paid(client, call, leave, shared=shared)
         except CallError as error:
             if error.status not in _REJECTED or not self._may_fall_back(call):
                 return _failed(error)
             call = self._prepare(call.question, replace(call.style, structured=False))
             try:
-                answer = await self._paid(client, call, ends, shared=shared)
+                answer = await self._paid(client, call, leave, shared=shared)
             except CallError as second:
                 self._fallbacks_rejected += second.status in _REJECTED
                 return _failed(error)
@@ -178,7 +182,7 @@ class AnthropicBackend:
         if answer.unscored is Unscored.TRUNCATED:
             longer = replace(call.question, max_tokens=2 * call.question.max_tokens)
             try:
-                second = await self._paid(client, replace(call, question=longer), ends, shared=shared)
+                second = await self._paid(client, replace(call, question=longer), leave, shared=shared)
             except CallError as error:
                 second = _failed(error)
             if second.unscored is Unscored.BUDGET:
@@ -191,12 +195,47 @@ class AnthropicBackend:
                 self.cache.put(call.key, call.question, answer)
         return answer
 
-    async def _paid(self, client: "AsyncAnthropic", call: _Call, ends: float, *, shared: bool) -> Answer:
-        """One call within the budget.
+    async def _paid(self, client: "AsyncAnthropic", call: _Call, leave: Leave, *, shared: bool) -> Answer:
+        """One call within the budget, asked again for as long as only the server's limits stand against it.
 
         Raises:
             CallError: the call brought no message.
         """
+        started = time.monotonic()
+        while True:
+            await self._wait_for_leave(leave)
+            asked = time.monotonic()
+            try:
+                return await self._sent(client, call, leave, shared=shared)
+            except CallError as error:
+                if error.throttled and self._is_worth_waiting(leave, started):
+                    continue
+                if error.blame is Blame.REQUEST and not error.fatal:
+                    self.breaker.succeeded()
+                    self.refused.failed(call.question.agent_id, error.detail)
+                else:
+                    silent = error.reason is Unscored.TIMEOUT
+                    self.breaker.failed(
+                        error.signature, error.detail, fatal=error.fatal, started=asked if silent else None
+                    )
+                raise
+
+    def _is_worth_waiting(self, leave: Leave, started: float) -> bool:
+        idle, ahead = self.pacer.idle(since=started), self.pacer.wait(leave.cost)
+        return max(idle, ahead) <= self.options.patience and time.monotonic() + ahead < leave.latest
+
+    async def _wait_for_leave(self, leave: Leave) -> None:
+        seconds = self.pacer.wait(leave.cost)
+        now = time.monotonic()
+        if now + seconds >= leave.latest:
+            detail = f"not asked: the server's limits leave no room before the run's deadline of {self.options.run_deadline:g} s"
+            raise CallError(detail, "limits", Unscored.TIMEOUT, usage=Usage())
+        if seconds > self.options.patience:
+            raise CallError(f"not asked: the server asks to wait for {seconds:.0f} s", "limits", usage=Usage())
+        leave.turn = await self.pacer.turn(leave.cost)
+        leave.waited(time.monotonic() - now)
+
+    async def _sent(self, client: "AsyncAnthropic", call: _Call, leave: Leave, *, shared: bool) -> Answer:
         body = call.style.body(call.question, cache_ttl=self.options.cache_ttl if shared else None)
         text = plain_json(body) if self.budget else ""
         reservation: Reservation | None = None
@@ -208,9 +247,8 @@ class AnthropicBackend:
                 detail = f"not asked: it could pass the limit of {self.budget.max_usd:g} dollars"
                 return Answer(unscored=Unscored.BUDGET, detail=detail)
         usage = unknown_usage()
-        started = time.monotonic()
         try:
-            message = await send(client, body, ends=ends)
+            message = await send(client, body, leave)
             answer = read_response(
                 message,
                 call.question,
@@ -220,14 +258,6 @@ class AnthropicBackend:
             usage = answer.usage
         except CallError as error:
             usage = error.usage
-            if error.blame is Blame.REQUEST and not error.fatal:
-                self.breaker.succeeded()
-                self.refused.failed(call.question.agent_id, error.detail)
-            else:
-                silent = error.reason is Unscored.TIMEOUT
-                self.breaker.failed(
-                    error.signature, error.detail, fatal=error.fatal, started=started if silent else None
-                )
             raise
         finally:
             if reservation:
@@ -240,7 +270,19 @@ class AnthropicBackend:
             self.breaker.succeeded()
             self.refused.succeeded(call.question.agent_id)
             self.width.succeeded()
+        self._output_tokens += (usage.output_tokens - self._output_tokens) / 10 if usage.output_tokens else 0
+        if shared and not call.question.context_recurs:
+            self._warm.add(call.prefix)
         return answer
+
+    def _cost(self, call: _Call) -> Cost:
+        """What a call takes of the server's limits: tokens read from the cache do not count."""
+        prefix = 0 if call.prefix in self._warm else call.prefix.tokens
+        return {
+            Limit.REQUESTS: 1,
+            Limit.INPUT_TOKENS: prefix + estimated_tokens(call.question.ask),
+            Limit.OUTPUT_TOKENS: self._output_tokens,
+        }
 
     def _may_fall_back(self, call: _Call) -> bool:
         if self.options.is_anthropic or not call.style.structured:
@@ -257,23 +299,6 @@ class AnthropicBackend:
     def _hear(self, status: int) -> None:
         if status in (429, 529):
             self.width.throttled()
-
-    @asynccontextmanager
-    async def _connected(self) -> "AsyncIterator[AsyncAnthropic]":
-        """One client for all that ask at the same time in one event loop."""
-        loop = asyncio.get_running_loop()
-        client = self._client
-        if client is None or self._client_loop is not loop:
-            client = self._client = connect(self.options, self._hear)
-            self._client_loop, self._client_users = loop, 0
-        self._client_users += 1
-        try:
-            yield client
-        finally:
-            self._client_users -= 1
-            if not self._client_users and self._client is client:
-                self._client = None
-                await client.close()
 
 
 def _failed(error: CallError) -> Answer:

@@ -12,7 +12,8 @@ from persona_pipeline.documents import strict_json
 from persona_pipeline.judging import batch_records as records
 from persona_pipeline.judging.batch_records import BatchedRequest, BatchRecord, BatchSummary
 from persona_pipeline.judging.cache import JudgmentCache
-from persona_pipeline.judging.client import AnthropicOptions, connect_sync
+from persona_pipeline.judging.connection import connect_sync
+from persona_pipeline.judging.options import AnthropicOptions
 from persona_pipeline.judging.questions import Answer, Question
 from persona_pipeline.judging.request import RequestStyle, prefix_of, request_key, traits_of
 from persona_pipeline.judging.response import read_response

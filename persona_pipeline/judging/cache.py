@@ -27,14 +27,19 @@ _REJECTION_LASTS = timedelta(days=7)
 
 
 class JudgmentCache:
-    """The table ``judgments``. Only valid answers are kept, so no failure is ever replayed."""
+    """The table ``judgments``. Only valid answers are kept, so no failure is ever replayed.
 
-    def __init__(self, store: Store) -> None:
+    Args:
+        anew: what is kept is not read, only replaced.
+    """
+
+    def __init__(self, store: Store, *, anew: bool = False) -> None:
         self.store = store
+        self.anew = anew
 
     def find(self, wanted: Iterable[tuple[str, Question]]) -> dict[str, Answer]:
         """Return cached answers by key. A damaged entry, or one not valid any more, is a miss and a warning."""
-        questions = dict(wanted)
+        questions = {} if self.anew else dict(wanted)
         found: dict[str, Answer] = {}
         keys = list(questions)
         # As text, so that a row whose JSON is damaged can be told from the rest.
@@ -45,7 +50,7 @@ class JudgmentCache:
                 chosen = judgments.c.key.in_(keys[start : start + _CHUNK])
                 for key, stored, model, prompt_version in connection.execute(sa.select(*columns).where(chosen)):
                     try:
-                        data = _unpack(stored)
+                        data = unpack_answer(stored)
                         problem = questions[key].problem(data)
                     except ValueError as error:
                         problem, data = str(error), {}
@@ -112,7 +117,12 @@ def _pack(data: Any) -> dict[str, str]:
     return {"json": text, "sha256": hashlib.sha256(text.encode("ascii")).hexdigest()}
 
 
-def _unpack(column: str) -> Any:
+def unpack_answer(column: str) -> Any:
+    """Return the answer of a row of ``judgments``, its JSON column read as text.
+
+    Raises:
+        ValueError: the row is damaged.
+    """
     stored = json.loads(column)
     if not isinstance(stored, dict) or not isinstance(stored.get("json"), str):
         raise ValueError("it has no answer")

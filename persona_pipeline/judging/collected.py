@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from persona_pipeline.judging import batch_records as records
 from persona_pipeline.judging.cache import JudgmentCache
-from persona_pipeline.judging.client import AnthropicOptions
+from persona_pipeline.judging.options import AnthropicOptions
 from persona_pipeline.judging.questions import Answer, Question
 from persona_pipeline.judging.request import RequestStyle, prefix_of, request_key
 from persona_pipeline.judging.verdict import Unscored

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 
 from persona_pipeline.judging.anthropic import questions_about
 from persona_pipeline.judging.canaries import with_canaries
-from persona_pipeline.judging.client import AnthropicOptions, connect
+from persona_pipeline.judging.connection import connect
+from persona_pipeline.judging.options import AnthropicOptions
 from persona_pipeline.judging.prices import BATCH_FACTOR, estimated_tokens, price
 from persona_pipeline.judging.prompt import plain_json
 from persona_pipeline.judging.questions import Question

@@ -7,7 +7,8 @@ from typing import Any
 
 from persona_pipeline.judging.anthropic import AnthropicJudge
 from persona_pipeline.judging.backend import AnthropicBackend
-from persona_pipeline.judging.client import AnthropicOptions, connect
+from persona_pipeline.judging.connection import connect
+from persona_pipeline.judging.options import AnthropicOptions
 from persona_pipeline.judging.request import UNKNOWN_MODEL, traits_of
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
 from persona_pipeline.world.trajectory import Entry, Trajectory

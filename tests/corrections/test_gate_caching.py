@@ -9,7 +9,7 @@ from pydantic import SecretStr
 from persona_pipeline.corrections.backend import gate_backend
 from persona_pipeline.corrections.decision import GateDecision
 from persona_pipeline.corrections.gate import ActionGate
-from persona_pipeline.judging.client import AnthropicOptions
+from persona_pipeline.judging.options import AnthropicOptions
 from persona_pipeline.store import tables
 from persona_pipeline.world import World
 from tests.corrections.support import say

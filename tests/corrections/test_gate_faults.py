@@ -18,7 +18,7 @@ from persona_pipeline.corrections.decision import Action, GateDecision, Outcome
 from persona_pipeline.corrections.gate import DEADLINE_SECONDS, ActionGate
 from persona_pipeline.corrections.statistics import correction_statistics
 from persona_pipeline.judging.backend import AnthropicBackend
-from persona_pipeline.judging.client import AnthropicOptions
+from persona_pipeline.judging.options import AnthropicOptions
 from persona_pipeline.judging.questions import Answer, Question
 from persona_pipeline.store import Store, open_store
 from persona_pipeline.world import World

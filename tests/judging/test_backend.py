@@ -11,7 +11,7 @@ from persona_pipeline.errors import ConfigError
 from persona_pipeline.judging.anthropic import AnthropicJudge, open_anthropic_judge
 from persona_pipeline.judging.backend import AnthropicBackend
 from persona_pipeline.judging.cache import JudgmentCache
-from persona_pipeline.judging.client import AnthropicOptions
+from persona_pipeline.judging.options import AnthropicOptions
 from persona_pipeline.judging.prompt import proposition_question
 from persona_pipeline.judging.verdict import Unscored
 from persona_pipeline.settings import Settings

@@ -14,8 +14,8 @@ from persona_pipeline.judging.anthropic import AnthropicJudge, questions_about
 from persona_pipeline.judging.backend import AnthropicBackend
 from persona_pipeline.judging.batches import BatchSummary, Submission, collect_batches, submit_batch
 from persona_pipeline.judging.cache import JudgmentCache
-from persona_pipeline.judging.client import AnthropicOptions
 from persona_pipeline.judging.collected import CollectedBackend
+from persona_pipeline.judging.options import AnthropicOptions
 from persona_pipeline.judging.questions import Question
 from persona_pipeline.judging.request import RequestStyle
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored

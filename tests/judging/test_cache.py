@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from persona_pipeline.judging.anthropic import AnthropicJudge
 from persona_pipeline.judging.backend import AnthropicBackend
 from persona_pipeline.judging.cache import JudgmentCache
-from persona_pipeline.judging.client import AnthropicOptions
+from persona_pipeline.judging.options import AnthropicOptions
 from persona_pipeline.judging.prompt import proposition_question
 from persona_pipeline.judging.questions import Answer
 from persona_pipeline.judging.verdict import Unscored, Usage

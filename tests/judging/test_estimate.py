@@ -8,8 +8,8 @@ from pydantic import SecretStr
 
 from persona_pipeline.judging.anthropic import AnthropicJudge
 from persona_pipeline.judging.backend import AnthropicBackend
-from persona_pipeline.judging.client import AnthropicOptions
 from persona_pipeline.judging.estimate import estimate
+from persona_pipeline.judging.options import AnthropicOptions
 from tests.support.judging import request, requests, trajectory
 from tests.support.messages_server import MessagesServer
 

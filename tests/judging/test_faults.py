@@ -9,7 +9,7 @@ import pytest
 
 from persona_pipeline.judging.anthropic import AnthropicJudge
 from persona_pipeline.judging.backend import AnthropicBackend
-from persona_pipeline.judging.client import AnthropicOptions
+from persona_pipeline.judging.options import AnthropicOptions
 from persona_pipeline.judging.verdict import Unscored
 from tests.support.judging import request, requests, trajectory
 from tests.support.messages_server import (
@@ -63,10 +63,6 @@ FAULTS = {
     "hang": Fault(Hang(), Unscored.TIMEOUT, "no answer within the deadline"),
     "trickle": Fault(Trickle(ANSWER, interval=0.02), Unscored.TIMEOUT, "no answer within the deadline"),
     "body cut off": Fault(Cut(ANSWER), Unscored.API_ERROR, "connection failed"),
-    "429 with Retry-After beyond the deadline": Fault(
-        status(429, "rate_limit_error", retry_after="30"), Unscored.TIMEOUT, "the server said 429", retries=3
-    ),
-    "429 without Retry-After": Fault(status(429, "rate_limit_error"), Unscored.API_ERROR, "HTTP 429 rate_limit_error"),
     "500": Fault(status(500), Unscored.API_ERROR, "HTTP 500 api_error"),
     "529": Fault(status(529, "overloaded_error"), Unscored.API_ERROR, "HTTP 529 overloaded_error"),
     "502 with an HTML page": Fault(

@@ -11,7 +11,7 @@ from persona_pipeline.errors import ConfigError
 from persona_pipeline.judging.anthropic import AnthropicJudge
 from persona_pipeline.judging.backend import AnthropicBackend
 from persona_pipeline.judging.budget import Budget
-from persona_pipeline.judging.client import AnthropicOptions
+from persona_pipeline.judging.options import AnthropicOptions
 from persona_pipeline.judging.verdict import Unscored
 from tests.support.judging import request, requests, trajectory
 from tests.support.messages_server import ANSWER, Hang, MessagesServer, message, status, verdicts

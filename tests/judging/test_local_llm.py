@@ -13,7 +13,7 @@ from pydantic import SecretStr
 
 from persona_pipeline.judging.anthropic import AnthropicJudge
 from persona_pipeline.judging.backend import AnthropicBackend
-from persona_pipeline.judging.client import AnthropicOptions
+from persona_pipeline.judging.options import AnthropicOptions
 from persona_pipeline.judging.probe import Level, probe
 from persona_pipeline.judging.verdict import Unscored
 from tests.support.judging import requests

@@ -12,7 +12,7 @@ from persona_pipeline.judging.anthropic import AnthropicJudge, questions_about
 from persona_pipeline.judging.backend import AnthropicBackend
 from persona_pipeline.judging.batches import Submission, collect_batches, submit_batch
 from persona_pipeline.judging.cache import JudgmentCache
-from persona_pipeline.judging.client import AnthropicOptions
+from persona_pipeline.judging.options import AnthropicOptions
 from persona_pipeline.store import Store, open_store
 from persona_pipeline.store.tables import judgments
 from tests.support.judging import request, requests

@@ -13,7 +13,8 @@ from pydantic import SecretStr
 from persona_pipeline.judging.anthropic import AnthropicJudge
 from persona_pipeline.judging.backend import AnthropicBackend
 from persona_pipeline.judging.cache import JudgmentCache
-from persona_pipeline.judging.client import AnthropicOptions, connect_sync
+from persona_pipeline.judging.connection import connect_sync
+from persona_pipeline.judging.options import AnthropicOptions
 from persona_pipeline.judging.prices import has_price
 from persona_pipeline.store.engine import open_store
 from tests.support.judging import requests

@@ -22,6 +22,7 @@ import argparse
 import asyncio
 import contextlib
 import json
+import random
 import sys
 import threading
 from collections import deque
@@ -45,6 +46,7 @@ from tests.support.messages_replies import (
     status,
     verdicts,
 )
+from tests.support.rate_limits import RateLimits
 
 __all__ = [
     "ANSWER",
@@ -76,6 +78,8 @@ class MessagesServer:
         models: what is said when a model is asked about: changed fields, or a whole reply.
         usage: what the answers charged, summed.
         throttle_above: with more requests than this under way, further ones get 529; None: never.
+        latencies: draws each answer's latency in seconds; None: it is ``latency``.
+        limits: requests and tokens a minute beyond which they get 429; None: no limits.
     """
 
     def __init__(
@@ -83,6 +87,7 @@ class MessagesServer:
     ) -> None:
         self.handler = handler or (lambda call: ANSWER)
         self.latency = latency
+        self.latencies: Callable[[], float] | None = None
         self.structured_output = structured_output
         self.calls: list[Call] = []
         self.requests: list[tuple[str, str]] = []
@@ -103,6 +108,7 @@ class MessagesServer:
         self._loop = asyncio.new_event_loop()
         self._port = port
         self.throttle_above: int | None = None
+        self.limits: RateLimits | None = None
         self._thread = threading.Thread(target=self._run, name="messages-server", daemon=True)
 
     @property
@@ -225,8 +231,17 @@ class MessagesServer:
         if self.throttle_above is not None and len(self._answering) > self.throttle_above:
             await send(writer, status(529, "overloaded_error"))
             return
+        headers: dict[str, str] = {}
+        if self.limits is not None:
+            prefix, rest = prompt_tokens(call.body)
+            admitted, headers = self.limits.admit({"requests": 1, "input-tokens": rest + (prefix[1] if prefix else 0)})
+            if not admitted:
+                await send(writer, replace(status(429, "rate_limit_error"), headers=headers))
+                return
         outcome = self._outcome(call)
-        await asyncio.sleep(self.latency)
+        if headers and isinstance(outcome, Reply):
+            outcome = replace(outcome, headers={**headers, **outcome.headers})
+        await asyncio.sleep(self.latency if self.latencies is None else self.latencies())
         await self._wait_for_leave()
         await send(writer, outcome)
         if isinstance(outcome, Reply) and outcome.status == 200:
@@ -283,13 +298,24 @@ def main() -> None:
     parser.add_argument("--latency", type=float, default=0.0)
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--throttle-above", type=int, help="calls at once beyond which the answer is 529")
+    parser.add_argument("--requests-per-minute", type=float, help="requests a minute beyond which the answer is 429")
+    parser.add_argument("--untold", action="store_true", help="do not say the limits in headers")
+    parser.add_argument(
+        "--long-tail", action="store_true", help="latencies vary log-normally around --latency (sigma 1)"
+    )
     arguments = parser.parse_args()
+    waited: list[float] = []
     with MessagesServer(latency=arguments.latency, port=arguments.port) as server:
         server.throttle_above = arguments.throttle_above
+        if arguments.requests_per_minute:
+            server.limits = RateLimits({"requests": arguments.requests_per_minute}, told=not arguments.untold)
+        if arguments.long_tail:
+            drawn = random.Random(1)
+            server.latencies = lambda: waited.append(arguments.latency * drawn.lognormvariate(0.0, 1.0)) or waited[-1]
         print(server.url, flush=True)
         sys.stdin.read()
         counts = {"calls": len(server.calls), "paid": server.paid, "busiest": server.busiest, "usage": server.usage}
-        print(json.dumps(counts | {"problems": server.problems[:3]}), flush=True)
+        print(json.dumps(counts | {"waited": waited, "problems": server.problems[:3]}), flush=True)
 
 
 if __name__ == "__main__":

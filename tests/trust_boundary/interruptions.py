@@ -29,7 +29,7 @@ import sys
 from pydantic import SecretStr
 from persona_pipeline.judging.anthropic import questions_about
 from persona_pipeline.judging.batches import collect_batches, submit_batch
-from persona_pipeline.judging.client import AnthropicOptions
+from persona_pipeline.judging.options import AnthropicOptions
 from persona_pipeline.store import open_store
 from tests.support.judging import requests
 from persona_pipeline.cli.failures import machine_failure

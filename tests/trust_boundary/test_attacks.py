@@ -27,8 +27,8 @@ from persona_pipeline.corrections.statistics import correction_statistics
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.judging.anthropic import AnthropicJudge
 from persona_pipeline.judging.backend import AnthropicBackend
-from persona_pipeline.judging.client import AnthropicOptions
 from persona_pipeline.judging.injection import reads_as_injection
+from persona_pipeline.judging.options import AnthropicOptions
 from persona_pipeline.judging.recorded import RecordedJudge, RecordingWriter
 from persona_pipeline.judging.verdict import Unscored, Verdict
 from persona_pipeline.reporting.comment import main as comment_main

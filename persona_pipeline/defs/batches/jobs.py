@@ -12,7 +12,7 @@ from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource
 from persona_pipeline.judging import batches as message_batches
 from persona_pipeline.judging.batch_records import BatchSummary
-from persona_pipeline.judging.client import AnthropicOptions
+from persona_pipeline.judging.options import AnthropicOptions
 from persona_pipeline.reporting.text import one_line
 from persona_pipeline.settings import get_settings
 

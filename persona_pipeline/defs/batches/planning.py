@@ -13,8 +13,8 @@ from persona_pipeline.evaluation.run import planned_requests
 from persona_pipeline.judging.anthropic import questions_about
 from persona_pipeline.judging.batch_records import SUBMITTED, SUBMITTING
 from persona_pipeline.judging.canaries import with_canaries
-from persona_pipeline.judging.client import AnthropicOptions
 from persona_pipeline.judging.collected import CollectedBackend
+from persona_pipeline.judging.options import AnthropicOptions
 from persona_pipeline.judging.questions import Question
 from persona_pipeline.store import Store, tables
 from persona_pipeline.world import World

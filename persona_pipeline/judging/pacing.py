@@ -1,0 +1,159 @@
+"""Keeps to a server's limits a minute: as its answers say, as settings say, or as its refusals have taught."""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+_MINUTE = 60.0
+# What is guessed from refusals: this share of what was borne, more by this share a minute, and the longest pause in seconds.
+_SLOWER, _WIDENED, _LONGEST_PAUSE = 0.7, 1.0, 30.0
+
+
+class Limit(StrEnum):
+    """What a server counts by the minute, as its headers name it."""
+
+    REQUESTS = "requests"
+    INPUT_TOKENS = "input-tokens"
+    OUTPUT_TOKENS = "output-tokens"
+
+
+Cost = Mapping[Limit, float]
+
+
+@dataclass
+class _Allowance:
+    """A limit that refills evenly. ``spent``: all that was ever taken from it."""
+
+    per_minute: float
+    level: float
+    at: float
+    guessed: bool = False
+    spent: float = 0.0
+
+    def refill(self, now: float) -> None:
+        minutes = max(0.0, now - self.at) / _MINUTE
+        if self.guessed:
+            self.per_minute *= (1 + _WIDENED) ** minutes
+        self.level = min(self.per_minute, self.level + self.per_minute * minutes)
+        self.at = now
+
+    def wait(self, cost: float) -> float:
+        """Return the seconds until there is enough; what costs more than a full allowance takes a full one."""
+        return max(0.0, min(cost, self.per_minute) - self.level) * _MINUTE / self.per_minute
+
+
+@dataclass
+class Turn:
+    """Leave for one request.
+
+    Attributes:
+        sent: when it was given, by the pacer's clock; ``spent``: what had been taken from each allowance by then.
+    """
+
+    sent: float
+    spent: dict[Limit, float] = field(default_factory=dict)
+
+
+class Pacer:
+    """Gives requests leave to go, so that a server need not refuse them.
+
+    Args:
+        per_minute: limits known beforehand; others are learnt.
+        clock: seconds, monotonic.
+
+    Attributes:
+        refused: how many requests the server would not take for its limits.
+    """
+
+    def __init__(
+        self, per_minute: Mapping[Limit, float] | None = None, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._clock = clock
+        self._fixed = dict(per_minute or {})
+        self._allowances = {kind: _Allowance(most, most, clock()) for kind, most in self._fixed.items()}
+        self._accepted: deque[float] = deque()
+        self._paused_until = float("-inf")
+        self._accepted_at = float("-inf")
+        self._refused_in_a_row = 0
+        self.refused = 0
+
+    def idle(self, since: float) -> float:
+        """Return for how many seconds the server has let nothing through, counted from a moment of the pacer's clock at most."""
+        return self._clock() - max(since, self._accepted_at)
+
+    def wait(self, cost: Cost) -> float:
+        """Return the seconds until a request of this cost may go: 0 is now."""
+        now = self._clock()
+        waits = [self._paused_until - now]
+        for kind, allowance in self._allowances.items():
+            allowance.refill(now)
+            waits.append(allowance.wait(cost.get(kind, 0.0)))
+        return max(0.0, *waits)
+
+    async def turn(self, cost: Cost) -> Turn:
+        """Wait until a request of this cost may go, and take what it costs."""
+        while (seconds := self.wait(cost)) > 0:
+            # Somebody else may take it first: then it waits again.
+            await asyncio.sleep(seconds)
+        for kind, allowance in self._allowances.items():
+            taken = cost.get(kind, 0.0)
+            allowance.level -= taken
+            allowance.spent += taken
+        return Turn(self._clock(), {kind: allowance.spent for kind, allowance in self._allowances.items()})
+
+    def heard(self, turn: Turn, status: int, headers: Mapping[str, str]) -> None:
+        """Learn from a response.
+
+        Args:
+            headers: with names in lower case, as ``anthropic-ratelimit-requests-limit`` and ``-remaining``, ``retry-after``.
+        """
+        now = self._clock()
+        for kind in Limit:
+            limit, remaining = (
+                _number(headers.get(f"anthropic-ratelimit-{kind}-{what}")) for what in ("limit", "remaining")
+            )
+            if limit and remaining is not None:
+                self._told(kind, turn, limit, remaining, now)
+        if status != 429:
+            if status < 400:
+                self._accepted_at, self._refused_in_a_row = now, 0
+                self._accepted.append(now)
+                while self._accepted[0] < now - _MINUTE:
+                    self._accepted.popleft()
+            return
+        self.refused += 1
+        self._refused_in_a_row += 1
+        asked = _seconds(headers)
+        pause = min(_LONGEST_PAUSE, 2.0 ** (self._refused_in_a_row - 1)) if asked is None else asked
+        self._paused_until = max(self._paused_until, now + pause)
+        requests = self._allowances.get(Limit.REQUESTS)
+        if self._accepted and (requests is None or requests.guessed):
+            # It does not say what it counts: slower than what it bore until now.
+            borne = len(self._accepted) * _MINUTE / max(1.0, now - self._accepted[0])
+            spent = requests.spent if requests else 0.0
+            self._allowances[Limit.REQUESTS] = _Allowance(_SLOWER * borne, 0.0, now, guessed=True, spent=spent)
+
+    def _told(self, kind: Limit, turn: Turn, limit: float, remaining: float, now: float) -> None:
+        """Take what a response said remained when its request came in, less what was sent and more what was refilled since."""
+        limit = min(limit, self._fixed.get(kind, limit))
+        known = self._allowances.get(kind)
+        spent = known.spent if known else 0.0
+        since = spent - turn.spent.get(kind, spent)
+        level = min(limit, remaining + (now - turn.sent) * limit / _MINUTE) - since
+        self._allowances[kind] = _Allowance(limit, level, now, spent=spent)
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        value = float(text or "")
+    except ValueError:
+        return None
+    return value if 0 <= value < float("inf") else None
+
+
+def _seconds(headers: Mapping[str, str]) -> float | None:
+    milliseconds = _number(headers.get("retry-after-ms"))
+    return _number(headers.get("retry-after")) if milliseconds is None else milliseconds / 1000
