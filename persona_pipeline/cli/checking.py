@@ -17,10 +17,10 @@ from persona_pipeline.propositions import (
     template_variables,
 )
 from persona_pipeline.scoring.text.agreement import LEXICONS, world_lexicon
-from persona_pipeline.world.files import yaml_stems
+from persona_pipeline.world.files import DRAFT, yaml_stems
 from persona_pipeline.world.ingest import ENDINGS, parse_messages
 from persona_pipeline.world.missing import missing_agent_problems
-from persona_pipeline.world.personas import PERSONAS, load_persona
+from persona_pipeline.world.personas import PERSONAS, load_persona, parse_persona
 
 if TYPE_CHECKING:
     from persona_pipeline.store import Store
@@ -140,6 +140,9 @@ def _check_file(path: Path, checked: Checked) -> None:
     elif suffix in (".yaml", ".yml") and path.name.endswith((".eval.yaml", ".eval.yml")):
         checked.run(lambda: _suite(path, checked))
     elif suffix in (".yaml", ".yml") and path.resolve().parent.name == PERSONAS:
+        if path.stem.endswith(DRAFT):
+            _draft_persona(path, checked)
+            return
         checked.run(lambda: load_persona(path.resolve().parent.parent, path.stem))
     elif suffix in (".yaml", ".yml") and "propositions" in parents:
         checked.run(lambda: _propositions(path, checked))
@@ -160,8 +163,25 @@ def _propositions(path: Path, checked: Checked) -> None:
     level = content.level if "level" in content.model_fields_set or path.stem == "_default" else "action"
     filled = filled_variables(content.dimension, level)
     for index, entry in enumerate(content.propositions):
+        if entry.draft or path.stem.endswith(DRAFT):
+            said = f"{entry.id} is a draft and not judged; {_taken_over(path)}"
+            checked.warnings.append(loaded.document.problem(("propositions", index, "id"), said))
         for message in _odd_variables(entry.claim, content.dimension, filled):
             checked.warnings.append(loaded.document.problem(("propositions", index, "claim"), message))
+
+
+def _taken_over(path: Path) -> str:
+    name = f"{path.stem.removesuffix(DRAFT)}.yaml"
+    whither = f"move it to {name} and " if path.stem.endswith(DRAFT) else ""
+    return f"read it, then {whither}take its draft mark away"
+
+
+def _draft_persona(path: Path, checked: Checked) -> None:
+    name = path.stem.removesuffix(DRAFT)
+    checked.run(lambda: parse_persona(path, name))
+    checked.warnings.append(
+        Problem(f"is a draft that nothing reads; correct it and rename it to {name}.yaml", str(path))
+    )
 
 
 def _odd_variables(claim: str, dimension: str, filled: Sequence[str]) -> Iterator[str]:
