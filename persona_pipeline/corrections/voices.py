@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol
 
-from persona_pipeline.scoring.voice_alarm import LearntVoice, VoiceAlarm, VoiceWatch, learn_stored_voice, stored_voice
+from persona_pipeline.evaluation.voice import learn_voice_before
+from persona_pipeline.scoring.voice_alarm import VoiceAlarm, VoiceWatch, stored_voice
 from persona_pipeline.world import World
 from persona_pipeline.world.ingest import parse_messages
 from persona_pipeline.world.messages import read_messages
@@ -79,26 +80,22 @@ class VoiceWatches:
     notes: list[str] = field(default_factory=list)
 
     @classmethod
-    def learn(
-        cls, world: World, agent_ids: Sequence[str], history: Sequence[Message], *, again: bool = False
-    ) -> "VoiceWatches":
-        """Learn the agents' voices from everybody's ``history``, or take what was learnt before (``learn_stored_voice``).
+    def learn(cls, world: World, agent_ids: Sequence[str], moment: datetime, *, again: bool = False) -> "VoiceWatches":
+        """Learn the agents' voices from what was said up to a moment, or take what was learnt before.
 
         Raises:
             ConfigError: an agent has no persona in the store.
         """
         found = cls()
         for agent_id in agent_ids:
-            learnt = learn_stored_voice(world.store, agent_id, world.persona(agent_id).hash, history, again=again)
-            found.add(learnt)
+            state = learn_voice_before(world, agent_id, moment, again=again)
+            if state.learnt.model is not None:
+                found.watches[agent_id] = VoiceWatch(state.learnt.model)
+            if state.learnt.note:
+                found.notes.append(state.learnt.note)
+            if state.learnt.model is None:
+                found.notes.append(f"{agent_id}: its voice is {state.text}")
         return found
-
-    def add(self, learnt: LearntVoice) -> None:
-        """Follow a voice from now on, if there is one."""
-        if learnt.note:
-            self.notes.append(learnt.note)
-        if learnt.model is not None:
-            self.watches[learnt.agent_id] = VoiceWatch(learnt.model)
 
     def read(self, messages: Iterable[Message]) -> list[VoiceAlarm]:
         """Hold new messages, oldest first, against their speakers' voices."""

@@ -10,7 +10,7 @@ from persona_pipeline.corrections.interventions import Interventions
 from persona_pipeline.corrections.voices import FileMessages, LiveVoices, StoredMessages, VoiceWatches, alarm_facts
 from persona_pipeline.world import World
 from persona_pipeline.world.messages import write_messages
-from persona_pipeline.world.models import Message, Window
+from persona_pipeline.world.models import Message
 
 PROJECT = Path(__file__).resolve().parents[2]
 DRIFT = datetime(2026, 6, 14, 23, 59, 59, tzinfo=UTC)
@@ -21,12 +21,12 @@ AGENTS = ("dwight", "jim", "michael", "pam")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     world = World.open(PROJECT, f"sqlite:///{tmp_path_factory.mktemp('voices') / 'store.db'}")
     world.sync()
-    VoiceWatches.learn(world, AGENTS, world.messages(Window(end=DRIFT)))
+    VoiceWatches.learn(world, AGENTS, DRIFT)
     return world
 
 
 def test_the_store_is_followed_and_only_the_one_who_drifts_raises_an_alarm(world: World) -> None:
-    watches = VoiceWatches.learn(world, AGENTS, [])
+    watches = VoiceWatches.learn(world, AGENTS, DRIFT)
     assert watches.notes == []
     source = StoredMessages(world, DRIFT)
     alarms = watches.read(source.new())
