@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 import sqlalchemy as sa
 
@@ -72,7 +73,7 @@ class VoiceState:
             return f"not learnt yet: {self.own} of {FEWEST_OWN} messages{anew}"
         if self.alarms:
             ended = "" if self.stands else "; it has its voice back"
-            return f"{self.alarms[-1].text}{ended}"
+            return f"{self.alarms[-1].alarm.text}{ended}"
         if not self.readings:
             return f"learnt, and nothing said since{anew}"
         return f"sounds like itself in the {len(self.readings)} messages that were read{anew}"
@@ -208,7 +209,7 @@ def _changes(world: World, agent_id: str, span: Window) -> Iterator[Change]:
     )
     with world.store.connect() as connection:
         rows = connection.execute(query).all()
-    for before, now in zip(rows, rows[1:], strict=False):
+    for before, now in pairwise(rows):
         if now.window_end <= span.start:
             continue
         if before.persona_hash and now.persona_hash and before.persona_hash != now.persona_hash:
@@ -228,14 +229,16 @@ def _touched(commit: Commit, agent_id: str) -> str:
 
 
 def _new_runs(messages: Sequence[Message]) -> Iterator[Change]:
-    for before, now in zip(messages, messages[1:], strict=False):
+    for before, now in pairwise(messages):
         if now.run_id and now.run_id != before.run_id:
             yield Change(now.created_at, f"run {now.run_id} of the agents began")
 
 
 def _quoted(found: VoiceChange) -> str:
-    quotes = (f"{message.text[:MOST_QUOTED]!r} ({message.id})" for message in found.alarm.quotes[:MOST_QUOTES])
-    return ", ".join(quotes)
+    def shown(text: str) -> str:
+        return text if len(text) <= MOST_QUOTED else f"{text[:MOST_QUOTED].rstrip()}…"
+
+    return ", ".join(f"{shown(message.text)!r} ({message.id})" for message in found.alarm.quotes[:MOST_QUOTES])
 
 
 def _command(found: VoiceChange) -> str:

@@ -115,7 +115,8 @@ def message_counts(store: Store, window: Window, *, agent_id: str | None = None)
     if agent_id is not None:
         query = query.where(_TABLE.c.agent_id == agent_id)
     with store.connect() as connection:
-        return {name: count for name, count in connection.execute(query.group_by(_TABLE.c.agent_id))}
+        rows = connection.execute(query.group_by(_TABLE.c.agent_id))
+        return {row[0]: row[1] for row in rows}
 
 
 def sources_of_later(store: Store, moment: datetime) -> list[tuple[str, str | None, datetime]]:
