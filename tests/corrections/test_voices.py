@@ -17,12 +17,9 @@ DRIFT = datetime(2026, 6, 14, 23, 59, 59, tzinfo=UTC)
 AGENTS = ("dwight", "jim", "michael", "pam")
 
 
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    world = World.open(PROJECT, f"sqlite:///{tmp_path_factory.mktemp('voices') / 'store.db'}")
-    world.sync()
-    VoiceWatches.learn(world, AGENTS, DRIFT)
-    return world
+@pytest.fixture
+def world(learnt_world: World) -> World:
+    return learnt_world
 
 
 def test_the_store_is_followed_and_only_the_one_who_drifts_raises_an_alarm(world: World) -> None:

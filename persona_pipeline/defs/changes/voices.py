@@ -45,7 +45,7 @@ def voice_alarms(context: dg.SensorEvaluationContext, world: WorldResource) -> d
     partitions = set(context.instance.get_dynamic_partitions(AGENTS))
     there = [name for name in known_agents(opened.root) if name in partitions]
     waiting = [name for name in there if counts.get(name, 0) != looked.get(name, 0)]
-    if not waiting:
+    if not waiting or opened.newest_message_time() is None:
         return dg.SkipReason(f"{len(there)} agents, nobody has said anything new")
     window = resolve_window(opened, orchestration().window, None)
     done = {name: looked[name] for name in there if name in looked}
