@@ -35,6 +35,10 @@ def evaluate(
     dimensions: Dimensions = "all",
     window: WindowLength = "7d",
     as_of: AsOf = None,
+    since: Annotated[
+        str | None,
+        typer.Option(help="Where the window begins instead (RFC 3339 with offset), that moment left out."),
+    ] = None,
     judge: JudgeName = "recorded",
     mock_judge: MockJudge = False,
     synthetic: Annotated[
@@ -73,8 +77,8 @@ def evaluate(
     fail_on: Annotated[
         str | None,
         typer.Option(
-            help="Only these set the exit code: regression, threshold, coverage, no_baseline, budget, and trend, injection and "
-            "voices, which only warn otherwise; or 'none'."
+            help="Only these set the exit code: regression, threshold, coverage, no_baseline, budget, and trend, injection, "
+            "voices and voice_alarm, which only warn otherwise; or 'none'."
         ),
     ] = None,
 ) -> None:
@@ -95,6 +99,7 @@ def evaluate(
         dimensions=names(dimensions),
         window=window,
         as_of=moment(as_of),
+        since=moment(since, "--since"),
         samples=samples,
         threshold=threshold,
         regression_delta=regression_delta,

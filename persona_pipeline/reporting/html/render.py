@@ -12,6 +12,7 @@ from markupsafe import Markup
 from persona_pipeline.evaluation.report import RunReport
 from persona_pipeline.reporting import view
 from persona_pipeline.reporting.charts import bullet
+from persona_pipeline.reporting.facts import agent_facts
 from persona_pipeline.reporting.html.page import build_page
 from persona_pipeline.reporting.pages import page_environment
 from persona_pipeline.reporting.text import html_text
@@ -47,6 +48,7 @@ def _environment() -> Environment:
         bullet=_bullet,
         percent=_percent,
         plural=_plural,
+        facts=agent_facts,
     )
     return environment
 
