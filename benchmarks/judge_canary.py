@@ -2,8 +2,9 @@
 
 Run: OPENBLAS_NUM_THREADS=1 python benchmarks/judge_canary.py [--runs 500]
 
-A scripted judge of claims whose truth is known: its error is partly its own (the same whenever it is asked) and partly chance, scores are
-0-9 and whole. *Labelled*: people rated every anchor, with an error of their own. *Recorded*: only the earlier judge's verdicts are known.
+A scripted judge of claims whose truth is known: its error is partly its own (the same whenever it is asked) and partly chance,
+scores are 0-9 and whole. *Labelled*: people rated every anchor, with an error of their own. *Recorded*: only the earlier judge's
+verdicts are known.
 """
 
 import argparse
@@ -55,7 +56,9 @@ def anchors(generator: np.random.Generator, count: int, drift: Drift, labelled: 
     seen = drift.spread * (drift.sees * truth + kept + generator.normal(0, CHANCE, count))
     now = _whole(LEVEL + drift.shift + seen)
     return [
-        Anchor(DIMENSIONS[place % 5], float(before[place]), float(now[place]), float(people[place]) if labelled else None)
+        Anchor(
+            DIMENSIONS[place % 5], float(before[place]), float(now[place]), float(people[place]) if labelled else None
+        )
         for place in range(count)
     ]
 

@@ -130,7 +130,7 @@ class DimensionComparison(BaseModel):
     """One dimension beside its baseline.
 
     status: ``ok``, ``regressed``, ``no_baseline`` (scored, nothing to compare with), ``unscored`` (no score now),
-    ``incomplete`` (coverage below the minimum, so the mean is not compared), ``other_judge`` (the baseline is another judge's, and is not either).
+    ``incomplete`` (coverage below the minimum, so the mean is not compared), ``other_judge`` (nor is it with another judge's).
     doubted: what fell by the rule of a judge that is no better than chance there, a sentence each: no regression.
     interval: of the change (current - baseline), 95 %; p_value: of a fall, corrected for all that was compared.
     sight, claims: what could have been seen, and the test of each claim; None and empty where nothing can be tested.

@@ -20,9 +20,9 @@ _SHARES = np.linspace(0.0, 2.4, 49)
 class PeoplesScores:
     """People's scores regressed on the judge's, with an effect of the agent.
 
-    score of people = level + slope x judge + agent + rest: the unit-level small-area model (Battese, Harter, Fuller, JASA 83, 1988),
-    averaged over how much agents may differ, weighted by how well each fits. Few labels of an agent move its own effect little, and
-    its interval says what is not known of it.
+    score of people = level + slope x judge + agent + rest: the unit-level small-area model (Battese, Harter and Fuller, JASA 83,
+    1988), averaged over how much agents may differ, weighted by how well each fits. Few labels of an agent move its own effect
+    little, and its interval says what is not known of it.
 
     Attributes:
         middle: the judge's mean score of what is labelled.
@@ -48,8 +48,8 @@ class PeoplesScores:
         order = {agent: place for place, agent in enumerate(dict.fromkeys(agents))}
         at = np.asarray([order[agent] for agent in agents])
         counts = np.bincount(at).astype(np.float64)
-        sums = np.stack([np.bincount(at, column) for column in columns], axis=1)
-        totals = np.bincount(at, y)
+        sums = np.stack([np.bincount(at, column) for column in columns], axis=1).astype(np.float64)
+        totals = np.bincount(at, y).astype(np.float64)
         fits = [_fit(design, y, counts, sums, totals, share**2) for share in _SHARES]
         noise = np.asarray([max(fit.squares, 1e-9) / degrees for fit in fits])
         logs = np.asarray(
@@ -114,8 +114,7 @@ class PeoplesScores:
 
         reach = 40 * widest
         low, high = (
-            float(brentq(lambda at, p=p: below(at) - p, value - reach, value + reach, xtol=1e-4))
-            for p in (TAIL, 1 - TAIL)
+            brentq(lambda at, p=p: below(at) - p, value - reach, value + reach, xtol=1e-4) for p in (TAIL, 1 - TAIL)
         )
         return Measure(value=_within(value), low=_within(low), high=_within(high), n=n)
 
@@ -132,7 +131,7 @@ def _fit(design: Numbers, y: Numbers, counts: Numbers, sums: Numbers, totals: Nu
     """Fit by generalised least squares, agents' variance being ``ratio`` times that of the rest."""
     factor = ratio / (1 + ratio * counts)
     information = design.T @ design - (sums * factor[:, None]).T @ sums
-    covariance = np.linalg.inv(information)
+    covariance = np.linalg.inv(information).astype(np.float64)
     coefficients = covariance @ (design.T @ y - sums.T @ (factor * totals))
     residuals = y - design @ coefficients
     left = totals - sums @ coefficients

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from persona_pipeline.baselines.models import People
+from persona_pipeline.baselines.models import Baseline, BaselineComparison, People
+from persona_pipeline.baselines.spread import judged_share
 from persona_pipeline.calibration.calibrate import agreement
 from persona_pipeline.calibration.labelled import Judge, Usable, ballots, rated_by_judge, usable
 from persona_pipeline.calibration.peoples_score import PeoplesScores
@@ -12,19 +13,9 @@ from persona_pipeline.calibration.rated import Rated, by_dimension
 from persona_pipeline.evaluation.results import AgentEvaluation
 from persona_pipeline.evaluation.verdicts import KnownVerdicts
 from persona_pipeline.labels import LABELS, load_labels
-from persona_pipeline.scoring.convergence import AGREEMENT_WEIGHT, DISTINCTNESS_WEIGHT, VOCABULARY_WEIGHT
-from persona_pipeline.scoring.fluency import CATCHPHRASE_WEIGHT, NGRAM_WEIGHT, STRUCTURE_WEIGHT
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
 from persona_pipeline.world import World
 from persona_pipeline.world.canonical import content_hash
-
-_COMPUTED = {
-    "_ngram": NGRAM_WEIGHT,
-    "_catchphrase": CATCHPHRASE_WEIGHT,
-    "_vocabulary": VOCABULARY_WEIGHT,
-    "_agreement": AGREEMENT_WEIGHT,
-}
-_JUDGED = {"fluency": STRUCTURE_WEIGHT, "convergence": DISTINCTNESS_WEIGHT}
 
 
 @dataclass(frozen=True)
@@ -52,8 +43,8 @@ class PeoplesLabels:
         """Return what people say of a dimension of an evaluation; None where they labelled nothing at all."""
         if not self.labels_hash:
             return None
-        judged_by = (str(evaluation.provenance.get(key)) for key in ("judge_model", "prompt_version"))
-        learnt = self.by.get((*judged_by, dimension))  # type: ignore[arg-type]
+        model, prompt = (str(evaluation.provenance.get(key)) for key in ("judge_model", "prompt_version"))
+        learnt = self.by.get((model, prompt, dimension))
         if learnt is None:
             return People(belief="unknown", missing=FEWEST_LABELS)
         item = evaluation.dimensions[dimension]
@@ -79,6 +70,28 @@ def peoples_labels(world: World) -> PeoplesLabels:
         for dimension, own in by_dimension(items).items()
     }
     return PeoplesLabels(labels_hash(used), found)
+
+
+def calibrated(baseline: Baseline, comparison: BaselineComparison, labels: str) -> Baseline:
+    """Return a baseline that says which calibration stood behind its dimensions: hash and number of labels, rank correlation.
+
+    Args:
+        comparison: of the run it was taken from.
+        labels: see ``PeoplesLabels.labels_hash``; "": nobody labelled anything, and nothing is said.
+    """
+    if not labels:
+        return baseline
+    known = dict(baseline.provenance.get("dimensions", {}))
+    for name, item in comparison.dimensions.items():
+        if item.people and name in known:
+            told = {
+                "hash": labels,
+                "labels": item.people.labels,
+                "belief": item.people.belief,
+                "rank": item.people.rank,
+            }
+            known[name] = {**known[name], "calibration": told}
+    return baseline.model_copy(update={"provenance": {**baseline.provenance, "dimensions": known}})
 
 
 def rated_labels(world: World, known: KnownVerdicts, used: Usable) -> dict[Judge, list[Rated]]:
@@ -138,7 +151,7 @@ def _peoples_score(learnt: _Learnt, agent_id: str, item: DimensionEvaluation) ->
     before = sum(value * weight for value, weight in zip(oriented, weights, strict=True)) / total
     # Hard mode lowers what the judge gave below 9; what people give is lowered as much.
     hard = judged / before if before > 0 else 1.0
-    share = _judged_share(item)
+    share = judged_share(item)
     score, low, high = (
         min(max(item.score + share * (value * hard - judged), 0.0), HIGHEST)
         for value in (told.value, told.low, told.high)
@@ -149,12 +162,3 @@ def _peoples_score(learnt: _Learnt, agent_id: str, item: DimensionEvaluation) ->
 def _oriented(row: PropositionResult) -> float:
     raw = row.raw if row.raw is not None else row.score or 0.0
     return HIGHEST - raw if row.inverted else raw
-
-
-def _judged_share(item: DimensionEvaluation) -> float:
-    """Return the part (0-1) of a dimension's score that its judged claims make up."""
-    judged = _JUDGED.get(item.dimension)
-    if judged is None:
-        return 1.0
-    computed = sum(_COMPUTED[row.id] for row in item.propositions.values() if row.algorithmic and row.score is not None)
-    return judged / (judged + computed)
