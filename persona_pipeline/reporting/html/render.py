@@ -38,6 +38,7 @@ def render_html(report: RunReport) -> str:
 def _environment() -> Environment:
     environment = page_environment(_PACKAGE)
     environment.filters.update(
+        people=estimate_text,
         score=view.format_score,
         delta=view.format_delta,
         usd=view.format_usd,
