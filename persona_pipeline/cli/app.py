@@ -11,6 +11,8 @@ from persona_pipeline.cli.doctor import doctor
 from persona_pipeline.cli.evaluate import evaluate
 from persona_pipeline.cli.ingest import ingest
 from persona_pipeline.cli.init import init
+from persona_pipeline.cli.label import label
+from persona_pipeline.cli.labels import app as labels
 from persona_pipeline.cli.propositions import app as propositions
 from persona_pipeline.cli.recordings import app as recordings
 from persona_pipeline.cli.report import report
@@ -38,7 +40,9 @@ app.command()(doctor)
 app.command()(watch)
 app.command()(calibrate)
 app.command()(canary)
+app.command()(label)
 app.add_typer(propositions, name="propositions")
 app.add_typer(recordings, name="recordings")
+app.add_typer(labels, name="labels")
 app.add_typer(suite, name="suite")
 app.add_typer(corrections, name="corrections")
