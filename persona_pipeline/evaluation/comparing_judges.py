@@ -15,10 +15,10 @@ from persona_pipeline.calibration.labelled import ballots, rated_by_judge, usabl
 from persona_pipeline.calibration.rated import Rated
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation.concurrency import run_async
-from persona_pipeline.evaluation.population import Judgment, judged_population
+from persona_pipeline.evaluation.population import judged_population
 from persona_pipeline.evaluation.verdicts import KnownVerdicts
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Verdict
-from persona_pipeline.labels import LABELS, load_labels
+from persona_pipeline.labels import LABELS, Judgment, load_labels
 from persona_pipeline.world import World
 
 
@@ -61,7 +61,7 @@ def plan_canaries(world: World, now: JudgeName, *, before: str | None = None, an
     """
     population = judged_population(world)
     labels = load_labels(world.root / LABELS)
-    used = usable(world.root, labels, is_judged=KnownVerdicts(world).knows)
+    used = usable(world.root, labels, is_judged=KnownVerdicts.of(world).knows)
     judgments = [
         (item.key, item.request.agent_id, item.request.dimension, item.request.proposition_id, item.verdicts)
         for item in population
