@@ -42,6 +42,7 @@ class RegressionConfig(dg.Config):
     max_usd: float | None = None
     fresh: bool = False
     fail_on: list[str] | None = None
+    require_calibration: bool | None = None
     update_baseline: bool = False
     reports: str = REPORTS
 
@@ -62,6 +63,7 @@ class RegressionConfig(dg.Config):
             proposition_delta=self.proposition_delta,
             min_coverage=self.min_coverage,
             fail_on=self.fail_on,
+            require_calibration=self.require_calibration,
             history=self.history,
             update_baseline=self.update_baseline,
         )
