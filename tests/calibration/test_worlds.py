@@ -182,7 +182,7 @@ def test_another_judge_is_not_compared_until_it_was_measured(world: World, serve
         "--fresh",
     )
     code, text = call(*asked)
-    assert (code, "other_judge" in text, "persona-pipeline canary" in text) == (3, True, True)
+    assert (code, "other_judge" in text, "persona-pipeline canary" in text) == (3, True, True), text[:600] + text[-900:]
     code, text = call("canary", "--estimate")
     assert (code, "80 judgments are made again" in text, "$" in text) == (0, True, True)
     assert not (world.root / CHANGES).exists()
