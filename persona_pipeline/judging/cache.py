@@ -45,7 +45,7 @@ class JudgmentCache:
                 chosen = judgments.c.key.in_(keys[start : start + _CHUNK])
                 for key, stored, model, prompt_version in connection.execute(sa.select(*columns).where(chosen)):
                     try:
-                        data = _unpack(stored)
+                        data = unpack_answer(stored)
                         problem = questions[key].problem(data)
                     except ValueError as error:
                         problem, data = str(error), {}
@@ -85,21 +85,25 @@ class JudgmentCache:
     def note_rejection(self, base_url: str, model: str) -> None:
         """Remember that the endpoint rejects ``output_config`` for a model."""
         key = _endpoint_key(base_url, model)
+        self.note(key, _ENDPOINT, model, "", {"structured_output": False})
+
+    def note(self, key: str, kind: str, model: str, prompt_version: str, answer: Mapping[str, Any]) -> None:
+        """Remember something of a model that is no judgment. A database that fails costs a warning."""
         row = {
             "key": key,
             "subject_key": key,
-            "kind": _ENDPOINT,
+            "kind": kind,
             "agent_id": None,
             "model": model,
-            "prompt_version": "",
-            "answer": {"structured_output": False},
+            "prompt_version": prompt_version,
+            "answer": dict(answer),
             "token_usage": None,
             "usd": None,
         }
         try:
             self._write(row)
         except SQLAlchemyError as error:
-            log.warning("what the endpoint rejects was not remembered: %s", type(error).__name__)
+            log.warning("%s of %s was not remembered: %s", kind, model, type(error).__name__)
 
     def _write(self, row: Mapping[str, Any]) -> None:
         with self.store.begin() as connection:
@@ -112,7 +116,12 @@ def _pack(data: Any) -> dict[str, str]:
     return {"json": text, "sha256": hashlib.sha256(text.encode("ascii")).hexdigest()}
 
 
-def _unpack(column: str) -> Any:
+def unpack_answer(column: str) -> Any:
+    """Return the answer of a row of ``judgments``, its JSON column read as text.
+
+    Raises:
+        ValueError: the row is damaged.
+    """
     stored = json.loads(column)
     if not isinstance(stored, dict) or not isinstance(stored.get("json"), str):
         raise ValueError("it has no answer")

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from persona_pipeline.documents import JsonError, strict_json
+from persona_pipeline.documents.json_lines import json_line
 from persona_pipeline.errors import ConfigError, did_you_mean
 from persona_pipeline.judging.questions import PROPOSITION, answer_subject
 from persona_pipeline.judging.signing import SIGNATURE, is_signed, signature_of
-from persona_pipeline.judging.verdict import SCALE, Unscored, recording_key
+from persona_pipeline.judging.verdict import SCALE, Unscored, recording_key, shown_subject
 
 # Agents that a recording is filed under when it has none.
 _NOBODY = "_shared"
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _KEY = re.compile(r"[0-9a-f]{64}")
 
 
@@ -83,8 +83,7 @@ class Recording:
         """The key that the visible fields give."""
         if self.kind != PROPOSITION:
             return recording_key(answer_subject(self.kind, self.agent_id, self.subject), self.sample)
-        names = ("kind", "agent_id", "dimension", "proposition_id", "claim", "persona", "trajectory")
-        return recording_key({name: getattr(self, name) for name in names}, self.sample)
+        return recording_key(shown_subject(self), self.sample)
 
     def to_line(self, secret: bytes | None = None) -> str:
         """Return the JSON line, ended by a line feed; ``secret``: signed anew with it."""
@@ -120,8 +119,7 @@ class Recording:
             data[SIGNATURE] = signature_of(data, secret)
         elif self.signature:
             data[SIGNATURE] = self.signature
-        text = json.dumps(data, ensure_ascii=False, allow_nan=False)
-        return _LONE_SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
+        return json_line(data)
 
     @property
     def file(self) -> Path:

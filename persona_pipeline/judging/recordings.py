@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from persona_pipeline.atomic_files import write_atomically
+from persona_pipeline.documents.json_lines import read_rows, write_if_changed
 from persona_pipeline.errors import ConfigError, Problem
 from persona_pipeline.judging.questions import PROPOSITION
 from persona_pipeline.judging.recording import Recording, parse_line
@@ -80,8 +80,7 @@ def sign_recordings(folder: Path, secret: bytes) -> list[Path]:
             if problems:
                 raise ConfigError(problems)
             text = "".join(recording.to_line(secret) for _, recording in found)
-            if path.read_bytes() != text.encode("utf-8"):
-                write_atomically(path, text)
+            if write_if_changed(path, text):
                 changed.append(path)
     return changed
 
@@ -119,25 +118,15 @@ def write_recordings(folder: Path, recordings: Iterable[Recording]) -> list[Path
             # Only what is recorded here is signed here: what stood there keeps the signature it has, or none.
             new = {recording.key for recording in added}
             text = "".join(item.to_line(secret if item.key in new else None) for item in ordered)
-            if not path.exists() or path.read_bytes() != text.encode("utf-8"):
-                write_atomically(path, text)
+            if write_if_changed(path, text):
                 changed.append(path)
     return changed
 
 
 def _read(path: Path, problems: list[Problem], secret: bytes | None) -> list[tuple[int, Recording]]:
-    try:
-        text = path.read_bytes().decode("utf-8")
-    except UnicodeDecodeError as error:
-        problems.append(Problem(f"not UTF-8 ({error.reason} at byte {error.start}); save it as UTF-8", str(path)))
-        return []
-    found = []
-    # Not splitlines(): a quote may hold U+2028.
-    for number, line in enumerate(text.split("\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            found.append((number, parse_line(line, secret)))
-        except ValueError as error:
-            problems.append(Problem(f"{error}; correct the line or delete it and record again", str(path), number))
-    return found
+    return read_rows(
+        path,
+        lambda line: parse_line(line, secret),
+        problems,
+        remedy="correct the line or delete it and record again",
+    )

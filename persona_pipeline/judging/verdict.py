@@ -117,6 +117,12 @@ def recording_key(subject: Mapping[str, Any], sample: int = 0) -> str:
     return content_hash(dict(subject) if sample == 0 else {**subject, "sample": sample})
 
 
+def shown_subject(shown: object) -> dict[str, Any]:
+    """Return the subject of a judgment as a recording or a label shows it, field by field."""
+    names = ("agent_id", "dimension", "proposition_id", "claim", "persona", "trajectory")
+    return {"kind": "proposition"} | {name: getattr(shown, name) for name in names}
+
+
 @dataclass(frozen=True)
 class Verdict:
     """The answer to one ``JudgeRequest``: exactly one of ``score`` (whole, 0-9) and ``unscored``.

@@ -36,15 +36,19 @@ def record_window(
 
 def newest_window(store: Store, agent_id: str, *, now: datetime) -> Window | None:
     """Return the newest window of an agent that does not end in the future; None when it has none."""
+    return next(iter(known_windows(store, agent_id, now=now, most=1)), None)
+
+
+def known_windows(store: Store, agent_id: str, *, now: datetime, most: int | None = None) -> list[Window]:
+    """Return the windows an agent was evaluated on that do not end in the future, the newest first; ``most``: at most so many."""
     query = (
         sa.select(_WINDOWS.c.window_start, _WINDOWS.c.window_end)
         .where(_WINDOWS.c.agent_id == agent_id, _WINDOWS.c.window_end <= now)
         .order_by(_WINDOWS.c.window_end.desc(), _WINDOWS.c.updated_at.desc(), _WINDOWS.c.id)
-        .limit(1)
+        .limit(most)
     )
     with store.connect() as connection:
-        row = connection.execute(query).one_or_none()
-    return Window(end=row.window_end, start=row.window_start) if row else None
+        return [Window(end=row.window_end, start=row.window_start) for row in connection.execute(query)]
 
 
 def touched_windows(store: Store, agent_ids: Collection[str]) -> list[tuple[str, Window]]:

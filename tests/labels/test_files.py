@@ -1,0 +1,188 @@
+"""Label files: what is written loads the same, what is wrong is named with its place, and nobody's label is lost."""
+
+import json
+from concurrent.futures import ProcessPoolExecutor
+from datetime import UTC, datetime, timedelta, timezone
+from multiprocessing import get_context
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from persona_pipeline.errors import ConfigError
+from persona_pipeline.judging.verdict import JudgeRequest
+from persona_pipeline.labels import Label, LabellerKind, label_of, load_labels, write_labels
+from persona_pipeline.labels.label import MOST_NOTE, check_labeller, parse_label
+from tests.support.judging import request, trajectory
+
+LABEL = label_of(request(persona="A boss."), 7, labeller="ada", labelled_at=datetime(2026, 11, 22, 8, tzinfo=UTC))
+LINE = json.loads(LABEL.to_line())
+FIELDS = "key agent_id dimension proposition_id claim persona trajectory labeller labeller_kind score unscored note labelled_at"
+
+
+def line(**changes: object) -> str:
+    return json.dumps({**LINE, **changes})
+
+
+def without(name: str) -> str:
+    return json.dumps({key: value for key, value in LINE.items() if key != name})
+
+
+def test_a_line_shows_all_its_key_is_made_of_in_a_fixed_order() -> None:
+    assert list(LINE) == FIELDS.split()
+    assert LINE["key"] == request(persona="A boss.").key
+    assert (LINE["score"], LINE["unscored"], LINE["labelled_at"]) == (7, None, "2026-11-22T08:00:00Z")
+
+
+def test_the_key_is_that_of_the_first_sample() -> None:
+    assert label_of(request(sample=3), 1, labeller="ada").key == request().key
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "not JSON"),
+        ("[]", "not a JSON object"),
+        ('{"key": 1, "key": 2}', "stands twice"),
+        ("[" * 100_000, "nested too deeply"),
+        (line(scores=7), "unknown field 'scores'; did you mean 'score'?"),
+        (line(key="abc"), "'key': "),
+        (line(key="0" * 64), "a field or the key was changed by hand"),
+        (line(claim="Michael is merry"), "a field or the key was changed by hand"),
+        (line(persona=None), "a field or the key was changed by hand"),
+        (line(agent_id="dwight"), "a field or the key was changed by hand"),
+        (line(proposition_id="merry"), "a field or the key was changed by hand"),
+        (line(trajectory="b" * 64), "a field or the key was changed by hand"),
+        (line(dimension="adherance"), "no dimension; did you mean 'adherence'?"),
+        (line(dimension="../../x"), "no dimension; the dimensions are"),
+        (line(score=10), "'score': "),
+        (line(score=-1), "'score': "),
+        (line(score=7.0), "'score': must be a whole number"),
+        (line(score=True), "'score': must be a whole number"),
+        (line(score="7"), "'score': must be a whole number"),
+        (line(score=None), "exactly one of 'score' and 'unscored'"),
+        (line(unscored="not_applicable"), "exactly one of 'score' and 'unscored'"),
+        (line(score=None, unscored="no_evidence"), "'unscored': Input should be 'not_applicable'"),
+        (line(labeller=""), "'labeller': "),
+        (line(labeller="a b"), "'labeller': "),
+        (line(labeller="a/b"), "'labeller': "),
+        (line(labeller="a" * 65), "'labeller': "),
+        (line(labeller_kind="robot"), "'labeller_kind': "),
+        (line(note=None), "'note': must be a string"),
+        (line(note="x" * (MOST_NOTE + 1)), "'note': "),
+        (line(labelled_at="yesterday"), "'labelled_at': time 'yesterday' is not an RFC 3339 time"),
+        (line(labelled_at="2026-11-22T08:00:00"), "has no offset"),
+        (without("labeller_kind"), "'labeller_kind' is missing"),
+        (without("trajectory"), "'trajectory' is missing"),
+    ],
+)
+def test_a_line_that_is_no_label_is_named_with_its_place(text: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "adherence.jsonl"
+    path.write_text(f"\n{text}\n", encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        load_labels(tmp_path)
+    assert f"{path}:2: " in str(caught.value)
+    assert said in str(caught.value)
+    assert "; correct the line, or delete it and label again" in str(caught.value)
+
+
+def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
+    (tmp_path / "adherence.jsonl").write_text(f"x\n{LABEL.to_line()}{LABEL.to_line()}", encoding="utf-8")
+    (tmp_path / "fluency.jsonl").write_text(LABEL.to_line(), encoding="utf-8")
+    (tmp_path / "convergence.jsonl").write_bytes(b"\xff\n")
+    with pytest.raises(ConfigError) as caught:
+        load_labels(tmp_path)
+    said = [str(problem) for problem in caught.value.problems]
+    assert [text.removeprefix(f"{tmp_path}/").split(": ")[0] for text in said] == [
+        "adherence.jsonl:1",
+        "convergence.jsonl",
+        "fluency.jsonl:1",
+        "adherence.jsonl:3",
+    ]
+    assert "a label of adherence stands in fluency.jsonl" in said[2]
+    assert f"ada has labelled this judgment at {tmp_path}/adherence.jsonl:2 already; delete one" in said[3]
+
+
+def test_a_name_is_a_persons_or_a_models_and_never_both(tmp_path: Path) -> None:
+    write_labels(tmp_path, [LABEL])
+    as_model = label_of(request("another claim"), 3, labeller="ada", kind=LabellerKind.MODEL)
+    with pytest.raises(ConfigError, match="a name of its own"):
+        write_labels(tmp_path, [as_model])
+    (tmp_path / "adherence.jsonl").write_text(LABEL.to_line() + as_model.to_line(), encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"adherence\.jsonl:2: ada is a model here and a person at .*jsonl:1"):
+        load_labels(tmp_path)
+
+
+def test_the_last_answer_of_a_labeller_replaces_and_the_rest_stays_in_order(tmp_path: Path) -> None:
+    second = label_of(request("another claim"), None, labeller="ada", note="It never came up.")
+    other = label_of(request(persona="A boss."), 2, labeller="bob")
+    assert [path.name for path in write_labels(tmp_path, [other, LABEL, second])] == ["adherence.jsonl"]
+    changed = label_of(request(persona="A boss."), 8, labeller="ada")
+    write_labels(tmp_path, [changed])
+    assert load_labels(tmp_path) == [changed, other, second]
+    assert write_labels(tmp_path, [changed]) == []
+
+
+def test_a_label_is_taken_back_and_an_empty_file_goes(tmp_path: Path) -> None:
+    other = label_of(request(), 2, labeller="bob")
+    write_labels(tmp_path, [LABEL, other])
+    write_labels(tmp_path, [], remove=[LABEL.identity])
+    assert load_labels(tmp_path) == [other]
+    write_labels(tmp_path, [], remove=[other.identity])
+    assert list(tmp_path.glob("*.jsonl")) == []
+
+
+def test_a_missing_folder_has_no_labels(tmp_path: Path) -> None:
+    assert load_labels(tmp_path / "none") == []
+
+
+def test_times_of_any_offset_become_utc() -> None:
+    moment = datetime(2026, 11, 22, 9, tzinfo=timezone(timedelta(hours=1)))
+    assert label_of(request(), 1, labeller="ada", labelled_at=moment).labelled_at == "2026-11-22T08:00:00Z"
+
+
+@pytest.mark.parametrize("name", ["ada", "ada.l@example.org", "A-b_9"])
+def test_names_of_labellers(name: str) -> None:
+    assert check_labeller(name) == name
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a\n", "é", "a" * 65, "<b>"])
+def test_what_cannot_name_a_labeller(name: str) -> None:
+    with pytest.raises(ValueError, match="cannot name a labeller"):
+        check_labeller(name)
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
+
+
+@given(
+    claim=TEXT.filter(bool),
+    persona=st.none() | TEXT,
+    said=TEXT,
+    answer=st.none() | st.integers(0, 9),
+    kind=st.sampled_from(LabellerKind),
+    note=TEXT,
+)
+def test_every_label_comes_back_as_it_was_written(
+    claim: str, persona: str | None, said: str, answer: int | None, kind: LabellerKind, note: str
+) -> None:
+    asked = JudgeRequest("fluency", "x", claim, trajectory(said), persona, agent_id="ann")
+    label = label_of(asked, answer, labeller="ada", kind=kind, note=note)
+    text = label.to_line()
+    assert text.count("\n") == 1
+    assert parse_label(text) == label
+    assert label.key == asked.key
+
+
+def _label_many(folder: str, labeller: str) -> None:
+    for number in range(15):
+        write_labels(Path(folder), [label_of(request(f"claim {number}"), number % 10, labeller=labeller)])
+
+
+def test_two_who_write_at_once_lose_nothing(tmp_path: Path) -> None:
+    with ProcessPoolExecutor(2, mp_context=get_context("fork")) as pool:
+        list(pool.map(_label_many, [str(tmp_path)] * 2, ["ada", "bob"]))
+    labels: list[Label] = load_labels(tmp_path)
+    assert len(labels) == 30
+    assert {label.labeller for label in labels} == {"ada", "bob"}
