@@ -9,6 +9,7 @@ from persona_pipeline.cli.doctor import doctor
 from persona_pipeline.cli.evaluate import evaluate
 from persona_pipeline.cli.ingest import ingest
 from persona_pipeline.cli.init import init
+from persona_pipeline.cli.messages import app as messages
 from persona_pipeline.cli.propositions import app as propositions
 from persona_pipeline.cli.recordings import app as recordings
 from persona_pipeline.cli.report import report
@@ -34,6 +35,7 @@ app.command()(schema)
 app.command()(init)
 app.command()(doctor)
 app.command()(watch)
+app.add_typer(messages, name="messages")
 app.add_typer(propositions, name="propositions")
 app.add_typer(recordings, name="recordings")
 app.add_typer(suite, name="suite")

@@ -71,8 +71,8 @@ def evaluate(
     fail_on: Annotated[
         str | None,
         typer.Option(
-            help="Only these set the exit code: regression, threshold, coverage, no_baseline, budget, and trend, injection and "
-            "voices, which only warn otherwise; or 'none'."
+            help="Only these set the exit code: regression, threshold, coverage, no_baseline, budget, and trend, injection, names "
+            "and voices, which only warn otherwise; or 'none'."
         ),
     ] = None,
 ) -> None:
@@ -83,7 +83,7 @@ def evaluate(
     Exit codes: 0 clean, 1 regression or below the threshold, 2 usage or configuration, 3 not fully judged, 4 budget.
     """
     from persona_pipeline.evaluation.request import EvaluationRequest
-    from persona_pipeline.evaluation.run import estimate_run
+    from persona_pipeline.evaluation.run import estimate_run, run_names
     from persona_pipeline.world import World
 
     if format not in FORMATS:
@@ -108,6 +108,8 @@ def evaluate(
     world = World.open()
     if estimate:
         typer.echo(estimate_run(world, request))
+        for line in run_names(world, request).lines():
+            typer.echo(line, err=True)
         return
     run = run_and_print(world, request, judge=judge_name(judge, mock_judge), max_usd=max_usd, record=record)
     for path in run.baselines:

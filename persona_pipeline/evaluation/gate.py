@@ -34,6 +34,7 @@ FAILURES: Mapping[str, tuple[str, ...]] = {
     "budget": ("budget",),
     "trend": ("trend",),
     "injection": ("injection",),
+    "names": ("names",),
     "voices": ("clone", "voices"),
     "doubted": ("doubted",),
     "judge_changed": ("judge_changed",),
@@ -42,6 +43,7 @@ FAILURES: Mapping[str, tuple[str, ...]] = {
 WARNINGS: Mapping[str, int] = {
     "trend": EXIT_REGRESSION,
     "injection": EXIT_COVERAGE,
+    "names": EXIT_COVERAGE,
     "clone": EXIT_REGRESSION,
     "voices": EXIT_REGRESSION,
     "doubted": EXIT_REGRESSION,
