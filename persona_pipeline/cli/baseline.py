@@ -8,6 +8,7 @@ from persona_pipeline.cli.options import (
     Agents,
     AsOf,
     Dimensions,
+    Fresh,
     JudgeName,
     MaxUsd,
     MockJudge,
@@ -30,6 +31,7 @@ def baseline(
     mock_judge: MockJudge = False,
     samples: Samples = 1,
     record: Record = False,
+    fresh: Fresh = False,
     max_usd: MaxUsd = None,
     windows: Annotated[
         int,
@@ -39,6 +41,7 @@ def baseline(
     ] = 1,
 ) -> None:
     """Evaluate agents and write their scores to baselines/. Dimensions that were not scored in full keep what the files say."""
+    from persona_pipeline.evaluation.judges import JudgeOptions
     from persona_pipeline.evaluation.request import EvaluationRequest
     from persona_pipeline.world import World
 
@@ -53,7 +56,8 @@ def baseline(
     )
     if judge == "anthropic" and samples < 3:
         typer.echo("hint: a live baseline judged once is noisy; --samples 5 makes drops much easier to tell", err=True)
-    run = run_and_print(World.open(), request, judge=judge_name(judge, mock_judge), max_usd=max_usd, record=record)
+    options = JudgeOptions(max_usd=max_usd, record=record, fresh=fresh)
+    run = run_and_print(World.open(), request, judge=judge_name(judge, mock_judge), options=options)
     for path in run.baselines:
         typer.echo(str(path))
     raise typer.Exit(run.report.exit_code)

@@ -10,6 +10,7 @@ from persona_pipeline.cli.options import (
     Agents,
     AsOf,
     Dimensions,
+    Fresh,
     JudgeName,
     MaxUsd,
     MockJudge,
@@ -51,6 +52,7 @@ def evaluate(
     ] = None,
     update_baseline: Annotated[bool, typer.Option(help="Write the scores to baselines/ when done.")] = False,
     record: Record = False,
+    fresh: Fresh = False,
     estimate: Annotated[
         bool, typer.Option(help="Print calls, tokens and US dollars a live run would take; judge nothing.")
     ] = False,
@@ -82,6 +84,7 @@ def evaluate(
 
     Exit codes: 0 clean, 1 regression or below the threshold, 2 usage or configuration, 3 not fully judged, 4 budget.
     """
+    from persona_pipeline.evaluation.judges import JudgeOptions
     from persona_pipeline.evaluation.request import EvaluationRequest
     from persona_pipeline.evaluation.run import estimate_run, run_names
     from persona_pipeline.world import World
@@ -111,7 +114,8 @@ def evaluate(
         for line in run_names(world, request).lines():
             typer.echo(line, err=True)
         return
-    run = run_and_print(world, request, judge=judge_name(judge, mock_judge), max_usd=max_usd, record=record)
+    options = JudgeOptions(max_usd=max_usd, record=record, fresh=fresh)
+    run = run_and_print(world, request, judge=judge_name(judge, mock_judge), options=options)
     for path in run.baselines:
         typer.echo(f"baseline written: {path}", err=True)
     _emit(run.report, format, output)

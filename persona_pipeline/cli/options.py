@@ -19,6 +19,7 @@ MockJudge = Annotated[bool, typer.Option("--mock-judge", help="The same as --jud
 
 Samples = Annotated[int, typer.Option(min=1, max=50, help="How often each claim is judged.")]
 MaxUsd = Annotated[float | None, typer.Option(help="US dollars the run may cost; what it stops is unscored.")]
+Fresh = Annotated[bool, typer.Option(help="Ask a live judge anew what recordings or the store already answer.")]
 Record = Annotated[bool, typer.Option(help="Write the verdicts of a live judge to recordings/.")]
 
 

@@ -6,23 +6,24 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
+    from persona_pipeline.evaluation.judges import JudgeOptions
     from persona_pipeline.evaluation.request import EvaluationRequest
     from persona_pipeline.evaluation.run import EvaluationRun
     from persona_pipeline.world import World
 
 
 def run_and_print(
-    world: "World", request: "EvaluationRequest", *, judge: str, max_usd: float | None, record: bool
+    world: "World", request: "EvaluationRequest", *, judge: str, options: "JudgeOptions"
 ) -> "EvaluationRun":
     """Evaluate as asked; stderr gets the lines of message files that were left out, and the table of scores.
 
     Raises:
         ConfigError: bad input; nothing is evaluated then.
     """
-    from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
+    from persona_pipeline.evaluation.judges import open_judge
     from persona_pipeline.evaluation.run import run_evaluation
 
-    run = run_evaluation(world, open_judge(judge, world, JudgeOptions(max_usd=max_usd, record=record)), request)
+    run = run_evaluation(world, open_judge(judge, world, options), request)
     for problem in run.problems:
         typer.echo(f"left out: {problem}", err=True)
     for note in run.notes:

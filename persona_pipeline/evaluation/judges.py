@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from persona_pipeline.errors import ConfigError, did_you_mean
 from persona_pipeline.judging.recorded import RecordedJudge, RecordingJudge, RecordingWriter
+from persona_pipeline.judging.recorded_first import RecordedFirstJudge
 from persona_pipeline.judging.verdict import Judge
 from persona_pipeline.settings import get_settings
 from persona_pipeline.world import World
@@ -19,16 +20,16 @@ class JudgeOptions:
     Attributes:
         max_usd: US dollars this run may cost; None: no limit.
         record: write the verdicts to the world's recordings.
-        use_cache: answer what was judged before from the store.
+        fresh: ask anew what recordings or the store already answer.
     """
 
     max_usd: float | None = None
     record: bool = False
-    use_cache: bool = True
+    fresh: bool = False
 
 
 def open_judge(name: str, world: World, options: JudgeOptions | None = None) -> Judge:
-    """Return the judge of a name.
+    """Return the judge of a name. A live one is asked only what recordings and the store do not answer.
 
     Raises:
         ConfigError: the name is unknown, an option does not fit it, or its recordings or settings are not valid.
@@ -43,7 +44,8 @@ def open_judge(name: str, world: World, options: JudgeOptions | None = None) -> 
         return RecordedJudge(world.root / RECORDINGS)
     from persona_pipeline.judging.anthropic import open_anthropic_judge
 
-    judge: Judge = open_anthropic_judge(
-        get_settings(), store=world.store if options.use_cache else None, max_usd=options.max_usd
-    )
-    return RecordingJudge(judge, RecordingWriter(world.root / RECORDINGS)) if options.record else judge
+    folder = world.root / RECORDINGS
+    judge: Judge = open_anthropic_judge(get_settings(), store=world.store, max_usd=options.max_usd, fresh=options.fresh)
+    if options.record:
+        judge = RecordingJudge(judge, RecordingWriter(folder))
+    return judge if options.fresh else RecordedFirstJudge(judge, RecordedJudge(folder))

@@ -138,9 +138,9 @@ def assemble(reports: dict[str, AgentReport], judge: Judge, request: EvaluationR
         },
     )
     run.exit_code = exit_code_of(run.all_findings(), rules)
-    notes = getattr(getattr(judge, "backend", None), "notes", ())
+    notes = getattr(judge, "notes", None) or getattr(getattr(judge, "backend", None), "notes", ())
     if notes:
-        # What was different about this endpoint, such as asking for JSON in words.
+        # What was taken from recordings, or was different about this endpoint, such as asking for JSON in words.
         run.provenance["judge_notes"] = list(notes)
     return run
 

@@ -8,7 +8,7 @@ from persona_pipeline.evaluation.concurrency import run_async
 from persona_pipeline.evaluation.report import Expense
 from persona_pipeline.evaluation.scope import AgentScope
 from persona_pipeline.judging.questions import Backend
-from persona_pipeline.judging.recorded import RecordingJudge
+from persona_pipeline.judging.recorded import RecordingBackend
 from persona_pipeline.judging.verdict import Judge
 from persona_pipeline.scoring.results import UsageSummary
 from persona_pipeline.world import World
@@ -39,7 +39,7 @@ def synthesize(world: World, scopes: Sequence[AgentScope], judge: Judge) -> Synt
     from persona_pipeline.judging.synthetic import generate_conversations
 
     backend: Backend | None = getattr(judge, "backend", None)
-    if backend is None or not judge.live or isinstance(judge, RecordingJudge):
+    if backend is None or not judge.live or isinstance(backend, RecordingBackend):
         raise ConfigError("--synthetic needs a live judge and no --record; add --judge anthropic")
     found = SyntheticAgents()
     for agent_id, window in ((scope.agent_id, scope.window) for scope in scopes):

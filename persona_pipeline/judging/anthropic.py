@@ -116,12 +116,14 @@ def open_anthropic_judge(
     max_usd: float | None = None,
     grouping: int = 1,
     mechanism: str = "evaluation",
+    fresh: bool = False,
 ) -> AnthropicJudge[AnthropicBackend]:
     """Return the live judge of the settings.
 
     Args:
         store: where judgments are cached; None: nothing is cached.
         max_usd: limit in dollars of all that this judge asks.
+        fresh: ask anew what the store already answers.
 
     Raises:
         ConfigError: there is no key, or a limit for a model without a known price.
@@ -130,7 +132,7 @@ def open_anthropic_judge(
     _import_for_good(options)
     backend = AnthropicBackend(
         options,
-        cache=JudgmentCache(store) if store else None,
+        cache=JudgmentCache(store, anew=fresh) if store else None,
         budget=None if max_usd is None else Budget(max_usd),
     )
     return AnthropicJudge(backend, grouping, mechanism)

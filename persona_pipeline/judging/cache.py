@@ -27,14 +27,19 @@ _REJECTION_LASTS = timedelta(days=7)
 
 
 class JudgmentCache:
-    """The table ``judgments``. Only valid answers are kept, so no failure is ever replayed."""
+    """The table ``judgments``. Only valid answers are kept, so no failure is ever replayed.
 
-    def __init__(self, store: Store) -> None:
+    Args:
+        anew: what is kept is not read, only replaced.
+    """
+
+    def __init__(self, store: Store, *, anew: bool = False) -> None:
         self.store = store
+        self.anew = anew
 
     def find(self, wanted: Iterable[tuple[str, Question]]) -> dict[str, Answer]:
         """Return cached answers by key. A damaged entry, or one not valid any more, is a miss and a warning."""
-        questions = dict(wanted)
+        questions = {} if self.anew else dict(wanted)
         found: dict[str, Answer] = {}
         keys = list(questions)
         # As text, so that a row whose JSON is damaged can be told from the rest.

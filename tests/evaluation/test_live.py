@@ -9,8 +9,8 @@ import pytest
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation import EvaluationRequest, run_evaluation
 from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
-from persona_pipeline.judging.anthropic import AnthropicJudge
 from persona_pipeline.judging.recorded import RecordedJudge
+from persona_pipeline.judging.recorded_first import RecordedFirstJudge
 from persona_pipeline.world import World
 from tests.support.messages_server import ANSWER, Call, MessagesServer, Reply, message, status, verdicts
 from tests.support.worlds import replace_in, write_small_world
@@ -39,6 +39,28 @@ def test_unchanged_inputs_cost_nothing_and_one_edited_claim_one_proposition(
     assert server.paid - paid == 2, "one claim, two agents"
 
 
+def test_a_live_run_pays_for_what_is_not_recorded_and_rewrites_no_recording(
+    small_world: World, server: MessagesServer, tmp_path: Path
+) -> None:
+    live(small_world, record=True)
+    paid = server.paid
+    recorded = {path: path.read_bytes() for path in (small_world.root / "recordings").rglob("*.jsonl")}
+    assert paid > 0 and recorded
+    fresh_clone = World.open(small_world.root, f"sqlite:///{tmp_path}/new.db")
+    run = live(fresh_clone, record=True)
+    assert (server.paid, run.report.usage.calls) == (paid, 0)
+    (note,) = run.report.provenance["judge_notes"]
+    assert note == f"taken from recordings: {paid} by claude-haiku-5-5; --fresh asks anthropic:claude-haiku-5-5 anew"
+    replace_in(fresh_clone.root / "propositions" / "fluency" / "_default.yaml", "interesting", "surprising")
+    live(fresh_clone, record=True)
+    assert server.paid - paid == 2, "one claim, two agents"
+    now = {path: path.read_bytes() for path in recorded}
+    assert all(set(recorded[path].splitlines()) <= set(now[path].splitlines()) for path in recorded)
+    live(fresh_clone, fresh=True)
+    assert server.paid - paid == 2 + paid
+    fresh_clone.store.close()
+
+
 def test_all_that_was_spent_is_in_the_report_by_what_it_was_spent_on(tmp_path: Path, server: MessagesServer) -> None:
     """Judging, judging again what fell, earlier windows, generated conversations, and calls that brought nothing."""
     said = [
@@ -60,7 +82,7 @@ def test_all_that_was_spent_is_in_the_report_by_what_it_was_spent_on(tmp_path: P
     judge = open_judge("anthropic", world, JudgeOptions())
     report = run_evaluation(world, judge, EvaluationRequest(samples=2, synthetic=True, history=1)).report
     world.store.close()
-    assert isinstance(judge, AnthropicJudge)
+    assert isinstance(judge, RecordedFirstJudge)
     assert report.usage.model_dump() == pytest.approx(vars(judge.backend.ledger.total))
     assert {expense.mechanism for expense in report.expenses} == {"evaluation", "confirmation", "history", "synthetic"}
     assert report.agents["bob"].evaluation.synthetic

@@ -40,6 +40,7 @@ class RegressionConfig(dg.Config):
     min_coverage: float | None = None
     threshold: float | None = None
     max_usd: float | None = None
+    fresh: bool = False
     fail_on: list[str] | None = None
     update_baseline: bool = False
     reports: str = REPORTS
@@ -73,7 +74,7 @@ def evaluate_by_config(
     run_tags.label_run(context.instance, context.run, judge=config.judge, window=config.window, as_of=config.as_of)
     with known_failures():
         opened = world.open()
-        judge = open_judge(config.judge, opened, JudgeOptions(max_usd=config.max_usd))
+        judge = open_judge(config.judge, opened, JudgeOptions(max_usd=config.max_usd, fresh=config.fresh))
         run = run_evaluation(opened, judge, config.request())
         gather(opened, run.report)
     for problem in run.problems:

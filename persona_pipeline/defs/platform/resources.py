@@ -61,6 +61,7 @@ class EvaluationSettings(dg.ConfigurableResource):
     window: str = Field(default="7d", description="Length of the window, such as 7d or 12h, or 'all'.")
     as_of: str = Field(default="", description="Where the window ends (RFC 3339); empty: the newest message.")
     judge: str = Field(default="recorded", description="'recorded' or 'anthropic'.")
+    fresh: bool = Field(default=False, description="Ask a live judge anew what recordings or the store already answer.")
     samples: int = Field(default=1, ge=1, description="Judgments per claim.")
     max_usd: float = Field(
         default=0.0,
@@ -85,7 +86,9 @@ class EvaluationSettings(dg.ConfigurableResource):
         """Return the judge, opened once a process and world."""
         key = str(world.root)
         if key not in self._judges:
-            self._judges[key] = open_judge(self.judge, world, JudgeOptions(max_usd=self.max_usd or None))
+            self._judges[key] = open_judge(
+                self.judge, world, JudgeOptions(max_usd=self.max_usd or None, fresh=self.fresh)
+            )
         return self._judges[key]
 
     def request(

@@ -46,7 +46,9 @@ class AnthropicTarget(TargetFields):
         return read_message(message, round((time.monotonic() - started) * 1000, 3), self.name, self.model)
 
     async def _send(self, body: dict[str, Any], timeout: float) -> Any:
-        from persona_pipeline.judging.client import AnthropicOptions, CallError, connect, send
+        from persona_pipeline.judging.client import CallError, send
+        from persona_pipeline.judging.connection import Leave, connect
+        from persona_pipeline.judging.options import AnthropicOptions
 
         options = AnthropicOptions(
             model=self.model,
@@ -59,7 +61,7 @@ class AnthropicTarget(TargetFields):
         )
         try:
             async with connect(options) as client:
-                return await send(client, body, ends=time.monotonic() + timeout)
+                return await send(client, body, Leave(time.monotonic() + timeout))
         except CallError as error:
             # The SDK has retried what can pass; a test's own deadline is all that another try could change.
             reason = str(error.reason)

@@ -1,0 +1,60 @@
+"""A live judge that is asked only about what is not recorded."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from persona_pipeline.judging.recorded import RecordedJudge
+from persona_pipeline.judging.verdict import Judge, JudgeRequest, Verdict
+
+
+@dataclass(frozen=True)
+class RecordedFirstJudge:
+    """Takes recorded judgments whose content is unchanged, and asks a live judge for the rest.
+
+    Attributes:
+        taken: how many judgments came from recordings, by the model that made them.
+    """
+
+    judging: Judge
+    recorded: RecordedJudge
+    taken: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def name(self) -> str:
+        return self.judging.name
+
+    @property
+    def live(self) -> bool:
+        return self.judging.live
+
+    @property
+    def backend(self) -> Any:
+        """The live judge's backend; None when it has none."""
+        return getattr(self.judging, "backend", None)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a report should say of where its judgments come from."""
+        notes = tuple(getattr(self.backend, "notes", ()))
+        if not self.taken:
+            return notes
+        made = ", ".join(f"{count} by {model or 'nobody named'}" for model, count in sorted(self.taken.items()))
+        return (*notes, f"taken from recordings: {made}; --fresh asks {self.judging.name} anew")
+
+    async def judge(self, requests: Sequence[JudgeRequest]) -> list[Verdict]:
+        """Return verdicts in the order of the requests; a recording that does not hold any more is asked anew."""
+        verdicts = {
+            place: verdict for place, verdict in enumerate(await self.recorded.judge(requests)) if _holds(verdict)
+        }
+        asked = [place for place in range(len(requests)) if place not in verdicts]
+        self.taken.update(verdict.model or "" for verdict in verdicts.values())
+        if asked:
+            told = await self.judging.judge([requests[place] for place in asked])
+            verdicts |= dict(zip(asked, told, strict=True))
+        return [verdicts[place] for place in range(len(requests))]
+
+
+def _holds(verdict: Verdict) -> bool:
+    return verdict.unscored is None or verdict.unscored.is_answer
