@@ -77,6 +77,25 @@ def write_messages_in(
     return WriteResult(len(inserted), len(updated), len(messages) - len(changed), len(gone), len(out))
 
 
+def adopt_messages(connection: Connection, messages: Sequence[Message], source: str, gone: Collection[str]) -> None:
+    """Say that stored messages come from a file where those are gone that they came from: it was moved or merged."""
+    for start in range(0, len(messages) if gone else 0, _CHUNK):
+        ids = [message.id for message in messages[start : start + _CHUNK]]
+        moved = sa.update(_TABLE).where(_TABLE.c.id.in_(ids), _TABLE.c.source.in_(gone))
+        connection.execute(moved.values(source=source))
+
+
+def taken_ids(connection: Connection, messages: Sequence[Message], files: Collection[str]) -> dict[str, str]:
+    """Return the ids under which other files hold messages that say something else, with the file."""
+    taken: dict[str, str] = {}
+    said = {message.id: message for message in messages}
+    for start in range(0, len(messages) if files else 0, _CHUNK):
+        ids = [message.id for message in messages[start : start + _CHUNK]]
+        rows = connection.execute(sa.select(_TABLE).where(_TABLE.c.id.in_(ids), _TABLE.c.source.in_(files)))
+        taken |= {row.id: row.source for row in rows if _message(row) != said[row.id]}
+    return taken
+
+
 def read_messages(
     store: Store,
     window: Window | None = None,

@@ -1,8 +1,7 @@
 """A world: a folder of personas, propositions, messages, recordings, baselines and suites, and the store behind it."""
 
-import hashlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -16,13 +15,12 @@ from persona_pipeline.world import personas
 from persona_pipeline.world.aliases import AgentNames, Aliases, alias_problems, mapped, read_names
 from persona_pipeline.world.ingest import ENDINGS, parse_messages
 from persona_pipeline.world.messages import (
-    WriteResult,
     newest_message_time,
     read_messages,
     sources_of_later,
     write_messages,
-    write_messages_in,
 )
+from persona_pipeline.world.mirroring import SyncResult, mirror_files
 from persona_pipeline.world.models import Message, Persona, Window
 from persona_pipeline.world.renaming import rename_stored
 
@@ -34,20 +32,6 @@ FUTURE_GRACE = timedelta(minutes=5)
 def utc_now() -> datetime:
     """Return the time."""
     return datetime.now(UTC)
-
-
-@dataclass
-class SyncResult:
-    """What bringing files into the store did.
-
-    Attributes:
-        problems: lines of message files that were left out.
-        speakers: whose messages were read, by agent id, or by name where nobody has a persona.
-    """
-
-    problems: list[Problem] = field(default_factory=list)
-    written: WriteResult = field(default_factory=WriteResult)
-    speakers: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -160,39 +144,14 @@ class World:
         return result
 
     def mirror_messages(self) -> SyncResult:
-        """Mirror ``messages/**`` into the store; a file that did not change is not parsed again. Aliases are followed."""
+        """Mirror ``messages/**`` into the store; a file that did not change is not parsed again. Aliases are followed.
+
+        A file that cannot be read is a problem, and stops no other.
+        """
         aliases = Aliases.of(self.names())
-        sources = tables.message_sources
-        with self.store.connect() as connection:
-            known = {row.path: row for row in connection.execute(sa.select(sources))}
-        result = SyncResult()
-        found: set[str] = set()
-        for path in self.message_files():
-            name = path.relative_to(self.root).as_posix()
-            found.add(name)
-            with path.open("rb") as stream:
-                digest = hashlib.file_digest(stream, "sha256").hexdigest()
-            if name in known and known[name].content_hash == digest:
-                result.problems += [Problem(**problem) for problem in known[name].problems or ()]
-                continue
-            parsed = parse_messages(path)
-            problems = [Problem(p.message, name, p.line, p.column) for p in parsed.problems]
-            messages = [aliases.owned(message) for message in parsed.messages]
-            with self.store.begin() as connection:
-                result.written = write_messages_in(self.store, connection, messages, source=name, mirror=True)
-                row = {
-                    "path": name,
-                    "content_hash": digest,
-                    "problems": [vars(problem) for problem in problems],
-                }
-                upsert(self.store, connection, sources, [row])
-            result.problems += problems
-        for name in known.keys() - found:
-            with self.store.begin() as connection:
-                result.written = write_messages_in(self.store, connection, [], source=name, mirror=True)
-                connection.execute(sa.delete(sources).where(sources.c.path == name))
         rename_stored(self.store, aliases)
-        return result
+        files = {path.relative_to(self.root).as_posix(): path for path in self.message_files()}
+        return mirror_files(self.store, files, aliases)
 
     def message_files(self) -> list[Path]:
         """Return the world's message files, sorted."""

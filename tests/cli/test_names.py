@@ -1,4 +1,4 @@
-"""A misspelt name, from the command that says it first to the one that takes it out: the command line in this process, on a real store."""
+"""A misspelt name, from the command that says it first to the one that takes it out, on a real store."""
 
 import json
 import sys

@@ -9,6 +9,7 @@ import pytest
 from persona_pipeline.corrections.interventions import Interventions
 from persona_pipeline.corrections.voices import FileMessages, LiveVoices, StoredMessages, VoiceWatches, alarm_facts
 from persona_pipeline.world import World
+from persona_pipeline.world.aliases import Aliases
 from persona_pipeline.world.messages import write_messages
 from persona_pipeline.world.models import Message, Window
 
@@ -50,7 +51,7 @@ def test_a_growing_file_is_followed_line_by_line(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     row = {"id": "1", "agent_id": "jim", "channel": "general", "text": "hm.", "created_at": "2026-07-01T10:00:00Z"}
     path.write_text(json.dumps(row) + "\n", encoding="utf-8")
-    source = FileMessages(path)
+    source = FileMessages(path, Aliases())
     assert [message.id for message in source.new()] == ["1"]
     assert source.new() == []
     with path.open("a", encoding="utf-8") as stream:
