@@ -3,7 +3,8 @@
 import json
 import shlex
 import unicodedata
-from collections.abc import Collection, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from persona_pipeline.world.aliases import AgentNames, Aliases
@@ -106,7 +107,8 @@ def match_names(said: Mapping[str, int], names: Mapping[str, AgentNames]) -> Nam
         names: what every agent is called.
     """
     silent = tuple(agent_id for agent_id in sorted(names) if not said.get(agent_id)) if said else ()
-    strangers = [_stranger(name, count, names, silent) for name, count in said.items() if name not in names]
+    known = _Known.of(names, silent)
+    strangers = [known.stranger(name, count) for name, count in said.items() if name not in names]
     return NameMatch(tuple(sorted(strangers, key=lambda item: (-item.messages, item.name))), silent)
 
 
@@ -133,27 +135,50 @@ def count_speakers(messages: Iterable[Message], names: Mapping[str, AgentNames],
         said[agent_id] = said.get(agent_id, 0) + 1
 
 
-def _stranger(name: str, count: int, names: Mapping[str, AgentNames], silent: Collection[str]) -> Stranger:
-    known = {agent_id: [form for text in _called(item) if (form := _letters(text))] for agent_id, item in names.items()}
-    # Of several whose name it could be, one that has nothing to say first.
-    order = sorted(known, key=lambda agent_id: (agent_id not in silent, agent_id))
-    own, words = _letters(name), [_letters(word) for word in _words(name)]
-    for agent_id in order:
-        if own and own in known[agent_id]:
-            return Stranger(name, count, agent_id, spelling=True)
-    first = [agent_id for agent_id in order if words and words[0] in _first_names(names[agent_id])]
-    if len(first) == 1 or (first and first[0] in silent):
-        return Stranger(name, count, first[0])
-    near = [(_distance(own, form), agent_id) for agent_id in order for form in known[agent_id] if _is_near(own, form)]
-    return Stranger(name, count, min(near, key=lambda item: item[0])[1] if near else None)
+@dataclass(frozen=True)
+class _Known:
+    """The agents by what they are called; of several whose name something could be, one that has nothing to say comes first.
+
+    Attributes:
+        whole: by their names' letters; ``first``: by first names.
+        near: names and agents by their first two letters, either of which a slip leaves in its place or the other's.
+    """
+
+    silent: Collection[str]
+    whole: Mapping[str, Sequence[str]]
+    first: Mapping[str, Sequence[str]]
+    near: Mapping[str, Sequence[tuple[str, str]]]
+
+    @classmethod
+    def of(cls, names: Mapping[str, AgentNames], silent: Collection[str]) -> "_Known":
+        quiet = frozenset(silent)
+        whole, first, near = defaultdict(list), defaultdict(list), defaultdict(list)
+        for agent_id in sorted(names, key=lambda agent_id: (agent_id not in quiet, agent_id)):
+            called = _called(names[agent_id])
+            for form in dict.fromkeys(filter(None, map(_letters, called))):
+                whole[form].append(agent_id)
+                for letter in set(form[:2]):
+                    near[letter].append((form, agent_id))
+            for name in {_letters(words[0]) for text in called if (words := _words(text))}:
+                first[name].append(agent_id)
+        return cls(quiet, whole, first, near)
+
+    def stranger(self, name: str, count: int) -> Stranger:
+        """Return somebody who has no persona, with who might be meant."""
+        own, words = _letters(name), _words(name)
+        if own in self.whole:
+            return Stranger(name, count, self.whole[own][0], spelling=True)
+        namesakes = self.first.get(_letters(words[0]), ()) if words else ()
+        quiet = [agent_id for agent_id in namesakes if agent_id in self.silent]
+        if len(namesakes) == 1 or len(quiet) == 1:
+            return Stranger(name, count, namesakes[0])
+        like = dict.fromkeys(pair for letter in own[:2] for pair in self.near.get(letter, ()))
+        found = [(distance, agent_id) for form, agent_id in like if (distance := _slips(own, form)) is not None]
+        return Stranger(name, count, min(found, key=lambda item: item[0])[1] if found else None)
 
 
 def _called(item: AgentNames) -> list[str]:
     return [item.agent_id, *filter(None, [item.display_name]), *(alias for alias, _ in item.aliases or ())]
-
-
-def _first_names(item: AgentNames) -> set[str]:
-    return {_letters(words[0]) for text in _called(item) if (words := _words(text))}
 
 
 def _words(text: str) -> list[str]:
@@ -166,9 +191,18 @@ def _letters(text: str) -> str:
     return "".join(sign for sign in plain if sign.isalnum())
 
 
-def _is_near(one: str, other: str) -> bool:
+def _slips(one: str, other: str) -> int | None:
+    """Return in how many letters two names differ; None where that is too many to be a slip, or a number is another."""
     shorter = min(len(one), len(other))
-    return shorter > 2 and _distance(one, other) <= (1 if shorter <= _SHORT else 2)
+    most = 1 if shorter <= _SHORT else 2
+    # A slip changes two letters of which names are made at most; most pairs are told apart by that, cheaply.
+    if shorter <= 2 or abs(len(one) - len(other)) > most or len(set(one) ^ set(other)) > 2 * most:
+        return None
+    numbers = [[sign for sign in name if sign.isdigit()] for name in (one, other)]
+    if all(numbers) and numbers[0] != numbers[1]:
+        return None
+    distance = _distance(one, other)
+    return distance if distance <= most else None
 
 
 def _distance(one: str, other: str) -> int:

@@ -37,6 +37,8 @@ NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
         ("Zoë", "zoe"),
         ("Jmi", "jim"),
         ("Night desk", "night_desk"),
+        ("imchael", "michael"),
+        ("ichael", "michael"),
         ("night-desk-2", "night_desk"),
         ("visitor", None),
         ("Mia", None),
@@ -56,6 +58,13 @@ def test_of_two_whose_name_it_could_be_the_one_who_is_silent_is_meant() -> None:
     said = {"Sam": 3, "hill": 5}
     assert match_names(said, names).strangers[0].agent_id == "lake"
     assert match_names({**said, "lake": 1}, names).strangers[0].agent_id is None, "either could be meant"
+
+
+def test_an_agent_of_another_number_is_not_meant() -> None:
+    names = {f"agent_{n}": AgentNames(f"agent_{n}", f"Agent {n}", ()) for n in range(10, 20)}
+    said = {"agent_21": 1, "agent-10": 1, "Agent 1": 2}
+    meant = {item.name: item.agent_id for item in match_names(said, names).strangers}
+    assert meant == {"agent_21": None, "agent-10": "agent_10", "Agent 1": None}
 
 
 def test_nobody_is_silent_while_nothing_is_said() -> None:
