@@ -168,7 +168,7 @@ class _Known:
         own, words = _letters(name), _words(name)
         if own in self.whole:
             return Stranger(name, count, self.whole[own][0], spelling=True)
-        namesakes = self.first.get(_letters(words[0]), ()) if words else ()
+        namesakes: Sequence[str] = self.first.get(_letters(words[0]), ()) if words else ()
         quiet = [agent_id for agent_id in namesakes if agent_id in self.silent]
         if len(namesakes) == 1 or len(quiet) == 1:
             return Stranger(name, count, namesakes[0])
