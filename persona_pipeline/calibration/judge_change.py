@@ -38,10 +38,10 @@ class Anchor:
     people: float | None = None
 
 
-class JudgeName(BaseModel):
+class JudgeName(BaseModel, frozen=True):
     """A judge: model as it was served, and version of the prompt."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid")
 
     model: str
     prompt_version: str

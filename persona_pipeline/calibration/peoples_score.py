@@ -1,7 +1,7 @@
 """The score people would give one agent, learnt from the labels of everybody."""
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -100,7 +100,6 @@ class PeoplesScores:
 
     def _mixed(self, means: Numbers, scales: Numbers) -> Measure:
         """Return mean and interval of the mixture of Student's distributions."""
-        from scipy.optimize import brentq
         from scipy.special import stdtr
 
         n = sum(count for count, _, _ in self.groups.values())
@@ -113,9 +112,7 @@ class PeoplesScores:
             return float(self.weights @ stdtr(self.degrees, (at - means) / np.maximum(scales, 1e-12)))
 
         reach = 40 * widest
-        low, high = (
-            brentq(lambda at, p=p: below(at) - p, value - reach, value + reach, xtol=1e-4) for p in (TAIL, 1 - TAIL)
-        )
+        low, high = (_root(lambda at, p=p: below(at) - p, value - reach, value + reach) for p in (TAIL, 1 - TAIL))
         return Measure(value=_within(value), low=_within(low), high=_within(high), n=n)
 
 
@@ -138,6 +135,14 @@ def _fit(design: Numbers, y: Numbers, counts: Numbers, sums: Numbers, totals: Nu
     squares = float(residuals @ residuals - factor @ left**2)
     determinants = float(np.log1p(ratio * counts).sum() + np.linalg.slogdet(information)[1])
     return _Fit(coefficients, covariance, squares, determinants)
+
+
+def _root(rising: Callable[[float], float], low: float, high: float) -> float:
+    """Return where a rising function is zero, to a ten-thousandth of a point."""
+    while high - low > 1e-4:
+        middle = (low + high) / 2
+        low, high = (low, middle) if rising(middle) > 0 else (middle, high)
+    return (low + high) / 2
 
 
 def _within(value: float) -> float:

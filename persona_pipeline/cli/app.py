@@ -3,12 +3,17 @@
 import typer
 
 from persona_pipeline.cli.baseline import baseline
+from persona_pipeline.cli.calibrate import calibrate
+from persona_pipeline.cli.canary import canary
 from persona_pipeline.cli.changes import changes
 from persona_pipeline.cli.corrections import app as corrections
 from persona_pipeline.cli.doctor import doctor
+from persona_pipeline.cli.drafts import personas
 from persona_pipeline.cli.evaluate import evaluate
 from persona_pipeline.cli.ingest import ingest
 from persona_pipeline.cli.init import init
+from persona_pipeline.cli.label import label
+from persona_pipeline.cli.labels import app as labels
 from persona_pipeline.cli.messages import app as messages
 from persona_pipeline.cli.propositions import app as propositions
 from persona_pipeline.cli.recordings import app as recordings
@@ -36,7 +41,12 @@ app.command()(init)
 app.command()(doctor)
 app.command()(watch)
 app.add_typer(messages, name="messages")
+app.command()(calibrate)
+app.command()(canary)
+app.command()(label)
 app.add_typer(propositions, name="propositions")
+app.add_typer(personas, name="personas")
 app.add_typer(recordings, name="recordings")
+app.add_typer(labels, name="labels")
 app.add_typer(suite, name="suite")
 app.add_typer(corrections, name="corrections")

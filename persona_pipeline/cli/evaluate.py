@@ -35,6 +35,10 @@ def evaluate(
     dimensions: Dimensions = "all",
     window: WindowLength = "7d",
     as_of: AsOf = None,
+    since: Annotated[
+        str | None,
+        typer.Option(help="Where the window begins instead (RFC 3339 with offset), that moment left out."),
+    ] = None,
     judge: JudgeName = "recorded",
     mock_judge: MockJudge = False,
     synthetic: Annotated[
@@ -73,8 +77,15 @@ def evaluate(
     fail_on: Annotated[
         str | None,
         typer.Option(
-            help="Only these set the exit code: regression, threshold, coverage, no_baseline, budget, and trend, injection, names "
-            "and voices, which only warn otherwise; or 'none'."
+            help="Only these set the exit code: regression, threshold, coverage, no_baseline, budget, calibration, and trend, "
+            "injection, names, voices, voice_alarm, doubted and judge_changed, which only warn otherwise; or 'none'."
+        ),
+    ] = None,
+    require_calibration: Annotated[
+        bool | None,
+        typer.Option(
+            "--require-calibration/--no-require-calibration",
+            help="Fail a dimension whose judge people's labels do not show to be better than chance.",
         ),
     ] = None,
 ) -> None:
@@ -86,7 +97,6 @@ def evaluate(
     """
     from persona_pipeline.evaluation.judges import JudgeOptions
     from persona_pipeline.evaluation.request import EvaluationRequest
-    from persona_pipeline.evaluation.run import estimate_run, run_names
     from persona_pipeline.world import World
 
     if format not in FORMATS:
@@ -96,12 +106,14 @@ def evaluate(
         dimensions=names(dimensions),
         window=window,
         as_of=moment(as_of),
+        since=moment(since, "--since"),
         samples=samples,
         threshold=threshold,
         regression_delta=regression_delta,
         proposition_delta=proposition_delta,
         min_coverage=min_coverage,
         fail_on=_fail_on(fail_on),
+        require_calibration=require_calibration,
         history=history,
         touched=touched,
         update_baseline=update_baseline,
@@ -110,7 +122,10 @@ def evaluate(
     )
     world = World.open()
     if estimate:
-        typer.echo(estimate_run(world, request))
+        from persona_pipeline.evaluation.estimating import estimate_run
+        from persona_pipeline.evaluation.run import run_names
+
+        typer.echo(str(estimate_run(world, request, fresh=fresh)))
         for line in run_names(world, request).lines():
             typer.echo(line, err=True)
         return

@@ -22,7 +22,7 @@ def calibrate_world(world: World, dimensions: Sequence[str] | None = None) -> Ca
     """
     chosen = select_dimensions(dimensions)
     labels = [label for label in load_labels(world.root / LABELS) if label.dimension in chosen]
-    known = KnownVerdicts(world)
+    known = KnownVerdicts.of(world)
     used = usable(world.root, labels, is_judged=known.knows)
     judgments = [
         (item.key, item.request.agent_id, item.request.dimension, item.request.proposition_id, item.verdicts)

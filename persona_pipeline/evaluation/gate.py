@@ -36,6 +36,7 @@ FAILURES: Mapping[str, tuple[str, ...]] = {
     "injection": ("injection",),
     "names": ("names",),
     "voices": ("clone", "voices"),
+    "voice_alarm": ("voice_alarm",),
     "doubted": ("doubted",),
     "judge_changed": ("judge_changed",),
 }
@@ -46,6 +47,7 @@ WARNINGS: Mapping[str, int] = {
     "names": EXIT_COVERAGE,
     "clone": EXIT_REGRESSION,
     "voices": EXIT_REGRESSION,
+    "voice_alarm": EXIT_REGRESSION,
     "doubted": EXIT_REGRESSION,
     "judge_changed": EXIT_COVERAGE,
 }
@@ -261,6 +263,8 @@ def _record_command(evaluation: AgentEvaluation) -> str:
     options = {"--agents": shlex.quote(evaluation.agent_id), "--as-of": _instant(evaluation.window_end)}
     if evaluation.window_start is None:
         options["--window"] = "all"
+    elif (evaluation.window_end - evaluation.window_start) % timedelta(hours=1):
+        options["--since"] = _instant(evaluation.window_start)
     elif evaluation.window_end - evaluation.window_start != timedelta(days=7):
         options["--window"] = f"{(evaluation.window_end - evaluation.window_start) / timedelta(hours=1):g}h"
     if evaluation.provenance.get("samples", 1) > 1:

@@ -61,7 +61,7 @@ def peoples_labels(world: World) -> PeoplesLabels:
     people = [label for label in load_labels(world.root / LABELS) if label.is_persons]
     if not people:
         return PeoplesLabels()
-    known = KnownVerdicts(world)
+    known = KnownVerdicts.of(world)
     used = usable(world.root, people, is_judged=known.knows)
     rated = rated_labels(world, known, used)
     found = {

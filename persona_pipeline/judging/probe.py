@@ -15,8 +15,10 @@ from persona_pipeline.judging.request import UNKNOWN_MODEL, traits_of
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
 from persona_pipeline.world.trajectory import Entry, Trajectory
 
+# Seconds for which the server's limits are waited for.
+_LIMITS_PATIENCE = 1.0
 # An answer that is late is waited for so many deadlines; a deadline should be so many times what an answer took.
-_PATIENCE, _ROOM = 4, 3
+_LATE, _ROOM = 4, 3
 _RETIRES_SOON = timedelta(days=60)
 _LINE = "The quarterly report is on your desk, and I watered the fern while I was there."
 # Of a transcript that says nothing but that line: the first is true beyond doubt, the second false.
@@ -71,7 +73,7 @@ async def probe(options: AnthropicOptions) -> Probed:
     """Return what the endpoint answers, in the order it was asked; the first error ends it."""
     # A server of one's own may be slow and still be right.
     deadline = min(options.deadline, 30.0) if options.is_anthropic else options.deadline
-    options = replace(options, max_retries=1, deadline=deadline, patience=0.0)
+    options = replace(options, max_retries=1, deadline=deadline, patience=min(options.patience, _LIMITS_PATIENCE))
     model = await _model(options)
     if model.level is Level.ERROR:
         return Probed([model])
@@ -116,7 +118,7 @@ def _judging(true: Verdict, false: Verdict) -> Finding | None:
 
 async def _slow(options: AnthropicOptions, request: JudgeRequest) -> Finding:
     """Return how long an answer takes that did not come in time, and which deadline would do."""
-    patient = replace(options, deadline=_PATIENCE * options.deadline)
+    patient = replace(options, deadline=_LATE * options.deadline)
     started = time.monotonic()
     (verdict,) = await AnthropicJudge(AnthropicBackend(patient), mechanism="doctor").judge([request])
     took = time.monotonic() - started

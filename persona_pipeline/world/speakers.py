@@ -166,9 +166,10 @@ class _Known:
     def stranger(self, name: str, count: int) -> Stranger:
         """Return somebody who has no persona, with who might be meant."""
         own, words = _letters(name), _words(name)
+        first_name = _letters(words[0]) if words else ""
         if own in self.whole:
             return Stranger(name, count, self.whole[own][0], spelling=True)
-        namesakes: Sequence[str] = self.first.get(_letters(words[0]), ()) if words else ()
+        namesakes = self.first.get(first_name) or ()
         quiet = [agent_id for agent_id in namesakes if agent_id in self.silent]
         if len(namesakes) == 1 or len(quiet) == 1:
             return Stranger(name, count, namesakes[0])

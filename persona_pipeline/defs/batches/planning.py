@@ -51,12 +51,12 @@ def require_affordable(store: Store, options: AnthropicOptions, questions: Seque
 
     answers = asyncio.run(CollectedBackend(store, options).ask(questions))
     missing = [question for question, answer in zip(questions, answers, strict=True) if answer.data is None]
-    expected = estimate_questions(missing, options).batch_usd
-    if expected is None:
+    usd = estimate_questions(missing, options, store).batch_usd
+    if usd is None:
         raise ConfigError(f"no price is known for {options.model}, so PERSONA_MAX_USD cannot be kept; set it to 0")
-    if expected > limit:
+    if usd.expected > limit:
         raise ConfigError(
-            f"the batch is expected to cost ${expected:.4f}, above the limit of ${limit:g}; "
+            f"the batch is expected to cost ${usd.expected:.4f}, above the limit of ${limit:g}; "
             "raise PERSONA_MAX_USD, or name fewer agents or dimensions"
         )
 

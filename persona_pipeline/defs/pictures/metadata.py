@@ -13,6 +13,8 @@ from persona_pipeline.evaluation.results import AgentEvaluation
 from persona_pipeline.propositions import ALL_DIMENSIONS, PropositionSet
 from persona_pipeline.reporting.costs import COLUMNS as COST_COLUMNS
 from persona_pipeline.reporting.costs import cost_tables
+from persona_pipeline.reporting.people import estimate_text, people_lines
+from persona_pipeline.reporting.sections import VoiceSeen
 from persona_pipeline.reporting.text import markdown_code, markdown_text, one_line
 from persona_pipeline.reporting.view import SHORT_LABELS, dimension_label, format_delta, format_score, unscored_label
 from persona_pipeline.scoring.results import DimensionEvaluation, UsageSummary
@@ -91,6 +93,30 @@ def score_metadata(evaluation: DimensionEvaluation | None) -> Metadata:
     return {"score": round(evaluation.score, 4), **found}
 
 
+def voice_metadata(name: str, section: Mapping[str, Any]) -> Metadata:
+    """Return how a voice stands: the sum as a plot, the alarms with their lines, and what the voice was learnt from."""
+    seen = VoiceSeen.model_validate(section)
+    alarms = [
+        {
+            "began": f"{alarm.began_at.id} ({alarm.began_at.created_at:%Y-%m-%d %H:%M})",
+            "raised": f"{alarm.raised_at.id} ({alarm.raised_at.created_at:%Y-%m-%d %H:%M})",
+            "lines": one_line("; ".join(quote.text for quote in alarm.quotes), MOST_TEXT),
+            "changed": one_line("; ".join(change.what for change in alarm.changes), MOST_TEXT) or "nothing is known",
+        }
+        for alarm in seen.alarms
+    ]
+    picture = plots.voice_alarm_picture(name, seen)
+    return {
+        "voice": seen.text,
+        "alarm": seen.stands,
+        **({"voice_alarm_plot": dg.MetadataValue.md(picture)} if picture else {}),
+        **({"alarms": table(alarms, ("began", "raised", "lines", "changed"))} if alarms else {}),
+        **({"threshold": round(seen.threshold, 4)} if seen.threshold is not None else {}),
+        **({"sum": round(seen.sums[-1].sum, 4)} if seen.sums else {}),
+        **({"learnt_from": dg.MetadataValue.json(seen.learnt_from)} if seen.learnt_from else {}),
+    }
+
+
 def run_metadata(evaluation: AgentEvaluation, history: Sequence[HistoryValue] = ()) -> Metadata:
     """Return the run's scores, its history, its cost and what it came from."""
     lines = ["| Dimension | Score (0–9) | Judged |", "|:--|--:|--:|"]
@@ -128,6 +154,7 @@ def comparison_metadata(report: AgentReport, red: Sequence[str] = ()) -> Metadat
             for name, item in report.comparison.dimensions.items()
             if item.sight and item.sight.detectable is not None
         },
+        "judge": "; ".join(people_lines(report.comparison.dimensions.values())),
         **({"corrected_for": report.comparison.families} if report.comparison.families else {}),
         "evaluation_run": report.evaluation.run_id,
         **findings_metadata(report.findings),
@@ -143,11 +170,12 @@ def comparison_table(comparison: BaselineComparison) -> dg.TableMetadataValue:
             "now": format_score(item.current),
             "change": format_delta(item.delta),
             "status": _STATUS[item.status],
+            "people": estimate_text(item.people),
             "can_see": item.sight.text if item.sight else "",
         }
         for item in comparison.dimensions.values()
     ]
-    return table(rows, ("dimension", "baseline", "now", "change", "status", "can_see"))
+    return table(rows, ("dimension", "baseline", "now", "change", "status", "people", "can_see"))
 
 
 def scores_table(report: RunReport) -> dg.TableMetadataValue:
@@ -169,7 +197,8 @@ def scores_table(report: RunReport) -> dg.TableMetadataValue:
             compared = item.comparison.dimensions.get(name)
             score = compared.current if compared else None
             change = f" {format_delta(compared.delta, 1)}" if compared and compared.delta is not None else ""
-            row[_short(name)] = format_score(score, 1) + change
+            people = estimate_text(compared.people if compared else None, short=True)
+            row[_short(name)] = format_score(score, 1) + change + (f" ({people})" if people else "")
         rows.append(row)
     return table(rows, ("agent", "overall", *map(_short, names)))
 
@@ -230,4 +259,5 @@ _STATUS = {
     "no_baseline": "no baseline",
     "unscored": "no score now",
     "incomplete": "not all judged",
+    "other_judge": "another judge's baseline",
 }
