@@ -169,7 +169,7 @@ class _Known:
         first_name = _letters(words[0]) if words else ""
         if own in self.whole:
             return Stranger(name, count, self.whole[own][0], spelling=True)
-        namesakes = self.first.get(first_name) or ()
+        namesakes = self.first.get(first_name, [])
         quiet = [agent_id for agent_id in namesakes if agent_id in self.silent]
         if len(namesakes) == 1 or len(quiet) == 1:
             return Stranger(name, count, namesakes[0])
