@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from persona_pipeline.errors import ConfigError, did_you_mean
+from persona_pipeline.judging.progress import Progress
 from persona_pipeline.judging.recorded import RecordedJudge, RecordingJudge, RecordingWriter
 from persona_pipeline.judging.recorded_first import RecordedFirstJudge
 from persona_pipeline.judging.verdict import Judge
@@ -21,11 +22,13 @@ class JudgeOptions:
         max_usd: US dollars this run may cost; None: no limit.
         record: write the verdicts to the world's recordings.
         fresh: ask anew what recordings or the store already answer.
+        progress: hears of every judgment of a live judge.
     """
 
     max_usd: float | None = None
     record: bool = False
     fresh: bool = False
+    progress: Progress | None = None
 
 
 def open_judge(name: str, world: World, options: JudgeOptions | None = None) -> Judge:
@@ -45,7 +48,9 @@ def open_judge(name: str, world: World, options: JudgeOptions | None = None) -> 
     from persona_pipeline.judging.anthropic import open_anthropic_judge
 
     folder = world.root / RECORDINGS
-    judge: Judge = open_anthropic_judge(get_settings(), store=world.store, max_usd=options.max_usd, fresh=options.fresh)
+    judge: Judge = open_anthropic_judge(
+        get_settings(), store=world.store, max_usd=options.max_usd, fresh=options.fresh, progress=options.progress
+    )
     if options.record:
         judge = RecordingJudge(judge, RecordingWriter(folder))
-    return judge if options.fresh else RecordedFirstJudge(judge, RecordedJudge(folder))
+    return judge if options.fresh else RecordedFirstJudge(judge, RecordedJudge(folder), progress=options.progress)

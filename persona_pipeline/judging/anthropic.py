@@ -13,6 +13,7 @@ from persona_pipeline.judging.canaries import canaries_for, usage_of, without_co
 from persona_pipeline.judging.collected import CollectedBackend
 from persona_pipeline.judging.options import AnthropicOptions
 from persona_pipeline.judging.prices import has_price
+from persona_pipeline.judging.progress import Progress
 from persona_pipeline.judging.prompt import PROMPT_VERSION, proposition_question
 from persona_pipeline.judging.questions import Answer, Question
 from persona_pipeline.judging.support import is_unsupported, unsupported
@@ -117,6 +118,7 @@ def open_anthropic_judge(
     grouping: int = 1,
     mechanism: str = "evaluation",
     fresh: bool = False,
+    progress: Progress | None = None,
 ) -> AnthropicJudge[AnthropicBackend]:
     """Return the live judge of the settings.
 
@@ -124,6 +126,7 @@ def open_anthropic_judge(
         store: where judgments are cached; None: nothing is cached.
         max_usd: limit in dollars of all that this judge asks.
         fresh: ask anew what the store already answers.
+        progress: hears of every answer.
 
     Raises:
         ConfigError: there is no key, or a limit for a model without a known price.
@@ -134,6 +137,7 @@ def open_anthropic_judge(
         options,
         cache=JudgmentCache(store, anew=fresh) if store else None,
         budget=None if max_usd is None else Budget(max_usd),
+        progress=progress,
     )
     return AnthropicJudge(backend, grouping, mechanism)
 

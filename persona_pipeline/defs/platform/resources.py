@@ -13,6 +13,7 @@ from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation import EvaluationRequest
 from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
+from persona_pipeline.judging.progress import Progress
 from persona_pipeline.judging.verdict import Judge
 from persona_pipeline.world import World
 from persona_pipeline.world.files import is_agent_id, yaml_stems
@@ -55,6 +56,11 @@ class WorldResource(dg.ConfigurableResource):
             self._world = None
 
 
+def logged_progress() -> Progress:
+    """Return what says in the step's log how far a live judge is."""
+    return Progress(lambda line: dg.get_dagster_logger().info(line))
+
+
 class EvaluationSettings(dg.ConfigurableResource):
     """How a run evaluates: window, judge, and when it fails."""
 
@@ -92,7 +98,9 @@ class EvaluationSettings(dg.ConfigurableResource):
         key = str(world.root)
         if key not in self._judges:
             self._judges[key] = open_judge(
-                self.judge, world, JudgeOptions(max_usd=self.max_usd or None, fresh=self.fresh)
+                self.judge,
+                world,
+                JudgeOptions(max_usd=self.max_usd or None, fresh=self.fresh, progress=logged_progress()),
             )
         return self._judges[key]
 
