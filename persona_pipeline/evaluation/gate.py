@@ -34,6 +34,7 @@ FAILURES: Mapping[str, tuple[str, ...]] = {
     "budget": ("budget",),
     "trend": ("trend",),
     "injection": ("injection",),
+    "names": ("names",),
     "voices": ("clone", "voices"),
     "voice_alarm": ("voice_alarm",),
     "doubted": ("doubted",),
@@ -43,6 +44,7 @@ FAILURES: Mapping[str, tuple[str, ...]] = {
 WARNINGS: Mapping[str, int] = {
     "trend": EXIT_REGRESSION,
     "injection": EXIT_COVERAGE,
+    "names": EXIT_COVERAGE,
     "clone": EXIT_REGRESSION,
     "voices": EXIT_REGRESSION,
     "voice_alarm": EXIT_REGRESSION,
