@@ -10,7 +10,13 @@ from persona_pipeline import __version__
 from persona_pipeline.baselines import captured, find_baseline, save_baseline
 from persona_pipeline.errors import Problem
 from persona_pipeline.evaluation.comparison import judged_on, restricted
-from persona_pipeline.evaluation.gate import GateRules, exit_code_of, missing_agent_findings, nothing_evaluated
+from persona_pipeline.evaluation.gate import (
+    GateRules,
+    exit_code_of,
+    missing_agent_findings,
+    nothing_evaluated,
+    run_coverage,
+)
 from persona_pipeline.evaluation.naming import name_findings, name_notes
 from persona_pipeline.evaluation.people import calibrated, peoples_labels
 from persona_pipeline.evaluation.pipeline import AgentResult, Results, compare_again, evaluate_scopes
@@ -120,7 +126,7 @@ def assemble(reports: dict[str, AgentReport], judge: Judge, request: EvaluationR
     evaluations = [report.evaluation for report in reports.values()]
     run = RunReport(
         agents=reports,
-        findings=nothing_evaluated(reports.values()),
+        findings=[*nothing_evaluated(reports.values()), *run_coverage(reports.values(), rules)],
         expenses=[expense for report in reports.values() for expense in report.expenses],
         provenance={
             "version": __version__,
