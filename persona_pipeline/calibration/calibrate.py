@@ -4,7 +4,14 @@ from collections.abc import Iterable, Sequence
 from itertools import combinations
 from statistics import fmean
 
-from persona_pipeline.calibration.measures import Measure, between_people, bias, labels_to_halve, spearman, weighted_kappa
+from persona_pipeline.calibration.measures import (
+    Measure,
+    between_people,
+    bias,
+    labels_to_halve,
+    spearman,
+    weighted_kappa,
+)
 from persona_pipeline.calibration.models import Agreement, ClaimCalibration, DimensionCalibration
 from persona_pipeline.calibration.prediction import FEWEST_LABELS, peoples_mean
 from persona_pipeline.calibration.rated import Rated

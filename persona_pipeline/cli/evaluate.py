@@ -11,6 +11,7 @@ from persona_pipeline.cli.options import (
     AsOf,
     Dimensions,
     Fresh,
+    Grouping,
     JudgeName,
     MaxUsd,
     MockJudge,
@@ -35,7 +36,7 @@ def evaluate(
     dimensions: Dimensions = "all",
     window: WindowLength = "7d",
     as_of: AsOf = None,
-    judge: JudgeName = "recorded",
+    judge: JudgeName = None,
     mock_judge: MockJudge = False,
     synthetic: Annotated[
         bool, typer.Option(help="Generate conversations for agents with fewer than 10 messages.")
@@ -53,6 +54,7 @@ def evaluate(
     update_baseline: Annotated[bool, typer.Option(help="Write the scores to baselines/ when done.")] = False,
     record: Record = False,
     fresh: Fresh = False,
+    grouping: Grouping = None,
     estimate: Annotated[
         bool, typer.Option(help="Print calls, tokens and US dollars a live run would take; judge nothing.")
     ] = False,
@@ -110,9 +112,9 @@ def evaluate(
     )
     world = World.open()
     if estimate:
-        typer.echo(estimate_run(world, request))
+        typer.echo(estimate_run(world, request, judge=judge, grouping=grouping))
         return
-    options = JudgeOptions(max_usd=max_usd, record=record, fresh=fresh)
+    options = JudgeOptions(max_usd=max_usd, record=record, fresh=fresh, grouping=grouping)
     run = run_and_print(world, request, judge=judge_name(judge, mock_judge), options=options)
     for path in run.baselines:
         typer.echo(f"baseline written: {path}", err=True)

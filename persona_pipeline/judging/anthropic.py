@@ -29,7 +29,7 @@ BackendT = TypeVar("BackendT", AnthropicBackend, CollectedBackend)
 
 @dataclass(frozen=True)
 class AnthropicJudge(Generic[BackendT]):
-    """Judges propositions over the Messages API.
+    """Judges propositions by asking a provider's model.
 
     Attributes:
         grouping: claims of one trajectory in one call; 1 keeps claims from colouring one another and is the default.
@@ -114,36 +114,40 @@ def open_anthropic_judge(
     *,
     store: Store | None = None,
     max_usd: float | None = None,
-    grouping: int = 1,
+    judge: str | None = None,
+    grouping: int | None = None,
     mechanism: str = "evaluation",
     fresh: bool = False,
 ) -> AnthropicJudge[AnthropicBackend]:
     """Return the live judge of the settings.
 
     Args:
+        judge: its provider; None: that of the settings, or Anthropic.
+        grouping: claims of one transcript in one call; None: as the settings say.
         store: where judgments are cached; None: nothing is cached.
         max_usd: limit in dollars of all that this judge asks.
         fresh: ask anew what the store already answers.
 
     Raises:
-        ConfigError: there is no key, or a limit for a model without a known price.
+        ConfigError: nobody offers such a judge; a key, a package or a setting is missing; there is a limit and no known price.
     """
-    options = AnthropicOptions.from_settings(settings or get_settings())
+    settings = settings or get_settings()
+    options = AnthropicOptions.from_settings(settings, judge)
+    options.require_usable()
     _import_for_good(options)
     backend = AnthropicBackend(
         options,
         cache=JudgmentCache(store, anew=fresh) if store else None,
         budget=None if max_usd is None else Budget(max_usd),
     )
-    return AnthropicJudge(backend, grouping, mechanism)
+    return AnthropicJudge(backend, grouping or settings.judge_grouping, mechanism)
 
 
 def _import_for_good(options: AnthropicOptions) -> None:
     """Import what every call needs, and keep it from the garbage collector, whose walk over it stops all calls for 0.3 s."""
     import gc
 
-    import anthropic  # noqa: F401
-
+    options.provider.sdk()
     has_price(options.model)
     gc.freeze()
 

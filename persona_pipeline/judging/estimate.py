@@ -105,7 +105,7 @@ def estimate_questions(questions: Sequence[Question], options: AnthropicOptions)
 
 def _counted(questions: Sequence[Question], style: RequestStyle, options: AnthropicOptions) -> list[int] | None:
     """Return the tokens of each question's shared prefix as the API counts them, None where it cannot be asked."""
-    if not questions or not options.has_credentials():
+    if not questions or not options.provider.counts_tokens or not options.has_credentials():
         return None
     try:
         # In a thread: the caller may stand in an event loop.

@@ -8,6 +8,8 @@ import pytest
 
 from persona_pipeline.judging.prompt import proposition_question
 from persona_pipeline.judging.questions import Question
+from persona_pipeline.judging.providers.base import Provider
+from persona_pipeline.judging.providers.registry import find_provider
 from persona_pipeline.judging.request import RequestStyle, cached_tokens, prefix_of, request_key, traits_of
 from persona_pipeline.judging.verdict import JudgeRequest
 from persona_pipeline.world.trajectory import Entry, Omission
@@ -15,12 +17,13 @@ from tests.support.judging import request, trajectory
 
 STYLE = RequestStyle("claude-haiku-5-5", "low")
 BASE = request(persona="A boss.")
+ANTHROPIC = find_provider("anthropic")
 URL = "https://api.anthropic.com"
 
 
-def key(asked: JudgeRequest = BASE, style: RequestStyle = STYLE, url: str = URL, **changes: Any) -> str:
+def key(asked: JudgeRequest = BASE, style: RequestStyle = STYLE, url: str = URL, provider: Provider = ANTHROPIC, **changes: Any) -> str:
     question = replace(proposition_question([asked], max_tokens=500), **changes)
-    return request_key(prefix_of(style, question), question, url)
+    return request_key(prefix_of(style, question), question, url, provider=provider)
 
 
 def first_entry(**changes: Any) -> JudgeRequest:
@@ -30,6 +33,7 @@ def first_entry(**changes: Any) -> JudgeRequest:
 
 
 CHANGED: dict[str, Callable[[], str]] = {
+    "provider": lambda: key(provider=find_provider("vertex")),
     "claim": lambda: key(replace(BASE, claim="Michael is gloomy")),
     "proposition id": lambda: key(replace(BASE, proposition_id="other")),
     "persona": lambda: key(replace(BASE, persona="A boss")),

@@ -60,7 +60,12 @@ class EvaluationSettings(dg.ConfigurableResource):
 
     window: str = Field(default="7d", description="Length of the window, such as 7d or 12h, or 'all'.")
     as_of: str = Field(default="", description="Where the window ends (RFC 3339); empty: the newest message.")
-    judge: str = Field(default="recorded", description="'recorded' or 'anthropic'.")
+    judge: str = Field(
+        default="recorded", description="'recorded', or the provider of a live judge: anthropic, bedrock, vertex, openai."
+    )
+    grouping: int = Field(
+        default=0, ge=0, description="Claims of one transcript in one call of a live judge; 0: PERSONA_JUDGE_GROUPING."
+    )
     fresh: bool = Field(default=False, description="Ask a live judge anew what recordings or the store already answer.")
     samples: int = Field(default=1, ge=1, description="Judgments per claim.")
     max_usd: float = Field(
@@ -87,7 +92,9 @@ class EvaluationSettings(dg.ConfigurableResource):
         key = str(world.root)
         if key not in self._judges:
             self._judges[key] = open_judge(
-                self.judge, world, JudgeOptions(max_usd=self.max_usd or None, fresh=self.fresh)
+                self.judge,
+                world,
+                JudgeOptions(max_usd=self.max_usd or None, fresh=self.fresh, grouping=self.grouping or None),
             )
         return self._judges[key]
 
