@@ -80,9 +80,13 @@ def main() -> None:
     parser.add_argument("--labels", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    print(f"{options.draws} draws a line, {options.labels} labels of {AGENTS * CLAIMS * WINDOWS} judgments, seed {options.seed}")
+    print(
+        f"{options.draws} draws a line, {options.labels} labels of {AGENTS * CLAIMS * WINDOWS} judgments, seed {options.seed}"
+    )
     print("Aim: each coverage at least .94\n")
-    print("| judge | rank correlation | all: coverage | width | alone | one agent: coverage | width | alone: coverage | width |")
+    print(
+        "| judge | rank correlation | all: coverage | width | alone | one agent: coverage | width | alone: coverage | width |"
+    )
     print("|:--|--:|--:|--:|--:|--:|--:|--:|--:|")
     for name, judging in JUDGES.items():
         print(_line(name, judging, options.draws, options.labels, options.seed), flush=True)

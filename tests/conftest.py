@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -18,6 +19,7 @@ from tests.support.postgres import fresh_database, postgres_server
 from tests.support.worlds import write_small_world
 
 PROJECT = Path(__file__).parents[1]
+BEFORE_THE_DRIFT = datetime(2026, 6, 14, 23, 59, 59, tzinfo=UTC)
 SAMPLE_FOLDERS = ("personas", "propositions", "messages", "recordings", "baselines")
 POSTGRES = pytest.param("postgres", marks=pytest.mark.xdist_group("postgres"))
 
@@ -48,6 +50,34 @@ def sample_root(tmp_path: Path) -> Path:
 @pytest.fixture
 def sample_world(sample_root: Path) -> Iterator[World]:
     world = World.open(sample_root)
+    yield world
+    world.store.close()
+
+
+@pytest.fixture(scope="session")
+def finished_voices(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sample world with its store, in which everybody's voice is learnt from the two weeks before the drift; to be copied."""
+    from persona_pipeline.corrections.voices import VoiceWatches
+
+    root = tmp_path_factory.mktemp("voices") / "world"
+    for name in SAMPLE_FOLDERS:
+        shutil.copytree(PROJECT / name, root / name)
+    world = World.open(root, f"sqlite:///{root / '.persona' / 'store.db'}")
+    world.sync()
+    assert VoiceWatches.learn(world, world.agent_ids(), BEFORE_THE_DRIFT).notes == []
+    world.store.close()
+    return root
+
+
+@pytest.fixture
+def learnt_root(finished_voices: Path, tmp_path: Path) -> Path:
+    """A copy of the sample world whose voices are learnt, to be edited."""
+    return Path(shutil.copytree(finished_voices, tmp_path / "world"))
+
+
+@pytest.fixture
+def learnt_world(learnt_root: Path) -> Iterator[World]:
+    world = World.open(learnt_root)
     yield world
     world.store.close()
 

@@ -25,6 +25,7 @@ from persona_pipeline.corrections.service.app import create_app
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
 from persona_pipeline.documents import parse_document, validate_document
 from persona_pipeline.judging.recorded import RecordedBackend
+from persona_pipeline.labels import Label
 from persona_pipeline.propositions.schema import CatchphraseEntry, PropositionEntry, PropositionFile
 from persona_pipeline.reporting.suites.table import explanation_lines, run_lines
 from persona_pipeline.settings import Settings, get_settings
@@ -276,6 +277,7 @@ FIELDS = [
     ),
     ("docs/suites.md", tuple(config._providers().values())),
     ("docs/corrections.md", (CorrectionSettings,)),
+    ("docs/labels.md", (Label,)),
     ("docs/propositions.md", (PropositionFile, PropositionEntry, CatchphraseEntry)),
 ]
 

@@ -6,9 +6,12 @@ from persona_pipeline.cli.baseline import baseline
 from persona_pipeline.cli.changes import changes
 from persona_pipeline.cli.corrections import app as corrections
 from persona_pipeline.cli.doctor import doctor
+from persona_pipeline.cli.drafts import personas
 from persona_pipeline.cli.evaluate import evaluate
 from persona_pipeline.cli.ingest import ingest
 from persona_pipeline.cli.init import init
+from persona_pipeline.cli.label import label
+from persona_pipeline.cli.labels import app as labels
 from persona_pipeline.cli.propositions import app as propositions
 from persona_pipeline.cli.recordings import app as recordings
 from persona_pipeline.cli.report import report
@@ -34,7 +37,10 @@ app.command()(schema)
 app.command()(init)
 app.command()(doctor)
 app.command()(watch)
+app.command()(label)
 app.add_typer(propositions, name="propositions")
+app.add_typer(personas, name="personas")
 app.add_typer(recordings, name="recordings")
+app.add_typer(labels, name="labels")
 app.add_typer(suite, name="suite")
 app.add_typer(corrections, name="corrections")

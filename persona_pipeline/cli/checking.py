@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from persona_pipeline.corrections.nudges import NUDGES, Nudges
 from persona_pipeline.errors import ConfigError, Problem
@@ -16,10 +17,13 @@ from persona_pipeline.propositions import (
     template_variables,
 )
 from persona_pipeline.scoring.text.agreement import LEXICONS, world_lexicon
-from persona_pipeline.world.files import yaml_stems
+from persona_pipeline.world.files import DRAFT, yaml_stems
 from persona_pipeline.world.ingest import ENDINGS, parse_messages
 from persona_pipeline.world.missing import missing_agent_problems
-from persona_pipeline.world.personas import PERSONAS, load_persona
+from persona_pipeline.world.personas import PERSONAS, load_persona, parse_persona
+
+if TYPE_CHECKING:
+    from persona_pipeline.store import Store
 
 
 @dataclass
@@ -43,7 +47,7 @@ def check_world(root: Path) -> Checked:
     """Check everything in a world, merged sets of every agent too."""
     checked = check_paths(
         path
-        for name in (PERSONAS, "propositions", "messages", "recordings", "baselines", "suites")
+        for name in (PERSONAS, "propositions", "messages", "recordings", "labels", "baselines", "suites")
         for path in [root / name]
         if path.exists()
     )
@@ -61,7 +65,39 @@ def check_world(root: Path) -> Checked:
                 continue
             claims |= {(agent_id, dimension, item.id) for item in (found.propositions if found else ())}
     checked.warnings += _stray_recordings(root / "recordings", claims)
+    _labels_together(root, checked)
     return checked
+
+
+def _labels_together(root: Path, checked: Checked) -> None:
+    """What label files say of one another, and the labels that are stale. Files that do not load are problems of their own."""
+    from persona_pipeline.evaluation.verdicts import KnownVerdicts
+    from persona_pipeline.labels import LABELS, load_labels, stale_labels
+
+    try:
+        labels = load_labels(root / LABELS)
+    except ConfigError as error:
+        checked.problems += error.problems
+        return
+    if not labels or checked.problems:
+        return
+    known = KnownVerdicts(root, _store_of(root))
+    for path in sorted((root / LABELS).glob("*.jsonl")):
+        own = [label for label in labels if label.dimension == path.stem]
+        stale = stale_labels(root, own, is_judged=known.knows)
+        if stale:
+            shown = "; ".join(map(str, stale[:5])) + ("; ..." if len(stale) > 5 else "")
+            said = f"{len(stale)} of {len(own)} labels are stale and not used ({shown})"
+            checked.warnings.append(Problem(f"{said}; label again, or delete them", str(path)))
+
+
+def _store_of(root: Path) -> "Store | None":
+    """The world's store, if there is one: a check makes none."""
+    from persona_pipeline.settings import get_settings
+    from persona_pipeline.world import World
+
+    there = get_settings().database_url is not None or (root / ".persona" / "store.db").exists()
+    return World.open(root).store if there else None
 
 
 def _stray_recordings(folder: Path, claims: set[tuple[str, str, str]]) -> Iterator[Problem]:
@@ -104,6 +140,9 @@ def _check_file(path: Path, checked: Checked) -> None:
     elif suffix in (".yaml", ".yml") and path.name.endswith((".eval.yaml", ".eval.yml")):
         checked.run(lambda: _suite(path, checked))
     elif suffix in (".yaml", ".yml") and path.resolve().parent.name == PERSONAS:
+        if path.stem.endswith(DRAFT):
+            _draft_persona(path, checked)
+            return
         checked.run(lambda: load_persona(path.resolve().parent.parent, path.stem))
     elif suffix in (".yaml", ".yml") and "propositions" in parents:
         checked.run(lambda: _propositions(path, checked))
@@ -111,6 +150,8 @@ def _check_file(path: Path, checked: Checked) -> None:
         checked.run(lambda: _baseline(path))
     elif suffix == ".jsonl" and "recordings" in parents:
         checked.run(lambda: _recordings(path))
+    elif suffix == ".jsonl" and path.resolve().parent.name == "labels":
+        checked.run(lambda: _labels(path))
     elif suffix in ENDINGS and "messages" in parents:
         checked.run(lambda: checked.problems.extend(parse_messages(path).problems))
 
@@ -122,8 +163,25 @@ def _propositions(path: Path, checked: Checked) -> None:
     level = content.level if "level" in content.model_fields_set or path.stem == "_default" else "action"
     filled = filled_variables(content.dimension, level)
     for index, entry in enumerate(content.propositions):
+        if entry.draft or path.stem.endswith(DRAFT):
+            said = f"{entry.id} is a draft and not judged; {_taken_over(path)}"
+            checked.warnings.append(loaded.document.problem(("propositions", index, "id"), said))
         for message in _odd_variables(entry.claim, content.dimension, filled):
             checked.warnings.append(loaded.document.problem(("propositions", index, "claim"), message))
+
+
+def _taken_over(path: Path) -> str:
+    name = f"{path.stem.removesuffix(DRAFT)}.yaml"
+    whither = f"move it to {name} and " if path.stem.endswith(DRAFT) else ""
+    return f"read it, then {whither}take its draft mark away"
+
+
+def _draft_persona(path: Path, checked: Checked) -> None:
+    name = path.stem.removesuffix(DRAFT)
+    checked.run(lambda: parse_persona(path, name))
+    checked.warnings.append(
+        Problem(f"is a draft that nothing reads; correct it and rename it to {name}.yaml", str(path))
+    )
 
 
 def _odd_variables(claim: str, dimension: str, filled: Sequence[str]) -> Iterator[str]:
@@ -148,6 +206,12 @@ def _recordings(path: Path) -> None:
     from persona_pipeline.judging.recordings import load_recording_file
 
     load_recording_file(path)
+
+
+def _labels(path: Path) -> None:
+    from persona_pipeline.labels import load_label_file
+
+    load_label_file(path)
 
 
 def _suite(path: Path, checked: Checked) -> None:

@@ -136,7 +136,9 @@ def _judge(options: "AnthropicOptions", calls: bool) -> "list[Finding]":
     try:
         options.require_usable()
     except ConfigError as error:
-        return [Finding("judge", Level.ERROR, str(error), "replaying recordings needs no live judge: unset PERSONA_JUDGE")]
+        return [
+            Finding("judge", Level.ERROR, str(error), "replaying recordings needs no live judge: unset PERSONA_JUDGE")
+        ]
     if options.is_anthropic:
         found = [Finding("key", Level.OK, "is set")]
     else:

@@ -36,6 +36,10 @@ def evaluate(
     dimensions: Dimensions = "all",
     window: WindowLength = "7d",
     as_of: AsOf = None,
+    since: Annotated[
+        str | None,
+        typer.Option(help="Where the window begins instead (RFC 3339 with offset), that moment left out."),
+    ] = None,
     judge: JudgeName = None,
     mock_judge: MockJudge = False,
     synthetic: Annotated[
@@ -75,8 +79,8 @@ def evaluate(
     fail_on: Annotated[
         str | None,
         typer.Option(
-            help="Only these set the exit code: regression, threshold, coverage, no_baseline, budget, and trend, injection and "
-            "voices, which only warn otherwise; or 'none'."
+            help="Only these set the exit code: regression, threshold, coverage, no_baseline, budget, and trend, injection, "
+            "voices and voice_alarm, which only warn otherwise; or 'none'."
         ),
     ] = None,
 ) -> None:
@@ -88,7 +92,6 @@ def evaluate(
     """
     from persona_pipeline.evaluation.judges import JudgeOptions
     from persona_pipeline.evaluation.request import EvaluationRequest
-    from persona_pipeline.evaluation.run import estimate_run
     from persona_pipeline.world import World
 
     if format not in FORMATS:
@@ -98,6 +101,7 @@ def evaluate(
         dimensions=names(dimensions),
         window=window,
         as_of=moment(as_of),
+        since=moment(since, "--since"),
         samples=samples,
         threshold=threshold,
         regression_delta=regression_delta,
@@ -111,10 +115,12 @@ def evaluate(
         confirm=confirm,
     )
     world = World.open()
-    if estimate:
-        typer.echo(estimate_run(world, request, judge=judge, grouping=grouping))
-        return
     options = JudgeOptions(max_usd=max_usd, record=record, fresh=fresh, grouping=grouping)
+    if estimate:
+        from persona_pipeline.evaluation.estimating import estimate_run
+
+        typer.echo(str(estimate_run(world, request, judge, options)))
+        return
     run = run_and_print(world, request, judge=judge_name(judge, mock_judge), options=options)
     for path in run.baselines:
         typer.echo(f"baseline written: {path}", err=True)

@@ -11,7 +11,7 @@ import typer
 from persona_pipeline.errors import ConfigError, Problem
 
 # Names that would mean something where the template itself is kept.
-_RENAMED = {"gitignore": ".gitignore", "keep": ".gitkeep"}
+_RENAMED = {"gitignore": ".gitignore", "gitattributes": ".gitattributes", "keep": ".gitkeep"}
 
 
 def init(directory: Annotated[Path, typer.Argument(help="Folder of the new world; made if it is not there.")]) -> None:

@@ -22,7 +22,9 @@ JudgeName = Annotated[
         show_default="recorded",
     ),
 ]
-Grouping = Annotated[int | None, typer.Option(min=1, help="Claims of one transcript in one call; default: PERSONA_JUDGE_GROUPING.")]
+Grouping = Annotated[
+    int | None, typer.Option(min=1, help="Claims of one transcript in one call; default: PERSONA_JUDGE_GROUPING.")
+]
 MockJudge = Annotated[bool, typer.Option("--mock-judge", help="The same as --judge recorded.")]
 
 Samples = Annotated[int, typer.Option(min=1, max=50, help="How often each claim is judged.")]

@@ -1,16 +1,42 @@
-"""``persona-pipeline propositions``: what an agent is judged on."""
+"""``persona-pipeline propositions``: what an agent is judged on, and whether that catches anything."""
 
 import json
-from typing import Annotated
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-app = typer.Typer(help="Look at merged proposition sets.", no_args_is_help=True)
+from persona_pipeline.cli.drafts import draft
+from persona_pipeline.cli.options import (
+    AsOf,
+    JudgeName,
+    MaxUsd,
+    MockJudge,
+    Record,
+    WindowLength,
+    judge_name,
+    moment,
+    names,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from persona_pipeline.reporting.claims.sheets import Page
+
+app = typer.Typer(help="Claims: look at them, test them, draft them.", no_args_is_help=True)
+app.command()(draft)
+
+Format = Annotated[str, typer.Option(help="table, json, markdown or html.")]
+Output = Annotated[Path | None, typer.Option(help="Write the report to this file instead of stdout.")]
+Dimension = Annotated[str, typer.Option("--dimension", help="'all', or dimensions with commas between them.")]
 
 
 @app.callback()
 def _group() -> None:
-    """Look at merged proposition sets."""
+    """Claims: look at them, test them, draft them."""
 
 
 @app.command()
@@ -39,3 +65,107 @@ def show(
     for item in merged.propositions:
         sign = "-" if item.inverted else "+"
         typer.echo(f"{sign} {item.id} (weight {item.weight:g}): {fill_template(item.claim, variables)}")
+
+
+@app.command()
+def test(
+    agent: Annotated[str, typer.Argument(help="The agent's id.")],
+    dimension: Dimension = "all",
+    faults: Annotated[
+        str,
+        typer.Option(
+            help="'all', or with commas between them: boilerplate, borrowed, repetition, flattened, contradiction, wrong_facts."
+        ),
+    ] = "all",
+    window: WindowLength = "7d",
+    as_of: AsOf = None,
+    judge: JudgeName = None,
+    mock_judge: MockJudge = False,
+    samples: Annotated[
+        int, typer.Option(min=1, max=50, help="How often each claim is judged on each window; once tells no noise.")
+    ] = 3,
+    others: Annotated[
+        int, typer.Option(min=0, max=50, help="Of how many other agents the words are held against the claims.")
+    ] = 2,
+    seed: Annotated[int, typer.Option(help="Of the faults: the same seed plants the same.")] = 0,
+    estimate: Annotated[
+        bool, typer.Option(help="Print calls, tokens and US dollars a live test would take; judge nothing.")
+    ] = False,
+    max_usd: MaxUsd = None,
+    record: Record = False,
+    format: Format = "table",
+    output: Output = None,
+) -> None:
+    """Break a character on purpose and print which claim catches which fault.
+
+    Each fault is planted in the messages the agent really sent, and every claim is judged on what is broken beside what is intact.
+
+    Exit codes: 0 all was judged, 2 usage or configuration, 3 not fully judged, 4 budget.
+    """
+    from persona_pipeline.claims.running import run_trial
+    from persona_pipeline.claims.trial import TrialRequest, plan_trial
+    from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
+    from persona_pipeline.reporting.claims.pages import matrix_page
+    from persona_pipeline.world import World
+
+    _check_format(format)
+    request = TrialRequest(
+        agent_id=agent,
+        dimensions=names(dimension),
+        faults=names(faults),
+        window=window,
+        as_of=moment(as_of),
+        samples=samples,
+        others=others,
+        seed=seed,
+    )
+    world = World.open()
+    trial = plan_trial(world, request)
+    if estimate:
+        typer.echo(trial.estimate())
+        return
+    opened = open_judge(judge_name(judge, mock_judge), world, JudgeOptions(max_usd=max_usd, record=record))
+    if opened.live:
+        typer.echo(trial.estimate(), err=True)
+    matrix = run_trial(trial, opened)
+    _emit(matrix_page(matrix), matrix.to_dict(), format, output)
+    raise typer.Exit(matrix.exit_code)
+
+
+@app.command()
+def noise(
+    agent: Annotated[str | None, typer.Argument(help="The agent's id; by default everybody.")] = None,
+    dimension: Dimension = "all",
+    format: Format = "table",
+    output: Output = None,
+) -> None:
+    """Say from saved evaluations alone which claims vary, say nothing, or rest on nothing. No call is made."""
+    from persona_pipeline.claims.noise import measure_noise
+    from persona_pipeline.reporting.claims.pages import noise_page
+    from persona_pipeline.world import World
+
+    _check_format(format)
+    report = measure_noise(World.open(), None if agent is None else [agent], names(dimension))
+    _emit(noise_page(report), report.to_dict(), format, output)
+
+
+def _check_format(format: str) -> None:
+    from persona_pipeline.errors import ConfigError
+    from persona_pipeline.reporting.claims.render import FORMATS
+
+    if format not in FORMATS:
+        raise ConfigError(f"--format {format!r} is unknown; use {', '.join(FORMATS)}")
+
+
+def _emit(page: "Page", data: "Mapping[str, object]", format: str, output: Path | None) -> None:
+    from persona_pipeline.atomic_files import write_atomically
+    from persona_pipeline.reporting.claims.render import render_page
+    from persona_pipeline.reporting.table import transliterated
+
+    if output is None:
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+        text = render_page(page, data, format, width)
+        typer.echo(transliterated(text, sys.stdout.encoding or "utf-8"), nl=False)
+        return
+    write_atomically(output, render_page(page, data, format))
+    typer.echo(f"report written: {output}", err=True)

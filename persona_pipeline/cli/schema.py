@@ -9,10 +9,10 @@ import typer
 
 def schema(
     directory: Annotated[
-        Path, typer.Argument(help="Where propositions.json, persona.json and suite.json are written.")
+        Path, typer.Argument(help="Where propositions.json, persona.json, suite.json and label.json are written.")
     ] = Path("schemas"),
 ) -> None:
-    """Write the JSON schemas of persona, proposition and suite files."""
+    """Write the JSON schemas of persona, proposition and suite files, and of a label."""
     directory.mkdir(parents=True, exist_ok=True)
     for name, text in schema_texts().items():
         (directory / name).write_text(text, encoding="utf-8")
@@ -21,6 +21,7 @@ def schema(
 
 def schema_texts() -> dict[str, str]:
     """Return the schema files by name."""
+    from persona_pipeline.labels import Label
     from persona_pipeline.propositions.schema import PropositionFile
     from persona_pipeline.suites.asserts.schema import suite_schema
     from persona_pipeline.world.personas import PersonaFile
@@ -29,6 +30,7 @@ def schema_texts() -> dict[str, str]:
         "propositions.json": _text(PropositionFile.model_json_schema()),
         "persona.json": _text(PersonaFile.model_json_schema()),
         "suite.json": _text(suite_schema()),
+        "label.json": _text(Label.model_json_schema()),
     }
 
 

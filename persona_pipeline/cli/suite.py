@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from persona_pipeline.cli.options import JudgeName, judge_name
 from persona_pipeline.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from persona_pipeline.errors import ConfigError, Problem
 def validate(
     paths: Annotated[list[Path] | None, typer.Argument(help="Files or folders; by default the whole world.")] = None,
 ) -> None:
-    """Check personas, propositions, messages, recordings, baselines and suites.
+    """Check personas, propositions, messages, recordings, labels, baselines and suites.
 
     Every problem is a line on stderr; exit code 2 if there is one.
     """

@@ -37,7 +37,6 @@ def watch(
     from persona_pipeline.errors import ConfigError
     from persona_pipeline.reporting.text import one_line
     from persona_pipeline.world import World
-    from persona_pipeline.world.models import Window
 
     world = World.open()
     for problem in world.sync().problems:
@@ -49,7 +48,7 @@ def watch(
         start = newest - timedelta(days=7) if file is None else newest
     if start is None:
         raise ConfigError("there are no messages to learn a voice from; put them into messages/ or ingest them")
-    watches = VoiceWatches.learn(world, chosen, world.messages(Window(end=start)), again=relearn)
+    watches = VoiceWatches.learn(world, chosen, start, again=relearn)
     for note in watches.notes:
         typer.echo(note, err=True)
     source = StoredMessages(world, start) if file is None else FileMessages(file)

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -30,6 +30,7 @@ from persona_pipeline.world.models import CorrectionSettings, Message
 from persona_pipeline.world.world import World
 
 DEADLINE_SECONDS = 1.0
+VOICE_SECONDS = 0.05
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -66,13 +67,19 @@ class Interventions:
     Args:
         lexicon: agreement language; by default English and the world's own ``lexicons/agreement.<language>.yaml``.
         deadline: wall-clock seconds a turn may be held up; past it there is no guidance.
+        voice_seconds: how long of that the voice may take; past it the alarm is as it was last seen.
 
     Raises:
         ConfigError: the world's nudges or lexicons are not valid.
     """
 
     def __init__(
-        self, world: World, *, lexicon: AgreementLexicon | None = None, deadline: float = DEADLINE_SECONDS
+        self,
+        world: World,
+        *,
+        lexicon: AgreementLexicon | None = None,
+        deadline: float = DEADLINE_SECONDS,
+        voice_seconds: float = VOICE_SECONDS,
     ) -> None:
         self.world, self.deadline = world, deadline
         self._lexicon = lexicon or world_lexicon(world.root)
@@ -80,7 +87,7 @@ class Interventions:
         self._catchphrases = Catchphrases(world.root)
         self._pool = DaemonPool(4, "interventions")
         self._breaker = Breaker(threshold=5)
-        self._voices = LiveVoices(world)
+        self.voices, self._voice_seconds = LiveVoices(world), voice_seconds
 
     async def before_turn(self, agent_id: str, *, channel: str | None = None) -> Guidance:
         """Return the guidance for an agent's next turn, from what the store says was sent so far.
@@ -103,7 +110,8 @@ class Interventions:
             _LOGGER.warning("no guidance for %r: %s", agent_id, type(error).__name__)
             return Guidance(failed=True)
         self._breaker.succeeded()
-        return guidance
+        waits = min(self._voice_seconds, max(0.0, ends - time.monotonic()))
+        return replace(guidance, voice_alarm=await self.voices.soon(agent_id, waits))
 
     def before_turn_sync(self, agent_id: str, *, channel: str | None = None) -> Guidance:
         """Like ``before_turn``, for callers without an event loop."""
@@ -117,15 +125,7 @@ class Interventions:
             convergence.find(agent_id, turn.channel_messages, agent_name=turn.agent_name),
             suppression.find(agent_id, turn.own_messages),
         )
-        return Guidance(tuple(nudge for nudge in found if nudge), voice_alarm=self._voice_alarm(agent_id))
-
-    def _voice_alarm(self, agent_id: str) -> VoiceAlarm | None:
-        try:
-            return self._voices.alarm(agent_id)
-        except Exception as error:
-            # What is only to be known must not cost the guidance.
-            _LOGGER.warning("no voice alarm for %r: %s", agent_id, type(error).__name__)
-            return None
+        return Guidance(tuple(nudge for nudge in found if nudge))
 
     def _turn(self, agent_id: str, channel: str | None) -> _Turn:
         settings = read_config(self.world.store, agent_id).settings

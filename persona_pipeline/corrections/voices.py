@@ -1,14 +1,21 @@
 """Follows agents' messages as they come and says when one no longer sounds like itself. Looks, and never blocks."""
 
+import asyncio
+import logging
 import threading
 import time
 from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol
 
-from persona_pipeline.scoring.voice_alarm import LearntVoice, VoiceAlarm, VoiceWatch, learn_stored_voice, stored_voice
+from persona_pipeline.corrections.background import DaemonPool, QueueFullError
+from persona_pipeline.corrections.judgment import within
+from persona_pipeline.evaluation.voice import learn_voice_before, messages_to_follow
+from persona_pipeline.scoring.voice_alarm import VoiceAlarm, VoiceWatch, stored_voice
 from persona_pipeline.world import World
 from persona_pipeline.world.ingest import parse_messages
 from persona_pipeline.world.messages import read_messages
@@ -17,6 +24,7 @@ from persona_pipeline.world.models import Message, Window
 # A message may reach the store a little after one that was sent later.
 _LATE = timedelta(minutes=5)
 _FOREVER = datetime.max.replace(tzinfo=UTC)
+_LOGGER = logging.getLogger(__name__)
 
 
 class MessageSource(Protocol):
@@ -28,16 +36,16 @@ class MessageSource(Protocol):
 
 
 class StoredMessages:
-    """Messages of the store after a moment."""
+    """Messages of the store after a moment, of everybody or of one agent."""
 
-    def __init__(self, world: World, since: datetime) -> None:
-        self._world, self._since, self._newest = world, since, since
+    def __init__(self, world: World, since: datetime, *, agent_id: str | None = None) -> None:
+        self._world, self._since, self._newest, self._agent_id = world, since, since, agent_id
         self._seen: set[str] = set()
 
     def new(self) -> list[Message]:
         """Return what has come into the store; messages up to five minutes late are not missed."""
         start = max(self._since, self._newest - _LATE)
-        found = read_messages(self._world.store, Window(end=_FOREVER, start=start))
+        found = read_messages(self._world.store, Window(end=_FOREVER, start=start), agent_id=self._agent_id)
         fresh = [message for message in found if message.id not in self._seen]
         self._newest = max([self._newest, *(message.created_at for message in found)])
         self._seen = {message.id for message in found if message.created_at > self._newest - _LATE}
@@ -79,26 +87,22 @@ class VoiceWatches:
     notes: list[str] = field(default_factory=list)
 
     @classmethod
-    def learn(
-        cls, world: World, agent_ids: Sequence[str], history: Sequence[Message], *, again: bool = False
-    ) -> "VoiceWatches":
-        """Learn the agents' voices from everybody's ``history``, or take what was learnt before (``learn_stored_voice``).
+    def learn(cls, world: World, agent_ids: Sequence[str], moment: datetime, *, again: bool = False) -> "VoiceWatches":
+        """Learn the agents' voices from what was said up to a moment, or take what was learnt before.
 
         Raises:
             ConfigError: an agent has no persona in the store.
         """
         found = cls()
         for agent_id in agent_ids:
-            learnt = learn_stored_voice(world.store, agent_id, world.persona(agent_id).hash, history, again=again)
-            found.add(learnt)
+            state = learn_voice_before(world, agent_id, moment, again=again)
+            if state.learnt.model is not None:
+                found.watches[agent_id] = VoiceWatch(state.learnt.model)
+            if state.learnt.note:
+                found.notes.append(state.learnt.note)
+            if state.learnt.model is None:
+                found.notes.append(f"{agent_id}: its voice is {state.text}")
         return found
-
-    def add(self, learnt: LearntVoice) -> None:
-        """Follow a voice from now on, if there is one."""
-        if learnt.note:
-            self.notes.append(learnt.note)
-        if learnt.model is not None:
-            self.watches[learnt.agent_id] = VoiceWatch(learnt.model)
 
     def read(self, messages: Iterable[Message]) -> list[VoiceAlarm]:
         """Hold new messages, oldest first, against their speakers' voices."""
@@ -133,9 +137,14 @@ class _Followed:
     loaded: float
     alarm: VoiceAlarm | None = None
 
+    def read(self, messages: Iterable[Message]) -> None:
+        for message in messages:
+            _, raised = self.watch.read(message)
+            self.alarm = raised or self.alarm
+
 
 class LiveVoices:
-    """Whether an agent has lost its voice by now, from what the store has learnt (``watch``) and holds. Safe to share by threads.
+    """Whether an agent has lost its voice by now, from what the store has learnt and holds. Safe to share by threads.
 
     Args:
         seconds: after which the store is asked whether the voice has been learnt anew.
@@ -146,6 +155,23 @@ class LiveVoices:
         self._followed: dict[str, _Followed] = {}
         self._missing: dict[str, float] = {}
         self._lock = threading.Lock()
+        self._known: dict[str, VoiceAlarm] = {}
+        self._pool = DaemonPool(1, "voices")
+        self._pending: dict[str, Future[VoiceAlarm | None]] = {}
+
+    def known(self, agent_id: str) -> VoiceAlarm | None:
+        """Return the alarm as it was last seen, and have it looked at again behind the caller's back. Never waits or raises."""
+        self._look(agent_id)
+        return self._known.get(agent_id)
+
+    async def soon(self, agent_id: str, seconds: float) -> VoiceAlarm | None:
+        """Return the alarm that stands now; as it was last seen where that takes longer than ``seconds`` or fails."""
+        looking = self._look(agent_id)
+        if looking is not None:
+            # Who gives up waiting does not stop a look that has begun: the next one finds what it found.
+            with suppress(TimeoutError):
+                await within(asyncio.wrap_future(looking), time.monotonic() + seconds)
+        return self._known.get(agent_id)
 
     def alarm(self, agent_id: str) -> VoiceAlarm | None:
         """Return the alarm that stands, None when the agent sounds like itself or nothing is known of its voice."""
@@ -153,11 +179,31 @@ class LiveVoices:
             followed = self._load(agent_id)
             if followed is None:
                 return None
-            for message in followed.source.new():
-                if message.agent_id == agent_id:
-                    _, raised = followed.watch.read(message)
-                    followed.alarm = raised or followed.alarm
+            followed.read(followed.source.new())
             return followed.alarm if followed.watch.alarmed else None
+
+    def _look(self, agent_id: str) -> Future[VoiceAlarm | None] | None:
+        pending = self._pending.get(agent_id)
+        if pending is not None and not pending.done():
+            return pending
+        try:
+            looking = self._pending[agent_id] = self._pool.submit(lambda: self._seen(agent_id))
+        except (QueueFullError, RuntimeError):
+            return None
+        return looking
+
+    def _seen(self, agent_id: str) -> VoiceAlarm | None:
+        try:
+            alarm = self.alarm(agent_id)
+        except Exception as error:
+            # What is only to be known must cost nobody anything.
+            _LOGGER.warning("no voice alarm for %r: %s", agent_id, type(error).__name__)
+            alarm = None
+        if alarm is None:
+            self._known.pop(agent_id, None)
+        else:
+            self._known[agent_id] = alarm
+        return alarm
 
     def _load(self, agent_id: str) -> _Followed | None:
         now = time.monotonic()
@@ -174,6 +220,9 @@ class LiveVoices:
         if known is not None and known.watch.model == learnt.model:
             known.loaded = now
             return known
-        source = StoredMessages(self._world, learnt.model.provenance.until)
-        self._followed[agent_id] = _Followed(VoiceWatch(learnt.model), source, now)
-        return self._followed[agent_id]
+        said = messages_to_follow(self._world, learnt, self._world.horizon)
+        start = said[-1].created_at if said else learnt.model.provenance.until
+        source = StoredMessages(self._world, start, agent_id=agent_id)
+        followed = self._followed[agent_id] = _Followed(VoiceWatch(learnt.model), source, now)
+        followed.read(said)
+        return followed

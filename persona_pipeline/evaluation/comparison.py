@@ -128,9 +128,13 @@ def restricted(report: AgentReport, dimensions: Sequence[str], rules: GateRules)
     warnings = [text for text in comparison.warnings if text.partition(":")[0].partition("/")[0] in own]
     narrowed = comparison.model_copy(update={"dimensions": said, "warnings": warnings})
     found = judge_agent(evaluation.with_dimensions(own), narrowed, rules)
-    trends = [finding for finding in report.findings if finding.kind == "trend" and finding.dimension in own]
+    kept = [
+        finding
+        for finding in report.findings
+        if (finding.kind == "trend" and finding.dimension in own) or finding.kind == "voice_alarm"
+    ]
     return found.model_copy(
-        update={"expenses": report.expenses, "past": report.past, "findings": [*found.findings, *trends]}
+        update={"expenses": report.expenses, "past": report.past, "findings": [*found.findings, *kept]}
     )
 
 

@@ -33,6 +33,7 @@ FAILURES: Mapping[str, tuple[str, ...]] = {
     "trend": ("trend",),
     "injection": ("injection",),
     "voices": ("clone", "voices"),
+    "voice_alarm": ("voice_alarm",),
 }
 # What only asks a person to look, unless `--fail-on` names it: the exit code it has then.
 WARNINGS: Mapping[str, int] = {
@@ -40,6 +41,7 @@ WARNINGS: Mapping[str, int] = {
     "injection": EXIT_COVERAGE,
     "clone": EXIT_REGRESSION,
     "voices": EXIT_REGRESSION,
+    "voice_alarm": EXIT_REGRESSION,
 }
 
 
@@ -244,6 +246,8 @@ def _record_command(evaluation: AgentEvaluation) -> str:
     options = {"--agents": shlex.quote(evaluation.agent_id), "--as-of": _instant(evaluation.window_end)}
     if evaluation.window_start is None:
         options["--window"] = "all"
+    elif (evaluation.window_end - evaluation.window_start) % timedelta(hours=1):
+        options["--since"] = _instant(evaluation.window_start)
     elif evaluation.window_end - evaluation.window_start != timedelta(days=7):
         options["--window"] = f"{(evaluation.window_end - evaluation.window_start) / timedelta(hours=1):g}h"
     if evaluation.provenance.get("samples", 1) > 1:

@@ -16,6 +16,7 @@ from persona_pipeline.evaluation.saving import SavedRun, joined, load_run, newes
 from persona_pipeline.evaluation.scope import AgentScope, raise_problems
 from persona_pipeline.evaluation.syncing import sync_propositions
 from persona_pipeline.evaluation.trends import trend_findings, trends_of
+from persona_pipeline.evaluation.voice import voice_findings, voice_state
 from persona_pipeline.judging.verdict import Judge
 from persona_pipeline.propositions import ALL_DIMENSIONS
 from persona_pipeline.scoring.results import add_usage
@@ -67,7 +68,7 @@ def evaluate_scopes(world: World, scopes: Sequence[AgentScope], judge: Judge, re
             now = {result.report.evaluation.agent_id: result.report.comparison.p_value for result in found}
             others = {**guard.others, **{agent_id: p for agent_id, p in now.items() if p is not None}}
             found = [_compared(item, replace(guard, others=others)) for item in complete]
-        for result in (_with_trends(world, result, guard) for result in found):
+        for result in (_with_warnings(world, result, guard) for result in found):
             save_run(world.store, _run_of(result))
             results.found.append(_as_paid(result))
     return results
@@ -97,7 +98,7 @@ def compare_again(world: World, result: AgentResult, judge: Judge, request: Eval
     evaluation = run.evaluation if run else result.report.evaluation
     guard = _guard(world, judge, request)
     again = _compared(Evaluated(Judged(plan), evaluation, result.report.expenses), guard)
-    again = _with_trends(world, again, guard)
+    again = _with_warnings(world, again, guard)
     save_run(world.store, _run_of(again))
     return again
 
@@ -158,12 +159,15 @@ def _compared(item: Evaluated, guard: Guard) -> AgentResult:
     return AgentResult(plan, report.model_copy(update={"expenses": list(item.expenses), "past": plan.scope.past}))
 
 
-def _with_trends(world: World, result: AgentResult, guard: Guard) -> AgentResult:
-    report = result.report
+def _with_warnings(world: World, result: AgentResult, guard: Guard) -> AgentResult:
+    report, agent_id = result.report, result.report.evaluation.agent_id
     if report.past or report.evaluation.synthetic:
         return result
-    found = trends_of(world.store, report.evaluation, sorted(guard.watched.baselines))
-    findings = [*report.findings, *trend_findings(report.evaluation.agent_id, found)]
+    falling = trends_of(world.store, report.evaluation, sorted(guard.watched.baselines))
+    # Learning takes a second an agent: done here only for who wants to fail on it.
+    learn = "voice_alarm" in (guard.rules.fail_on or ())
+    voice = voice_state(world, agent_id, result.plan.scope.window, learn=learn)
+    findings = [*report.findings, *trend_findings(agent_id, falling), *voice_findings(voice)]
     return replace(result, report=report.model_copy(update={"findings": findings}))
 
 

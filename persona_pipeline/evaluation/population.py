@@ -1,55 +1,20 @@
-"""The judgments of a world that a person can make too: what was judged, in every window that is known, with the judges' verdicts."""
+"""The judgments of a world that a person can make too, and which of its labels are of what is still asked."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean
 
 from persona_pipeline.evaluation.plan import plan_agent
 from persona_pipeline.evaluation.request import EvaluationRequest, select_dimensions
 from persona_pipeline.evaluation.scope import AgentScope, resolve_scope
 from persona_pipeline.evaluation.verdicts import KnownVerdicts
-from persona_pipeline.judging.verdict import JudgeRequest, Verdict
+from persona_pipeline.judging.verdict import JudgeRequest
+from persona_pipeline.labels import LABELS, Judgment, Label, StaleLabel, load_labels, stale_labels
 from persona_pipeline.world import World
 from persona_pipeline.world.evaluated_windows import known_windows
 from persona_pipeline.world.models import Window
 
 # Windows of an agent that are looked at, the newest first.
 MOST_WINDOWS = 26
-JudgeVersion = tuple[str | None, str | None]
-
-
-@dataclass(frozen=True)
-class Judgment:
-    """One judged claim: what was shown and asked, and what judges said.
-
-    Attributes:
-        request: with claim, transcript and the persona that was shown (None: none was); of the first sample.
-        window: the newest window it is part of.
-        verdicts: every answer to it and its repeats, of any judge; never empty.
-    """
-
-    request: JudgeRequest
-    window: Window
-    verdicts: Sequence[Verdict]
-
-    @property
-    def key(self) -> str:
-        """By which labels and verdicts find each other."""
-        return self.request.key
-
-    @property
-    def by_judge(self) -> Mapping[JudgeVersion, Sequence[Verdict]]:
-        """The verdicts by (model, prompt version), in the order they were given."""
-        found: dict[JudgeVersion, list[Verdict]] = {}
-        for verdict in self.verdicts:
-            found.setdefault((verdict.model, verdict.prompt_version), []).append(verdict)
-        return found
-
-    @property
-    def score(self) -> float | None:
-        """Mean raw score, 0-9, as the claim is written; None: no judge gave one."""
-        scores = [verdict.score for verdict in self.verdicts if verdict.score is not None]
-        return fmean(scores) if scores else None
 
 
 def judged_population(
@@ -72,7 +37,7 @@ def judged_population(
             past = AgentScope(agent.agent_id, window, tuple(select_dimensions(dimensions)), past=True)
             for item in plan_agent(world, past, request).requests:
                 asked.setdefault(item.key, (item, window))
-    answers = KnownVerdicts(world).on([item for item, _ in asked.values()])
+    answers = KnownVerdicts.of(world).on([item for item, _ in asked.values()])
     return [
         Judgment(item, window, verdicts)
         for (item, window), verdicts in zip(asked.values(), answers, strict=True)
@@ -91,3 +56,25 @@ def _windows(world: World, agent: AgentScope) -> list[Window]:
         found[before] = None
         before = before.previous()
     return sorted(found, key=lambda window: window.end, reverse=True)[:MOST_WINDOWS]
+
+
+@dataclass(frozen=True)
+class WorldLabels:
+    """A world's labels: ``current`` may be used, ``stale`` never."""
+
+    current: list[Label]
+    stale: list[StaleLabel]
+
+
+def world_labels(world: World) -> WorldLabels:
+    """Return the labels in a world's folder, the stale ones apart.
+
+    Raises:
+        ConfigError: label files, recordings, personas or propositions are not valid.
+    """
+    labels = load_labels(world.root / LABELS)
+    if not labels:
+        return WorldLabels([], [])
+    stale = stale_labels(world.root, labels, is_judged=KnownVerdicts.of(world).knows)
+    gone = {item.label.identity for item in stale}
+    return WorldLabels([label for label in labels if label.identity not in gone], stale)

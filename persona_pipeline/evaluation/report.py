@@ -24,7 +24,7 @@ class Finding(BaseModel):
     Attributes:
         kind: ``regression``, ``proposition_drop``, ``threshold``, ``coverage``, ``no_baseline``, ``budget``,
             ``nothing_evaluated``, ``missing_agent``, ``judge_health``, and the warnings ``trend``,
-            ``injection``, ``clone`` and ``voices``.
+            ``injection``, ``clone``, ``voices`` and ``voice_alarm``.
         remedy: what to do about it, where a command mends it; often the same for many findings.
     """
 

@@ -25,6 +25,7 @@ class EvaluationRequest:
         dimensions: None for all that have propositions; a named one must have some. None named: earlier scores are compared again.
         window: a length of time (``7d``, ``12h``) or ``all``.
         as_of: where the window ends; None: at the newest message that is not in the future.
+        since: where the window begins instead, that moment left out; None: ``window`` before its end.
         newest_window: evaluate each agent on the newest window it was evaluated on instead of fixing one.
         samples: judgments per claim.
         history: how many windows before are evaluated too, for the timeline.
@@ -40,6 +41,7 @@ class EvaluationRequest:
     dimensions: Sequence[str] | None = None
     window: str = WINDOW
     as_of: datetime | None = None
+    since: datetime | None = None
     newest_window: bool = False
     samples: int = 1
     history: int = 0
@@ -75,6 +77,7 @@ class Asked(TypedDict, total=False):
     dimensions: Sequence[str] | None
     window: str
     as_of: datetime | None
+    since: datetime | None
     samples: int
     history: int
     touched: bool

@@ -8,7 +8,6 @@ from typing_extensions import Unpack
 
 from persona_pipeline import __version__
 from persona_pipeline.baselines import captured, find_baseline, save_baseline
-from persona_pipeline.baselines.confirm import most_confirmations
 from persona_pipeline.errors import Problem
 from persona_pipeline.evaluation.comparison import judged_on, restricted
 from persona_pipeline.evaluation.gate import GateRules, exit_code_of, missing_agent_findings, nothing_evaluated
@@ -157,25 +156,15 @@ def planned_requests(world: World, request: EvaluationRequest) -> list[JudgeRequ
     Raises:
         ConfigError: bad input.
     """
-    return [asked for plan in _plans(world, request) for asked in plan.requests]
+    return [asked for plan in planned(world, request) for asked in plan.requests]
 
 
-def estimate_run(world: World, request: EvaluationRequest) -> str:
-    """Return what a live run would take, in words, and what confirming could add to it."""
-    from persona_pipeline.judging.estimate import estimate
+def planned(world: World, request: EvaluationRequest) -> list[AgentPlan]:
+    """Return what a run would ask for first, agent by agent and window by window, without asking.
 
-    plans = _plans(world, request)
-    first = estimate([asked for plan in plans for asked in plan.requests])
-    compared = {str(place): len(plan.requests) for place, plan in enumerate(plans) if plan.baseline}
-    more = most_confirmations(compared, request.samples) if request.confirm else 0
-    if not more:
-        return str(first)
-    calls = max(1, first.usage.calls)
-    price = f", at most ${first.worst_usd / calls * more:.4f}" if first.worst_usd is not None else ""
-    return f"{first}\nif everything fell, confirming it would add up to {more} judgments{price}; mostly it adds none"
-
-
-def _plans(world: World, request: EvaluationRequest) -> list[AgentPlan]:
+    Raises:
+        ConfigError: bad input.
+    """
     scope = resolve_scope(world, request)
     scope.raise_broken()
     return [plan_agent(world, item, request) for item in (*scope.earlier, *scope.agents)]

@@ -80,7 +80,7 @@ def resolve_scope(world: World, request: EvaluationRequest) -> Scope:
         raise ConfigError("no dimensions are named; leave --dimensions out for all of them")
     synced, broken = _sync(world, agent_ids, dimensions, named=request.dimensions is not None)
     problems = world.sync_messages().problems
-    span = None if request.newest_window else resolve_window(world, request.window, request.as_of)
+    span = None if request.newest_window else request_window(world, request)
     scopes = []
     for agent_id, persona in synced.items():
         newest = newest_window(world.store, agent_id, now=world.horizon)
@@ -101,7 +101,7 @@ def open_scope(world: World, agent_id: str, request: EvaluationRequest) -> Agent
         ConfigError: the request or the agent's persona is not valid, or there is no message.
     """
     world.persona(agent_id)
-    window = resolve_window(world, request.window, request.as_of)
+    window = request_window(world, request)
     newest = newest_window(world.store, agent_id, now=world.horizon)
     if newest is not None and window.end < newest.end:
         return AgentScope(agent_id, window, tuple(select_dimensions(request.dimensions)), past=True)
@@ -139,6 +139,20 @@ def resolve_window(world: World, window: str, as_of: datetime | None) -> Window:
         return Window.ending(end, length)
     except OverflowError as error:
         raise ConfigError(f"window {window!r} reaches before year 1; shorten it or use 'all'") from error
+
+
+def request_window(world: World, request: EvaluationRequest) -> Window:
+    """Return the window a request asks for; see ``resolve_window``.
+
+    Raises:
+        ConfigError: there is no such window.
+    """
+    window = resolve_window(world, request.window, request.as_of)
+    if request.since is None:
+        return window
+    if request.since >= window.end:
+        raise ConfigError(f"since {request.since.isoformat()} is not before the window's end {window.end.isoformat()}")
+    return replace(window, start=request.since)
 
 
 def _sync(

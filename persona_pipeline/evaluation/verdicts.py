@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
@@ -16,7 +17,7 @@ from persona_pipeline.judging.recordings import Recording, load_recordings
 from persona_pipeline.judging.support import is_unsupported
 from persona_pipeline.judging.verdict import JudgeRequest, Usage, Verdict, recording_key, shown_subject
 from persona_pipeline.labels import Label
-from persona_pipeline.store import tables
+from persona_pipeline.store import Store, tables
 from persona_pipeline.world import Trajectory, World
 
 _JUDGMENTS = tables.judgments
@@ -33,9 +34,20 @@ class _Said:
 
 @dataclass(frozen=True)
 class KnownVerdicts:
-    """The verdicts of a world, of all judges that were ever asked. Nobody is asked."""
+    """The verdicts of a world, of all judges that were ever asked. Nobody is asked.
 
-    world: World
+    Attributes:
+        root: the world's folder.
+        store: None: what is recorded is all that is known.
+    """
+
+    root: Path
+    store: Store | None
+
+    @classmethod
+    def of(cls, world: World) -> "KnownVerdicts":
+        """Return those of an open world."""
+        return cls(world.root, world.store)
 
     def on(self, requests: Sequence[JudgeRequest]) -> list[list[Verdict]]:
         """Return, for each request, the answers to it and its repeats that stand on the transcript, with model and prompt version.
@@ -52,7 +64,7 @@ class KnownVerdicts:
         ]
 
     def on_labels(self, labels: Sequence[Label]) -> list[list[Verdict]]:
-        """Return, for each label, the answers to what it is of, whether its transcript is still at hand or not: no quote is checked.
+        """Return, for each label, the answers to what it is of. No quote is checked: its transcript need not be at hand.
 
         Raises:
             ConfigError: the world's recordings are not valid.
@@ -73,14 +85,16 @@ class KnownVerdicts:
 
     @cached_property
     def _recorded(self) -> Mapping[str, Recording]:
-        return load_recordings(self.world.root / RECORDINGS)
+        return load_recordings(self.root / RECORDINGS)
 
     @cached_property
     def _kept(self) -> Mapping[str, Sequence[str]]:
         """The rows of the store by what they judged."""
         found: dict[str, list[str]] = defaultdict(list)
+        if self.store is None:
+            return {}
         query = sa.select(_JUDGMENTS.c.subject_key, _JUDGMENTS.c.key).where(_JUDGMENTS.c.kind == PROPOSITION)
-        with self.world.store.connect() as connection:
+        with self.store.connect() as connection:
             for subject_key, key in connection.execute(query.order_by(_JUDGMENTS.c.created_at, _JUDGMENTS.c.key)):
                 found[subject_key].append(key)
         return dict(found)
@@ -109,13 +123,15 @@ class KnownVerdicts:
 
     def _rows(self, wanted: Iterable[str]) -> dict[str, _Said]:
         keys, found = list(wanted), {}
+        if self.store is None:
+            return found
         columns = (
             _JUDGMENTS.c.key,
             sa.cast(_JUDGMENTS.c.answer, sa.Text),
             _JUDGMENTS.c.model,
             _JUDGMENTS.c.prompt_version,
         )
-        with self.world.store.connect() as connection:
+        with self.store.connect() as connection:
             for start in range(0, len(keys), _CHUNK):
                 query = sa.select(*columns).where(_JUDGMENTS.c.key.in_(keys[start : start + _CHUNK]))
                 for key, answer, model, prompt_version in connection.execute(query):

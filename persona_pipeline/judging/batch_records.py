@@ -75,6 +75,8 @@ class BatchSummary:
     input_tokens: int = 0
     output_tokens: int = 0
     usd: float | None = 0.0
+    cache_creation_tokens: int = 0
+    cache_read_tokens: int = 0
 
     @property
     def reasons(self) -> dict[str, int]:
@@ -150,6 +152,14 @@ def update(store: Store, record_id: uuid.UUID, status: str, **values: Any) -> No
 
 def summary_to_json(summary: BatchSummary) -> dict[str, Any]:
     return asdict(summary)
+
+
+def cache_hits(store: Store) -> float | None:
+    """Return the share (0-1) of marked tokens that batches read from the API's cache so far; None: there was none."""
+    with store.connect() as connection:
+        summaries = [record.summary or {} for record in read(connection, COLLECTED)]
+    hits, misses = (sum(item.get(f"cache_{what}_tokens") or 0 for item in summaries) for what in ("read", "creation"))
+    return hits / (hits + misses) if hits + misses else None
 
 
 def unscored_in(records: Sequence[BatchRecord]) -> dict[str, tuple[Unscored, str]]:

@@ -222,7 +222,16 @@ def _collect(store: Store, client: "Anthropic", record: BatchRecord, options: An
         return None
     for key in requests.keys() - answered - unscored.keys():
         unscored[key] = (Unscored.API_ERROR, f"batch {batch_id} has no result for it")
-    summary = BatchSummary(batch_id, len(answered), unscored, usage.input_tokens, usage.output_tokens, usage.usd)
+    summary = BatchSummary(
+        batch_id,
+        len(answered),
+        unscored,
+        usage.input_tokens,
+        usage.output_tokens,
+        usage.usd,
+        usage.cache_creation_tokens,
+        usage.cache_read_tokens,
+    )
     ended = batch.ended_at or datetime.now(UTC)
     records.update(store, record.id, records.COLLECTED, summary=records.summary_to_json(summary), ended_at=ended)
     return summary

@@ -1,28 +1,53 @@
-"""What a run would take before it is paid for: calls, tokens, dollars."""
+"""What a run would take before it is paid for: calls, tokens, and a range of dollars."""
 
 import asyncio
 import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+
+import sqlalchemy as sa
 
 from persona_pipeline.judging.anthropic import questions_about
+from persona_pipeline.judging.batch_records import cache_hits
+from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.canaries import with_canaries
 from persona_pipeline.judging.connection import connect
+from persona_pipeline.judging.model_names import model_name
 from persona_pipeline.judging.options import AnthropicOptions
 from persona_pipeline.judging.prices import BATCH_FACTOR, estimated_tokens, price
 from persona_pipeline.judging.prompt import plain_json
 from persona_pipeline.judging.questions import Question
-from persona_pipeline.judging.request import Prefix, RequestStyle, prefix_of, traits_of
+from persona_pipeline.judging.request import Prefix, RequestStyle, prefix_of, request_key, traits_of
 from persona_pipeline.judging.verdict import JudgeRequest, Usage
 from persona_pipeline.settings import get_settings
+from persona_pipeline.store.engine import Store
+from persona_pipeline.store.tables import judgments
 
 log = logging.getLogger(__name__)
 
-# Of an answer with short evidence and reasons; thinking at low effort on top.
-_ANSWER_TOKENS = 300
-_THINKING_TOKENS = 150
 _COUNTED_AT_ONCE = 8
+# Of an answer with short evidence and reasons, and of the thinking before it where there is some.
+_ANSWER_TOKENS, _THINKING_TOKENS = (60, 300, 700), (0, 150, 600)
+# How far input may be from what was counted, and from what was guessed of its length.
+_COUNTED, _GUESSED = 1.1, 1.8
+# From so many answers on their length is learnt; older ones than these are not looked at.
+_FEWEST_ANSWERS, _MOST_ANSWERS = 20, 500
+# A verdict without a quote that stands is asked for again, and an answer that was cut off again with twice the room.
+_TWICE = 2
+_CUT_OFF = 3
+
+
+@dataclass(frozen=True)
+class Range:
+    """Tokens or dollars: at least, expected, at most."""
+
+    low: float = 0.0
+    expected: float = 0.0
+    high: float = 0.0
+
+    def __add__(self, other: "Range") -> "Range":
+        return Range(self.low + other.low, self.expected + other.expected, self.high + other.high)
 
 
 @dataclass(frozen=True)
@@ -31,89 +56,236 @@ class Estimate:
 
     Attributes:
         usage: expected tokens, calls and price (None: the model has no known price), prefixes cached where that helps.
-        worst_usd: price if nothing is cached and every answer uses all its tokens.
+        usd: the range the price will lie in, for all but the strangest answers.
+        worst_usd: the price if nothing is cached, every answer uses all its tokens, is cut off once, and is asked for twice.
+        batch_usd: the range of the price through message batches.
         counted: input was counted by the API; otherwise it is guessed from its length.
+        uncounted: why it was not counted, in words.
+        known: how many judgments recordings or the store already hold; they are in nothing of the above.
     """
 
     model: str
     usage: Usage
+    usd: Range | None
     worst_usd: float | None
+    batch_usd: Range | None
     counted: bool
-
-    @property
-    def batch_usd(self) -> float | None:
-        """Expected price through message batches."""
-        return None if self.usage.usd is None else self.usage.usd * BATCH_FACTOR
+    uncounted: str = ""
+    known: int = 0
 
     def __str__(self) -> str:
         usage = self.usage
+        if not usage.calls and self.known:
+            return f"0 calls to {self.model}: all {self.known} judgments are in the store"
+        if not usage.calls:
+            return f"0 calls to {self.model}"
         total = usage.input_tokens + usage.cache_creation_tokens + usage.cache_read_tokens
-        how = "counted by the API" if self.counted else "guessed from the length of the text"
+        why = f": {self.uncounted}" if self.uncounted else ""
+        how = "counted by the API" if self.counted else f"guessed from the length of the text{why}"
         calls = f"{usage.calls} call{'s' if usage.calls != 1 else ''}"
         lines = [
             f"{calls} to {self.model}: about {total:,} input tokens ({how}), of them {usage.cache_read_tokens:,} read "
             f"from the cache, and about {usage.output_tokens:,} output tokens"
         ]
-        if usage.usd is None or self.worst_usd is None or self.batch_usd is None:
+        if self.known:
+            lines.append(f"{self.known} judgments are recorded or in the store and cost nothing")
+        if self.usd is None or self.worst_usd is None or self.batch_usd is None:
             lines.append(f"no price is known for {self.model}")
         else:
             lines.append(
-                f"about ${usage.usd:.4f}, at most ${self.worst_usd:.4f}; as a message batch about ${self.batch_usd:.4f}"
+                f"{in_dollars(self.usd)}, at most ${self.worst_usd:.4f}; as message batches {in_dollars(self.batch_usd)}"
             )
         return "\n".join(lines)
 
 
+@dataclass(frozen=True)
+class Answers:
+    """How many tokens answers have, by the kind of question: learnt from the store where it holds enough of them."""
+
+    learnt: dict[str, Range] = field(default_factory=dict)
+
+    def tokens(self, question: Question, *, thinking: bool) -> Range:
+        """Return the output tokens of the answer to a question."""
+        claims = max(1, question.ask.count('"proposition_id"'))
+        if (known := self.learnt.get(question.kind)) and claims == 1:
+            return Range(known.low, min(known.expected, question.max_tokens), min(known.high, question.max_tokens))
+        thought = _THINKING_TOKENS if thinking and question.thinking else (0, 0, 0)
+        return Range(
+            *(
+                min(question.max_tokens, answer * claims + more)
+                for answer, more in zip(_ANSWER_TOKENS, thought, strict=True)
+            )
+        )
+
+
+def learnt_answers(store: Store, model: str) -> Answers:
+    """Return the lengths of the newest answers of a model in the store."""
+    found: dict[str, list[int]] = {}
+    query = (
+        sa.select(judgments.c.kind, judgments.c.token_usage)
+        .where(judgments.c.model.startswith(model_name(model)), judgments.c.token_usage.is_not(None))
+        .order_by(judgments.c.created_at.desc())
+        .limit(_MOST_ANSWERS)
+    )
+    with store.connect() as connection:
+        for kind, usage in connection.execute(query):
+            tokens = (usage or {}).get("output_tokens") or 0
+            if tokens and usage.get("calls", 1) == 1:
+                found.setdefault(kind, []).append(tokens)
+    return Answers({kind: _spread(sorted(counts)) for kind, counts in found.items() if len(counts) >= _FEWEST_ANSWERS})
+
+
+def _spread(counts: Sequence[int]) -> Range:
+    # Means of many answers vary less than one answer; what is asked now may still be unlike what was asked.
+    mean = sum(counts) / len(counts)
+    return Range(min(mean * 0.6, counts[len(counts) // 4]), mean, max(mean * 1.6, counts[len(counts) * 3 // 4]))
+
+
 def estimate(
-    requests: Sequence[JudgeRequest], *, options: AnthropicOptions | None = None, grouping: int = 1
+    requests: Sequence[JudgeRequest],
+    *,
+    options: AnthropicOptions | None = None,
+    grouping: int | None = None,
+    store: Store | None = None,
 ) -> Estimate:
-    """Return what judging these requests is expected to take if nothing of it is cached as a judgment.
+    """Return what judging these requests is expected to take.
 
     Tokens are counted by the API where there is a key, which costs nothing; else, or if that fails, guessed.
+
+    Args:
+        grouping: claims of one transcript in one call; None: as the settings say.
+        store: what it already answers is not asked; the length of answers is learnt from it. None: nothing is known.
     """
-    options = options or AnthropicOptions.from_settings(get_settings())
+    settings = get_settings()
+    options = options or AnthropicOptions.from_settings(settings)
+    grouping = grouping or settings.judge_grouping
     shown = [request for request in requests if request.trajectory.entries]
     asking = questions_about(with_canaries(shown), max_tokens=options.max_tokens, grouping=grouping)
-    return estimate_questions([question for _, question in asking], options)
+    return estimate_questions([question for _, question in asking], options, store)
 
 
-def estimate_questions(questions: Sequence[Question], options: AnthropicOptions) -> Estimate:
+def estimate_questions(
+    questions: Sequence[Question], options: AnthropicOptions, store: Store | None = None
+) -> Estimate:
     """Return what asking these questions is expected to take; see ``estimate``."""
     style = RequestStyle(options.model, options.effort)
+    asked = questions if store is None else _unanswered(questions, style, options, store)
+    answers = Answers() if store is None else learnt_answers(store, options.model)
+    hits = None if store is None else cache_hits(store)
     groups: dict[Prefix, list[Question]] = {}
-    for question in questions:
+    for question in asked:
         groups.setdefault(prefix_of(style, question), []).append(question)
-    counted = _counted([members[0] for members in groups.values()], style, options)
-    total, worst = Usage(), 0.0
+    counted, uncounted = _counted([members[0] for members in groups.values()], style, options)
+    sums = _Sums(options, answers, _COUNTED if counted else _GUESSED)
     for place, (shared, members) in enumerate(groups.items()):
-        prefix = counted[place] if counted else shared.tokens
+        sums.add(counted[place] if counted else shared.tokens, members)
+    priced = sums.usage.usd is not None
+    return Estimate(
+        options.model,
+        sums.usage,
+        sums.usd if priced else None,
+        sums.worst_usd if priced else None,
+        sums.batch_usd(hits) if priced else None,
+        counted is not None,
+        uncounted,
+        known=len(questions) - len(asked),
+    )
+
+
+class _Sums:
+    """Adds up what groups of questions with one prefix take."""
+
+    def __init__(self, options: AnthropicOptions, answers: Answers, off: float) -> None:
+        self.model, self.answers, self.off = options.model, answers, off
+        self.traits = traits_of(options.model)
+        self.usage, self.usd, self.uncached, self.worst_usd = Usage(), Range(), Range(), 0.0
+
+    def add(self, prefix: int, members: Sequence[Question]) -> None:
         for index, question in enumerate(members):
             asks = estimated_tokens(question.ask)
-            output = min(
-                question.max_tokens,
-                (_ANSWER_TOKENS * question.ask.count('"proposition_id"') or _ANSWER_TOKENS)
-                + (_THINKING_TOKENS if traits_of(options.model).thinking and question.thinking else 0),
+            output = self.answers.tokens(question, thinking=bool(self.traits.thinking))
+            # Near the smallest prefix that is cached it may go either way.
+            least = self.traits.cache_minimum if len(members) > 1 else float("inf")
+            read, plain = (
+                self._usage(prefix, asks, index, least / self.off),
+                self._usage(prefix, asks, index, least * self.off),
             )
-            usage = Usage(input_tokens=prefix + asks, output_tokens=output, calls=1)
-            if len(members) > 1 and prefix >= traits_of(options.model).cache_minimum:
-                cached = {"cache_creation_tokens" if index == 0 else "cache_read_tokens": prefix}
-                usage = Usage(input_tokens=asks, output_tokens=output, calls=1, **cached)
-            total += replace(usage, usd=price(usage, options.model))
-            most = Usage(input_tokens=prefix + asks, output_tokens=question.max_tokens)
-            worst += price(most, options.model) or 0.0
-    return Estimate(options.model, total, None if total.usd is None else worst, counted is not None)
+            expected = replace(self._usage(prefix, asks, index, least), output_tokens=int(output.expected))
+            self.usage += replace(expected, usd=price(expected, self.model))
+            self.usd += Range(
+                min(self._price(read, output.low), self._price(plain, output.low)) / self.off,
+                self._price(expected) or 0.0,
+                max(self._price(read, output.high), self._price(plain, output.high)) * self.off,
+            )
+            whole = Usage(input_tokens=prefix + asks)
+            self.uncached += Range(
+                *(self._price(whole, tokens) for tokens in (output.low, output.expected, output.high))
+            )
+            worst = Usage(
+                cache_creation_tokens=int((prefix + asks) * self.off) * _TWICE,
+                output_tokens=question.max_tokens * _CUT_OFF,
+            )
+            self.worst_usd += _TWICE * self._price(worst)
+
+    def batch_usd(self, hits: float | None) -> Range:
+        """Return the price through batches.
+
+        Args:
+            hits: share (0-1) of shared prefixes that were read from the cache so far; None, taken as half: not known.
+        """
+        share = 0.5 if hits is None else hits
+        expected = share * self.usd.expected + (1 - share) * self.uncached.expected
+        high = max(self.usd.high, self.uncached.high * self.off)
+        return Range(*(usd * BATCH_FACTOR for usd in (self.usd.low, expected, high)))
+
+    def _usage(self, prefix: int, asks: int, index: int, least: float) -> Usage:
+        if prefix < least:
+            return Usage(input_tokens=prefix + asks, calls=1)
+        cached = {"cache_creation_tokens" if index == 0 else "cache_read_tokens": prefix}
+        return Usage(input_tokens=asks, calls=1, **cached)
+
+    def _price(self, usage: Usage, output: float | None = None) -> float:
+        priced = usage if output is None else replace(usage, output_tokens=int(output))
+        return price(priced, self.model) or 0.0
 
 
-def _counted(questions: Sequence[Question], style: RequestStyle, options: AnthropicOptions) -> list[int] | None:
-    """Return the tokens of each question's shared prefix as the API counts them, None where it cannot be asked."""
-    if not questions or not options.provider.counts_tokens or not options.has_credentials():
-        return None
+def in_dollars(usd: Range) -> str:
+    """Return a range in words."""
+    return f"about ${usd.expected:.4f} (${usd.low:.4f} to ${usd.high:.4f})"
+
+
+def _unanswered(
+    questions: Sequence[Question], style: RequestStyle, options: AnthropicOptions, store: Store
+) -> list[Question]:
+    endpoint, provider = options.endpoint, options.provider
+    keys = [request_key(prefix_of(style, question), question, endpoint, provider=provider) for question in questions]
+    known = JudgmentCache(store).find(zip(keys, questions, strict=True))
+    return [question for key, question in zip(keys, questions, strict=True) if key not in known]
+
+
+def _counted(
+    questions: Sequence[Question], style: RequestStyle, options: AnthropicOptions
+) -> tuple[list[int] | None, str]:
+    """Return the tokens of each question's shared prefix as the API counts them; None where it cannot be asked, and why."""
+    if not questions:
+        return None, ""
+    if not options.provider.counts_tokens:
+        return None, f"{options.provider.name} counts none beforehand"
+    if not options.has_credentials():
+        return None, "there is no key to ask the API with"
     try:
         # In a thread: the caller may stand in an event loop.
         with ThreadPoolExecutor(max_workers=1) as pool:
-            return pool.submit(asyncio.run, _count(questions, style, options)).result()
+            return pool.submit(asyncio.run, _count(questions, style, options)).result(), ""
     except Exception as error:
-        log.warning("tokens could not be counted (%s); they are guessed from the length", type(error).__name__)
-        return None
+        status = getattr(error, "status_code", None)
+        why = (
+            f"{options.endpoint} does not count tokens (HTTP {status})"
+            if status in (404, 405, 501)
+            else f"{options.endpoint} could not be asked ({f'HTTP {status}' if status else type(error).__name__})"
+        )
+        log.warning("tokens could not be counted: %s; they are guessed from the length", why)
+        return None, why
 
 
 async def _count(questions: Sequence[Question], style: RequestStyle, options: AnthropicOptions) -> list[int]:

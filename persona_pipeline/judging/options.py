@@ -58,7 +58,7 @@ class AnthropicOptions:
         Raises:
             ConfigError: nobody offers such a provider.
         """
-        named = judge or settings.judge
+        named = settings.judge if judge in (None, RECORDED) else judge
         provider = AnthropicProvider() if named == RECORDED else find_provider(named)
         is_set = "judge_model" in settings.model_fields_set
         return cls(

@@ -13,6 +13,8 @@ from persona_pipeline.judging.request import UNKNOWN_MODEL, traits_of
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
 from persona_pipeline.world.trajectory import Entry, Trajectory
 
+# Seconds for which the server's limits are waited for.
+_PATIENCE = 1.0
 _RETIRES_SOON = timedelta(days=60)
 _LINE = "The quarterly report is on your desk, and I watered the fern while I was there."
 
@@ -39,7 +41,7 @@ async def probe(options: AnthropicOptions) -> list[Finding]:
     """Return what the endpoint answers, in the order it was asked; the first error ends it."""
     # A server of one's own may be slow and still be right.
     deadline = min(options.deadline, 30.0) if options.is_anthropic else options.deadline
-    options = replace(options, max_retries=1, deadline=deadline)
+    options = replace(options, max_retries=1, deadline=deadline, patience=min(options.patience, _PATIENCE))
     model = await _model(options)
     if model.level is Level.ERROR:
         return [model]

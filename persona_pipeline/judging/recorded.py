@@ -12,6 +12,7 @@ from persona_pipeline.judging.questions import Answer, Backend, Question
 from persona_pipeline.judging.recordings import PROPOSITION, Recording, load_recordings, write_recordings
 from persona_pipeline.judging.support import is_unsupported, unsupported
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Unscored, Verdict
+from persona_pipeline.world.canonical import rfc3339
 
 
 class RecordedBackend:
@@ -137,12 +138,8 @@ def recording_of(request: JudgeRequest, verdict: Verdict, *, recorded_at: dateti
         ideas=verdict.ideas,
         model=verdict.model,
         prompt_version=verdict.prompt_version,
-        recorded_at=_rfc3339(recorded_at),
+        recorded_at=rfc3339(recorded_at),
     )
-
-
-def _rfc3339(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 @dataclass
@@ -168,7 +165,7 @@ class RecordingWriter:
         self, questions: Iterable[Question], answers: Iterable[Answer], *, recorded_at: datetime | None = None
     ) -> None:
         """Write the answers to questions of other kinds; failures are left out."""
-        moment = (recorded_at or datetime.now(UTC)).astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        moment = rfc3339(recorded_at or datetime.now(UTC))
         self.write(
             Recording(
                 key=question.key,

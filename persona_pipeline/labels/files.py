@@ -13,16 +13,13 @@ LABELS = "labels"
 def load_labels(folder: Path) -> list[Label]:
     """Return the labels of a folder, file by file in their order. A missing folder has none.
 
+    A line that stands twice, as a merge may leave it, is one label.
+
     Raises:
-        ConfigError: lines that are no label, judgments that one labeller labelled twice, and labellers that are once a person
+        ConfigError: lines that are no label, judgments that one labeller answered in two ways, and labellers that are once a person
             and once a model, each with its place.
     """
-    problems: list[Problem] = []
-    found = [(path, number, label) for path in _files(folder) for number, label in _read(path, problems)]
-    problems += _contradictions(found)
-    if problems:
-        raise ConfigError(problems)
-    return [label for _, _, label in found]
+    return _load(_files(folder))
 
 
 def load_label_file(path: Path) -> list[Label]:
@@ -31,12 +28,7 @@ def load_label_file(path: Path) -> list[Label]:
     Raises:
         ConfigError: as ``load_labels``.
     """
-    problems: list[Problem] = []
-    found = [(path, number, label) for number, label in _read(path, problems)]
-    problems += _contradictions(found)
-    if problems:
-        raise ConfigError(problems)
-    return [label for _, _, label in found]
+    return _load([path])
 
 
 def write_labels(folder: Path, labels: Iterable[Label], *, remove: Collection[tuple[str, str]] = ()) -> list[Path]:
@@ -76,6 +68,15 @@ def _replace(path: Path, text: str) -> bool:
     return True
 
 
+def _load(paths: Iterable[Path]) -> list[Label]:
+    problems: list[Problem] = []
+    found = [(path, number, label) for path in paths for number, label in _read(path, problems)]
+    problems += _contradictions(found)
+    if problems:
+        raise ConfigError(problems)
+    return list({label.identity: label for _, _, label in found}.values())
+
+
 def _order(label: Label) -> tuple[str, ...]:
     return label.agent_id, label.proposition_id, label.claim, label.key, label.labeller
 
@@ -95,14 +96,14 @@ def _read(path: Path, problems: list[Problem]) -> list[tuple[int, Label]]:
 
 
 def _contradictions(found: Collection[tuple[Path, int, Label]]) -> list[Problem]:
-    first: dict[tuple[str, str], str] = {}
+    first: dict[tuple[str, str], tuple[Label, str]] = {}
     problems = []
     for path, number, label in found:
-        place = first.setdefault(label.identity, f"{path}:{number}")
-        if place != f"{path}:{number}":
+        known, place = first.setdefault(label.identity, (label, f"{path}:{number}"))
+        if known != label:
             problems.append(
                 Problem(
-                    f"{label.labeller} has labelled this judgment at {place} already; delete one of the two",
+                    f"{label.labeller} has labelled this judgment otherwise at {place}; delete one of the two",
                     str(path),
                     number,
                 )

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_validator, model_validator
 
 from persona_pipeline.documents import JsonError, strict_json
 from persona_pipeline.documents.json_lines import json_line
@@ -13,10 +13,16 @@ from persona_pipeline.documents.validation import EXPECTED
 from persona_pipeline.errors import did_you_mean
 from persona_pipeline.judging.verdict import JudgeRequest, recording_key, shown_subject
 from persona_pipeline.propositions.models import ALL_DIMENSIONS
+from persona_pipeline.world.canonical import rfc3339
 from persona_pipeline.world.ingest import parse_time
 
 LABELLER_PATTERN = r"^[A-Za-z0-9._@-]{1,64}$"
 MOST_NOTE = 2000
+# In JSON Schema, what ``_sealed`` says of the two.
+_ONE_ANSWER: list[JsonValue] = [
+    {"required": [name], "properties": {name: {"not": {"type": "null"}}, other: {"type": "null"}}}
+    for name, other in (("score", "unscored"), ("unscored", "score"))
+]
 _Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
@@ -30,7 +36,9 @@ class LabellerKind(StrEnum):
 class Label(BaseModel):
     """What one labeller says of one judgment: exactly one of ``score`` (whole, 0-9, as the claim is written) and ``unscored``."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, title="Label")
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, title="Label", json_schema_extra={"oneOf": _ONE_ANSWER}
+    )
 
     key: _Sha256 = Field(description="SHA-256 of what is judged; another than the other fields give is an error.")
     agent_id: str = Field(min_length=1, description="Whose judgment it is.")
@@ -101,7 +109,6 @@ def label_of(
     Raises:
         ValueError: a field cannot be so, in one line.
     """
-    moment = (labelled_at or datetime.now(UTC)).astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     subject = {name: value for name, value in request.subject.items() if name != "kind"}
     return checked_label(
         {
@@ -112,7 +119,7 @@ def label_of(
             "score": answer,
             "unscored": "not_applicable" if answer is None else None,
             "note": note,
-            "labelled_at": moment,
+            "labelled_at": rfc3339(labelled_at or datetime.now(UTC)),
         }
     )
 

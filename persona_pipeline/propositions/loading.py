@@ -10,7 +10,7 @@ from persona_pipeline.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.propositions.models import ALL_DIMENSIONS, Catchphrase, Proposition, PropositionSet
 from persona_pipeline.propositions.schema import PropositionFile
 from persona_pipeline.world.canonical import content_hash
-from persona_pipeline.world.files import check_agent_id, find_yaml
+from persona_pipeline.world.files import DRAFT, check_agent_id, find_yaml
 
 DEFAULT = "_default"
 PROPOSITIONS = "propositions"
@@ -109,9 +109,10 @@ def _misplaced(document: Document) -> list[Problem]:
     data = document.data if isinstance(document.data, dict) else {}
     path, dimension, agent_id = Path(document.path).absolute(), data.get("dimension"), data.get("agent_id")
     problems = []
-    if isinstance(agent_id, str) and agent_id != path.stem:
+    stem = path.stem.removesuffix(DRAFT)
+    if isinstance(agent_id, str) and agent_id != stem:
         problems.append(
-            document.problem(("agent_id",), f"agent_id {agent_id!r} is unlike the file's name; write {path.stem!r}")
+            document.problem(("agent_id",), f"agent_id {agent_id!r} is unlike the file's name; write {stem!r}")
         )
     if dimension not in ALL_DIMENSIONS:
         return problems
@@ -132,7 +133,7 @@ def _misplaced(document: Document) -> list[Problem]:
 
 def _merge(dimension: str, default: LoadedFile | None, own: LoadedFile | None, agent_id: str | None) -> PropositionSet:
     files = [file for file in (default, own) if file]
-    entries = [entry for file in files for entry in file.content.propositions]
+    entries = [entry for file in files for entry in file.content.propositions if not entry.draft]
     if entries and not any(entry.weight for entry in entries):
         raise ConfigError(
             files[-1].document.problem(("propositions",), "all weights are 0; give at least one claim a weight")
@@ -147,7 +148,7 @@ def _merge(dimension: str, default: LoadedFile | None, own: LoadedFile | None, a
     return PropositionSet(
         dimension=dimension,
         agent_id=agent_id if own else None,
-        propositions=tuple(Proposition(**entry.model_dump()) for entry in entries),
+        propositions=tuple(Proposition(**entry.model_dump(exclude={"draft"})) for entry in entries),
         catchphrases=tuple(Catchphrase(**entry.model_dump()) for entry in catchphrases),
         **settings,
     )

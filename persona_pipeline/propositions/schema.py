@@ -26,6 +26,7 @@ class PropositionEntry(BaseModel):
     weight: Weight = Field(1.0, description="Relative weight in the dimension's score.")
     inverted: bool = Field(False, description="An anti-pattern: true is bad, so the raw score is flipped.")
     recommendations_for_improvement: str | None = Field(None, description="Advice given when the score is low.")
+    draft: bool = Field(False, description="A proposal that nobody has read yet: checked, and not judged.")
 
     @field_validator("id", "claim")
     @classmethod

@@ -11,6 +11,7 @@ from persona_pipeline.evaluation.history import score_history
 from persona_pipeline.evaluation.report import RunReport
 from persona_pipeline.evaluation.trends import trends_of
 from persona_pipeline.reporting.fading import fading_statistics
+from persona_pipeline.reporting.voice_alarms import voice_alarm_statistics
 from persona_pipeline.reporting.voices import voice_statistics
 from persona_pipeline.store import Store, tables
 from persona_pipeline.world import World
@@ -34,6 +35,7 @@ def gather(world: World, report: RunReport, *, since: datetime | None = None) ->
     sections: dict[str, Any] = {
         "history": score_history(world.store, agent_ids, until=window.end, since=since),
         "voice_map": voice_statistics(world, agent_ids, window),
+        "voice_alarms": voice_alarm_statistics(world, report),
         "suites": _suite_summaries(world.store),
         "trends": _trends(world, report),
         "fading": {a: curves for a, item in report.agents.items() if (curves := fading_statistics(world, item))},

@@ -4,6 +4,7 @@ history      {agent_id: [HistoryPoint, ...]} in time order
 trends       {agent_id: {dimension: TrendSeen}}
 fading       {agent_id: [FadingSeen, ...]}, one for each version of its persona and signal
 voice_map    VoiceMap
+voice_alarms {agent_id: VoiceSeen}
 suites       [SuiteSummary, ...]
 corrections  {agent_id: CorrectionSummary}
 """
@@ -132,6 +133,54 @@ class VoiceMap(_Section):
         return sorted({*self.agents, *(name for pair in self.pairs for name in (pair.a, pair.b))})
 
 
+class SaidAt(_Section):
+    """A message: its id, when it was sent, and its text where that is quoted."""
+
+    id: str
+    created_at: datetime | None = None
+    text: str = ""
+
+
+class ChangeSeen(_Section):
+    """Something that changed around an alarm: a commit, a persona, a model, a run."""
+
+    at: datetime
+    what: str
+
+
+class AlarmSeen(_Section):
+    """An alarm as ``scoring.voice_alarm.VoiceAlarm`` tells it, and what changed around it."""
+
+    text: str
+    began_at: SaidAt
+    raised_at: SaidAt
+    messages: int
+    quotes: list[SaidAt] = Field(default_factory=list)
+    changes: list[ChangeSeen] = Field(default_factory=list)
+
+
+class SumSeen(_Section):
+    """The sum of a voice alarm after a message."""
+
+    id: str
+    created_at: datetime
+    sum: float
+
+
+class VoiceSeen(_Section):
+    """How an agent's voice stands, as ``evaluation.voice.VoiceState`` tells it.
+
+    ``threshold``: None while the voice is not learnt; ``learnt_from``: what it was learnt from, as its provenance has it.
+    """
+
+    text: str
+    threshold: float | None = None
+    learnt_from: dict[str, Any] = Field(default_factory=dict)
+    sums: list[SumSeen] = Field(default_factory=list)
+    alarms: list[AlarmSeen] = Field(default_factory=list)
+    stands: bool = False
+
+
 class SuiteFailure(_Section):
     """A test of a suite that did not pass. ``score`` 0-1; ``reason``: the first assert that was missed, or the error."""
 
@@ -186,6 +235,7 @@ _FADING = TypeAdapter(dict[str, list[FadingSeen]])
 _SUITES = TypeAdapter(list[SuiteSummary])
 _EXAMPLES = TypeAdapter(dict[str, list[Correction]])
 _VOICE_MAP = TypeAdapter(VoiceMap)
+_VOICE_ALARMS = TypeAdapter(dict[str, VoiceSeen])
 
 
 def history(report: RunReport) -> dict[str, list[HistoryPoint]]:
@@ -208,6 +258,11 @@ def voice_map(report: RunReport) -> VoiceMap | None:
     """Return how alike the agents write; None when it was not measured for two agents at least."""
     voices = _read(report, "voice_map", _VOICE_MAP, VoiceMap())
     return voices if len(voices.ids) > 1 else None
+
+
+def voice_alarms(report: RunReport) -> dict[str, VoiceSeen]:
+    """Return how each agent's own voice stands, where it is learnt or being learnt."""
+    return dict(sorted(_read(report, "voice_alarms", _VOICE_ALARMS, {}).items()))
 
 
 def suites(report: RunReport) -> list[SuiteSummary]:

@@ -51,7 +51,7 @@ def print_table(report: RunReport, file: TextIO | None = None, *, exits: bool = 
     stream: TextIO = file if file is not None else sys.stderr
     if not stream.isatty():
         encoding = getattr(stream, "encoding", None) or "utf-8"
-        stream.write(_transliterated(render_table(report, exits=exits), encoding))
+        stream.write(transliterated(render_table(report, exits=exits), encoding))
         return
     console = Console(file=stream)
     needed = Measurement.get(console, console.options.update(width=10_000), _table(report)).maximum
@@ -133,7 +133,7 @@ def _cost(report: RunReport) -> str:
     return f"{usage.calls} judge calls, {'cost unknown' if usage.usd is None else format_usd(usage.usd)}."
 
 
-def _transliterated(text: str, encoding: str) -> str:
+def transliterated(text: str, encoding: str) -> str:
     """Return text that the encoding can hold: our own signs get an ASCII stand-in, other characters a question mark."""
     try:
         text.encode(encoding)

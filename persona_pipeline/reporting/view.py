@@ -47,7 +47,7 @@ LOW_SCORE = 5.0
 
 
 # Findings that ask a person to look and are no fault of the agent's.
-REMARKS = frozenset({"no_baseline", "trend", "injection", "clone", "voices"})
+REMARKS = frozenset({"no_baseline", "trend", "injection", "clone", "voices", "voice_alarm"})
 
 
 class AgentStatus(StrEnum):

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 
@@ -13,3 +14,8 @@ def canonical_json(value: Any) -> str:
 def content_hash(value: Any) -> str:
     """Return the SHA-256 (64 hex digits) of a JSON value's canonical form."""
     return hashlib.sha256(canonical_json(value).encode("ascii")).hexdigest()
+
+
+def rfc3339(moment: datetime) -> str:
+    """Return a time in UTC to the second, such as ``2026-06-01T09:30:00Z``."""
+    return moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

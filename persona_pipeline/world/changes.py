@@ -8,6 +8,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -18,6 +19,7 @@ from persona_pipeline.errors import ConfigError
 FOLDERS = ("personas", "propositions", "baselines", "recordings", "messages", "suites")
 _WHAT = {"personas": "persona", "baselines": "baseline", "messages": "messages", "suites": "suite"}
 _LARGEST = 20_000_000
+_MOST_COMMITS = 200
 _GIT_SECONDS = 60
 
 
@@ -67,6 +69,34 @@ def changed_things(root: Path, base: str, head: str = "HEAD") -> list[Change]:
         shown = path.removeprefix(prefix)
         changes.update(_changes(shown, _blob(root, old), _blob(root, new)))
     return sorted(changes)
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A commit of the repository a world stands in: when it was made, its short id, its subject and the files it touches."""
+
+    at: datetime
+    id: str
+    subject: str
+    paths: tuple[str, ...]
+
+
+def commits_between(root: Path, start: datetime, end: datetime) -> list[Commit]:
+    """Return the commits to a world's folder in a span of time, the newest first, at most 200; paths as in ``Change``.
+
+    Raises:
+        ConfigError: there is no git, or no repository.
+    """
+    prefix = _git(root, "rev-parse", "--show-prefix").decode("utf-8").strip()
+    span = (f"--since={start.isoformat()}", f"--until={end.isoformat()}", f"--max-count={_MOST_COMMITS}")
+    form = ("-z", "--no-show-signature", "--name-only", "--format=%x1e%cI%x1f%h%x1f%s%x1f")
+    listed = _git(root, "log", *span, *form, "HEAD", "--", ".").decode("utf-8", "replace")
+    found = []
+    for entry in listed.split("\x1e")[1:]:
+        at, name, subject, files = entry.split("\x1f", 3)
+        paths = tuple(path.strip("\n").removeprefix(prefix) for path in files.split("\0") if path.strip("\n"))
+        found.append(Commit(datetime.fromisoformat(at), name, subject, paths))
+    return found
 
 
 def change_counts(changes: Iterable[Change]) -> dict[tuple[str, Kind], int]:

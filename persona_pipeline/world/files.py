@@ -5,6 +5,8 @@ from pathlib import Path
 
 from persona_pipeline.errors import ConfigError, Problem
 
+# Ends the name of a file that is proposed and not in force: <agent>.draft.yaml.
+DRAFT = ".draft"
 _AGENT_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 
@@ -37,7 +39,8 @@ def find_yaml(folder: Path, stem: str) -> Path | None:
 
 
 def yaml_stems(folder: Path) -> list[str]:
-    """Return the names, without ending, of the YAML files of a folder, sorted."""
+    """Return the names, without ending, of the YAML files of a folder, sorted; drafts are left out."""
     if not folder.is_dir():
         return []
-    return sorted({path.stem for path in folder.iterdir() if path.suffix in (".yaml", ".yml")})
+    stems = {path.stem for path in folder.iterdir() if path.suffix in (".yaml", ".yml")}
+    return sorted(stem for stem in stems if not stem.endswith(DRAFT))

@@ -105,6 +105,20 @@ def newest_message_time(store: Store, *, until: datetime) -> datetime | None:
         return connection.execute(newest.where(_TABLE.c.synthetic.is_(False), _TABLE.c.created_at <= until)).scalar()
 
 
+def message_counts(store: Store, window: Window, *, agent_id: str | None = None) -> dict[str, int]:
+    """Return how many real messages each agent (or one) sent in a window; who sent none is left out."""
+    query = sa.select(_TABLE.c.agent_id, sa.func.count()).where(
+        _TABLE.c.synthetic.is_(False), _TABLE.c.created_at <= window.end
+    )
+    if window.start is not None:
+        query = query.where(_TABLE.c.created_at > window.start)
+    if agent_id is not None:
+        query = query.where(_TABLE.c.agent_id == agent_id)
+    with store.connect() as connection:
+        rows = connection.execute(query.group_by(_TABLE.c.agent_id))
+        return {row[0]: row[1] for row in rows}
+
+
 def sources_of_later(store: Store, moment: datetime) -> list[tuple[str, str | None, datetime]]:
     """Return id, source file and time of real messages later than a moment, in order of time, at most 100."""
     query = sa.select(_TABLE.c.id, _TABLE.c.source, _TABLE.c.created_at).order_by(_TABLE.c.created_at, _TABLE.c.id)

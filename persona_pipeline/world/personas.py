@@ -85,7 +85,15 @@ def load_persona(root: Path, agent_id: str) -> Persona:
     Raises:
         ConfigError: it is missing or not valid; every problem with its place.
     """
-    path = persona_path(root, agent_id)
+    return parse_persona(persona_path(root, agent_id), agent_id)
+
+
+def parse_persona(path: Path, agent_id: str) -> Persona:
+    """Read a persona file of whatever name as an agent's.
+
+    Raises:
+        ConfigError: it is not valid; every problem with its place.
+    """
     document = load_document(path)
     file = validate_document(PersonaFile, document)
     if file.agent_id not in (None, agent_id):

@@ -95,7 +95,7 @@ def test_interventions(client: TestClient, world: World) -> None:
         ("anti_convergence", 1.0, 0.6)
     ]
     quiet = client.post("/v1/interventions", json={"agent_id": "bob"}).json()
-    assert quiet == {"guidance": None, "nudges": [], "failed": False}
+    assert quiet == {"guidance": None, "nudges": [], "failed": False, "voice_alarm": None}
 
 
 def test_settings_are_read_and_replaced(client: TestClient) -> None:

@@ -1,32 +1,35 @@
 import json
 import subprocess
 import sys
+import threading
+import time
+import urllib.request
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from persona_pipeline.corrections.interventions import Interventions
 from persona_pipeline.corrections.voices import FileMessages, LiveVoices, StoredMessages, VoiceWatches, alarm_facts
+from persona_pipeline.scoring.voice_alarm import VoiceAlarm
 from persona_pipeline.world import World
 from persona_pipeline.world.messages import write_messages
-from persona_pipeline.world.models import Message, Window
+from persona_pipeline.world.models import Message
+from tests.corrections.test_server import service
 
 PROJECT = Path(__file__).resolve().parents[2]
 DRIFT = datetime(2026, 6, 14, 23, 59, 59, tzinfo=UTC)
 AGENTS = ("dwight", "jim", "michael", "pam")
 
 
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    world = World.open(PROJECT, f"sqlite:///{tmp_path_factory.mktemp('voices') / 'store.db'}")
-    world.sync()
-    VoiceWatches.learn(world, AGENTS, world.messages(Window(end=DRIFT)))
-    return world
+@pytest.fixture
+def world(learnt_world: World) -> World:
+    return learnt_world
 
 
 def test_the_store_is_followed_and_only_the_one_who_drifts_raises_an_alarm(world: World) -> None:
-    watches = VoiceWatches.learn(world, AGENTS, [])
+    watches = VoiceWatches.learn(world, AGENTS, DRIFT)
     assert watches.notes == []
     source = StoredMessages(world, DRIFT)
     alarms = watches.read(source.new())
@@ -60,7 +63,7 @@ def test_a_growing_file_is_followed_line_by_line(tmp_path: Path) -> None:
 
 
 def test_interventions_say_that_the_voice_is_lost_and_hold_nothing_back(world: World) -> None:
-    interventions = Interventions(world, deadline=30)
+    interventions = Interventions(world, deadline=30, voice_seconds=30)
     found = {agent_id: interventions.before_turn_sync(agent_id, channel="general") for agent_id in AGENTS}
     assert {agent_id for agent_id, guidance in found.items() if guidance.voice_alarm} == {"michael"}
     assert not any(guidance.failed for guidance in found.values())
@@ -74,13 +77,66 @@ def test_a_voice_of_another_persona_raises_no_alarm(world: World, monkeypatch: p
     assert voices.alarm("michael") is None
 
 
+def test_a_turn_waits_no_longer_than_it_may_and_the_next_one_knows(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go, look = threading.Event(), LiveVoices.alarm
+
+    def slow(self: LiveVoices, agent_id: str) -> VoiceAlarm | None:
+        go.wait(30)
+        return look(self, agent_id)
+
+    monkeypatch.setattr(LiveVoices, "alarm", slow)
+    interventions = Interventions(world, deadline=30, voice_seconds=0)
+    first = interventions.before_turn_sync("michael", channel="general")
+    assert (first.failed, first.voice_alarm) == (False, None)
+    assert interventions.voices.known("michael") is None, "a look under way is not waited for"
+    go.set()
+    while not interventions.voices.known("michael"):
+        time.sleep(0.01)
+    assert interventions.before_turn_sync("michael", channel="general").voice_alarm is not None
+
+
 def test_a_failing_look_at_the_voice_costs_no_guidance(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(self: LiveVoices, agent_id: str) -> None:
         raise RuntimeError("broken")
 
     monkeypatch.setattr(LiveVoices, "alarm", fail)
-    guidance = Interventions(world, deadline=30).before_turn_sync("michael", channel="general")
+    guidance = Interventions(world, deadline=30, voice_seconds=30).before_turn_sync("michael", channel="general")
     assert (guidance.failed, guidance.voice_alarm) == (False, None)
+
+
+def test_the_service_answers_over_its_socket_with_the_alarm_and_counts_it_once(world: World) -> None:
+    with service(world) as port:
+
+        def fetch(path: str, body: object = None) -> bytes:
+            data = None if body is None else json.dumps(body).encode()
+            request = urllib.request.Request(
+                f"http://localhost:{port}{path}", data, {"content-type": "application/json"}
+            )
+            with urllib.request.urlopen(request, timeout=30) as response:
+                return response.read()
+
+        def ask(agent_id: str) -> Any:
+            return json.loads(fetch("/v1/interventions", {"agent_id": agent_id, "channel": "general"}))
+
+        def gate(agent_id: str) -> Any:
+            body = {"agent_id": agent_id, "channel": "general", "text": "Please let me know."}
+            return json.loads(fetch("/v1/gate", body))
+
+        while (alarm := ask("michael")["voice_alarm"]) is None:
+            time.sleep(0.01)
+        assert (alarm["began_at"]["id"], alarm["raised_at"]["id"], alarm["messages"]) == (
+            "general-077",
+            "direct-034",
+            3,
+        )
+        assert "Please let me know" in alarm["quotes"][0]["text"]
+        decision = gate("michael")
+        assert (decision["voice_alarm"], decision["action"]) == (alarm, "commit")
+        assert ask("pam")["voice_alarm"] is None and gate("nobody")["voice_alarm"] is None
+        metrics = fetch("/metrics").decode()
+        assert "persona_voice_alarms_total 1.0" in metrics and "persona_voice_alarms_standing 1.0" in metrics
 
 
 def test_watch_reads_a_file_once_and_says_by_its_exit_code_whether_there_was_an_alarm(tmp_path: Path) -> None:

@@ -6,10 +6,13 @@ from dataclasses import replace
 import pytest
 from pydantic import SecretStr
 
+from persona_pipeline.judging import batch_records
 from persona_pipeline.judging.anthropic import AnthropicJudge
 from persona_pipeline.judging.backend import AnthropicBackend
+from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.estimate import estimate
 from persona_pipeline.judging.options import AnthropicOptions
+from persona_pipeline.store.engine import Store
 from tests.support.judging import request, requests, trajectory
 from tests.support.messages_server import MessagesServer
 
@@ -61,7 +64,47 @@ def test_the_estimate_is_near_what_the_run_then_takes(server: MessagesServer, op
 
 def test_a_batch_is_half_the_price() -> None:
     expected = estimate(requests(3), options=NO_KEY)
-    assert expected.batch_usd == pytest.approx((expected.usage.usd or 0) / 2)
+    assert expected.usd and expected.batch_usd
+    assert expected.batch_usd.low == pytest.approx(expected.usd.low / 2)
+
+
+def test_a_batch_is_priced_with_the_cache_hits_of_those_before(store: Store) -> None:
+    def batch_usd() -> float:
+        found = estimate(requests(10, trajectory=LONG), options=NO_KEY, store=store).batch_usd
+        return found.expected if found else 0.0
+
+    unknown = batch_usd()
+    with store.begin() as connection:
+        record = batch_records.add(connection, [])
+    summary = batch_records.BatchSummary("b", cache_creation_tokens=900, cache_read_tokens=100)
+    batch_records.update(store, record, batch_records.COLLECTED, summary=batch_records.summary_to_json(summary))
+    assert batch_records.cache_hits(store) == 0.1
+    assert batch_usd() > unknown
+
+
+def test_what_the_store_holds_costs_nothing_and_teaches_how_long_answers_are(
+    server: MessagesServer, options: AnthropicOptions, store: Store
+) -> None:
+    asked = requests(25, trajectory=LONG)
+    asyncio.run(AnthropicJudge(AnthropicBackend(options, cache=JudgmentCache(store))).judge(asked))
+    known = estimate(asked, options=options, store=store)
+    assert (known.usage.calls, known.known, known.worst_usd) == (0, 25, 0.0)
+    assert str(known) == "0 calls to claude-haiku-5-5: all 25 judgments are in the store"
+    other = requests(25, trajectory=trajectory(length=90))
+    guessed, learnt = estimate(other, options=options), estimate(other, options=options, store=store)
+    judge = AnthropicJudge(AnthropicBackend(options))
+    asyncio.run(judge.judge(other))
+    taken = judge.backend.ledger.total
+    assert learnt.usage.output_tokens == pytest.approx(taken.output_tokens, rel=0.1)
+    assert learnt.usd and guessed.usd
+    assert learnt.usd.low <= (taken.usd or 0) <= learnt.usd.high
+    assert learnt.usd.high - learnt.usd.low < guessed.usd.high - guessed.usd.low
+
+
+def test_a_server_that_counts_no_tokens_is_said_in_words(server: MessagesServer, options: AnthropicOptions) -> None:
+    server.counts_tokens = False
+    said = str(estimate(requests(2), options=options))
+    assert f"guessed from the length of the text: {server.url} does not count tokens (HTTP 404)" in said
 
 
 def test_grouped_claims_take_fewer_calls() -> None:

@@ -1,6 +1,8 @@
 """Label files: what is written loads the same, what is wrong is named with its place, and nobody's label is lost."""
 
 import json
+import shutil
+import subprocess
 from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime, timedelta, timezone
 from multiprocessing import get_context
@@ -88,7 +90,7 @@ def test_a_line_that_is_no_label_is_named_with_its_place(text: str, said: str, t
 
 
 def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
-    (tmp_path / "adherence.jsonl").write_text(f"x\n{LABEL.to_line()}{LABEL.to_line()}", encoding="utf-8")
+    (tmp_path / "adherence.jsonl").write_text(f"x\n{LABEL.to_line()}{line(score=8)}\n", encoding="utf-8")
     (tmp_path / "fluency.jsonl").write_text(LABEL.to_line(), encoding="utf-8")
     (tmp_path / "convergence.jsonl").write_bytes(b"\xff\n")
     with pytest.raises(ConfigError) as caught:
@@ -101,7 +103,7 @@ def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
         "adherence.jsonl:3",
     ]
     assert "a label of adherence stands in fluency.jsonl" in said[2]
-    assert f"ada has labelled this judgment at {tmp_path}/adherence.jsonl:2 already; delete one" in said[3]
+    assert f"ada has labelled this judgment otherwise at {tmp_path}/adherence.jsonl:2; delete one" in said[3]
 
 
 def test_a_name_is_a_persons_or_a_models_and_never_both(tmp_path: Path) -> None:
@@ -131,6 +133,26 @@ def test_a_label_is_taken_back_and_an_empty_file_goes(tmp_path: Path) -> None:
     assert load_labels(tmp_path) == [other]
     write_labels(tmp_path, [], remove=[other.identity])
     assert list(tmp_path.glob("*.jsonl")) == []
+
+
+def test_git_merges_what_two_people_labelled_on_two_machines(tmp_path: Path) -> None:
+    def git(*words: str) -> None:
+        who = ("-c", "user.name=x", "-c", "user.email=x@example.org", "-c", "init.defaultBranch=main")
+        subprocess.run(["git", *who, *words], cwd=tmp_path, check=True, capture_output=True)
+
+    template = Path(__file__).parents[2] / "persona_pipeline" / "world" / "template" / "gitattributes"
+    git("init")
+    shutil.copy(template, tmp_path / ".gitattributes")
+    asked = [request(f"claim {number}") for number in range(4)]
+    write_labels(tmp_path / "labels", [label_of(asked[0], 5, labeller="eve")])
+    git("add", ".gitattributes", "labels/adherence.jsonl")
+    git("commit", "-m", "one")
+    for labeller in ("ada", "bob"):
+        git("checkout", "-b", labeller, "main")
+        write_labels(tmp_path / "labels", [label_of(item, 5, labeller=labeller) for item in asked])
+        git("commit", "-a", "-m", labeller)
+    git("merge", "ada")
+    assert len(load_labels(tmp_path / "labels")) == 9
 
 
 def test_a_missing_folder_has_no_labels(tmp_path: Path) -> None:

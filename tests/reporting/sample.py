@@ -1,7 +1,9 @@
 """A run to render: four agents, one of them (michael) out of character, one (pam) not fully judged."""
 
+from copy import deepcopy
 from datetime import UTC, datetime, timedelta
 from statistics import fmean
+from typing import Any
 
 from persona_pipeline.baselines.detectable import Needs, sees
 from persona_pipeline.baselines.models import BaselineComparison, DimensionComparison, PropositionDrop, Sight
@@ -9,6 +11,7 @@ from persona_pipeline.corrections.effect import CorrectionEffect, DimensionChang
 from persona_pipeline.corrections.statistics import CorrectionStatistics, GateStatistics, Latency
 from persona_pipeline.evaluation.report import (
     EXIT_COVERAGE,
+    EXIT_OK,
     EXIT_REGRESSION,
     AgentReport,
     Expense,
@@ -77,6 +80,29 @@ FADING = {
     "half_life_low": 4,
     "text": "half of the conversations have lost the character after 7 turns (95 %: 4 to beyond what was seen), of 12",
 }
+VOICE: dict[str, Any] = {
+    "text": "michael has not sounded like itself since message michael-0617-02",
+    "threshold": 0.12,
+    "learnt_from": {"kind": "log_odds", "messages": 42, "others": 126, "until": "2026-06-12T17:00:00Z"},
+    "sums": [
+        {"id": f"michael-0617-0{number}", "created_at": f"2026-06-17T1{number}:00:00Z", "sum": value}
+        for number, value in enumerate((0.0, 0.01, 0.05, 0.09, 0.12, 0.12))
+    ],
+    "alarms": [
+        {
+            "text": "michael has not sounded like itself since message michael-0617-02",
+            "began_at": {"id": "michael-0617-02", "created_at": "2026-06-17T12:00:00Z"},
+            "raised_at": {"id": "michael-0617-04", "created_at": "2026-06-17T14:00:00Z"},
+            "messages": 3,
+            "quotes": [{"id": "michael-0617-02", "text": "Please find the quarterly figures attached."}],
+            "changes": [
+                {"at": "2026-06-17T09:00:00Z", "what": "commit abc1234 (personas/michael.yaml): a shorter persona"}
+            ],
+        }
+    ],
+    "stands": True,
+}
+CALM = {"text": "not learnt yet: 12 of 30 messages; its persona changed"}
 SEES = {"adherence": 1.8, "consistency": 1.3, "fluency": 0.9, "convergence": 2.4, "ideas_quantity": 1.1}
 
 
@@ -98,7 +124,15 @@ def sample_report(*, drifted: bool = True) -> RunReport:
             "world": "sample",
         },
         statistics={"history": _history(drifted), "voice_map": _voice_map(drifted)}
-        | ({"trends": {"michael": TRENDS}, "fading": {"michael": [FADING]}} if drifted else {}),
+        | (
+            {
+                "trends": {"michael": TRENDS},
+                "fading": {"michael": [FADING]},
+                "voice_alarms": deepcopy({"michael": VOICE, "pam": CALM}),
+            }
+            if drifted
+            else {}
+        ),
         expenses=_expenses(drifted),
     )
 
@@ -309,6 +343,16 @@ def _findings(evaluation: AgentEvaluation, comparison: BaselineComparison) -> li
         for name, dimension in evaluation.dimensions.items()
         if dimension.failures
     ]
+    if agent_id == "michael" and comparison.regressions:
+        findings.append(
+            Finding(
+                kind="voice_alarm",
+                exit_code=EXIT_OK,
+                message=f"{VOICE['text']}; around it changed: {VOICE['alarms'][0]['changes'][0]['what']}",
+                remedy="ask the judge about it: `persona-pipeline evaluate --agents michael`",
+                agent_id=agent_id,
+            )
+        )
     return findings
 
 

@@ -164,12 +164,15 @@ def _corrections(service: _Service) -> APIRouter:
             run_id=request.run_id,
             arrived=http.scope.get(ARRIVED),
         )
-        return GateResponse.of(decision)
+        alarm = service.interventions.voices.known(request.agent_id)
+        service.metrics.heard(request.agent_id, alarm)
+        return GateResponse.of(decision, alarm)
 
     @router.post("/interventions", summary="What should the agent be told before its next turn?")
     async def interventions(request: InterventionsRequest) -> InterventionsResponse:
         guidance = await service.interventions.before_turn(request.agent_id, channel=request.channel)
         service.metrics.guided(guidance)
+        service.metrics.heard(request.agent_id, guidance.voice_alarm)
         return InterventionsResponse.of(guidance)
 
     return router

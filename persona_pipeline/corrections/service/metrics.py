@@ -2,15 +2,16 @@
 
 from persona_pipeline.corrections.decision import GateDecision, Outcome
 from persona_pipeline.corrections.interventions import Guidance
+from persona_pipeline.scoring.voice_alarm import VoiceAlarm
 
 _BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 5.05, 6.0)
 
 
 class ServiceMetrics:
-    """Counts decisions, time, tokens and money of the gate, and nudges by kind."""
+    """Counts decisions, time, tokens and money of the gate, nudges by kind, and voice alarms."""
 
     def __init__(self) -> None:
-        from prometheus_client import CollectorRegistry, Counter, Histogram
+        from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
         self.registry = CollectorRegistry()
         self._checks = Counter(
@@ -32,6 +33,16 @@ class ServiceMetrics:
             "persona_interventions", "Turns looked at for nudges.", ("result",), registry=self.registry
         )
 
+        self._voices = Counter(
+            "persona_voice_alarms", "Agents that lost their voice, each alarm once.", registry=self.registry
+        )
+        self._standing = Gauge(
+            "persona_voice_alarms_standing",
+            "Agents that do not sound like themselves, of those asked about.",
+            registry=self.registry,
+        )
+        self._alarmed: dict[str, str] = {}
+
     def decided(self, _agent_id: str, decision: GateDecision) -> None:
         """Count a decision; fits ``ActionGate(observer=...)``."""
         self._checks.labels(decision.outcome.value, decision.reason or "").inc()
@@ -52,6 +63,15 @@ class ServiceMetrics:
         self._lookups.labels("failed" if guidance.failed else "ok").inc()
         for nudge in guidance.nudges:
             self._nudges.labels(nudge.kind.value).inc()
+
+    def heard(self, agent_id: str, alarm: VoiceAlarm | None) -> None:
+        """Count an agent's voice alarm the first time that it is seen; None: it sounds like itself."""
+        if alarm is None:
+            self._alarmed.pop(agent_id, None)
+        elif self._alarmed.get(agent_id) != alarm.raised_at.id:
+            self._alarmed[agent_id] = alarm.raised_at.id
+            self._voices.inc()
+        self._standing.set(len(self._alarmed))
 
     def text(self) -> bytes:
         """Return everything in Prometheus' text format."""

@@ -10,6 +10,7 @@ from persona_pipeline.corrections.configuration import StoredConfig
 from persona_pipeline.corrections.decision import Action, GateDecision, Outcome
 from persona_pipeline.corrections.guidance import Intervention
 from persona_pipeline.corrections.interventions import Guidance
+from persona_pipeline.scoring.voice_alarm import VoiceAlarm
 from persona_pipeline.world.models import CorrectionSettings
 
 AGENT_ID = r"^[a-z0-9][a-z0-9_-]{0,63}$"
@@ -63,6 +64,38 @@ class GateRequest(_Wire):
         return self
 
 
+class SentMessage(_Wire):
+    """A message as it was sent; ``text`` where it is quoted."""
+
+    id: str
+    created_at: datetime
+    text: str | None = None
+
+
+class VoiceAlarmResponse(_Wire):
+    """The agent no longer sounds like itself, as far as messages alone can tell. Nothing is held back for it.
+
+    ``messages`` of its own from ``began_at`` to ``raised_at``; ``quotes`` are those least like it.
+    """
+
+    began_at: SentMessage
+    raised_at: SentMessage
+    messages: int
+    quotes: list[SentMessage]
+
+    @classmethod
+    def of(cls, alarm: VoiceAlarm | None) -> Self | None:
+        if alarm is None:
+            return None
+        began, raised = alarm.began_at, alarm.raised_at
+        return cls(
+            began_at=SentMessage(id=began.id, created_at=began.created_at),
+            raised_at=SentMessage(id=raised.id, created_at=raised.created_at),
+            messages=alarm.messages,
+            quotes=[SentMessage(id=item.id, created_at=item.created_at, text=item.text) for item in alarm.quotes],
+        )
+
+
 class GateResponse(_Wire):
     """What to do with the text: ``commit`` and ``force`` send it, ``retry`` has the agent write it again."""
 
@@ -76,10 +109,14 @@ class GateResponse(_Wire):
     action_id: str
     attempt: int
     latency_ms: float
+    voice_alarm: VoiceAlarmResponse | None = Field(
+        description="As it was last seen; null: none, or no voice is learnt."
+    )
 
     @classmethod
-    def of(cls, decision: GateDecision) -> Self:
-        return cls(**{name: getattr(decision, name) for name in cls.model_fields})
+    def of(cls, decision: GateDecision, alarm: VoiceAlarm | None = None) -> Self:
+        fields = {name: getattr(decision, name) for name in cls.model_fields if name != "voice_alarm"}
+        return cls(**fields, voice_alarm=VoiceAlarmResponse.of(alarm))
 
 
 class InterventionsRequest(_Wire):
@@ -104,6 +141,7 @@ class InterventionsResponse(_Wire):
     guidance: str | None
     nudges: list[NudgeResponse]
     failed: bool = Field(description="Nothing could be looked up in time, so there is no guidance.")
+    voice_alarm: VoiceAlarmResponse | None = Field(description="Null: none, or no voice is learnt.")
 
     @classmethod
     def of(cls, guidance: Guidance) -> Self:
@@ -111,7 +149,8 @@ class InterventionsResponse(_Wire):
             NudgeResponse(kind=item.kind, text=item.text, share=item.share, threshold=item.threshold)
             for item in guidance.nudges
         ]
-        return cls(guidance=guidance.block, nudges=nudges, failed=guidance.failed)
+        alarm = VoiceAlarmResponse.of(guidance.voice_alarm)
+        return cls(guidance=guidance.block, nudges=nudges, failed=guidance.failed, voice_alarm=alarm)
 
 
 class ConfigRequest(CorrectionSettings):

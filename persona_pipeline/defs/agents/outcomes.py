@@ -7,7 +7,9 @@ from persona_pipeline.defs.platform.outcome import Outcome
 from persona_pipeline.evaluation.history import HistoryValue
 from persona_pipeline.evaluation.report import AgentReport
 from persona_pipeline.evaluation.results import AgentEvaluation
+from persona_pipeline.evaluation.voice import VoiceState
 from persona_pipeline.propositions import StoredSet
+from persona_pipeline.reporting.voice_alarms import voice_section
 from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.world.canonical import content_hash
 from persona_pipeline.world.messages import messages_hash
@@ -34,6 +36,12 @@ def scores_outcome(evaluation: DimensionEvaluation | None) -> Outcome:
     """Return the outcome of a dimension's scores; None: the agent has no propositions of it."""
     content = evaluation.model_dump(mode="json", exclude={"usage"}) if evaluation else None
     return Outcome(content_hash(content), metadata.score_metadata(evaluation))
+
+
+def voice_outcome(state: VoiceState) -> Outcome:
+    """Return the outcome of ``voices``."""
+    section = voice_section(state)
+    return Outcome(content_hash(section), metadata.voice_metadata(state.agent_id, section))
 
 
 def run_outcome(evaluation: AgentEvaluation, history: Sequence[HistoryValue] = ()) -> Outcome:

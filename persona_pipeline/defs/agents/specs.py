@@ -17,12 +17,13 @@ _TOGETHER = "Several agents at once are evaluated in one run, as `evaluate_cohor
 def _spec(
     key: str | list[str], group: str, deps: Sequence[dg.AssetSpec], kinds: set[str], text: str, **more
 ) -> dg.AssetSpec:
+    together = _TOGETHER if more.pop("together", True) else "Several agents are a run each."
     return dg.AssetSpec(
         key,
         deps=deps,
         group_name=group,
         kinds=kinds,
-        description=f"{text} {_TOGETHER}",
+        description=f"{text} {together}",
         partitions_def=agents,
         owners=OWNERS,
         # An evaluation of a past moment, and one of several agents, says itself what it found, and where nothing new is.
@@ -94,5 +95,15 @@ COMPARISONS = _spec(
     "The run beside the agent's golden baseline: what fell, by how much, and which claims. Its checks are the gate.",
     freshness_policy=freshness(),
 )
-# From upstream to downstream.
+VOICES = _spec(
+    "voices",
+    "evaluation",
+    # No judge's score: from what was said alone.
+    [sources.persona_files, sources.message_windows],
+    {"python", "sql"},
+    "Does the agent still sound like itself? Its voice as it was learnt, and the sum of what does not fit it, message by message. "
+    "Asks no judge.",
+    together=False,
+)
+# From upstream to downstream: what an evaluation makes.
 ALL = (PERSONAS, MESSAGES, *PROPOSITIONS.values(), *SCORES.values(), RUNS, COMPARISONS)

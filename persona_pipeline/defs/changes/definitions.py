@@ -2,8 +2,8 @@
 
 import dagster as dg
 
-from persona_pipeline.defs.changes import sensors
+from persona_pipeline.defs.changes import sensors, voices
 
 defs = dg.Definitions(
-    sensors=[sensors.source_observations, sensors.world_changes],
+    sensors=[sensors.source_observations, sensors.world_changes, voices.voice_alarms],
 )

@@ -13,7 +13,7 @@ from persona_pipeline.defs.pictures import metadata, plots
 from persona_pipeline.defs.platform import run_tags
 from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.labels import JUDGE_POOL
-from persona_pipeline.defs.platform.resources import WorldResource, end_of_window
+from persona_pipeline.defs.platform.resources import WorldResource, moment_of
 from persona_pipeline.defs.platform.settings import orchestration
 from persona_pipeline.evaluation import EvaluationRequest, RunReport, run_evaluation
 from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
@@ -55,7 +55,7 @@ class RegressionConfig(dg.Config):
             agents=self.agents or None,
             dimensions=self.dimensions or None,
             window=self.window,
-            as_of=end_of_window(self.as_of),
+            as_of=moment_of(self.as_of, "as_of"),
             samples=self.samples,
             threshold=self.threshold,
             regression_delta=self.regression_delta,

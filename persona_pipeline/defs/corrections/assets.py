@@ -13,7 +13,7 @@ from persona_pipeline.defs.pictures import metadata
 from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.labels import OWNERS
 from persona_pipeline.defs.platform.outcome import Outcome
-from persona_pipeline.defs.platform.resources import WorldResource, end_of_window
+from persona_pipeline.defs.platform.resources import WorldResource, moment_of
 from persona_pipeline.reporting.view import dimension_label, format_delta, format_score
 from persona_pipeline.world import parse_window
 from persona_pipeline.world.canonical import content_hash
@@ -38,7 +38,7 @@ class CorrectionsConfig(dg.Config):
         """
         if self.window == ALL_TIME:
             return None
-        end = end_of_window(self.as_of) or datetime.now(UTC)
+        end = moment_of(self.as_of, "as_of") or datetime.now(UTC)
         return Window(end=end, start=end - parse_window(self.window))
 
 

@@ -13,6 +13,7 @@ from persona_pipeline.evaluation.results import AgentEvaluation
 from persona_pipeline.propositions import ALL_DIMENSIONS, PropositionSet
 from persona_pipeline.reporting.costs import COLUMNS as COST_COLUMNS
 from persona_pipeline.reporting.costs import cost_tables
+from persona_pipeline.reporting.sections import VoiceSeen
 from persona_pipeline.reporting.text import markdown_code, markdown_text, one_line
 from persona_pipeline.reporting.view import SHORT_LABELS, dimension_label, format_delta, format_score, unscored_label
 from persona_pipeline.scoring.results import DimensionEvaluation, UsageSummary
@@ -89,6 +90,30 @@ def score_metadata(evaluation: DimensionEvaluation | None) -> Metadata:
     if evaluation.score is None:
         return {"unscored": unscored_label(evaluation.unscored), **found}
     return {"score": round(evaluation.score, 4), **found}
+
+
+def voice_metadata(name: str, section: Mapping[str, Any]) -> Metadata:
+    """Return how a voice stands: the sum as a plot, the alarms with their lines, and what the voice was learnt from."""
+    seen = VoiceSeen.model_validate(section)
+    alarms = [
+        {
+            "began": f"{alarm.began_at.id} ({alarm.began_at.created_at:%Y-%m-%d %H:%M})",
+            "raised": f"{alarm.raised_at.id} ({alarm.raised_at.created_at:%Y-%m-%d %H:%M})",
+            "lines": one_line("; ".join(quote.text for quote in alarm.quotes), MOST_TEXT),
+            "changed": one_line("; ".join(change.what for change in alarm.changes), MOST_TEXT) or "nothing is known",
+        }
+        for alarm in seen.alarms
+    ]
+    picture = plots.voice_alarm_picture(name, seen)
+    return {
+        "voice": seen.text,
+        "alarm": seen.stands,
+        **({"voice_alarm_plot": dg.MetadataValue.md(picture)} if picture else {}),
+        **({"alarms": table(alarms, ("began", "raised", "lines", "changed"))} if alarms else {}),
+        **({"threshold": round(seen.threshold, 4)} if seen.threshold is not None else {}),
+        **({"sum": round(seen.sums[-1].sum, 4)} if seen.sums else {}),
+        **({"learnt_from": dg.MetadataValue.json(seen.learnt_from)} if seen.learnt_from else {}),
+    }
 
 
 def run_metadata(evaluation: AgentEvaluation, history: Sequence[HistoryValue] = ()) -> Metadata:

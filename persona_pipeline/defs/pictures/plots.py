@@ -5,8 +5,14 @@ from typing import Any
 
 from persona_pipeline.evaluation.history import HistoryValue
 from persona_pipeline.reporting.charts import Bar, bar_chart, data_uri
-from persona_pipeline.reporting.html.figures import REPETITION_LIMIT, Figure, timeline_figure, voice_figure
-from persona_pipeline.reporting.sections import HistoryPoint, VoiceMap
+from persona_pipeline.reporting.html.figures import (
+    REPETITION_LIMIT,
+    Figure,
+    timeline_figure,
+    voice_alarm_figure,
+    voice_figure,
+)
+from persona_pipeline.reporting.sections import HistoryPoint, VoiceMap, VoiceSeen
 from persona_pipeline.reporting.text import markdown_text
 
 MOST_BYTES = 20_000
@@ -39,6 +45,12 @@ def voice_picture(statistics: Mapping[str, Any]) -> str:
     """Return the agents laid out by how alike they write; nothing for fewer than two."""
     voices = VoiceMap.model_validate(statistics) if statistics else VoiceMap()
     return _markdown(voice_figure(voices), "Voice map") if len(voices.ids) > 1 else ""
+
+
+def voice_alarm_picture(name: str, seen: VoiceSeen) -> str:
+    """Return the sum of an agent's voice alarm along its messages; a voice that is not learnt gives nothing to draw."""
+    figure = voice_alarm_figure(name, seen)
+    return _markdown(figure, "Voice alarm") if figure.chart else ""
 
 
 def _markdown(figure: Figure, title: str) -> str:

@@ -60,8 +60,13 @@ class EvaluationSettings(dg.ConfigurableResource):
 
     window: str = Field(default="7d", description="Length of the window, such as 7d or 12h, or 'all'.")
     as_of: str = Field(default="", description="Where the window ends (RFC 3339); empty: the newest message.")
+    since: str = Field(
+        default="",
+        description="Where the window begins instead (RFC 3339, that moment left out); empty: as `window` says.",
+    )
     judge: str = Field(
-        default="recorded", description="'recorded', or the provider of a live judge: anthropic, bedrock, vertex, openai."
+        default="recorded",
+        description="'recorded', or the provider of a live judge: anthropic, bedrock, vertex, openai.",
     )
     grouping: int = Field(
         default=0, ge=0, description="Claims of one transcript in one call of a live judge; 0: PERSONA_JUDGE_GROUPING."
@@ -85,7 +90,8 @@ class EvaluationSettings(dg.ConfigurableResource):
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
         if context.instance and context.run:
-            run_tags.label_run(context.instance, context.run, judge=self.judge, window=self.window, as_of=self.as_of)
+            begins = f"since {self.since}" if self.since else self.window
+            run_tags.label_run(context.instance, context.run, judge=self.judge, window=begins, as_of=self.as_of)
 
     def open_judge(self, world: World) -> Judge:
         """Return the judge, opened once a process and world."""
@@ -104,13 +110,14 @@ class EvaluationSettings(dg.ConfigurableResource):
         """Return what is asked of an evaluation of these agents.
 
         Raises:
-            ConfigError: ``as_of`` is no time.
+            ConfigError: ``as_of`` or ``since`` is no time.
         """
         return EvaluationRequest(
             agents=agents,
             dimensions=dimensions,
             window=self.window,
-            as_of=end_of_window(self.as_of),
+            as_of=moment_of(self.as_of, "as_of"),
+            since=moment_of(self.since, "since"),
             samples=self.samples,
             min_coverage=None if self.min_coverage < 0 else self.min_coverage,
             regression_delta=self.regression_delta,
@@ -118,16 +125,16 @@ class EvaluationSettings(dg.ConfigurableResource):
         )
 
 
-def end_of_window(as_of: str) -> datetime | None:
+def moment_of(text: str, name: str) -> datetime | None:
     """Return the time written in run config, None when it is empty.
 
     Raises:
         ConfigError: it is no RFC 3339 time with an offset.
     """
-    if not as_of:
+    if not text:
         return None
     try:
-        return parse_time(as_of, name="as_of")
+        return parse_time(text, name=name)
     except ValueError as error:
         raise ConfigError(str(error)) from error
 

@@ -2,6 +2,7 @@
 
 from persona_pipeline.reporting.charts.bars import Bar, bar_chart
 from persona_pipeline.reporting.charts.bullet import bullet
+from persona_pipeline.reporting.charts.cusum import AlarmMark, cusum_chart
 from persona_pipeline.reporting.charts.map import Link, map_chart
 from persona_pipeline.reporting.charts.sparkline import sparkline
 from persona_pipeline.reporting.charts.svg import data_uri
@@ -9,12 +10,14 @@ from persona_pipeline.reporting.charts.timeline import Series, timeline
 from persona_pipeline.reporting.charts.turns import Curve, turn_chart
 
 __all__ = [
+    "AlarmMark",
     "Bar",
     "Curve",
     "Link",
     "Series",
     "bar_chart",
     "bullet",
+    "cusum_chart",
     "data_uri",
     "map_chart",
     "sparkline",

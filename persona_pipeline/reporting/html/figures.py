@@ -7,9 +7,28 @@ from typing import Any
 from markupsafe import Markup
 
 from persona_pipeline.propositions.models import ALL_DIMENSIONS
-from persona_pipeline.reporting.charts import Bar, Curve, Link, Series, bar_chart, map_chart, timeline, turn_chart
+from persona_pipeline.reporting.charts import (
+    AlarmMark,
+    Bar,
+    Curve,
+    Link,
+    Series,
+    bar_chart,
+    cusum_chart,
+    map_chart,
+    timeline,
+    turn_chart,
+)
 from persona_pipeline.reporting.history import TrendMark
-from persona_pipeline.reporting.sections import FadingSeen, HistoryPoint, VoiceMap
+from persona_pipeline.reporting.sections import (
+    AlarmSeen,
+    FadingSeen,
+    HistoryPoint,
+    SaidAt,
+    SumSeen,
+    VoiceMap,
+    VoiceSeen,
+)
 from persona_pipeline.reporting.view import AgentRow, ReportView, dimension_label, format_delta, format_score
 
 # The defaults above which the runtime corrections step in (spec/2).
@@ -101,6 +120,40 @@ def fading_figure(name: str, seen: FadingSeen) -> Figure:
         ],
         alarming=seen.half_life is not None,
     )
+
+
+def voice_alarm_figure(name: str, seen: VoiceSeen) -> Figure:
+    """Return the sum of an agent's voice alarm along its messages, against the threshold; without sums the chart is empty."""
+    caption = f"{seen.text[:1].upper()}{seen.text[1:]}."
+    chart = Markup("")
+    if seen.threshold is not None and seen.sums:
+        first, last = seen.sums[0].created_at, seen.sums[-1].created_at
+        chart = cusum_chart(
+            [item.sum for item in seen.sums],
+            seen.threshold,
+            title=f"{name}: the sum of what does not sound like it, over {len(seen.sums)} messages. {caption}",
+            marks=[_alarm_mark(alarm, seen.sums) for alarm in seen.alarms],
+            ends=(f"{first.day} {first:%b}", f"{last.day} {last:%b}"),
+        )
+    return Figure(
+        title=name,
+        chart=chart,
+        caption=caption,
+        columns=["Message", "Sent", "Sum"],
+        rows=[(item.id, [f"{item.created_at:%Y-%m-%d %H:%M}", f"{item.sum:.3f}"]) for item in reversed(seen.sums)],
+        alarming=seen.stands,
+    )
+
+
+def _alarm_mark(alarm: AlarmSeen, sums: Sequence[SumSeen]) -> AlarmMark:
+    def place(message: SaidAt) -> int | None:
+        # Of many messages only some are drawn: the first of them that is not earlier.
+        if message.created_at is None or message.created_at < sums[0].created_at:
+            return None
+        sent = message.created_at
+        return next((number for number, item in enumerate(sums) if item.created_at >= sent), None)
+
+    return AlarmMark(place(alarm.began_at), place(alarm.raised_at))
 
 
 def voice_figure(voices: VoiceMap) -> Figure:

@@ -16,6 +16,7 @@ from persona_pipeline.reporting.html.figures import (
     fading_figure,
     language_figures,
     timeline_figure,
+    voice_alarm_figure,
     voice_figure,
 )
 from persona_pipeline.reporting.view import LOW_SCORE, OUTCOMES, REMARKS, AgentRow, ReportView, ScoreCell
@@ -178,6 +179,7 @@ class Page:
     view: ReportView
     agents: list[AgentBlock]
     fading: list[Figure]
+    voice_alarms: list[tuple[Figure, sections.VoiceSeen]]
     language: list[Figure]
     voices: Figure | None
     voice_map: sections.VoiceMap | None
@@ -249,6 +251,7 @@ class Page:
             ("agents", "Agents", bool(self.agents)),
             ("sight", "Sight", bool(self.view.sights)),
             ("fading", "Long conversations", bool(self.fading)),
+            ("voice-alarm", "Voice alarm", bool(self.voice_alarms)),
             ("voices", "Voices", self.voices is not None),
             ("language", "Language", bool(self.language)),
             ("suites", "Suites", bool(self.suites)),
@@ -262,7 +265,7 @@ def build_page(report: RunReport) -> Page:
     """Return the page of a run; malformed ``statistics`` raise ``ConfigError``."""
     view = ReportView(report)
     histories, trends, fading = sections.history(report), sections.trends(report), sections.fading(report)
-    voices = sections.voice_map(report)
+    voices, alarms = sections.voice_map(report), sections.voice_alarms(report)
     return Page(
         report=report,
         view=view,
@@ -271,6 +274,11 @@ def build_page(report: RunReport) -> Page:
             for index, row in enumerate(sorted(view.rows, key=lambda row: row.severity), start=1)
         ],
         fading=[fading_figure(row.name, seen) for row in view.rows for seen in fading.get(row.agent_id, [])],
+        voice_alarms=[
+            (voice_alarm_figure(row.name, alarms[row.agent_id]), alarms[row.agent_id])
+            for row in sorted(view.rows, key=lambda row: row.severity)
+            if row.agent_id in alarms
+        ],
         language=language_figures(view),
         voices=voice_figure(voices) if voices else None,
         voice_map=voices,

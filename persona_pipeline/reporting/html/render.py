@@ -12,16 +12,18 @@ from markupsafe import Markup
 from persona_pipeline.evaluation.report import RunReport
 from persona_pipeline.reporting import view
 from persona_pipeline.reporting.charts import bullet
+from persona_pipeline.reporting.facts import agent_facts
 from persona_pipeline.reporting.html.page import build_page
 from persona_pipeline.reporting.pages import page_environment
 from persona_pipeline.reporting.text import html_text
+from persona_pipeline.theme import theme_css
 
 _PACKAGE = "persona_pipeline.reporting.html"
 
 
 def render_html(report: RunReport) -> str:
     """Return the report as one HTML document in UTF-8: inline style, script and charts under a policy that allows nothing else."""
-    style, script = _asset("report.css"), _asset("report.js")
+    style, script = theme_css() + _asset("report.css"), _asset("report.js")
     policy = (
         f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
         "base-uri 'none'; form-action 'none'"
@@ -46,6 +48,7 @@ def _environment() -> Environment:
         bullet=_bullet,
         percent=_percent,
         plural=_plural,
+        facts=agent_facts,
     )
     return environment
 

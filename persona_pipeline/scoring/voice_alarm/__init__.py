@@ -1,12 +1,13 @@
 """A voice alarm: does an agent still sound like itself? Read message by message, without a judge, at a stated false-alarm rate."""
 
-from persona_pipeline.scoring.voice_alarm.finding import Change, VoiceChange, voice_changes
+from persona_pipeline.scoring.voice_alarm.finding import BEFORE, Change, VoiceChange, voice_change, voice_changes
 from persona_pipeline.scoring.voice_alarm.following import VoiceAlarm, VoiceReading, VoiceWatch, follow_voice
 from persona_pipeline.scoring.voice_alarm.learning import FEWEST_OWN, learn_voice
 from persona_pipeline.scoring.voice_alarm.model import VoiceKind, VoiceModel, VoiceProvenance
-from persona_pipeline.scoring.voice_alarm.storing import LearntVoice, learn_stored_voice, stored_voice
+from persona_pipeline.scoring.voice_alarm.storing import LearntVoice, current_voice, learn_stored_voice, stored_voice
 
 __all__ = [
+    "BEFORE",
     "FEWEST_OWN",
     "Change",
     "LearntVoice",
@@ -17,9 +18,11 @@ __all__ = [
     "VoiceProvenance",
     "VoiceReading",
     "VoiceWatch",
+    "current_voice",
     "follow_voice",
     "learn_stored_voice",
     "learn_voice",
     "stored_voice",
+    "voice_change",
     "voice_changes",
 ]

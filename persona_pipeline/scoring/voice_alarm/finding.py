@@ -10,6 +10,7 @@ from persona_pipeline.world.models import Message
 
 # Changes this long before the first message that sounds different may have caused it.
 BEFORE = timedelta(days=3)
+MOST_CHANGES = 5
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,8 @@ class Change:
 
 @dataclass(frozen=True)
 class VoiceChange:
-    """An alarm, and the changes between three days before it began and when it was raised, the nearest to its beginning first."""
+    """An alarm, and the changes between three days before it began and when it was raised, the five nearest to its
+    beginning, the nearest first."""
 
     alarm: VoiceAlarm
     changes: tuple[Change, ...] = ()
@@ -45,11 +47,12 @@ def voice_changes(model: VoiceModel, messages: Sequence[Message], changes: Seque
     """
     fresh = [message for message in messages if message.created_at > model.provenance.until]
     _, alarms = follow_voice(model, fresh)
-    found = []
-    for alarm in alarms:
-        began, raised = alarm.began_at.created_at, alarm.raised_at.created_at
-        around = [change for change in changes if began - BEFORE <= change.at <= raised]
-        found.append(
-            VoiceChange(alarm, tuple(sorted(around, key=lambda change: (abs(began - change.at), change.what))))
-        )
-    return found
+    return [voice_change(alarm, changes) for alarm in alarms]
+
+
+def voice_change(alarm: VoiceAlarm, changes: Sequence[Change]) -> VoiceChange:
+    """Return an alarm with those of the changes, in any order, that may have caused it."""
+    began, raised = alarm.began_at.created_at, alarm.raised_at.created_at
+    around = [change for change in changes if began - BEFORE <= change.at <= raised]
+    nearest = sorted(around, key=lambda change: (abs(began - change.at), change.what))
+    return VoiceChange(alarm, tuple(nearest[:MOST_CHANGES]))

@@ -45,6 +45,26 @@ def stored_voice(store: Store, agent_id: str) -> LearntVoice | None:
     return LearntVoice(agent_id, row.persona_hash, model, row.since)
 
 
+def current_voice(store: Store, agent_id: str, persona_hash: str, newest: datetime | None) -> LearntVoice:
+    """Return what is known of the voice of an agent's present persona; if that has changed, the voice starts over from here.
+
+    Args:
+        newest: when the newest message was sent; what was said up to then belongs to the earlier persona.
+    """
+    known = stored_voice(store, agent_id)
+    if known is None:
+        return LearntVoice(agent_id, persona_hash, None)
+    if known.persona_hash == persona_hash:
+        return known
+    learnt = LearntVoice(agent_id, persona_hash, None, newest or known.since, _changed(agent_id))
+    _write(store, learnt)
+    return learnt
+
+
+def _changed(agent_id: str) -> str:
+    return f"the persona of {agent_id} has changed: its voice is learnt anew from what it says from now on"
+
+
 def learn_stored_voice(
     store: Store, agent_id: str, persona_hash: str, history: Sequence[Message], *, again: bool = False
 ) -> LearntVoice:
@@ -61,7 +81,7 @@ def learn_stored_voice(
     if known is not None and known.persona_hash != persona_hash:
         # What was said under the earlier persona is another voice.
         since = max((message.created_at for message in history), default=known.since)
-        note = f"the persona of {agent_id} has changed: its voice is learnt anew from what it says from now on"
+        note = _changed(agent_id)
     usable = [message for message in history if since is None or message.created_at > since]
     model = learn_voice(agent_id, usable, persona_hash=persona_hash)
     if model is None:

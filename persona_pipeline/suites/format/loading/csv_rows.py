@@ -1,11 +1,10 @@
 """Tests as rows of a CSV table: a column for each field, and the columns other tools use for expectations."""
 
-import csv
-import io
 import re
 from collections.abc import Iterator
 from typing import Any
 
+from persona_pipeline.documents.csv_rows import csv_rows
 from persona_pipeline.errors import Problem, did_you_mean
 from persona_pipeline.suites.format.javascript import parse_json
 from persona_pipeline.suites.format.loading.expectations import ExpectationError, read_expectation
@@ -38,7 +37,7 @@ def read_rows(reader: Reader, path: str, text: str) -> Iterator[tuple[Entry, str
     name of the expectations), ``__threshold`` (a gate over them), ``__metadata:<key>`` (``[]``: a list), and
     ``__config:__expected<n>:threshold`` (a gate on one).
     """
-    rows = _rows(reader, path, text)
+    rows = csv_rows(text, path, reader.problems)
     header = next(rows, None)
     if header is None:
         return
@@ -57,24 +56,6 @@ def read_rows(reader: Reader, path: str, text: str) -> Iterator[tuple[Entry, str
             yield Entry(_test(row, number), source, ()), f"row {number}"
         except RowError as problem:
             reader.problems.append(source.problem((problem.column,), f"{problem.column}: {problem}"))
-
-
-def _rows(reader: Reader, path: str, text: str) -> Iterator[tuple[int, list[str]]]:
-    """Rows with the line they begin on."""
-    rows = csv.reader(io.StringIO(text, newline=""), strict=True)
-    csv.field_size_limit(max(csv.field_size_limit(), len(text) + 1))
-    line = 1
-    while True:
-        try:
-            cells = next(rows)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            what = "a quoted cell is not closed" if "unexpected end" in str(error) else str(error)
-            reader.problems.append(Problem(f"is not valid CSV: {what}", path, line, 1))
-            return
-        yield line, cells
-        line = rows.line_num + 1
 
 
 def _check_header(reader: Reader, path: str, line: int, names: list[str]) -> bool:

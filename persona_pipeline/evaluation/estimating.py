@@ -1,0 +1,125 @@
+"""What a run would take before it is paid for: judging, what confirming may add, and conversations to be generated."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from persona_pipeline.baselines.confirm import most_confirmations
+from persona_pipeline.evaluation.judges import RECORDINGS, JudgeOptions
+from persona_pipeline.evaluation.plan import AgentPlan
+from persona_pipeline.evaluation.request import EvaluationRequest
+from persona_pipeline.evaluation.run import planned
+from persona_pipeline.judging.estimate import Estimate, Range, estimate, in_dollars
+from persona_pipeline.judging.options import AnthropicOptions
+from persona_pipeline.judging.prices import estimated_tokens, price
+from persona_pipeline.judging.recorded import RecordedJudge
+from persona_pipeline.judging.synthetic import ENOUGH_MESSAGES, SAMPLE_PROMPTS
+from persona_pipeline.judging.verdict import Usage
+from persona_pipeline.settings import get_settings
+from persona_pipeline.world import World
+
+# Tokens of a generated message, and of the rules and the talk around it beside the persona; of a transcript made of them.
+_MESSAGE, _AROUND, _TRANSCRIPT = (20, 90, 350), (350, 500, 1500), (400, 1500, 5000)
+_VERDICT = (60, 450, 1300)
+
+
+@dataclass(frozen=True)
+class RunEstimate:
+    """What a run is expected to take.
+
+    Attributes:
+        judging: of what is neither recorded nor in the store.
+        recorded: how many judgments are recorded.
+        confirming: judgments that confirming adds if everything fell; mostly it adds none.
+        generated: calls for conversations that are to be generated, and for judging them.
+        usd: the range of all of it; None: the model has no known price.
+        worst_usd: what it costs at most.
+    """
+
+    judging: Estimate
+    recorded: int = 0
+    confirming: int = 0
+    generated: int = 0
+    usd: Range | None = None
+    worst_usd: float | None = None
+
+    def __str__(self) -> str:
+        lines = [str(self.judging)]
+        if self.recorded:
+            lines.append(
+                f"{self.recorded} judgments are taken from recordings and cost nothing; --fresh asks them anew"
+            )
+        if self.generated:
+            lines.append(f"up to {self.generated} calls more to generate conversations and judge them")
+        if self.confirming:
+            lines.append(
+                f"if everything fell, confirming it would add up to {self.confirming} judgments; mostly it adds none"
+            )
+        if (self.generated or self.confirming) and self.usd and self.worst_usd is not None:
+            lines.append(f"all of it {in_dollars(self.usd)}, at most ${self.worst_usd:.4f}")
+        return "\n".join(lines)
+
+
+def estimate_run(
+    world: World, request: EvaluationRequest, judge: str | None = None, asking: JudgeOptions | None = None
+) -> RunEstimate:
+    """Return what a live run would take.
+
+    Args:
+        judge: the provider; None or the recorded judge: that of the settings, or Anthropic.
+
+    Raises:
+        ConfigError: bad input.
+    """
+    asking = asking or JudgeOptions()
+    options = AnthropicOptions.from_settings(get_settings(), judge)
+    plans = planned(world, request)
+    generated = [plan for plan in plans if request.synthetic and len(plan.case.messages) < ENOUGH_MESSAGES]
+    judged = [plan for plan in plans if plan not in generated]
+    asked = [item for plan in judged for item in plan.requests]
+    recorded = RecordedJudge(world.root / RECORDINGS)
+    missing = asked if asking.fresh else [item for item in asked if not recorded.has_recorded([item])]
+    judging = estimate(missing, options=options, grouping=asking.grouping, store=None if asking.fresh else world.store)
+    confirming = _confirming(judged, request)
+    talks = _generating(generated, options.model)
+    calls = (
+        len(generated) * sum(map(len, SAMPLE_PROMPTS)) + sum(len(_claims(plan)) for plan in generated) * request.samples
+    )
+    usd, worst = None, None
+    if judging.usd is not None and judging.worst_usd is not None and talks is not None:
+        each, dearest = _one_judgment(asked, options, world) if confirming else (Range(), 0.0)
+        usd = judging.usd + talks + Range(0.0, 0.0, confirming * each.high)
+        worst = judging.worst_usd + 6 * talks.high + confirming * dearest
+    return RunEstimate(judging, len(asked) - len(missing), confirming, calls, usd, worst)
+
+
+def _confirming(plans: Sequence[AgentPlan], request: EvaluationRequest) -> int:
+    compared = {str(place): len(plan.requests) for place, plan in enumerate(plans) if plan.baseline}
+    return most_confirmations(compared, request.samples) if request.confirm else 0
+
+
+def _one_judgment(asked: Sequence, options: AnthropicOptions, world: World) -> tuple[Range, float]:
+    """Return the price of one judgment on average, and the most one costs."""
+    whole = estimate(asked, options=options)
+    calls = max(1, whole.usage.calls)
+    usd = whole.usd or Range()
+    return Range(usd.low / calls, usd.expected / calls, usd.high / calls), (whole.worst_usd or 0.0) / calls
+
+
+def _claims(plan: AgentPlan) -> list[str]:
+    return [claim for name in plan.claimed for claim in plan.claims_of(name)]
+
+
+def _generating(plans: Sequence[AgentPlan], model: str) -> Range | None:
+    turns = sum(map(len, SAMPLE_PROMPTS))
+    total = Range()
+    for plan in plans:
+        persona = estimated_tokens(plan.persona.persona)
+        parts = []
+        for place in range(3):
+            said = price(Usage(input_tokens=persona + _AROUND[place], output_tokens=_MESSAGE[place]), model)
+            judged = price(Usage(input_tokens=persona + _TRANSCRIPT[place], output_tokens=_VERDICT[place]), model)
+            if said is None or judged is None:
+                return None
+            parts.append(turns * said + len(_claims(plan)) * plan.case.samples * judged)
+        total += Range(*parts)
+    return total

@@ -1,0 +1,1 @@
+"""The page that labels in a browser on this machine."""

@@ -1,0 +1,326 @@
+"""Claims of a copy of the sample world, broken on purpose: every blind spot that was planted must be named, and nothing else."""
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from persona_pipeline.claims.breaking import FEWEST_CHANGED, break_case, under_name_of
+from persona_pipeline.claims.faults import FAULTS
+from persona_pipeline.claims.matrix import KillMatrix
+from persona_pipeline.claims.running import run_trial
+from persona_pipeline.claims.signals import against, read_signals
+from persona_pipeline.claims.trial import INTACT, Trial, TrialRequest, plan_trial
+from persona_pipeline.errors import ConfigError
+from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
+from persona_pipeline.judging.anthropic import AnthropicJudge
+from persona_pipeline.judging.recorded import RecordedJudge
+from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
+from persona_pipeline.scoring import AgentCase
+from persona_pipeline.world import World
+from persona_pipeline.world.models import Message, Window
+from tests.support.judges import ScriptedJudge
+from tests.support.messages_server import Call, MessagesServer, Reply, message, verdicts
+from tests.support.noise import NoisyJudge
+from tests.support.worlds import write_yaml
+
+BEFORE_DRIFT = datetime(2026, 6, 14, 23, 59, 59, tzinfo=UTC)
+REQUEST = TrialRequest("michael", as_of=BEFORE_DRIFT)
+MANNER = (
+    "No. The kettle is mine and it stays with me.",
+    "Who took the spoon? It was here and now it is not.",
+    "I do not like it when they sing in the yard.",
+    "It was cold, and it will be cold, and nobody asks me.",
+    "They said noon. It is past noon. I said so.",
+    "Give it back, or I will take the chair as well.",
+    "He is late. He was late on the day I met him.",
+)
+Claims = dict[str, dict[str, Mapping[str, object]]]
+
+
+def write_claims(root: Path, claims: Claims) -> None:
+    """Replace the world's claims: by dimension, id and further keys."""
+    shutil.rmtree(root / "propositions", ignore_errors=True)
+    for dimension, items in claims.items():
+        rows = [{"id": name, "claim": f"{{{{agent_name}}}} {name}", **keys} for name, keys in items.items()]
+        write_yaml(root / "propositions" / dimension / "michael.yaml", {"dimension": dimension, "propositions": rows})
+
+
+def windows_of(trial: Trial) -> dict[str, str]:
+    """Which window a question is about, by the content of its transcript."""
+    return {request.subject["trajectory"]: name for name, plan in trial.windows.items() for request in plan.requests}
+
+
+def judged(trial: Trial, scores: Mapping[str, Mapping[str, int | None]], default: int = 9) -> KillMatrix:
+    """Judge with raw scores by claim and window; None is not applicable."""
+    windows = windows_of(trial)
+
+    def answer(request: JudgeRequest) -> Verdict:
+        score = scores.get(request.proposition_id, {}).get(windows[request.subject["trajectory"]], default)
+        reason = Unscored.NOT_APPLICABLE if score is None else None
+        return Verdict(request.proposition_id, score=score, unscored=reason)
+
+    return run_trial(trial, ScriptedJudge(answer))
+
+
+@pytest.fixture
+def one_claim_a_fault(sample_root: Path, sample_world: World) -> Trial:
+    """Six claims, each of which one fault lowers; the last is an anti-pattern."""
+    names = list(FAULTS)
+    write_claims(
+        sample_root,
+        {
+            "adherence": {f"sees-{name}": {} for name in names[:-1]},
+            "fluency": {f"sees-{names[-1]}": {"inverted": True}},
+        },
+    )
+    return plan_trial(sample_world, REQUEST)
+
+
+def catching(trial: Trial, blind: str | None) -> dict[str, dict[str, int | None]]:
+    """Each claim falls to 1 under its fault (the anti-pattern rises to 8), but for the one of the blind spot."""
+    last = list(FAULTS)[-1]
+    found: dict[str, dict[str, int | None]] = {
+        f"sees-{name}": {name: 1, "as dwight": 2} for name in FAULTS if name not in (last, blind)
+    }
+    found[f"sees-{last}"] = dict.fromkeys(trial.windows, 0) | ({} if blind == last else {last: 8})
+    return found
+
+
+def test_every_planted_blind_spot_is_named_and_no_other(
+    one_claim_a_fault: Trial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("persona_pipeline.claims.running.read_signals", lambda *_: {})
+    for blind in (None, *FAULTS):
+        matrix = judged(one_claim_a_fault, catching(one_claim_a_fault, blind))
+        assert matrix.blind_spots == ([blind] if blind else [])
+        dimension = "fluency" if blind == list(FAULTS)[-1] else "adherence"
+        assert matrix.dead == ([f"{dimension}/sees-{blind}"] if blind else [])
+        kills = {row.name.split("/")[1]: row.kills for row in matrix.claims}
+        assert kills == {f"sees-{name}": [] if name == blind else [name] for name in FAULTS}
+        assert (matrix.low, matrix.twins, matrix.silent, matrix.untested) == ([], [], {}, {})
+        assert matrix.exit_code == 0
+
+
+def test_claims_that_are_of_no_use_are_named_for_what_they_are(sample_root: Path, sample_world: World) -> None:
+    write_claims(
+        sample_root,
+        {
+            "adherence": {
+                "good": {},
+                "copy-of-good": {},
+                "dead": {},
+                "low": {},
+                "of-everybody": {},
+                "courtesies": {"inverted": True},
+                "goes-silent": {},
+                "never-comes-up": {},
+            },
+        },
+    )
+    every = {"dimension": "fluency", "propositions": [{"id": "form", "claim": "{{agent_name}} varies"}]}
+    write_yaml(sample_root / "propositions" / "fluency" / "_default.yaml", every)
+    trial = plan_trial(sample_world, REQUEST)
+    caught = {"boilerplate": 0, "borrowed": 2, "as dwight": 1, "as jim": 2}
+    scores = {
+        "good": caught,
+        "copy-of-good": caught | {"borrowed": 1},
+        "low": dict.fromkeys(trial.windows, 2),
+        "of-everybody": {"boilerplate": 1},
+        "courtesies": dict.fromkeys(trial.windows, 1) | {"boilerplate": 9},
+        "goes-silent": {"boilerplate": None, "borrowed": 0, "as jim": 0},
+        "never-comes-up": dict.fromkeys(trial.windows),
+        "form": {"repetition": 1},
+    }
+    matrix = judged(trial, scores)
+    assert matrix.blind_spots == ["flattened", "contradiction", "wrong_facts"]
+    assert matrix.dead == ["adherence/dead"]
+    assert matrix.low == ["adherence/low"]
+    assert matrix.everybody == ["adherence/dead", "adherence/of-everybody"]
+    assert matrix.silent == {"adherence/goes-silent": ["boilerplate"]}
+    assert matrix.untested == {"adherence/never-comes-up": "not_applicable"}
+    # Of-everybody and courtesies catch the same; but one tells others from the agent no more than the other does.
+    assert [(item.first, item.second) for item in matrix.twins] == [
+        ("adherence/good", "adherence/copy-of-good"),
+        ("adherence/of-everybody", "adherence/courtesies"),
+    ]
+    assert {"findings", "kills", "claims", "faults", "usage"} <= matrix.to_dict().keys()
+    assert json.loads(json.dumps(matrix.to_dict()))["findings"]["dead"] == ["adherence/dead"]
+
+
+def test_hard_files_count_by_what_the_judge_said(sample_root: Path, sample_world: World) -> None:
+    write_claims(sample_root, {"adherence": {"good": {}}})
+    path = sample_root / "propositions" / "adherence" / "michael.yaml"
+    write_yaml(path, json.loads(path.read_text(encoding="utf-8")) | {"hard": True})
+    trial = plan_trial(sample_world, REQUEST)
+    # 9 and 7 are 9 and 5.6 in a hard file, which would pass for a fall of more than 3.
+    assert judged(trial, {"good": {"boilerplate": 7}}).dead == ["adherence/good"]
+
+
+def test_a_noisy_judge_makes_no_kill_and_no_twin(sample_root: Path, sample_world: World) -> None:
+    """Nothing is caught by these claims: whatever falls is the judge's noise of 1.5 points (3 of 100 seeds make a kill)."""
+    write_claims(sample_root, {"adherence": {f"claim-{n}": {} for n in range(20)}})
+    trial = plan_trial(sample_world, REQUEST)
+    judge = NoisyJudge(sample_root / "recordings", 1.5, seed=1)
+    judge._recorded = ScriptedJudge(lambda request: 6)  # pyright: ignore[reportAttributeAccessIssue]
+    matrix = run_trial(trial, judge)
+    assert matrix.sd_measured and 1.3 < matrix.judge_sd < 1.7
+    assert matrix.blind_spots == list(FAULTS)
+    assert (matrix.twins, [row.kills for row in matrix.claims]) == ([], [[]] * 20)
+
+
+def test_a_kill_that_stands_alone_is_judged_again(sample_root: Path, sample_world: World) -> None:
+    """Two of three verdicts are bad luck; both that are asked for then are not."""
+    write_claims(sample_root, {"adherence": {"unlucky": {}, "fine": {}}})
+    trial = plan_trial(sample_world, REQUEST)
+    windows = windows_of(trial)
+
+    def answer(request: JudgeRequest) -> int:
+        unlucky = request.proposition_id == "unlucky" and request.sample < 2
+        return 0 if unlucky and windows[request.subject["trajectory"]] == "flattened" else 9
+
+    judge = ScriptedJudge(answer)
+    matrix = run_trial(trial, judge)
+    assert len(judge.asked) == matrix.judgments == len(trial.requests) + 2
+    cell = matrix.claims[0].faults["flattened"]
+    assert (cell.judgments, cell.killed, cell.middle_fall) == (5, False, 0)
+    assert matrix.dead == ["adherence/unlucky", "adherence/fine"]
+
+
+def test_a_fault_changes_what_the_agent_said_in_the_window_and_nothing_else(one_claim_a_fault: Trial) -> None:
+    case = one_claim_a_fault.windows[INTACT].case
+    for name in FAULTS:
+        broken = break_case(case, name, seed=5)
+        again, other = break_case(case, name, seed=5), break_case(case, name, seed=6)
+        assert broken.case is not None and broken.changed >= FEWEST_CHANGED
+        assert again == broken
+        assert (other == broken) == (name == "flattened"), "nothing is drawn there"
+        assert broken.case.earlier == case.earlier and broken.case.history == case.history
+        pairs = [
+            pair
+            for channel in case.channels
+            for pair in zip(case.channels[channel], broken.case.channels[channel], strict=True)
+        ]
+        assert all(new == replace(old, text=new.text) for old, new in pairs)
+        assert all(new == old for old, new in pairs if old.agent_id != "michael")
+        own = {message.id: message.text for message in broken.case.messages}
+        assert all(own[new.id] == new.text for _, new in pairs if new.agent_id == "michael")
+
+
+def test_anothers_words_stand_under_the_agents_name(one_claim_a_fault: Trial) -> None:
+    intact, dwight = one_claim_a_fault.windows[INTACT], one_claim_a_fault.windows["as dwight"]
+    assert one_claim_a_fault.others == ["as dwight", "as jim"]
+    assert dwight.persona == intact.persona
+    said = {entry.text for request in dwight.requests for entry in request.trajectory.entries}
+    assert {entry.speaker for request in dwight.requests for entry in request.trajectory.entries} == {"Michael Scott"}
+    assert said.isdisjoint(message.text for message in intact.case.messages)
+    assert {request.agent_id for request in dwight.requests} == {"michael"}
+    assert under_name_of(under_name_of(intact.case, "pam"), "michael") == intact.case
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"faults": ["boilerplat"]}, "did you mean 'boilerplate'"),
+        ({"dimensions": ["adherance"]}, "unknown dimension"),
+        ({"agent_id": "nobody"}, "no persona file"),
+        ({"as_of": datetime(2020, 1, 1, tzinfo=UTC)}, "said nothing in the window"),
+    ],
+)
+def test_what_cannot_be_tested_is_an_error(sample_world: World, change: dict, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        plan_trial(sample_world, replace(REQUEST, **change))
+
+
+def test_a_fault_that_cannot_be_planted_says_why_and_is_no_blind_spot(tmp_path: Path) -> None:
+    root = tmp_path / "world"
+    write_yaml(root / "personas" / "ann.yaml", {"display_name": "Ann", "persona": "Ann ist knapp."})
+    write_yaml(
+        root / "propositions" / "adherence" / "_default.yaml",
+        {"dimension": "adherence", "propositions": [{"id": "dry", "claim": "{{agent_name}} is dry"}]},
+    )
+    said = [{"id": "1", "agent_id": "ann", "channel": "a", "text": "こんにちは", "created_at": "2026-03-02T09:00:00Z"}]
+    (root / "messages").mkdir()
+    (root / "messages" / "all.jsonl").write_text("\n".join(map(json.dumps, said)), encoding="utf-8")
+    world = World.open(root)
+    matrix = run_trial(plan_trial(world, TrialRequest("ann")), ScriptedJudge(lambda request: 9))
+    world.store.close()
+    assert {fault.name: bool(fault.why_not) for fault in matrix.faults} == {
+        "boilerplate": True,
+        "borrowed": True,
+        "repetition": True,
+        "flattened": False,
+        "contradiction": True,
+        "wrong_facts": True,
+    }
+    assert matrix.blind_spots == ["flattened"]
+    assert list(matrix.claims[0].faults) == ["flattened"]
+
+
+def test_what_a_judge_is_not_needed_for_is_seen_for_nothing(one_claim_a_fault: Trial, sample_world: World) -> None:
+    matrix = judged(one_claim_a_fault, {})
+    seen = {fault.name: {name for name, r in fault.signals.items() if r.caught} for fault in matrix.faults}
+    assert {"repetition", "ngrams"} <= seen["repetition"]
+    assert "another's lines" in seen["borrowed"]
+    assert seen["wrong_facts"] == set()
+    assert not any(reading.caught for reading in matrix.intact_signals.values())
+    assert "needs 30 messages" in matrix.intact_signals["voice"].said
+
+
+def test_a_change_of_voice_is_heard_without_a_judge() -> None:
+    """Alone in the log, by its own history."""
+    times = [datetime(2026, 3, 1, tzinfo=UTC) + timedelta(hours=2 * n) for n in range(150)]
+    said = [Message(str(n), "ann", MANNER[n % len(MANNER)], at, channel="a") for n, at in enumerate(times)]
+    before, now = said[:120], said[120:]
+    case = AgentCase("ann", "Ann", "Ann is grumpy.", Window(times[-1], times[119]), now, channels={"a": now})
+    broken = break_case(case, "boilerplate")
+    assert broken.case is not None
+    assert not read_signals(case, before)["voice"].caught
+    heard = against(read_signals(case, before), read_signals(broken.case, before))
+    assert heard["voice"].caught
+    assert "alarm at its message" in heard["voice"].said
+
+
+def honest(call: Call) -> Reply:
+    """A judge that reads: courtesies lower a claim of voice, and shared exclamation marks hold it up."""
+    texts = [entry["text"] for entry in json.loads(call.evidence) if "text" in entry]
+    loud = round(9 * sum("!" in text for text in texts) / len(texts))
+    return message(json.dumps(verdicts(call.body, lambda claim: loud if "loud" in claim else 9)))
+
+
+def test_what_it_costs_is_what_the_judge_spent_and_what_is_recorded_is_replayed(
+    sample_root: Path, sample_world: World, server: MessagesServer
+) -> None:
+    server.handler = honest
+    write_claims(sample_root, {"adherence": {"loud": {}, "dead": {}}})
+    trial = plan_trial(sample_world, replace(REQUEST, samples=2))
+    assert trial.estimate().startswith("36 calls to claude-haiku-5-5: about ")
+    judge = open_judge("anthropic", sample_world, JudgeOptions())
+    assert isinstance(judge, AnthropicJudge)
+    matrix = run_trial(trial, judge)
+    assert matrix.usage.model_dump() == pytest.approx(vars(judge.backend.ledger.total))
+    assert (matrix.usage.calls, server.paid, matrix.judgments) == (42, 42, 42), (
+        "three kills stand alone, and are judged twice more"
+    )
+    assert {"boilerplate", "borrowed", "flattened"} == set(matrix.claims[0].kills)
+    assert matrix.dead == ["adherence/dead"]
+    recording = open_judge("anthropic", sample_world, JudgeOptions(record=True))
+    assert run_trial(trial, recording).usage.calls == 0, "all of it is in the store"
+    replayed = run_trial(trial, RecordedJudge(sample_root / "recordings"))
+    assert (replayed.claims, replayed.exit_code, replayed.usage.calls) == (matrix.claims, 0, 0)
+
+
+@pytest.mark.parametrize(("options", "code"), [({"max_usd": 0.000001}, 4), ({}, 3)])
+def test_what_is_not_judged_is_said_and_catches_nothing(
+    sample_root: Path, sample_world: World, server: MessagesServer, options: dict, code: int
+) -> None:
+    server.always(message("babble"))
+    write_claims(sample_root, {"adherence": {"loud": {}}})
+    trial = plan_trial(sample_world, replace(REQUEST, samples=1))
+    matrix = run_trial(trial, open_judge("anthropic", sample_world, JudgeOptions(**options)))
+    assert (matrix.exit_code, sum(matrix.failed.values())) == (code, matrix.judgments)
+    assert (matrix.blind_spots, matrix.dead, matrix.low) == ([], [], [])

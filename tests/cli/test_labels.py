@@ -1,0 +1,117 @@
+"""``labels`` and what ``validate`` says of label files, on a copy of the sample world."""
+
+import json
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+from typer.testing import CliRunner, Result
+
+from persona_pipeline.cli.app import app
+from persona_pipeline.cli.schema import schema_texts
+from persona_pipeline.errors import ConfigError
+from persona_pipeline.evaluation.population import judged_population
+from persona_pipeline.labels import Judgment, LabellerKind, label_of, load_labels, write_labels
+from persona_pipeline.settings import get_settings
+from persona_pipeline.world import World
+from tests.support.worlds import replace_in
+
+
+@pytest.fixture
+def judged(sample_world: World, monkeypatch: pytest.MonkeyPatch) -> list[Judgment]:
+    """What can be labelled of pam; the sample world is that of the commands."""
+    monkeypatch.setenv("PERSONA_ROOT", str(sample_world.root))
+    get_settings.cache_clear()
+    return judged_population(sample_world, ["pam"], ["adherence", "fluency"])
+
+
+@pytest.fixture
+def folder(sample_root: Path, judged: list[Judgment]) -> Path:
+    """The world's labels: everything labelled by a person, and five by a model."""
+    ada = [label_of(item.request, 5, labeller="ada", note="fair\nenough") for item in judged]
+    gpt = [label_of(item.request, None, labeller="gpt", kind=LabellerKind.MODEL) for item in judged[:5]]
+    write_labels(sample_root / "labels", [*ada, *gpt])
+    return sample_root / "labels"
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(app, list(words))
+
+
+def test_labels_are_listed_and_stale_ones_with_the_reason(folder: Path, judged: list[Judgment]) -> None:
+    done = run("labels", "list")
+    assert done.exit_code == 0
+    lines = done.stdout.splitlines()
+    assert len(lines) == len(judged) + 5
+    assert sum("n/a gpt (model)" in line for line in lines) == 5
+    assert f"0 of {len(lines)} labels are stale" in done.stderr
+    replace_in(folder.parent / "personas" / "pam.yaml", "persona: |\n", "persona: |\n  New.\n")
+    stale = run("labels", "list", "--stale", "--labeller", "ada").stdout.splitlines()
+    assert len(stale) == sum(item.dimension == "adherence" for item in judged)
+    assert all("/adherence/" in line and "stale: the persona has changed" in line for line in stale)
+
+
+def test_validate_counts_label_files_and_warns_of_stale_labels(folder: Path) -> None:
+    assert run("validate").stderr == ""
+    replace_in(folder.parent / "personas" / "pam.yaml", "persona: |\n", "persona: |\n  New.\n")
+    done = run("validate")
+    assert done.exit_code == 0
+    assert f"warning: {folder}/adherence.jsonl: " in done.stderr
+    assert "labels are stale and not used (pam/adherence/" in done.stderr
+
+
+def test_validate_names_lines_that_are_no_labels(folder: Path) -> None:
+    replace_in(folder / "fluency.jsonl", '"score": 5', '"score": 6')
+    assert run("validate").exit_code == 0, "the score is the labeller's"
+    replace_in(folder / "fluency.jsonl", '"claim": "', '"claim": "Not ')
+    done = run("validate")
+    assert isinstance(done.exception, ConfigError)
+    assert str(done.exception).startswith(f"{folder}/fluency.jsonl:1: its key is not that of")
+    assert len(done.exception.problems) == 1
+
+
+def test_what_is_written_fits_the_json_schema(folder: Path) -> None:
+    schema = json.loads(schema_texts()["label.json"])
+    Draft202012Validator.check_schema(schema)
+    validator = Draft202012Validator(schema)
+    rows = [json.loads(line) for path in folder.glob("*.jsonl") for line in path.read_text("utf-8").splitlines()]
+    assert rows and all(validator.is_valid(row) for row in rows)
+    for change in (
+        {"score": 5, "unscored": "not_applicable"},
+        {"score": None, "unscored": None},
+        {"score": 10},
+        {"x": 1},
+    ):
+        assert not validator.is_valid({**rows[0], "unscored": None, **change}), change
+
+
+@pytest.mark.parametrize("format", ["csv", "jsonl"])
+def test_what_is_exported_is_imported_again(format: str, folder: Path, tmp_path: Path) -> None:
+    before = {path.name: path.read_bytes() for path in folder.glob("*.jsonl")}
+    output = tmp_path / f"labels.{format}"
+    assert run("labels", "export", "--format", format, "--output", str(output)).exit_code == 0
+    for path in folder.glob("*.jsonl"):
+        path.unlink()
+    assert run("labels", "import", str(output)).exit_code == 0
+    assert {path.name: path.read_bytes() for path in folder.glob("*.jsonl")} == before
+
+
+def test_a_table_of_keys_and_scores_is_imported_whole_or_not_at_all(
+    sample_root: Path, judged: list[Judgment], tmp_path: Path
+) -> None:
+    table = tmp_path / "table.csv"
+    rows = [f"{item.key},{number % 10}" for number, item in enumerate(judged)]
+    table.write_text("\n".join(["key,score", *rows, f"{'0' * 64},1"]), encoding="utf-8")
+    options = ("labels", "import", str(table), "--labeller", "ada", "--kind", "person")
+    done = run(*options)
+    assert f"{table}:{len(rows) + 2}: there is no judgment with the key" in str(done.exception)
+    assert load_labels(sample_root / "labels") == []
+    table.write_text("\n".join(["key,score", *rows]), encoding="utf-8")
+    assert run(*options).exit_code == 0
+    assert sorted(f"{label.key},{label.score}" for label in load_labels(sample_root / "labels")) == sorted(rows)
+
+
+def test_export_to_the_terminal_and_by_labeller(folder: Path) -> None:
+    done = run("labels", "export", "--format", "jsonl", "--labeller", "gpt", "--dimensions", "adherence")
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert rows and {(row["labeller"], row["dimension"]) for row in rows} == {("gpt", "adherence")}

@@ -1,0 +1,162 @@
+"""Each agent's voice as an asset, and the sensor that asks the judge where one is lost."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+import sqlalchemy as sa
+
+from persona_pipeline.defs.changes.voices import voice_alarms
+from persona_pipeline.defs.platform.resources import AGENTS, EvaluationSettings
+from persona_pipeline.scoring.voice_alarm import stored_voice
+from persona_pipeline.store import tables
+from persona_pipeline.world import World
+from persona_pipeline.world.messages import write_messages
+from persona_pipeline.world.models import Message
+from tests.defs.support import PARTITION, RUN_KEY, Project, metadata_of
+from tests.support.worlds import replace_in
+
+NAMES = ("dwight", "jim", "michael", "pam")
+LATER = datetime(2026, 6, 20, 9, tzinfo=UTC)
+
+
+@pytest.fixture
+def learnt(learnt_root: Path, instance: dg.DagsterInstance) -> Project:
+    """The sample world, watched, with voices that are learnt."""
+    instance.add_dynamic_partitions(AGENTS, list(NAMES))
+    return Project(learnt_root, instance)
+
+
+def forget(project: Project, agent_id: str) -> dict[str, Any]:
+    """Delete an agent's voice and return its row."""
+    world, table = World.open(project.root), tables.voice_models
+    with world.store.begin() as connection:
+        row = connection.execute(sa.select(table).where(table.c.agent_id == agent_id)).one()
+        connection.execute(table.delete().where(table.c.agent_id == agent_id))
+    world.store.close()
+    return row._asdict()
+
+
+def say(project: Project, agent_id: str, count: int, start: datetime = LATER) -> None:
+    world = World.open(project.root)
+    said = [
+        Message(
+            f"{agent_id}-{start:%j%H}-{n}",
+            agent_id,
+            f"So I told them, number {n}!",
+            start + timedelta(minutes=n),
+            "sales",
+        )
+        for n in range(count)
+    ]
+    write_messages(world.store, said)
+    world.store.close()
+
+
+def test_the_asset_learns_follows_and_draws_and_asks_no_judge(learnt: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(EvaluationSettings, "open_judge", lambda *_: asked.append("judge"))
+    forget(learnt, "michael")
+    found = {}
+    for agent_id in NAMES:
+        result = learnt.run("follow_voices", {PARTITION: agent_id})
+        assert result.success
+        found[agent_id] = metadata_of(result, "voices")
+    assert {agent_id: shown["alarm"].value for agent_id, shown in found.items()} == {
+        name: name == "michael" for name in NAMES
+    }
+    michael = found["michael"]
+    assert "since message general-077" in str(michael["voice"].value) and "after 3 of its messages" in str(
+        michael["voice"].value
+    )
+    assert all("data:image/svg+xml" in str(shown["voice_alarm_plot"].value) for shown in found.values())
+    [record] = michael["alarms"].records  # type: ignore[attr-defined]
+    assert record.data["began"].startswith("general-077") and "Please let me know" in str(record.data["lines"])
+    assert michael["learnt_from"].value["messages"] == 42
+    assert asked == []
+
+
+def test_a_voice_that_cannot_be_learnt_yet_says_how_much_is_missing(small: Project) -> None:
+    result = small.run("follow_voices", {PARTITION: "ann"})
+    assert result.success
+    shown = metadata_of(result, "voices")
+    assert str(shown["voice"].value).endswith("of 30 messages") and "voice_alarm_plot" not in shown
+
+
+def test_an_alarm_is_one_run_for_its_window_and_the_next_look_is_quiet(learnt: Project) -> None:
+    [request] = learnt.requests(voice_alarms)
+    assert (request.job_name, request.partition_key, request.run_key) == (
+        "evaluate_agent",
+        "michael",
+        "michael/direct-034",
+    )
+    assert request.run_config["resources"]["evaluation"]["config"] == {
+        "since": "2026-06-15T09:23:59.999999+00:00",
+        "as_of": "2026-06-15T15:24:00+00:00",
+    }
+    assert request.tags["reason"] == "voice alarm"
+    learnt.start(request)
+    assert learnt.why_idle(voice_alarms) == "4 agents, nobody has said anything new"
+    say(learnt, "michael", 1)
+    assert learnt.requests(voice_alarms) == [], "the same alarm is no second run"
+    say(learnt, "pam", 1)
+    result, _ = learnt.look(voice_alarms)
+    assert isinstance(result, dg.SensorResult) and not result.run_requests
+
+
+def test_the_run_of_an_alarm_evaluates_its_messages_and_no_others(learnt: Project) -> None:
+    [request] = learnt.requests(voice_alarms)
+    config = request.run_config["resources"]["evaluation"]["config"]
+    result = learnt.run(
+        "evaluate_agent", {PARTITION: "michael", RUN_KEY: request.run_key or ""}, ("messages",), **config
+    )
+    assert metadata_of(result, "messages")["dagster/row_count"].value == 3
+    [run] = learnt.instance.get_runs(dg.RunsFilter(run_ids=[result.run_id]))
+    assert run.tags["persona/window"] == "2026-06-15T09:23:59.999999+00:00/2026-06-15T15:24:00+00:00"
+
+
+def test_who_has_no_voice_yet_is_learnt_by_a_run_first_and_then_followed(learnt: Project) -> None:
+    voice = forget(learnt, "michael")
+    [request] = learnt.requests(voice_alarms)
+    assert (request.job_name, request.partition_key) == ("follow_voices", "michael")
+    learnt.start(request)
+    assert learnt.requests(voice_alarms) == [], "its run is under way"
+    world = World.open(learnt.root)
+    with world.store.begin() as connection:
+        connection.execute(tables.voice_models.insert().values(voice))
+    world.store.close()
+    assert [request.run_key for request in learnt.requests(voice_alarms)] == ["michael/direct-034"]
+
+
+def test_after_a_change_of_persona_the_voice_starts_over(learnt: Project) -> None:
+    learnt.requests(voice_alarms)
+    replace_in(learnt.root / "personas/michael.yaml", "display_name: ", "display_name: The new ")
+    say(learnt, "michael", 3)
+    assert learnt.requests(voice_alarms) == []
+    world = World.open(learnt.root)
+    known = stored_voice(world.store, "michael")
+    world.store.close()
+    assert known is not None and known.model is None and known.since == LATER + timedelta(minutes=2)
+    say(learnt, "michael", 30, LATER + timedelta(days=1))
+    [request] = learnt.requests(voice_alarms)
+    assert request.job_name == "follow_voices"
+    assert learnt.run("follow_voices", {PARTITION: "michael"}).success
+    assert learnt.requests(voice_alarms) == [], "it is in its new voice"
+
+
+def test_a_broken_persona_and_a_strange_cursor_stop_nobody(learnt: Project) -> None:
+    learnt.cursors[voice_alarms.name] = "event 12"
+    (learnt.root / "personas/jim.yaml").write_text("display_name: [unclosed", encoding="utf-8")
+    assert [request.partition_key for request in learnt.requests(voice_alarms)] == ["michael"]
+    assert set(json.loads(learnt.cursors[voice_alarms.name] or "")) == set(NAMES)
+
+
+def test_many_agents_are_looked_at_in_several_looks(learnt: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("persona_pipeline.defs.changes.voices.MOST_SECONDS", -1.0)
+    assert learnt.requests(voice_alarms) == []
+    assert json.loads(learnt.cursors[voice_alarms.name] or "") == {}
+    monkeypatch.undo()
+    assert [request.partition_key for request in learnt.requests(voice_alarms)] == ["michael"]

@@ -1,0 +1,160 @@
+"""An agent's voice in an evaluation: a warning where it began, with what changed around it."""
+
+import subprocess
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from persona_pipeline.evaluation.judges import open_judge
+from persona_pipeline.evaluation.report import EXIT_OK, EXIT_REGRESSION, RunReport
+from persona_pipeline.evaluation.request import EvaluationRequest
+from persona_pipeline.evaluation.run import run_evaluation
+from persona_pipeline.evaluation.voice import alarm_window, messages_to_follow, voice_state
+from persona_pipeline.reporting.gathering import gather
+from persona_pipeline.reporting.render import render
+from persona_pipeline.reporting.sections import voice_alarms
+from persona_pipeline.scoring.voice_alarm import stored_voice
+from persona_pipeline.store import tables
+from persona_pipeline.world import World
+from persona_pipeline.world.messages import write_messages
+from persona_pipeline.world.models import Message, Window
+from tests.support.worlds import replace_in
+
+END = datetime(2026, 6, 19, 17, 12, tzinfo=UTC)
+WEEK = Window.ending(END, timedelta(days=7))
+FIRST_BAD = datetime(2026, 6, 15, 9, 24, tzinfo=UTC)
+
+
+def evaluate(world: World, *fail_on: str) -> RunReport:
+    judge = open_judge("recorded", world)
+    return run_evaluation(world, judge, EvaluationRequest(fail_on=list(fail_on) if fail_on else None)).report
+
+
+def say(world: World, agent_id: str, count: int, start: datetime) -> None:
+    said = [
+        Message(
+            f"{agent_id}-{start:%j}-{number}",
+            agent_id,
+            f"Well, number {number} it is, ha!",
+            start + timedelta(minutes=number),
+            "sales",
+        )
+        for number in range(count)
+    ]
+    write_messages(world.store, said)
+
+
+def test_an_evaluation_warns_of_the_lost_voice_and_fails_only_when_asked_to(learnt_world: World) -> None:
+    report = evaluate(learnt_world, "coverage")
+    found = [finding for finding in report.all_findings() if finding.kind == "voice_alarm"]
+    assert [(finding.agent_id, finding.exit_code) for finding in found] == [("michael", EXIT_OK)]
+    assert "since message general-077" in found[0].message
+    assert "'Thank you, Pam. I appreciate your efforts" in found[0].message
+    assert "--since 2026-06-15T09:23:59.999999Z --as-of 2026-06-15T15:24:00Z" in found[0].remedy
+    assert report.exit_code == EXIT_OK
+    assert evaluate(learnt_world, "voice_alarm").exit_code == EXIT_REGRESSION
+    assert report.usage.calls == 0
+
+
+def test_reports_draw_the_sum_and_say_where_it_began(learnt_world: World) -> None:
+    report = gather(learnt_world, evaluate(learnt_world))
+    seen = voice_alarms(report)
+    assert {agent_id: (item.stands, len(item.alarms)) for agent_id, item in seen.items()} == {
+        "dwight": (False, 0),
+        "jim": (False, 0),
+        "michael": (True, 1),
+        "pam": (False, 0),
+    }
+    michael = seen["michael"]
+    assert max(item.sum for item in michael.sums) == pytest.approx(michael.threshold or 0, abs=1e-4)
+    assert (michael.learnt_from["messages"], michael.learnt_from["last_message"]) == (42, "sales-064")
+    page, markdown = render(report, "html"), render(report, "markdown")
+    assert page.count("began here") == 1
+    assert "has not sounded like itself since message" in markdown
+
+
+def test_without_a_voice_nothing_is_said_and_nothing_is_learnt(sample_world: World) -> None:
+    report = gather(sample_world, evaluate(sample_world))
+    assert [finding for finding in report.all_findings() if finding.kind == "voice_alarm"] == []
+    assert voice_alarms(report) == {}
+    assert stored_voice(sample_world.store, "michael") is None
+
+
+def test_an_unlearnt_voice_says_how_much_is_missing(sample_world: World) -> None:
+    sample_world.sync()
+    start = datetime(2026, 6, 6, tzinfo=UTC)
+    state = voice_state(sample_world, "jim", Window(END, start), learn=True)
+    assert (state.text, state.learnable) == ("not learnt yet: 21 of 30 messages", False)
+    assert voice_state(sample_world, "jim", Window(END), learn=True).text == "not learnt yet: 0 of 30 messages"
+    assert voice_state(sample_world, "jim", WEEK).learnable
+
+
+def test_another_persona_is_another_voice_from_its_next_message_on(learnt_root: Path, learnt_world: World) -> None:
+    replace_in(learnt_root / "personas/michael.yaml", "display_name: ", "display_name: The new ")
+    learnt_world.sync_persona("michael")
+    state = voice_state(learnt_world, "michael", WEEK, learn=True)
+    assert state.text.startswith("not learnt yet: 0 of 30 messages; its persona changed")
+    newest = learnt_world.messages(agent_id="michael")[-1]
+    assert state.learnt.since == newest.created_at, "everything said before belongs to the old one"
+    say(learnt_world, "michael", 31, END + timedelta(days=1))
+    anew = voice_state(learnt_world, "michael", WEEK, learn=True)
+    assert anew.learnt.model is not None and anew.learnt.model.provenance.messages == 31
+    assert "learnt, and nothing said since; its persona changed" in anew.text
+
+
+def test_what_changed_in_git_persona_judge_and_runs_stands_beside_the_alarm(
+    learnt_root: Path, learnt_world: World
+) -> None:
+    def git(*arguments: str, at: datetime = FIRST_BAD) -> None:
+        moment = at.isoformat()
+        environment = {"GIT_AUTHOR_DATE": moment, "GIT_COMMITTER_DATE": moment, "PATH": "/usr/bin:/bin"}
+        command = ["git", "-C", str(learnt_root), "-c", "user.name=a", "-c", "user.email=a@example.org", *arguments]
+        subprocess.run(command, check=True, capture_output=True, env=environment)
+
+    git("init", "-q")
+    (learnt_root / "prompt.txt").write_text("Be brief.", encoding="utf-8")
+    git("add", "prompt.txt")
+    git("commit", "-qm", "another prompt", at=FIRST_BAD - timedelta(days=9))
+    git("add", "personas/jim.yaml")
+    git("commit", "-qm", "only jim", at=FIRST_BAD - timedelta(hours=2))
+    git("add", "personas/michael.yaml")
+    git("commit", "-qm", "a shorter persona", at=FIRST_BAD - timedelta(hours=1))
+    rows = [
+        {"agent_id": "michael", "status": "completed", "dimensions": [], "sample_size": 1, "window_end": at}
+        | {"persona_hash": persona, "judge_model": model}
+        for at, persona, model in (
+            (FIRST_BAD - timedelta(days=2), "a" * 64, "m1"),
+            (FIRST_BAD + timedelta(hours=1), "b" * 64, "m2"),
+        )
+    ]
+    with learnt_world.store.begin() as connection:
+        connection.execute(tables.evaluation_runs.insert(), rows)
+    (found,) = voice_state(learnt_world, "michael", WEEK).alarms
+    changed = [change.what for change in found.changes]
+    assert len(changed) == 3
+    assert changed[0].endswith("(personas/michael.yaml): a shorter persona")
+    assert {*changed[1:]} == {"persona aaaaaaaa became bbbbbbbb", "the judge's model m1 became m2"}
+
+
+def test_the_window_of_an_alarm_holds_its_messages_and_no_others(learnt_world: World) -> None:
+    (found,) = voice_state(learnt_world, "michael", WEEK).alarms
+    said = learnt_world.messages(alarm_window(found), agent_id="michael")
+    assert (said[0], said[-1], len(said)) == (found.alarm.began_at, found.alarm.raised_at, found.alarm.messages)
+    only = EvaluationRequest(
+        agents=["michael"], since=alarm_window(found).start, as_of=alarm_window(found).end, dimensions=["fluency"]
+    )
+    report = run_evaluation(learnt_world, open_judge("recorded", learnt_world), only).report
+    assert report.agents["michael"].evaluation.sample_size == 3
+
+
+@pytest.mark.parametrize(("said", "read"), [(3, 25), (477, 499), (478, 500), (1477, 999), (1478, 500)])
+def test_of_many_messages_the_newest_are_read_from_a_place_that_stays(
+    learnt_world: World, said: int, read: int
+) -> None:
+    say(learnt_world, "jim", said, END + timedelta(minutes=1))
+    learnt = stored_voice(learnt_world.store, "jim")
+    assert learnt is not None
+    found = messages_to_follow(learnt_world, learnt, END + timedelta(days=2))
+    assert len(found) == read
+    assert found[-1].id == f"jim-170-{said - 1}"

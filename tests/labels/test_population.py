@@ -1,0 +1,141 @@
+"""What can be labelled, and which labels are of what is still asked."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
+from persona_pipeline.evaluation.population import judged_population, world_labels
+from persona_pipeline.evaluation.request import EvaluationRequest
+from persona_pipeline.evaluation.run import run_evaluation
+from persona_pipeline.evaluation.verdicts import KnownVerdicts
+from persona_pipeline.judging.recorded import RecordingWriter
+from persona_pipeline.judging.support import is_unsupported
+from persona_pipeline.judging.verdict import Evidence, Verdict
+from persona_pipeline.labels import Label, label_of, stale_labels, write_labels
+from persona_pipeline.world import World
+from tests.support.messages_server import MessagesServer
+from tests.support.worlds import replace_in
+
+
+def test_a_fresh_copy_of_the_sample_world_has_every_judgment_that_is_recorded(sample_world: World) -> None:
+    found = judged_population(sample_world)
+    recorded = [
+        json.loads(line)["key"]
+        for path in sorted((sample_world.root / "recordings").glob("[!s]*/*.jsonl"))
+        for line in path.read_text(encoding="utf-8").splitlines()
+    ]
+    assert sorted(item.key for item in found) == sorted(recorded)
+    first = found[0]
+    assert [verdict.score for verdict in first.verdicts] == [first.score]
+    assert list(first.by_judge) == [("claude (read for the sample world)", "rubric-2026-11")]
+    assert first.request.trajectory.entries
+    some = judged_population(sample_world, ["pam"], ["fluency", "adherence"])
+    assert {(item.request.agent_id, item.dimension) for item in some} == {("pam", "fluency"), ("pam", "adherence")}
+
+
+def test_what_a_live_judge_said_is_found_in_the_store_with_its_repeats(
+    small_world: World, server: MessagesServer
+) -> None:
+    assert judged_population(small_world) == []
+    judge = open_judge("anthropic", small_world, JudgeOptions())
+    run_evaluation(small_world, judge, EvaluationRequest(samples=2))
+    found = judged_population(small_world)
+    assert {item.dimension for item in found} >= {"adherence", "fluency", "convergence"}
+    assert all(len(item.verdicts) == 2 and len(item.by_judge) == 1 for item in found)
+    labels = [label_of(item.request, 3, labeller="ada") for item in found]
+    said = KnownVerdicts.of(small_world).on_labels(labels)
+    assert [[v.score for v in own] for own in said] == [[v.score for v in item.verdicts] for item in found]
+
+
+def test_a_verdict_in_store_and_recordings_counts_once(small_world: World, server: MessagesServer) -> None:
+    judge = open_judge("anthropic", small_world, JudgeOptions(record=True))
+    run_evaluation(small_world, judge, EvaluationRequest())
+    assert [len(item.verdicts) for item in judged_population(small_world)] == [1] * server.paid
+
+
+def test_a_verdict_that_does_not_stand_on_the_transcript_is_none(small_world: World) -> None:
+    writer = RecordingWriter(small_world.root / "recordings")
+    asked = _asked(small_world)
+    made_up = Verdict("x", score=9, evidence=(Evidence(asked[0].trajectory.entries[0].message_id, "never said"),))
+    writer.record(asked, [made_up, *[Verdict("x", score=9)] * (len(asked) - 1)])
+    assert is_unsupported(made_up)
+    assert sorted(item.key for item in judged_population(small_world)) == sorted(request.key for request in asked[1:])
+
+
+def _asked(world: World) -> list:
+    from persona_pipeline.evaluation.run import planned_requests
+
+    return planned_requests(world, EvaluationRequest())
+
+
+def _labelled(world: World, agent_id: str, dimension: str) -> list[Label]:
+    found = judged_population(world, [agent_id], [dimension])
+    labels = [label_of(item.request, 5, labeller="ada") for item in found]
+    write_labels(world.root / "labels", labels)
+    return labels
+
+
+def _edit(*path: str, old: str, new: str) -> Callable[[Path], None]:
+    return lambda root: replace_in(root.joinpath(*path), old, new)
+
+
+def _remove(*path: str) -> Callable[[Path], None]:
+    return lambda root: root.joinpath(*path).unlink()
+
+
+PERSONA = ("personas", "michael.yaml")
+CLAIMS = ("propositions", "adherence", "michael.yaml")
+
+
+@pytest.mark.parametrize(
+    ("dimension", "change", "reason"),
+    [
+        (
+            "adherence",
+            _edit(*PERSONA, old="display_name: Michael Scott", new="display_name: Mike"),
+            "the claim has changed",
+        ),
+        ("adherence", _edit(*PERSONA, old="persona: |\n", new="persona: |\n  New.\n"), "the persona has changed"),
+        ("adherence", _edit(*CLAIMS, old='claim: "', new='claim: "Really, '), "the claim has changed"),
+        ("adherence", _edit(*CLAIMS, old="- id: michael-", new="- id: renamed-"), "the claim is gone"),
+        ("fluency", _remove("propositions", "fluency", "michael.yaml"), "the claim is gone"),
+        ("convergence", _remove(*PERSONA), "the agent is gone"),
+        ("convergence", _remove("recordings", "michael", "convergence.jsonl"), "no judge's verdict on it is known"),
+    ],
+)
+def test_a_label_of_what_is_not_asked_any_more_is_stale(
+    dimension: str, change: Callable[[Path], None], reason: str, sample_world: World
+) -> None:
+    labels = _labelled(sample_world, "michael", dimension)
+    assert world_labels(sample_world).current == sorted(
+        labels, key=lambda label: (label.proposition_id, label.claim, label.key)
+    )
+    change(sample_world.root)
+    found = world_labels(sample_world)
+    assert len(found.current) + len(found.stale) == len(labels)
+    assert found.stale and {item.reason.partition(":")[0] for item in found.stale} == {reason}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _edit(*PERSONA, old="persona: |\n", new="persona: |\n  New.\n"),
+        _edit("messages", "general.jsonl", old='"text": "', new='"text": "So. '),
+    ],
+    ids=["persona", "messages"],
+)
+def test_what_the_judge_was_not_shown_and_later_words_make_nothing_stale(
+    change: Callable[[Path], None], sample_world: World
+) -> None:
+    """Convergence is judged without the persona; a judgment of last month's words still tells how good the judge is."""
+    labels = _labelled(sample_world, "michael", "convergence")
+    change(sample_world.root)
+    assert len(world_labels(sample_world).current) == len(labels)
+
+
+def test_without_labels_nothing_is_looked_up(small_world: World) -> None:
+    assert world_labels(small_world).current == []
+    assert stale_labels(small_world.root, [], is_judged=lambda key: False) == []
