@@ -278,12 +278,13 @@ class AnthropicBackend:
         return answer
 
     def _cost(self, call: _Call) -> Cost:
-        """What a call takes of the server's limits: tokens read from the cache do not count."""
-        prefix = 0 if call.prefix in self._warm else call.prefix.tokens
+        """What a call takes of the server's limits: where input is counted alone, tokens read from the cache do not count."""
+        asks = estimated_tokens(call.question.ask)
         return {
             Limit.REQUESTS: 1,
-            Limit.INPUT_TOKENS: prefix + estimated_tokens(call.question.ask),
+            Limit.INPUT_TOKENS: asks + (0 if call.prefix in self._warm else call.prefix.tokens),
             Limit.OUTPUT_TOKENS: self._output_tokens,
+            Limit.TOKENS: asks + call.prefix.tokens + call.question.max_tokens,
         }
 
     def _may_fall_back(self, call: _Call) -> bool:

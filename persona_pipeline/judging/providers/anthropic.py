@@ -1,5 +1,6 @@
 """Claude at Anthropic or at any server that speaks the Messages API, on Bedrock and on Vertex, through the anthropic SDK."""
 
+import logging
 import os
 from collections.abc import Mapping
 from functools import lru_cache
@@ -108,6 +109,8 @@ class BedrockProvider(_OverAnthropicSdk):
         from anthropic.lib.bedrock import AsyncAnthropicBedrock
 
         self.require_usable(options)
+        # At DEBUG it writes down the session's token.
+        logging.getLogger("botocore.auth").setLevel(logging.INFO)
         return AsyncAnthropicBedrock(
             api_key=options.api_key.get_secret_value() if options.api_key else None,
             aws_region=self._region(),
