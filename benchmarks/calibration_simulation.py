@@ -2,9 +2,9 @@
 
 Run: OPENBLAS_NUM_THREADS=1 python benchmarks/calibration_simulation.py [--draws 1000] [--labels 50]
 
-Judgments of 12 agents, 8 claims and 6 windows, 0-9 and whole. People's score = agent + claim + judgment, the judge's = the same, seen
-through its quality: each line is one. Labels are random within strata of the judge's score. *All* is the mean of all judgments,
-*one agent* the mean of one agent's newest window. *Alone* is what the labels alone would give.
+Judgments of 12 agents, 8 claims and 6 windows, 0-9 and whole. People's score = agent + claim + judgment, the judge's = the same,
+seen through its quality: each line is one. Labels are random within strata of the judge's score.
+*All* is the mean of all judgments, *one agent* the mean of one agent's newest window; *alone* is what labels alone would give.
 """
 
 import argparse

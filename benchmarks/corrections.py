@@ -1,14 +1,12 @@
-"""Runtime corrections: what repetition suppression detects, what a check costs, and how long an agent waits.
+"""Runtime corrections: what a check costs, and how long an agent waits.
 
-    python benchmarks/corrections.py [detection] [overhead] [faults] [load]
+    python benchmarks/corrections.py [overhead] [faults] [load]
 
-Without arguments everything runs, in a few minutes. Corpora are generated from a seed, the judge is a local stand-in for the
-Messages API; nothing leaves the machine.
+Without arguments everything runs, in a few minutes. The judge is a local stand-in for the Messages API; nothing leaves the
+machine. What the nudges detect is measured on real dialogue by benchmarks/signals.py.
 """
 
 import asyncio
-import json
-import random
 import socket
 import sys
 import tempfile
@@ -29,22 +27,10 @@ from persona_pipeline.corrections.gate import ActionGate  # noqa: E402
 from persona_pipeline.corrections.interventions import Interventions  # noqa: E402
 from persona_pipeline.corrections.statistics import correction_statistics  # noqa: E402
 from persona_pipeline.judging.options import AnthropicOptions  # noqa: E402
-from persona_pipeline.scoring.text.ngrams import corpus_repetition  # noqa: E402
-from persona_pipeline.scoring.text.repetition import find_repetition  # noqa: E402
 from persona_pipeline.world import CorrectionSettings, World  # noqa: E402
 from tests.corrections.support import TextBackend, answer_gate  # noqa: E402
 from tests.support.messages_server import Hang, MessagesServer, Trickle, message  # noqa: E402
 
-WINDOWS = 2000
-THRESHOLDS = (0.05, 0.1, 0.15, 0.2, 0.3)
-SYLLABLES = [
-    a + b for a in ["b", "c", "d", "f", "g", "l", "m", "n", "p", "r", "s", "t", "v"] for b in ["a", "e", "i", "o", "u"]
-]
-IDIOMS = """i dont know|a lot of|going to be|one of the|i want to|out of the|you have to|be able to|in the morning|i think we|
-this is the|what do you|it was a|at the end of the day|some of the|we need to|i have a|to be a|do you want to|all of the|for the
-first time|the rest of the|i would like to|as soon as|most of the|on the way|i used to|let me know|as well as|end of the week|
-back to the|the fact that|by the way|have to go|part of the|in front of the|i was going to|we should have|because of the|so that
-we can""".replace("\n", " ").split("|")
 ALL_ON = CorrectionSettings(
     action_gate_enabled=True, anti_convergence_enabled=True, repetition_suppression_enabled=True
 )
@@ -53,96 +39,6 @@ ALL_ON = CorrectionSettings(
 def quantile(values: Sequence[float], share: float) -> float:
     ordered = sorted(values)
     return ordered[ceil(share * len(ordered)) - 1]
-
-
-class Writer:
-    """Writes messages whose words and idioms are as unevenly frequent as in English chat."""
-
-    def __init__(self, seed: int) -> None:
-        self.random = random.Random(seed)
-        self.words = ["".join(self.random.choices(SYLLABLES, k=self.random.randint(1, 3))) for _ in range(3000)]
-        self.word_weights = [1 / (rank + 3) for rank in range(len(self.words))]
-        self.idiom_weights = [1 / (rank + 1) for rank in range(len(IDIOMS))]
-
-    def words_of(self, count: int) -> list[str]:
-        return self.random.choices(self.words, self.word_weights, k=count)
-
-    def message(self) -> list[str]:
-        """8 to 45 words, an idiom about every nine: intact windows then repeat as much as real dialogue does (p95 about 0.07)."""
-        words: list[str] = []
-        target = self.random.randint(8, 45)
-        while len(words) < target:
-            words += self.words_of(self.random.randint(4, 10))
-            if self.random.random() < 0.85:
-                words += self.random.choices(IDIOMS, self.idiom_weights)[0].split()
-        return words[:target]
-
-    def window(self, case: str) -> list[str]:
-        messages = [self.message() for _ in range(5)]
-        chosen = self.random.sample(range(5), 3)
-        phrase = self.words_of(self.random.randint(4, 6))
-        if case == "exact duplicate in 5":
-            messages[chosen[0]] = messages[chosen[1]]
-        elif case == "near duplicate in 5":
-            messages[chosen[0]] = [
-                word if self.random.random() > 1 / 6 else self.words_of(1)[0] for word in messages[chosen[1]]
-            ]
-        elif case == "opener in 3 of 5":
-            for index in chosen:
-                messages[index] = phrase + messages[index]
-        elif case == "same phrase in all":
-            for message_words in messages:
-                place = self.random.randint(0, len(message_words))
-                message_words[place:place] = phrase
-        elif case == "one template in all":
-            half = self.message()
-            messages = [half + self.words_of(max(3, len(half) // 2)) for _ in range(5)]
-        return [" ".join(words) for words in messages]
-
-
-CASES = (
-    "intact",
-    "exact duplicate in 5",
-    "near duplicate in 5",
-    "opener in 3 of 5",
-    "same phrase in all",
-    "one template in all",
-)
-
-
-def detection() -> None:
-    """Share of five-message windows that fire, by threshold of the cross-message trigram share."""
-    writer = Writer(1)
-    print(f"\nRepetition in {WINDOWS} generated windows a case: share that fires, in percent")
-    heads = "".join(f"{f'> {threshold}':>8}" for threshold in THRESHOLDS)
-    print(f"{'case':<24}{'p50':>7}{'p95':>7}{heads}{'Jaccard > 0.3':>16}{'listed':>9}")
-    for case in CASES:
-        windows = [writer.window(case) for _ in range(WINDOWS)]
-        found = [find_repetition(window) for window in windows]
-        shares = [item.share for item in found]
-        fires = "".join(f"{sum(s > threshold for s in shares) / WINDOWS:>8.1%}" for threshold in THRESHOLDS)
-        jaccard = sum(corpus_repetition(window, 3) > 0.3 for window in windows) / WINDOWS
-        listed = sum(bool(item.phrases or item.openers) for item in found) / WINDOWS
-        print(
-            f"{case:<24}{quantile(shares, 0.5):>7.3f}{quantile(shares, 0.95):>7.3f}{fires}{jaccard:>16.1%}{listed:>9.1%}"
-        )
-    for name, drifted in (("sample world, weeks 1-2", False), ("sample world, drifted", True)):
-        shares = sample_shares(drifted)
-        fires = "".join(f"{sum(s > threshold for s in shares) / len(shares):>8.1%}" for threshold in THRESHOLDS)
-        print(f"{name:<24}{quantile(shares, 0.5):>7.3f}{quantile(shares, 0.95):>7.3f}{fires}   ({len(shares)} windows)")
-
-
-def sample_shares(drifted: bool) -> list[float]:
-    said: dict[str, list[tuple[str, str]]] = {}
-    for path in sorted((PROJECT / "messages").glob("*.jsonl")):
-        for line in path.read_text(encoding="utf-8").splitlines():
-            row = json.loads(line)
-            if (row["created_at"] >= "2026-06-15") == drifted and (not drifted or row["agent_id"] == "michael"):
-                said.setdefault(row["agent_id"], []).append((row["created_at"], row["text"]))
-    windows = [
-        [text for _, text in sorted(own)][start : start + 5] for own in said.values() for start in range(len(own) - 4)
-    ]
-    return [find_repetition(window).share for window in windows]
 
 
 def open_world(folder: str) -> World:
@@ -281,7 +177,7 @@ async def load() -> None:
 
 
 def main() -> None:
-    parts = {"detection": detection, "overhead": overhead, "faults": faults, "load": load}
+    parts = {"overhead": overhead, "faults": faults, "load": load}
     for name in sys.argv[1:] or parts:
         result = parts[name]()
         if result is not None:

@@ -7,8 +7,8 @@ Run: python benchmarks/judge.py [--runs 3]
     width          the same against a server that answers 529 above 8 calls at once.
     limits         claims against a server that takes 50, 500 and 5,000 requests a minute and says so: requests sent a judgment,
                    failures, and the ratio to the ideal, which sends what the limit allows, 20 at once.
-    long tail      700 judgments where latencies vary log-normally (sigma 1, median 300 ms): the ratio to what all latencies together
-                   take 20 at once, and to what they take when each place takes the next call as it falls free.
+    long tail      700 judgments where latencies vary log-normally (sigma 1, median 300 ms): the ratio to what all latencies
+                   together take 20 at once, and to what they take when each place takes the next call as it falls free.
     tokens         a full evaluation of the sample world: input tokens that had to be processed, as a ratio to one uncached call
                    per claim; the same for tokens read from the cache at a tenth of the price, in dollars; and grouped by 4.
     again          calls for the same world a second time, and after one claim was edited.

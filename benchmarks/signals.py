@@ -29,7 +29,7 @@ from persona_pipeline.scoring.text.clones import find_clones, find_likeness  # n
 from persona_pipeline.scoring.text.nearness import nearness  # noqa: E402
 from persona_pipeline.scoring.text.repetition import find_repetition  # noqa: E402
 from persona_pipeline.scoring.voice_alarm import VoiceModel, learn_voice  # noqa: E402
-from persona_pipeline.scoring.voice_alarm.learning import places  # noqa: E402
+from persona_pipeline.scoring.voice_alarm.following import highest_sums  # noqa: E402
 
 LINES = PROJECT / "tests" / "scoring" / "text" / "agreement_lines"
 Voices = dict[str, list[str]]
@@ -352,12 +352,8 @@ def alarm() -> None:
     show("milliseconds a message", f"{1000 * fmean(fast):.2f}", "<= 2")
 
 
-def placed(lines: Sequence[dialogue.Line]) -> list[int]:
-    return places([line.episode for line in lines])
-
-
 def steps_of(model: VoiceModel, lines: Sequence[dialogue.Line]) -> np.ndarray:
-    return np.array([model.step((line.text,), place) for line, place in zip(lines, placed(lines), strict=True)])
+    return np.array([model.steps((line.text,)) for line in lines])
 
 
 def middle_of(delays: Sequence[int | None]) -> float:
@@ -367,12 +363,8 @@ def middle_of(delays: Sequence[int | None]) -> float:
 def false_alarms(model: VoiceModel, steps: np.ndarray, episodes: np.ndarray, generator: np.random.Generator) -> float:
     """Return the share of 1,000 sequences of 500 messages, drawn episode by episode, that reach the threshold."""
     blocks = [steps[episodes == number] for number in np.unique(episodes)]
-    total, most = np.zeros(1000), np.zeros(1000)
     drawn = np.array([sequence(blocks, generator) for _ in range(1000)])
-    for column in drawn.T:
-        total = np.maximum(0, total + column)
-        most = np.maximum(most, total)
-    return float((most >= model.threshold).mean())
+    return float((highest_sums(drawn) >= model.threshold).mean())
 
 
 def sequence(blocks: Sequence[np.ndarray], generator: np.random.Generator) -> np.ndarray:
@@ -390,16 +382,16 @@ def change(
     before = own[start : start + 60]
     start = int(generator.integers(max(1, len(foreign) - 400)))
     after = foreign[start : start + 400]
-    after = np.where(generator.random(len(after)) < part, after, own[generator.integers(len(own), size=len(after))])
-    total, began = 0.0, 0
-    for index, step in enumerate((*before, *after), -len(before)):
-        total = max(0.0, total + float(step))
-        if total == 0.0:
-            began = index + 1
-        if total >= model.threshold:
+    mine = own[generator.integers(len(own), size=len(after))]
+    after = np.where(generator.random(len(after))[:, None] < part, after, mine)
+    totals, began = np.zeros(own.shape[1]), np.zeros(own.shape[1], dtype=int)
+    for index, steps in enumerate((*before, *after), -len(before)):
+        totals = np.maximum(0.0, totals + steps)
+        began[totals == 0.0] = index + 1
+        if totals.max() >= model.threshold:
             if index >= 0:
-                return index + 1, began
-            total, began = 0.0, index + 1
+                return index + 1, int(began[totals.argmax()])
+            totals[:], began[:] = 0.0, index + 1
     return None, 0
 
 

@@ -47,6 +47,7 @@ class Settings(BaseSettings):
         recordings_secret: what recordings are signed with and must be signed with; None: they are not.
         keep_text_days: days after which texts in the log of corrections lose their words; None: never.
         min_coverage_replay, min_coverage_live: share of expected judgments (0-1) below which the gate fails.
+        require_calibration: a dimension fails the gate whose judge people's labels do not show to be better than chance.
     """
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="ignore")
@@ -71,6 +72,7 @@ class Settings(BaseSettings):
     keep_text_days: int | None = Field(default=None, ge=1)
     min_coverage_replay: float = 1.0
     min_coverage_live: float = 0.95
+    require_calibration: bool = False
 
     @field_validator(
         "database_url",

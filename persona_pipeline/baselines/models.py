@@ -84,11 +84,54 @@ class ClaimTest(BaseModel):
     detectable: float
 
 
+class People(BaseModel):
+    """What people's labels say of a dimension's judge and of its score.
+
+    Attributes:
+        belief: ``believed``, no better than ``chance``, or ``unknown`` (too few labels).
+        labels: judgments of this judge that people labelled with a score; missing: how many more are needed.
+        rank, rank_interval: Spearman's correlation of judge and people.
+        score, interval: what people would give, 0-9, with 95 %; None below the fewest labels.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    belief: Literal["believed", "chance", "unknown"]
+    labels: int = 0
+    missing: int = 0
+    rank: float | None = None
+    rank_interval: tuple[float, float] | None = None
+    score: float | None = None
+    interval: tuple[float, float] | None = None
+
+
+class JudgeShift(BaseModel):
+    """Another judge gave the baseline's scores than the run's.
+
+    Attributes:
+        before, now: the two judges, model and prompt version.
+        anchors: judgments that both made; 0: the two were never compared.
+        points: how much more the judge of now gives, by which the baseline was moved; None: it was not.
+        interval: of ``points``, 95 %.
+        changed: the two judge unlike.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    before: str
+    now: str
+    anchors: int = 0
+    points: float | None = None
+    interval: tuple[float, float] | None = None
+    changed: bool = False
+
+
 class DimensionComparison(BaseModel):
     """One dimension beside its baseline.
 
     status: ``ok``, ``regressed``, ``no_baseline`` (scored, nothing to compare with), ``unscored`` (no score now),
-    ``incomplete`` (coverage below the minimum, so the mean is not compared).
+    ``incomplete`` (coverage below the minimum, so the mean is not compared), ``other_judge`` (nor is it with another judge's).
+    doubted: what fell by the rule of a judge that is no better than chance there, a sentence each: no regression.
     interval: of the change (current - baseline), 95 %; p_value: of a fall, corrected for all that was compared.
     sight, claims: what could have been seen, and the test of each claim; None and empty where nothing can be tested.
     """
@@ -96,7 +139,7 @@ class DimensionComparison(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     dimension: str
-    status: Literal["ok", "regressed", "no_baseline", "unscored", "incomplete"]
+    status: Literal["ok", "regressed", "no_baseline", "unscored", "incomplete", "other_judge"]
     current: float | None = None
     baseline: float | None = None
     delta: float | None = None
@@ -105,6 +148,9 @@ class DimensionComparison(BaseModel):
     p_value: float | None = None
     sight: Sight | None = None
     claims: dict[str, ClaimTest] = Field(default_factory=dict)
+    doubted: list[str] = Field(default_factory=list)
+    people: People | None = None
+    judge_shift: JudgeShift | None = None
 
 
 class BaselineComparison(BaseModel):
@@ -113,6 +159,7 @@ class BaselineComparison(BaseModel):
     Attributes:
         families: what p-values were corrected for, in words; "" where nothing was tested.
         p_value: the agent's smallest, corrected within the agent only; what other runs need beyond 20 watched agents.
+        unable: judges of these scores that were found unable to judge.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -122,6 +169,7 @@ class BaselineComparison(BaseModel):
     warnings: list[str] = Field(default_factory=list)
     families: str = ""
     p_value: float | None = None
+    unable: list[str] = Field(default_factory=list)
 
     @property
     def regressions(self) -> list[Regression]:

@@ -166,8 +166,13 @@ def claim_weights(item: DimensionEvaluation) -> dict[str, float]:
     total = sum(weights.values())
     if not total > 0:
         return dict.fromkeys(weights, 0.0)
-    share = _judged_share(key for key, row in item.propositions.items() if row.algorithmic and row.score is not None)
+    share = judged_share(item)
     return {key: share * weight / total for key, weight in weights.items()}
+
+
+def judged_share(item: DimensionEvaluation) -> float:
+    """Return the part (0-1) of a dimension's score that its judged claims make up."""
+    return _judged_share(key for key, row in item.propositions.items() if row.algorithmic and row.score is not None)
 
 
 def golden_weights(baseline: Baseline, dimension: str, claims: Sequence[str]) -> dict[str, float]:

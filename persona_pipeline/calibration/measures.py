@@ -55,8 +55,8 @@ def spearman(a: Sequence[float], b: Sequence[float], *, n: int | None = None) ->
 def weighted_kappa(a: Sequence[float], b: Sequence[float]) -> Measure:
     """Return Cohen's kappa with quadratic weights (1: the same scores; 0: no nearer than chance; below: farther).
 
-    For numbers it is Lin's concordance coefficient (Biometrics 45, 1989), so means of several people need no categories. The interval
-    is the jackknife's on Fisher's z (Efron and Stein, 1981).
+    For numbers it is Lin's concordance coefficient (Biometrics 45, 1989), so means of several people need no categories. The
+    interval is the jackknife's on Fisher's z (Efron and Stein, 1981).
     """
     first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     count = len(first)

@@ -1,7 +1,7 @@
 """The score people would give one agent, learnt from the labels of everybody."""
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,9 +20,9 @@ _SHARES = np.linspace(0.0, 2.4, 49)
 class PeoplesScores:
     """People's scores regressed on the judge's, with an effect of the agent.
 
-    score of people = level + slope x judge + agent + rest: the unit-level small-area model (Battese, Harter, Fuller, JASA 83, 1988),
-    averaged over how much agents may differ, weighted by how well each fits. Few labels of an agent move its own effect little, and
-    its interval says what is not known of it.
+    score of people = level + slope x judge + agent + rest: the unit-level small-area model (Battese, Harter and Fuller, JASA 83,
+    1988), averaged over how much agents may differ, weighted by how well each fits. Few labels of an agent move its own effect
+    little, and its interval says what is not known of it.
 
     Attributes:
         middle: the judge's mean score of what is labelled.
@@ -48,8 +48,8 @@ class PeoplesScores:
         order = {agent: place for place, agent in enumerate(dict.fromkeys(agents))}
         at = np.asarray([order[agent] for agent in agents])
         counts = np.bincount(at).astype(np.float64)
-        sums = np.stack([np.bincount(at, column) for column in columns], axis=1)
-        totals = np.bincount(at, y)
+        sums = np.stack([np.bincount(at, column) for column in columns], axis=1).astype(np.float64)
+        totals = np.bincount(at, y).astype(np.float64)
         fits = [_fit(design, y, counts, sums, totals, share**2) for share in _SHARES]
         noise = np.asarray([max(fit.squares, 1e-9) / degrees for fit in fits])
         logs = np.asarray(
@@ -100,7 +100,6 @@ class PeoplesScores:
 
     def _mixed(self, means: Numbers, scales: Numbers) -> Measure:
         """Return mean and interval of the mixture of Student's distributions."""
-        from scipy.optimize import brentq
         from scipy.special import stdtr
 
         n = sum(count for count, _, _ in self.groups.values())
@@ -113,10 +112,7 @@ class PeoplesScores:
             return float(self.weights @ stdtr(self.degrees, (at - means) / np.maximum(scales, 1e-12)))
 
         reach = 40 * widest
-        low, high = (
-            float(brentq(lambda at, p=p: below(at) - p, value - reach, value + reach, xtol=1e-4))
-            for p in (TAIL, 1 - TAIL)
-        )
+        low, high = (_root(lambda at, p=p: below(at) - p, value - reach, value + reach) for p in (TAIL, 1 - TAIL))
         return Measure(value=_within(value), low=_within(low), high=_within(high), n=n)
 
 
@@ -132,13 +128,21 @@ def _fit(design: Numbers, y: Numbers, counts: Numbers, sums: Numbers, totals: Nu
     """Fit by generalised least squares, agents' variance being ``ratio`` times that of the rest."""
     factor = ratio / (1 + ratio * counts)
     information = design.T @ design - (sums * factor[:, None]).T @ sums
-    covariance = np.linalg.inv(information)
+    covariance = np.linalg.inv(information).astype(np.float64)
     coefficients = covariance @ (design.T @ y - sums.T @ (factor * totals))
     residuals = y - design @ coefficients
     left = totals - sums @ coefficients
     squares = float(residuals @ residuals - factor @ left**2)
     determinants = float(np.log1p(ratio * counts).sum() + np.linalg.slogdet(information)[1])
     return _Fit(coefficients, covariance, squares, determinants)
+
+
+def _root(rising: Callable[[float], float], low: float, high: float) -> float:
+    """Return where a rising function is zero, to a ten-thousandth of a point."""
+    while high - low > 1e-4:
+        middle = (low + high) / 2
+        low, high = (low, middle) if rising(middle) > 0 else (middle, high)
+    return (low + high) / 2
 
 
 def _within(value: float) -> float:

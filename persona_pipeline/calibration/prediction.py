@@ -22,8 +22,8 @@ def peoples_mean(judge: Sequence[float], labels: Sequence[float | None], *, stra
 
     Labels are random within strata of the judge's score; strata may be labelled unequally. Each stratum's share of the whole is
     known, so the mean of the labels is weighted by it and moved along the regression of labels on judge by what is left of the
-    difference between labelled and all. That is the combined regression estimator of stratified sampling (Cochran, Sampling Techniques,
-    1977, 7.10), and without strata PPI++ (Angelopoulos, Duchi, Zrnic, 2023, arXiv 2311.01453) with its power tuning.
+    difference between labelled and all. That is the combined regression estimator of stratified sampling (Cochran, Sampling
+    Techniques, 1977, 7.10), and without strata PPI++ (Angelopoulos, Duchi, Zrnic, 2023, arXiv 2311.01453) with its power tuning.
     What is labelled is known and adds no error (the finite-population factor).
 
     Args:

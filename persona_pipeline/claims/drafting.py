@@ -133,8 +133,8 @@ def draft_backend(judge: Judge) -> Backend:
 
 def cost_of(question: Question) -> str:
     """Return what asking is expected to take, in words."""
-    from persona_pipeline.judging.client import AnthropicOptions
     from persona_pipeline.judging.estimate import estimate_questions
+    from persona_pipeline.judging.options import AnthropicOptions
     from persona_pipeline.settings import get_settings
 
     return str(estimate_questions([question], AnthropicOptions.from_settings(get_settings())))

@@ -119,6 +119,7 @@ class KillMatrix(_Model):
     """What came of breaking an agent.
 
     Attributes:
+        models: who gave the verdicts; more than one where some were recorded by another.
         judge_sd: of one judgment, in points; ``sd_measured``: from the repeats of this test, else assumed.
         failed: judgments that failed, by reason.
         judgments: how many were asked for.
@@ -131,6 +132,7 @@ class KillMatrix(_Model):
     samples: int
     seed: int
     judge: str
+    models: list[str]
     judge_sd: float
     sd_measured: bool
     claims: list[ClaimRow]

@@ -52,6 +52,7 @@ def run_trial(trial: Trial, judge: Judge) -> KillMatrix:
         samples=trial.request.samples,
         seed=trial.request.seed,
         judge=judge.name,
+        models=sorted({v.model for item in (*judged.values(), *again.values()) for v in item.verdicts if v.model}),
         judge_sd=rows.sd,
         sd_measured=rows.measured,
         claims=rows.claims,

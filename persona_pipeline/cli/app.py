@@ -3,6 +3,8 @@
 import typer
 
 from persona_pipeline.cli.baseline import baseline
+from persona_pipeline.cli.calibrate import calibrate
+from persona_pipeline.cli.canary import canary
 from persona_pipeline.cli.changes import changes
 from persona_pipeline.cli.corrections import app as corrections
 from persona_pipeline.cli.doctor import doctor
@@ -37,6 +39,8 @@ app.command()(schema)
 app.command()(init)
 app.command()(doctor)
 app.command()(watch)
+app.command()(calibrate)
+app.command()(canary)
 app.command()(label)
 app.add_typer(propositions, name="propositions")
 app.add_typer(personas, name="personas")

@@ -14,10 +14,10 @@ from persona_pipeline.errors import ConfigError
 
 if TYPE_CHECKING:
     from persona_pipeline.judging.options import AnthropicOptions
-    from persona_pipeline.judging.probe import Finding
+    from persona_pipeline.judging.probe import Finding, Probed
     from persona_pipeline.settings import Settings
 
-EXIT_BROKEN = 2
+EXIT_BROKEN, EXIT_CANNOT_JUDGE = 2, 3
 _DAGSTER_SECONDS = 120
 # Dagster is asked in a process of its own: importing it here would cost every other command a second and a half.
 _ASK_DAGSTER = """
@@ -36,9 +36,9 @@ def doctor(
     dagster: Annotated[bool, typer.Option(help="Ask the Dagster instance.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Check world, database, recordings, key, endpoint, model, structured output, caching and Dagster.
+    """Check world, database, recordings, key, endpoint, model, structured output, whether the judge can judge, caching and Dagster.
 
-    Exit codes: 0 all that is needed works, 2 something does not.
+    Exit codes: 0 all that is needed works, 2 something does not, 3 the judge cannot judge: no baseline is taken with it.
     """
     from persona_pipeline.judging.probe import Level
     from persona_pipeline.settings import get_settings
@@ -51,8 +51,9 @@ def doctor(
             typer.echo(f"{finding.level:<6}{finding.name:<18}{finding.said}")
             if finding.remedy:
                 typer.echo(f"{'':<24}-> {finding.remedy}")
-    if any(finding.level is Level.ERROR for finding in findings):
-        raise typer.Exit(EXIT_BROKEN)
+    errors = [finding for finding in findings if finding.level is Level.ERROR]
+    if errors:
+        raise typer.Exit(EXIT_CANNOT_JUDGE if all(finding.cannot_judge for finding in errors) else EXIT_BROKEN)
 
 
 def diagnose(settings: "Settings", *, calls: bool = True, dagster: bool = True) -> "list[Finding]":
@@ -62,7 +63,7 @@ def diagnose(settings: "Settings", *, calls: bool = True, dagster: bool = True) 
     asked = _start_dagster() if dagster else None
     findings = [_checked("world", _world, settings), _checked("database", _database, settings)]
     findings.append(_checked("recordings", _recordings, settings))
-    findings += _judge(AnthropicOptions.from_settings(settings), calls)
+    findings += _judge(AnthropicOptions.from_settings(settings), calls, settings)
     if asked is not None:
         findings.append(_dagster(asked))
     return findings
@@ -125,7 +126,7 @@ def _recordings(settings: "Settings") -> "Finding":
     return Finding("recordings", Level.NOTE, f"{folder} holds none", remedy)
 
 
-def _judge(options: "AnthropicOptions", calls: bool) -> "list[Finding]":
+def _judge(options: "AnthropicOptions", calls: bool, settings: "Settings") -> "list[Finding]":
     import asyncio
 
     from persona_pipeline.judging.probe import Finding, Level, probe
@@ -143,7 +144,29 @@ def _judge(options: "AnthropicOptions", calls: bool) -> "list[Finding]":
         found = [Finding("key", Level.OK, "is set")]
     else:
         found = [Finding("key", Level.OK, f"not needed or set; the endpoint is {options.endpoint}")]
-    return [*found, *asyncio.run(probe(options))] if calls else found
+    if not calls:
+        return found
+    probed = asyncio.run(probe(options))
+    _remember(probed, settings)
+    return [*found, *probed.findings]
+
+
+def _remember(probed: "Probed", settings: "Settings") -> None:
+    """Keep what was found of the judge, so that evaluations and baselines know it; a database that fails is named elsewhere."""
+    from persona_pipeline.judging.ability import Abilities
+    from persona_pipeline.judging.prompt import PROMPT_VERSION
+    from persona_pipeline.store import default_url, open_store
+
+    if probed.able is None:
+        return
+    try:
+        store = open_store(default_url(settings))
+    except ConfigError:
+        return
+    try:
+        Abilities(store).note(probed.models, PROMPT_VERSION, able=probed.able)
+    finally:
+        store.close()
 
 
 def _home() -> Path:

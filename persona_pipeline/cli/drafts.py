@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from persona_pipeline.cli.options import JudgeName, MaxUsd, Record, judge_name
+from persona_pipeline.cli.options import JudgeName, MaxUsd, Record, live_judge_name
 from persona_pipeline.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -89,13 +89,7 @@ def _asked(
     if estimate:
         typer.echo(cost_of(question))
         raise typer.Exit
-    # Nothing drafted is recorded unless a model wrote it, so the default is a live judge.
-    name = judge_name(judge)
-    opened = open_judge(
-        "anthropic" if judge is None and name == "recorded" else name,
-        world,
-        JudgeOptions(max_usd=max_usd, record=record),
-    )
+    opened = open_judge(live_judge_name(judge), world, JudgeOptions(max_usd=max_usd, record=record))
     if opened.live:
         typer.echo(cost_of(question), err=True)
     return draft_backend(opened)

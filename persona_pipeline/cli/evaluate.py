@@ -79,8 +79,15 @@ def evaluate(
     fail_on: Annotated[
         str | None,
         typer.Option(
-            help="Only these set the exit code: regression, threshold, coverage, no_baseline, budget, and trend, injection, "
-            "voices and voice_alarm, which only warn otherwise; or 'none'."
+            help="Only these set the exit code: regression, threshold, coverage, no_baseline, budget, calibration, and trend, "
+            "injection, voices, voice_alarm, doubted and judge_changed, which only warn otherwise; or 'none'."
+        ),
+    ] = None,
+    require_calibration: Annotated[
+        bool | None,
+        typer.Option(
+            "--require-calibration/--no-require-calibration",
+            help="Fail a dimension whose judge people's labels do not show to be better than chance.",
         ),
     ] = None,
 ) -> None:
@@ -108,6 +115,7 @@ def evaluate(
         proposition_delta=proposition_delta,
         min_coverage=min_coverage,
         fail_on=_fail_on(fail_on),
+        require_calibration=require_calibration,
         history=history,
         touched=touched,
         update_baseline=update_baseline,

@@ -76,3 +76,9 @@ def judge_name(judge: str | None, mock_judge: bool = False) -> str:
     from persona_pipeline.settings import get_settings
 
     return judge or get_settings().judge
+
+
+def live_judge_name(judge: str | None = None) -> str:
+    """Return the judge that is meant where only a live one will do: the setting's, else Anthropic."""
+    named = judge_name(judge)
+    return "anthropic" if judge is None and named == "recorded" else named

@@ -11,6 +11,7 @@ import typer
 from persona_pipeline.cli.drafts import draft
 from persona_pipeline.cli.options import (
     AsOf,
+    Fresh,
     JudgeName,
     MaxUsd,
     MockJudge,
@@ -93,6 +94,7 @@ def test(
     ] = False,
     max_usd: MaxUsd = None,
     record: Record = False,
+    fresh: Fresh = False,
     format: Format = "table",
     output: Output = None,
 ) -> None:
@@ -124,7 +126,7 @@ def test(
     if estimate:
         typer.echo(trial.estimate())
         return
-    opened = open_judge(judge_name(judge, mock_judge), world, JudgeOptions(max_usd=max_usd, record=record))
+    opened = open_judge(judge_name(judge, mock_judge), world, JudgeOptions(max_usd=max_usd, record=record, fresh=fresh))
     if opened.live:
         typer.echo(trial.estimate(), err=True)
     matrix = run_trial(trial, opened)

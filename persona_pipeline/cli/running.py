@@ -1,9 +1,12 @@
 """A run from the command line: judge opened, what was left out and the scores on stderr."""
 
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import typer
+
+from persona_pipeline.cli.progress import watched_judging
 
 if TYPE_CHECKING:
     from persona_pipeline.evaluation.judges import JudgeOptions
@@ -23,7 +26,8 @@ def run_and_print(
     from persona_pipeline.evaluation.judges import open_judge
     from persona_pipeline.evaluation.run import run_evaluation
 
-    run = run_evaluation(world, open_judge(judge, world, options), request)
+    with watched_judging() as progress:
+        run = run_evaluation(world, open_judge(judge, world, replace(options, progress=progress)), request)
     for problem in run.problems:
         typer.echo(f"left out: {problem}", err=True)
 

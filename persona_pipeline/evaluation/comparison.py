@@ -11,6 +11,7 @@ from persona_pipeline.evaluation.judged import Judged, judge_plans
 from persona_pipeline.evaluation.plan import AgentPlan
 from persona_pipeline.evaluation.report import AgentReport, Expense, expenses_of
 from persona_pipeline.evaluation.results import AgentEvaluation
+from persona_pipeline.evaluation.trust import Trust, moved, set_apart, told
 from persona_pipeline.judging.recorded import RecordedJudge
 from persona_pipeline.judging.verdict import Judge, Unscored
 from persona_pipeline.propositions import ALL_DIMENSIONS
@@ -37,11 +38,13 @@ class Guard:
 
     Attributes:
         others: the newest p-values of watched agents, needed where many are watched; see ``baselines.confirm.settled``.
+        trust: what is known of the judges.
     """
 
     rules: GateRules
     watched: Watched = field(default_factory=Watched)
     others: Mapping[str, float] = field(default_factory=dict)
+    trust: Trust = field(default_factory=Trust)
 
 
 def confirm(evaluated: Sequence[Evaluated], judge: Judge, guard: Guard) -> list[Evaluated]:
@@ -75,11 +78,19 @@ def compared(
         due: the dimensions that should be there where the baseline has them.
     """
     evaluation = expecting(evaluation, baseline, due)
-    item = _compared(evaluation, baseline, guard.rules)
-    tested = settled(
-        {evaluation.agent_id: item}, fleet=guard.watched.baselines, watched=guard.watched.count, others=guard.others
-    )
-    return judge_agent(evaluation, tested[evaluation.agent_id], guard.rules)
+    now = moved(evaluation, baseline, guard.trust)
+    comparison = _tested(evaluation, now.baseline, guard)
+    if baseline and now.shifts:
+        strict = _tested(evaluation, now.strict, guard) if now.strict else None
+        comparison = set_apart(comparison, strict, now.shifts, baseline)
+    allowed = (guard.rules.regression_delta, guard.rules.proposition_delta)
+    return judge_agent(evaluation, told(evaluation, comparison, guard.trust, allowed), guard.rules)
+
+
+def _tested(evaluation: AgentEvaluation, baseline: Baseline | None, guard: Guard) -> BaselineComparison:
+    agent_id, item = evaluation.agent_id, _compared(evaluation, baseline, guard.rules)
+    watched = guard.watched
+    return settled({agent_id: item}, fleet=watched.baselines, watched=watched.count, others=guard.others)[agent_id]
 
 
 def judged_on(evaluation: AgentEvaluation) -> dict[str, Any]:
@@ -158,7 +169,7 @@ def _to_confirm(item: Evaluated, judge: Judge, guard: Guard) -> dict[str, list[s
         return {}
     agent_id, rules = evaluation.agent_id, guard.rules
     worth = to_confirm(
-        {agent_id: _compared(evaluation, plan.baseline, rules)},
+        {agent_id: _compared(evaluation, moved(evaluation, plan.baseline, guard.trust).baseline, rules)},
         fleet=guard.watched.baselines,
         watched=guard.watched.count,
         delta=rules.regression_delta,

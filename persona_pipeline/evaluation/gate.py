@@ -19,6 +19,7 @@ from persona_pipeline.evaluation.report import (
     worst_exit_code,
 )
 from persona_pipeline.evaluation.results import AgentEvaluation
+from persona_pipeline.evaluation.unbelieved import judge_findings, unbelieved_findings
 from persona_pipeline.judging.support import quote_health
 from persona_pipeline.judging.verdict import Unscored
 from persona_pipeline.scoring.results import DimensionEvaluation
@@ -27,13 +28,16 @@ from persona_pipeline.scoring.results import DimensionEvaluation
 FAILURES: Mapping[str, tuple[str, ...]] = {
     "regression": ("regression", "proposition_drop"),
     "threshold": ("threshold",),
-    "coverage": ("coverage", "nothing_evaluated", "missing_agent", "judge_health"),
+    "coverage": ("coverage", "nothing_evaluated", "missing_agent", "judge_health", "other_judge"),
+    "calibration": ("calibration",),
     "no_baseline": ("no_baseline",),
     "budget": ("budget",),
     "trend": ("trend",),
     "injection": ("injection",),
     "voices": ("clone", "voices"),
     "voice_alarm": ("voice_alarm",),
+    "doubted": ("doubted",),
+    "judge_changed": ("judge_changed",),
 }
 # What only asks a person to look, unless `--fail-on` names it: the exit code it has then.
 WARNINGS: Mapping[str, int] = {
@@ -42,6 +46,8 @@ WARNINGS: Mapping[str, int] = {
     "clone": EXIT_REGRESSION,
     "voices": EXIT_REGRESSION,
     "voice_alarm": EXIT_REGRESSION,
+    "doubted": EXIT_REGRESSION,
+    "judge_changed": EXIT_COVERAGE,
 }
 
 
@@ -57,6 +63,7 @@ class GateRules:
         min_coverage: share (0-1) of due judgments that must be scored.
         threshold: the overall score (0-9) an agent must reach; None: off.
         fail_on: the names of ``FAILURES`` that set the exit code; None: all but the warnings.
+        require_calibration: a dimension fails whose judge people's labels do not show to be better than chance.
     """
 
     regression_delta: float = REGRESSION_DELTA
@@ -64,6 +71,7 @@ class GateRules:
     min_coverage: float = 1.0
     threshold: float | None = None
     fail_on: Collection[str] | None = None
+    require_calibration: bool = False
 
     def __post_init__(self) -> None:
         check_delta(self.regression_delta)
@@ -96,7 +104,14 @@ def judge_agent(evaluation: AgentEvaluation, comparison: BaselineComparison, rul
     return AgentReport(
         evaluation=evaluation,
         comparison=comparison,
-        findings=[*findings, *likeness_findings(evaluation), *_judge_health(evaluation), *_injections(evaluation)],
+        findings=[
+            *findings,
+            *unbelieved_findings(evaluation, comparison, required=rules.require_calibration),
+            *judge_findings(evaluation, comparison),
+            *likeness_findings(evaluation),
+            *_judge_health(evaluation),
+            *_injections(evaluation),
+        ],
     )
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from persona_pipeline.errors import ConfigError
+from persona_pipeline.judging.progress import Progress
 from persona_pipeline.judging.providers.registry import RECORDED
 from persona_pipeline.judging.recorded import RecordedJudge, RecordingJudge, RecordingWriter
 from persona_pipeline.judging.recorded_first import RecordedFirstJudge
@@ -22,12 +23,14 @@ class JudgeOptions:
         record: write the verdicts to the world's recordings.
         fresh: ask anew what recordings or the store already answer.
         grouping: claims of one transcript in one call; None: as the settings say.
+        progress: hears of every judgment of a live judge.
     """
 
     max_usd: float | None = None
     record: bool = False
     fresh: bool = False
     grouping: int | None = None
+    progress: Progress | None = None
 
 
 def open_judge(name: str, world: World, options: JudgeOptions | None = None) -> Judge:
@@ -51,7 +54,8 @@ def open_judge(name: str, world: World, options: JudgeOptions | None = None) -> 
         max_usd=options.max_usd,
         grouping=options.grouping,
         fresh=options.fresh,
+        progress=options.progress,
     )
     if options.record:
         judge = RecordingJudge(judge, RecordingWriter(folder))
-    return judge if options.fresh else RecordedFirstJudge(judge, RecordedJudge(folder))
+    return judge if options.fresh else RecordedFirstJudge(judge, RecordedJudge(folder), progress=options.progress)

@@ -16,6 +16,7 @@ from persona_pipeline.evaluation.saving import SavedRun, joined, load_run, newes
 from persona_pipeline.evaluation.scope import AgentScope, raise_problems
 from persona_pipeline.evaluation.syncing import sync_propositions
 from persona_pipeline.evaluation.trends import trend_findings, trends_of
+from persona_pipeline.evaluation.trust import known_trust
 from persona_pipeline.evaluation.voice import voice_findings, voice_state
 from persona_pipeline.judging.verdict import Judge
 from persona_pipeline.propositions import ALL_DIMENSIONS
@@ -91,12 +92,18 @@ def score_scope(world: World, scope: AgentScope, judge: Judge, request: Evaluati
     return item.evaluation
 
 
-def compare_again(world: World, result: AgentResult, judge: Judge, request: EvaluationRequest) -> AgentResult:
-    """Return a result compared with the baseline as it is on disk now, and save it."""
+def compare_again(
+    world: World, results: Sequence[AgentResult], judge: Judge, request: EvaluationRequest
+) -> list[AgentResult]:
+    """Return results compared with the baselines as they are on disk now, and save them."""
+    guard = _guard(world, judge, request)
+    return [_compared_again(world, result, guard) for result in results]
+
+
+def _compared_again(world: World, result: AgentResult, guard: Guard) -> AgentResult:
     plan = replace(result.plan, baseline=find_baseline(world.root, result.plan.scope.agent_id))
     run = load_run(world.store, result.report.evaluation.run_id)
     evaluation = run.evaluation if run else result.report.evaluation
-    guard = _guard(world, judge, request)
     again = _compared(Evaluated(Judged(plan), evaluation, result.report.expenses), guard)
     again = _with_warnings(world, again, guard)
     save_run(world.store, _run_of(again))
@@ -139,7 +146,7 @@ def _with_earlier_scores(world: World, judged: Judged, judge: Judge) -> Evaluate
 def _guard(world: World, judge: Judge, request: EvaluationRequest) -> Guard:
     watched = watched_agents(world.root)
     others = newest_p_values(world.store) if watched.count > MOST_TOGETHER else {}
-    return Guard(request.rules(judge), watched, others)
+    return Guard(request.rules(judge), watched, others, known_trust(world))
 
 
 def _missing(item: Evaluated) -> Problem | None:

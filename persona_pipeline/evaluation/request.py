@@ -34,7 +34,8 @@ class EvaluationRequest:
         confirm: what fell is judged again before it is called a regression; a replay takes what was recorded then.
         update_baseline: write what was scored to the golden files.
         baseline_windows: from how many windows a baseline is taken, this one and those before: how much weeks differ is learnt.
-        threshold, regression_delta, proposition_delta, min_coverage, fail_on: see ``GateRules``; min_coverage None: the judge's.
+        threshold, regression_delta, proposition_delta, min_coverage, fail_on, require_calibration: see ``GateRules``;
+            min_coverage None: the judge's; require_calibration None: as the settings say.
     """
 
     agents: Sequence[str] | None = None
@@ -55,6 +56,7 @@ class EvaluationRequest:
     proposition_delta: float = PROPOSITION_DELTA
     min_coverage: float | None = None
     fail_on: Sequence[str] | None = None
+    require_calibration: bool | None = None
 
     def rules(self, judge: Judge) -> GateRules:
         """Return the gate's rules, with the judge's own minimum coverage where none is given.
@@ -68,6 +70,9 @@ class EvaluationRequest:
             min_coverage=default_coverage(judge) if self.min_coverage is None else self.min_coverage,
             threshold=self.threshold,
             fail_on=self.fail_on,
+            require_calibration=(
+                get_settings().require_calibration if self.require_calibration is None else self.require_calibration
+            ),
         )
 
 
@@ -88,6 +93,7 @@ class Asked(TypedDict, total=False):
     proposition_delta: float
     min_coverage: float | None
     fail_on: Sequence[str] | None
+    require_calibration: bool | None
 
 
 def select_agents(world: World, agents: Sequence[str] | None) -> list[str]:

@@ -11,6 +11,7 @@ from persona_pipeline.baselines import captured, find_baseline, save_baseline
 from persona_pipeline.errors import Problem
 from persona_pipeline.evaluation.comparison import judged_on, restricted
 from persona_pipeline.evaluation.gate import GateRules, exit_code_of, missing_agent_findings, nothing_evaluated
+from persona_pipeline.evaluation.people import calibrated, peoples_labels
 from persona_pipeline.evaluation.pipeline import AgentResult, Results, compare_again, evaluate_scopes
 from persona_pipeline.evaluation.plan import AgentPlan, plan_agent
 from persona_pipeline.evaluation.report import AgentReport, Expense, RunReport
@@ -19,6 +20,7 @@ from persona_pipeline.evaluation.results import AgentEvaluation
 from persona_pipeline.evaluation.saving import mark_baseline
 from persona_pipeline.evaluation.scope import resolve_scope
 from persona_pipeline.evaluation.synthetic import SyntheticAgents, synthesize
+from persona_pipeline.evaluation.unbelieved import is_believable
 from persona_pipeline.judging.verdict import Judge, JudgeRequest
 from persona_pipeline.world import World
 from persona_pipeline.world.missing import missing_agents
@@ -85,7 +87,7 @@ def run_evaluation(world: World, judge: Judge, request: EvaluationRequest) -> Ev
     if request.update_baseline:
         run.baselines = update_baselines(world, results.found, earlier.found if request.baseline_windows > 1 else ())
         # What has just become the baseline is what the run is compared with.
-        results.found = [compare_again(world, result, judge, request) for result in results.found]
+        results.found = compare_again(world, results.found, judge, request)
     reports = {result.plan.scope.agent_id: restricted(result.report, dimensions, rules) for result in results.found}
     run.report = assemble(reports, judge, request)
     if request.agents is None:
@@ -131,11 +133,12 @@ def update_baselines(world: World, results: Sequence[AgentResult], earlier: Sequ
     Args:
         earlier: windows before, oldest first; those in which something had fallen are left out.
     """
-    paths = []
-    for evaluation in (result.report.evaluation for result in results):
+    paths, labels = [], peoples_labels(world)
+    for result in results:
+        evaluation = result.report.evaluation
         agent_id = evaluation.agent_id
-        if evaluation.synthetic:
-            # What was generated is no evidence of how the agent really talks.
+        if evaluation.synthetic or not is_believable(result.report):
+            # What was generated is no evidence of how the agent really talks, and a judge that cannot judge gives none at all.
             continue
         before = [
             report.evaluation.dimensions
@@ -145,6 +148,7 @@ def update_baselines(world: World, results: Sequence[AgentResult], earlier: Sequ
         known = find_baseline(world.root, agent_id)
         baseline = captured(agent_id, [*before, evaluation.dimensions], judged_on(evaluation), known=known)
         if baseline.dimensions:
+            baseline = calibrated(baseline, result.report.comparison, labels.labels_hash)
             paths.append(save_baseline(world.root, baseline))
             mark_baseline(world.store, evaluation.run_id)
     return paths

@@ -13,6 +13,7 @@ from persona_pipeline.judging.canaries import canaries_for, usage_of, without_co
 from persona_pipeline.judging.collected import CollectedBackend
 from persona_pipeline.judging.options import AnthropicOptions
 from persona_pipeline.judging.prices import has_price
+from persona_pipeline.judging.progress import Progress
 from persona_pipeline.judging.prompt import PROMPT_VERSION, proposition_question
 from persona_pipeline.judging.questions import Answer, Question
 from persona_pipeline.judging.support import is_unsupported, unsupported
@@ -118,6 +119,7 @@ def open_anthropic_judge(
     grouping: int | None = None,
     mechanism: str = "evaluation",
     fresh: bool = False,
+    progress: Progress | None = None,
 ) -> AnthropicJudge[AnthropicBackend]:
     """Return the live judge of the settings.
 
@@ -127,6 +129,7 @@ def open_anthropic_judge(
         store: where judgments are cached; None: nothing is cached.
         max_usd: limit in dollars of all that this judge asks.
         fresh: ask anew what the store already answers.
+        progress: hears of every answer.
 
     Raises:
         ConfigError: nobody offers such a judge; a key, a package or a setting is missing; there is a limit and no known price.
@@ -139,6 +142,7 @@ def open_anthropic_judge(
         options,
         cache=JudgmentCache(store, anew=fresh) if store else None,
         budget=None if max_usd is None else Budget(max_usd),
+        progress=progress,
     )
     return AnthropicJudge(backend, grouping or settings.judge_grouping, mechanism)
 

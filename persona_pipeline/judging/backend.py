@@ -4,7 +4,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from persona_pipeline.judging.fanout import AdaptiveWidth, fan_out
 from persona_pipeline.judging.options import AnthropicOptions
 from persona_pipeline.judging.pacing import Cost, Limit, Pacer
 from persona_pipeline.judging.prices import estimated_tokens
+from persona_pipeline.judging.progress import Progress
 from persona_pipeline.judging.prompt import plain_json
 from persona_pipeline.judging.questions import Answer, Blame, Question
 from persona_pipeline.judging.request import Prefix, RequestStyle, cached_tokens, prefix_of, request_key, traits_of
@@ -50,6 +51,7 @@ class AnthropicBackend:
     Args:
         cache: judgments paid for earlier; None: everything is asked.
         budget: limit in dollars; None: no limit.
+        progress: hears of every answer; None: nobody looks.
 
     Raises:
         ConfigError: a key, a package or a setting is missing, or a budget for a model without a known price.
@@ -68,6 +70,7 @@ class AnthropicBackend:
         *,
         cache: JudgmentCache | None = None,
         budget: Budget | None = None,
+        progress: Progress | None = None,
     ) -> None:
         self.options = options or AnthropicOptions()
         self.options.require_usable()
@@ -78,6 +81,7 @@ class AnthropicBackend:
         self.ledger = UsageLedger()
         self.models: Counter[str] = Counter()
         self.cached_answers = 0
+        self.progress = progress
         self.width = AdaptiveWidth(self.options.width)
         self.pacer = Pacer(self.options.per_minute)
         self.breaker = Breaker(threshold=self.options.breaker_threshold)
@@ -117,14 +121,20 @@ class AnthropicBackend:
         calls = [self._prepare(question, self.style) for question in questions]
         answers = self.cache.find((call.key, call.question) for call in calls) if self.cache else {}
         self.cached_answers += len(answers)
+        if self.progress:
+            self.progress.expected += len(answers)
+            self.progress.known += len(answers)
         pending = {call.key: call for call in calls if call.key not in answers}
         if pending:
             if self._run_ends is None and self.options.run_deadline is not None:
                 self._run_ends = time.monotonic() + self.options.run_deadline
-            async with self._client.opened() as client:
+            shown = self.progress.shown(len(pending)) if self.progress else nullcontext()
+            async with self._client.opened() as client, shown:
 
                 async def answer(call: _Call) -> bool:
                     answers[call.key] = await self._answer(client, call, shared=call.prefix in shared)
+                    if self.progress:
+                        self.progress.heard(answers[call.key])
                     return answers[call.key].data is not None
 
                 groups = _by_prefix(pending.values())

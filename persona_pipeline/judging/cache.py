@@ -90,21 +90,25 @@ class JudgmentCache:
     def note_rejection(self, base_url: str, model: str) -> None:
         """Remember that the endpoint rejects ``output_config`` for a model."""
         key = _endpoint_key(base_url, model)
+        self.note(key, _ENDPOINT, model, "", {"structured_output": False})
+
+    def note(self, key: str, kind: str, model: str, prompt_version: str, answer: Mapping[str, Any]) -> None:
+        """Remember something of a model that is no judgment. A database that fails costs a warning."""
         row = {
             "key": key,
             "subject_key": key,
-            "kind": _ENDPOINT,
+            "kind": kind,
             "agent_id": None,
             "model": model,
-            "prompt_version": "",
-            "answer": {"structured_output": False},
+            "prompt_version": prompt_version,
+            "answer": dict(answer),
             "token_usage": None,
             "usd": None,
         }
         try:
             self._write(row)
         except SQLAlchemyError as error:
-            log.warning("what the endpoint rejects was not remembered: %s", type(error).__name__)
+            log.warning("%s of %s was not remembered: %s", kind, model, type(error).__name__)
 
     def _write(self, row: Mapping[str, Any]) -> None:
         with self.store.begin() as connection:

@@ -1,4 +1,4 @@
-"""Asking an endpoint what it can do: its model, structured output, caching. Two or three small calls at most."""
+"""Asking an endpoint what it can do: its model, structured output, caching, and whether it can judge. Three small calls at most."""
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -17,6 +17,15 @@ from persona_pipeline.world.trajectory import Entry, Trajectory
 _PATIENCE = 1.0
 _RETIRES_SOON = timedelta(days=60)
 _LINE = "The quarterly report is on your desk, and I watered the fern while I was there."
+# Of a transcript that says nothing but that line: the first is true beyond doubt, the second false.
+TRUE_CLAIM = "Robin says that the fern has been watered"
+FALSE_CLAIM = "Robin says that the quarterly report is lost and refuses to write another"
+_TRUE_FROM, _FALSE_TO = 7, 2
+# Answers that came, and are none.
+_WORTHLESS = (Unscored.INVALID_OUTPUT, Unscored.TRUNCATED, Unscored.UNSUPPORTED)
+_STRONGER = (
+    "choose a stronger model with PERSONA_JUDGE_MODEL, or a server that enforces a schema; this one gets no baseline"
+)
 
 
 class Level(StrEnum):
@@ -29,35 +38,86 @@ class Level(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing looked at: what was found, and for anything but ``ok`` what to do."""
+    """One thing looked at: what was found, and for anything but ``ok`` what to do.
+
+    Attributes:
+        cannot_judge: the judge answers, and its answers are worth nothing.
+    """
 
     name: str
     level: Level
     said: str
     remedy: str = ""
+    cannot_judge: bool = False
 
 
-async def probe(options: AnthropicOptions) -> list[Finding]:
+@dataclass(frozen=True)
+class Probed:
+    """What was found of an endpoint.
+
+    Attributes:
+        able: whether the judge can judge; None: it was not found out.
+        models: the names of the model, as asked for and as served.
+    """
+
+    findings: list[Finding]
+    able: bool | None = None
+    models: tuple[str, ...] = ()
+
+
+async def probe(options: AnthropicOptions) -> Probed:
     """Return what the endpoint answers, in the order it was asked; the first error ends it."""
     # A server of one's own may be slow and still be right.
     deadline = min(options.deadline, 30.0) if options.is_anthropic else options.deadline
     options = replace(options, max_retries=1, deadline=deadline, patience=min(options.patience, _PATIENCE))
     model = await _model(options)
     if model.level is Level.ERROR:
-        return [model]
+        return Probed([model])
     backend = AnthropicBackend(options)
     judge = AnthropicJudge(backend, mechanism="doctor")
     traits = traits_of(options.model)
-    if traits is UNKNOWN_MODEL:
-        # Nobody knows what it caches, and a long transcript may not fit.
-        (verdict,) = await judge.judge([_request("first", _transcript(200))])
-        return [model, _structured(verdict, backend)]
-    shown = _transcript(traits.cache_minimum)
-    first, second = await judge.judge([_request("first", shown), _request("second", shown)])
-    findings = [model, _structured(first, backend)]
-    if first.score is not None or first.unscored in (Unscored.NOT_APPLICABLE, Unscored.NO_EVIDENCE):
-        findings.append(_caching(second, options))
-    return findings
+    known = traits is not UNKNOWN_MODEL
+    # Nobody knows what another model caches, and a long transcript may not fit.
+    shown = _transcript(traits.cache_minimum if known else 200)
+    verdicts = await judge.judge([_request("true", TRUE_CLAIM, shown), _request("false", FALSE_CLAIM, shown)])
+    structured, judging = _structured(verdicts[0], backend), _judging(*verdicts)
+    findings = [model, structured]
+    if structured.level is not Level.ERROR and judging is not None:
+        findings.append(judging)
+        if known:
+            findings.append(_caching(verdicts[1], options))
+    able = None if judging is None else not (judging.cannot_judge or structured.cannot_judge)
+    names = (options.model, *(verdict.model for verdict in verdicts if verdict.model))
+    return Probed(findings, able, tuple(dict.fromkeys(names)))
+
+
+def _judging(true: Verdict, false: Verdict) -> Finding | None:
+    """Return whether the judge got two plain claims right and quoted what is there; None: a call failed, which says nothing."""
+    if any(_failed(verdict) for verdict in (true, false)):
+        return None
+    quotes = [quote for verdict in (true, false) for quote in verdict.evidence]
+    wrong = []
+    if true.score is None or true.score < _TRUE_FROM:
+        wrong.append(f"a claim that is plainly true gets {_answer(true)}")
+    if false.score is None or false.score > _FALSE_TO:
+        wrong.append(f"one that is plainly false gets {_answer(false)}")
+    if made_up := sum(not quote.verified for quote in quotes):
+        wrong.append(f"{made_up} of its {len(quotes)} quotes are not in the transcript")
+    if not wrong:
+        return Finding(
+            "judging", Level.OK, f"gets a plain claim right ({true.score}) and a false one too ({false.score})"
+        )
+    return Finding("judging", Level.ERROR, f"cannot judge: {', '.join(wrong)}", _STRONGER, cannot_judge=True)
+
+
+def _failed(verdict: Verdict) -> bool:
+    return verdict.unscored is not None and not (verdict.unscored.is_answer or verdict.unscored in _WORTHLESS)
+
+
+def _answer(verdict: Verdict) -> str:
+    if verdict.score is not None:
+        return f"{verdict.score} of 9"
+    return f"no score ({str(verdict.unscored).replace('_', ' ')})"
 
 
 async def _model(options: AnthropicOptions) -> Finding:
@@ -116,12 +176,12 @@ def _structured(verdict: Verdict, backend: AnthropicBackend) -> Finding:
         if backend.notes:
             remedy = "works, but more answers may be unscored; a server with structured output avoids that"
             return Finding(name, Level.NOTE, backend.notes[0], remedy)
-        return Finding(name, Level.OK, f"a test claim was judged by {verdict.model} for {_price(verdict)}")
-    if verdict.unscored in (Unscored.INVALID_OUTPUT, Unscored.TRUNCATED):
-        remedy = (
-            "the model cannot judge: choose a stronger one with PERSONA_JUDGE_MODEL, or a server that enforces a schema"
-        )
-        return Finding(name, Level.ERROR, f"the answer is no verdict: {verdict.detail}", remedy)
+        return Finding(name, Level.OK, f"a test claim was answered by {verdict.model} for {_price(verdict)}")
+    if verdict.unscored is Unscored.UNSUPPORTED:
+        return Finding(name, Level.OK, f"a test claim was answered by {verdict.model} for {_price(verdict)}")
+    if verdict.unscored in _WORTHLESS:
+        said = f"cannot judge: the answer is no verdict: {verdict.detail}"
+        return Finding(name, Level.ERROR, said, _STRONGER, cannot_judge=True)
     remedy = "try again; if it stays, see the error and check limits and permissions of the key"
     return Finding(name, Level.ERROR, f"a test call failed: {verdict.detail}", remedy)
 
@@ -148,5 +208,5 @@ def _transcript(tokens: int) -> Trajectory:
     return Trajectory(tuple(Entry("Robin", f"{n}. {_LINE}", f"probe-{n}") for n in range(tokens * 3 // 40)))
 
 
-def _request(name: str, shown: Trajectory) -> JudgeRequest:
-    return JudgeRequest("adherence", name, f"Robin speaks of a report ({name} question)", shown)
+def _request(name: str, claim: str, shown: Trajectory) -> JudgeRequest:
+    return JudgeRequest("adherence", f"probe_{name}", claim, shown)

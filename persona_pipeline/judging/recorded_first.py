@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from persona_pipeline.judging.progress import Progress
 from persona_pipeline.judging.recorded import RecordedJudge
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Verdict
 
@@ -15,11 +16,13 @@ class RecordedFirstJudge:
 
     Attributes:
         taken: how many judgments came from recordings, by the model that made them.
+        progress: hears of them too.
     """
 
     judging: Judge
     recorded: RecordedJudge
     taken: Counter[str] = field(default_factory=Counter)
+    progress: Progress | None = None
 
     @property
     def name(self) -> str:
@@ -50,6 +53,9 @@ class RecordedFirstJudge:
         }
         asked = [place for place in range(len(requests)) if place not in verdicts]
         self.taken.update(verdict.model or "" for verdict in verdicts.values())
+        if self.progress:
+            self.progress.expected += len(verdicts)
+            self.progress.known += len(verdicts)
         if asked:
             told = await self.judging.judge([requests[place] for place in asked])
             verdicts |= dict(zip(asked, told, strict=True))

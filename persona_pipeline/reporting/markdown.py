@@ -8,6 +8,7 @@ from persona_pipeline.evaluation.report import EXIT_OK, Finding, RunReport
 from persona_pipeline.reporting.costs import COLUMNS, cost_tables
 from persona_pipeline.reporting.facts import provenance_facts, usage_facts
 from persona_pipeline.reporting.history import trend_mark
+from persona_pipeline.reporting.people import estimate_text
 from persona_pipeline.reporting.sections import fading, history, trends
 from persona_pipeline.reporting.text import markdown_code, markdown_text
 from persona_pipeline.reporting.view import (
@@ -102,7 +103,13 @@ def _scores(view: ReportView) -> _Section:
     return _Section(
         ["| " + " | ".join(markdown_text(label) for label in labels) + " |", "|:--|" + "--:|" * (len(labels) - 1)],
         [_row(row) for row in view.rows],
-        ["", "Scores are 0–9 with the change against the baseline in brackets; 🔻 fell further than allowed.", ""],
+        [
+            "",
+            "Scores are 0–9 with the change against the baseline in brackets; 🔻 fell further than allowed.",
+            "",
+            *(f"- {markdown_text(f'How far the judge can be believed: {text}')}" for text in view.people_lines),
+            "",
+        ],
     )
 
 
@@ -144,8 +151,13 @@ def _cell(cell: ScoreCell) -> str:
     if cell.score is None:
         return f"*{cell.why_unscored}*" if cell.evaluation else "–"
     if cell.status == "no_baseline":
-        return f"{format_score(cell.score)} (new)"
-    return _score(cell.score, cell.delta, bold=cell.drifted) + (" 🔻" if cell.drifted else "")
+        return f"{format_score(cell.score)} (new)" + _people(cell)
+    return _score(cell.score, cell.delta, bold=cell.drifted) + (" 🔻" if cell.drifted else "") + _people(cell)
+
+
+def _people(cell: ScoreCell) -> str:
+    text = estimate_text(cell.people)
+    return f"<br>{text}" if text else ""
 
 
 def _score(score: float | None, delta: float | None, *, bold: bool) -> str:

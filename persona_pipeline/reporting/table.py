@@ -13,6 +13,7 @@ from rich.text import Text
 
 from persona_pipeline.baselines.detectable import BLIND
 from persona_pipeline.evaluation.report import EXIT_REGRESSION, RunReport
+from persona_pipeline.reporting.people import estimate_text
 from persona_pipeline.reporting.text import one_line, printable
 from persona_pipeline.reporting.view import (
     REMARKS,
@@ -33,6 +34,8 @@ _STYLES = {AgentStatus.OK: "", AgentStatus.DRIFTED: "bold red", AgentStatus.INCO
 _ASCII = {"−": "-", "–": "-", "±": "+-", "…": "...", "━": "-", "─": "-"}
 MOST_SIGHTS = 5
 _LEGEND = "! drifted   ? not fully judged   + no baseline yet   * fell beyond what is allowed   n/m: judgments scored of expected"
+
+_PEOPLE = "   (7.4±0.5): what people would give"
 
 
 def render_table(report: RunReport, *, exits: bool = True) -> str:
@@ -72,8 +75,9 @@ def _draw(report: RunReport, console: Console, *, short: bool = False, exits: bo
             console.print(Text(f"warning: {row.agent_id}: {one_line(warning)}", style="yellow"), soft_wrap=True)
     if view.rows:
         console.print(_table(report, short=short))
-        console.print(Text(_LEGEND, style="dim"), soft_wrap=True)
-    for line in _sights(view):
+        told = any(estimate_text(cell.people) for row in view.rows for cell in row.cells)
+        console.print(Text(f"{_LEGEND}{_PEOPLE if told else ''}", style="dim"), soft_wrap=True)
+    for line in (*_sights(view), *(f"judge: {text}" for text in view.people_lines)):
         console.print(Text(line, style="dim"), soft_wrap=True)
     ending = f" Exit code {report.exit_code}." if exits else ""
     console.print(Text(f"{view.headline}. {_cost(report)}{ending}"), soft_wrap=True)
@@ -123,7 +127,8 @@ def _cell(cell: ScoreCell, short: bool) -> str:
         return cell.why_unscored if cell.evaluation and not short else "–"
     change = "new" if cell.status == "no_baseline" else format_delta(cell.delta, 1)
     mark = "*" if cell.drifted else ""
-    return f"{format_score(cell.score, 1)} {change}{mark}".strip()
+    people = estimate_text(cell.people, short=True)
+    return f"{format_score(cell.score, 1)} {change}{mark}{f' ({people})' if people else ''}".strip()
 
 
 def _cost(report: RunReport) -> str:

@@ -6,7 +6,7 @@ from enum import StrEnum
 from functools import cached_property
 from statistics import fmean
 
-from persona_pipeline.baselines.models import DimensionComparison, PropositionDrop, Sight
+from persona_pipeline.baselines.models import DimensionComparison, People, PropositionDrop, Sight
 from persona_pipeline.evaluation.report import (
     EXIT_BUDGET,
     EXIT_CONFIG,
@@ -19,6 +19,7 @@ from persona_pipeline.evaluation.report import (
     worst_exit_code,
 )
 from persona_pipeline.propositions.models import ALL_DIMENSIONS, Dimension
+from persona_pipeline.reporting.people import people_lines
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
 
 DIMENSION_LABELS = {name: name.replace("_", " ").capitalize() for name in ALL_DIMENSIONS} | {
@@ -47,7 +48,7 @@ LOW_SCORE = 5.0
 
 
 # Findings that ask a person to look and are no fault of the agent's.
-REMARKS = frozenset({"no_baseline", "trend", "injection", "clone", "voices", "voice_alarm"})
+REMARKS = frozenset({"no_baseline", "trend", "injection", "clone", "voices", "voice_alarm", "doubted", "judge_changed"})
 
 
 class AgentStatus(StrEnum):
@@ -136,6 +137,11 @@ class ScoreCell:
             return None
         low, high = (min(max(self.baseline + change, 0.0), 9.0) for change in self.comparison.interval)
         return low, high
+
+    @property
+    def people(self) -> People | None:
+        """What people's labels say of it."""
+        return self.comparison.people if self.comparison else None
 
     @property
     def drifted(self) -> bool:
@@ -303,6 +309,11 @@ class ReportView:
     def families(self) -> str:
         """What p-values were corrected for, in words; "" where nothing was tested."""
         return next((row.report.comparison.families for row in self.rows if row.report.comparison.families), "")
+
+    @property
+    def people_lines(self) -> list[str]:
+        """How far the judge can be believed, a sentence a dimension."""
+        return people_lines(item for row in self.rows for item in row.report.comparison.dimensions.values())
 
     @cached_property
     def sights(self) -> list[tuple[AgentRow, dict[str, Sight]]]:

@@ -31,7 +31,7 @@ from persona_pipeline.world.trajectory import Entry, Omission, Trajectory, messa
 VOCABULARY_WEIGHT, DISTINCTNESS_WEIGHT, AGREEMENT_WEIGHT = 0.3, 0.4, 0.3
 # Fewer messages of a second speaker leave a channel without numbers of its own.
 _FEWEST_MESSAGES = 5
-_DISTINCT, _MERGED = 1.4, 3.2
+_DISTINCT, _MERGED = 1.2, 2.7
 
 
 def plan_convergence(case: AgentCase, propositions: PropositionSet) -> DimensionPlan:
@@ -112,9 +112,9 @@ def voice_statistics(
 
 
 def nearness_score(z: float) -> float:
-    """Return the 0-9 score of how near voices have come: 9 up to z = 1.4, 0 from z = 3.2, linear between.
+    """Return the 0-9 score of how near voices have come: 9 up to z = 1.2, 0 from z = 2.7, linear between.
 
-    A fall of 3.33, which is 1.0 of the dimension, takes z = 2.07: one intact window in fifty.
+    A fall of 3.33, which is 1.0 of the dimension, takes z = 1.76: at most one intact window of real dialogue in fifty.
     """
     return HIGHEST * min(1.0, max(0.0, (_MERGED - z) / (_MERGED - _DISTINCT)))
 

@@ -17,9 +17,10 @@ from persona_pipeline.claims.signals import against, read_signals
 from persona_pipeline.claims.trial import INTACT, Trial, TrialRequest, plan_trial
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
-from persona_pipeline.judging.anthropic import AnthropicJudge
 from persona_pipeline.judging.recorded import RecordedJudge
+from persona_pipeline.judging.recorded_first import RecordedFirstJudge
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
+from persona_pipeline.reporting.claims.pages import matrix_page
 from persona_pipeline.scoring import AgentCase
 from persona_pipeline.world import World
 from persona_pipeline.world.models import Message, Window
@@ -300,18 +301,34 @@ def test_what_it_costs_is_what_the_judge_spent_and_what_is_recorded_is_replayed(
     trial = plan_trial(sample_world, replace(REQUEST, samples=2))
     assert trial.estimate().startswith("36 calls to claude-haiku-5-5: about ")
     judge = open_judge("anthropic", sample_world, JudgeOptions())
-    assert isinstance(judge, AnthropicJudge)
+    assert isinstance(judge, RecordedFirstJudge)
     matrix = run_trial(trial, judge)
     assert matrix.usage.model_dump() == pytest.approx(vars(judge.backend.ledger.total))
     assert (matrix.usage.calls, server.paid, matrix.judgments) == (42, 42, 42), (
         "three kills stand alone, and are judged twice more"
     )
     assert {"boilerplate", "borrowed", "flattened"} == set(matrix.claims[0].kills)
-    assert matrix.dead == ["adherence/dead"]
+    assert (matrix.dead, matrix.models) == (["adherence/dead"], ["claude-haiku-5-5"])
     recording = open_judge("anthropic", sample_world, JudgeOptions(record=True))
     assert run_trial(trial, recording).usage.calls == 0, "all of it is in the store"
     replayed = run_trial(trial, RecordedJudge(sample_root / "recordings"))
     assert (replayed.claims, replayed.exit_code, replayed.usage.calls) == (matrix.claims, 0, 0)
+
+
+def test_a_matrix_of_two_models_is_told(sample_root: Path, sample_world: World) -> None:
+    """Recorded by one, the rest asked of another: what falls may be the change of judge."""
+    write_claims(sample_root, {"adherence": {"loud": {}}})
+    trial = plan_trial(sample_world, REQUEST)
+    intact = trial.windows[INTACT].requests[0].subject["trajectory"]
+
+    def answer(request: JudgeRequest) -> Verdict:
+        return Verdict("loud", score=9, model="older" if request.subject["trajectory"] == intact else "newer")
+
+    matrix = run_trial(trial, ScriptedJudge(answer))
+    assert matrix.models == ["newer", "older"]
+    assert ("mixed judges", "newer, older: what falls may be the change of judge; add --fresh") in matrix_page(
+        matrix
+    ).findings
 
 
 @pytest.mark.parametrize(("options", "code"), [({"max_usd": 0.000001}, 4), ({}, 3)])

@@ -3,7 +3,8 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,12 @@ from typer.testing import CliRunner
 
 from persona_pipeline.cli import doctor as command
 from persona_pipeline.cli.doctor import diagnose, doctor
+from persona_pipeline.judging.ability import Abilities
 from persona_pipeline.judging.probe import Finding, Level
+from persona_pipeline.judging.prompt import PROMPT_VERSION
 from persona_pipeline.settings import Settings
-from tests.support.messages_server import Hang, MessagesServer, Reply, message, status, verdicts
+from persona_pipeline.store import default_url, open_store
+from tests.support.messages_server import Call, Hang, MessagesServer, Reply, message, status, verdicts
 
 RETIRING = {"lifecycle": "deprecated", "retires_at": "2026-11-25T00:00:00Z"}
 
@@ -36,7 +40,7 @@ def look(root: Path, **settings: object) -> dict[str, Finding]:
 def test_all_is_well(sample_root: Path, server: MessagesServer) -> None:
     found = look(sample_root)
     assert {finding.level for finding in found.values()} == {Level.OK}
-    assert list(found) == ["world", "database", "recordings", "key", "model", "structured output", "caching"]
+    assert list(found) == ["world", "database", "recordings", "key", "model", "structured output", "judging", "caching"]
     assert "michael" in found["world"].said
     assert server.problems == []
 
@@ -128,6 +132,49 @@ def test_a_judge_that_cannot_judge(outcome: Reply, said: str, sample_root: Path,
     server.always(outcome)
     found = look(sample_root)["structured output"]
     assert (found.level, said in found.said) == (Level.ERROR, True), found.said
+
+
+def constant(server: MessagesServer, score: int, quote: str = "") -> Callable[[Call], Reply]:
+    """Answer every claim alike, in valid JSON; ``quote``: what is quoted instead of the transcript."""
+
+    def reply(call: Call) -> Reply:
+        data = verdicts(call.body)
+        for item in data["verdicts"]:
+            item["score"] = score
+            if quote:
+                item["evidence"] = [{"message": "m1", "quote": quote}]
+        return message(json.dumps(data))
+
+    return reply
+
+
+@pytest.mark.parametrize(
+    ("score", "quote", "said"),
+    [
+        (7, "", "one that is plainly false gets 7 of 9"),
+        (0, "", "a claim that is plainly true gets 0 of 9"),
+        (5, "", "true gets 5 of 9, one that is plainly false gets 5 of 9"),
+        (9, "I never said that", "2 of its 2 quotes are not in the transcript"),
+    ],
+    ids=["always seven", "always nothing", "always the middle", "made-up quotes"],
+)
+def test_a_judge_whose_answers_are_worth_nothing(
+    score: int, quote: str, said: str, sample_root: Path, server: MessagesServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERSONA_ROOT", str(sample_root))
+    honest, server.handler = server.handler, constant(server, score, quote)
+    app = typer.Typer()
+    app.command()(doctor)
+    told = CliRunner().invoke(app, ["--no-dagster"])
+    assert (told.exit_code, said in told.stdout) == (3, True), told.stdout
+    assert "cannot judge" in told.stdout
+    with closing(open_store(default_url(Settings(root=sample_root)))) as store:
+        assert Abilities(store).unable(["claude-haiku-5-5"], [PROMPT_VERSION]) == ["claude-haiku-5-5"]
+    # What is right again is forgiven.
+    server.handler = honest
+    assert CliRunner().invoke(app, ["--no-dagster"]).exit_code == 0
+    with closing(open_store(default_url(Settings(root=sample_root)))) as store:
+        assert Abilities(store).unable(["claude-haiku-5-5"], [PROMPT_VERSION]) == []
 
 
 def test_a_judge_that_hangs(sample_root: Path, server: MessagesServer) -> None:

@@ -97,7 +97,7 @@ GATE = (
         "full_coverage",
         "Everything that should be judged was judged, and has a baseline.",
         ERROR,
-        _findings("coverage", "no_baseline", "budget"),
+        _findings("coverage", "no_baseline", "budget", "calibration"),
     ),
     GateCheck(
         "baseline_is_current",

@@ -13,7 +13,7 @@ from persona_pipeline.defs.pictures import metadata, plots
 from persona_pipeline.defs.platform import run_tags
 from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.labels import JUDGE_POOL
-from persona_pipeline.defs.platform.resources import WorldResource, moment_of
+from persona_pipeline.defs.platform.resources import WorldResource, logged_progress, moment_of
 from persona_pipeline.defs.platform.settings import orchestration
 from persona_pipeline.evaluation import EvaluationRequest, RunReport, run_evaluation
 from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
@@ -41,7 +41,9 @@ class RegressionConfig(dg.Config):
     threshold: float | None = None
     max_usd: float | None = None
     fresh: bool = False
+    grouping: int | None = None
     fail_on: list[str] | None = None
+    require_calibration: bool | None = None
     update_baseline: bool = False
     reports: str = REPORTS
 
@@ -62,6 +64,7 @@ class RegressionConfig(dg.Config):
             proposition_delta=self.proposition_delta,
             min_coverage=self.min_coverage,
             fail_on=self.fail_on,
+            require_calibration=self.require_calibration,
             history=self.history,
             update_baseline=self.update_baseline,
         )
@@ -74,7 +77,13 @@ def evaluate_by_config(
     run_tags.label_run(context.instance, context.run, judge=config.judge, window=config.window, as_of=config.as_of)
     with known_failures():
         opened = world.open()
-        judge = open_judge(config.judge, opened, JudgeOptions(max_usd=config.max_usd, fresh=config.fresh))
+        judge = open_judge(
+            config.judge,
+            opened,
+            JudgeOptions(
+                max_usd=config.max_usd, fresh=config.fresh, grouping=config.grouping, progress=logged_progress()
+            ),
+        )
         run = run_evaluation(opened, judge, config.request())
         gather(opened, run.report)
     for problem in run.problems:

@@ -13,6 +13,7 @@ from persona_pipeline.evaluation.results import AgentEvaluation
 from persona_pipeline.propositions import ALL_DIMENSIONS, PropositionSet
 from persona_pipeline.reporting.costs import COLUMNS as COST_COLUMNS
 from persona_pipeline.reporting.costs import cost_tables
+from persona_pipeline.reporting.people import estimate_text, people_lines
 from persona_pipeline.reporting.sections import VoiceSeen
 from persona_pipeline.reporting.text import markdown_code, markdown_text, one_line
 from persona_pipeline.reporting.view import SHORT_LABELS, dimension_label, format_delta, format_score, unscored_label
@@ -153,6 +154,7 @@ def comparison_metadata(report: AgentReport, red: Sequence[str] = ()) -> Metadat
             for name, item in report.comparison.dimensions.items()
             if item.sight and item.sight.detectable is not None
         },
+        "judge": "; ".join(people_lines(report.comparison.dimensions.values())),
         **({"corrected_for": report.comparison.families} if report.comparison.families else {}),
         "evaluation_run": report.evaluation.run_id,
         **findings_metadata(report.findings),
@@ -168,11 +170,12 @@ def comparison_table(comparison: BaselineComparison) -> dg.TableMetadataValue:
             "now": format_score(item.current),
             "change": format_delta(item.delta),
             "status": _STATUS[item.status],
+            "people": estimate_text(item.people),
             "can_see": item.sight.text if item.sight else "",
         }
         for item in comparison.dimensions.values()
     ]
-    return table(rows, ("dimension", "baseline", "now", "change", "status", "can_see"))
+    return table(rows, ("dimension", "baseline", "now", "change", "status", "people", "can_see"))
 
 
 def scores_table(report: RunReport) -> dg.TableMetadataValue:
@@ -194,7 +197,8 @@ def scores_table(report: RunReport) -> dg.TableMetadataValue:
             compared = item.comparison.dimensions.get(name)
             score = compared.current if compared else None
             change = f" {format_delta(compared.delta, 1)}" if compared and compared.delta is not None else ""
-            row[_short(name)] = format_score(score, 1) + change
+            people = estimate_text(compared.people if compared else None, short=True)
+            row[_short(name)] = format_score(score, 1) + change + (f" ({people})" if people else "")
         rows.append(row)
     return table(rows, ("agent", "overall", *map(_short, names)))
 
@@ -255,4 +259,5 @@ _STATUS = {
     "no_baseline": "no baseline",
     "unscored": "no score now",
     "incomplete": "not all judged",
+    "other_judge": "another judge's baseline",
 }

@@ -13,6 +13,7 @@ from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation import EvaluationRequest
 from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
+from persona_pipeline.judging.progress import Progress
 from persona_pipeline.judging.verdict import Judge
 from persona_pipeline.world import World
 from persona_pipeline.world.files import is_agent_id, yaml_stems
@@ -53,6 +54,11 @@ class WorldResource(dg.ConfigurableResource):
         if self._world is not None:
             self._world.store.close()
             self._world = None
+
+
+def logged_progress() -> Progress:
+    """Return what says in the step's log how far a live judge is."""
+    return Progress(lambda line: dg.get_dagster_logger().info(line))
 
 
 class EvaluationSettings(dg.ConfigurableResource):
@@ -100,7 +106,12 @@ class EvaluationSettings(dg.ConfigurableResource):
             self._judges[key] = open_judge(
                 self.judge,
                 world,
-                JudgeOptions(max_usd=self.max_usd or None, fresh=self.fresh, grouping=self.grouping or None),
+                JudgeOptions(
+                    max_usd=self.max_usd or None,
+                    fresh=self.fresh,
+                    grouping=self.grouping or None,
+                    progress=logged_progress(),
+                ),
             )
         return self._judges[key]
 

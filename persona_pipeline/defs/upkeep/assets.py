@@ -17,6 +17,7 @@ from persona_pipeline.evaluation.comparison import Guard, compared
 from persona_pipeline.evaluation.gate import GateRules
 from persona_pipeline.evaluation.report import AgentReport
 from persona_pipeline.evaluation.saving import newest_run
+from persona_pipeline.evaluation.trust import Trust, known_trust
 from persona_pipeline.reporting.text import markdown_code, markdown_text
 from persona_pipeline.reporting.view import format_delta, format_score
 from persona_pipeline.world import World
@@ -24,6 +25,7 @@ from persona_pipeline.world import World
 # A baseline this far below what the agent does now guards against nothing.
 OUTGROWN = 1.0
 NOTHING_DUE = "nothing_to_review"
+_OF_JUDGES = ("other_judge", "judge_changed", "judge_health")
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class Reviewed:
     remarks: tuple[str, ...]
 
 
-def review_agent(world: World, agent_id: str, *, now: datetime, days: int) -> Reviewed:
+def review_agent(world: World, agent_id: str, *, now: datetime, days: int, trust: Trust | None = None) -> Reviewed:
     """Return what is to be said of an agent's baseline; nothing is judged for it."""
     try:
         baseline = find_baseline(world.root, agent_id)
@@ -49,8 +51,9 @@ def review_agent(world: World, agent_id: str, *, now: datetime, days: int) -> Re
         return Reviewed(agent_id, None, run.overall if run else None, (remark,))
     if run is None:
         return Reviewed(agent_id, baseline.captured_at, None, ("never evaluated; run evaluate_agent",))
-    report = compared(run, baseline, Guard(GateRules()))
-    remarks = (*_age(baseline, now, days), *_drift(report), *report.comparison.warnings)
+    report = compared(run, baseline, Guard(GateRules(), trust=trust or Trust()))
+    judges = [finding.text for finding in report.findings if finding.kind in _OF_JUDGES]
+    remarks = (*_age(baseline, now, days), *judges, *_drift(report), *report.comparison.warnings)
     return Reviewed(agent_id, baseline.captured_at, run.overall, remarks)
 
 
@@ -88,8 +91,10 @@ def baseline_review(context: dg.AssetExecutionContext, world: WorldResource) -> 
     days = orchestration().review_days
     with known_failures():
         opened = world.open()
-        now = datetime.now(UTC)
-        reviewed = [review_agent(opened, agent_id, now=now, days=days) for agent_id in known_agents(opened.root)]
+        now, trust = datetime.now(UTC), known_trust(opened)
+        reviewed = [
+            review_agent(opened, agent_id, now=now, days=days, trust=trust) for agent_id in known_agents(opened.root)
+        ]
     due = [item for item in reviewed if item.remarks]
     check = dg.AssetCheckResult(
         check_name=NOTHING_DUE,

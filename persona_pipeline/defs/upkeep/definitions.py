@@ -2,10 +2,10 @@
 
 import dagster as dg
 
-from persona_pipeline.defs.upkeep import assets, jobs, schedules, sensors
+from persona_pipeline.defs.upkeep import assets, calibration, jobs, schedules, sensors
 
 defs = dg.Definitions(
-    assets=[assets.baseline_review],
+    assets=[assets.baseline_review, calibration.calibration],
     jobs=[jobs.review_baselines, jobs.forget_old_runs],
     schedules=[schedules.weekly_baseline_review, schedules.weekly_tidying],
     sensors=[sensors.run_failure_alert],

@@ -3,12 +3,13 @@
 import dagster as dg
 
 from persona_pipeline.defs.upkeep.assets import baseline_review
+from persona_pipeline.defs.upkeep.calibration import calibration
 from persona_pipeline.defs.upkeep.retention import delete_old_runs, forget_old_texts
 
 review_baselines = dg.define_asset_job(
     "review_baselines",
-    selection=dg.AssetSelection.assets(baseline_review),
-    description="Lists the golden baselines that need a person. Judges nothing.",
+    selection=dg.AssetSelection.assets(baseline_review, calibration),
+    description="Lists the golden baselines that need a person, and how far the judges can be believed. Judges nothing.",
 )
 
 

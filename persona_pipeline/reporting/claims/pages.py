@@ -103,6 +103,8 @@ def _facts(matrix: KillMatrix) -> Iterator[str]:
 
 def _findings(matrix: KillMatrix) -> Iterator[tuple[str, str]]:
     rows = {row.name: row for row in matrix.claims}
+    if len(matrix.models) > 1:
+        yield "mixed judges", f"{', '.join(matrix.models)}: what falls may be the change of judge; add --fresh"
     for fault in matrix.faults:
         if fault.why_not:
             yield "not planted", f"{fault.name}: {fault.why_not}"

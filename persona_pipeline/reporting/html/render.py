@@ -15,6 +15,7 @@ from persona_pipeline.reporting.charts import bullet
 from persona_pipeline.reporting.facts import agent_facts
 from persona_pipeline.reporting.html.page import build_page
 from persona_pipeline.reporting.pages import page_environment
+from persona_pipeline.reporting.people import estimate_text
 from persona_pipeline.reporting.text import html_text
 from persona_pipeline.theme import theme_css
 
@@ -40,6 +41,7 @@ def render_html(report: RunReport) -> str:
 def _environment() -> Environment:
     environment = page_environment(_PACKAGE)
     environment.filters.update(
+        people=estimate_text,
         score=view.format_score,
         delta=view.format_delta,
         usd=view.format_usd,

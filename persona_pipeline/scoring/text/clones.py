@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from statistics import fmean
 
 import numpy as np
 
@@ -14,8 +15,9 @@ from persona_pipeline.scoring.text.tokens import tokenize
 _LONG, FEWEST_LINES, CLONE_SHARE = 6, 2, 0.2
 # Of a line's trigrams, this share in one line of the other makes it the other's line.
 _SAME_LINE = 0.6
-# Standard normal quantiles: a channel has many pairs, and a clone in style must be more than half-way to the other, too.
-STYLE_QUANTILE, MERGED_QUANTILE = 2.6, 3.0
+# Standard normal quantiles, of a mean over the others and of a pair. One intact channel of real dialogue in fifty has somebody
+# whose mean is above the first; a clone in style must be more than half-way to the other, too.
+STYLE_QUANTILE, MERGED_QUANTILE = 1.9, 3.0
 # Messages of each speaker, now and before, without which nobody's style is named.
 FEWEST_NOW, FEWEST_BEFORE = 40, 200
 # Somebody with a voice nobody has is farther from its own too, but not on the way to another's.
@@ -91,11 +93,12 @@ def find_likeness(near: Nearness, current: Voices, history: Voices) -> list[Voic
     nearest: dict[str, str] = {}
     for agent, other in sorted(near.toward, key=lambda pair: (-near.toward[pair].way, pair)):
         nearest.setdefault(agent, other)
+    # Who has left its own voice is seen best against all the others together, and whose it has taken by who is nearest.
+    lost = {agent: fmean(near.toward[pair].z for pair in near.toward if pair[0] == agent) for agent in nearest}
     best = {
-        agent: (near.toward[agent, other].z, other)
+        agent: (lost[agent], other)
         for agent, other in nearest.items()
-        if near.toward[agent, other].z > max(STYLE_QUANTILE, 2 * near.toward[other, agent].z)
-        and near.toward[agent, other].way > HALF_WAY
+        if lost[agent] > max(STYLE_QUANTILE, lost[other]) and near.toward[agent, other].way > HALF_WAY
     }
     findings = [
         VoiceFinding(Likeness.STYLE, agent, other, z, _side_by_side(current[agent], history[other]))

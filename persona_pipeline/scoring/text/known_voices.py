@@ -1,20 +1,24 @@
 """The speakers of a channel as their history knows them: in blocks of the size of a window, and what tells them apart."""
 
-import zlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import combinations
-from math import log
+from math import log, sqrt
 from typing import Any
 
 import numpy as np
 
 from persona_pipeline.scoring.text.characters import VOICE, WORDS, counted_grams, unit
+from persona_pipeline.scoring.text.ridge import ridge
 
-# How many columns n-grams are folded into, the regression's penalty, steps of conjugate gradients, parts of cross-validation.
-_FEWEST_COLUMNS, _MOST_COLUMNS, _PENALTY, _STEPS, _FOLDS = 256, 4096, 1.0, 15, 5
+# The regression's penalty and the parts of its cross-validation; measured on real dialogue.
+_PENALTY, _FOLDS = 60.0, 10
+# A message of twice the length says so much more of its speaker; from 200 characters on no more.
+_LENGTH_EXPONENT, _LONGEST = 0.2, 200
+# Up to so many numbers, zeros included, a table is quicker than a sparse one.
+_MOST_CELLS = 8_000_000
 
 # By speaker: its messages, oldest first, as many of each.
 Lines = Sequence[Sequence[str]]
@@ -57,7 +61,7 @@ class KnownVoices:
 
     def measure(self, lines: Lines) -> Measured:
         """Measure new messages of the same speakers in blocks of the same size."""
-        predicted = _predicted(self.models, _folded(lines, self.voice, self.models.shape[1]), self.size).mean(axis=0)
+        predicted = _predicted(self.models, _rows(lines, self.words, self.voice), len(lines), self.size).mean(axis=0)
         return Measured(_alike(lines, self.size, self.words), np.moveaxis(predicted, 1, 0))
 
 
@@ -72,15 +76,16 @@ def learn_voices(history: tuple[tuple[str, ...], ...], size: int) -> KnownVoices
         _Frequencies(Counter(g for t in texts for g in counted_grams(t, kind)), len(texts)) for kind in (WORDS, VOICE)
     )
     blocks = len(history[0]) // size
-    # A power of two, eight times the messages: folded more tightly, n-grams begin to stand for one another.
-    width = min(_MOST_COLUMNS, max(_FEWEST_COLUMNS, 1 << (8 * len(texts) - 1).bit_length()))
-    rows = _folded(history, voice, width)
+    rows = _rows(history, words, voice)
     # Neighbouring blocks share their subject, so what is left out at once is a stretch of them.
-    fold_of_block = np.arange(blocks) * _FOLDS // blocks
+    folds = min(_FOLDS, blocks)
+    fold_of_block = np.arange(blocks) * folds // blocks
     fold_of = np.tile(np.repeat(fold_of_block, size), len(history))
     target = np.repeat(np.eye(len(history), dtype=np.float32), blocks * size, axis=0) - 1 / len(history)
-    models = _ridge(rows.reshape(-1, width), target, fold_of)
-    predicted = _predicted(models, rows, size)
+    learns = np.repeat(fold_of[:, None] != np.arange(folds), len(history), axis=1).astype(np.float32)
+    models = ridge(rows, np.tile(target, folds), learns, _PENALTY)
+    models = np.moveaxis(models.reshape(-1, folds, len(history)), 1, 0)
+    predicted = _predicted(models, rows, len(history), size)
     held_out = np.array([predicted[fold, :, block] for block, fold in enumerate(fold_of_block)])
     return KnownVoices(size, Measured(_alike(history, size, words, counted=True), held_out), words, voice, models)
 
@@ -93,6 +98,12 @@ class _Frequencies:
     def weight(self, gram: str, but: int = 0) -> float:
         """Return the smoothed inverse document frequency of an n-gram, ``but`` so many of the texts that hold it."""
         return log((1 + self.texts) / (1 + self.holders[gram] - but)) + 1
+
+    @cached_property
+    def columns(self) -> dict[str, tuple[int, float]]:
+        """The number and weight of every n-gram of more than one message: what stands in one says nothing of the next."""
+        shared = [gram for gram, count in self.holders.items() if count > 1]
+        return {gram: (number, self.weight(gram)) for number, gram in enumerate(shared)}
 
 
 def _alike(lines: Lines, size: int, words: _Frequencies, *, counted: bool = False) -> Any:
@@ -126,46 +137,36 @@ def _alike(lines: Lines, size: int, words: _Frequencies, *, counted: bool = Fals
     return np.array(found)
 
 
-def _folded(lines: Lines, voice: _Frequencies, width: int) -> Any:
-    """Return a vector of unit length a message (speaker, message, column), its n-grams folded into columns with signs."""
-    known: dict[str, tuple[int, float]] = {}
-    rows = np.zeros((len(lines), len(lines[0]), width), dtype=np.float32)
-    for own, texts in zip(rows, lines, strict=True):
-        for row, text in zip(own, texts, strict=True):
-            found = counted_grams(text, VOICE)
-            for gram in found.keys() - known.keys():
-                mark = zlib.crc32(gram.encode("utf-8", "surrogatepass"))
-                known[gram] = (mark >> 1) % width, voice.weight(gram) * (1 if mark & 1 else -1)
-            for gram, count in found.items():
-                column, weight = known[gram]
-                row[column] += (1 + log(count)) * weight
-    return unit(rows.reshape(-1, width)).reshape(rows.shape)
+def _rows(lines: Lines, words: _Frequencies, voice: _Frequencies) -> Any:
+    """Return a sparse row a message, speaker by speaker: its n-grams of both kinds, each of unit length, by its worth."""
+    starts: list[int] = [0]
+    columns: list[int] = []
+    values: list[float] = []
+    for text in (text for own in lines for text in own):
+        worth = min(len(text), _LONGEST) ** _LENGTH_EXPONENT
+        for kind, frequencies, first in ((WORDS, words, 0), (VOICE, voice, len(words.columns))):
+            found = [
+                (*known, count)
+                for gram, count in counted_grams(text, kind).items()
+                if (known := frequencies.columns.get(gram)) is not None
+            ]
+            weighted = [(1 + log(count)) * weight for _, weight, count in found]
+            length = sqrt(sum(value * value for value in weighted)) or 1.0
+            columns += [first + number for number, _, _ in found]
+            values += [value * worth / length for value in weighted]
+        starts.append(len(columns))
+    shape = len(starts) - 1, len(words.columns) + len(voice.columns)
+    if shape[0] * shape[1] <= _MOST_CELLS:
+        rows = np.zeros(shape, dtype=np.float32)
+        rows[np.repeat(np.arange(shape[0]), np.diff(starts)), columns] = values
+        return rows
+    # Its import takes longer than a small world's voices.
+    from scipy import sparse
+
+    return sparse.csr_array((np.array(values, dtype=np.float32), np.array(columns), np.array(starts)), shape=shape)
 
 
-def _predicted(models: Any, rows: Any, size: int) -> Any:
+def _predicted(models: Any, rows: Any, speakers: int, size: int) -> Any:
     """Return by model, speaker, block and other the mean of what the models say of the speaker's messages."""
-    found = np.einsum("fcs,amc->fams", models, rows, optimize=True)
-    return found.reshape(len(models), rows.shape[0], -1, size, models.shape[2]).mean(axis=3)
-
-
-def _ridge(train: Any, target: Any, fold_of: Any) -> Any:
-    """Return a ridge regression's weights for each fold, learned without it, by conjugate gradients for all at once."""
-    learns = (fold_of[None, :] != np.arange(_FOLDS)[:, None]).astype(np.float32)[:, :, None]
-    speakers = target.shape[1]
-
-    def flat(values: Any) -> Any:
-        return np.moveaxis(values, 0, 1).reshape(values.shape[1], -1)
-
-    def folds(values: Any) -> Any:
-        return np.moveaxis(values.reshape(-1, _FOLDS, speakers), 1, 0)
-
-    residual = folds(train.T @ flat(target[None] * learns))
-    weights, direction = np.zeros_like(residual), residual
-    length = (residual**2).sum(axis=1, keepdims=True)
-    for _ in range(_STEPS):
-        image = folds(train.T @ flat(folds(train @ flat(direction)) * learns)) + _PENALTY * direction
-        step = length / np.maximum((direction * image).sum(axis=1, keepdims=True), 1e-12)
-        weights, residual = weights + step * direction, residual - step * image
-        shrunk = (residual**2).sum(axis=1, keepdims=True)
-        direction, length = residual + shrunk / np.maximum(length, 1e-12) * direction, shrunk
-    return weights
+    found = rows @ np.moveaxis(models, 0, 1).reshape(rows.shape[1], -1)
+    return np.moveaxis(found.reshape(speakers, -1, size, len(models), speakers).mean(axis=2), 2, 0)

@@ -11,23 +11,16 @@ class Conversations:
     """Numbers an agent's conversations as its messages come: one place, without a pause of an hour."""
 
     def __init__(self) -> None:
-        self._latest: dict[str, tuple[int, int, Message]] = {}
+        self._latest: dict[str, tuple[int, Message]] = {}
         self._following = 0
 
     def number(self, message: Message) -> int:
         """Return the number of the message's conversation, from 0."""
-        return self._next(message)[0]
-
-    def place(self, message: Message) -> int:
-        """Return the how manieth of its conversation the message is, from 1."""
-        return self._next(message)[1]
-
-    def _next(self, message: Message) -> tuple[int, int]:
         known = self._latest.get(message.conversation)
-        if known is not None and message.created_at - known[2].created_at < PAUSE:
-            number, place = known[0], known[1] + 1
+        if known is not None and message.created_at - known[1].created_at < PAUSE:
+            number = known[0]
         else:
-            number, place = self._following, 1
+            number = self._following
             self._following += 1
-        self._latest[message.conversation] = (number, place, message)
-        return number, place
+        self._latest[message.conversation] = (number, message)
+        return number

@@ -13,6 +13,8 @@ from persona_pipeline.scoring.text.characters import VOICE, grams
 # Half of them for characters, half for words.
 COLUMNS = 1 << 16
 _HALF = COLUMNS >> 1
+# A longer message says more of its speaker; from 200 characters on no more. Measured on real dialogue.
+_LENGTH_EXPONENT, _LONGEST = 0.2, 200
 _WORD = regex.compile(r"\w+|[^\w\s]+")
 
 
@@ -37,3 +39,8 @@ def weighted(text: str, inverse_frequencies: Any) -> tuple[Any, Any]:
         length = float(np.linalg.norm(values))
         parts.append((columns, values / length if length else values))
     return np.concatenate([columns for columns, _ in parts]), np.concatenate([values for _, values in parts])
+
+
+def worth(text: str) -> float:
+    """Return how much a message counts for its length."""
+    return min(len(text), _LONGEST) ** _LENGTH_EXPONENT

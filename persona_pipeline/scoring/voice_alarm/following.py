@@ -1,11 +1,13 @@
 """Holds an agent's messages against its voice, one after another: a one-sided CUSUM (Page, 1954) that knows where it began."""
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from statistics import fmean
+from typing import Any
 
-from persona_pipeline.scoring.voice_alarm.conversations import Conversations
+import numpy as np
+
 from persona_pipeline.scoring.voice_alarm.model import VoiceModel
 from persona_pipeline.world.models import Message
 
@@ -57,43 +59,58 @@ class VoiceWatch:
     """Follows one agent's messages as they come. One change is one alarm: the next can only come once the sum was at zero."""
 
     model: VoiceModel
-    sum: float = 0.0
     alarmed: bool = False
-    _since: list[tuple[Message, float]] = field(default_factory=list)
+    _sums: list[float] = field(default_factory=list)
+    # How many messages each side's sum has been above zero; what they were.
+    _spells: list[int] = field(default_factory=list)
+    _since: list[tuple[Message, list[float]]] = field(default_factory=list)
     _latest: deque[str] = field(default_factory=deque)
-    _talks: Conversations = field(default_factory=Conversations)
+
+    def __post_init__(self) -> None:
+        self._sums = [0.0] * len(self.model.sides)
+        self._spells = [0] * len(self.model.sides)
+
+    @property
+    def sum(self) -> float:
+        """The highest of the sides' sums."""
+        return max(self._sums)
 
     def read(self, message: Message) -> tuple[VoiceReading, VoiceAlarm | None]:
         """Return the reading of the agent's next message, and the alarm if it raises one."""
         self._latest.append(message.text)
         while len(self._latest) > self.model.stretch:
             self._latest.popleft()
-        step = self.model.step(tuple(self._latest), self._talks.place(message))
+        steps = [float(step) for step in self.model.steps(tuple(self._latest))]
         # Held at the threshold, so that an agent that has its voice back is soon believed.
-        self.sum = min(max(0.0, self.sum + step), self.model.threshold)
-        reading = VoiceReading(message, step, self.sum, self.sum >= self.model.threshold)
+        self._sums = [
+            min(max(0.0, total + step), self.model.threshold) for total, step in zip(self._sums, steps, strict=True)
+        ]
+        self._spells = [spell + 1 if total > 0 else 0 for spell, total in zip(self._spells, self._sums, strict=True)]
+        leading = max(range(len(steps)), key=lambda side: (self._sums[side], steps[side]))
+        reading = VoiceReading(message, steps[leading], self.sum, self.sum >= self.model.threshold)
         if self.sum == 0.0:
             self.alarmed = False
             self._since.clear()
             return reading, None
         if self.alarmed:
             return reading, None
-        self._since.append((message, step))
+        self._since = [*self._since, (message, steps)][-max(self._spells) :]
         if not reading.alarm:
             return reading, None
         self.alarmed = True
-        return reading, self._alarm()
+        return reading, self._alarm(leading)
 
-    def _alarm(self) -> VoiceAlarm:
-        worst = sorted(self._since, key=lambda item: -item[1])[:_QUOTED]
+    def _alarm(self, side: int) -> VoiceAlarm:
+        since = [(message, steps[side]) for message, steps in self._since[-self._spells[side] :]]
+        worst = sorted(since, key=lambda item: -item[1])[:_QUOTED]
         return VoiceAlarm(
             agent_id=self.model.provenance.agent_id,
-            raised_at=self._since[-1][0],
-            began_at=self._since[0][0],
-            messages=len(self._since),
+            raised_at=since[-1][0],
+            began_at=since[0][0],
+            messages=len(since),
             quotes=tuple(message for message, _ in worst),
-            mean_step=fmean(step for _, step in self._since),
-            usual_step=self.model.reference - self.model.own_mean,
+            mean_step=fmean(step for _, step in since),
+            usual_step=self.model.sides[side].usual,
         )
 
 
@@ -111,13 +128,11 @@ def follow_voice(model: VoiceModel, messages: Iterable[Message]) -> tuple[list[V
     return readings, alarms
 
 
-def most_sums(steps: Sequence[Sequence[float]]) -> list[float]:
-    """Return the highest that the sum comes to over each sequence of steps."""
-    highest = []
-    for sequence in steps:
-        total = top = 0.0
-        for step in sequence:
-            total = max(0.0, total + step)
-            top = max(top, total)
-        highest.append(top)
+def highest_sums(steps: Any) -> Any:
+    """Return the highest that any side's sum comes to over each sequence (sequence x message x side)."""
+    totals = np.zeros((steps.shape[0], steps.shape[2]))
+    highest = np.zeros(steps.shape[0])
+    for number in range(steps.shape[1]):
+        totals = np.maximum(0.0, totals + steps[:, number])
+        highest = np.maximum(highest, totals.max(axis=1))
     return highest

@@ -1,18 +1,21 @@
 """Learns an agent's voice from its history, and how high the sum may rise while the agent is itself."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from persona_pipeline.scoring.text.ridge import ridge
 from persona_pipeline.scoring.text.tokens import tokenize
 from persona_pipeline.scoring.voice_alarm.conversations import Conversations
-from persona_pipeline.scoring.voice_alarm.features import COLUMNS, hashed, weighted
+from persona_pipeline.scoring.voice_alarm.features import COLUMNS, hashed, weighted, worth
+from persona_pipeline.scoring.voice_alarm.following import highest_sums
 from persona_pipeline.scoring.voice_alarm.model import (
     VoiceKind,
     VoiceModel,
     VoiceProvenance,
-    news,
+    VoiceSide,
     packed,
     unpacked,
     word_scores,
@@ -23,9 +26,16 @@ FEWEST_OWN, FEWEST_OTHERS = 30, 30
 MOST_OWN, MOST_OTHERS = 6000, 12_000
 # Share of stretches of own messages that may raise an alarm, and their length.
 FALSE_ALARMS, HORIZON = 0.05, 500
-# C of the regression: softer than usual, since a message is short; measured on real dialogue.
-_SOFTNESS = 0.1
-_FOLDS, _DRAWS, _CAP = 5, 1000, 3.0
+# So many others, those who said most, are each a side of their own.
+MOST_RIVALS = 11
+# Strong, since a message is short; measured on real dialogue.
+_PENALTY = 60.0
+# The share of the way from its own mean to the other's that a message must pass to speak for a change: an episode in which
+# somebody is not quite himself lies nearer to his own.
+_WAY = 0.7
+# Fewer sequences than are allowed reach the threshold in the bootstrap: it knows only the conversations it was learnt from.
+_SURER = 5.0
+_FOLDS, _DRAWS, _CAP = 10, 1000, 3.0
 _WORDS, _STRETCH = 150, 20
 
 
@@ -34,15 +44,14 @@ def learn_voice(
 ) -> VoiceModel | None:
     """Learn an agent's voice from messages of everybody, oldest first; None with fewer than 30 of its own.
 
-    Its own against the others' where they said at least 30, by logistic regression; else against its own history alone, by
+    Its own against each of the others' where they said at least 30, by ridge regression; else against its own history alone, by
     Cosine Delta. The threshold comes from its own messages, each judged by a model that did not see its conversation: sequences
-    of 500 are drawn conversation by conversation, and as many as ``false_alarms`` says reach it.
+    of 500 are drawn conversation by conversation, and a fifth of as many as ``false_alarms`` says reach it.
     """
     own = [message for message in messages if message.agent_id == agent_id and message.text.strip()][-MOST_OWN:]
     others = [message for message in messages if message.agent_id != agent_id and message.text.strip()][-MOST_OTHERS:]
     if len(own) < FEWEST_OWN:
         return None
-    groups = conversations(own)
     provenance = VoiceProvenance(
         agent_id=agent_id,
         persona_hash=persona_hash,
@@ -50,13 +59,12 @@ def learn_voice(
         last_message=own[-1].id,
         until=own[-1].created_at,
         messages=len(own),
-        conversations=int(groups.max()) + 1,
+        conversations=int(conversations(own).max()) + 1,
         others=len(others),
         false_alarms=false_alarms,
         horizon=HORIZON,
     )
-    learn = _log_odds if len(others) >= FEWEST_OTHERS else _delta
-    return learn(own, others, groups, provenance)
+    return _log_odds(own, others, provenance) if len(others) >= FEWEST_OTHERS else _delta(own, provenance)
 
 
 def conversations(messages: Sequence[Message]) -> Any:
@@ -65,13 +73,61 @@ def conversations(messages: Sequence[Message]) -> Any:
     return np.array([talks.number(message) for message in messages])
 
 
-def _log_odds(
-    own: Sequence[Message], others: Sequence[Message], groups: Any, provenance: VoiceProvenance
-) -> VoiceModel:
-    from scipy import sparse
-    from sklearn.linear_model import LogisticRegression
+def _log_odds(own: Sequence[Message], others: Sequence[Message], provenance: VoiceProvenance) -> VoiceModel:
+    agent_id = provenance.agent_id
+    said = sorted((*own, *others), key=lambda message: message.created_at)
+    voices, speakers = _voices(agent_id, said)
+    texts = [message.text for message in said]
+    frequencies, matrix = _matrix(texts)
+    worths = np.array([worth(text) for text in texts])
+    is_own = speakers == 0
+    fold = _folds(said, is_own, agent_id)
+    scores = np.zeros((len(texts), len(voices)))
+    weights = np.zeros((COLUMNS, len(voices)), dtype=np.float32)
+    for number in range(_FOLDS):
+        learns = fold != number
+        found = _regression(matrix[learns], speakers[learns], worths[learns], len(voices))
+        scores[~learns] = matrix[~learns] @ found
+        # All of them together are what is held against new messages; each saw nine tenths, as in the held-out scores.
+        weights += found / _FOLDS
+    # The last side is anybody else: what is against the agent's voice may be for no other's.
+    scores, weights = _against(scores), _against(weights)
+    differences = scores * worths[:, None]
+    sides = tuple(
+        _side(other, differences[is_own, column], differences[(speakers == column + 1) if other else ~is_own, column])
+        for column, other in enumerate((*voices[1:], ""))
+    )
+    steps = np.array([[side.step(value) for value in differences[is_own, n]] for n, side in enumerate(sides)]).T
+    # One message alone is never a change of voice, however unlike the agent.
+    least = -sides[-1].usual * (1 - _WAY) / _WAY * 2
+    return VoiceModel(
+        kind=VoiceKind.LOG_ODDS,
+        threshold=max(_threshold(steps, conversations(own), provenance), least),
+        sides=sides,
+        provenance=provenance,
+        weights=packed(weights.T),
+        inverse_frequencies=packed(frequencies),
+    )
 
-    texts = [message.text for message in (*own, *others)]
+
+def _against(columns: Any) -> Any:
+    """Return the first column less each other one, and then the first as it is."""
+    return np.hstack([columns[:, :1] - columns[:, 1:], columns[:, :1]])
+
+
+def _voices(agent_id: str, said: Sequence[Message]) -> tuple[tuple[str, ...], Any]:
+    """Return the agent and the others who said enough, most first, and the place of each message's voice there (-1: none)."""
+    counted = Counter(message.agent_id for message in said if message.agent_id != agent_id)
+    order = sorted(counted, key=lambda name: (-counted[name], name))
+    voices = (agent_id, *(name for name in order[:MOST_RIVALS] if counted[name] >= FEWEST_OTHERS))
+    places = {name: place for place, name in enumerate(voices)}
+    return voices, np.array([places.get(message.agent_id, -1) for message in said])
+
+
+def _matrix(texts: Sequence[str]) -> tuple[Any, Any]:
+    """Return the inverse frequencies of the columns, and a row for each text."""
+    from scipy import sparse
+
     holders = np.zeros(COLUMNS)
     for text in texts:
         for columns, _ in hashed(text):
@@ -80,52 +136,36 @@ def _log_odds(
     frequencies = unpacked(packed(np.log((1 + len(texts)) / (1 + holders)) + 1))
     rows = [weighted(text, frequencies) for text in texts]
     starts = np.cumsum([0, *(len(columns) for columns, _ in rows)])
-    matrix = sparse.csr_array(
-        (
-            np.concatenate([values for _, values in rows]),
-            np.concatenate([columns for columns, _ in rows]).astype(np.int32),
-            starts.astype(np.int32),
-        ),
-        shape=(len(texts), COLUMNS),
-    )
+    values = np.concatenate([values for _, values in rows]).astype(np.float32)
+    matrix = sparse.csr_array((values, np.concatenate([columns for columns, _ in rows]), starts), (len(texts), COLUMNS))
     matrix.sum_duplicates()
-    is_own = np.arange(len(texts)) < len(own)
-    # Others' messages need no more than even folds: the threshold does not rest on them.
-    fold = np.concatenate([_folds(groups, provenance.agent_id), np.arange(len(others)) % _FOLDS])
-    scores = np.zeros(len(texts))
-    models = []
-    for number in range(_FOLDS):
-        held_out = fold == number
-        fitted = LogisticRegression(C=_SOFTNESS, class_weight="balanced", solver="liblinear", random_state=0)
-        fitted.fit(matrix[~held_out], is_own[~held_out])
-        scores[held_out] = fitted.decision_function(matrix[held_out])
-        models.append(fitted)
-    # All of them together are what is held against new messages; each saw four fifths, as in the held-out scores.
-    weights = np.mean([fitted.coef_[0] for fitted in models], axis=0)
-    bias = float(np.mean([fitted.intercept_[0] for fitted in models]))
-    mine = scores[is_own]
-    reference = float(mine.mean() + scores[~is_own].mean()) / 2
-    cap = max(_CAP * float(mine.std()), float(mine.mean()) - reference)
-    steps = np.clip(reference - mine, -cap, cap)
-    return VoiceModel(
-        kind=VoiceKind.LOG_ODDS,
-        reference=reference,
-        cap=cap,
-        # One message alone is never a change of voice, however unlike the agent.
-        threshold=max(_threshold(steps, groups, provenance), 2 * (float(mine.mean()) - reference)),
-        own_mean=float(mine.mean()),
-        own_sd=float(mine.std()),
-        provenance=provenance,
-        bias=bias,
-        weights=packed(weights),
-        inverse_frequencies=packed(frequencies),
+    return frequencies, matrix
+
+
+def _regression(matrix: Any, speakers: Any, worths: Any, voices: int) -> Any:
+    """Return a column of weights for each voice: its messages against all others, long ones and rarer sides weighing more."""
+    targets = speakers[:, None] == np.arange(voices)
+    ours = np.maximum(targets.mean(axis=0), 1 / len(targets))
+    weights = worths[:, None] * np.sqrt(np.where(targets, 0.5 / ours, 0.5 / np.maximum(1 - ours, 1 / len(targets))))
+    weights = weights / weights.mean(axis=0)
+    centred = targets - (weights * targets).mean(axis=0)
+    return ridge(matrix, centred.astype(np.float32), weights.astype(np.float32), _PENALTY)
+
+
+def _side(other: str, ours: Any, theirs: Any) -> VoiceSide:
+    mine, gap, spread = float(ours.mean()), float(ours.mean() - theirs.mean()), float(ours.std()) or 1.0
+    # The log-odds of two normal distributions that are so far apart.
+    scale = max(gap, 0.0) / spread**2
+    side = VoiceSide(
+        other=other, reference=mine - _WAY * gap, scale=scale, cap=max(_CAP * spread, abs(gap)) * scale, usual=0.0
     )
+    return side.model_copy(update={"usual": float(np.mean([side.step(value) for value in ours]))})
 
 
-def _delta(own: Sequence[Message], _: Sequence[Message], groups: Any, provenance: VoiceProvenance) -> VoiceModel:
+def _delta(own: Sequence[Message], provenance: VoiceProvenance) -> VoiceModel:
     texts = [message.text for message in own]
     stretch = min(_STRETCH, len(texts) // 3)
-    fold = _folds(groups, provenance.agent_id)
+    fold = _folds(own, np.ones(len(own), dtype=bool), provenance.agent_id)
 
     def learnt(chosen: Sequence[str]) -> tuple[tuple[str, ...], Any, Any, Any]:
         stretches = [tuple(chosen[start : start + stretch]) for start in range(0, len(chosen) - stretch + 1, stretch)]
@@ -140,16 +180,7 @@ def _delta(own: Sequence[Message], _: Sequence[Message], groups: Any, provenance
         means = np.full(len(words), rates.mean())
         return words, means, spreads, (rates.mean(axis=0) - means) / spreads
 
-    base = VoiceModel(
-        kind=VoiceKind.DELTA,
-        reference=0,
-        cap=np.inf,
-        threshold=np.inf,
-        own_mean=0,
-        own_sd=0,
-        provenance=provenance,
-        stretch=stretch,
-    )
+    base = VoiceModel(kind=VoiceKind.DELTA, threshold=np.inf, sides=(), provenance=provenance, stretch=stretch)
 
     def model(chosen: Sequence[str]) -> VoiceModel:
         words, means, spreads, centre = learnt(chosen)
@@ -166,48 +197,31 @@ def _delta(own: Sequence[Message], _: Sequence[Message], groups: Any, provenance
             scores[index] = -fitted.distance(latest)
     spread = float(scores.std())
     # Nobody else to stand half-way to: a change counts from two standard deviations below its own mean.
-    reference = float(scores.mean()) - spread
-    cap = _CAP * spread
-    steps = np.clip(reference - scores, -cap, cap)
-    return model(texts).model_copy(
-        update={
-            "reference": reference,
-            "cap": cap,
-            "own_mean": float(scores.mean()),
-            "own_sd": spread,
-            "threshold": max(_threshold(steps, groups, provenance), 2 * spread),
-        }
-    )
+    side = VoiceSide(other="", reference=float(scores.mean()) - spread, scale=1.0, cap=_CAP * spread, usual=-spread)
+    steps = np.array([[side.step(score)] for score in scores])
+    threshold = max(_threshold(steps, conversations(own), provenance), 2 * spread)
+    return model(texts).model_copy(update={"sides": (side,), "threshold": threshold})
 
 
-def _folds(groups: Any, agent_id: str) -> Any:
-    count = int(groups.max()) + 1
-    order = np.random.default_rng(seed_from("voice folds", agent_id)).permutation(count)
-    return (order % _FOLDS)[groups] if count >= _FOLDS else np.arange(len(groups)) * _FOLDS // len(groups)
+def _folds(said: Sequence[Message], is_own: Any, agent_id: str) -> Any:
+    """Return the part of cross-validation of each message: of a whole conversation, with some of the agent's own in every part."""
+    talks = conversations(said)
+    ours = np.unique(talks[is_own])
+    if len(ours) < _FOLDS:
+        return (np.cumsum(is_own) - is_own) * _FOLDS // int(is_own.sum() + 1)
+    generator = np.random.default_rng(seed_from("voice folds", agent_id))
+    order = np.concatenate([generator.permutation(ours), generator.permutation(np.setdiff1d(talks, ours))])
+    part = np.zeros(len(order), dtype=int)
+    part[order] = np.arange(len(order)) % _FOLDS
+    return part[talks]
 
 
 def _threshold(steps: Any, groups: Any, provenance: VoiceProvenance) -> float:
-    """Return the sum that ``false_alarms`` of the drawn sequences of ``horizon`` own messages reach."""
-    steps = steps * [news(place) for place in places(groups)]
+    """Return the sum that few enough of the drawn sequences of ``horizon`` own messages reach; steps: messages x sides."""
     generator = np.random.default_rng(seed_from("voice threshold", provenance.agent_id))
     blocks = [steps[groups == number] for number in range(int(groups.max()) + 1)]
-    most = np.zeros(_DRAWS)
-    total = np.zeros(_DRAWS)
     drawn = np.array([_drawn(blocks, generator, provenance.horizon) for _ in range(_DRAWS)])
-    for column in drawn.T:
-        total = np.maximum(0.0, total + column)
-        most = np.maximum(most, total)
-    return float(np.quantile(most, 1 - provenance.false_alarms))
-
-
-def places(groups: Sequence[int]) -> list[int]:
-    """Return for each message the how manieth of its conversation it is, from 1."""
-    counts: dict[int, int] = {}
-    found = []
-    for group in groups:
-        counts[group] = counts.get(group, 0) + 1
-        found.append(counts[group])
-    return found
+    return float(np.quantile(highest_sums(drawn), 1 - provenance.false_alarms / _SURER))
 
 
 def _drawn(blocks: Sequence[Any], generator: Any, length: int) -> Any:

@@ -1,19 +1,17 @@
 """What is known of an agent's voice: weights, reference and threshold, and what they were learnt from. Plain JSON."""
 
 import base64
+import zlib
 from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from persona_pipeline.scoring.text.tokens import tokenize
-from persona_pipeline.scoring.voice_alarm.features import weighted
-
-# Of two messages of one conversation; measured on real dialogue.
-_CORRELATION = 0.03
+from persona_pipeline.scoring.voice_alarm.features import weighted, worth
 
 
 class VoiceKind(StrEnum):
@@ -45,18 +43,40 @@ class VoiceProvenance(BaseModel):
     others: int
     false_alarms: float
     horizon: int
-    version: int = 1
+    version: Literal[2] = 2
+
+
+class VoiceSide(BaseModel):
+    """One of those whose voice might be taken for the agent's, and what a message says for it.
+
+    Attributes:
+        other: who; empty: anybody else, or, of an agent alone, not itself.
+        reference: the difference of scores (own - other) below which a message speaks for a change.
+        scale: from that difference to the log-odds that are added to the sum.
+        cap: most that one message may add to the sum, or take from it.
+        usual: mean of what the agent's own messages add (below 0).
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    other: str
+    reference: float
+    scale: float
+    cap: float
+    usual: float
+
+    def step(self, difference: float) -> float:
+        """Return what a message with this difference of scores adds to the sum."""
+        return min(self.cap, max(-self.cap, self.scale * (self.reference - difference)))
 
 
 class VoiceModel(BaseModel):
     """A voice that messages can be held against.
 
     Attributes:
-        reference: the log-odds half-way between the agent's own messages and the others'; a message below it speaks for a change.
-        cap: most that one message may add to the sum, or take from it.
-        threshold: the sum from which there is an alarm.
-        own_mean, own_sd: of the log-odds of held-out own messages.
-        weights, inverse_frequencies: base64 of 16-bit floats by column (``log_odds``).
+        threshold: the sum from which there is an alarm, whichever side's.
+        sides: the other voices; each has a sum of its own.
+        weights: base64 of 16-bit floats, sides x columns: own less the other's (``log_odds``); inverse_frequencies: by column.
         words, means, spreads, centre: of ``cosine_delta``: the agent's commonest words, how often each is used in stretches of
             ``stretch`` messages, and the mean of their z-scores.
     """
@@ -64,13 +84,9 @@ class VoiceModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     kind: VoiceKind
-    reference: float
-    cap: float
     threshold: float
-    own_mean: float
-    own_sd: float
+    sides: tuple[VoiceSide, ...]
     provenance: VoiceProvenance
-    bias: float = 0.0
     weights: str = ""
     inverse_frequencies: str = ""
     words: tuple[str, ...] = ()
@@ -79,19 +95,16 @@ class VoiceModel(BaseModel):
     centre: tuple[float, ...] = ()
     stretch: int = 1
 
-    def log_odds(self, text: str) -> float:
-        """Return how much more a message is the agent's own than anybody else's."""
+    def differences(self, text: str) -> Any:
+        """Return how much more a message is the agent's own than each side's."""
         weights, frequencies = self._arrays
         columns, values = weighted(text, frequencies)
-        return float(weights[columns] @ values) + self.bias
+        return worth(text) * (weights[:, columns] @ values)
 
-    def step(self, texts: tuple[str, ...], place: int = 1) -> float:
-        """Return what the newest message of ``texts`` (its last ``stretch``, oldest first) adds to the sum.
-
-        ``place``: the how manieth of its conversation it is (``news``).
-        """
-        score = self.log_odds(texts[-1]) if self.kind is VoiceKind.LOG_ODDS else -self.distance(texts)
-        return min(self.cap, max(-self.cap, self.reference - score)) * news(place)
+    def steps(self, texts: tuple[str, ...]) -> Any:
+        """Return what the newest message of ``texts`` (its last ``stretch``, oldest first) adds to the sum of each side."""
+        found = self.differences(texts[-1]) if self.kind is VoiceKind.LOG_ODDS else [-self.distance(texts)]
+        return np.array([side.step(float(value)) for side, value in zip(self.sides, found, strict=True)])
 
     def distance(self, texts: tuple[str, ...]) -> float:
         """Return 1 - the cosine of a stretch's word z-scores with the agent's own, 0-2 (Cosine Delta: Smith and Aldridge, 2011)."""
@@ -102,19 +115,7 @@ class VoiceModel(BaseModel):
 
     @cached_property
     def _arrays(self) -> tuple[Any, Any]:
-        return unpacked(self.weights), unpacked(self.inverse_frequencies)
-
-
-def news(place: int) -> float:
-    """Return how much the message at a place (from 1) of a conversation adds to what those before it said of the voice, 0-1.
-
-    Messages of one conversation share its subject and mood, so that n of them count as n / (1 + (n - 1) r), with r = 0.03.
-    """
-
-    def worth(count: int) -> float:
-        return count / (1 + (count - 1) * _CORRELATION)
-
-    return worth(place) - worth(place - 1)
+        return unpacked(self.weights).reshape(len(self.sides), -1), unpacked(self.inverse_frequencies)
 
 
 def word_scores(texts: tuple[str, ...], words: tuple[str, ...], means: Any, spreads: Any) -> Any:
@@ -129,10 +130,10 @@ def word_scores(texts: tuple[str, ...], words: tuple[str, ...], means: Any, spre
 
 
 def packed(values: Any) -> str:
-    """Return an array as base64 of little-endian 16-bit floats."""
-    return base64.b64encode(np.asarray(values, dtype="<f2").tobytes()).decode("ascii")
+    """Return an array as base64 of little-endian 16-bit floats, deflated."""
+    return base64.b64encode(zlib.compress(np.asarray(values, dtype="<f2").tobytes(), 1)).decode("ascii")
 
 
 def unpacked(text: str) -> Any:
-    """Return the array of ``packed``."""
-    return np.frombuffer(base64.b64decode(text), dtype="<f2").astype(float)
+    """Return the array of ``packed``, flat."""
+    return np.frombuffer(zlib.decompress(base64.b64decode(text)), dtype="<f2").astype(np.float32)

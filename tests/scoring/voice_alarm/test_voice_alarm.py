@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from persona_pipeline.scoring.voice_alarm import (
@@ -16,7 +17,7 @@ from persona_pipeline.scoring.voice_alarm import (
     stored_voice,
     voice_changes,
 )
-from persona_pipeline.scoring.voice_alarm.following import most_sums
+from persona_pipeline.scoring.voice_alarm.following import highest_sums
 from persona_pipeline.scoring.voice_alarm.learning import conversations
 from persona_pipeline.store import Store
 from persona_pipeline.world.messages import write_messages
@@ -142,9 +143,12 @@ def test_a_conversation_ends_with_a_pause_or_elsewhere() -> None:
     assert conversations(messages).tolist() == [0, 0, 1, 0, 2, 3]
 
 
-@pytest.mark.parametrize(("steps", "most"), [([1.0, 1.0, -5.0, 1.5], 2.0), ([-1.0, -1.0], 0.0), ([], 0.0)])
-def test_the_sum_never_falls_below_zero(steps: list[float], most: float) -> None:
-    assert most_sums([steps]) == [most]
+@pytest.mark.parametrize(
+    ("steps", "most"),
+    [([[1.0], [1.0], [-5.0], [1.5]], 2.0), ([[-1.0], [-1.0]], 0.0), ([[1.0, -2.0], [-3.0, 3.0], [1.5, 0.5]], 3.5)],
+)
+def test_each_side_has_a_sum_that_never_falls_below_zero(steps: list[list[float]], most: float) -> None:
+    assert highest_sums(np.array([steps])).tolist() == [most]
 
 
 def test_the_stored_voice_is_kept_until_the_persona_changes(store: Store) -> None:

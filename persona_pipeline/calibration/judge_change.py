@@ -1,0 +1,181 @@
+"""Has the judge changed? Judgments that an earlier judge made are made again by the one of now, and compared.
+
+Not to be confused with ``judging.canaries``, which catch a judge that obeys what it reads.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from persona_pipeline.calibration.measures import Measure, bias, spearman
+
+# Below this many anchors a change of .4 in rank correlation is seen in less than half of the cases.
+FEWEST_ANCHORS = 40
+ANCHORS = 80
+# A dimension's scores are compared across judges from so many anchors of its own on.
+FEWEST_OF_A_DIMENSION = 10
+# Points by which scores must have moved on average to be called so, and by how much surely (two-sided level).
+MOVED = 0.5
+_SHIFT_LEVEL = 0.005
+# How much less it must agree with people than before (rank correlation), and how surely so (one-sided level): the same judge asked
+# again is never that far from itself.
+LOST = 0.25
+_RANK_LEVEL = 0.05
+# Two judges whose rank correlation is surely below this read the claims differently.
+UNLIKE = 0.5
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """A judgment made by both judges: raw scores turned so that more is better; ``people``: what people gave it, None: nothing."""
+
+    dimension: str
+    before: float
+    now: float
+    people: float | None = None
+
+
+class JudgeName(BaseModel, frozen=True):
+    """A judge: model as it was served, and version of the prompt."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    model: str
+    prompt_version: str
+
+    def __str__(self) -> str:
+        return f"{self.model} (prompt {self.prompt_version})"
+
+
+class DimensionShift(BaseModel):
+    """How much more the judge of now gives, in points (now - before), on a dimension."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    dimension: str
+    points: Measure
+
+
+class JudgeChange(BaseModel):
+    """What comparing two judges found.
+
+    Attributes:
+        anchors, labelled: judgments both made, and those of them with people's labels.
+        points: now - before over all of them.
+        alike: rank correlation of the two judges.
+        rank_before, rank_now: of each with people; without value where too few are labelled.
+        reasons: why the judge counts as changed; empty: it does not.
+        ran_at: RFC 3339.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    before: JudgeName
+    now: JudgeName
+    anchors: int
+    labelled: int
+    points: Measure
+    alike: Measure
+    rank_before: Measure = Field(default_factory=Measure)
+    rank_now: Measure = Field(default_factory=Measure)
+    dimensions: list[DimensionShift] = Field(default_factory=list)
+    reasons: list[str] = Field(default_factory=list)
+    ran_at: str = ""
+
+    @property
+    def changed(self) -> bool:
+        """Whether the two judge unlike."""
+        return bool(self.reasons)
+
+    def shift(self, dimension: str) -> Measure | None:
+        """Return the shift on a dimension; None where too few of its judgments were made by both."""
+        found = next((item.points for item in self.dimensions if item.dimension == dimension), None)
+        return found if found and found.n >= FEWEST_OF_A_DIMENSION else None
+
+
+def judge_change(before: JudgeName, now: JudgeName, anchors: Sequence[Anchor], *, ran_at: str = "") -> JudgeChange:
+    """Return whether a judge changed, by three rules.
+
+    Scores moved by half a point or more, over all anchors or on a dimension (paired t, two-sided .005 in all); the judge's rank
+    correlation with people is .25 lower than before, and surely lower (Meng, Rosenthal and Rubin, Psychological Bulletin 111, 1992,
+    one-sided .05); or, without labels, the two judges' rank correlation is surely below .5. Power and false alarms by number of
+    anchors: benchmarks/judge_canary.py.
+    """
+    first, second = [item.before for item in anchors], [item.now for item in anchors]
+    labelled = [(item, item.people) for item in anchors if item.people is not None]
+    people = [score for _, score in labelled]
+    rank_before = spearman([item.before for item, _ in labelled], people)
+    rank_now = spearman([item.now for item, _ in labelled], people)
+    alike = spearman(first, second)
+    reasons = []
+    groups = {"": list(anchors), **_by_dimension(anchors)}
+    tests = [name for name, own in groups.items() if len(own) >= FEWEST_OF_A_DIMENSION]
+    for name in tests:
+        moved, p_value = _moved(groups[name])
+        if abs(moved) >= MOVED and p_value < _SHIFT_LEVEL / len(tests):
+            reasons.append(f"it gives {moved:+.1f} points {f'on {name}' if name else 'on average'}")
+    if len(labelled) >= FEWEST_ANCHORS:
+        if _agrees_less(labelled, rank_before, rank_now, spearman(*_pairs(labelled))):
+            told = " and ".join("none" if m.value is None else f"{m.value:.2f}" for m in (rank_before, rank_now))
+            reasons.append(f"it agrees less with people (rank correlation before and now: {told})")
+    elif len(anchors) >= FEWEST_ANCHORS and (alike.high is None or alike.high < UNLIKE):
+        told = "none" if alike.value is None else f"{alike.value:.2f}"
+        reasons.append(f"it ranks the same judgments otherwise (rank correlation with the judge before: {told})")
+    return JudgeChange(
+        before=before,
+        now=now,
+        anchors=len(anchors),
+        labelled=len(labelled),
+        points=bias(second, first),
+        alike=alike,
+        rank_before=rank_before,
+        rank_now=rank_now,
+        dimensions=[
+            DimensionShift(dimension=name, points=bias([i.now for i in own], [i.before for i in own]))
+            for name, own in groups.items()
+            if name
+        ],
+        reasons=reasons,
+        ran_at=ran_at,
+    )
+
+
+def _by_dimension(anchors: Sequence[Anchor]) -> dict[str, list[Anchor]]:
+    found: dict[str, list[Anchor]] = {}
+    for item in anchors:
+        found.setdefault(item.dimension, []).append(item)
+    return found
+
+
+def _pairs(labelled: Sequence[tuple[Anchor, float]]) -> tuple[list[float], list[float]]:
+    return [item.before for item, _ in labelled], [item.now for item, _ in labelled]
+
+
+def _moved(anchors: Sequence[Anchor]) -> tuple[float, float]:
+    """Return the mean of now - before and the p-value that it is nothing."""
+    from scipy.special import stdtr
+
+    differences = np.asarray([item.now - item.before for item in anchors], dtype=np.float64)
+    mean, error = float(differences.mean()), float(differences.std(ddof=1)) / math.sqrt(len(differences))
+    if error == 0:
+        return mean, 0.0 if mean else 1.0
+    return mean, float(2 * stdtr(len(differences) - 1, -abs(mean) / error))
+
+
+def _agrees_less(labelled: Sequence[tuple[Anchor, float]], before: Measure, now: Measure, alike: Measure) -> bool:
+    """Whether the correlation with people fell; both share the people, and the judges may share their errors."""
+    from scipy.special import ndtr
+
+    if before.value is None or before.value - (now.value or 0.0) < LOST:
+        return False
+    r1, r2, rx = before.value, now.value or 0.0, alike.value or 0.0
+    mean = (r1 * r1 + r2 * r2) / 2
+    factor = min((1 - rx) / (2 * (1 - mean)), 1.0)
+    spread = 2 * (1 - rx) * (1 - factor * mean) / (1 - mean)
+    if spread <= 0:
+        return False
+    z = (math.atanh(min(r1, 0.9999)) - math.atanh(r2)) * math.sqrt((len(labelled) - 3) / spread)
+    return float(ndtr(-z)) < _RANK_LEVEL

@@ -1,0 +1,86 @@
+"""From what judge and labellers say to what is printed of it."""
+
+import pytest
+
+from persona_pipeline.calibration.calibrate import calibrate_dimension
+from persona_pipeline.calibration.models import Calibration, DimensionCalibration
+from persona_pipeline.calibration.rated import Rated
+from persona_pipeline.reporting.calibration import calibration_text
+
+
+def rated(count: int, *, off: int = 0, claim: str = "kind", second: bool = False) -> list[Rated]:
+    """Judgments that people put where the judge puts them, ``off`` points lower."""
+    found = []
+    for number in range(count):
+        score = float(number % 10)
+        low = max(score - off, 0.0)
+        people = (low, min(low + 1, 9.0)) if second else (low,)
+        found.append(Rated(f"{claim}-{number}", "ann", "adherence", claim, score, people=people))
+    return found
+
+
+def calibrated(items: list[Rated]) -> DimensionCalibration:
+    return calibrate_dimension(("judge", "1"), "adherence", items, people=["eva"])
+
+
+@pytest.mark.parametrize(("count", "belief", "missing"), [(49, "unknown", 1), (50, "believed", 0)])
+def test_below_fifty_labels_nothing_is_said_of_what_people_would_give(count: int, belief: str, missing: int) -> None:
+    unlabelled = [Rated(f"u{n}", "ann", "adherence", "kind", float(n % 10)) for n in range(100)]
+    found = calibrated([*rated(count, off=1), *unlabelled])
+    assert (found.judged, found.labelled, found.belief, found.missing) == (count + 100, count, belief, missing)
+    assert (found.people_mean.value is None) == (missing > 0)
+    assert (f"{missing} labels are missing of 50" in calibration_text(Calibration(dimensions=[found]))) == (missing > 0)
+
+
+def test_a_judge_that_gives_everything_alike_is_no_better_than_chance() -> None:
+    items = [Rated(str(n), "ann", "adherence", "kind", 7.0, people=(float(n % 10),)) for n in range(60)]
+    found = calibrated(items)
+    assert (found.belief, found.agreement.rank.value) == ("chance", None)
+    assert "no better than chance" in calibration_text(Calibration(dimensions=[found]))
+
+
+def test_what_does_not_apply_is_counted_apart() -> None:
+    items = [
+        *rated(10),
+        Rated("a", "ann", "adherence", "kind", None, people=(None,)),
+        Rated("b", "ann", "adherence", "kind", None, people=(4.0,)),
+        Rated("c", "ann", "adherence", "kind", 4.0, people=(None, None, 3.0)),
+        # Two of three say that it applies.
+        Rated("d", "ann", "adherence", "kind", 4.0, people=(None, 4.0, 6.0)),
+    ]
+    found = calibrated(items).agreement
+    assert (found.n, found.neither, found.only_other, found.only_judge) == (11, 1, 1, 1)
+
+
+def test_models_labels_are_shown_and_never_count() -> None:
+    items = [Rated(str(n), "ann", "adherence", "kind", float(n % 10), models={"other": 4.0}) for n in range(60)]
+    found = calibrate_dimension(("judge", "1"), "adherence", items)
+    assert (found.labelled, found.belief, found.models["other"].n) == (0, "unknown", 60)
+    text = calibration_text(Calibration(dimensions=[found]))
+    assert "with the model other, which counts for nothing" in text
+    assert "no person has labelled these judgments" in text
+
+
+def test_inverted_claims_are_turned_for_the_mean_and_not_for_the_agreement() -> None:
+    items = [Rated(str(n), "ann", "adherence", "rude", 2.0, inverted=True, people=(1.0,)) for n in range(60)]
+    found = calibrated(items)
+    assert found.judge_mean == 7.0
+    assert found.people_mean.value == pytest.approx(8.0)
+    assert found.agreement.bias.value == pytest.approx(1.0)
+
+
+def test_claims_that_are_read_unlike_are_named_first() -> None:
+    unclear = [Rated(f"x{n}", "ann", "adherence", "unclear", 5.0, people=(2.0, 8.0)) for n in range(6)]
+    apart = [Rated(f"y{n}", "ann", "adherence", "apart", 9.0, people=(3.0, 3.0)) for n in range(6)]
+    moot = [Rated(f"z{n}", "ann", "adherence", "moot", 6.0, people=(None,)) for n in range(6)]
+    found = calibrated([*rated(20), *unclear, *apart, *moot])
+    reasons = {claim.proposition_id: claim.rewrite for claim in found.claims}
+    assert [claim.proposition_id for claim in found.claims][-1] == "kind"
+    assert reasons == {
+        "apart": "judge and people differ by 6.0 points",
+        "unclear": "people differ among themselves by 6.0 points",
+        "moot": "people hold that it does not apply where the judge scores it",
+        "kind": "",
+    }
+    text = calibration_text(Calibration(dimensions=[found]))
+    assert text.index("rewrite these claims") < text.index("by claim")

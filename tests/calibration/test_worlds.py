@@ -1,0 +1,231 @@
+"""People's labels in a world: what they change in every evaluation, and a judge that is another one."""
+
+import json
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from benchmarks.judge_canary import DRIFTS, anchors
+from persona_pipeline.baselines import find_baseline, save_baseline
+from persona_pipeline.calibration.changes_file import CHANGES, load_judge_changes, save_judge_changes
+from persona_pipeline.calibration.judge_change import JudgeName, judge_change
+from persona_pipeline.cli.app import app
+from persona_pipeline.errors import ConfigError
+from persona_pipeline.evaluation import EvaluationRequest, run_evaluation
+from persona_pipeline.evaluation.calibrating import calibrate_world
+from persona_pipeline.evaluation.comparing_judges import plan_canaries
+from persona_pipeline.evaluation.judges import open_judge
+from persona_pipeline.evaluation.people import peoples_labels
+from persona_pipeline.evaluation.population import judged_population
+from persona_pipeline.evaluation.report import RunReport
+from persona_pipeline.judging.ability import Abilities
+from persona_pipeline.labels import LABELS, label_of, write_labels
+from persona_pipeline.labels.label import LabellerKind
+from persona_pipeline.propositions import PROPOSITIONS, find_proposition_set
+from persona_pipeline.reporting.markdown import render_comment
+from persona_pipeline.reporting.render import render
+from persona_pipeline.reporting.table import render_table
+from persona_pipeline.world import World
+from tests.support.messages_server import Call, MessagesServer, Reply, message, verdicts
+
+SAME = DRIFTS[0]
+Answer = Callable[[float], int | None]
+BELIEVES: Answer = lambda score: min(9, max(0, round(score) - 1))  # noqa: E731
+
+
+@pytest.fixture
+def world(sample_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    monkeypatch.setenv("PERSONA_ROOT", str(sample_root))
+    opened = World.open()
+    yield opened
+    opened.store.close()
+
+
+def label(world: World, answer: Answer, count: int, *, kind: LabellerKind = LabellerKind.PERSON) -> None:
+    """Label judgments of adherence, spread over all there are."""
+    judgments = sorted(judged_population(world, dimensions=["adherence"]), key=lambda item: item.key)
+    labels = [
+        label_of(item.request, answer(item.score or 0.0), labeller="eva", kind=kind)
+        for item in judgments
+        if item.score is not None
+    ]
+    write_labels(world.root / LABELS, labels[:count])
+
+
+def evaluated(world: World, **asked: object) -> RunReport:
+    request = EvaluationRequest(dimensions=["adherence"], **asked)  # pyright: ignore[reportArgumentType]
+    return run_evaluation(world, open_judge("recorded", world), request).report
+
+
+def kinds(report: RunReport) -> set[str]:
+    return {finding.kind for finding in report.all_findings()}
+
+
+def test_without_labels_a_report_says_so_once(world: World) -> None:
+    report = evaluated(world)
+    assert "regression" in kinds(report) or "proposition_drop" in kinds(report)
+    for text in (render_table(report), render_comment(report), render(report, "html")):
+        assert text.count("no person has labelled") == 1
+    assert "calibration" in kinds(evaluated(world, require_calibration=True))
+    assert evaluated(world, require_calibration=True).exit_code == 3
+
+
+def test_a_model_that_labels_calibrates_nothing(world: World) -> None:
+    label(world, BELIEVES, 80, kind=LabellerKind.MODEL)
+    assert all(item.people is None for item in evaluated(world).agents["michael"].comparison.dimensions.values())
+    (found,) = calibrate_world(world, ["adherence"]).dimensions
+    assert (found.labelled, found.models["eva"].n) == (0, 80)
+
+
+def test_too_few_labels_say_how_many_are_missing(world: World) -> None:
+    label(world, BELIEVES, 20)
+    people = evaluated(world).agents["michael"].comparison.dimensions["adherence"].people
+    assert people is not None
+    assert (people.belief, people.labels, people.missing, people.score) == ("unknown", 20, 30, None)
+
+
+def test_what_people_would_give_stands_beside_the_score_everywhere(world: World) -> None:
+    label(world, BELIEVES, 80)
+    report = evaluated(world, require_calibration=True)
+    assert report.exit_code == 1
+    item = report.agents["michael"].comparison.dimensions["adherence"]
+    people = item.people
+    assert people is not None and people.score is not None and people.interval is not None and item.current is not None
+    assert people.belief == "believed"
+    assert people.interval[0] <= people.score <= people.interval[1]
+    half = (people.interval[1] - people.interval[0]) / 2
+    assert f"({people.score:.1f}±{half:.1f})" in render_table(report)
+    shown = f"people {people.score:.1f} ± {half:.1f}, 80 labels"
+    assert shown in render(report, "markdown")
+    assert shown in render(report, "html")
+    data = json.loads(render(report, "json"))
+    assert data["agents"]["michael"]["comparison"]["dimensions"]["adherence"]["people"]["score"] == people.score
+
+
+def test_a_judge_no_better_than_chance_warns_instead_of_failing(world: World) -> None:
+    assert evaluated(world).exit_code == 1
+    dice = random.Random(1)
+    label(world, lambda score: dice.randrange(10), 80)
+    report = evaluated(world)
+    assert (report.exit_code, "doubted" in kinds(report)) == (0, True)
+    assert not report.agents["michael"].comparison.regressed
+    assert "no better than chance" in render_table(report)
+    assert evaluated(world, fail_on=["doubted"]).exit_code == 1
+    assert evaluated(world, require_calibration=True).exit_code == 3
+
+
+def test_a_baseline_says_which_calibration_stood_behind_it(world: World) -> None:
+    label(world, BELIEVES, 80)
+    evaluated(world, update_baseline=True)
+    baseline = find_baseline(world.root, "pam")
+    assert baseline is not None
+    told = baseline.provenance["dimensions"]["adherence"]["calibration"]
+    assert (told["labels"], told["belief"], len(told["hash"])) == (80, "believed", 64)
+
+
+def test_a_judge_that_doctor_found_unable_gives_no_coverage_and_no_baseline(world: World) -> None:
+    run = evaluated(world).agents["pam"].evaluation.provenance
+    Abilities(world.store).note(run["judge_models"], run["prompt_version"], able=False)
+    (world.root / "baselines" / "pam.json").unlink()
+    report = evaluated(world, update_baseline=True)
+    assert (report.exit_code, "judge_health" in kinds(report)) == (3, True)
+    assert not (world.root / "baselines" / "pam.json").exists()
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[MessagesServer]:
+    with MessagesServer() as running:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", running.url)
+        yield running
+
+
+def call(*arguments: str) -> tuple[int, str]:
+    told = CliRunner().invoke(app, list(arguments))
+    assert told.exception is None or isinstance(told.exception, SystemExit), told.exception
+    return told.exit_code, told.output
+
+
+def other_judge(world: World, points: int) -> Callable[[Call], Reply]:
+    """A judge that gives each claim what it was given so far, and so many points more where more is better."""
+    scores: dict[str, list[float]] = {}
+    inverted: set[str] = set()
+    for item in judged_population(world):
+        claims = find_proposition_set(world.root / PROPOSITIONS, item.dimension, item.request.agent_id)
+        assert claims is not None
+        inverted |= {
+            item.request.claim for p in claims.propositions if p.inverted and p.id == item.request.proposition_id
+        }
+        scores.setdefault(item.request.claim, []).append(item.score or 0.0)
+
+    def score(claim: str) -> int:
+        middle = sum(scores[claim]) / len(scores[claim])
+        return min(9, max(0, round(middle + (-points if claim in inverted else points))))
+
+    return lambda call: message(json.dumps(verdicts(call.body, score)))
+
+
+def test_another_judge_is_not_compared_until_it_was_measured(world: World, server: MessagesServer) -> None:
+    server.handler = other_judge(world, -2)
+    asked = ("evaluate", "--agents", "jim,pam", "--dimensions", "adherence", "--judge", "anthropic", "--no-confirm")
+    code, text = call(*asked)
+    assert (code, "other_judge" in text, "persona-pipeline canary" in text) == (3, True, True)
+    code, text = call("canary", "--estimate")
+    assert (code, "80 judgments are made again" in text, "$" in text) == (0, True, True)
+    assert not (world.root / CHANGES).exists()
+    code, text = call("canary", "--anchors", "100")
+    assert (code, "the judge changed, not the agents" in text) == (1, True), text
+    (change,) = load_judge_changes(world.root)
+    points = change.shift("adherence")
+    assert points is not None and points.value is not None and -3 < points.value < -1
+    code, text = call(*asked)
+    assert (code, "judge_changed" in text, "other_judge" in text) == (0, True, False), text
+    assert "the baseline is moved by that" in text
+
+
+def test_a_judge_that_judges_alike_is_compared_as_before(world: World) -> None:
+    baseline = find_baseline(world.root, "pam")
+    assert baseline is not None
+    known = baseline.provenance["dimensions"]["adherence"]
+    now = JudgeName(model=known["judge_model"], prompt_version=known["prompt_version"])
+    before = JudgeName(model="earlier", prompt_version="1")
+    for item in baseline.provenance["dimensions"].values():
+        item.update(judge_model="earlier", prompt_version="1")
+    save_baseline(world.root, baseline)
+    assert "other_judge" in kinds(evaluated(world, agents=["pam"]))
+    generator = np.random.default_rng(1)
+    save_judge_changes(world.root, [judge_change(before, now, anchors(generator, 80, SAME, True))])
+    report = evaluated(world, agents=["pam"])
+    assert (report.exit_code, kinds(report)) == (0, set())
+    assert any("they do not differ" in warning for warning in report.agents["pam"].comparison.warnings)
+
+
+def test_there_is_nothing_to_ask_where_the_judge_is_the_same(world: World) -> None:
+    for path in (world.root / "baselines").iterdir():
+        path.unlink()
+    code, text = call("canary")
+    assert (code, "nothing to compare" in text) == (0, True)
+    with pytest.raises(ConfigError, match="those that are known were made by: claude"):
+        plan_canaries(world, JudgeName(model="now", prompt_version="1"), before="nobody")
+
+
+def test_calibrate_prints_and_exits(world: World) -> None:
+    code, text = call("calibrate")
+    assert (code, "no person has labelled" in text) == (0, True)
+    assert call("calibrate", "--require-calibration")[0] == 3
+    dice = random.Random(1)
+    label(world, lambda score: dice.randrange(10), 80)
+    code, text = call("calibrate", "--dimension", "adherence", "--format", "json")
+    (item,) = json.loads(text)["dimensions"]
+    assert (code, item["belief"], item["labelled"]) == (1, "chance", 80)
+
+
+def test_labels_of_an_agent_whose_files_are_broken_cost_nobody_else_anything(world: World) -> None:
+    label(world, BELIEVES, 80)
+    (world.root / "propositions" / "adherence" / "dwight.yaml").write_text("nonsense: 1\n", encoding="utf-8")
+    people = peoples_labels(world).by
+    ((_, learnt),) = people.items()
+    assert 0 < learnt.people.labels < 80
