@@ -22,7 +22,7 @@ class Limit(StrEnum):
     TOKENS = "tokens"
 
 
-# The headers that say a limit, what remains of it, and the time until it is whole again. Anthropic's times are moments, and not needed.
+# The headers that say a limit, what remains of it, and the time until it is whole again; Anthropic's are moments, and not needed.
 _HEADERS = (
     *(
         (kind, f"anthropic-ratelimit-{kind}-limit", f"anthropic-ratelimit-{kind}-remaining", "")

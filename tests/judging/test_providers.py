@@ -205,7 +205,7 @@ def test_recordings_come_first_and_replay(
 
 
 def test_doctor_finds_it_working(provider: str, options: AnthropicOptions) -> None:
-    found = {finding.name: finding for finding in asyncio.run(probe(options))}
+    found = {finding.name: finding for finding in asyncio.run(probe(options)).findings}
     assert found["structured output"].level is Level.OK
     assert found["model"].level is (Level.NOTE if provider in ("bedrock", "vertex") else Level.OK)
 

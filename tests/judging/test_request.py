@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from persona_pipeline.judging.prompt import proposition_question
-from persona_pipeline.judging.questions import Question
 from persona_pipeline.judging.providers.base import Provider
 from persona_pipeline.judging.providers.registry import find_provider
+from persona_pipeline.judging.questions import Question
 from persona_pipeline.judging.request import RequestStyle, cached_tokens, prefix_of, request_key, traits_of
 from persona_pipeline.judging.verdict import JudgeRequest
 from persona_pipeline.world.trajectory import Entry, Omission

@@ -5,11 +5,10 @@ Written from the providers' documentation and not from the code that is tested: 
 
 import hashlib
 import hmac
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import quote, unquote
 
 from tests.support.messages_api import check_body, check_request
@@ -110,7 +109,12 @@ class ChatCompletions(Protocol):
         {"model", "messages", "tools", "tool_choice", "response_format", "max_tokens", "max_completion_tokens"}
         | {"reasoning_effort"}
     )
-    _FINISHED = {"end_turn": "stop", "max_tokens": "length", "refusal": "content_filter", "tool_use": "tool_calls"}
+    _FINISHED: ClassVar = {
+        "end_turn": "stop",
+        "max_tokens": "length",
+        "refusal": "content_filter",
+        "tool_use": "tool_calls",
+    }
 
     def request(self, method: str, path: str, headers: Mapping[str, str], body: Any, raw: bytes) -> Incoming:
         problems = [] if headers.get("authorization") == f"Bearer {BEARER}" else ["the key is wrong"]
