@@ -80,7 +80,7 @@ def evaluate(
         str | None,
         typer.Option(
             help="Only these set the exit code: regression, threshold, coverage, no_baseline, budget, calibration, and trend, "
-            "injection, voices, voice_alarm, doubted and judge_changed, which only warn otherwise; or 'none'."
+            "injection, names, voices, voice_alarm, doubted and judge_changed, which only warn otherwise; or 'none'."
         ),
     ] = None,
     require_calibration: Annotated[
@@ -126,8 +126,11 @@ def evaluate(
     options = JudgeOptions(max_usd=max_usd, record=record, fresh=fresh, grouping=grouping)
     if estimate:
         from persona_pipeline.evaluation.estimating import estimate_run
+        from persona_pipeline.evaluation.run import run_names
 
         typer.echo(str(estimate_run(world, request, judge, options)))
+        for line in run_names(world, request).lines():
+            typer.echo(line, err=True)
         return
     run = run_and_print(world, request, judge=judge_name(judge, mock_judge), options=options)
     for path in run.baselines:
