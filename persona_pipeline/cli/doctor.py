@@ -157,8 +157,14 @@ def _judge(options: "AnthropicOptions", calls: bool, settings: "Settings") -> "l
     from persona_pipeline.judging.probe import Finding, Level, probe
 
     if not options.has_credentials():
-        remedy = "set ANTHROPIC_API_KEY to use the live judge; replaying recordings needs none"
+        remedy = f"{options.provider.key_help} to use the live judge; replaying recordings needs none"
         return [Finding("key", Level.NOTE, "no key for the live judge", remedy)]
+    try:
+        options.require_usable()
+    except ConfigError as error:
+        return [
+            Finding("judge", Level.ERROR, str(error), "replaying recordings needs no live judge: unset PERSONA_JUDGE")
+        ]
     if options.is_anthropic:
         found = [Finding("key", Level.OK, "is set")]
     else:

@@ -1,4 +1,4 @@
-"""Asking a model over the Messages API, at Anthropic or at any server that speaks it."""
+"""Asking a model, whoever serves it."""
 
 import logging
 import time
@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import Any
 
 from persona_pipeline.judging.breaker import AgentBreakers, Breaker
 from persona_pipeline.judging.budget import Budget, Reservation, require_price
@@ -24,9 +24,6 @@ from persona_pipeline.judging.request import Prefix, RequestStyle, cached_tokens
 from persona_pipeline.judging.response import read_response, unknown_usage
 from persona_pipeline.judging.usage import UsageLedger
 from persona_pipeline.judging.verdict import Unscored, Usage
-
-if TYPE_CHECKING:
-    from anthropic import AsyncAnthropic
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +43,7 @@ class _Call:
 
 
 class AnthropicBackend:
-    """Asks a model over the Messages API. Failures become unscored answers; only cancellation gets out.
+    """Asks a provider's model. Failures become unscored answers; only cancellation gets out.
 
     One instance serves one thread; it may be used in any number of event loops, one after the other. Inside
     ``async with`` its connections stay open between calls.
@@ -57,7 +54,7 @@ class AnthropicBackend:
         progress: hears of every answer; None: nobody looks.
 
     Raises:
-        ConfigError: there is no key, or a budget for a model without a known price.
+        ConfigError: a key, a package or a setting is missing, or a budget for a model without a known price.
 
     Attributes:
         ledger: what was spent, by whom.
@@ -76,7 +73,7 @@ class AnthropicBackend:
         progress: Progress | None = None,
     ) -> None:
         self.options = options or AnthropicOptions()
-        self.options.require_credentials()
+        self.options.require_usable()
         if budget:
             require_price(self.options.model)
         self.cache = cache
@@ -100,7 +97,7 @@ class AnthropicBackend:
 
     @property
     def name(self) -> str:
-        return f"anthropic:{self.options.model}"
+        return self.options.name
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -147,7 +144,12 @@ class AnthropicBackend:
 
     def _prepare(self, question: Question, style: RequestStyle) -> _Call:
         prefix = prefix_of(style, question)
-        return _Call(question, style, request_key(prefix, question, self.options.endpoint), prefix)
+        return _Call(
+            question,
+            style,
+            request_key(prefix, question, self.options.endpoint, provider=self.options.provider),
+            prefix,
+        )
 
     def _is_cacheable(self, group: Sequence[_Call]) -> bool:
         first = group[0]
@@ -155,7 +157,7 @@ class AnthropicBackend:
             return False
         return cached_tokens(first.style, first.question) >= traits_of(self.options.model).cache_minimum
 
-    async def _answer(self, client: "AsyncAnthropic", call: _Call, *, shared: bool) -> Answer:
+    async def _answer(self, client: Any, call: _Call, *, shared: bool) -> Answer:
         async with self.width.slot():
             agent_id = call.question.agent_id
             # The agent's own first: a request that is not sent must not be the endpoint's trial.
@@ -176,11 +178,11 @@ class AnthropicBackend:
             self.ledger.add(call.question, answer.usage)
             return answer
 
-    async def _attempt(self, client: "AsyncAnthropic", call: _Call, leave: Leave, *, shared: bool) -> Answer:
+    async def _attempt(self, client: Any, call: _Call, leave: Leave, *, shared: bool) -> Answer:
         try:
             answer = await self._paid(client, call, leave, shared=shared)
         except CallError as error:
-            if error.status not in _REJECTED or not self._may_fall_back(call):
+            if error.status not in _REJECTED or error.reason is Unscored.REFUSAL or not self._may_fall_back(call):
                 return _failed(error)
             call = self._prepare(call.question, replace(call.style, structured=False))
             try:
@@ -205,7 +207,7 @@ class AnthropicBackend:
                 self.cache.put(call.key, call.question, answer)
         return answer
 
-    async def _paid(self, client: "AsyncAnthropic", call: _Call, leave: Leave, *, shared: bool) -> Answer:
+    async def _paid(self, client: Any, call: _Call, leave: Leave, *, shared: bool) -> Answer:
         """One call within the budget, asked again for as long as only the server's limits stand against it.
 
         Raises:
@@ -245,7 +247,7 @@ class AnthropicBackend:
         leave.turn = await self.pacer.turn(leave.cost)
         leave.waited(time.monotonic() - now)
 
-    async def _sent(self, client: "AsyncAnthropic", call: _Call, leave: Leave, *, shared: bool) -> Answer:
+    async def _sent(self, client: Any, call: _Call, leave: Leave, *, shared: bool) -> Answer:
         body = call.style.body(call.question, cache_ttl=self.options.cache_ttl if shared else None)
         text = plain_json(body) if self.budget else ""
         reservation: Reservation | None = None
@@ -258,7 +260,7 @@ class AnthropicBackend:
                 return Answer(unscored=Unscored.BUDGET, detail=detail)
         usage = unknown_usage()
         try:
-            message = await send(client, body, leave)
+            message = await send(self.options.provider, client, body, leave)
             answer = read_response(
                 message,
                 call.question,
@@ -286,12 +288,13 @@ class AnthropicBackend:
         return answer
 
     def _cost(self, call: _Call) -> Cost:
-        """What a call takes of the server's limits: tokens read from the cache do not count."""
-        prefix = 0 if call.prefix in self._warm else call.prefix.tokens
+        """What a call takes of the server's limits: where input is counted alone, tokens read from the cache do not count."""
+        asks = estimated_tokens(call.question.ask)
         return {
             Limit.REQUESTS: 1,
-            Limit.INPUT_TOKENS: prefix + estimated_tokens(call.question.ask),
+            Limit.INPUT_TOKENS: asks + (0 if call.prefix in self._warm else call.prefix.tokens),
             Limit.OUTPUT_TOKENS: self._output_tokens,
+            Limit.TOKENS: asks + call.prefix.tokens + call.question.max_tokens,
         }
 
     def _may_fall_back(self, call: _Call) -> bool:

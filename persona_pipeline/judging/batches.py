@@ -92,7 +92,7 @@ def _bodies(questions: Sequence[Question], options: AnthropicOptions) -> dict[st
         prefix = prefix_of(style, question)
         shared = sharing[prefix] > 1 and prefix.tokens >= traits_of(options.model).cache_minimum
         body = style.body(question, cache_ttl=_CACHE_TTL if shared else None)
-        bodies[request_key(prefix, question, options.endpoint)] = (question, body)
+        bodies[request_key(prefix, question, options.endpoint, provider=options.provider)] = (question, body)
     return bodies
 
 

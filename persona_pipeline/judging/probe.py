@@ -143,33 +143,35 @@ def _answer(verdict: Verdict) -> str:
 
 
 async def _model(options: AnthropicOptions) -> Finding:
-    import anthropic
-
-    name = options.model
+    sdk: Any = options.provider.sdk()
+    name, provider = options.model, options.provider
+    silent = Finding("model", Level.NOTE, f"{options.endpoint} does not describe its models", "nothing to be done")
+    if not provider.describes_models:
+        return silent
     try:
         async with connect(options) as client:
             found = await client.models.retrieve(name)
-    except anthropic.APIConnectionError as error:
+    except sdk.APIConnectionError as error:
         cause = type(error.__cause__ or error).__name__
         return Finding(
             "endpoint",
             Level.ERROR,
             f"{options.endpoint} cannot be reached ({cause})",
-            "check the network and ANTHROPIC_BASE_URL, and that the server runs",
+            f"check the network and {provider.url_variable}, and that the server runs",
         )
-    except (anthropic.AuthenticationError, anthropic.PermissionDeniedError) as error:
+    except (sdk.AuthenticationError, sdk.PermissionDeniedError) as error:
         return Finding(
             "key",
             Level.ERROR,
             f"{options.endpoint} refuses the key (HTTP {error.status_code})",
-            "set ANTHROPIC_API_KEY to a key that is valid and may use the Messages API",
+            f"{provider.key_help}: one that is valid and may use the API",
         )
-    except anthropic.NotFoundError:
+    except sdk.NotFoundError:
         if options.is_anthropic:
             remedy = "set PERSONA_JUDGE_MODEL to a model that exists, such as claude-haiku-5-5"
             return Finding("model", Level.ERROR, f"there is no model {name}", remedy)
-        return Finding("model", Level.NOTE, f"{options.endpoint} does not describe its models", "nothing to be done")
-    except anthropic.AnthropicError as error:
+        return silent
+    except sdk.APIError as error:
         status = getattr(error, "status_code", None)
         said = f"asked for the model, {options.endpoint} answers {f'HTTP {status}' if status else type(error).__name__}"
         return Finding("model", Level.ERROR, said, "try again later; if it stays, ask whoever runs the endpoint")
