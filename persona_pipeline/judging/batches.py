@@ -212,7 +212,7 @@ def _collect(store: Store, client: "Anthropic", record: BatchRecord, options: An
         if answer.data is None:
             unscored[custom_id] = (str(answer.unscored), answer.detail)
         else:
-            cache.put(custom_id, request, answer)
+            cache.put(custom_id, request, answer, batch=True)
             answered.add(custom_id)
     if strangers and not answered and not unscored:
         # Somebody else's batch of the same size and time was taken for ours; ours may still be on the list.
