@@ -34,8 +34,8 @@ _PENALTY = 60.0
 # somebody is not quite himself lies nearer to his own.
 _WAY = 0.7
 # Fewer sequences than are allowed reach the threshold in the bootstrap: it knows only the conversations it was learnt from.
-_SURER = 5.0
-_FOLDS, _DRAWS, _CAP = 10, 1000, 3.0
+_SURER = 10.0
+_FOLDS, _DRAWS, _CAP = 10, 2000, 3.0
 _WORDS, _STRETCH = 150, 20
 
 
@@ -46,7 +46,7 @@ def learn_voice(
 
     Its own against each of the others' where they said at least 30, by ridge regression; else against its own history alone, by
     Cosine Delta. The threshold comes from its own messages, each judged by a model that did not see its conversation: sequences
-    of 500 are drawn conversation by conversation, and a fifth of as many as ``false_alarms`` says reach it.
+    of 500 are drawn conversation by conversation, and a tenth of as many as ``false_alarms`` says reach it.
     """
     own = [message for message in messages if message.agent_id == agent_id and message.text.strip()][-MOST_OWN:]
     others = _thinned([message for message in messages if message.agent_id != agent_id and message.text.strip()])
