@@ -25,7 +25,7 @@ import dialogue  # noqa: E402
 from persona_pipeline.scoring.convergence import nearness_score  # noqa: E402
 from persona_pipeline.scoring.fluency import ngram_part  # noqa: E402
 from persona_pipeline.scoring.text.agreement import agreement_ratio, is_agreement  # noqa: E402
-from persona_pipeline.scoring.text.clones import Likeness, find_clones, find_likeness  # noqa: E402
+from persona_pipeline.scoring.text.clones import FEWEST_NOW, Likeness, find_clones, find_likeness  # noqa: E402
 from persona_pipeline.scoring.text.nearness import nearness  # noqa: E402
 from persona_pipeline.scoring.text.repetition import find_repetition  # noqa: E402
 from persona_pipeline.scoring.voice_alarm import VoiceModel, learn_voice  # noqa: E402
@@ -270,11 +270,11 @@ def with_past(
 
 def clones() -> None:
     print("\nClones: one of four speaks another's lines, or in another's style (its lines of other episodes)")
-    _, measured = (said(half) for half in halves())
+    measured = said(halves()[1])
     generator = random.Random(3)
     names = dialogue.speakers()
     groups = [names[:4], names[1:5], (*names[:3], names[4]), (names[0], *names[2:5])]
-    for count in (20, 60, 100):
+    for count in (20, 60):
         named: dict[str, list[bool]] = {
             "verbatim": [],
             "style": [],
@@ -292,6 +292,8 @@ def clones() -> None:
                 named["verbatim"].append(any((item.agent_id, item.other) == (copyist, model) for item in found))
                 own = [(name, text) for name in group for text in window[name]]
                 named["intact lines"].append(bool(find_clones(own, history)))
+                if count < FEWEST_NOW:
+                    continue
                 start = generator.randrange(len(measured[model]) - count)
                 style = {**window, copyist: measured[model][start : start + count]}
                 alike = find_likeness(nearness(style, history, size=count), style, history)
@@ -310,7 +312,8 @@ def clones() -> None:
             "intact lines": "intact channels with a finding of lines",
         }
         for key, found in named.items():
-            show(f"{count} lines: {texts[key]}", share(sum(found), len(found)), aims.get(key, ""))
+            if found:
+                show(f"{count} lines: {texts[key]}", share(sum(found), len(found)), aims.get(key, ""))
 
 
 def fluency() -> None:
