@@ -25,7 +25,7 @@ import dialogue  # noqa: E402
 from persona_pipeline.scoring.convergence import nearness_score  # noqa: E402
 from persona_pipeline.scoring.fluency import ngram_part  # noqa: E402
 from persona_pipeline.scoring.text.agreement import agreement_ratio, is_agreement  # noqa: E402
-from persona_pipeline.scoring.text.clones import find_clones, find_likeness  # noqa: E402
+from persona_pipeline.scoring.text.clones import FEWEST_NOW, Likeness, find_clones, find_likeness  # noqa: E402
 from persona_pipeline.scoring.text.nearness import nearness  # noqa: E402
 from persona_pipeline.scoring.text.repetition import find_repetition  # noqa: E402
 from persona_pipeline.scoring.voice_alarm import VoiceModel, learn_voice  # noqa: E402
@@ -250,17 +250,41 @@ def length() -> None:
         show(f"{count} messages each", f"{fmean(found):.2f} ± {error:.2f}", "moves < .3")
 
 
+def with_past(
+    names: Sequence[str], count: int, windows: int, generator: random.Random, past: int = 1000
+) -> Iterator[tuple[Voices, Voices]]:
+    """Yield windows of consecutive lines of each speaker, and what it said in the episodes learnt from before them."""
+    learnt, measured = halves()
+    spoken = {name: [line for line in dialogue.turns(name) if line.text.strip()] for name in names}
+    for _ in range(windows):
+        window: Voices = {}
+        history: Voices = {}
+        for name, lines in spoken.items():
+            old, own = ([line for line in lines if line.episode in half] for half in (learnt, measured))
+            enough = next(index for index, line in enumerate(own) if line.episode > old[past - 1].episode)
+            start = generator.randrange(enough, len(own) - count)
+            window[name] = [line.text for line in own[start : start + count]]
+            history[name] = [line.text for line in old if line.episode < own[start].episode][-past:]
+        yield window, history
+
+
 def clones() -> None:
     print("\nClones: one of four speaks another's lines, or in another's style (its lines of other episodes)")
-    learnt, measured = (said(half) for half in halves())
+    measured = said(halves()[1])
     generator = random.Random(3)
     names = dialogue.speakers()
     groups = [names[:4], names[1:5], (*names[:3], names[4]), (names[0], *names[2:5])]
-    for count in (20, 60, 100):
-        named: dict[str, list[bool]] = {"verbatim": [], "style": [], "right": [], "intact": [], "intact lines": []}
+    for count in (20, 60):
+        named: dict[str, list[bool]] = {
+            "verbatim": [],
+            "style": [],
+            "right": [],
+            "intact": [],
+            "merged": [],
+            "intact lines": [],
+        }
         for group in groups:
-            history = {name: learnt[name][-1000:] for name in group}
-            for window in channel(measured, group, count, 15, generator):
+            for window, history in with_past(group, count, 15, generator):
                 copyist, model = generator.sample(group, 2)
                 verbatim = {**window, copyist: window[model]}
                 lines = [(name, text) for name in (model, copyist) for text in verbatim[name]]
@@ -268,37 +292,50 @@ def clones() -> None:
                 named["verbatim"].append(any((item.agent_id, item.other) == (copyist, model) for item in found))
                 own = [(name, text) for name in group for text in window[name]]
                 named["intact lines"].append(bool(find_clones(own, history)))
+                if count < FEWEST_NOW:
+                    continue
                 start = generator.randrange(len(measured[model]) - count)
                 style = {**window, copyist: measured[model][start : start + count]}
                 alike = find_likeness(nearness(style, history, size=count), style, history)
                 named["style"].append(any(copyist in (item.agent_id, item.other) for item in alike))
                 named["right"].append(any({item.agent_id, item.other} == {copyist, model} for item in alike))
                 usual = find_likeness(nearness(window, history, size=count), window, history)
-                named["intact"].append(bool(usual))
+                named["intact"].append(any(item.kind is Likeness.STYLE for item in usual))
+                named["merged"].append(any(item.kind is Likeness.MERGED for item in usual))
         aims = {"verbatim": "100 %", "style": ">= 75 %" if count == 60 else "", "intact": "<= 2 %"}
         texts = {
             "verbatim": "verbatim clone found with its pair",
             "style": "clone in style found",
             "right": "    with the right model",
             "intact": "intact channels with a finding of style",
+            "merged": "intact channels with a merged pair",
             "intact lines": "intact channels with a finding of lines",
         }
         for key, found in named.items():
-            show(f"{count} lines: {texts[key]}", share(sum(found), len(found)), aims.get(key, ""))
+            if found:
+                show(f"{count} lines: {texts[key]}", share(sum(found), len(found)), aims.get(key, ""))
 
 
 def fluency() -> None:
-    print("\nFluency's n-gram part by length of the window (0-9), mean, and a copy in five")
+    print(
+        "\nFluency's n-gram part by length of the window (0-9), mean; the same with every fifth message a copy of the one before"
+    )
     generator = random.Random(4)
     everything = {name: [line.text for line in dialogue.turns(name)] for name in dialogue.speakers()}
     for count in (5, 20, 80, 320):
-        found = []
+        found: list[float] = []
+        falls: list[float] = []
         for _ in range(200):
             own = everything[generator.choice(dialogue.speakers())]
             start = generator.randrange(len(own) - count)
-            row, _ = ngram_part(own[start : start + count])
-            found += [] if row.score is None else [row.score]
+            window = own[start : start + count]
+            copies = [window[index - 1] if index % 5 == 4 else text for index, text in enumerate(window)]
+            intact, copied_part = (ngram_part(texts)[0].score for texts in (window, copies))
+            if intact is not None and copied_part is not None:
+                found.append(intact)
+                falls.append(intact - copied_part)
         show(f"{count} messages", f"{fmean(found):.2f} ± {1.96 * float(np.std(found)) / sqrt(len(found)):.2f}")
+        show("    falls by more than 1.0 with the copies", share(sum(fall > 1 for fall in falls), len(falls)))
 
 
 # ---- voice alarm

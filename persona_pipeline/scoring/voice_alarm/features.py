@@ -3,6 +3,7 @@
 import itertools
 import zlib
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -31,10 +32,11 @@ def _columns(found: Counter[str], first: int) -> tuple[Any, Any]:
     return columns, 1 + np.log(np.fromiter(found.values(), dtype=float, count=len(found)))
 
 
-def weighted(text: str, inverse_frequencies: Any) -> tuple[Any, Any]:
-    """Return columns and values of a message's vector: characters and words each of length 1 before columns are added up."""
+def weighted(found: Sequence[tuple[Any, Any]], inverse_frequencies: Any) -> tuple[Any, Any]:
+    """Return columns and values of the vector of a ``hashed`` message: characters and words each of length 1 before columns are
+    added up."""
     parts = []
-    for columns, values in hashed(text):
+    for columns, values in found:
         values = values * inverse_frequencies[columns]
         length = float(np.linalg.norm(values))
         parts.append((columns, values / length if length else values))

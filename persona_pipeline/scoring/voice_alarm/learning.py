@@ -23,7 +23,7 @@ from persona_pipeline.scoring.voice_alarm.model import (
 from persona_pipeline.world.models import Message, seed_from
 
 FEWEST_OWN, FEWEST_OTHERS = 30, 30
-MOST_OWN, MOST_OTHERS = 6000, 12_000
+MOST_OWN, MOST_OTHERS = 6000, 24_000
 # Share of stretches of own messages that may raise an alarm, and their length.
 FALSE_ALARMS, HORIZON = 0.05, 500
 # So many others, those who said most, are each a side of their own.
@@ -34,8 +34,8 @@ _PENALTY = 60.0
 # somebody is not quite himself lies nearer to his own.
 _WAY = 0.7
 # Fewer sequences than are allowed reach the threshold in the bootstrap: it knows only the conversations it was learnt from.
-_SURER = 5.0
-_FOLDS, _DRAWS, _CAP = 10, 1000, 3.0
+_SURER = 10.0
+_FOLDS, _DRAWS, _CAP = 10, 2000, 3.0
 _WORDS, _STRETCH = 150, 20
 
 
@@ -46,10 +46,10 @@ def learn_voice(
 
     Its own against each of the others' where they said at least 30, by ridge regression; else against its own history alone, by
     Cosine Delta. The threshold comes from its own messages, each judged by a model that did not see its conversation: sequences
-    of 500 are drawn conversation by conversation, and a fifth of as many as ``false_alarms`` says reach it.
+    of 500 are drawn conversation by conversation, and a tenth of as many as ``false_alarms`` says reach it.
     """
     own = [message for message in messages if message.agent_id == agent_id and message.text.strip()][-MOST_OWN:]
-    others = [message for message in messages if message.agent_id != agent_id and message.text.strip()][-MOST_OTHERS:]
+    others = _thinned([message for message in messages if message.agent_id != agent_id and message.text.strip()])
     if len(own) < FEWEST_OWN:
         return None
     provenance = VoiceProvenance(
@@ -65,6 +65,12 @@ def learn_voice(
         horizon=HORIZON,
     )
     return _log_odds(own, others, provenance) if len(others) >= FEWEST_OTHERS else _delta(own, provenance)
+
+
+def _thinned(others: Sequence[Message]) -> list[Message]:
+    """Return at most so many, of all times: beside others' latest alone, an agent's early messages stand out by their subjects."""
+    kept = np.unique(np.linspace(0, len(others) - 1, min(len(others), MOST_OTHERS)).astype(int))
+    return [others[place] for place in kept]
 
 
 def conversations(messages: Sequence[Message]) -> Any:
@@ -128,13 +134,14 @@ def _matrix(texts: Sequence[str]) -> tuple[Any, Any]:
     """Return the inverse frequencies of the columns, and a row for each text."""
     from scipy import sparse
 
+    found = [hashed(text) for text in texts]
     holders = np.zeros(COLUMNS)
-    for text in texts:
-        for columns, _ in hashed(text):
+    for parts in found:
+        for columns, _ in parts:
             holders[np.unique(columns)] += 1
     # Rounded as they will be stored, so that a model read back gives the same numbers.
     frequencies = unpacked(packed(np.log((1 + len(texts)) / (1 + holders)) + 1))
-    rows = [weighted(text, frequencies) for text in texts]
+    rows = [weighted(parts, frequencies) for parts in found]
     starts = np.cumsum([0, *(len(columns) for columns, _ in rows)])
     values = np.concatenate([values for _, values in rows]).astype(np.float32)
     matrix = sparse.csr_array((values, np.concatenate([columns for columns, _ in rows]), starts), (len(texts), COLUMNS))

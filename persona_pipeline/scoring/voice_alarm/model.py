@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from persona_pipeline.scoring.text.tokens import tokenize
-from persona_pipeline.scoring.voice_alarm.features import weighted, worth
+from persona_pipeline.scoring.voice_alarm.features import hashed, weighted, worth
 
 
 class VoiceKind(StrEnum):
@@ -98,7 +98,7 @@ class VoiceModel(BaseModel):
     def differences(self, text: str) -> Any:
         """Return how much more a message is the agent's own than each side's."""
         weights, frequencies = self._arrays
-        columns, values = weighted(text, frequencies)
+        columns, values = weighted(hashed(text), frequencies)
         return worth(text) * (weights[:, columns] @ values)
 
     def steps(self, texts: tuple[str, ...]) -> Any:

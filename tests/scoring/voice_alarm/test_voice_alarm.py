@@ -14,6 +14,7 @@ from persona_pipeline.scoring.voice_alarm import (
     follow_voice,
     learn_stored_voice,
     learn_voice,
+    learning,
     stored_voice,
     voice_changes,
 )
@@ -172,16 +173,37 @@ def test_the_stored_voice_is_kept_until_the_persona_changes(store: Store) -> Non
     assert alarms == []
 
 
-def test_what_another_version_stored_counts_as_none(store: Store) -> None:
+@pytest.mark.parametrize("earlier", ["version 1", "no model of ours"])
+def test_what_another_version_stored_is_learnt_anew(store: Store, model: VoiceModel, earlier: str) -> None:
     from persona_pipeline.store import tables
 
     write_messages(store, HISTORY)
+    row = model.model_dump(mode="json")
+    assert row["provenance"]["version"] > 1
+    row = (
+        {"kind": "oracle"}
+        if earlier == "no model of ours"
+        else row | {"provenance": row["provenance"] | {"version": 1}}
+    )
     with store.begin() as connection:
-        connection.execute(
-            tables.voice_models.insert().values(agent_id="ann", persona_hash="p1", model={"kind": "oracle"})
-        )
+        connection.execute(tables.voice_models.insert().values(agent_id="ann", persona_hash="p1", model=row))
     assert stored_voice(store, "ann") is None
-    assert learn_stored_voice(store, "ann", "p1", HISTORY).model is not None
+    assert learn_stored_voice(store, "ann", "p1", HISTORY).model == model
+    kept = stored_voice(store, "ann")
+    assert kept is not None
+    assert kept.model == model
+
+
+def test_of_a_long_history_others_of_all_times_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    early, late = (MONDAY + timedelta(days=days) for days in (0, 30))
+    history = [
+        *said([("ann", "loud"), ("cyd", "lazy")], 60, 1, early),
+        *said([("ann", "loud"), ("bob", "terse")], 60, 2, late),
+    ]
+    monkeypatch.setattr(learning, "MOST_OTHERS", 80)
+    model = learnt(history)
+    assert model.provenance.others == 80
+    assert sorted(side.other for side in model.sides) == ["", "bob", "cyd"]
 
 
 def sample_messages() -> list[Message]:
