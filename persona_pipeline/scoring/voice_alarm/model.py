@@ -13,6 +13,9 @@ from pydantic import BaseModel, ConfigDict
 from persona_pipeline.scoring.text.tokens import tokenize
 from persona_pipeline.scoring.voice_alarm.features import hashed, weighted, worth
 
+# The largest share of the threshold that one message adds.
+_MOST_OF_THRESHOLD = 0.6
+
 
 class VoiceKind(StrEnum):
     """How a voice is told: against other agents' voices, or, where there are none, against its own history alone."""
@@ -104,7 +107,9 @@ class VoiceModel(BaseModel):
     def steps(self, texts: tuple[str, ...]) -> Any:
         """Return what the newest message of ``texts`` (its last ``stretch``, oldest first) adds to the sum of each side."""
         found = self.differences(texts[-1]) if self.kind is VoiceKind.LOG_ODDS else [-self.distance(texts)]
-        return np.array([side.step(float(value)) for side, value in zip(self.sides, found, strict=True)])
+        steps = [side.step(float(value)) for side, value in zip(self.sides, found, strict=True)]
+        # One message alone is never a change of voice, however unlike the agent.
+        return np.minimum(steps, self.threshold * _MOST_OF_THRESHOLD)
 
     def distance(self, texts: tuple[str, ...]) -> float:
         """Return 1 - the cosine of a stretch's word z-scores with the agent's own, 0-2 (Cosine Delta: Smith and Aldridge, 2011)."""

@@ -1,6 +1,7 @@
 import json
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -80,6 +81,15 @@ def test_its_own_voice_raises_none(model: VoiceModel) -> None:
     assert alarms == []
     assert len(readings) == 300
     assert all(reading.sum < model.threshold for reading in readings)
+
+
+def test_one_message_alone_is_no_change_of_voice(model: VoiceModel) -> None:
+    ours = [item for item in said([("ann", "loud")], 10, 9) if item.agent_id == "ann"]
+    foreign = said([("bob", "terse"), ("cyd", "lazy")], 20, 8)
+    for item in foreign:
+        readings, alarms = follow_voice(model, [*ours, replace(item, agent_id="ann", text=f"{item.text} {item.text}")])
+        assert not alarms
+        assert readings[-1].sum < model.threshold
 
 
 def test_one_change_is_one_alarm_and_the_next_change_another(model: VoiceModel) -> None:
