@@ -20,7 +20,7 @@ PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 
 from persona_pipeline.corrections import ActionGate, correction_statistics, gate_backend  # noqa: E402
-from persona_pipeline.judging.client import AnthropicOptions  # noqa: E402
+from persona_pipeline.judging.options import AnthropicOptions  # noqa: E402
 from persona_pipeline.world import World  # noqa: E402
 
 Rewrite = Callable[[str, str], Awaitable[str]]

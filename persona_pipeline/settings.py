@@ -2,7 +2,7 @@
 
 from functools import lru_cache
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -16,6 +16,15 @@ DEFAULT_JUDGE_MODEL = "claude-haiku-5-5"
 SettingsT = TypeVar("SettingsT", bound=BaseSettings)
 
 
+class TokenPrices(NamedTuple):
+    """What a model costs, in US dollars a million tokens."""
+
+    input: float
+    output: float
+    cache_write: float
+    cache_read: float
+
+
 class Settings(BaseSettings):
     """What can be set from outside. Every field has a default that works on a fresh machine.
 
@@ -23,7 +32,11 @@ class Settings(BaseSettings):
         root: the world's folder (personas/, propositions/, messages/, recordings/, baselines/, suites/). Default: the current
             folder if it has ``personas/``, else the project.
         database_url: the store; default SQLite in ``<root>/.persona/store.db``. A Postgres URL switches everything.
+        judge: who judges where a command does not say: ``recorded``, or the provider of a live judge.
         judge_model: model id the live judge asks for.
+        judge_prices: prices of models as ``MODEL=INPUT/OUTPUT[/CACHE WRITE/CACHE READ]`` with commas between them, in US dollars a
+            million tokens.
+        judge_grouping: claims of one transcript in one call.
         judge_width: calls to the judge under way at once.
         judge_deadline: wall-clock seconds one judge call may take in all, retries included.
         judge_requests_per_minute, judge_input_tokens_per_minute, judge_output_tokens_per_minute: the most that the judge is asked;
@@ -40,9 +53,12 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="ignore")
 
     root: Path | None = None
+    judge: str = "recorded"
     database_url: SecretStr | None = None
     judge_model: str = DEFAULT_JUDGE_MODEL
     judge_effort: str = "low"
+    judge_prices: str = ""
+    judge_grouping: int = Field(default=1, ge=1)
     judge_width: int = 20
     judge_deadline: float = 60.0
     judge_max_tokens: int = 2048
@@ -73,6 +89,17 @@ class Settings(BaseSettings):
     def _blank_is_unset(cls, value: object) -> object:
         return None if value == "" else value
 
+    @field_validator("judge", mode="before")
+    @classmethod
+    def _blank_is_recorded(cls, value: object) -> object:
+        return "recorded" if value == "" else value
+
+    @field_validator("judge_prices")
+    @classmethod
+    def _prices_can_be_read(cls, value: str) -> str:
+        read_prices(value)
+        return value
+
     @property
     def suite_environment(self) -> list[str]:
         """The names in ``suite_allow_env``."""
@@ -85,6 +112,31 @@ class Settings(BaseSettings):
             return self.root.expanduser().resolve()
         here = Path.cwd()
         return here if (here / "personas").is_dir() else PACKAGE_PARENT
+
+
+def read_prices(text: str) -> dict[str, TokenPrices]:
+    """Return prices by model from ``MODEL=INPUT/OUTPUT[/CACHE WRITE/CACHE READ]`` with commas between them.
+
+    Raises:
+        ValueError: it is not written so, a price is no finite number from 0, or a model stands twice.
+    """
+    found: dict[str, TokenPrices] = {}
+    for item in filter(None, map(str.strip, text.split(","))):
+        model, _, written = (part.strip() for part in item.rpartition("="))
+        try:
+            prices = [float(price) for price in written.split("/")]
+        except ValueError:
+            prices = []
+        if not model or len(prices) not in (2, 4) or not all(0 <= price < float("inf") for price in prices):
+            raise ValueError(
+                f"{item!r} is no price; write MODEL=INPUT/OUTPUT or MODEL=INPUT/OUTPUT/CACHE WRITE/CACHE READ,"
+                " in dollars a million tokens"
+            )
+        if model in found:
+            raise ValueError(f"{model!r} has two prices")
+        # What is read from a cache is not taken to be cheaper, nor what is written to be dearer, unless it is said.
+        found[model] = TokenPrices(*prices, *(prices[:1] * 2 if len(prices) == 2 else []))
+    return found
 
 
 @lru_cache

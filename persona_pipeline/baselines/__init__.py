@@ -21,6 +21,7 @@ from persona_pipeline.baselines.regression import (
     check_delta,
     compare,
     find_regressions,
+    is_covered,
 )
 from persona_pipeline.baselines.watched import Watched, watched_agents
 
@@ -40,6 +41,7 @@ __all__ = [
     "compare",
     "find_baseline",
     "find_regressions",
+    "is_covered",
     "load_baseline",
     "save_baseline",
     "watched_agents",

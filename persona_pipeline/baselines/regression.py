@@ -14,6 +14,8 @@ from persona_pipeline.errors import ConfigError
 from persona_pipeline.scoring.results import DimensionEvaluation
 
 REGRESSION_DELTA = 1.0
+# Judgments from which the share counts: below that one of them is more than the share.
+COUNTED_FROM = 20
 PROPOSITION_DELTA = 3.0
 TOLERANCE = 1e-9
 
@@ -60,6 +62,17 @@ def find_regressions(
     return regressions
 
 
+def is_covered(scored: int, expected: int, min_coverage: float) -> bool:
+    """Whether enough of the judgments that were due are scored.
+
+    Args:
+        min_coverage: the share (0-1) that must be; below 1, one failed judgment of fewer than 20 is no failed run either.
+    """
+    if min_coverage < 1 and expected < COUNTED_FROM and expected - scored <= 1:
+        return True
+    return expected == 0 or scored / expected >= min_coverage - TOLERANCE
+
+
 def compare(
     agent_id: str,
     dimensions: Mapping[str, DimensionEvaluation],
@@ -85,7 +98,7 @@ def compare(
         item = DimensionComparison(dimension=name, status="ok", current=evaluated.score, baseline=golden.get(name))
         if item.current is None:
             item.status = "unscored"
-        elif evaluated.coverage < min_coverage - TOLERANCE:
+        elif not is_covered(evaluated.n_scored, evaluated.n_expected, min_coverage):
             item.status = "incomplete"
         elif item.baseline is None:
             item.status = "no_baseline"

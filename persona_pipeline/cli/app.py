@@ -14,6 +14,7 @@ from persona_pipeline.cli.ingest import ingest
 from persona_pipeline.cli.init import init
 from persona_pipeline.cli.label import label
 from persona_pipeline.cli.labels import app as labels
+from persona_pipeline.cli.messages import app as messages
 from persona_pipeline.cli.propositions import app as propositions
 from persona_pipeline.cli.recordings import app as recordings
 from persona_pipeline.cli.report import report
@@ -39,6 +40,7 @@ app.command()(schema)
 app.command()(init)
 app.command()(doctor)
 app.command()(watch)
+app.add_typer(messages, name="messages")
 app.command()(calibrate)
 app.command()(canary)
 app.command()(label)

@@ -9,6 +9,7 @@ from persona_pipeline.cli.options import (
     AsOf,
     Dimensions,
     Fresh,
+    Grouping,
     JudgeName,
     MaxUsd,
     MockJudge,
@@ -27,11 +28,12 @@ def baseline(
     dimensions: Dimensions = "all",
     window: WindowLength = "7d",
     as_of: AsOf = None,
-    judge: JudgeName = "recorded",
+    judge: JudgeName = None,
     mock_judge: MockJudge = False,
     samples: Samples = 1,
     record: Record = False,
     fresh: Fresh = False,
+    grouping: Grouping = None,
     max_usd: MaxUsd = None,
     windows: Annotated[
         int,
@@ -54,10 +56,11 @@ def baseline(
         update_baseline=True,
         baseline_windows=windows,
     )
-    if judge == "anthropic" and samples < 3:
+    judge = judge_name(judge, mock_judge)
+    if judge != "recorded" and samples < 3:
         typer.echo("hint: a live baseline judged once is noisy; --samples 5 makes drops much easier to tell", err=True)
-    options = JudgeOptions(max_usd=max_usd, record=record, fresh=fresh)
-    run = run_and_print(World.open(), request, judge=judge_name(judge, mock_judge), options=options)
+    options = JudgeOptions(max_usd=max_usd, record=record, fresh=fresh, grouping=grouping)
+    run = run_and_print(World.open(), request, judge=judge, options=options)
     for path in run.baselines:
         typer.echo(str(path))
     raise typer.Exit(run.report.exit_code)

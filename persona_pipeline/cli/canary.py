@@ -25,7 +25,7 @@ def canary(
     from persona_pipeline.calibration.changes_file import save_judge_changes
     from persona_pipeline.calibration.judge_change import FEWEST_ANCHORS, JudgeName
     from persona_pipeline.evaluation.comparing_judges import plan_canaries, run_canary
-    from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
+    from persona_pipeline.judging.anthropic import open_anthropic_judge
     from persona_pipeline.judging.estimate import estimate as estimated
     from persona_pipeline.judging.prompt import PROMPT_VERSION
     from persona_pipeline.reporting.calibration import change_text
@@ -48,7 +48,8 @@ def canary(
     typer.echo(str(estimated([request for item in canaries for request in item.requests])), err=True)
     if estimate:
         return
-    judge = open_judge("anthropic", world, JudgeOptions(max_usd=max_usd))
+    # Asked itself, whatever is recorded: recordings hold what the earlier judge said.
+    judge = open_anthropic_judge(get_settings(), store=world.store, max_usd=max_usd)
     compared = [run_canary(item, judge) for item in canaries]
     for item in compared:
         typer.echo(change_text(item.change), nl=False)

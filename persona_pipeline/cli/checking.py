@@ -17,10 +17,13 @@ from persona_pipeline.propositions import (
     template_variables,
 )
 from persona_pipeline.scoring.text.agreement import LEXICONS, world_lexicon
+from persona_pipeline.world.aliases import alias_problems, read_names
 from persona_pipeline.world.files import DRAFT, yaml_stems
 from persona_pipeline.world.ingest import ENDINGS, parse_messages
 from persona_pipeline.world.missing import missing_agent_problems
+from persona_pipeline.world.models import Message
 from persona_pipeline.world.personas import PERSONAS, load_persona, parse_persona
+from persona_pipeline.world.speakers import count_speakers, match_names
 
 if TYPE_CHECKING:
     from persona_pipeline.store import Store
@@ -28,11 +31,12 @@ if TYPE_CHECKING:
 
 @dataclass
 class Checked:
-    """What was found: how many files were read, what is wrong, what is odd."""
+    """What was found: how many files were read, what is wrong, what is odd, and the messages that are valid."""
 
     files: int = 0
     problems: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
+    messages: list[Message] = field(default_factory=list)
 
     def run(self, check: Callable[[], object]) -> None:
         """Count a file and keep what its check raises."""
@@ -55,6 +59,10 @@ def check_world(root: Path) -> Checked:
         if (root / folder).is_dir():
             checked.run(lambda check=check: check(root))
     checked.problems += missing_agent_problems(root)
+    names, said = read_names(root), dict[str, int]()
+    checked.problems += dict.fromkeys(problem for found in alias_problems(names).values() for problem in found)
+    count_speakers(checked.messages, names, said)
+    checked.warnings += [Problem(line) for line in match_names(said, names).lines()]
     claims: set[tuple[str, str, str]] = set()
     for agent_id in yaml_stems(root / PERSONAS):
         for dimension in ALL_DIMENSIONS:
@@ -153,7 +161,13 @@ def _check_file(path: Path, checked: Checked) -> None:
     elif suffix == ".jsonl" and path.resolve().parent.name == "labels":
         checked.run(lambda: _labels(path))
     elif suffix in ENDINGS and "messages" in parents:
-        checked.run(lambda: checked.problems.extend(parse_messages(path).problems))
+        checked.run(lambda: _messages(path, checked))
+
+
+def _messages(path: Path, checked: Checked) -> None:
+    parsed = parse_messages(path)
+    checked.problems += parsed.problems
+    checked.messages += parsed.messages
 
 
 def _propositions(path: Path, checked: Checked) -> None:

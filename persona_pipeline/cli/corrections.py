@@ -45,8 +45,13 @@ def serve(
         Path | None, typer.Option(help="Listen on this socket instead, for this user alone.", show_default=False)
     ] = None,
     judge: Annotated[
-        str, typer.Option(help="'anthropic' asks the model; 'recorded' replays recordings.")
-    ] = "anthropic",
+        str | None,
+        typer.Option(
+            help="'anthropic', 'bedrock', 'vertex' and 'openai' ask a model; 'recorded' replays recordings; default: the live "
+            "judge of PERSONA_JUDGE.",
+            show_default="anthropic",
+        ),
+    ] = None,
     max_body: Annotated[int, typer.Option(min=1024, help="Largest request body in bytes.")] = 1024 * 1024,
     at_once: Annotated[
         int, typer.Option(min=1, help="Checks judged at once; more wait, and go out unchecked in time.")
@@ -199,16 +204,16 @@ def _synced_world() -> "World":
     return world
 
 
-def _backend(judge: str, world: "World") -> "Backend":
+def _backend(judge: str | None, world: "World") -> "Backend":
     if judge == "recorded":
         from persona_pipeline.judging.recorded import RecordedBackend
 
         return RecordedBackend(world.root / "recordings")
-    if judge != "anthropic":
-        raise ConfigError(f"unknown judge {judge!r}; write anthropic or recorded")
     from persona_pipeline.corrections.backend import gate_backend
+    from persona_pipeline.judging.options import AnthropicOptions
+    from persona_pipeline.settings import get_settings
 
-    return gate_backend()
+    return gate_backend(options=AnthropicOptions.from_settings(get_settings(), judge))
 
 
 def _is_loopback(host: str) -> bool:

@@ -59,9 +59,12 @@ def doctor(
 def diagnose(settings: "Settings", *, calls: bool = True, dagster: bool = True) -> "list[Finding]":
     """Return what was found, in the order it is shown."""
     from persona_pipeline.judging.options import AnthropicOptions
+    from persona_pipeline.judging.probe import Level
 
     asked = _start_dagster() if dagster else None
     findings = [_checked("world", _world, settings), _checked("database", _database, settings)]
+    if findings[-1].level is not Level.ERROR:
+        findings.append(_checked("messages", _messages, settings))
     findings.append(_checked("recordings", _recordings, settings))
     findings += _judge(AnthropicOptions.from_settings(settings), calls, settings)
     if asked is not None:
@@ -113,6 +116,28 @@ def _database(settings: "Settings") -> "Finding":
     return Finding("database", Level.OK, f"{url.render_as_string(hide_password=True)}: {count} messages")
 
 
+def _messages(settings: "Settings") -> "Finding":
+    from persona_pipeline.judging.probe import Finding, Level
+    from persona_pipeline.store import default_url, open_store
+    from persona_pipeline.world import World
+    from persona_pipeline.world.aliases import alias_problems
+    from persona_pipeline.world.speakers import named_in_files
+
+    store = open_store(default_url(settings))
+    try:
+        world = World(settings.world_root, store)
+        names = world.names()
+        if wrong := [problem for found in alias_problems(names).values() for problem in found]:
+            raise ConfigError(list(dict.fromkeys(wrong)))
+        match = named_in_files(world)
+    finally:
+        store.close()
+    if warnings := match.warnings():
+        remedy = "list other names under aliases in a persona file; persona-pipeline validate names them all"
+        return Finding("messages", Level.NOTE, "; ".join(warnings), remedy)
+    return Finding("messages", Level.OK, match.note() or "every agent has messages, and every speaker a persona")
+
+
 def _recordings(settings: "Settings") -> "Finding":
     from persona_pipeline.judging.probe import Finding, Level
     from persona_pipeline.judging.recordings import load_recordings
@@ -132,8 +157,14 @@ def _judge(options: "AnthropicOptions", calls: bool, settings: "Settings") -> "l
     from persona_pipeline.judging.probe import Finding, Level, probe
 
     if not options.has_credentials():
-        remedy = "set ANTHROPIC_API_KEY to use the live judge; replaying recordings needs none"
+        remedy = f"{options.provider.key_help} to use the live judge; replaying recordings needs none"
         return [Finding("key", Level.NOTE, "no key for the live judge", remedy)]
+    try:
+        options.require_usable()
+    except ConfigError as error:
+        return [
+            Finding("judge", Level.ERROR, str(error), "replaying recordings needs no live judge: unset PERSONA_JUDGE")
+        ]
     if options.is_anthropic:
         found = [Finding("key", Level.OK, "is set")]
     else:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from persona_pipeline.cli.options import JudgeName, MaxUsd, Record
+from persona_pipeline.cli.options import JudgeName, MaxUsd, Record, live_judge_name
 from persona_pipeline.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def draft(
         str, typer.Option(help="adherence, consistency, fluency, convergence or ideas_quantity.")
     ] = "adherence",
     window: Window = "all",
-    judge: JudgeName = "anthropic",
+    judge: JudgeName = None,
     max_usd: MaxUsd = None,
     record: Record = False,
     estimate: Estimate = False,
@@ -57,7 +57,7 @@ def draft_a_persona(
         bool, typer.Option("--from-messages", help="Say that it is to come from the agent's messages.")
     ] = False,
     window: Window = "all",
-    judge: JudgeName = "anthropic",
+    judge: JudgeName = None,
     max_usd: MaxUsd = None,
     record: Record = False,
     estimate: Estimate = False,
@@ -80,7 +80,7 @@ def draft_a_persona(
 
 
 def _asked(
-    world: "World", question: "Question", judge: str, *, estimate: bool, max_usd: float | None, record: bool
+    world: "World", question: "Question", judge: str | None, *, estimate: bool, max_usd: float | None, record: bool
 ) -> "Backend":
     """Say what asking would cost, and return who is to be asked."""
     from persona_pipeline.claims.drafting import cost_of, draft_backend
@@ -89,7 +89,7 @@ def _asked(
     if estimate:
         typer.echo(cost_of(question))
         raise typer.Exit
-    opened = open_judge(judge, world, JudgeOptions(max_usd=max_usd, record=record))
+    opened = open_judge(live_judge_name(judge), world, JudgeOptions(max_usd=max_usd, record=record))
     if opened.live:
         typer.echo(cost_of(question), err=True)
     return draft_backend(opened)

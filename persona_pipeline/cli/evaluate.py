@@ -11,6 +11,7 @@ from persona_pipeline.cli.options import (
     AsOf,
     Dimensions,
     Fresh,
+    Grouping,
     JudgeName,
     MaxUsd,
     MockJudge,
@@ -39,7 +40,7 @@ def evaluate(
         str | None,
         typer.Option(help="Where the window begins instead (RFC 3339 with offset), that moment left out."),
     ] = None,
-    judge: JudgeName = "recorded",
+    judge: JudgeName = None,
     mock_judge: MockJudge = False,
     synthetic: Annotated[
         bool, typer.Option(help="Generate conversations for agents with fewer than 10 messages.")
@@ -57,6 +58,7 @@ def evaluate(
     update_baseline: Annotated[bool, typer.Option(help="Write the scores to baselines/ when done.")] = False,
     record: Record = False,
     fresh: Fresh = False,
+    grouping: Grouping = None,
     estimate: Annotated[
         bool, typer.Option(help="Print calls, tokens and US dollars a live run would take; judge nothing.")
     ] = False,
@@ -78,7 +80,7 @@ def evaluate(
         str | None,
         typer.Option(
             help="Only these set the exit code: regression, threshold, coverage, no_baseline, budget, calibration, and trend, "
-            "injection, voices, voice_alarm, doubted and judge_changed, which only warn otherwise; or 'none'."
+            "injection, names, voices, voice_alarm, doubted and judge_changed, which only warn otherwise; or 'none'."
         ),
     ] = None,
     require_calibration: Annotated[
@@ -121,12 +123,15 @@ def evaluate(
         confirm=confirm,
     )
     world = World.open()
+    options = JudgeOptions(max_usd=max_usd, record=record, fresh=fresh, grouping=grouping)
     if estimate:
         from persona_pipeline.evaluation.estimating import estimate_run
+        from persona_pipeline.evaluation.run import run_names
 
-        typer.echo(str(estimate_run(world, request, fresh=fresh)))
+        typer.echo(str(estimate_run(world, request, judge, options)))
+        for line in run_names(world, request).lines():
+            typer.echo(line, err=True)
         return
-    options = JudgeOptions(max_usd=max_usd, record=record, fresh=fresh)
     run = run_and_print(world, request, judge=judge_name(judge, mock_judge), options=options)
     for path in run.baselines:
         typer.echo(f"baseline written: {path}", err=True)

@@ -14,7 +14,17 @@ AsOf = Annotated[
     str | None,
     typer.Option("--as-of", help="Where the window ends (RFC 3339 with offset); default: the newest message."),
 ]
-JudgeName = Annotated[str, typer.Option("--judge", help="'recorded' replays recordings; 'anthropic' asks the model.")]
+JudgeName = Annotated[
+    str | None,
+    typer.Option(
+        "--judge",
+        help="'recorded' replays recordings; 'anthropic', 'bedrock', 'vertex' and 'openai' ask a model; default: PERSONA_JUDGE.",
+        show_default="recorded",
+    ),
+]
+Grouping = Annotated[
+    int | None, typer.Option(min=1, help="Claims of one transcript in one call; default: PERSONA_JUDGE_GROUPING.")
+]
 MockJudge = Annotated[bool, typer.Option("--mock-judge", help="The same as --judge recorded.")]
 
 Samples = Annotated[int, typer.Option(min=1, max=50, help="How often each claim is judged.")]
@@ -53,12 +63,22 @@ def moment(text: str | None, option: str = "--as-of") -> datetime | None:
         raise ConfigError(str(error)) from error
 
 
-def judge_name(judge: str, mock_judge: bool) -> str:
+def judge_name(judge: str | None, mock_judge: bool = False) -> str:
     """Return the judge that is meant.
 
     Raises:
         ConfigError: the two options contradict each other.
     """
-    if mock_judge and judge != "recorded":
+    if mock_judge and judge not in (None, "recorded"):
         raise ConfigError(f"--mock-judge contradicts --judge {judge}; leave one out")
-    return judge
+    if mock_judge:
+        return "recorded"
+    from persona_pipeline.settings import get_settings
+
+    return judge or get_settings().judge
+
+
+def live_judge_name(judge: str | None = None) -> str:
+    """Return the judge that is meant where only a live one will do: the setting's, else Anthropic."""
+    named = judge_name(judge)
+    return "anthropic" if judge is None and named == "recorded" else named

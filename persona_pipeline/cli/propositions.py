@@ -80,7 +80,7 @@ def test(
     ] = "all",
     window: WindowLength = "7d",
     as_of: AsOf = None,
-    judge: JudgeName = "recorded",
+    judge: JudgeName = None,
     mock_judge: MockJudge = False,
     samples: Annotated[
         int, typer.Option(min=1, max=50, help="How often each claim is judged on each window; once tells no noise.")

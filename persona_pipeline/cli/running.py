@@ -30,6 +30,8 @@ def run_and_print(
         run = run_evaluation(world, open_judge(judge, world, replace(options, progress=progress)), request)
     for problem in run.problems:
         typer.echo(f"left out: {problem}", err=True)
+    for note in run.notes:
+        typer.echo(note, err=True)
 
     from persona_pipeline.reporting.gathering import gather
     from persona_pipeline.reporting.table import print_table

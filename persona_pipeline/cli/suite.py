@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from persona_pipeline.cli.options import JudgeName, judge_name
 from persona_pipeline.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ def run(
     allow_path: AllowPath = None,
     allow_env: AllowEnv = None,
     allow_targets: AllowTargets = False,
-    judge: Annotated[str, typer.Option(help="'recorded' replays recordings; 'anthropic' asks the model.")] = "recorded",
+    judge: JudgeName = None,
     record: Annotated[bool, typer.Option(help="Write the answers of a live judge to recordings/.")] = False,
     max_usd: Annotated[
         float | None, typer.Option(help="US dollars the judge may cost; what it stops is unscored.")
@@ -206,7 +207,7 @@ def run(
     found = None
     if recorded is None:
         found = open_targets(file, targets, environment=allow_env, network=allow_targets)
-    opener = judge_opener(judge, record=record, max_usd=max_usd)
+    opener = judge_opener(judge_name(judge), record=record, max_usd=max_usd)
     writer: RowWriter | None = None
     try:
         if rows is not None:

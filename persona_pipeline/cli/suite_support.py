@@ -4,13 +4,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from persona_pipeline.errors import ConfigError, did_you_mean
+from persona_pipeline.errors import ConfigError
 
 if TYPE_CHECKING:
     from persona_pipeline.suites.asserts.suite_judge import SuiteJudge
     from persona_pipeline.suites.targets import Targets
 
-JUDGES = ("recorded", "anthropic")
 RECORDINGS = "recordings"
 
 
@@ -44,31 +43,35 @@ def judge_opener(name: str, *, record: bool = False, max_usd: float | None = Non
     Raises:
         ConfigError: the name is unknown, or the options do not fit it.
     """
-    if name not in JUDGES:
-        raise ConfigError(f"unknown judge {name!r}{did_you_mean(name, JUDGES) or '; use ' + ' or '.join(JUDGES)}")
-    if record and name == "recorded":
+    from persona_pipeline.judging.providers.registry import RECORDED, find_provider
+
+    if name != RECORDED:
+        find_provider(name)
+    elif record:
         raise ConfigError("--record needs a live judge; add --judge anthropic")
 
     def opened() -> "SuiteJudge":
         from persona_pipeline.suites.asserts.suite_judge import SuiteJudge
 
-        if name == "recorded":
+        if name == RECORDED:
             from persona_pipeline.judging.recorded import RecordedJudge
 
             return SuiteJudge(RecordedJudge(world_root() / RECORDINGS))
-        return _live(record=record, max_usd=max_usd)
+        return _live(name, record=record, max_usd=max_usd)
 
     return opened
 
 
-def _live(*, record: bool, max_usd: float | None) -> "SuiteJudge":
+def _live(name: str, *, record: bool, max_usd: float | None) -> "SuiteJudge":
     from persona_pipeline.judging.anthropic import open_anthropic_judge
     from persona_pipeline.judging.recorded import RecordingWriter
     from persona_pipeline.settings import get_settings
     from persona_pipeline.store import open_store
     from persona_pipeline.suites.asserts.suite_judge import SuiteJudge
 
-    judge: Any = open_anthropic_judge(get_settings(), store=open_store(), max_usd=max_usd, mechanism="suite")
+    judge: Any = open_anthropic_judge(
+        get_settings(), judge=name, store=open_store(), max_usd=max_usd, mechanism="suite"
+    )
     if not record:
         return SuiteJudge(judge)
     writer = RecordingWriter(world_root() / RECORDINGS)

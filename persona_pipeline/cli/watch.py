@@ -37,6 +37,7 @@ def watch(
     from persona_pipeline.errors import ConfigError
     from persona_pipeline.reporting.text import one_line
     from persona_pipeline.world import World
+    from persona_pipeline.world.aliases import Aliases
 
     world = World.open()
     for problem in world.sync().problems:
@@ -51,7 +52,7 @@ def watch(
     watches = VoiceWatches.learn(world, chosen, start, again=relearn)
     for note in watches.notes:
         typer.echo(note, err=True)
-    source = StoredMessages(world, start) if file is None else FileMessages(file)
+    source = StoredMessages(world, start) if file is None else FileMessages(file, Aliases.of(world.names()))
     raised = 0
     while True:
         if isinstance(source, StoredMessages):

@@ -17,6 +17,7 @@ from persona_pipeline.corrections.judgment import within
 from persona_pipeline.evaluation.voice import learn_voice_before, messages_to_follow
 from persona_pipeline.scoring.voice_alarm import VoiceAlarm, VoiceWatch, stored_voice
 from persona_pipeline.world import World
+from persona_pipeline.world.aliases import Aliases
 from persona_pipeline.world.ingest import parse_messages
 from persona_pipeline.world.messages import read_messages
 from persona_pipeline.world.models import Message, Window
@@ -53,10 +54,14 @@ class StoredMessages:
 
 
 class FileMessages:
-    """Messages of a .jsonl or .csv file that grows. Lines that are not valid are left out; ``problems`` has the new ones."""
+    """Messages of a .jsonl or .csv file that grows, ``aliases`` of agents followed. Lines that are not valid are left out.
 
-    def __init__(self, path: Path) -> None:
-        self._path, self._size = path, -1
+    Attributes:
+        problems: what is wrong with those that are new.
+    """
+
+    def __init__(self, path: Path, aliases: Aliases) -> None:
+        self._path, self._aliases, self._size = path, aliases, -1
         self._seen: set[str] = set()
         self._named: set[str] = set()
         self.problems: list[str] = []
@@ -74,7 +79,7 @@ class FileMessages:
         parsed = parse_messages(self._path)
         self.problems = [text for problem in parsed.problems if (text := str(problem)) not in self._named]
         self._named.update(self.problems)
-        fresh = [message for message in parsed.messages if message.id not in self._seen]
+        fresh = [self._aliases.owned(message) for message in parsed.messages if message.id not in self._seen]
         self._seen.update(message.id for message in fresh)
         return sorted(fresh, key=lambda message: (message.created_at, message.id))
 

@@ -10,6 +10,7 @@ from persona_pipeline.evaluation.request import EvaluationRequest
 from persona_pipeline.evaluation.scope import resolve_scope
 from persona_pipeline.judging.verdict import Judge
 from persona_pipeline.world import World
+from persona_pipeline.world.speakers import NameMatch, stored_names
 
 
 @dataclass
@@ -18,12 +19,14 @@ class CohortResult:
 
     Attributes:
         length: the window's length as it was asked for.
+        names: how speakers and personas go together.
     """
 
     length: str
     results: dict[str, AgentResult] = field(default_factory=dict)
     histories: dict[str, list[HistoryValue]] = field(default_factory=dict)
     broken: dict[str, tuple[Problem, ...]] = field(default_factory=dict)
+    names: NameMatch = field(default_factory=NameMatch)
 
     @property
     def reports(self) -> dict[str, AgentReport]:
@@ -44,7 +47,7 @@ def evaluate_cohort(world: World, judge: Judge, request: EvaluationRequest) -> C
     if scope.earlier:
         evaluate_scopes(world, scope.earlier, judge, request)
     done = evaluate_scopes(world, scope.agents, judge, request)
-    result = CohortResult(request.window, broken={**scope.broken, **done.broken})
+    result = CohortResult(request.window, broken={**scope.broken, **done.broken}, names=stored_names(world))
     for item in done.found:
         agent_id, window = item.plan.scope.agent_id, item.plan.scope.window
         result.results[agent_id] = item

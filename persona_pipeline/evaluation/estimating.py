@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from persona_pipeline.baselines.confirm import most_confirmations
-from persona_pipeline.evaluation.judges import RECORDINGS
+from persona_pipeline.evaluation.judges import RECORDINGS, JudgeOptions
 from persona_pipeline.evaluation.plan import AgentPlan
 from persona_pipeline.evaluation.request import EvaluationRequest
 from persona_pipeline.evaluation.run import planned
@@ -59,23 +59,26 @@ class RunEstimate:
         return "\n".join(lines)
 
 
-def estimate_run(world: World, request: EvaluationRequest, *, fresh: bool = False) -> RunEstimate:
+def estimate_run(
+    world: World, request: EvaluationRequest, judge: str | None = None, asking: JudgeOptions | None = None
+) -> RunEstimate:
     """Return what a live run would take.
 
     Args:
-        fresh: recordings and the store answer nothing.
+        judge: the provider; None or the recorded judge: that of the settings, or Anthropic.
 
     Raises:
         ConfigError: bad input.
     """
-    options = AnthropicOptions.from_settings(get_settings())
+    asking = asking or JudgeOptions()
+    options = AnthropicOptions.from_settings(get_settings(), judge)
     plans = planned(world, request)
     generated = [plan for plan in plans if request.synthetic and len(plan.case.messages) < ENOUGH_MESSAGES]
     judged = [plan for plan in plans if plan not in generated]
     asked = [item for plan in judged for item in plan.requests]
     recorded = RecordedJudge(world.root / RECORDINGS)
-    missing = asked if fresh else [item for item in asked if not recorded.has_recorded([item])]
-    judging = estimate(missing, options=options, store=None if fresh else world.store)
+    missing = asked if asking.fresh else [item for item in asked if not recorded.has_recorded([item])]
+    judging = estimate(missing, options=options, grouping=asking.grouping, store=None if asking.fresh else world.store)
     confirming = _confirming(judged, request)
     talks = _generating(generated, options.model)
     calls = (

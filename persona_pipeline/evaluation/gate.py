@@ -1,11 +1,12 @@
 """What makes a run fail, and with which exit code."""
 
 import shlex
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from persona_pipeline.baselines import PROPOSITION_DELTA, REGRESSION_DELTA, BaselineComparison, check_delta
+from persona_pipeline.baselines import PROPOSITION_DELTA, REGRESSION_DELTA, BaselineComparison, check_delta, is_covered
 from persona_pipeline.baselines.wording import drop_sentence, fall_sentence
 from persona_pipeline.errors import ConfigError, did_you_mean
 from persona_pipeline.evaluation.likeness import likeness_findings
@@ -34,6 +35,7 @@ FAILURES: Mapping[str, tuple[str, ...]] = {
     "budget": ("budget",),
     "trend": ("trend",),
     "injection": ("injection",),
+    "names": ("names",),
     "voices": ("clone", "voices"),
     "voice_alarm": ("voice_alarm",),
     "doubted": ("doubted",),
@@ -43,6 +45,7 @@ FAILURES: Mapping[str, tuple[str, ...]] = {
 WARNINGS: Mapping[str, int] = {
     "trend": EXIT_REGRESSION,
     "injection": EXIT_COVERAGE,
+    "names": EXIT_COVERAGE,
     "clone": EXIT_REGRESSION,
     "voices": EXIT_REGRESSION,
     "voice_alarm": EXIT_REGRESSION,
@@ -221,7 +224,7 @@ def _coverage(evaluation: AgentEvaluation, comparison: BaselineComparison, rules
             remedy = f"restore them, or take {name} out of baselines/{evaluation.agent_id}.json"
         elif compared and compared.baseline is not None and item.score is None and not item.failed:
             message = f"{evaluation.agent_id}: {name} has a baseline and no score now ({item.unscored})"
-        elif item.failed and (item.coverage < rules.min_coverage - 1e-9 or item.score is None):
+        elif item.failed and (item.score is None or not is_covered(item.n_scored, item.n_expected, rules.min_coverage)):
             reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(item.failed.items()))
             rows = [row for row in item.propositions.values() if row.failed]
             message = (
@@ -253,7 +256,29 @@ def _coverage(evaluation: AgentEvaluation, comparison: BaselineComparison, rules
                 dimension=name,
             )
         )
+    if not any(finding.kind == "coverage" for finding in findings):
+        findings += _covered_in_all([evaluation], rules, evaluation.agent_id)
     return findings
+
+
+def run_coverage(reports: Collection[AgentReport], rules: GateRules) -> list[Finding]:
+    """Return a finding when so few judgments of the whole run are scored as would fail no agent alone."""
+    if any(finding.kind == "coverage" for report in reports for finding in report.findings):
+        return []
+    return _covered_in_all([report.evaluation for report in reports], rules, None)
+
+
+def _covered_in_all(evaluations: Collection[AgentEvaluation], rules: GateRules, agent_id: str | None) -> list[Finding]:
+    items = [item for evaluation in evaluations for item in evaluation.dimensions.values()]
+    scored, expected = (sum(getattr(item, name) for item in items) for name in ("n_scored", "n_expected"))
+    if is_covered(scored, expected, rules.min_coverage):
+        return []
+    failed: Counter[str] = Counter()
+    for item in items:
+        failed.update(item.failed)
+    reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(failed.items()))
+    text = f"{agent_id or 'the run'}: {scored} of {expected} judgments are scored ({reasons})"
+    return [Finding(kind="coverage", exit_code=EXIT_COVERAGE, message=text, agent_id=agent_id)]
 
 
 def _record_command(evaluation: AgentEvaluation) -> str:

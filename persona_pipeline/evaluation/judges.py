@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
-from persona_pipeline.errors import ConfigError, did_you_mean
+from persona_pipeline.errors import ConfigError
 from persona_pipeline.judging.progress import Progress
+from persona_pipeline.judging.providers.registry import RECORDED
 from persona_pipeline.judging.recorded import RecordedJudge, RecordingJudge, RecordingWriter
 from persona_pipeline.judging.recorded_first import RecordedFirstJudge
 from persona_pipeline.judging.verdict import Judge
@@ -11,7 +12,6 @@ from persona_pipeline.settings import get_settings
 from persona_pipeline.world import World
 
 RECORDINGS = "recordings"
-JUDGES = ("recorded", "anthropic")
 
 
 @dataclass(frozen=True)
@@ -22,12 +22,14 @@ class JudgeOptions:
         max_usd: US dollars this run may cost; None: no limit.
         record: write the verdicts to the world's recordings.
         fresh: ask anew what recordings or the store already answer.
+        grouping: claims of one transcript in one call; None: as the settings say.
         progress: hears of every judgment of a live judge.
     """
 
     max_usd: float | None = None
     record: bool = False
     fresh: bool = False
+    grouping: int | None = None
     progress: Progress | None = None
 
 
@@ -38,10 +40,7 @@ def open_judge(name: str, world: World, options: JudgeOptions | None = None) -> 
         ConfigError: the name is unknown, an option does not fit it, or its recordings or settings are not valid.
     """
     options = options or JudgeOptions()
-    if name not in JUDGES:
-        hint = did_you_mean(name, JUDGES) or f"; the judges are {', '.join(JUDGES)}"
-        raise ConfigError(f"unknown judge {name!r}{hint}")
-    if name == "recorded":
+    if name == RECORDED:
         if options.record:
             raise ConfigError("--record needs a live judge; add --judge anthropic")
         return RecordedJudge(world.root / RECORDINGS)
@@ -49,7 +48,13 @@ def open_judge(name: str, world: World, options: JudgeOptions | None = None) -> 
 
     folder = world.root / RECORDINGS
     judge: Judge = open_anthropic_judge(
-        get_settings(), store=world.store, max_usd=options.max_usd, fresh=options.fresh, progress=options.progress
+        get_settings(),
+        judge=name,
+        store=world.store,
+        max_usd=options.max_usd,
+        grouping=options.grouping,
+        fresh=options.fresh,
+        progress=options.progress,
     )
     if options.record:
         judge = RecordingJudge(judge, RecordingWriter(folder))

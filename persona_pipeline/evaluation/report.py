@@ -24,7 +24,7 @@ class Finding(BaseModel):
     Attributes:
         kind: ``regression``, ``proposition_drop``, ``threshold``, ``coverage``, ``no_baseline``, ``budget``,
             ``nothing_evaluated``, ``missing_agent``, ``judge_health``, ``other_judge``, ``calibration``, and the warnings
-            ``trend``, ``injection``, ``clone``, ``voices``, ``voice_alarm``, ``doubted`` and ``judge_changed``.
+            ``trend``, ``injection``, ``names``, ``clone``, ``voices``, ``voice_alarm``, ``doubted`` and ``judge_changed``.
         remedy: what to do about it, where a command mends it; often the same for many findings.
     """
 

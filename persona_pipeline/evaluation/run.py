@@ -10,7 +10,14 @@ from persona_pipeline import __version__
 from persona_pipeline.baselines import captured, find_baseline, save_baseline
 from persona_pipeline.errors import Problem
 from persona_pipeline.evaluation.comparison import judged_on, restricted
-from persona_pipeline.evaluation.gate import GateRules, exit_code_of, missing_agent_findings, nothing_evaluated
+from persona_pipeline.evaluation.gate import (
+    GateRules,
+    exit_code_of,
+    missing_agent_findings,
+    nothing_evaluated,
+    run_coverage,
+)
+from persona_pipeline.evaluation.naming import name_findings, name_notes
 from persona_pipeline.evaluation.people import calibrated, peoples_labels
 from persona_pipeline.evaluation.pipeline import AgentResult, Results, compare_again, evaluate_scopes
 from persona_pipeline.evaluation.plan import AgentPlan, plan_agent
@@ -24,14 +31,21 @@ from persona_pipeline.evaluation.unbelieved import is_believable
 from persona_pipeline.judging.verdict import Judge, JudgeRequest
 from persona_pipeline.world import World
 from persona_pipeline.world.missing import missing_agents
+from persona_pipeline.world.speakers import NameMatch, stored_names
 
 
 @dataclass
 class EvaluationRun:
-    """A finished run. ``problems``: lines of message files left out; ``baselines``: files written."""
+    """A finished run.
+
+    Attributes:
+        problems: lines of message files left out; ``notes``: what else is said on the terminal.
+        baselines: files written.
+    """
 
     report: RunReport
     problems: list[Problem] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     baselines: list[Path] = field(default_factory=list)
 
 
@@ -92,9 +106,18 @@ def run_evaluation(world: World, judge: Judge, request: EvaluationRequest) -> Ev
     run.report = assemble(reports, judge, request)
     if request.agents is None:
         run.report.findings += missing_agent_findings(missing_agents(world.root))
+    match = run_names(world, request)
+    run.report.findings += name_findings(match)
+    run.notes = name_notes(match)
     run.report.expenses += [*_history_expenses(earlier.found), *generated.expenses]
     run.report.exit_code = exit_code_of(run.report.all_findings(), rules)
     return run
+
+
+def run_names(world: World, request: EvaluationRequest) -> NameMatch:
+    """Return how speakers and personas go together, as far as it concerns the agents that are asked for."""
+    match = stored_names(world)
+    return match if request.agents is None else match.of(request.agents)
 
 
 def assemble(reports: dict[str, AgentReport], judge: Judge, request: EvaluationRequest) -> RunReport:
@@ -103,7 +126,7 @@ def assemble(reports: dict[str, AgentReport], judge: Judge, request: EvaluationR
     evaluations = [report.evaluation for report in reports.values()]
     run = RunReport(
         agents=reports,
-        findings=nothing_evaluated(reports.values()),
+        findings=[*nothing_evaluated(reports.values()), *run_coverage(reports.values(), rules)],
         expenses=[expense for report in reports.values() for expense in report.expenses],
         provenance={
             "version": __version__,

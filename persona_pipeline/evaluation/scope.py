@@ -159,11 +159,11 @@ def _sync(
     world: World, agent_ids: Iterable[str], dimensions: Sequence[str], *, named: bool
 ) -> tuple[dict[str, Persona], dict[str, tuple[Problem, ...]]]:
     """Return the personas whose files are in the store now, and what is wrong with the others'."""
-    synced, broken = {}, {}
+    synced, broken, names = {}, {}, world.names()
     for agent_id in agent_ids:
         problems: list[Problem] = []
         try:
-            persona = world.sync_persona(agent_id)
+            persona = world.sync_persona(agent_id, names)
         except ConfigError as error:
             broken[agent_id] = error.problems
             continue

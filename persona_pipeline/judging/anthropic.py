@@ -30,7 +30,7 @@ BackendT = TypeVar("BackendT", AnthropicBackend, CollectedBackend)
 
 @dataclass(frozen=True)
 class AnthropicJudge(Generic[BackendT]):
-    """Judges propositions over the Messages API.
+    """Judges propositions by asking a provider's model.
 
     Attributes:
         grouping: claims of one trajectory in one call; 1 keeps claims from colouring one another and is the default.
@@ -115,7 +115,8 @@ def open_anthropic_judge(
     *,
     store: Store | None = None,
     max_usd: float | None = None,
-    grouping: int = 1,
+    judge: str | None = None,
+    grouping: int | None = None,
     mechanism: str = "evaluation",
     fresh: bool = False,
     progress: Progress | None = None,
@@ -123,15 +124,19 @@ def open_anthropic_judge(
     """Return the live judge of the settings.
 
     Args:
+        judge: its provider; None: that of the settings, or Anthropic.
+        grouping: claims of one transcript in one call; None: as the settings say.
         store: where judgments are cached; None: nothing is cached.
         max_usd: limit in dollars of all that this judge asks.
         fresh: ask anew what the store already answers.
         progress: hears of every answer.
 
     Raises:
-        ConfigError: there is no key, or a limit for a model without a known price.
+        ConfigError: nobody offers such a judge; a key, a package or a setting is missing; there is a limit and no known price.
     """
-    options = AnthropicOptions.from_settings(settings or get_settings())
+    settings = settings or get_settings()
+    options = AnthropicOptions.from_settings(settings, judge)
+    options.require_usable()
     _import_for_good(options)
     backend = AnthropicBackend(
         options,
@@ -139,15 +144,14 @@ def open_anthropic_judge(
         budget=None if max_usd is None else Budget(max_usd),
         progress=progress,
     )
-    return AnthropicJudge(backend, grouping, mechanism)
+    return AnthropicJudge(backend, grouping or settings.judge_grouping, mechanism)
 
 
 def _import_for_good(options: AnthropicOptions) -> None:
     """Import what every call needs, and keep it from the garbage collector, whose walk over it stops all calls for 0.3 s."""
     import gc
 
-    import anthropic  # noqa: F401
-
+    options.provider.sdk()
     has_price(options.model)
     gc.freeze()
 

@@ -1,16 +1,17 @@
-"""Asking a model over the Messages API, at Anthropic or at any server that speaks it."""
+"""Asking a model, whoever serves it."""
 
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, nullcontext
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import Any
 
 from persona_pipeline.judging.breaker import AgentBreakers, Breaker
 from persona_pipeline.judging.budget import Budget, Reservation, require_price
 from persona_pipeline.judging.cache import JudgmentCache
+from persona_pipeline.judging.calls import Call, by_prefix, each_paid_once, failed_answer
 from persona_pipeline.judging.client import CallError, send
 from persona_pipeline.judging.connection import Leave, SharedClient
 from persona_pipeline.judging.fanout import AdaptiveWidth, fan_out
@@ -25,9 +26,6 @@ from persona_pipeline.judging.response import read_response, unknown_usage
 from persona_pipeline.judging.usage import UsageLedger
 from persona_pipeline.judging.verdict import Unscored, Usage
 
-if TYPE_CHECKING:
-    from anthropic import AsyncAnthropic
-
 log = logging.getLogger(__name__)
 
 _REJECTED = (400, 422)
@@ -37,16 +35,8 @@ _FALLBACK_TRIES = 2
 _ANSWER_TOKENS = 400.0
 
 
-@dataclass(frozen=True)
-class _Call:
-    question: Question
-    style: RequestStyle
-    key: str
-    prefix: Prefix
-
-
 class AnthropicBackend:
-    """Asks a model over the Messages API. Failures become unscored answers; only cancellation gets out.
+    """Asks a provider's model. Failures become unscored answers; only cancellation gets out.
 
     One instance serves one thread; it may be used in any number of event loops, one after the other. Inside
     ``async with`` its connections stay open between calls.
@@ -57,12 +47,13 @@ class AnthropicBackend:
         progress: hears of every answer; None: nobody looks.
 
     Raises:
-        ConfigError: there is no key, or a budget for a model without a known price.
+        ConfigError: a key, a package or a setting is missing, or a budget for a model without a known price.
 
     Attributes:
         ledger: what was spent, by whom.
         models: the models that served answers, with how often.
         cached_answers: how many answers came from the cache.
+        batched: what those of them cost that a message batch had brought and nobody had used.
     """
 
     live = True
@@ -76,7 +67,7 @@ class AnthropicBackend:
         progress: Progress | None = None,
     ) -> None:
         self.options = options or AnthropicOptions()
-        self.options.require_credentials()
+        self.options.require_usable()
         if budget:
             require_price(self.options.model)
         self.cache = cache
@@ -84,6 +75,7 @@ class AnthropicBackend:
         self.ledger = UsageLedger()
         self.models: Counter[str] = Counter()
         self.cached_answers = 0
+        self.batched = Usage()
         self.progress = progress
         self.width = AdaptiveWidth(self.options.width)
         self.pacer = Pacer(self.options.per_minute)
@@ -100,17 +92,21 @@ class AnthropicBackend:
 
     @property
     def name(self) -> str:
-        return f"anthropic:{self.options.model}"
+        return self.options.name
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What a report should say of how this backend had to work."""
-        if self.style.structured:
-            return ()
-        return (
-            f"{self.options.endpoint} rejects structured output for {self.options.model}: "
-            "answers are prompted JSON, strictly validated",
-        )
+        notes = []
+        if not self.style.structured:
+            notes.append(
+                f"{self.options.endpoint} rejects structured output for {self.options.model}: "
+                "answers are prompted JSON, strictly validated"
+            )
+        if self.batched.calls:
+            price = "an unknown price" if self.batched.usd is None else f"${self.batched.usd:.4f}"
+            notes.append(f"{self.batched.calls} judgments came from message batches, for {price}")
+        return tuple(notes)
 
     async def __aenter__(self) -> "AnthropicBackend":
         await self._stack.enter_async_context(self._client.opened())
@@ -123,6 +119,7 @@ class AnthropicBackend:
         """Return an answer to every question, in their order; equal questions are asked once."""
         calls = [self._prepare(question, self.style) for question in questions]
         answers = self.cache.find((call.key, call.question) for call in calls) if self.cache else {}
+        self._charge(calls, answers)
         self.cached_answers += len(answers)
         if self.progress:
             self.progress.expected += len(answers)
@@ -134,28 +131,42 @@ class AnthropicBackend:
             shown = self.progress.shown(len(pending)) if self.progress else nullcontext()
             async with self._client.opened() as client, shown:
 
-                async def answer(call: _Call) -> bool:
+                async def answer(call: Call) -> bool:
                     answers[call.key] = await self._answer(client, call, shared=call.prefix in shared)
                     if self.progress:
                         self.progress.heard(answers[call.key])
                     return answers[call.key].data is not None
 
-                groups = _by_prefix(pending.values())
+                groups = by_prefix(pending.values())
                 shared = {group[0].prefix for group in groups if self._is_cacheable(group)}
                 await fan_out(groups, answer, leads=lambda group: group[0].prefix in shared)
-        return list(_each_paid_once(calls, answers))
+        return list(each_paid_once(calls, answers))
 
-    def _prepare(self, question: Question, style: RequestStyle) -> _Call:
+    def _charge(self, calls: Sequence[Call], answers: dict[str, Answer]) -> None:
+        """Let those who use what message batches brought bear what it cost."""
+        due = self.cache.charge(answers) if self.cache and answers else {}
+        questions = {call.key: call.question for call in calls}
+        for key, usage in due.items():
+            answers[key] = replace(answers[key], usage=usage)
+            self.ledger.add(questions[key], usage)
+        self.batched += sum(due.values(), Usage())
+
+    def _prepare(self, question: Question, style: RequestStyle) -> Call:
         prefix = prefix_of(style, question)
-        return _Call(question, style, request_key(prefix, question, self.options.endpoint), prefix)
+        return Call(
+            question,
+            style,
+            request_key(prefix, question, self.options.endpoint, provider=self.options.provider),
+            prefix,
+        )
 
-    def _is_cacheable(self, group: Sequence[_Call]) -> bool:
+    def _is_cacheable(self, group: Sequence[Call]) -> bool:
         first = group[0]
         if len(group) == 1 and not first.question.context_recurs:
             return False
         return cached_tokens(first.style, first.question) >= traits_of(self.options.model).cache_minimum
 
-    async def _answer(self, client: "AsyncAnthropic", call: _Call, *, shared: bool) -> Answer:
+    async def _answer(self, client: Any, call: Call, *, shared: bool) -> Answer:
         async with self.width.slot():
             agent_id = call.question.agent_id
             # The agent's own first: a request that is not sent must not be the endpoint's trial.
@@ -176,25 +187,25 @@ class AnthropicBackend:
             self.ledger.add(call.question, answer.usage)
             return answer
 
-    async def _attempt(self, client: "AsyncAnthropic", call: _Call, leave: Leave, *, shared: bool) -> Answer:
+    async def _attempt(self, client: Any, call: Call, leave: Leave, *, shared: bool) -> Answer:
         try:
             answer = await self._paid(client, call, leave, shared=shared)
         except CallError as error:
-            if error.status not in _REJECTED or not self._may_fall_back(call):
-                return _failed(error)
+            if error.status not in _REJECTED or error.reason is Unscored.REFUSAL or not self._may_fall_back(call):
+                return failed_answer(error)
             call = self._prepare(call.question, replace(call.style, structured=False))
             try:
                 answer = await self._paid(client, call, leave, shared=shared)
             except CallError as second:
                 self._fallbacks_rejected += second.status in _REJECTED
-                return _failed(error)
+                return failed_answer(error)
             self._note_rejection()
         if answer.unscored is Unscored.TRUNCATED:
             longer = replace(call.question, max_tokens=2 * call.question.max_tokens)
             try:
                 second = await self._paid(client, replace(call, question=longer), leave, shared=shared)
             except CallError as error:
-                second = _failed(error)
+                second = failed_answer(error)
             if second.unscored is Unscored.BUDGET:
                 return answer
             answer = replace(second, usage=answer.usage + second.usage)
@@ -205,7 +216,7 @@ class AnthropicBackend:
                 self.cache.put(call.key, call.question, answer)
         return answer
 
-    async def _paid(self, client: "AsyncAnthropic", call: _Call, leave: Leave, *, shared: bool) -> Answer:
+    async def _paid(self, client: Any, call: Call, leave: Leave, *, shared: bool) -> Answer:
         """One call within the budget, asked again for as long as only the server's limits stand against it.
 
         Raises:
@@ -245,7 +256,7 @@ class AnthropicBackend:
         leave.turn = await self.pacer.turn(leave.cost)
         leave.waited(time.monotonic() - now)
 
-    async def _sent(self, client: "AsyncAnthropic", call: _Call, leave: Leave, *, shared: bool) -> Answer:
+    async def _sent(self, client: Any, call: Call, leave: Leave, *, shared: bool) -> Answer:
         body = call.style.body(call.question, cache_ttl=self.options.cache_ttl if shared else None)
         text = plain_json(body) if self.budget else ""
         reservation: Reservation | None = None
@@ -258,7 +269,7 @@ class AnthropicBackend:
                 return Answer(unscored=Unscored.BUDGET, detail=detail)
         usage = unknown_usage()
         try:
-            message = await send(client, body, leave)
+            message = await send(self.options.provider, client, body, leave)
             answer = read_response(
                 message,
                 call.question,
@@ -285,16 +296,17 @@ class AnthropicBackend:
             self._warm.add(call.prefix)
         return answer
 
-    def _cost(self, call: _Call) -> Cost:
-        """What a call takes of the server's limits: tokens read from the cache do not count."""
-        prefix = 0 if call.prefix in self._warm else call.prefix.tokens
+    def _cost(self, call: Call) -> Cost:
+        """What a call takes of the server's limits: where input is counted alone, tokens read from the cache do not count."""
+        asks = estimated_tokens(call.question.ask)
         return {
             Limit.REQUESTS: 1,
-            Limit.INPUT_TOKENS: prefix + estimated_tokens(call.question.ask),
+            Limit.INPUT_TOKENS: asks + (0 if call.prefix in self._warm else call.prefix.tokens),
             Limit.OUTPUT_TOKENS: self._output_tokens,
+            Limit.TOKENS: asks + call.prefix.tokens + call.question.max_tokens,
         }
 
-    def _may_fall_back(self, call: _Call) -> bool:
+    def _may_fall_back(self, call: Call) -> bool:
         if self.options.is_anthropic or not call.style.structured:
             return False
         return not self.style.structured or self._fallbacks_rejected < _FALLBACK_TRIES
@@ -309,22 +321,3 @@ class AnthropicBackend:
     def _hear(self, status: int) -> None:
         if status in (429, 529):
             self.width.throttled()
-
-
-def _failed(error: CallError) -> Answer:
-    return Answer(unscored=error.reason, detail=error.detail, usage=error.usage, blame=error.blame)
-
-
-def _by_prefix(calls: Iterable[_Call]) -> list[list[_Call]]:
-    groups: dict[Prefix, list[_Call]] = {}
-    for call in calls:
-        groups.setdefault(call.prefix, []).append(call)
-    return list(groups.values())
-
-
-def _each_paid_once(calls: Sequence[_Call], answers: dict[str, Answer]) -> Iterator[Answer]:
-    seen: set[str] = set()
-    for call in calls:
-        answer = answers[call.key]
-        yield replace(answer, usage=Usage(), cached=True) if call.key in seen else answer
-        seen.add(call.key)

@@ -92,7 +92,7 @@ def _bodies(questions: Sequence[Question], options: AnthropicOptions) -> dict[st
         prefix = prefix_of(style, question)
         shared = sharing[prefix] > 1 and prefix.tokens >= traits_of(options.model).cache_minimum
         body = style.body(question, cache_ttl=_CACHE_TTL if shared else None)
-        bodies[request_key(prefix, question, options.endpoint)] = (question, body)
+        bodies[request_key(prefix, question, options.endpoint, provider=options.provider)] = (question, body)
     return bodies
 
 
@@ -212,7 +212,7 @@ def _collect(store: Store, client: "Anthropic", record: BatchRecord, options: An
         if answer.data is None:
             unscored[custom_id] = (str(answer.unscored), answer.detail)
         else:
-            cache.put(custom_id, request, answer)
+            cache.put(custom_id, request, answer, batch=True)
             answered.add(custom_id)
     if strangers and not answered and not unscored:
         # Somebody else's batch of the same size and time was taken for ours; ours may still be on the list.

@@ -110,5 +110,5 @@ def require_price(model: str) -> None:
     if not has_price(model):
         raise ConfigError(
             f"no price is known for judge model {model!r}, so a limit in dollars cannot be kept; "
-            "leave out --max-usd or choose a model with a public price"
+            f"set it with PERSONA_JUDGE_PRICES='{model}=INPUT/OUTPUT' in dollars a million tokens, or leave out --max-usd"
         )

@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 # Bound parameters of one statement: SQLite takes 32,766, older builds 999.
 _CHUNK = 500
 _ENDPOINT = "endpoint"
+_BATCH, _UNCHARGED = "batch", "uncharged"
 # Servers are upgraded; what one rejected is tried again after this.
 _REJECTION_LASTS = timedelta(days=7)
 
@@ -60,8 +61,28 @@ class JudgmentCache:
                     found[key] = Answer(data, model=model, prompt_version=prompt_version, cached=True)
         return found
 
-    def put(self, key: str, question: Asked, answer: Answer) -> None:
-        """Keep a valid answer, committed on return. A database that fails costs a warning, not the answer."""
+    def charge(self, keys: Iterable[str]) -> dict[str, Usage]:
+        """Return what answers cost that a message batch brought and that no evaluation has used so far; from now on one has."""
+        wanted, due = list(keys), {}
+        with self.store.begin() as connection:
+            for start in range(0, len(wanted), _CHUNK):
+                chosen = judgments.c.key.in_(wanted[start : start + _CHUNK])
+                query = sa.select(judgments.c.key, judgments.c.token_usage, judgments.c.usd).where(chosen)
+                for key, tokens, usd in connection.execute(query).all():
+                    if (tokens or {}).get(_BATCH) != _UNCHARGED:
+                        continue
+                    counts = {name: count for name, count in tokens.items() if name != _BATCH}
+                    due[key] = Usage(**counts, usd=usd)
+                    charged = judgments.update().where(judgments.c.key == key)
+                    connection.execute(charged.values(token_usage={**counts, _BATCH: "charged"}))
+        return due
+
+    def put(self, key: str, question: Asked, answer: Answer, *, batch: bool = False) -> None:
+        """Keep a valid answer, committed on return. A database that fails costs a warning, not the answer.
+
+        Args:
+            batch: a message batch brought it; whoever uses it first is charged for it.
+        """
         if answer.data is None:
             raise ValueError("only valid answers are cached")
         row = {
@@ -72,7 +93,7 @@ class JudgmentCache:
             "model": answer.model or "",
             "prompt_version": answer.prompt_version or "",
             "answer": _pack(answer.data),
-            "token_usage": _tokens(answer.usage),
+            "token_usage": _tokens(answer.usage) | ({_BATCH: _UNCHARGED} if batch else {}),
             "usd": answer.usage.usd,
         }
         try:

@@ -1,26 +1,24 @@
-"""One call over the Anthropic SDK, and every way to fail as one typed exception."""
+"""One call over a provider's SDK, and every way to fail as one typed exception."""
 
 import asyncio
 import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from persona_pipeline.documents import strict_json
 from persona_pipeline.judging.connection import UNDER_WAY, Leave, UnderWay
+from persona_pipeline.judging.providers.base import Provider
 from persona_pipeline.judging.questions import Blame
 from persona_pipeline.judging.response import unknown_usage
 from persona_pipeline.judging.verdict import Unscored, Usage
-
-if TYPE_CHECKING:
-    from anthropic import AsyncAnthropic
 
 # No later call can do better: wrong key, no money, not allowed, no such model.
 _FATAL_STATUS = (401, 402, 403, 404)
 # Too long, not allowed, not understood: the next request may be.
 _OF_THE_REQUEST = (400, 413, 422)
-_FATAL_CODES = re.compile(r"spend_limit|on_hold|billing")
+_FATAL_CODES = re.compile(r"spend_limit|on_hold|billing|insufficient_quota")
 _KEY = re.compile(r"sk-[A-Za-z0-9_-]{8,}")
 
 
@@ -53,40 +51,44 @@ class CallError(Exception):
         return Blame.REQUEST if self.status in _OF_THE_REQUEST else Blame.ENDPOINT
 
 
-async def send(client: "AsyncAnthropic", body: Mapping[str, Any], leave: Leave) -> Any:
-    """Return the response's JSON.
+async def send(provider: Provider, client: Any, body: Mapping[str, Any], leave: Leave) -> Any:
+    """Return the response as a message.
 
     Raises:
         CallError: there is none.
     """
-    import anthropic
-
+    sdk: Any = provider.sdk()
     call = UnderWay(leave, asyncio.timeout(leave.ends - time.monotonic()))
     UNDER_WAY.set(call)
     try:
         async with call.timeout:
-            response = await client.messages.with_raw_response.create(**body)
-            content = await response.read()
+            content = await provider.create(client, body)
     except TimeoutError:
         said = ", ".join(map(str, call.statuses))
         detail = f"no answer within the deadline{f' (the server said {said})' if said else ''}"
         # Refusals are not billed.
         usage = unknown_usage() if call.may_be_billed else Usage(calls=1)
         raise CallError(detail, "timeout", Unscored.TIMEOUT, usage=usage) from None
-    except anthropic.APITimeoutError:
+    except CallError:
+        raise
+    except sdk.APITimeoutError:
         raise CallError("the server went silent", "silence", Unscored.TIMEOUT, usage=unknown_usage()) from None
-    except anthropic.APIConnectionError as error:
+    except sdk.APIConnectionError as error:
         raise _connection_error(error) from error
-    except anthropic.APIStatusError as error:
+    except sdk.APIStatusError as error:
         raise _status_error(error) from error
-    except anthropic.AnthropicError as error:
-        raise CallError(f"{type(error).__name__}: {_line(str(error))}", type(error).__name__) from error
+    except Exception as error:
+        detail = f"{type(error).__name__}: {_line(str(error))}"
+        if call.sent:
+            raise CallError(detail, type(error).__name__, usage=unknown_usage()) from error
+        # Credentials that cannot be had are missing for the next call too; what a value of this request breaks is not.
+        fatal = not isinstance(error, ValueError)
+        raise CallError(f"nothing could be sent: {detail}", type(error).__name__, fatal=fatal) from error
     try:
-        return strict_json(content.decode("utf-8"))
+        return provider.read(strict_json(content.decode("utf-8")))
     except ValueError:
-        raise CallError(
-            f"HTTP {response.status_code} with a body that is not JSON", "not json", usage=unknown_usage()
-        ) from None
+        said = call.statuses[-1] if call.statuses else 200
+        raise CallError(f"HTTP {said} with a body that is not JSON", "not json", usage=unknown_usage()) from None
 
 
 def _connection_error(error: Exception) -> CallError:
@@ -98,15 +100,38 @@ def _connection_error(error: Exception) -> CallError:
 
 
 def _status_error(error: Any) -> CallError:
-    code = error.error_code or ""
-    words = [str(part) for part in (error.type, code) if part]
-    said = _line(error.api_message or "") or ("no JSON in the response" if not error.type else "")
+    kinds, code, message = _what_it_says(error)
+    words = [part for part in (*kinds, code) if part]
+    said = _line(message) or ("" if words else "no JSON in the response")
     detail = f"HTTP {error.status_code}" + (f" {' '.join(words)}" if words else "") + (f": {said}" if said else "")
     return CallError(
         detail,
         f"{error.status_code} {code}",
+        # What the prompt's filter of a cloud will not let through.
+        Unscored.REFUSAL if code == "content_filter" else Unscored.API_ERROR,
         status=error.status_code,
         fatal=error.status_code in _FATAL_STATUS or bool(_FATAL_CODES.search(code)),
+    )
+
+
+def _what_it_says(error: Any) -> tuple[list[str], str, str]:
+    """Return the kind, the code and the words of an error, wherever its server puts them."""
+    body = error.body[0] if isinstance(error.body, list) and error.body else error.body
+    outer = body if isinstance(body, Mapping) else {}
+    inner = outer.get("error")
+    inner = inner if isinstance(inner, Mapping) else outer
+    details = inner.get("details")
+    codes = (details.get("error_code") if isinstance(details, Mapping) else None, inner.get("code"))
+    # Amazon names the kind in a header, with more behind a colon.
+    kinds = (
+        inner.get("type"),
+        inner.get("status"),
+        error.response.headers.get("x-amzn-errortype", "").partition(":")[0],
+    )
+    return (
+        [_line(kind) for kind in kinds if isinstance(kind, str) and kind],
+        next((_line(code) for code in codes if isinstance(code, str)), ""),
+        str(inner.get("message") or inner.get("Message") or ""),
     )
 
 

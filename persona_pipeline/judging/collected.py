@@ -23,11 +23,14 @@ class CollectedBackend:
 
     @property
     def name(self) -> str:
-        return f"anthropic:{self.options.model}"
+        return self.options.name
 
     async def ask(self, questions: Sequence[Question]) -> list[Answer]:
         style = RequestStyle(self.options.model, self.options.effort)
-        keys = [request_key(prefix_of(style, question), question, self.options.endpoint) for question in questions]
+        endpoint, provider = self.options.endpoint, self.options.provider
+        keys = [
+            request_key(prefix_of(style, question), question, endpoint, provider=provider) for question in questions
+        ]
         answers = JudgmentCache(self.store).find(zip(keys, questions, strict=True))
         with self.store.connect() as connection:
             failed = records.unscored_in(records.read(connection, records.COLLECTED))

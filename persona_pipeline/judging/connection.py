@@ -1,7 +1,6 @@
-"""Connections to the Messages API: what goes out waits for leave, what comes back is heard."""
+"""Connections to the judge's server: what goes out waits for leave, what comes back is heard."""
 
 import asyncio
-import os
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -9,11 +8,13 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from persona_pipeline.judging.options import CREDENTIALS, AnthropicOptions
+from persona_pipeline.errors import ConfigError
+from persona_pipeline.judging.options import AnthropicOptions
 from persona_pipeline.judging.pacing import Cost, Pacer, Turn
+from persona_pipeline.judging.providers.anthropic import AnthropicProvider
 
 if TYPE_CHECKING:
-    from anthropic import Anthropic, AsyncAnthropic
+    from anthropic import Anthropic
 
 
 @dataclass
@@ -60,7 +61,7 @@ UNDER_WAY: ContextVar[UnderWay] = ContextVar("under_way")
 
 def connect(
     options: AnthropicOptions, pacer: Pacer | None = None, on_status: Callable[[int], None] = lambda status: None
-) -> "AsyncAnthropic":
+) -> Any:
     """Return a client, to be closed.
 
     Args:
@@ -70,7 +71,6 @@ def connect(
     Raises:
         ConfigError: there is no key.
     """
-    from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
 
     async def leave(_: Any) -> None:
         call = UNDER_WAY.get(None)
@@ -94,43 +94,22 @@ def connect(
             response.headers["x-should-retry"] = "false"
         on_status(response.status_code)
 
-    client = AsyncAnthropic(
-        **_client_arguments(options),
-        http_client=DefaultAsyncHttpxClient(event_hooks={"request": [leave], "response": [hear]}),
-    )
-    if not options.ambient_key:
-        # What ANTHROPIC_CUSTOM_HEADERS holds may be a key too.
-        client._custom_headers = {}
-    return client
+    return options.provider.connect(options, {"request": [leave], "response": [hear]})
 
 
 def connect_sync(options: AnthropicOptions) -> "Anthropic":
-    """Return a client for code that waits, to be closed.
+    """Return a client for code that waits, to be closed. Only Anthropic's own kind of server has what needs one: message batches.
 
     Raises:
-        ConfigError: there is no key.
+        ConfigError: there is no key, or the judge is another provider's.
     """
     from anthropic import Anthropic
 
-    return Anthropic(**_client_arguments(options))
-
-
-def _client_arguments(options: AnthropicOptions) -> dict[str, Any]:
-    from anthropic import Timeout
-
-    if options.ambient_key:
-        options.require_credentials()
-    key = options.api_key.get_secret_value() if options.api_key else None
-    if key is None and not options.ambient_key:
-        key = "none"
-    if key is None and not options.is_anthropic and not any(map(os.environ.get, CREDENTIALS)):
-        key = "none"
-    return {
-        "api_key": key,
-        "base_url": options.base_url,
-        "timeout": Timeout(options.deadline, connect=min(5.0, options.deadline)),
-        "max_retries": options.max_retries,
-    }
+    if not isinstance(options.provider, AnthropicProvider):
+        raise ConfigError(
+            f"message batches are for the judge anthropic, not {options.provider.name}; set PERSONA_JUDGE=anthropic, or judge live"
+        )
+    return Anthropic(**options.provider.arguments(options))
 
 
 class SharedClient:
@@ -142,12 +121,12 @@ class SharedClient:
 
     def __init__(self, options: AnthropicOptions, pacer: Pacer, on_status: Callable[[int], None]) -> None:
         self._connect = lambda: connect(options, pacer, on_status)
-        self._client: AsyncAnthropic | None = None
+        self._client: Any = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._users = 0
 
     @asynccontextmanager
-    async def opened(self) -> "AsyncIterator[AsyncAnthropic]":
+    async def opened(self) -> AsyncIterator[Any]:
         """Hold the client; the last to let go closes it."""
         loop = asyncio.get_running_loop()
         client = self._client

@@ -13,6 +13,7 @@ from persona_pipeline.judging.batch_records import cache_hits
 from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.canaries import with_canaries
 from persona_pipeline.judging.connection import connect
+from persona_pipeline.judging.model_names import model_name
 from persona_pipeline.judging.options import AnthropicOptions
 from persona_pipeline.judging.prices import BATCH_FACTOR, estimated_tokens, price
 from persona_pipeline.judging.prompt import plain_json
@@ -122,7 +123,7 @@ def learnt_answers(store: Store, model: str) -> Answers:
     found: dict[str, list[int]] = {}
     query = (
         sa.select(judgments.c.kind, judgments.c.token_usage)
-        .where(judgments.c.model.startswith(model), judgments.c.token_usage.is_not(None))
+        .where(judgments.c.model.startswith(model_name(model)), judgments.c.token_usage.is_not(None))
         .order_by(judgments.c.created_at.desc())
         .limit(_MOST_ANSWERS)
     )
@@ -144,7 +145,7 @@ def estimate(
     requests: Sequence[JudgeRequest],
     *,
     options: AnthropicOptions | None = None,
-    grouping: int = 1,
+    grouping: int | None = None,
     store: Store | None = None,
 ) -> Estimate:
     """Return what judging these requests is expected to take.
@@ -152,9 +153,12 @@ def estimate(
     Tokens are counted by the API where there is a key, which costs nothing; else, or if that fails, guessed.
 
     Args:
+        grouping: claims of one transcript in one call; None: as the settings say.
         store: what it already answers is not asked; the length of answers is learnt from it. None: nothing is known.
     """
-    options = options or AnthropicOptions.from_settings(get_settings())
+    settings = get_settings()
+    options = options or AnthropicOptions.from_settings(settings)
+    grouping = grouping or settings.judge_grouping
     shown = [request for request in requests if request.trajectory.entries]
     asking = questions_about(with_canaries(shown), max_tokens=options.max_tokens, grouping=grouping)
     return estimate_questions([question for _, question in asking], options, store)
@@ -253,7 +257,8 @@ def in_dollars(usd: Range) -> str:
 def _unanswered(
     questions: Sequence[Question], style: RequestStyle, options: AnthropicOptions, store: Store
 ) -> list[Question]:
-    keys = [request_key(prefix_of(style, question), question, options.endpoint) for question in questions]
+    endpoint, provider = options.endpoint, options.provider
+    keys = [request_key(prefix_of(style, question), question, endpoint, provider=provider) for question in questions]
     known = JudgmentCache(store).find(zip(keys, questions, strict=True))
     return [question for key, question in zip(keys, questions, strict=True) if key not in known]
 
@@ -264,6 +269,8 @@ def _counted(
     """Return the tokens of each question's shared prefix as the API counts them; None where it cannot be asked, and why."""
     if not questions:
         return None, ""
+    if not options.provider.counts_tokens:
+        return None, f"{options.provider.name} counts none beforehand"
     if not options.has_credentials():
         return None, "there is no key to ask the API with"
     try:

@@ -1,24 +1,15 @@
 """How the live judge is called."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-from persona_pipeline.errors import ConfigError
 from persona_pipeline.judging.pacing import Limit
+from persona_pipeline.judging.providers.anthropic import AnthropicProvider
+from persona_pipeline.judging.providers.base import Provider
+from persona_pipeline.judging.providers.registry import RECORDED, find_provider
 from persona_pipeline.settings import DEFAULT_JUDGE_MODEL, Settings
-
-ANTHROPIC_URL = "https://api.anthropic.com"
-CREDENTIALS = (
-    "ANTHROPIC_API_KEY",
-    "ANTHROPIC_AUTH_TOKEN",
-    "ANTHROPIC_PROFILE",
-    "ANTHROPIC_IDENTITY_TOKEN",
-    "ANTHROPIC_IDENTITY_TOKEN_FILE",
-)
 
 
 @dataclass(frozen=True)
@@ -26,12 +17,13 @@ class AnthropicOptions:
     """How the live judge is called.
 
     Attributes:
+        provider: who serves the model.
         deadline: wall-clock seconds one judgment may take in all, retries included.
         run_deadline: wall-clock seconds from the first call, after which nothing more is asked; None: none.
         max_tokens: for one answer and the thinking before it; doubled once when it does not suffice.
         width: calls under way at once, at most.
         max_retries: the SDK's own retries of a call; there are no others.
-        base_url: default ``ANTHROPIC_BASE_URL``, else Anthropic.
+        base_url: default: what the environment says (``ANTHROPIC_BASE_URL`` and its like), else the provider's own server.
         api_key: default: what the SDK finds in the environment or on disk.
         cache_ttl: how long a shared prefix stays cached: ``5m`` or ``1h``.
         ambient_key: whether keys and headers of the environment are sent where none is given.
@@ -40,6 +32,7 @@ class AnthropicOptions:
         patience: seconds to keep asking a server whose limits let nothing through.
     """
 
+    provider: Provider = field(default_factory=AnthropicProvider)
     model: str = DEFAULT_JUDGE_MODEL
     effort: str | None = "low"
     width: int = 20
@@ -56,9 +49,21 @@ class AnthropicOptions:
     patience: float = 600.0
 
     @classmethod
-    def from_settings(cls, settings: Settings) -> "AnthropicOptions":
+    def from_settings(cls, settings: Settings, judge: str | None = None) -> "AnthropicOptions":
+        """Return the options that the settings say.
+
+        Args:
+            judge: the provider; None: that of the settings, or Anthropic where they name the recorded judge.
+
+        Raises:
+            ConfigError: nobody offers such a provider.
+        """
+        named = settings.judge if judge in (None, RECORDED) else judge
+        provider = AnthropicProvider() if named == RECORDED else find_provider(named)
+        is_set = "judge_model" in settings.model_fields_set
         return cls(
-            model=settings.judge_model,
+            provider=provider,
+            model=settings.judge_model if is_set else provider.default_model or "",
             effort=settings.judge_effort or None,
             width=settings.judge_width,
             deadline=settings.judge_deadline,
@@ -76,24 +81,28 @@ class AnthropicOptions:
         )
 
     @property
+    def name(self) -> str:
+        """What stands in provenance, such as ``anthropic:claude-haiku-5-5``."""
+        return f"{self.provider.name}:{self.model}"
+
+    @property
     def endpoint(self) -> str:
-        """The server's base URL, without credentials or a slash at its end."""
-        url = urlsplit(self.base_url or os.environ.get("ANTHROPIC_BASE_URL") or ANTHROPIC_URL)
-        return url._replace(netloc=url.netloc.rpartition("@")[2]).geturl().rstrip("/")
+        """The server's base URL, without credentials or a slash at its end.
+
+        Raises:
+            ConfigError: it depends on a setting that is not there.
+        """
+        return self.provider.endpoint(self.base_url)
 
     @property
     def is_anthropic(self) -> bool:
-        host = urlsplit(self.endpoint).hostname or ""
-        return host == "anthropic.com" or host.endswith(".anthropic.com")
+        """Whether the server is Anthropic's own."""
+        return isinstance(self.provider, AnthropicProvider) and self.provider.is_anthropic(self.endpoint)
 
     def has_credentials(self) -> bool:
-        """Whether a key was given or is set in the environment; servers other than Anthropic's need none."""
-        return bool(self.api_key) or not self.is_anthropic or any(map(os.environ.get, CREDENTIALS))
+        """Whether a key was given or is set in the environment; servers of one's own need none."""
+        return self.provider.has_credentials(self)
 
-    def require_credentials(self) -> None:
-        """Raise ``ConfigError`` with the remedy when there is no key."""
-        if not self.has_credentials():
-            raise ConfigError(
-                "the live judge has no key; set ANTHROPIC_API_KEY, or ANTHROPIC_BASE_URL to a server of your own,"
-                " or replay recorded judgments with --judge recorded"
-            )
+    def require_usable(self) -> None:
+        """Raise ``ConfigError`` with the remedy when a key, a package or a setting is missing."""
+        self.provider.require_usable(self)

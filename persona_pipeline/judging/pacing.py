@@ -1,6 +1,7 @@
 """Keeps to a server's limits a minute: as its answers say, as settings say, or as its refusals have taught."""
 
 import asyncio
+import re
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -13,11 +14,29 @@ _SLOWER, _WIDENED, _LONGEST_PAUSE = 0.7, 1.0, 30.0
 
 
 class Limit(StrEnum):
-    """What a server counts by the minute, as its headers name it."""
+    """What a server counts by the minute. ``tokens``: input and the most that the output may have, together."""
 
     REQUESTS = "requests"
     INPUT_TOKENS = "input-tokens"
     OUTPUT_TOKENS = "output-tokens"
+    TOKENS = "tokens"
+
+
+# The headers that say a limit, what remains of it, and the time until it is whole again; Anthropic's are moments, and not needed.
+_HEADERS = (
+    *(
+        (kind, f"anthropic-ratelimit-{kind}-limit", f"anthropic-ratelimit-{kind}-remaining", "")
+        for kind in (Limit.REQUESTS, Limit.INPUT_TOKENS, Limit.OUTPUT_TOKENS)
+    ),
+    *(
+        (kind, f"x-ratelimit-limit-{kind}", f"x-ratelimit-remaining-{kind}", f"x-ratelimit-reset-{kind}")
+        for kind in (Limit.REQUESTS, Limit.TOKENS)
+    ),
+)
+# Shorter times are too coarse to tell from them how fast a limit refills.
+_SHORTEST_RESET = 1.0
+_DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:([\d.]+)s)?(?:([\d.]+)ms)?")
+_UNITS = (86_400.0, 3_600.0, 60.0, 1.0, 0.001)
 
 
 Cost = Mapping[Limit, float]
@@ -25,24 +44,34 @@ Cost = Mapping[Limit, float]
 
 @dataclass
 class _Allowance:
-    """A limit that refills evenly. ``spent``: all that was ever taken from it."""
+    """A limit that refills evenly.
+
+    Attributes:
+        spent: all that was ever taken from it.
+        most: what it holds when it is full; None: a minute's worth.
+    """
 
     per_minute: float
     level: float
     at: float
     guessed: bool = False
     spent: float = 0.0
+    most: float | None = None
+
+    @property
+    def full(self) -> float:
+        return self.per_minute if self.most is None else self.most
 
     def refill(self, now: float) -> None:
         minutes = max(0.0, now - self.at) / _MINUTE
         if self.guessed:
             self.per_minute *= (1 + _WIDENED) ** minutes
-        self.level = min(self.per_minute, self.level + self.per_minute * minutes)
+        self.level = min(self.full, self.level + self.per_minute * minutes)
         self.at = now
 
     def wait(self, cost: float) -> float:
         """Return the seconds until there is enough; what costs more than a full allowance takes a full one."""
-        return max(0.0, min(cost, self.per_minute) - self.level) * _MINUTE / self.per_minute
+        return max(0.0, min(cost, self.full) - self.level) * _MINUTE / self.per_minute
 
 
 @dataclass
@@ -108,15 +137,14 @@ class Pacer:
         """Learn from a response.
 
         Args:
-            headers: with names in lower case, as ``anthropic-ratelimit-requests-limit`` and ``-remaining``, ``retry-after``.
+            headers: by names in lower case: those of ``_HEADERS``, and ``retry-after``.
         """
         now = self._clock()
-        for kind in Limit:
-            limit, remaining = (
-                _number(headers.get(f"anthropic-ratelimit-{kind}-{what}")) for what in ("limit", "remaining")
-            )
-            if limit and remaining is not None:
-                self._told(kind, turn, limit, remaining, now)
+        for kind, *names in _HEADERS:
+            limit, remaining, reset = (headers.get(name) for name in names)
+            most, left = _number(limit), _number(remaining)
+            if most and left is not None:
+                self._told(kind, turn, _Told(most, left, _duration(reset)), now)
         if status != 429:
             if status < 400:
                 self._accepted_at, self._refused_in_a_row = now, 0
@@ -136,14 +164,31 @@ class Pacer:
             spent = requests.spent if requests else 0.0
             self._allowances[Limit.REQUESTS] = _Allowance(_SLOWER * borne, 0.0, now, guessed=True, spent=spent)
 
-    def _told(self, kind: Limit, turn: Turn, limit: float, remaining: float, now: float) -> None:
+    def _told(self, kind: Limit, turn: Turn, told: "_Told", now: float) -> None:
         """Take what a response said remained when its request came in, less what was sent and more what was refilled since."""
-        limit = min(limit, self._fixed.get(kind, limit))
+        fixed = self._fixed.get(kind, float("inf"))
+        most, rate = min(told.limit, fixed), min(told.per_minute, fixed)
         known = self._allowances.get(kind)
         spent = known.spent if known else 0.0
         since = spent - turn.spent.get(kind, spent)
-        level = min(limit, remaining + (now - turn.sent) * limit / _MINUTE) - since
-        self._allowances[kind] = _Allowance(limit, level, now, spent=spent)
+        level = min(most, told.remaining + (now - turn.sent) * rate / _MINUTE) - since
+        self._allowances[kind] = _Allowance(rate, level, now, spent=spent, most=most)
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What a response says of a limit. ``reset``: seconds until it is whole again, where that is said."""
+
+    limit: float
+    remaining: float
+    reset: float | None
+
+    @property
+    def per_minute(self) -> float:
+        """How fast it refills: the limit may be a day's."""
+        if self.reset is None or self.reset < _SHORTEST_RESET or self.remaining >= self.limit:
+            return self.limit
+        return (self.limit - self.remaining) * _MINUTE / self.reset
 
 
 def _number(text: str | None) -> float | None:
@@ -152,6 +197,15 @@ def _number(text: str | None) -> float | None:
     except ValueError:
         return None
     return value if 0 <= value < float("inf") else None
+
+
+def _duration(text: str | None) -> float | None:
+    """Return the seconds of a time such as ``6m0s``, ``12ms`` or ``8.64``; None where it is none."""
+    parts = _DURATION.fullmatch(text or "")
+    if not text or not parts:
+        return _number(text)
+    counts = [_number(part) or 0.0 for part in parts.groups()]
+    return sum(count * unit for count, unit in zip(counts, _UNITS, strict=True))
 
 
 def _seconds(headers: Mapping[str, str]) -> float | None:

@@ -1,5 +1,7 @@
 """Asking an endpoint what it can do: its model, structured output, caching, and whether it can judge. Three small calls at most."""
 
+import math
+import time
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -14,7 +16,9 @@ from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
 from persona_pipeline.world.trajectory import Entry, Trajectory
 
 # Seconds for which the server's limits are waited for.
-_PATIENCE = 1.0
+_LIMITS_PATIENCE = 1.0
+# An answer that is late is waited for so many deadlines; a deadline should be so many times what an answer took.
+_LATE, _ROOM = 4, 3
 _RETIRES_SOON = timedelta(days=60)
 _LINE = "The quarterly report is on your desk, and I watered the fern while I was there."
 # Of a transcript that says nothing but that line: the first is true beyond doubt, the second false.
@@ -69,7 +73,7 @@ async def probe(options: AnthropicOptions) -> Probed:
     """Return what the endpoint answers, in the order it was asked; the first error ends it."""
     # A server of one's own may be slow and still be right.
     deadline = min(options.deadline, 30.0) if options.is_anthropic else options.deadline
-    options = replace(options, max_retries=1, deadline=deadline, patience=min(options.patience, _PATIENCE))
+    options = replace(options, max_retries=1, deadline=deadline, patience=min(options.patience, _LIMITS_PATIENCE))
     model = await _model(options)
     if model.level is Level.ERROR:
         return Probed([model])
@@ -80,6 +84,8 @@ async def probe(options: AnthropicOptions) -> Probed:
     # Nobody knows what another model caches, and a long transcript may not fit.
     shown = _transcript(traits.cache_minimum if known else 200)
     verdicts = await judge.judge([_request("true", TRUE_CLAIM, shown), _request("false", FALSE_CLAIM, shown)])
+    if any(verdict.unscored is Unscored.TIMEOUT for verdict in verdicts):
+        return Probed([model, await _slow(options, _request("true", TRUE_CLAIM, shown))])
     structured, judging = _structured(verdicts[0], backend), _judging(*verdicts)
     findings = [model, structured]
     if structured.level is not Level.ERROR and judging is not None:
@@ -110,6 +116,22 @@ def _judging(true: Verdict, false: Verdict) -> Finding | None:
     return Finding("judging", Level.ERROR, f"cannot judge: {', '.join(wrong)}", _STRONGER, cannot_judge=True)
 
 
+async def _slow(options: AnthropicOptions, request: JudgeRequest) -> Finding:
+    """Return how long an answer takes that did not come in time, and which deadline would do."""
+    patient = replace(options, deadline=_LATE * options.deadline)
+    started = time.monotonic()
+    (verdict,) = await AnthropicJudge(AnthropicBackend(patient), mechanism="doctor").judge([request])
+    took = time.monotonic() - started
+    said = f"a test call failed: no answer within the deadline of {options.deadline:g} s"
+    if _failed(verdict):
+        remedy = f"see whether the server is stuck; if it is only slow, set PERSONA_JUDGE_DEADLINE above {patient.deadline:g}"
+        return Finding("structured output", Level.ERROR, f"{said}, nor within {patient.deadline:g} s", remedy)
+    # Real transcripts are longer, and several are asked about at once.
+    enough = math.ceil(max(_ROOM * took, options.deadline + 1))
+    remedy = f"set PERSONA_JUDGE_DEADLINE={enough}, and PERSONA_JUDGE_WIDTH=1 if it answers one call at a time"
+    return Finding("structured output", Level.ERROR, f"{said}; it took {took:.1f} s", remedy)
+
+
 def _failed(verdict: Verdict) -> bool:
     return verdict.unscored is not None and not (verdict.unscored.is_answer or verdict.unscored in _WORTHLESS)
 
@@ -121,33 +143,35 @@ def _answer(verdict: Verdict) -> str:
 
 
 async def _model(options: AnthropicOptions) -> Finding:
-    import anthropic
-
-    name = options.model
+    sdk: Any = options.provider.sdk()
+    name, provider = options.model, options.provider
+    silent = Finding("model", Level.NOTE, f"{options.endpoint} does not describe its models", "nothing to be done")
+    if not provider.describes_models:
+        return silent
     try:
         async with connect(options) as client:
             found = await client.models.retrieve(name)
-    except anthropic.APIConnectionError as error:
+    except sdk.APIConnectionError as error:
         cause = type(error.__cause__ or error).__name__
         return Finding(
             "endpoint",
             Level.ERROR,
             f"{options.endpoint} cannot be reached ({cause})",
-            "check the network and ANTHROPIC_BASE_URL, and that the server runs",
+            f"check the network and {provider.url_variable}, and that the server runs",
         )
-    except (anthropic.AuthenticationError, anthropic.PermissionDeniedError) as error:
+    except (sdk.AuthenticationError, sdk.PermissionDeniedError) as error:
         return Finding(
             "key",
             Level.ERROR,
             f"{options.endpoint} refuses the key (HTTP {error.status_code})",
-            "set ANTHROPIC_API_KEY to a key that is valid and may use the Messages API",
+            f"{provider.key_help}: one that is valid and may use the API",
         )
-    except anthropic.NotFoundError:
+    except sdk.NotFoundError:
         if options.is_anthropic:
             remedy = "set PERSONA_JUDGE_MODEL to a model that exists, such as claude-haiku-5-5"
             return Finding("model", Level.ERROR, f"there is no model {name}", remedy)
-        return Finding("model", Level.NOTE, f"{options.endpoint} does not describe its models", "nothing to be done")
-    except anthropic.AnthropicError as error:
+        return silent
+    except sdk.APIError as error:
         status = getattr(error, "status_code", None)
         said = f"asked for the model, {options.endpoint} answers {f'HTTP {status}' if status else type(error).__name__}"
         return Finding("model", Level.ERROR, said, "try again later; if it stays, ask whoever runs the endpoint")

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from persona_pipeline.judging.model_names import model_name
 from persona_pipeline.judging.prices import estimated_tokens
 from persona_pipeline.judging.prompt import plain_json
+from persona_pipeline.judging.providers.base import FIRST, Provider
 from persona_pipeline.judging.questions import Question
 from persona_pipeline.world.canonical import canonical_json, content_hash
 
@@ -41,6 +43,10 @@ _TRAITS = {
     "claude-haiku-4-5": ModelTraits(4096, False),
     "claude-sonnet-5-5": ModelTraits(1024, True, _ADAPTIVE, {"type": "between_tools"}),
     "claude-opus-5-5": ModelTraits(1024, True, _ADAPTIVE),
+    "gpt-5-chat": ModelTraits(1024, False),
+    "gpt-5": ModelTraits(1024, True),
+    "o3": ModelTraits(1024, True),
+    "o4-mini": ModelTraits(1024, True),
 }
 # A model we know nothing of gets the plainest request.
 UNKNOWN_MODEL = ModelTraits(4096, False)
@@ -48,8 +54,9 @@ UNKNOWN_MODEL = ModelTraits(4096, False)
 
 def traits_of(model: str) -> ModelTraits:
     """Return what is known of a model; dated ids share the traits of their model."""
+    known = model_name(model)
     for name, traits in _TRAITS.items():
-        if model == name or model.startswith(f"{name}-"):
+        if known == name or known.startswith((f"{name}-", f"{name}.")):
             return traits
     return UNKNOWN_MODEL
 
@@ -169,26 +176,26 @@ def cached_tokens(style: RequestStyle, question: Question) -> int:
     return estimated_tokens(plain_json([body["system"], body["tools"], body["messages"][0]]))
 
 
-def request_key(prefix: Prefix, question: Question, base_url: str, *, api_version: str | None = None) -> str:
+def request_key(
+    prefix: Prefix, question: Question, base_url: str, *, provider: Provider, api_version: str | None = None
+) -> str:
     """Return the SHA-256 of all that can change an answer: the request, where it goes, and which sample it is.
 
     Args:
         prefix: that of the question's request.
-        api_version: default: that of the installed SDK.
+        api_version: default: the provider's, of the installed SDK.
     """
-    from anthropic._constants import ANTHROPIC_API_VERSION
-
-    return content_hash(
-        {
-            "prefix": prefix.key,
-            "ask": question.ask,
-            "max_tokens": question.max_tokens,
-            "base_url": base_url,
-            "api_version": api_version or ANTHROPIC_API_VERSION,
-            "prompt_version": question.prompt_version,
-            "sample": question.sample,
-        }
-    )
+    subject = {
+        "prefix": prefix.key,
+        "ask": question.ask,
+        "max_tokens": question.max_tokens,
+        "base_url": base_url,
+        "api_version": api_version or provider.api_version,
+        "prompt_version": question.prompt_version,
+        "sample": question.sample,
+    }
+    # Judgments are older than providers, and those of the first one keep their keys.
+    return content_hash(subject if provider.name == FIRST else {**subject, "provider": provider.name})
 
 
 def _text(text: str) -> dict[str, Any]:

@@ -21,7 +21,7 @@ def calibration_text(calibration: Calibration) -> str:
     """Return every judge on every dimension, each figure with its 95 % interval, ending in a new line."""
     lines = [line for item in calibration.dimensions for line in (*_dimension(item), "")]
     if not any(item.people for item in calibration.dimensions):
-        lines.append(NOBODY)
+        lines.append(f"judge: {NOBODY}")
     if calibration.stale:
         lines.append(f"{len(calibration.stale)} labels are stale and were not used:")
         lines += [f"  {one_line(text, 200)}" for text in calibration.stale[:MOST_STALE]]

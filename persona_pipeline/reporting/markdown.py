@@ -107,7 +107,7 @@ def _scores(view: ReportView) -> _Section:
             "",
             "Scores are 0–9 with the change against the baseline in brackets; 🔻 fell further than allowed.",
             "",
-            *(f"- {markdown_text(f'How far the judge can be believed: {text}')}" for text in view.people_lines),
+            *(f"- {markdown_text(f'Judge: {text}')}" for text in view.people_lines),
             "",
         ],
     )

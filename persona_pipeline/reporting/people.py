@@ -5,9 +5,7 @@ from collections.abc import Iterable
 from persona_pipeline.baselines.models import DimensionComparison, People
 from persona_pipeline.calibration.prediction import FEWEST_LABELS
 
-NOBODY = (
-    "no person has labelled these judgments: nobody knows how far the judge can be believed (`persona-pipeline label`)"
-)
+NOBODY = "no person has labelled these judgments, so nobody knows how far it can be believed (persona-pipeline label)"
 
 
 def estimate_text(people: People | None, *, short: bool = False) -> str:
@@ -34,11 +32,11 @@ def people_lines(compared: Iterable[DimensionComparison]) -> list[str]:
 
 def _belief(people: People) -> str:
     if people.missing:
-        return f"{people.missing} labels are missing of the {FEWEST_LABELS} that tell how far the judge can be believed"
+        return f"{people.missing} labels are missing of the {FEWEST_LABELS} that tell how far it can be believed"
     if people.rank is None or people.rank_interval is None:
-        return f"the judge is no better than chance ({people.labels} labels): it gives everything alike, and its falls only warn"
+        return f"no better than chance ({people.labels} labels): it gives everything alike, and its falls only warn"
     low, high = people.rank_interval
     rank = f"rank correlation with people {people.rank:.2f}, {low:.2f} to {high:.2f}, {people.labels} labels"
     if people.belief == "chance":
-        return f"the judge is no better than chance ({rank}): its falls only warn"
-    return f"the judge can be believed ({rank})"
+        return f"no better than chance ({rank}): its falls only warn"
+    return f"can be believed ({rank})"

@@ -48,7 +48,9 @@ LOW_SCORE = 5.0
 
 
 # Findings that ask a person to look and are no fault of the agent's.
-REMARKS = frozenset({"no_baseline", "trend", "injection", "clone", "voices", "voice_alarm", "doubted", "judge_changed"})
+REMARKS = frozenset(
+    {"no_baseline", "trend", "injection", "names", "clone", "voices", "voice_alarm", "doubted", "judge_changed"}
+)
 
 
 class AgentStatus(StrEnum):

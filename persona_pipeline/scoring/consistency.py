@@ -1,8 +1,9 @@
 """Consistency: does the agent still sound like itself? Pairs of excerpts, one earlier and one now, no persona shown."""
 
 import random
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from persona_pipeline.judging.verdict import Verdict
 from persona_pipeline.propositions.models import EVALUATION_WINDOW_DEFAULTS, PropositionSet
@@ -16,6 +17,7 @@ from persona_pipeline.world.trajectory import Entry, message_entry, windowed
 MOST_PAIRS = 10
 EXCERPT_LENGTH = 5
 SPEAKER = "Speaker A"
+Pair = tuple[Sequence[Message], Sequence[Message]]
 
 
 def plan_consistency(case: AgentCase, propositions: PropositionSet) -> DimensionPlan:
@@ -31,29 +33,50 @@ def plan_consistency(case: AgentCase, propositions: PropositionSet) -> Dimension
 
     def finish(verdicts: Sequence[Verdict]) -> DimensionEvaluation:
         judged = plan.collect(verdicts)
-        statistics = {"pairs": len(pairs), "messages": len(entries)}
+        elsewhere = sum(earlier[0].conversation != now[0].conversation for earlier, now in pairs)
+        statistics = {
+            "pairs": len(pairs),
+            "messages": len(entries),
+            "pairs_across_conversations": elsewhere,
+            "conversations": compared_conversations(pairs),
+        }
         return evaluation("consistency", judged, (), [judged_part(judged)], statistics, propositions)
 
     return DimensionPlan(plan.requests, finish)
 
 
-def excerpt_pairs(case: AgentCase) -> list[tuple[Sequence[Message], Sequence[Message]]]:
-    """Return up to 10 pairs (earlier, current) of up to 5 consecutive messages from the same conversation.
+def excerpt_pairs(case: AgentCase) -> list[Pair]:
+    """Return up to 10 pairs (earlier, current) of up to 5 consecutive messages of one conversation each.
 
-    Every current excerpt meets one earlier excerpt of its conversation, drawn by seed without repeats while they last.
+    Every current excerpt meets one earlier excerpt of its own conversation, or of the others where the agent did not speak in it
+    before, drawn by seed without repeats while they last. A direct conversation meets direct ones first, a channel channels.
     """
     generator = random.Random(case.seed("pairs"))
     earlier, current = _excerpts(case.earlier), _excerpts(case.messages)
-    pairs = []
-    for conversation in sorted(earlier.keys() & current.keys()):
+    pairs: list[Pair] = []
+    # Those that stand in for a conversation that is new are drawn last: the others' pairs do not depend on them.
+    for conversation in sorted(current, key=lambda name: (name not in earlier, name)):
+        excerpts = earlier.get(conversation) or _standing_in(conversation, earlier)
         partners: list[Sequence[Message]] = []
-        for excerpt in current[conversation]:
+        for excerpt in current[conversation] if excerpts else ():
             if not partners:
-                partners = generator.sample(earlier[conversation], len(earlier[conversation]))
+                partners = generator.sample(excerpts, len(excerpts))
             pairs.append((partners.pop(), excerpt))
     if len(pairs) > MOST_PAIRS:
         pairs = [pairs[index] for index in sorted(generator.sample(range(len(pairs)), MOST_PAIRS))]
     return pairs
+
+
+def compared_conversations(pairs: Sequence[Pair]) -> list[dict[str, Any]]:
+    """Return which conversations were compared and how often, those with themselves first."""
+    found = Counter((earlier[0].conversation, now[0].conversation) for earlier, now in pairs)
+    ordered = sorted(found.items(), key=lambda item: (item[0][0] != item[0][1], item[0]))
+    return [{"earlier": earlier, "now": now, "pairs": count} for (earlier, now), count in ordered]
+
+
+def _standing_in(conversation: str, earlier: Mapping[str, list[Sequence[Message]]]) -> list[Sequence[Message]]:
+    alike = [name for name in sorted(earlier) if name[0] == conversation[0]]
+    return [excerpt for name in alike or sorted(earlier) for excerpt in earlier[name]]
 
 
 def _excerpts(messages: Sequence[Message]) -> dict[str, list[Sequence[Message]]]:
@@ -66,7 +89,7 @@ def _excerpts(messages: Sequence[Message]) -> dict[str, list[Sequence[Message]]]
     }
 
 
-def _entries(case: AgentCase, pairs: Sequence[tuple[Sequence[Message], Sequence[Message]]]) -> list[Entry]:
+def _entries(case: AgentCase, pairs: Sequence[Pair]) -> list[Entry]:
     return [
         message_entry(message, SPEAKER, recipient=message.recipient and "Speaker B", part=f"pair {number}, {when}")
         for number, pair in enumerate(pairs, start=1)

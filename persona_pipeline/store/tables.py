@@ -64,13 +64,36 @@ run_messages = sa.Table(
     sa.Column("text", sa.Text(), nullable=False),
     sa.Column("run_id", sa.Uuid(), sa.ForeignKey(f"{SCHEMA}.runs.id", ondelete="SET NULL")),
     sa.Column("synthetic", sa.Boolean(), nullable=False, server_default=sa.false()),
-    # The file of the world it came from; NULL when it was ingested or written by the agents' runtime.
+    # The file it came from, one of the world's relative to it; NULL when the agents' runtime wrote it.
     sa.Column("source", sa.Text()),
+    # What its source calls the agent and the recipient, where that is an alias; NULL: as they are called here.
+    sa.Column("speaker", sa.Text()),
+    sa.Column("addressee", sa.Text()),
     _created_at(),
     sa.Index(None, "agent_id", "created_at"),
     sa.Index(None, "channel_id", "created_at"),
     sa.Index(None, "created_at"),
+    sa.Index(None, "recipient_id"),
+    *(
+        sa.Index(
+            None,
+            name,
+            named,
+            sqlite_where=sa.text(f"{name} IS NOT NULL"),
+            postgresql_where=sa.text(f"{name} IS NOT NULL"),
+        )
+        for name, named in (("speaker", "agent_id"), ("addressee", "recipient_id"))
+    ),
     sa.CheckConstraint("(channel_id IS NULL) <> (recipient_id IS NULL)", name="channel_or_recipient"),
+)
+
+removed_messages = sa.Table(
+    "removed_messages",
+    metadata,
+    # Messages a person took out: as long as their files say the same of them, they stay out.
+    sa.Column("id", sa.Text(), primary_key=True),
+    sa.Column("content_hash", sa.Text(), nullable=False),
+    _created_at(),
 )
 
 message_sources = sa.Table(

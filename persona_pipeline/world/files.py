@@ -15,6 +15,11 @@ def is_agent_id(text: str) -> bool:
     return _AGENT_ID.fullmatch(text) is not None
 
 
+def is_name(text: str) -> bool:
+    """Return whether a text can name a speaker, a channel or a message: 1 to 256 printable characters, not all white space."""
+    return bool(text.strip()) and len(text) <= 256 and text.isprintable()
+
+
 def check_agent_id(text: str) -> str:
     """Return the agent id.
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from persona_pipeline.documents import JsonError, strict_json
 from persona_pipeline.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.world.files import is_name
 from persona_pipeline.world.models import Message
 
 FIELDS = ("id", "agent_id", "channel", "recipient", "text", "created_at", "run_id")
@@ -91,7 +92,7 @@ def parse_message(row: Any) -> Message:
         if not isinstance(value, str):
             raise ValueError(f"{name} must be a string, not {json.dumps(value)[:40]}")
     for name in _NAMES:
-        if name in values and (not values[name].strip() or len(values[name]) > 256 or not values[name].isprintable()):
+        if name in values and not is_name(values[name]):
             raise ValueError(f"{name} {values[name][:40]!r} must be 1 to 256 printable characters")
     if ("channel" in values) == ("recipient" in values):
         raise ValueError("must have either a channel or a recipient (a direct message)")

@@ -1,7 +1,7 @@
 """Messages in the store: writing them idempotently, and reading a window of them."""
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -12,6 +12,7 @@ from persona_pipeline.store import Store, tables, upsert
 from persona_pipeline.world.canonical import content_hash
 from persona_pipeline.world.evaluated_windows import touch_windows
 from persona_pipeline.world.models import Message, Window
+from persona_pipeline.world.removing import kept_out, let_in
 
 _TABLE = tables.run_messages
 _CHUNK = 5000
@@ -20,24 +21,33 @@ _MOST_NAMED = 100
 
 @dataclass(frozen=True)
 class WriteResult:
-    """How many messages a write added, changed, left and removed."""
+    """How many messages a write added, changed, left and removed. ``kept_out``: taken out before, by a person."""
 
     inserted: int = 0
     updated: int = 0
     unchanged: int = 0
     removed: int = 0
+    kept_out: int = 0
 
 
 def write_messages(
-    store: Store, messages: Sequence[Message], *, source: str | None = None, mirror: bool = False
+    store: Store,
+    messages: Sequence[Message],
+    *,
+    source: str | None = None,
+    mirror: bool = False,
+    restore: bool = False,
 ) -> WriteResult:
     """Write messages by id, in one transaction: an id that is known is updated, never doubled.
 
     Args:
-        source: the world's file they come from; None for messages from elsewhere.
+        source: the file they come from; None for messages from elsewhere.
         mirror: also remove messages of that source that are not among these.
+        restore: also write those that were taken out and have not changed since.
     """
     with store.begin() as connection:
+        if restore:
+            let_in(connection, messages)
         return write_messages_in(store, connection, messages, source=source, mirror=mirror)
 
 
@@ -45,6 +55,8 @@ def write_messages_in(
     store: Store, connection: Connection, messages: Sequence[Message], *, source: str | None, mirror: bool
 ) -> WriteResult:
     """Like ``write_messages``, inside a transaction of the caller's."""
+    out = kept_out(connection, messages)
+    messages = [message for message in messages if message.id not in out]
     known = _known(connection, [message.id for message in messages])
     inserted = [message for message in messages if message.id not in known]
     updated = [message for message in messages if message.id in known and known[message.id] != message]
@@ -61,7 +73,27 @@ def write_messages_in(
     upsert(store, connection, _TABLE, [_row(message, source) for message in changed])
     moved = (known[message.id].created_at for message in updated)
     touch_windows(connection, (*gone.values(), *moved, *(m.created_at for m in changed if not m.synthetic)))
-    return WriteResult(len(inserted), len(updated), len(messages) - len(changed), len(gone))
+    let_in(connection, inserted)
+    return WriteResult(len(inserted), len(updated), len(messages) - len(changed), len(gone), len(out))
+
+
+def adopt_messages(connection: Connection, messages: Sequence[Message], source: str, gone: Collection[str]) -> None:
+    """Say that stored messages come from a file where those are gone that they came from: it was moved or merged."""
+    for start in range(0, len(messages) if gone else 0, _CHUNK):
+        ids = [message.id for message in messages[start : start + _CHUNK]]
+        moved = sa.update(_TABLE).where(_TABLE.c.id.in_(ids), _TABLE.c.source.in_(gone))
+        connection.execute(moved.values(source=source))
+
+
+def taken_ids(connection: Connection, messages: Sequence[Message], files: Collection[str]) -> dict[str, str]:
+    """Return the ids under which other files hold messages that say something else, with the file."""
+    taken: dict[str, str] = {}
+    said = {message.id: message for message in messages}
+    for start in range(0, len(messages) if files else 0, _CHUNK):
+        ids = [message.id for message in messages[start : start + _CHUNK]]
+        rows = connection.execute(sa.select(_TABLE).where(_TABLE.c.id.in_(ids), _TABLE.c.source.in_(files)))
+        taken |= {row.id: row.source for row in rows if _message(row) != said[row.id]}
+    return taken
 
 
 def read_messages(
@@ -96,6 +128,17 @@ def read_messages(
         rows = connection.execute(query).all()
     # By code point, whatever the database's locale: a judge is shown, and recordings are keyed by, this order.
     return sorted(map(_message, rows), key=lambda message: (message.created_at, message.id))
+
+
+def speaker_counts(store: Store, *, without: Collection[str] = ()) -> dict[str, int]:
+    """Return how many real messages everybody has, but for those from some files."""
+    query = (
+        sa.select(_TABLE.c.agent_id, sa.func.count()).where(_TABLE.c.synthetic.is_(False)).group_by(_TABLE.c.agent_id)
+    )
+    if without:
+        query = query.where(sa.or_(_TABLE.c.source.is_(None), _TABLE.c.source.not_in(without)))
+    with store.connect() as connection:
+        return {row[0]: row[1] for row in connection.execute(query)}
 
 
 def newest_message_time(store: Store, *, until: datetime) -> datetime | None:
@@ -163,6 +206,8 @@ def _row(message: Message, source: str | None) -> dict[str, object]:
         "run_id": uuid.UUID(message.run_id) if message.run_id else None,
         "synthetic": message.synthetic,
         "source": source,
+        "speaker": message.speaker,
+        "addressee": message.addressee,
         "created_at": message.created_at,
     }
 
@@ -177,4 +222,6 @@ def _message(row: sa.Row) -> Message:
         recipient=row.recipient_id,
         run_id=str(row.run_id) if row.run_id else None,
         synthetic=row.synthetic,
+        speaker=row.speaker,
+        addressee=row.addressee,
     )

@@ -32,12 +32,13 @@ class CorrectionSettings(BaseModel):
 
 @dataclass(frozen=True)
 class Persona:
-    """Who an agent is. ``persona`` is the text its system prompt is built from."""
+    """Who an agent is. ``persona`` is the text its system prompt is built from; ``aliases``: other names it speaks under."""
 
     agent_id: str
     display_name: str
     persona: str
     corrections: CorrectionSettings = field(default_factory=CorrectionSettings)
+    aliases: tuple[str, ...] = ()
 
     @property
     def hash(self) -> str:
@@ -47,7 +48,11 @@ class Persona:
 
 @dataclass(frozen=True)
 class Message:
-    """One message as it was sent. A direct message has ``recipient`` and no ``channel``; times are UTC."""
+    """One message as it was sent. A direct message has ``recipient`` and no ``channel``; times are UTC.
+
+    Attributes:
+        speaker, addressee: the names its source has for ``agent_id`` and ``recipient``, where those are aliases of agents.
+    """
 
     id: str
     agent_id: str
@@ -57,6 +62,8 @@ class Message:
     recipient: str | None = None
     run_id: str | None = None
     synthetic: bool = False
+    speaker: str | None = None
+    addressee: str | None = None
 
     @property
     def is_direct(self) -> bool:

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from persona_pipeline.documents import load_document, validate_document
 from persona_pipeline.errors import ConfigError, Problem, did_you_mean
-from persona_pipeline.world.files import check_agent_id, find_yaml, is_agent_id, yaml_stems
+from persona_pipeline.world.files import check_agent_id, find_yaml, is_agent_id, is_name, yaml_stems
 from persona_pipeline.world.models import CorrectionSettings, Persona
 
 PERSONAS = "personas"
@@ -20,6 +20,10 @@ class PersonaFile(BaseModel):
     agent_id: str | None = Field(None, description="The agent's id; must be the file's name.")
     display_name: str = Field(description="The name others see.")
     persona: str = Field(description="Who the agent is: what its system prompt is built from.")
+    aliases: list[str] = Field(
+        default_factory=list,
+        description="Other names the agent's messages come under, such as a handle or an earlier id; case does not matter.",
+    )
     corrections: CorrectionSettings = Field(
         default_factory=CorrectionSettings, description="Runtime corrections; all off by default."
     )
@@ -29,6 +33,13 @@ class PersonaFile(BaseModel):
     def _not_blank(cls, value: str) -> str:
         if not value.strip():
             raise ValueError("must not be empty")
+        return value
+
+    @field_validator("aliases")
+    @classmethod
+    def _named(cls, value: list[str]) -> list[str]:
+        if any(not is_name(alias) for alias in value):
+            raise ValueError("an alias must be 1 to 256 printable characters")
         return value
 
 
@@ -65,20 +76,6 @@ def persona_path(root: Path, agent_id: str) -> Path:
     return path
 
 
-def display_name_of(root: Path, agent_id: str) -> str | None:
-    """Return the display name in a persona file, also of one that is not valid otherwise; None when it cannot be told.
-
-    Others' transcripts show this name, and must not change because this agent's file is broken elsewhere.
-    """
-    try:
-        path = find_yaml(root / PERSONAS, agent_id)
-        data = load_document(path).data if path else None
-    except ConfigError:
-        return None
-    name = data.get("display_name") if isinstance(data, dict) else None
-    return name.strip() or None if isinstance(name, str) else None
-
-
 def load_persona(root: Path, agent_id: str) -> Persona:
     """Read one agent's persona file.
 
@@ -100,4 +97,5 @@ def parse_persona(path: Path, agent_id: str) -> Persona:
         raise ConfigError(
             document.problem(("agent_id",), f"agent_id {file.agent_id!r} is not the file's name; write {agent_id!r}")
         )
-    return Persona(agent_id, file.display_name.strip(), file.persona.strip(), file.corrections)
+    names = file.display_name.strip(), file.persona.strip()
+    return Persona(agent_id, *names, file.corrections, tuple(file.aliases))

@@ -1,8 +1,7 @@
 """A world: a folder of personas, propositions, messages, recordings, baselines and suites, and the store behind it."""
 
-import hashlib
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -13,16 +12,17 @@ from persona_pipeline.errors import ConfigError, Problem
 from persona_pipeline.settings import get_settings
 from persona_pipeline.store import Store, open_store, tables, upsert
 from persona_pipeline.world import personas
+from persona_pipeline.world.aliases import AgentNames, Aliases, alias_problems, mapped, read_names
 from persona_pipeline.world.ingest import ENDINGS, parse_messages
 from persona_pipeline.world.messages import (
-    WriteResult,
     newest_message_time,
     read_messages,
     sources_of_later,
     write_messages,
-    write_messages_in,
 )
+from persona_pipeline.world.mirroring import SyncResult, mirror_files
 from persona_pipeline.world.models import Message, Persona, Window
+from persona_pipeline.world.renaming import rename_stored
 
 MESSAGES = "messages"
 # A sender's clock may be a little ahead; what is dated later than this is not judged yet.
@@ -32,14 +32,6 @@ FUTURE_GRACE = timedelta(minutes=5)
 def utc_now() -> datetime:
     """Return the time."""
     return datetime.now(UTC)
-
-
-@dataclass
-class SyncResult:
-    """What bringing the world's files into the store did. ``problems``: lines of message files that were left out."""
-
-    problems: list[Problem] = field(default_factory=list)
-    written: WriteResult = field(default_factory=WriteResult)
 
 
 @dataclass(frozen=True)
@@ -77,6 +69,10 @@ class World:
         """Return the agents that have a persona file, sorted."""
         return personas.agent_ids(self.root)
 
+    def names(self) -> dict[str, AgentNames]:
+        """Return what every agent is called, by id."""
+        return read_names(self.root)
+
     def sync(self, agent_ids: Iterable[str] | None = None) -> SyncResult:
         """Bring persona and message files into the store, idempotently.
 
@@ -84,22 +80,28 @@ class World:
             ConfigError: a persona file is not valid; the problems of all of them.
         """
         problems: list[Problem] = []
+        names = self.names()
         for agent_id in self.agent_ids() if agent_ids is None else agent_ids:
             try:
-                self.sync_persona(agent_id)
+                self.sync_persona(agent_id, names)
             except ConfigError as error:
                 problems += error.problems
         if problems:
-            raise ConfigError(problems)
+            raise ConfigError(list(dict.fromkeys(problems)))
         return self.sync_messages()
 
-    def sync_persona(self, agent_id: str) -> Persona:
+    def sync_persona(self, agent_id: str, names: Mapping[str, AgentNames] | None = None) -> Persona:
         """Read one persona file, write it to the store and return it.
 
+        Args:
+            names: everybody's, where the caller has them.
+
         Raises:
-            ConfigError: the file is missing or not valid.
+            ConfigError: the file is missing or not valid, or an alias in it is another agent's.
         """
         persona = personas.load_persona(self.root, agent_id)
+        if persona.aliases and (wrong := alias_problems(names or self.names()).get(agent_id)):
+            raise ConfigError(wrong)
         row = {
             "id": agent_id,
             "display_name": persona.display_name,
@@ -123,12 +125,12 @@ class World:
 
     def sync_names(self) -> None:
         """Bring every agent's display name into the store: whoever is evaluated, the others are shown by their names."""
-        names = {agent_id: personas.display_name_of(self.root, agent_id) for agent_id in self.agent_ids()}
+        self.agent_ids()
         known = self.display_names()
         rows = [
-            {"id": agent_id, "display_name": name or agent_id}
-            for agent_id, name in names.items()
-            if agent_id not in known or (name is not None and known[agent_id] != name)
+            {"id": agent_id, "display_name": item.display_name or agent_id}
+            for agent_id, item in self.names().items()
+            if agent_id not in known or (item.display_name is not None and known[agent_id] != item.display_name)
         ]
         if rows:
             with self.store.begin() as connection:
@@ -142,50 +144,42 @@ class World:
         return result
 
     def mirror_messages(self) -> SyncResult:
-        """Mirror ``messages/**`` into the store; a file that did not change is not parsed again."""
-        sources = tables.message_sources
-        with self.store.connect() as connection:
-            known = {row.path: row for row in connection.execute(sa.select(sources))}
-        result = SyncResult()
-        found: set[str] = set()
-        for path in self.message_files():
-            name = path.relative_to(self.root).as_posix()
-            found.add(name)
-            with path.open("rb") as stream:
-                digest = hashlib.file_digest(stream, "sha256").hexdigest()
-            if name in known and known[name].content_hash == digest:
-                result.problems += [Problem(**problem) for problem in known[name].problems or ()]
-                continue
-            parsed = parse_messages(path)
-            problems = [Problem(p.message, name, p.line, p.column) for p in parsed.problems]
-            with self.store.begin() as connection:
-                result.written = write_messages_in(self.store, connection, parsed.messages, source=name, mirror=True)
-                row = {
-                    "path": name,
-                    "content_hash": digest,
-                    "problems": [vars(problem) for problem in problems],
-                }
-                upsert(self.store, connection, sources, [row])
-            result.problems += problems
-        for name in known.keys() - found:
-            with self.store.begin() as connection:
-                result.written = write_messages_in(self.store, connection, [], source=name, mirror=True)
-                connection.execute(sa.delete(sources).where(sources.c.path == name))
-        return result
+        """Mirror ``messages/**`` into the store; a file that did not change is not parsed again. Aliases are followed.
+
+        A file that cannot be read is a problem, and stops no other.
+        """
+        aliases = Aliases.of(self.names())
+        rename_stored(self.store, aliases)
+        files = {path.relative_to(self.root).as_posix(): path for path in self.message_files()}
+        return mirror_files(self.store, files, aliases)
 
     def message_files(self) -> list[Path]:
         """Return the world's message files, sorted."""
         folder = self.root / MESSAGES
         return sorted(path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS) if folder.is_dir() else []
 
-    def ingest(self, path: Path) -> SyncResult:
+    def ingest(self, path: Path, *, mapping: Mapping[str, str] | None = None, restore: bool = False) -> SyncResult:
         """Add the messages of a file from anywhere; nothing is removed.
 
+        Args:
+            mapping: agents by speaker: their messages in this file are read as if it said so.
+            restore: bring back those that were taken out of the store.
+
         Raises:
-            ConfigError: the file cannot be read at all.
+            ConfigError: the file cannot be read at all, or the mapping names no agent or nobody who speaks in it.
         """
-        parsed = parse_messages(path)
-        return SyncResult(parsed.problems, write_messages(self.store, parsed.messages))
+        parsed, names = parse_messages(path), self.names()
+        found = mapped(parsed.messages, mapping, frozenset(names)) if mapping else parsed.messages
+        aliases = Aliases.of(names)
+        messages = [aliases.owned(message) for message in found]
+        written = write_messages(self.store, messages, source=self.message_source(path), restore=restore)
+        return SyncResult(parsed.problems, written, frozenset(message.agent_id for message in messages))
+
+    def message_source(self, path: Path | str) -> str:
+        """Return the name under which the store has messages of a file: from the world's folder on, where it is in its messages."""
+        whole = Path(path).expanduser().resolve()
+        inside = whole.is_relative_to(self.root.resolve() / MESSAGES)
+        return (whole.relative_to(self.root.resolve()) if inside else whole).as_posix()
 
     def persona(self, agent_id: str) -> Persona:
         """Return the persona last brought into the store.

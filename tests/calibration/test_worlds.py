@@ -170,9 +170,19 @@ def other_judge(world: World, points: int) -> Callable[[Call], Reply]:
 
 def test_another_judge_is_not_compared_until_it_was_measured(world: World, server: MessagesServer) -> None:
     server.handler = other_judge(world, -2)
-    asked = ("evaluate", "--agents", "jim,pam", "--dimensions", "adherence", "--judge", "anthropic", "--no-confirm")
+    asked = (
+        "evaluate",
+        "--agents",
+        "jim,pam",
+        "--dimensions",
+        "adherence",
+        "--judge",
+        "anthropic",
+        "--no-confirm",
+        "--fresh",
+    )
     code, text = call(*asked)
-    assert (code, "other_judge" in text, "persona-pipeline canary" in text) == (3, True, True)
+    assert (code, "other_judge" in text, "persona-pipeline canary" in text) == (3, True, True), text[:600] + text[-900:]
     code, text = call("canary", "--estimate")
     assert (code, "80 judgments are made again" in text, "$" in text) == (0, True, True)
     assert not (world.root / CHANGES).exists()

@@ -1,6 +1,7 @@
 """What doctor finds, and that everything wrong comes with a remedy."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -40,7 +41,17 @@ def look(root: Path, **settings: object) -> dict[str, Finding]:
 def test_all_is_well(sample_root: Path, server: MessagesServer) -> None:
     found = look(sample_root)
     assert {finding.level for finding in found.values()} == {Level.OK}
-    assert list(found) == ["world", "database", "recordings", "key", "model", "structured output", "judging", "caching"]
+    assert list(found) == [
+        "world",
+        "database",
+        "messages",
+        "recordings",
+        "key",
+        "model",
+        "structured output",
+        "judging",
+        "caching",
+    ]
     assert "michael" in found["world"].said
     assert server.problems == []
 
@@ -180,7 +191,17 @@ def test_a_judge_whose_answers_are_worth_nothing(
 def test_a_judge_that_hangs(sample_root: Path, server: MessagesServer) -> None:
     server.always(Hang())
     found = look(sample_root, judge_deadline=0.3)["structured output"]
-    assert "no answer within the deadline" in found.said
+    assert "no answer within the deadline of 0.3 s, nor within 1.2 s" in found.said
+    assert "set PERSONA_JUDGE_DEADLINE above 1.2" in found.remedy
+
+
+def test_a_judge_that_is_slow_is_told_a_deadline_that_would_do(sample_root: Path, server: MessagesServer) -> None:
+    server.latency = 0.8
+    found = look(sample_root, judge_deadline=0.5)["structured output"]
+    assert (found.level, "no answer within the deadline of 0.5 s; it took" in found.said) == (Level.ERROR, True)
+    told = re.search(r"PERSONA_JUDGE_DEADLINE=(\d+)", found.remedy)
+    assert told is not None
+    assert look(sample_root, judge_deadline=float(told[1]))["structured output"].level is Level.OK
 
 
 def test_a_server_without_structured_output_or_caching(sample_root: Path, server: MessagesServer) -> None:

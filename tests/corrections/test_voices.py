@@ -14,6 +14,7 @@ from persona_pipeline.corrections.interventions import Interventions
 from persona_pipeline.corrections.voices import FileMessages, LiveVoices, StoredMessages, VoiceWatches, alarm_facts
 from persona_pipeline.scoring.voice_alarm import VoiceAlarm
 from persona_pipeline.world import World
+from persona_pipeline.world.aliases import Aliases
 from persona_pipeline.world.messages import write_messages
 from persona_pipeline.world.models import Message
 from tests.corrections.test_server import service
@@ -53,12 +54,12 @@ def test_a_growing_file_is_followed_line_by_line(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     row = {"id": "1", "agent_id": "jim", "channel": "general", "text": "hm.", "created_at": "2026-07-01T10:00:00Z"}
     path.write_text(json.dumps(row) + "\n", encoding="utf-8")
-    source = FileMessages(path)
+    source = FileMessages(path, Aliases(frozenset({"jim"}), {"jimmy": "jim"}))
     assert [message.id for message in source.new()] == ["1"]
     assert source.new() == []
     with path.open("a", encoding="utf-8") as stream:
-        stream.write("nonsense\n" + json.dumps(row | {"id": "2"}) + "\n")
-    assert [message.id for message in source.new()] == ["2"]
+        stream.write("nonsense\n" + json.dumps(row | {"id": "2", "agent_id": "Jimmy"}) + "\n")
+    assert [(message.id, message.agent_id) for message in source.new()] == [("2", "jim")]
     assert [":2:" in problem for problem in source.problems] == [True]
 
 

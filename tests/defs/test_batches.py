@@ -64,11 +64,14 @@ def test_what_batches_brought_is_evaluated_without_a_call(small: Project, server
     assert found["usd"] > 0
     assert isinstance(polled(small), dg.SkipReason)
 
+    paid = []
     for agent_id in ("ann", "bob"):
         evaluated = small.evaluate(agent_id, judge="anthropic")
         (run,) = evaluated.asset_materializations_for_node("evaluation_runs")
         assert run.metadata["overall"].value > 0
-        assert "judge/calls" not in run.metadata
+        paid.append(run.metadata["judge/usd"].value)
+    # Whoever uses it first bears what the batch cost.
+    assert sum(paid) == pytest.approx(found["usd"], abs=1e-4)
     assert (server.calls, server.paid) == ([], 0)
 
 

@@ -11,6 +11,7 @@ from persona_pipeline.defs.platform import failures
 from persona_pipeline.settings import get_settings
 from tests.defs.support import Project, metadata_of
 from tests.support.messages_server import ANSWER, Hang, MessagesServer, message
+from tests.support.protocols import BEARER
 from tests.support.waiting import wait_until
 from tests.support.worlds import write_yaml
 
@@ -98,3 +99,17 @@ def _blocked_steps(instance: dg.DagsterInstance) -> list[str]:
         for record in instance.get_records_for_run(run.run_id, of_type=dg.DagsterEventType.ENGINE_EVENT).records
     ]
     return [event.message for event in events if "blocked by" in event.message and "judge" in event.message]
+
+
+def test_a_run_may_ask_another_provider_and_group_its_claims(
+    two_claims: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with MessagesServer(protocol="openai") as server:
+        for name, value in {"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": BEARER}.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("PERSONA_JUDGE_MODEL", "gpt-5-mini")
+        get_settings.cache_clear()
+        result = two_claims.evaluate("ann", WHOLE_FLUENCY, judge="openai", grouping=2)
+    assert result.success
+    assert metadata_of(result, "fluency_scores")["coverage"].value == 1
+    assert (server.paid, server.problems) == (1, [])

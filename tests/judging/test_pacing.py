@@ -32,6 +32,11 @@ def told(limit: int, remaining: int, kind: str = "requests", **more: str) -> Map
     return said | {name.replace("_", "-"): value for name, value in more.items()}
 
 
+def openai(limit: int, remaining: int, reset: str = "", kind: str = "requests") -> Mapping[str, str]:
+    said = {"limit": str(limit), "remaining": str(remaining), "reset": reset}
+    return {f"x-ratelimit-{name}-{kind}": value for name, value in said.items() if value}
+
+
 def pacer_that_heard(*heard: tuple[float, int, Mapping[str, str]], **known: float) -> tuple[Pacer, Clock]:
     """Return a pacer that sent a request at each moment and heard its answer at once."""
     clock = Clock()
@@ -68,6 +73,17 @@ def taken(pacer: Pacer) -> Turn:
         ([(0.0, 200, told(600, 0))], {"requests": 60.0}, ONE, 1.0),
         ([(0.0, 200, told(60, 0)), (30.0, 500, {})], {}, ONE, 0.0),
         ([(0.0, 200, {"anthropic-ratelimit-requests-limit": "many"})], {}, ONE, 0.0),
+        # Other names: input and output together, and how long until all is there again.
+        ([(0.0, 200, openai(60, 0))], {}, ONE, 1.0),
+        ([(0.0, 200, openai(600, 100, kind="tokens"))], {}, {Limit.TOKENS: 300.0}, 20.0),
+        ([(0.0, 200, openai(5000, 4999, "12ms"))], {}, ONE, 0.0),
+        ([(0.0, 200, openai(60, 0, "soon"))], {}, ONE, 1.0),
+        # A limit of a day: two hundred in 24 hours, none left.
+        ([(0.0, 200, openai(200, 0, "24h0m0s"))], {}, ONE, 432.0),
+        ([(0.0, 200, openai(200, 190, "1h12m0s"))], {}, ONE, 0.0),
+        ([(0.0, 200, openai(10000, 0, "1d"))], {}, ONE, 8.64),
+        ([(0.0, 200, openai(100, 0, "360"))], {}, ONE, 3.6),
+        ([(0.0, 200, openai(200, 0, "24h0m0s"))], {"requests": 0.05}, {Limit.REQUESTS: 0.05}, 60.0),
     ],
 )
 def test_how_long_a_request_waits(

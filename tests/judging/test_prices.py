@@ -8,9 +8,12 @@ from hypothesis import strategies as st
 
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.judging.budget import Budget
+from persona_pipeline.judging.model_names import model_name
 from persona_pipeline.judging.prices import estimated_tokens, price
+from persona_pipeline.judging.request import traits_of
 from persona_pipeline.judging.response import read_usage
 from persona_pipeline.judging.verdict import Usage
+from persona_pipeline.settings import get_settings
 
 HAIKU = "claude-haiku-5-5"
 
@@ -48,6 +51,65 @@ def test_prices(usage: Usage, model: str, arguments: dict, usd: float) -> None:
 
 def test_a_model_without_a_price_has_an_unknown_one() -> None:
     assert price(Usage(1_000, 60), "gemma3") is None
+    # Weights that anybody may serve cost what it costs to serve them.
+    assert price(Usage(1_000, 60), "openai/gpt-oss-20b") is None
+
+
+@pytest.mark.parametrize(
+    ("spelled", "name", "factor"),
+    [
+        ("anthropic/claude-haiku-5-5", HAIKU, 1.0),
+        ("openrouter/anthropic/claude-haiku-5.5:beta", HAIKU, 1.0),
+        ("bedrock/us.anthropic.claude-haiku-5-5-20260101-v1:0", HAIKU, 1.1),
+        ("us.anthropic.claude-haiku-5-5-20260101-v1:0", HAIKU, 1.1),
+        ("anthropic.claude-haiku-5-5-v1", HAIKU, 1.1),
+        ("global.anthropic.claude-haiku-5-5-20260101-v1:0", HAIKU, 1.0),
+        ("arn:aws:bedrock:eu-west-1:1:inference-profile/eu.anthropic.claude-haiku-5-5-20260101-v1:0", HAIKU, 1.1),
+        ("claude-haiku-5-5@20260101", HAIKU, 1.0),
+        ("vertex_ai/claude-haiku-5-5@default", HAIKU, 1.0),
+        ("publishers/anthropic/models/claude-haiku-5-5", HAIKU, 1.0),
+        ("openai/gpt-5-mini", "gpt-5-mini", 1.0),
+        ("Azure/GPT-5-mini", "gpt-5-mini", 1.0),
+    ],
+)
+def test_a_model_is_known_however_it_is_spelled(spelled: str, name: str, factor: float) -> None:
+    usage = Usage(50_000, 100)
+    assert model_name(spelled) == name
+    assert traits_of(spelled) is traits_of(name)
+    assert price(usage, spelled) == pytest.approx(factor * (price(usage, name) or 0))
+    # The answer names the model without its region.
+    assert price(usage, name, spelled) == price(usage, spelled)
+
+
+@pytest.mark.parametrize(
+    ("spelled", "name"),
+    [("ollama/gemma3:4b", "gemma3:4b"), ("claude-haiku-5-55", "claude-haiku-5-55"), ("gpt-4o-2024-05-13",) * 2],
+)
+def test_what_tells_models_apart_stays(spelled: str, name: str) -> None:
+    assert model_name(spelled) == name
+
+
+def test_a_price_that_is_set_counts_before_the_public_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERSONA_JUDGE_PRICES", "home/Gemma3:4b = 0.1/0.4, claude-haiku-5-5=1/2/3/4,")
+    get_settings.cache_clear()
+    usage = Usage(1_000_000, 100_000, 10_000, 1_000)
+    assert price(usage, "gemma3:4b") == pytest.approx(0.1 + 0.04 + 0.001 + 0.0001)
+    assert price(usage, "us.anthropic.claude-haiku-5-5-20260101-v1:0") == pytest.approx(1 + 0.2 + 0.03 + 0.004)
+    assert price(usage, "served-under-another-name", "gemma3:4b", batch=True) == pytest.approx(0.1411 / 2)
+    assert Budget(1.0).worst_price("word", 10, "gemma3:4b") > 0
+    assert read_usage({"input_tokens": 10, "output_tokens": 0}, "gemma3:4b").usd == pytest.approx(1e-6)
+    assert price(usage, "gemma3:27b") is None
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["gemma3", "gemma3=1", "gemma3=1/2/3", "=1/2", "g=-1/2", "g=nan/2", "g=inf/1", "g=1/2/3/4/5", "g=1/2,g=1/2"],
+)
+def test_a_price_that_cannot_be_read_is_an_error(written: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERSONA_JUDGE_PRICES", written)
+    get_settings.cache_clear()
+    with pytest.raises(ConfigError, match=r"PERSONA_JUDGE_PRICES .*(is no price|has two prices)"):
+        get_settings()
 
 
 @pytest.mark.parametrize(

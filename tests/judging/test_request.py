@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from persona_pipeline.judging.prompt import proposition_question
+from persona_pipeline.judging.providers.base import Provider
+from persona_pipeline.judging.providers.registry import find_provider
 from persona_pipeline.judging.questions import Question
 from persona_pipeline.judging.request import RequestStyle, cached_tokens, prefix_of, request_key, traits_of
 from persona_pipeline.judging.verdict import JudgeRequest
@@ -15,12 +17,19 @@ from tests.support.judging import request, trajectory
 
 STYLE = RequestStyle("claude-haiku-5-5", "low")
 BASE = request(persona="A boss.")
+ANTHROPIC = find_provider("anthropic")
 URL = "https://api.anthropic.com"
 
 
-def key(asked: JudgeRequest = BASE, style: RequestStyle = STYLE, url: str = URL, **changes: Any) -> str:
+def key(
+    asked: JudgeRequest = BASE,
+    style: RequestStyle = STYLE,
+    url: str = URL,
+    provider: Provider = ANTHROPIC,
+    **changes: Any,
+) -> str:
     question = replace(proposition_question([asked], max_tokens=500), **changes)
-    return request_key(prefix_of(style, question), question, url)
+    return request_key(prefix_of(style, question), question, url, provider=provider)
 
 
 def first_entry(**changes: Any) -> JudgeRequest:
@@ -30,6 +39,7 @@ def first_entry(**changes: Any) -> JudgeRequest:
 
 
 CHANGED: dict[str, Callable[[], str]] = {
+    "provider": lambda: key(provider=find_provider("vertex")),
     "claim": lambda: key(replace(BASE, claim="Michael is gloomy")),
     "proposition id": lambda: key(replace(BASE, proposition_id="other")),
     "persona": lambda: key(replace(BASE, persona="A boss")),
@@ -68,8 +78,12 @@ def test_what_can_change_an_answer_changes_the_key(change: Callable[[], str]) ->
 def test_the_api_version_is_part_of_the_key() -> None:
     question = proposition_question([BASE], max_tokens=500)
     prefix = prefix_of(STYLE, question)
-    assert request_key(prefix, question, URL) == request_key(prefix, question, URL, api_version="2026-10-21")
-    assert request_key(prefix, question, URL) != request_key(prefix, question, URL, api_version="2027-01-01")
+    assert request_key(prefix, question, URL, provider=ANTHROPIC) == request_key(
+        prefix, question, URL, provider=ANTHROPIC, api_version="2026-10-21"
+    )
+    assert request_key(prefix, question, URL, provider=ANTHROPIC) != request_key(
+        prefix, question, URL, provider=ANTHROPIC, api_version="2027-01-01"
+    )
 
 
 def test_every_field_of_a_question_is_part_of_the_key_or_cannot_change_an_answer() -> None:
@@ -108,8 +122,8 @@ def test_every_field_of_a_body_is_part_of_the_key() -> None:
     for change in changes:
         changed = replace(question, **change)
         same_body = STYLE.body(changed) == STYLE.body(question)
-        same_key = request_key(prefix_of(STYLE, changed), changed, URL) == request_key(
-            prefix_of(STYLE, question), question, URL
+        same_key = request_key(prefix_of(STYLE, changed), changed, URL, provider=ANTHROPIC) == request_key(
+            prefix_of(STYLE, question), question, URL, provider=ANTHROPIC
         )
         assert same_body == same_key, change
 

@@ -156,6 +156,51 @@ def test_consistency_pairs_are_anonymous_and_stay_in_their_conversation() -> Non
     }
 
 
+def parts_of(own: Sequence[Message], earlier: Sequence[Message]) -> tuple[dict[str, list[str]], dict[str, object]]:
+    """Return what consistency shows of each part, and its statistics."""
+    plan = SCORERS["consistency"](case(own, earlier=earlier), claims("consistency"))
+    parts: dict[str, list[str]] = {}
+    for entry in plan.requests[0].trajectory.entries:
+        parts.setdefault(entry.part or "", []).append(entry.text)
+    return parts, score(plan, lambda _: 6).statistics
+
+
+def test_consistency_of_a_log_with_one_channel_a_conversation_compares_across_channels_and_says_so() -> None:
+    week = MONDAY - timedelta(days=7)
+    own = [m for n in range(3) for m in said("ann", f"Now {n}.", channel=f"talk-{n}")]
+    earlier = [m for n in range(5) for m in said("ann", f"Then {n}.", channel=f"old-{n}", start=week)]
+    earlier += said("ann", "A direct word.", channel=None, start=week)
+    parts, statistics = parts_of(own, earlier)
+    assert [parts[f"pair {n}, now"] for n in (1, 2, 3)] == [["Now 0."], ["Now 1."], ["Now 2."]]
+    before = [text for n in (1, 2, 3) for text in parts[f"pair {n}, earlier"]]
+    assert all(text.startswith("Then") for text in before), "channels are compared with channels"
+    assert statistics["pairs_across_conversations"] == statistics["pairs"] == 3
+    compared = statistics["conversations"]
+    assert isinstance(compared, list)
+    assert {item["now"] for item in compared} == {"#talk-0", "#talk-1", "#talk-2"}
+    assert all(item["earlier"].startswith("#old-") and item["pairs"] == 1 for item in compared)
+    assert parts_of(own, earlier) == (parts, statistics), "the draw is seeded"
+
+
+def test_consistency_keeps_to_the_conversation_where_there_was_one_whatever_else_is_new() -> None:
+    new = said("ann", "In a new place.", channel="new")
+    parts, statistics = parts_of([*OWN, *new], EARLIER)
+    alone, _ = parts_of(OWN, EARLIER)
+    assert {name: texts for name, texts in parts.items() if name.startswith("pair 1")} == alone
+    assert parts["pair 2, now"] == ["In a new place."]
+    assert statistics["conversations"] == [
+        {"earlier": "#general", "now": "#general", "pairs": 1},
+        {"earlier": "#general", "now": "#new", "pairs": 1},
+    ]
+
+
+def test_consistency_of_channels_after_direct_messages_alone_takes_those() -> None:
+    direct = said("ann", "A direct word.", channel=None, start=MONDAY - timedelta(days=7))
+    parts, statistics = parts_of(OWN, direct)
+    assert parts["pair 1, earlier"] == ["A direct word."]
+    assert statistics["conversations"] == [{"earlier": "dm:ann+bob", "now": "#general", "pairs": 1}]
+
+
 def test_consistency_has_at_most_ten_pairs_of_five() -> None:
     own = said("ann", *[f"Now {n}." for n in range(120)])
     earlier = said("ann", *[f"Then {n}." for n in range(120)], start=MONDAY - timedelta(days=7))

@@ -30,7 +30,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Self
 
-from tests.support.messages_api import Batches, Meter, check_request, model_info, prompt_tokens
+from tests.support.messages_api import Batches, Meter, model_info, prompt_tokens
 from tests.support.messages_replies import (
     ANSWER,
     Call,
@@ -46,6 +46,7 @@ from tests.support.messages_replies import (
     status,
     verdicts,
 )
+from tests.support.protocols import PROTOCOLS
 from tests.support.rate_limits import RateLimits
 
 __all__ = [
@@ -68,6 +69,9 @@ __all__ = [
 class MessagesServer:
     """See the module.
 
+    Args:
+        protocol: whose it speaks, see ``protocols``; its URL, calls and handlers are the same for all.
+
     Attributes:
         calls: every request to ``/v1/messages``, in the order of arrival.
         paid: answers to ``/v1/messages`` that were sent in full with status 200.
@@ -84,8 +88,15 @@ class MessagesServer:
     """
 
     def __init__(
-        self, handler: Handler | None = None, *, latency: float = 0.0, structured_output: bool = True, port: int = 0
+        self,
+        handler: Handler | None = None,
+        *,
+        latency: float = 0.0,
+        structured_output: bool = True,
+        port: int = 0,
+        protocol: str = "anthropic",
     ) -> None:
+        self.protocol = PROTOCOLS[protocol]
         self.handler = handler or (lambda call: ANSWER)
         self.latency = latency
         self.latencies: Callable[[], float] | None = None
@@ -115,7 +126,7 @@ class MessagesServer:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._port}"
+        return f"http://127.0.0.1:{self._port}{self.protocol.base_path}"
 
     def script(self, *outcomes: Outcome) -> None:
         """Set what happens to the next requests for messages; afterwards the handler is asked again."""
@@ -217,37 +228,42 @@ class MessagesServer:
             self.problems.append(f"{path}: the body is not JSON: {error}")
             await send(writer, status(400, "invalid_request_error"))
             return
-        problems = [f"{path}: {problem}" for problem in check_request(method, path, headers, body)]
+        asked = self.protocol.request(method, path, headers, body, raw)
+        problems = [f"{path}: {problem}" for problem in asked.problems]
+        path, body = asked.path, asked.body
         self.problems.extend(problems)
         if problems:
-            await send(writer, status(400, "invalid_request_error"))
+            await self._send(writer, status(400, "invalid_request_error"))
             return
         if (method, path) != ("POST", "/v1/messages"):
-            await send(writer, self._other(method, path, body))
+            await self._send(writer, self._other(method, path, body))
             return
         call = Call(method, path, headers, raw, body, len(self.calls))
         self.calls.append(call)
         if not self.structured_output and "output_config" in call.body:
-            await send(writer, status(400, "invalid_request_error"))
+            await self._send(writer, status(400, "invalid_request_error"))
             return
         if self.throttle_above is not None and len(self._answering) > self.throttle_above:
-            await send(writer, status(529, "overloaded_error"))
+            await self._send(writer, status(529, "overloaded_error"))
             return
         headers: dict[str, str] = {}
         if self.limits is not None:
             prefix, rest = prompt_tokens(call.body)
             admitted, headers = self.limits.admit({"requests": 1, "input-tokens": rest + (prefix[1] if prefix else 0)})
             if not admitted:
-                await send(writer, replace(status(429, "rate_limit_error"), headers=headers))
+                await self._send(writer, replace(status(429, "rate_limit_error"), headers=headers))
                 return
         outcome = self._outcome(call)
         if headers and isinstance(outcome, Reply):
             outcome = replace(outcome, headers={**headers, **outcome.headers})
         await asyncio.sleep(self.latency if self.latencies is None else self.latencies())
         await self._wait_for_leave()
-        await send(writer, outcome)
+        await self._send(writer, outcome)
         if isinstance(outcome, Reply) and outcome.status == 200:
             self.paid += 1
+
+    async def _send(self, writer: asyncio.StreamWriter, outcome: Outcome) -> None:
+        await send(writer, self.protocol.reply(outcome))
 
     async def _wait_for_leave(self) -> None:
         while self._answers_left is not None and self._answers_left <= 0:

@@ -19,6 +19,7 @@ from persona_pipeline.evaluation.report import AgentReport
 from persona_pipeline.evaluation.scope import AgentScope, open_scope, stored_scope
 from persona_pipeline.evaluation.syncing import sync_propositions
 from persona_pipeline.world import World
+from persona_pipeline.world.speakers import stored_names
 
 Context = dg.AssetExecutionContext
 Made = Iterator[dg.MaterializeResult | Event]
@@ -40,7 +41,10 @@ def make_messages(context: Context, world: World, evaluation: EvaluationSettings
         return
     run_tags.pin_window(context.instance, context.run_id, scope.window)
     said = world.messages(scope.window, agent_id=agent_id)
-    yield outcomes.messages_outcome(evaluation.window, scope.window, said).result(specs.MESSAGES)
+    names = stored_names(world).of([agent_id])
+    for line in names.warnings():
+        context.log.warning(line)
+    yield outcomes.messages_outcome(evaluation.window, scope.window, said, names).result(specs.MESSAGES)
 
 
 def make_proposition_sets(context: Context, world: World, evaluation: EvaluationSettings, agent_id: str) -> Made:

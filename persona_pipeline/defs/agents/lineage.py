@@ -133,8 +133,12 @@ def _outcomes(
 
     yield specs.PERSONAS.key, {a: outcomes.persona_outcome(item.plan.persona) for a, item in newest.items()}
     if names is None:
-        said = {a: outcomes.messages_outcome(result.length, item.plan.scope.window, item.plan.case.messages)
-                for a, item in newest.items()}  # fmt: skip
+        said = {
+            a: outcomes.messages_outcome(
+                result.length, item.plan.scope.window, item.plan.case.messages, result.names.of([a])
+            )
+            for a, item in newest.items()
+        }
         yield specs.MESSAGES.key, said
     for name in ALL_DIMENSIONS:
         sets = {a: outcomes.propositions_outcome(item.plan.sets[name]) for a, item in scored(name).items()}

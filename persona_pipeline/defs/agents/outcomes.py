@@ -14,6 +14,7 @@ from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.world.canonical import content_hash
 from persona_pipeline.world.messages import messages_hash
 from persona_pipeline.world.models import Message, Persona, Window
+from persona_pipeline.world.speakers import NameMatch
 
 
 def persona_outcome(persona: Persona) -> Outcome:
@@ -21,10 +22,12 @@ def persona_outcome(persona: Persona) -> Outcome:
     return Outcome(persona.hash, metadata.persona_metadata(persona))
 
 
-def messages_outcome(length: str, window: Window, said: Sequence[Message]) -> Outcome:
-    """Return the outcome of ``messages``."""
+def messages_outcome(length: str, window: Window, said: Sequence[Message], names: NameMatch) -> Outcome:
+    """Return the outcome of ``messages``; ``names``: what of speakers and personas does not match and concerns this agent."""
     version = content_hash([window.end.isoformat(), length, messages_hash(said)])
-    return Outcome(version, metadata.messages_metadata(said, window))
+    odd = [{"what": line} for line in names.warnings()]
+    wrong = {"names_that_do_not_match": metadata.table(odd, ("what",))} if odd else {}
+    return Outcome(version, {**metadata.messages_metadata(said, window), **wrong})
 
 
 def propositions_outcome(stored: StoredSet) -> Outcome:

@@ -16,6 +16,7 @@ from persona_pipeline.judging.canaries import with_canaries
 from persona_pipeline.judging.collected import CollectedBackend
 from persona_pipeline.judging.options import AnthropicOptions
 from persona_pipeline.judging.questions import Question
+from persona_pipeline.settings import get_settings
 from persona_pipeline.store import Store, tables
 from persona_pipeline.world import World
 
@@ -38,7 +39,9 @@ def planned_questions(
     requests = planned_requests(world, evaluation.request(config.agents or None, config.dimensions or None))
     # Without evidence there is nothing to ask.
     asked = [request for request in requests if request.trajectory.entries]
-    return [question for _, question in questions_about(with_canaries(asked), max_tokens=options.max_tokens)]
+    grouping = evaluation.grouping or get_settings().judge_grouping
+    asking = questions_about(with_canaries(asked), max_tokens=options.max_tokens, grouping=grouping)
+    return [question for _, question in asking]
 
 
 def require_affordable(store: Store, options: AnthropicOptions, questions: Sequence[Question], limit: float) -> None:

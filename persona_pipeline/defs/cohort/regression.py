@@ -41,6 +41,7 @@ class RegressionConfig(dg.Config):
     threshold: float | None = None
     max_usd: float | None = None
     fresh: bool = False
+    grouping: int | None = None
     fail_on: list[str] | None = None
     require_calibration: bool | None = None
     update_baseline: bool = False
@@ -77,7 +78,11 @@ def evaluate_by_config(
     with known_failures():
         opened = world.open()
         judge = open_judge(
-            config.judge, opened, JudgeOptions(max_usd=config.max_usd, fresh=config.fresh, progress=logged_progress())
+            config.judge,
+            opened,
+            JudgeOptions(
+                max_usd=config.max_usd, fresh=config.fresh, grouping=config.grouping, progress=logged_progress()
+            ),
         )
         run = run_evaluation(opened, judge, config.request())
         gather(opened, run.report)

@@ -70,7 +70,13 @@ class EvaluationSettings(dg.ConfigurableResource):
         default="",
         description="Where the window begins instead (RFC 3339, that moment left out); empty: as `window` says.",
     )
-    judge: str = Field(default="recorded", description="'recorded' or 'anthropic'.")
+    judge: str = Field(
+        default="recorded",
+        description="'recorded', or the provider of a live judge: anthropic, bedrock, vertex, openai.",
+    )
+    grouping: int = Field(
+        default=0, ge=0, description="Claims of one transcript in one call of a live judge; 0: PERSONA_JUDGE_GROUPING."
+    )
     fresh: bool = Field(default=False, description="Ask a live judge anew what recordings or the store already answer.")
     samples: int = Field(default=1, ge=1, description="Judgments per claim.")
     max_usd: float = Field(
@@ -100,7 +106,12 @@ class EvaluationSettings(dg.ConfigurableResource):
             self._judges[key] = open_judge(
                 self.judge,
                 world,
-                JudgeOptions(max_usd=self.max_usd or None, fresh=self.fresh, progress=logged_progress()),
+                JudgeOptions(
+                    max_usd=self.max_usd or None,
+                    fresh=self.fresh,
+                    grouping=self.grouping or None,
+                    progress=logged_progress(),
+                ),
             )
         return self._judges[key]
 

@@ -15,7 +15,7 @@ class OrchestrationSettings(BaseSettings):
 
     Attributes:
         automation: whether sensors and schedules run as soon as they are deployed; else each is switched on in the UI.
-        judge: judge of scheduled and sensed runs, 'recorded' or 'anthropic'.
+        judge: judge of scheduled and sensed runs: 'recorded', or the provider of a live one.
         window: length of the window they evaluate, such as 7d, or 'all'.
         max_usd: US dollars a run may spend; 0: no limit.
         timezone: IANA name the schedules go by.
@@ -44,7 +44,7 @@ class OrchestrationSettings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="PERSONA_", extra="ignore", env_ignore_empty=True)
 
     automation: bool = False
-    judge: Literal["recorded", "anthropic"] = "recorded"
+    judge: str = "recorded"
     window: str = "7d"
     max_usd: float = Field(default=0.0, ge=0)
     timezone: str = "UTC"

@@ -13,6 +13,7 @@ from persona_pipeline.defs.platform.resources import EvaluationSettings
 from persona_pipeline.defs.platform.settings import orchestration
 from persona_pipeline.errors import ConfigError, did_you_mean
 from persona_pipeline.judging.anthropic import AnthropicJudge
+from persona_pipeline.judging.recorded_first import RecordedFirstJudge
 from persona_pipeline.reporting.text import one_line
 from persona_pipeline.world import World
 from persona_pipeline.world.canonical import content_hash
@@ -165,6 +166,8 @@ CHECKS = (GATES, VERDICT)
 def _judge_opener(evaluation: EvaluationSettings, world: World) -> "Callable[[], BackedJudge]":
     def opened() -> "BackedJudge":
         judge = evaluation.open_judge(world)
+        if isinstance(judge, RecordedFirstJudge):
+            judge = judge.judging
         # The run's other steps share its cache and budget; what suites spend is charged to them.
         return cast("BackedJudge", replace(judge, mechanism=MECHANISM) if isinstance(judge, AnthropicJudge) else judge)
 

@@ -19,7 +19,7 @@ MOST_SHOWN = 5
 
 
 @dg.asset(
-    group_name="upkeep",
+    group_name="evaluation",
     owners=OWNERS,
     kinds={"python"},
     check_specs=[

@@ -6,7 +6,7 @@ from persona_pipeline.defs.upkeep import assets, calibration, jobs, schedules, s
 
 defs = dg.Definitions(
     assets=[assets.baseline_review, calibration.calibration],
-    jobs=[jobs.review_baselines, jobs.forget_old_runs],
+    jobs=[jobs.review_baselines, jobs.review_calibration, jobs.forget_old_runs],
     schedules=[schedules.weekly_baseline_review, schedules.weekly_tidying],
     sensors=[sensors.run_failure_alert],
 )

@@ -8,8 +8,14 @@ from persona_pipeline.defs.upkeep.retention import delete_old_runs, forget_old_t
 
 review_baselines = dg.define_asset_job(
     "review_baselines",
-    selection=dg.AssetSelection.assets(baseline_review, calibration),
-    description="Lists the golden baselines that need a person, and how far the judges can be believed. Judges nothing.",
+    selection=dg.AssetSelection.assets(baseline_review),
+    description="Lists the golden baselines that need a person. Judges nothing.",
+)
+
+review_calibration = dg.define_asset_job(
+    "review_calibration",
+    selection=dg.AssetSelection.assets(calibration),
+    description="Measures the judges against people's labels. Judges nothing.",
 )
 
 

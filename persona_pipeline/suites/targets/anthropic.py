@@ -61,7 +61,7 @@ class AnthropicTarget(TargetFields):
         )
         try:
             async with connect(options) as client:
-                return await send(client, body, Leave(time.monotonic() + timeout))
+                return await send(options.provider, client, body, Leave(time.monotonic() + timeout))
         except CallError as error:
             # The SDK has retried what can pass; a test's own deadline is all that another try could change.
             reason = str(error.reason)

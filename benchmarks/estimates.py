@@ -1,0 +1,189 @@
+"""Whether an estimate holds: what is said before a run against what the run then takes, in twelve situations.
+
+Run: python benchmarks/estimates.py
+
+Each situation is a copy of the sample world (without recordings unless it says so), judged by the real SDK through a local
+server that counts tokens (four characters each), caches prefixes and answers at the length the situation says. Printed: the
+range, what was paid, and whether it lies inside; and whether "at most" held.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from persona_pipeline.evaluation import EvaluationRequest, run_evaluation
+from persona_pipeline.evaluation.estimating import estimate_run
+from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
+from persona_pipeline.evaluation.run import planned_requests
+from persona_pipeline.judging.anthropic import questions_about
+from persona_pipeline.judging.batches import collect_batches, submit_batch
+from persona_pipeline.judging.estimate import Range, estimate_questions
+from persona_pipeline.judging.options import AnthropicOptions
+from persona_pipeline.settings import get_settings
+from persona_pipeline.world import World
+from tests.support.messages_server import Call, MessagesServer, Outcome, message, verdicts
+from tests.support.worlds import replace_in
+
+ROOT = Path(__file__).resolve().parents[1]
+PARTS = ("personas", "propositions", "messages", "baselines")
+BASELINE = EvaluationRequest(as_of=datetime(2026, 6, 14, 23, 59, 59, tzinfo=UTC), update_baseline=True, confirm=False)
+TWO_DIMENSIONS = EvaluationRequest(agents=["dwight", "jim"], dimensions=["adherence", "fluency"], confirm=False)
+
+
+@dataclass
+class Stage:
+    """A world, the server that judges it, and how it answers: scores at 8, a reason of so many words."""
+
+    world: World
+    server: MessagesServer
+    score: Callable[[str], int] = lambda claim: 8
+    words: int = 40
+
+    def answer(self, call: Call) -> Outcome:
+        if "play a persona" in str(call.body["system"]):
+            return message(json.dumps({"message": "It is what it is, and it is on my desk. " * 4}))
+        told = verdicts(call.body, self.score)
+        for number, item in enumerate(told["verdicts"]):
+            spread = hashlib.sha256(f"{item['proposition_id']}{number}{len(call.raw)}".encode()).digest()[0] / 255
+            item["reasoning"] = "because " * int(self.words * (0.5 + spread))
+        return message(json.dumps(told))
+
+    def run(self, request: EvaluationRequest, **options: Any) -> float:
+        """Return the dollars a run takes."""
+        judge = open_judge("anthropic", self.world, JudgeOptions(**options))
+        return run_evaluation(self.world, judge, request).report.usage.usd or 0.0
+
+    def judged(self, request: EvaluationRequest, **options: Any) -> tuple[Range, float, float]:
+        """Return the estimate's range, its most, and what the run then took."""
+        said = estimate_run(self.world, request, fresh=bool(options.get("fresh")))
+        assert said.usd
+        assert said.worst_usd is not None
+        return said.usd, said.worst_usd, self.run(request, **options)
+
+
+Situation = Callable[[Stage], tuple[Range, float, float]]
+
+
+def fresh(stage: Stage) -> tuple[Range, float, float]:
+    return stage.judged(EvaluationRequest(confirm=False))
+
+
+def uncounted(stage: Stage) -> tuple[Range, float, float]:
+    stage.server.counts_tokens = False
+    return stage.judged(EvaluationRequest(confirm=False))
+
+
+def confirmed(stage: Stage) -> tuple[Range, float, float]:
+    stage.run(BASELINE)
+    stage.score = lambda claim: 2
+    return stage.judged(EvaluationRequest())
+
+
+def partly_confirmed(stage: Stage) -> tuple[Range, float, float]:
+    stage.run(BASELINE)
+    stage.score = lambda claim: 1 if "farm" in claim or "beet" in claim else 8
+    return stage.judged(EvaluationRequest())
+
+
+def history(stage: Stage) -> tuple[Range, float, float]:
+    return stage.judged(EvaluationRequest(history=2, confirm=False))
+
+
+def half_recorded(stage: Stage) -> tuple[Range, float, float]:
+    stage.run(TWO_DIMENSIONS, record=True)
+    stage.world.store.close()
+    stage.world = World.open(stage.world.root, f"sqlite:///{stage.world.root}/new.db")
+    return stage.judged(EvaluationRequest(agents=["dwight", "jim"], confirm=False))
+
+
+def half_in_the_store(stage: Stage) -> tuple[Range, float, float]:
+    stage.run(TWO_DIMENSIONS)
+    return stage.judged(EvaluationRequest(confirm=False))
+
+
+def one_claim_edited(stage: Stage) -> tuple[Range, float, float]:
+    stage.run(EvaluationRequest(confirm=False))
+    replace_in(stage.world.root / "propositions" / "adherence" / "_default.yaml", "claim: ", "claim: Always, ")
+    return stage.judged(EvaluationRequest(confirm=False))
+
+
+def three_samples(stage: Stage) -> tuple[Range, float, float]:
+    return stage.judged(EvaluationRequest(agents=["pam"], samples=3, confirm=False))
+
+
+def long_answers_learnt(stage: Stage) -> tuple[Range, float, float]:
+    stage.words = 300
+    stage.run(TWO_DIMENSIONS)
+    return stage.judged(EvaluationRequest(agents=["michael", "pam"], confirm=False))
+
+
+def generated(stage: Stage) -> tuple[Range, float, float]:
+    (stage.world.root / "personas" / "creed.yaml").write_text(
+        "display_name: Creed\npersona: Creed is strange and brief.\n"
+    )
+    return stage.judged(EvaluationRequest(agents=["creed"], synthetic=True, confirm=False))
+
+
+def in_batches(stage: Stage) -> tuple[Range, float, float]:
+    options = AnthropicOptions.from_settings(get_settings())
+    asked = [item for item in planned_requests(stage.world, EvaluationRequest()) if item.trajectory.entries]
+    questions = [question for _, question in questions_about(asked, max_tokens=options.max_tokens)]
+    said = estimate_questions(questions, options, stage.world.store)
+    assert said.batch_usd
+    assert said.worst_usd is not None
+    submit_batch(stage.world.store, options, questions)
+    summaries = collect_batches(stage.world.store, options)
+    return said.batch_usd, said.worst_usd, sum(item.usd or 0.0 for item in summaries)
+
+
+SITUATIONS: dict[str, Situation] = {
+    "everything, input counted": fresh,
+    "everything, input guessed": uncounted,
+    "all falls and is confirmed": confirmed,
+    "some falls and is confirmed": partly_confirmed,
+    "with two weeks before": history,
+    "half is recorded": half_recorded,
+    "half is in the store": half_in_the_store,
+    "one claim edited": one_claim_edited,
+    "three samples": three_samples,
+    "long answers, learnt": long_answers_learnt,
+    "conversations generated": generated,
+    "message batches": in_batches,
+}
+
+
+def main() -> None:
+    inside = held = 0
+    for name, situation in SITUATIONS.items():
+        with tempfile.TemporaryDirectory() as folder, MessagesServer() as server:
+            root = Path(folder) / "world"
+            for part in PARTS:
+                shutil.copytree(ROOT / part, root / part)
+            os.environ["ANTHROPIC_BASE_URL"] = server.url
+            stage = Stage(World.open(root, f"sqlite:///{folder}/world.db"), server)
+            server.handler = lambda call, stage=stage: stage.answer(call)
+            usd, most, paid = situation(stage)
+            stage.world.store.close()
+            assert not server.problems, server.problems[:2]
+        is_inside = usd.low <= paid <= usd.high
+        inside, held = inside + is_inside, held + (paid <= most)
+        print(
+            f"{name:30} said ${usd.expected:.4f} (${usd.low:.4f} to ${usd.high:.4f}), at most ${most:.4f}; paid ${paid:.4f}"
+            f"{'' if is_inside else '  OUTSIDE'}",
+            flush=True,
+        )
+    print(f"inside the range {inside} of {len(SITUATIONS)}; at most held {held} of {len(SITUATIONS)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Who serves the judge's model: one small object a provider, found by name."""

@@ -1,0 +1,188 @@
+"""Claude at Anthropic or at any server that speaks the Messages API, on Bedrock and on Vertex, through the anthropic SDK."""
+
+import logging
+import os
+from collections.abc import Mapping
+from functools import lru_cache
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import urlsplit
+
+from persona_pipeline.errors import ConfigError
+from persona_pipeline.judging.providers.base import Hooks, Provider
+from persona_pipeline.settings import DEFAULT_JUDGE_MODEL
+
+if TYPE_CHECKING:
+    from persona_pipeline.judging.options import AnthropicOptions
+
+CREDENTIALS = (
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_AUTH_TOKEN",
+    "ANTHROPIC_PROFILE",
+    "ANTHROPIC_IDENTITY_TOKEN",
+    "ANTHROPIC_IDENTITY_TOKEN_FILE",
+)
+
+
+class _OverAnthropicSdk(Provider):
+    @property
+    def api_version(self) -> str:
+        from anthropic._constants import ANTHROPIC_API_VERSION
+
+        return ANTHROPIC_API_VERSION
+
+    def sdk(self) -> ModuleType:
+        import anthropic
+
+        return anthropic
+
+    async def create(self, client: Any, body: Mapping[str, Any]) -> bytes:
+        response = await client.messages.with_raw_response.create(**body)
+        return await response.read()
+
+
+class AnthropicProvider(_OverAnthropicSdk):
+    """The Messages API itself."""
+
+    name: ClassVar[str] = "anthropic"
+    default_model: ClassVar[str | None] = DEFAULT_JUDGE_MODEL
+    url_variable: ClassVar[str] = "ANTHROPIC_BASE_URL"
+    key_help: ClassVar[str] = "set ANTHROPIC_API_KEY"
+    counts_tokens: ClassVar[bool] = True
+    describes_models: ClassVar[bool] = True
+
+    @property
+    def default_url(self) -> str:
+        return "https://api.anthropic.com"
+
+    def is_anthropic(self, endpoint: str) -> bool:
+        host = urlsplit(endpoint).hostname or ""
+        return host == "anthropic.com" or host.endswith(".anthropic.com")
+
+    def has_credentials(self, options: "AnthropicOptions") -> bool:
+        return bool(options.api_key) or not options.is_anthropic or any(map(os.environ.get, CREDENTIALS))
+
+    def connect(self, options: "AnthropicOptions", hooks: Hooks) -> Any:
+        from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
+
+        client = AsyncAnthropic(**self.arguments(options), http_client=DefaultAsyncHttpxClient(event_hooks=dict(hooks)))
+        if not options.ambient_key:
+            # What ANTHROPIC_CUSTOM_HEADERS holds may be a key too.
+            client._custom_headers = {}
+        return client
+
+    def arguments(self, options: "AnthropicOptions") -> dict[str, Any]:
+        """Return what a client is made with.
+
+        Raises:
+            ConfigError: there is no key.
+        """
+        if options.ambient_key:
+            options.require_usable()
+        key = options.api_key.get_secret_value() if options.api_key else None
+        if key is None and not options.ambient_key:
+            key = "none"
+        if key is None and not options.is_anthropic and not any(map(os.environ.get, CREDENTIALS)):
+            key = "none"
+        return {"api_key": key, "base_url": options.base_url, **_how_to_call(options)}
+
+
+class BedrockProvider(_OverAnthropicSdk):
+    """Claude on Amazon Bedrock: keys, region and profile are those of the AWS SDK, or AWS_BEARER_TOKEN_BEDROCK."""
+
+    name: ClassVar[str] = "bedrock"
+    extra: ClassVar[str] = "bedrock"
+    modules: ClassVar[tuple[str, ...]] = ("boto3", "botocore")
+    url_variable: ClassVar[str] = "ANTHROPIC_BEDROCK_BASE_URL"
+    key_help: ClassVar[str] = "give AWS credentials as for any AWS program, or set AWS_BEARER_TOKEN_BEDROCK"
+
+    @property
+    def default_url(self) -> str:
+        return f"https://bedrock-runtime.{self._region()}.amazonaws.com"
+
+    def require_usable(self, options: "AnthropicOptions") -> None:
+        super().require_usable(options)
+        self._region()
+
+    def connect(self, options: "AnthropicOptions", hooks: Hooks) -> Any:
+        from anthropic import DefaultAsyncHttpxClient
+        from anthropic.lib.bedrock import AsyncAnthropicBedrock
+
+        self.require_usable(options)
+        # At DEBUG it writes down the session's token.
+        logging.getLogger("botocore.auth").setLevel(logging.INFO)
+        return AsyncAnthropicBedrock(
+            api_key=options.api_key.get_secret_value() if options.api_key else None,
+            aws_region=self._region(),
+            base_url=options.endpoint,
+            http_client=DefaultAsyncHttpxClient(event_hooks=dict(hooks)),
+            **_how_to_call(options),
+        )
+
+    def _region(self) -> str:
+        region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+        region = region or _region_of_profile(os.environ.get("AWS_PROFILE"))
+        if not region:
+            raise ConfigError("the judge bedrock has no region; set AWS_REGION, or one in your AWS profile")
+        return region
+
+
+class VertexProvider(_OverAnthropicSdk):
+    """Claude on Google's Vertex AI: credentials are Google's default ones."""
+
+    name: ClassVar[str] = "vertex"
+    extra: ClassVar[str] = "vertex"
+    modules: ClassVar[tuple[str, ...]] = ("google.auth", "requests")
+    url_variable: ClassVar[str] = "ANTHROPIC_VERTEX_BASE_URL"
+    key_help: ClassVar[str] = "log in with gcloud auth application-default login"
+    counts_tokens: ClassVar[bool] = True
+
+    @property
+    def default_url(self) -> str:
+        region = self._setting("CLOUD_ML_REGION", "region")
+        if region == "global":
+            return "https://aiplatform.googleapis.com/v1"
+        if region in ("us", "eu"):
+            return f"https://aiplatform.{region}.rep.googleapis.com/v1"
+        return f"https://{region}-aiplatform.googleapis.com/v1"
+
+    def require_usable(self, options: "AnthropicOptions") -> None:
+        super().require_usable(options)
+        self._setting("CLOUD_ML_REGION", "region")
+        self._setting("ANTHROPIC_VERTEX_PROJECT_ID", "project")
+
+    def connect(self, options: "AnthropicOptions", hooks: Hooks) -> Any:
+        from anthropic import DefaultAsyncHttpxClient
+        from anthropic.lib.vertex import AsyncAnthropicVertex
+
+        self.require_usable(options)
+        return AsyncAnthropicVertex(
+            access_token=options.api_key.get_secret_value() if options.api_key else None,
+            region=self._setting("CLOUD_ML_REGION", "region"),
+            project_id=self._setting("ANTHROPIC_VERTEX_PROJECT_ID", "project"),
+            base_url=options.endpoint,
+            http_client=DefaultAsyncHttpxClient(event_hooks=dict(hooks)),
+            **_how_to_call(options),
+        )
+
+    def _setting(self, variable: str, what: str) -> str:
+        value = os.environ.get(variable)
+        if not value:
+            raise ConfigError(f"the judge vertex has no {what}; set {variable}")
+        return value
+
+
+@lru_cache
+def _region_of_profile(profile: str | None) -> str | None:
+    import boto3
+
+    return boto3.Session(profile_name=profile).region_name
+
+
+def _how_to_call(options: "AnthropicOptions") -> dict[str, Any]:
+    from anthropic import Timeout
+
+    return {
+        "timeout": Timeout(options.deadline, connect=min(5.0, options.deadline)),
+        "max_retries": options.max_retries,
+    }

@@ -1,0 +1,220 @@
+"""Names that do not match: who speaks and has no persona, and which personas nobody speaks as."""
+
+import json
+import shlex
+import unicodedata
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from persona_pipeline.world.aliases import AgentNames, Aliases
+from persona_pipeline.world.ingest import parse_messages
+from persona_pipeline.world.messages import speaker_counts
+from persona_pipeline.world.models import Message
+from persona_pipeline.world.personas import PERSONAS
+from persona_pipeline.world.world import World
+
+_MOST_NAMED = 10
+_SHORT = 5
+
+
+@dataclass(frozen=True)
+class Stranger:
+    """Somebody who speaks and has no persona.
+
+    Attributes:
+        agent_id: the agent whose name this nearly is; None: it is like nobody's.
+        spelling: it is that agent's name but for case, accents and signs.
+    """
+
+    name: str
+    messages: int
+    agent_id: str | None = None
+    spelling: bool = False
+
+    @property
+    def said(self) -> str:
+        """How much it says."""
+        return f"{self.messages} message{'' if self.messages == 1 else 's'}"
+
+    @property
+    def text(self) -> str:
+        """What is odd, and what to do about it."""
+        said = f"{self.name!r} has {self.said} and no persona"
+        return f"{said}; did you mean {self.agent_id!r}? {self.remedy}" if self.agent_id else said
+
+    @property
+    def remedy(self) -> str:
+        """What makes these messages the agent's; empty where it is like nobody."""
+        if self.agent_id is None:
+            return ""
+        # JSON's strings are YAML's.
+        alias, once = json.dumps(self.name, ensure_ascii=False), shlex.quote(f"{self.name}={self.agent_id}")
+        return f"If so, write aliases: [{alias}] into {PERSONAS}/{self.agent_id}.yaml, or ingest the file again with --map {once}"
+
+
+@dataclass(frozen=True)
+class NameMatch:
+    """How speakers and personas go together.
+
+    Attributes:
+        strangers: who speaks without a persona, by how much; people are among them, and belong there.
+        silent: agents without a message; none while nobody has said anything.
+    """
+
+    strangers: tuple[Stranger, ...] = ()
+    silent: tuple[str, ...] = ()
+
+    def of(self, agent_ids: Collection[str]) -> "NameMatch":
+        """Return what concerns some agents: those of them that are silent, and who might be one of them."""
+        return NameMatch(
+            tuple(item for item in self.strangers if item.agent_id in agent_ids),
+            tuple(agent_id for agent_id in self.silent if agent_id in agent_ids),
+        )
+
+    def among(self, speakers: Collection[str]) -> "NameMatch":
+        """Return the same with those strangers only who are among some speakers."""
+        return NameMatch(tuple(item for item in self.strangers if item.name in speakers), self.silent)
+
+    def warnings(self) -> list[str]:
+        """Return what is probably a mistake: names that are nearly an agent's, and agents without messages."""
+        return [item.text for item in self.strangers if item.agent_id] + [silence(item) for item in self.silent]
+
+    def note(self) -> str:
+        """Return one sentence about everybody else without a persona; empty where there is nobody."""
+        others = [item for item in self.strangers if item.agent_id is None]
+        if not others:
+            return ""
+        shown = ", ".join(f"{item.name} ({item.said})" for item in others[:_MOST_NAMED])
+        more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
+        return f"without a persona, and so not evaluated: {shown}{more}"
+
+    def lines(self) -> list[str]:
+        """Return all of it, a line each."""
+        return [*self.warnings(), *filter(None, [self.note()])]
+
+
+def silence(agent_id: str) -> str:
+    """Return the sentence about an agent without messages."""
+    return f"{agent_id!r} has a persona and no messages"
+
+
+def match_names(said: Mapping[str, int], names: Mapping[str, AgentNames]) -> NameMatch:
+    """Return how speakers and agents go together.
+
+    Args:
+        said: how many messages everybody has, by agent or, where nobody has a persona, by name.
+        names: what every agent is called.
+    """
+    silent = tuple(agent_id for agent_id in sorted(names) if not said.get(agent_id)) if said else ()
+    known = _Known.of(names, silent)
+    strangers = [known.stranger(name, count) for name, count in said.items() if name not in names]
+    return NameMatch(tuple(sorted(strangers, key=lambda item: (-item.messages, item.name))), silent)
+
+
+def stored_names(world: World) -> NameMatch:
+    """Return how the speakers in the store and the agents go together."""
+    return match_names(speaker_counts(world.store), world.names())
+
+
+def named_in_files(world: World) -> NameMatch:
+    """Return how speakers and agents go together, from the world's message files as they are now and the rest of the store."""
+    files = {path.relative_to(world.root).as_posix(): path for path in world.message_files()}
+    said = speaker_counts(world.store, without=files.keys())
+    names = world.names()
+    for path in files.values():
+        count_speakers(parse_messages(path).messages, names, said)
+    return match_names(said, names)
+
+
+def count_speakers(messages: Iterable[Message], names: Mapping[str, AgentNames], said: dict[str, int]) -> None:
+    """Add how many of some messages are whose, aliases followed, to ``said``."""
+    aliases = Aliases.of(names)
+    for message in messages:
+        agent_id = aliases.agent_of(message.agent_id)
+        said[agent_id] = said.get(agent_id, 0) + 1
+
+
+@dataclass(frozen=True)
+class _Known:
+    """The agents by what they are called; of several whose name something could be, one that has nothing to say comes first.
+
+    Attributes:
+        whole: by their names' letters; ``first``: by first names.
+        near: names and agents by their first two letters, either of which a slip leaves in its place or the other's.
+    """
+
+    silent: Collection[str]
+    whole: Mapping[str, Sequence[str]]
+    first: Mapping[str, Sequence[str]]
+    near: Mapping[str, Sequence[tuple[str, str]]]
+
+    @classmethod
+    def of(cls, names: Mapping[str, AgentNames], silent: Collection[str]) -> "_Known":
+        quiet = frozenset(silent)
+        whole, first, near = defaultdict(list), defaultdict(list), defaultdict(list)
+        for agent_id in sorted(names, key=lambda agent_id: (agent_id not in quiet, agent_id)):
+            called = _called(names[agent_id])
+            for form in dict.fromkeys(filter(None, map(_letters, called))):
+                whole[form].append(agent_id)
+                for letter in set(form[:2]):
+                    near[letter].append((form, agent_id))
+            for name in {_letters(words[0]) for text in called if (words := _words(text))}:
+                first[name].append(agent_id)
+        return cls(quiet, whole, first, near)
+
+    def stranger(self, name: str, count: int) -> Stranger:
+        """Return somebody who has no persona, with who might be meant."""
+        own, words = _letters(name), _words(name)
+        first_name = _letters(words[0]) if words else ""
+        if own in self.whole:
+            return Stranger(name, count, self.whole[own][0], spelling=True)
+        namesakes = self.first.get(first_name, [])
+        quiet = [agent_id for agent_id in namesakes if agent_id in self.silent]
+        if len(namesakes) == 1 or len(quiet) == 1:
+            return Stranger(name, count, namesakes[0])
+        like = dict.fromkeys(pair for letter in own[:2] for pair in self.near.get(letter, ()))
+        found = [(distance, agent_id) for form, agent_id in like if (distance := _slips(own, form)) is not None]
+        return Stranger(name, count, min(found, key=lambda item: item[0])[1] if found else None)
+
+
+def _called(item: AgentNames) -> list[str]:
+    return [item.agent_id, *filter(None, [item.display_name]), *(alias for alias, _ in item.aliases or ())]
+
+
+def _words(text: str) -> list[str]:
+    return "".join(sign if sign.isalnum() else " " for sign in text).split()
+
+
+def _letters(text: str) -> str:
+    """Return a name without case, accents, white space and signs."""
+    plain = unicodedata.normalize("NFKD", text).casefold()
+    return "".join(sign for sign in plain if sign.isalnum())
+
+
+def _slips(one: str, other: str) -> int | None:
+    """Return in how many letters two names differ; None where that is too many to be a slip, or a number is another."""
+    shorter = min(len(one), len(other))
+    most = 1 if shorter <= _SHORT else 2
+    # A slip changes two letters of which names are made at most; most pairs are told apart by that, cheaply.
+    if shorter <= 2 or abs(len(one) - len(other)) > most or len(set(one) ^ set(other)) > 2 * most:
+        return None
+    numbers = [[sign for sign in name if sign.isdigit()] for name in (one, other)]
+    if all(numbers) and numbers[0] != numbers[1]:
+        return None
+    distance = _distance(one, other)
+    return distance if distance <= most else None
+
+
+def _distance(one: str, other: str) -> int:
+    """Return how many letters must be added, left out, changed or swapped with their neighbour to make one name the other."""
+    rows = [list(range(len(other) + 1))]
+    for i, letter in enumerate(one, start=1):
+        row = [i]
+        for j, against in enumerate(other, start=1):
+            cost = min(row[-1] + 1, rows[-1][j] + 1, rows[-1][j - 1] + (letter != against))
+            if i > 1 and j > 1 and (letter, one[i - 2]) == (other[j - 2], against):
+                cost = min(cost, rows[-2][j - 2] + 1)
+            row.append(cost)
+        rows.append(row)
+    return rows[-1][-1]

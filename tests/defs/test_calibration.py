@@ -1,0 +1,24 @@
+"""The asset that says how far the judges can be believed."""
+
+from persona_pipeline.defs.upkeep.calibration import BELIEVED, CURRENT, ENOUGH, calibration_metadata
+from persona_pipeline.evaluation.calibrating import calibrate_world
+from persona_pipeline.world import World
+from tests.calibration.test_worlds import label
+from tests.defs.support import Project
+
+
+def test_the_asset_shows_the_judges_and_its_checks_say_what_is_wrong(sample: Project) -> None:
+    result = sample.run("review_calibration")
+    told = {check.check_name: check for check in result.get_asset_check_evaluations()}
+    assert {name: check.passed for name, check in told.items()} == {BELIEVED: True, ENOUGH: False, CURRENT: True}
+    assert "no person has labelled" in str(told[ENOUGH].metadata["what"].value)
+    (event,) = result.asset_materializations_for_node("calibration")
+    assert {row.data["dimension"] for row in event.metadata["calibration"].records} >= {"adherence", "fluency"}
+
+
+def test_a_judge_at_chance_fails_its_check(sample: Project) -> None:
+    world = World.open(sample.root)
+    label(world, lambda score: 9 - round(score), 80)
+    (row,) = calibration_metadata(calibrate_world(world, ["adherence"]))["calibration"].records
+    assert (row.data["belief"], row.data["labelled"]) == ("chance", 80)
+    world.store.close()
