@@ -17,7 +17,7 @@ _LONG, FEWEST_LINES, CLONE_SHARE = 6, 2, 0.2
 _SAME_LINE = 0.6
 # Standard normal quantiles, of a mean over the others and of a pair. One intact channel of real dialogue in fifty has somebody
 # whose mean is above the first; a clone in style must be more than half-way to the other, too.
-STYLE_QUANTILE, MERGED_QUANTILE = 1.9, 3.0
+STYLE_QUANTILE, MERGED_QUANTILE = 2.3, 3.0
 # Messages of each speaker, now and before, without which nobody's style is named.
 FEWEST_NOW, FEWEST_BEFORE = 40, 200
 # Somebody with a voice nobody has is farther from its own too, but not on the way to another's.
