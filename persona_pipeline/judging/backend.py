@@ -17,7 +17,7 @@ from persona_pipeline.judging.connection import Leave, SharedClient
 from persona_pipeline.judging.fanout import AdaptiveWidth, fan_out
 from persona_pipeline.judging.options import AnthropicOptions
 from persona_pipeline.judging.pacing import Cost, Limit, Pacer
-from persona_pipeline.judging.prices import estimated_tokens
+from persona_pipeline.judging.prices import estimated_tokens, price
 from persona_pipeline.judging.progress import Progress
 from persona_pipeline.judging.prompt import plain_json
 from persona_pipeline.judging.questions import Answer, Blame, Question
@@ -33,6 +33,8 @@ _REJECTED = (400, 422)
 _FALLBACK_TRIES = 2
 # Of an answer, until one was seen.
 _ANSWER_TOKENS = 400.0
+# How many tokens one of ours may be until an answer told; how much more than what is expected a budget should have.
+_GENEROUS, _TIGHT = 1.5, 2.0
 
 
 class AnthropicBackend:
@@ -87,6 +89,7 @@ class AnthropicBackend:
         self._fallbacks_rejected = 0
         self._warm: set[Prefix] = set()
         self._output_tokens = _ANSWER_TOKENS
+        self._density = 0.0
         self._client = SharedClient(self.options, self.pacer, self._hear)
         self._stack = AsyncExitStack()
 
@@ -139,7 +142,9 @@ class AnthropicBackend:
 
                 groups = by_prefix(pending.values())
                 shared = {group[0].prefix for group in groups if self._is_cacheable(group)}
-                await fan_out(groups, answer, leads=lambda group: group[0].prefix in shared)
+                # With little money a few transcripts in full are worth more than the first claim of each.
+                for some in [[group] for group in groups] if self._is_tight(groups) else [groups]:
+                    await fan_out(some, answer, leads=lambda group: group[0].prefix in shared)
         return list(each_paid_once(calls, answers))
 
     def _charge(self, calls: Sequence[Call], answers: dict[str, Answer]) -> None:
@@ -164,7 +169,22 @@ class AnthropicBackend:
         first = group[0]
         if len(group) == 1 and not first.question.context_recurs:
             return False
-        return cached_tokens(first.style, first.question) >= traits_of(self.options.model).cache_minimum
+        # A mark on too short a prefix costs nothing; one that is missing costs every claim its transcript.
+        expected = cached_tokens(first.style, first.question) * (self._density or _GENEROUS)
+        return expected >= traits_of(self.options.model).cache_minimum
+
+    def _is_tight(self, groups: Sequence[Sequence[Call]]) -> bool:
+        """Whether the budget may not suffice for all of them."""
+        if self.budget is None:
+            return False
+        expected = 0.0
+        for group in groups:
+            for place, call in enumerate(group):
+                prefix = {"cache_read_tokens" if place else "cache_creation_tokens": call.prefix.tokens}
+                asks, output = estimated_tokens(call.question.ask), int(self._output_tokens)
+                usage = Usage(input_tokens=asks, output_tokens=output, **prefix)
+                expected += price(usage, self.options.model) or 0.0
+        return _TIGHT * expected > self.budget.remaining
 
     async def _answer(self, client: Any, call: Call, *, shared: bool) -> Answer:
         async with self.width.slot():
@@ -294,6 +314,9 @@ class AnthropicBackend:
         self._output_tokens += (usage.output_tokens - self._output_tokens) / 10 if usage.output_tokens else 0
         if shared and not call.question.context_recurs:
             self._warm.add(call.prefix)
+        sent = usage.input_tokens + usage.cache_creation_tokens + usage.cache_read_tokens
+        if sent:
+            self._density = sent / (call.prefix.tokens + estimated_tokens(call.question.ask))
         return answer
 
     def _cost(self, call: Call) -> Cost:
