@@ -14,14 +14,14 @@ from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.calls import Call, by_prefix, each_paid_once, failed_answer
 from persona_pipeline.judging.client import CallError, send
 from persona_pipeline.judging.connection import Leave, SharedClient
+from persona_pipeline.judging.expected import Expected
 from persona_pipeline.judging.fanout import AdaptiveWidth, fan_out
 from persona_pipeline.judging.options import AnthropicOptions
-from persona_pipeline.judging.pacing import Cost, Limit, Pacer
-from persona_pipeline.judging.prices import estimated_tokens, price
+from persona_pipeline.judging.pacing import Pacer
 from persona_pipeline.judging.progress import Progress
 from persona_pipeline.judging.prompt import plain_json
 from persona_pipeline.judging.questions import Answer, Blame, Question
-from persona_pipeline.judging.request import Prefix, RequestStyle, cached_tokens, prefix_of, request_key, traits_of
+from persona_pipeline.judging.request import RequestStyle, prefix_of, request_key
 from persona_pipeline.judging.response import read_response, unknown_usage
 from persona_pipeline.judging.usage import UsageLedger
 from persona_pipeline.judging.verdict import Unscored, Usage
@@ -31,10 +31,6 @@ log = logging.getLogger(__name__)
 _REJECTED = (400, 422)
 # A server that rejects plain requests too has another complaint than structured output.
 _FALLBACK_TRIES = 2
-# Of an answer, until one was seen.
-_ANSWER_TOKENS = 400.0
-# How many tokens one of ours may be until an answer told; how much more than what is expected a budget should have.
-_GENEROUS, _TIGHT = 1.5, 2.0
 
 
 class AnthropicBackend:
@@ -87,9 +83,7 @@ class AnthropicBackend:
         self.style = RequestStyle(self.options.model, self.options.effort, structured=not rejects)
         self._run_ends: float | None = None
         self._fallbacks_rejected = 0
-        self._warm: set[Prefix] = set()
-        self._output_tokens = _ANSWER_TOKENS
-        self._density = 0.0
+        self._expected = Expected(self.options.model)
         self._client = SharedClient(self.options, self.pacer, self._hear)
         self._stack = AsyncExitStack()
 
@@ -141,9 +135,13 @@ class AnthropicBackend:
                     return answers[call.key].data is not None
 
                 groups = by_prefix(pending.values())
-                shared = {group[0].prefix for group in groups if self._is_cacheable(group)}
+                shared = {group[0].prefix for group in groups if self._expected.is_cacheable(group)}
                 # With little money a few transcripts in full are worth more than the first claim of each.
-                for some in [[group] for group in groups] if self._is_tight(groups) else [groups]:
+                for some in (
+                    [[group] for group in groups]
+                    if self.budget and self._expected.is_tight(groups, self.budget)
+                    else [groups]
+                ):
                     await fan_out(some, answer, leads=lambda group: group[0].prefix in shared)
         return list(each_paid_once(calls, answers))
 
@@ -165,27 +163,6 @@ class AnthropicBackend:
             prefix,
         )
 
-    def _is_cacheable(self, group: Sequence[Call]) -> bool:
-        first = group[0]
-        if len(group) == 1 and not first.question.context_recurs:
-            return False
-        # A mark on too short a prefix costs nothing; one that is missing costs every claim its transcript.
-        expected = cached_tokens(first.style, first.question) * (self._density or _GENEROUS)
-        return expected >= traits_of(self.options.model).cache_minimum
-
-    def _is_tight(self, groups: Sequence[Sequence[Call]]) -> bool:
-        """Whether the budget may not suffice for all of them."""
-        if self.budget is None:
-            return False
-        expected = 0.0
-        for group in groups:
-            for place, call in enumerate(group):
-                prefix = {"cache_read_tokens" if place else "cache_creation_tokens": call.prefix.tokens}
-                asks, output = estimated_tokens(call.question.ask), int(self._output_tokens)
-                usage = Usage(input_tokens=asks, output_tokens=output, **prefix)
-                expected += price(usage, self.options.model) or 0.0
-        return _TIGHT * expected > self.budget.remaining
-
     async def _answer(self, client: Any, call: Call, *, shared: bool) -> Answer:
         async with self.width.slot():
             agent_id = call.question.agent_id
@@ -198,7 +175,7 @@ class AnthropicBackend:
             if now >= latest:
                 detail = f"not asked: the run's deadline of {self.options.run_deadline:g} s has passed"
                 return Answer(unscored=Unscored.TIMEOUT, detail=detail)
-            leave = Leave(min(now + self.options.deadline, latest), latest, self._cost(call))
+            leave = Leave(min(now + self.options.deadline, latest), latest, self._expected.cost(call))
             try:
                 answer = await self._attempt(client, call, leave, shared=shared)
             except Exception as error:
@@ -311,23 +288,8 @@ class AnthropicBackend:
             self.breaker.succeeded()
             self.refused.succeeded(call.question.agent_id)
             self.width.succeeded()
-        self._output_tokens += (usage.output_tokens - self._output_tokens) / 10 if usage.output_tokens else 0
-        if shared and not call.question.context_recurs:
-            self._warm.add(call.prefix)
-        sent = usage.input_tokens + usage.cache_creation_tokens + usage.cache_read_tokens
-        if sent:
-            self._density = sent / (call.prefix.tokens + estimated_tokens(call.question.ask))
+        self._expected.learn(call, usage, shared=shared)
         return answer
-
-    def _cost(self, call: Call) -> Cost:
-        """What a call takes of the server's limits: where input is counted alone, tokens read from the cache do not count."""
-        asks = estimated_tokens(call.question.ask)
-        return {
-            Limit.REQUESTS: 1,
-            Limit.INPUT_TOKENS: asks + (0 if call.prefix in self._warm else call.prefix.tokens),
-            Limit.OUTPUT_TOKENS: self._output_tokens,
-            Limit.TOKENS: asks + call.prefix.tokens + call.question.max_tokens,
-        }
 
     def _may_fall_back(self, call: Call) -> bool:
         if self.options.is_anthropic or not call.style.structured:

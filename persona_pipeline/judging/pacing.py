@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 _MINUTE = 60.0
+# Seconds until a request that was let go is counted by the server: what was refilled by then is in what it says.
+_ON_THE_WAY = 0.25
 # What is guessed from refusals: this share of what was borne, more by this share a minute, and the longest pause in seconds.
 _SLOWER, _WIDENED, _LONGEST_PAUSE = 0.7, 1.0, 30.0
 
@@ -171,7 +173,7 @@ class Pacer:
         known = self._allowances.get(kind)
         spent = known.spent if known else 0.0
         since = spent - turn.spent.get(kind, spent)
-        level = min(most, told.remaining + (now - turn.sent) * rate / _MINUTE) - since
+        level = min(most, told.remaining + max(0.0, now - turn.sent - _ON_THE_WAY) * rate / _MINUTE) - since
         self._allowances[kind] = _Allowance(rate, level, now, spent=spent, most=most)
 
 

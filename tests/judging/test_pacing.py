@@ -101,7 +101,7 @@ def test_what_was_sent_since_is_taken_off_what_an_answer_says_remains() -> None:
     first = taken(pacer)
     for _ in range(9):
         taken(pacer)
-    clock.now = 3.0
+    clock.now = 3.25
     # When the first came in there were 49; nine more are on their way, and three came back in three seconds.
     pacer.heard(first, 200, told(60, 49))
     for _ in range(43):
@@ -135,7 +135,7 @@ def test_what_was_refused_is_asked_again_and_no_call_fails(
     per_minute = {"requests": 1200.0, "input-tokens": 600_000.0}[limit]
     server.limits = RateLimits({limit: per_minute}, told=False, left={limit: per_minute / 120})
     backend = AnthropicBackend(replace(options, width=10, max_retries=3, patience=60.0))
-    answers = asyncio.run(AnthropicJudge(backend).judge(requests(25)))
+    answers = asyncio.run(AnthropicJudge(backend).judge(requests(16)))
     assert all(verdict.score is not None for verdict in answers)
     assert server.limits.refused == backend.pacer.refused > 0
     assert backend.ledger.total.usd == pytest.approx(sum(v.usage.usd or 0 for v in answers))
