@@ -19,6 +19,9 @@ from persona_pipeline.world.messages import write_messages
 from persona_pipeline.world.models import Message
 from tests.corrections.test_server import service
 
+# One worker learns the voices for all of them.
+pytestmark = pytest.mark.xdist_group("voices")
+
 PROJECT = Path(__file__).resolve().parents[2]
 DRIFT = datetime(2026, 6, 14, 23, 59, 59, tzinfo=UTC)
 AGENTS = ("dwight", "jim", "michael", "pam")

@@ -19,6 +19,9 @@ from persona_pipeline.world.models import Message
 from tests.defs.support import PARTITION, RUN_KEY, Project, metadata_of
 from tests.support.worlds import replace_in
 
+# One worker learns the voices for all of them.
+pytestmark = pytest.mark.xdist_group("voices")
+
 NAMES = ("dwight", "jim", "michael", "pam")
 LATER = datetime(2026, 6, 20, 9, tzinfo=UTC)
 

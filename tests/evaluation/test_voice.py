@@ -21,6 +21,9 @@ from persona_pipeline.world.messages import write_messages
 from persona_pipeline.world.models import Message, Window
 from tests.support.worlds import replace_in
 
+# One worker learns the voices for all of them.
+pytestmark = pytest.mark.xdist_group("voices")
+
 END = datetime(2026, 6, 19, 17, 12, tzinfo=UTC)
 WEEK = Window.ending(END, timedelta(days=7))
 FIRST_BAD = datetime(2026, 6, 15, 9, 24, tzinfo=UTC)
