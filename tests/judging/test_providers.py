@@ -181,11 +181,12 @@ def test_a_budget_stops_calls_before_they_are_sent(server: MessagesServer, optio
 
 
 def test_limits_that_are_told_are_kept(provider: str, server: MessagesServer, options: AnthropicOptions) -> None:
-    server.limits = RateLimits({"requests": 1200.0}, left={"requests": 5.0})
-    backend = AnthropicBackend(replace(options, width=5, patience=60.0))
+    server.limits = RateLimits({"requests": 600.0}, left={"requests": 6.0})
+    backend = AnthropicBackend(replace(options, width=3, patience=60.0))
     told = asyncio.run(AnthropicJudge(backend).judge(requests(12)))
     assert all(each.score is not None for each in told)
     if provider in ("anthropic", "openai"):
+        # Without a word of the limits each of the last six would be refused; one may be when the machine is busy.
         assert server.limits.refused <= 1
 
 
