@@ -167,7 +167,9 @@ def test_a_refusal_costs_and_reserves_nothing(server: MessagesServer, options: A
     async def run() -> None:
         async with asyncio.TaskGroup() as tasks:
             judging = tasks.create_task(AnthropicJudge(backend).judge(requests(1)))
-            await asyncio.sleep(0.2)
+            while not backend.pacer.refused:
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.05)
             assert backend.budget is not None
             free.append(backend.budget.remaining)
             answers.extend(await judging)
