@@ -15,6 +15,7 @@ from persona_pipeline.baselines.spread import spread_of, summarised
 from persona_pipeline.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.propositions.models import ALL_DIMENSIONS
 from persona_pipeline.scoring.results import DimensionEvaluation
+from persona_pipeline.world.canonical import rfc3339
 from persona_pipeline.world.files import check_agent_id
 
 BASELINES = "baselines"
@@ -69,7 +70,7 @@ def save_baseline(root: Path, baseline: Baseline) -> Path:
     path = baseline_path(root, baseline.agent_id)
     data = {
         "agentId": baseline.agent_id,
-        "capturedAt": baseline.captured_at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        "capturedAt": rfc3339(baseline.captured_at),
         "dimensions": baseline.dimensions,
         # Of old files it is not known which dimension a proposition belongs to: those stay flat.
         "propositionScores": {

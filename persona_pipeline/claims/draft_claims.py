@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from persona_pipeline.claims.drafting import (
-    EVIDENCE_SCHEMA,
     MECHANISM,
     RULES,
     Drafted,
@@ -25,7 +24,7 @@ from persona_pipeline.claims.drafting import (
 )
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation.request import select_dimensions
-from persona_pipeline.judging.prompt import plain_json
+from persona_pipeline.judging.prompt import EVIDENCE_SCHEMA, plain_json
 from persona_pipeline.judging.questions import Backend, Question, schema_problem
 from persona_pipeline.propositions import PROPOSITIONS, find_proposition_set, template_variables
 from persona_pipeline.world import World

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from persona_pipeline.claims.drafting import (
-    EVIDENCE_SCHEMA,
     MECHANISM,
     RULES,
     Drafted,
@@ -23,6 +22,7 @@ from persona_pipeline.claims.drafting import (
     what_was_said,
     write_new,
 )
+from persona_pipeline.judging.prompt import EVIDENCE_SCHEMA
 from persona_pipeline.judging.questions import Backend, Question, schema_problem
 from persona_pipeline.world import World
 from persona_pipeline.world.canonical import content_hash

@@ -36,15 +36,6 @@ Everything you write needs evidence: one to three short quotes, copied letter fo
 its entry. Leave out what you cannot quote at least one typical passage for. Describe habits that would be missed if they were
 gone, not single events, and nothing that is true of most people.
 """
-EVIDENCE_SCHEMA: dict[str, Any] = {
-    "type": "array",
-    "items": {
-        "type": "object",
-        "additionalProperties": False,
-        "required": ["message", "quote"],
-        "properties": {"message": {"type": "string"}, "quote": {"type": "string"}},
-    },
-}
 
 
 @dataclass(frozen=True)

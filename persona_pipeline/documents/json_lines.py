@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from persona_pipeline.atomic_files import write_atomically
+from persona_pipeline.documents.strict_json import JsonError, strict_json
 from persona_pipeline.errors import Problem
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -39,6 +40,21 @@ def read_rows(
         except ValueError as error:
             problems.append(Problem(f"{error}; {remedy}", str(path), number))
     return found
+
+
+def json_object(line: str) -> dict[str, Any]:
+    """Return the object of a JSON line.
+
+    Raises:
+        ValueError: what is wrong with the line.
+    """
+    try:
+        data = strict_json(line)
+    except JsonError as error:
+        raise ValueError(f"not JSON ({error.msg} at column {error.colno})") from None
+    if not isinstance(data, dict):
+        raise ValueError("not a JSON object")
+    return data
 
 
 def json_line(data: Mapping[str, Any]) -> str:

@@ -24,10 +24,7 @@ def calibrate_world(world: World, dimensions: Sequence[str] | None = None) -> Ca
     labels = [label for label in load_labels(world.root / LABELS) if label.dimension in chosen]
     known = KnownVerdicts.of(world)
     used = usable(world.root, labels, is_judged=known.knows)
-    judgments = [
-        (item.key, item.request.agent_id, item.request.dimension, item.request.proposition_id, item.verdicts)
-        for item in judged_population(world, dimensions=dimensions)
-    ]
+    judgments = [item.judged for item in judged_population(world, dimensions=dimensions, known=known)]
     rated = rated_by_judge(world.root, judgments, ballots(used.labels))
     # What was labelled and lies farther back than the windows that are looked at.
     for judge, own in rated_labels(world, known, used).items():

@@ -20,6 +20,7 @@ from persona_pipeline.evaluation.verdicts import KnownVerdicts
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Verdict
 from persona_pipeline.labels import LABELS, Judgment, load_labels
 from persona_pipeline.world import World
+from persona_pipeline.world.canonical import rfc3339
 
 
 @dataclass(frozen=True)
@@ -59,16 +60,14 @@ def plan_canaries(world: World, now: JudgeName, *, before: str | None = None, an
     Raises:
         ConfigError: files of the world are not valid, or no judgment of ``before`` is known.
     """
-    population = judged_population(world)
-    labels = load_labels(world.root / LABELS)
-    used = usable(world.root, labels, is_judged=KnownVerdicts.of(world).knows)
-    judgments = [
-        (item.key, item.request.agent_id, item.request.dimension, item.request.proposition_id, item.verdicts)
-        for item in population
-    ]
+    known_verdicts = KnownVerdicts.of(world)
+    population = judged_population(world, known=known_verdicts)
+    used = usable(world.root, load_labels(world.root / LABELS), is_judged=known_verdicts.knows)
     by_judge = {
         JudgeName(model=model, prompt_version=prompt): items
-        for (model, prompt), items in rated_by_judge(world.root, judgments, ballots(used.labels)).items()
+        for (model, prompt), items in rated_by_judge(
+            world.root, [item.judged for item in population], ballots(used.labels)
+        ).items()
     }
     wanted = _judges_of(find_baseline(world.root, agent_id) for agent_id in world.agent_ids())
     if before is not None:
@@ -97,7 +96,7 @@ def run_canary(canary: Canary, judge: Judge) -> Compared:
     answered = [verdict for verdict in verdicts if verdict.unscored is None or verdict.unscored.is_answer]
     if not answered:
         raise ConfigError(f"none of the {len(verdicts)} judgments was made: {verdicts[0].detail}")
-    moment = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    moment = rfc3339(datetime.now(UTC))
     anchors = [
         Anchor(
             item.dimension,

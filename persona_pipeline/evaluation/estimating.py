@@ -13,7 +13,7 @@ from persona_pipeline.judging.options import AnthropicOptions
 from persona_pipeline.judging.prices import estimated_tokens, price
 from persona_pipeline.judging.recorded import RecordedJudge
 from persona_pipeline.judging.synthetic import ENOUGH_MESSAGES, SAMPLE_PROMPTS
-from persona_pipeline.judging.verdict import Usage
+from persona_pipeline.judging.verdict import JudgeRequest, Usage
 from persona_pipeline.settings import get_settings
 from persona_pipeline.world import World
 
@@ -86,7 +86,7 @@ def estimate_run(
     )
     usd, worst = None, None
     if judging.usd is not None and judging.worst_usd is not None and talks is not None:
-        each, dearest = _one_judgment(asked, options, world) if confirming else (Range(), 0.0)
+        each, dearest = _one_judgment(asked, options) if confirming else (Range(), 0.0)
         usd = judging.usd + talks + Range(0.0, 0.0, confirming * each.high)
         worst = judging.worst_usd + 6 * talks.high + confirming * dearest
     return RunEstimate(judging, len(asked) - len(missing), confirming, calls, usd, worst)
@@ -97,7 +97,7 @@ def _confirming(plans: Sequence[AgentPlan], request: EvaluationRequest) -> int:
     return most_confirmations(compared, request.samples) if request.confirm else 0
 
 
-def _one_judgment(asked: Sequence, options: AnthropicOptions, world: World) -> tuple[Range, float]:
+def _one_judgment(asked: Sequence[JudgeRequest], options: AnthropicOptions) -> tuple[Range, float]:
     """Return the price of one judgment on average, and the most one costs."""
     whole = estimate(asked, options=options)
     calls = max(1, whole.usage.calls)

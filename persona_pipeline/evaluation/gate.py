@@ -4,7 +4,7 @@ import shlex
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from persona_pipeline.baselines import PROPOSITION_DELTA, REGRESSION_DELTA, BaselineComparison, check_delta, is_covered
 from persona_pipeline.baselines.wording import drop_sentence, fall_sentence
@@ -24,6 +24,7 @@ from persona_pipeline.evaluation.unbelieved import judge_findings, unbelieved_fi
 from persona_pipeline.judging.support import quote_health
 from persona_pipeline.judging.verdict import Unscored
 from persona_pipeline.scoring.results import DimensionEvaluation
+from persona_pipeline.world.canonical import rfc3339
 
 # What `--fail-on` can name, and the kinds of finding each stands for.
 FAILURES: Mapping[str, tuple[str, ...]] = {
@@ -283,21 +284,17 @@ def _covered_in_all(evaluations: Collection[AgentEvaluation], rules: GateRules, 
 
 def _record_command(evaluation: AgentEvaluation) -> str:
     """Return the command that records what these very judgments are about."""
-    options = {"--agents": shlex.quote(evaluation.agent_id), "--as-of": _instant(evaluation.window_end)}
+    options = {"--agents": shlex.quote(evaluation.agent_id), "--as-of": rfc3339(evaluation.window_end, exact=True)}
     if evaluation.window_start is None:
         options["--window"] = "all"
     elif (evaluation.window_end - evaluation.window_start) % timedelta(hours=1):
-        options["--since"] = _instant(evaluation.window_start)
+        options["--since"] = rfc3339(evaluation.window_start, exact=True)
     elif evaluation.window_end - evaluation.window_start != timedelta(days=7):
         options["--window"] = f"{(evaluation.window_end - evaluation.window_start) / timedelta(hours=1):g}h"
     if evaluation.provenance.get("samples", 1) > 1:
         options["--samples"] = str(evaluation.provenance["samples"])
     asked = " ".join(f"{name} {value}" for name, value in options.items())
     return f"persona-pipeline evaluate {asked} --judge anthropic --record"
-
-
-def _instant(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def _budget(agent_id: str, dimension: str, item: DimensionEvaluation) -> list[Finding]:

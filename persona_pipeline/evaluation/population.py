@@ -18,12 +18,18 @@ MOST_WINDOWS = 26
 
 
 def judged_population(
-    world: World, agents: Sequence[str] | None = None, dimensions: Sequence[str] | None = None
+    world: World,
+    agents: Sequence[str] | None = None,
+    dimensions: Sequence[str] | None = None,
+    known: KnownVerdicts | None = None,
 ) -> list[Judgment]:
     """Return every judgment of these agents (None: everybody) that a judge has answered, newest windows first, each once.
 
     Windows are those the agents were evaluated on, and those of the same length before the newest as far back as anybody spoke, so
     that a fresh copy of a world with recordings has the same population. Persona and claims are those of now.
+
+    Args:
+        known: the world's verdicts, where they are read already.
 
     Raises:
         ConfigError: files of these agents or recordings are not valid, or there is no message.
@@ -37,7 +43,7 @@ def judged_population(
             past = AgentScope(agent.agent_id, window, tuple(select_dimensions(dimensions)), past=True)
             for item in plan_agent(world, past, request).requests:
                 asked.setdefault(item.key, (item, window))
-    answers = KnownVerdicts.of(world).on([item for item, _ in asked.values()])
+    answers = (known or KnownVerdicts.of(world)).on([item for item, _ in asked.values()])
     return [
         Judgment(item, window, verdicts)
         for (item, window), verdicts in zip(asked.values(), answers, strict=True)

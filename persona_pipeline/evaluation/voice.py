@@ -26,6 +26,7 @@ from persona_pipeline.scoring.voice_alarm import (
 from persona_pipeline.scoring.voice_alarm.learning import HORIZON, MOST_OTHERS, MOST_OWN
 from persona_pipeline.store import tables
 from persona_pipeline.world import World
+from persona_pipeline.world.canonical import rfc3339
 from persona_pipeline.world.changes import FOLDERS, Commit, commits_between
 from persona_pipeline.world.messages import message_counts, read_messages
 from persona_pipeline.world.models import Message, Window
@@ -244,5 +245,5 @@ def _quoted(found: VoiceChange) -> str:
 def _command(found: VoiceChange) -> str:
     window = alarm_window(found)
     assert window.start is not None
-    since, as_of = (moment.astimezone(UTC).isoformat().replace("+00:00", "Z") for moment in (window.start, window.end))
+    since, as_of = (rfc3339(moment, exact=True) for moment in (window.start, window.end))
     return f"persona-pipeline evaluate --agents {shlex.quote(found.alarm.agent_id)} --since {since} --as-of {as_of}"

@@ -119,8 +119,7 @@ class AnthropicBackend:
         self._charge(calls, answers)
         self.cached_answers += len(answers)
         if self.progress:
-            self.progress.expected += len(answers)
-            self.progress.known += len(answers)
+            self.progress.knew(len(answers))
         pending = {call.key: call for call in calls if call.key not in answers}
         if pending:
             if self._run_ends is None and self.options.run_deadline is not None:

@@ -60,6 +60,11 @@ class Progress:
         busy = self._busy + (0.0 if self._since is None else self.clock() - self._since)
         return busy / asked * left if asked and left > 0 else None
 
+    def knew(self, count: int) -> None:
+        """Count judgments that recordings or the store answer."""
+        self.expected += count
+        self.known += count
+
     def heard(self, answer: Answer) -> None:
         """Count the answer to one question that was asked."""
         if answer.data is None:

@@ -54,6 +54,15 @@ each.
 """
 
 # One schema for every proposition: another schema would lose the cached prefix and be compiled anew.
+EVIDENCE_SCHEMA: dict[str, Any] = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["message", "quote"],
+        "properties": {"message": {"type": "string"}, "quote": {"type": "string"}},
+    },
+}
 SCHEMA: dict[str, Any] = {
     "type": "object",
     "additionalProperties": False,
@@ -68,15 +77,7 @@ SCHEMA: dict[str, Any] = {
                 "required": ["proposition_id", "evidence", "reasoning", "ideas", "verdict", "score"],
                 "properties": {
                     "proposition_id": {"type": "string"},
-                    "evidence": {
-                        "type": "array",
-                        "items": {
-                            "type": "object",
-                            "additionalProperties": False,
-                            "required": ["message", "quote"],
-                            "properties": {"message": {"type": "string"}, "quote": {"type": "string"}},
-                        },
-                    },
+                    "evidence": EVIDENCE_SCHEMA,
                     "reasoning": {"type": "string"},
                     "ideas": {"type": "array", "items": {"type": "string"}},
                     "verdict": {"type": "string", "enum": ["scored", "not_applicable", "no_evidence"]},

@@ -54,8 +54,7 @@ class RecordedFirstJudge:
         asked = [place for place in range(len(requests)) if place not in verdicts]
         self.taken.update(verdict.model or "" for verdict in verdicts.values())
         if self.progress:
-            self.progress.expected += len(verdicts)
-            self.progress.known += len(verdicts)
+            self.progress.knew(len(verdicts))
         if asked:
             told = await self.judging.judge([requests[place] for place in asked])
             verdicts |= dict(zip(asked, told, strict=True))

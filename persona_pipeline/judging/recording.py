@@ -7,8 +7,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from persona_pipeline.documents import JsonError, strict_json
-from persona_pipeline.documents.json_lines import json_line
+from persona_pipeline.documents.json_lines import json_line, json_object
 from persona_pipeline.errors import ConfigError, did_you_mean
 from persona_pipeline.judging.questions import PROPOSITION, answer_subject
 from persona_pipeline.judging.signing import SIGNATURE, is_signed, signature_of
@@ -151,12 +150,7 @@ def parse_line(line: str, secret: bytes | None = None) -> Recording:
     Raises:
         ValueError: what is wrong with the line.
     """
-    try:
-        data = strict_json(line)
-    except JsonError as error:
-        raise ValueError(f"not JSON ({error.msg} at column {error.colno})") from None
-    if not isinstance(data, dict):
-        raise ValueError("not a JSON object")
+    data = json_object(line)
     for name in data.keys() - _FIELDS:
         raise ValueError(f"unknown field {name!r}{did_you_mean(name, _FIELDS)}")
     if secret is not None and not is_signed(data, secret):

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from persona_pipeline.documents import JsonError, strict_json
 from persona_pipeline.documents.csv_rows import csv_rows
-from persona_pipeline.documents.json_lines import read_rows
+from persona_pipeline.documents.json_lines import json_object, read_rows
 from persona_pipeline.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.labels.label import Label, checked_label
 
@@ -64,7 +63,7 @@ def read_labels(path: Path, subject_of: Subject, defaults: Mapping[str, str]) ->
     if ending == ".csv":
         rows = _csv_rows(path, problems)
     elif ending == ".jsonl":
-        rows = read_rows(path, _object, problems, remedy=_REMEDY)
+        rows = read_rows(path, json_object, problems, remedy=_REMEDY)
     else:
         raise ConfigError(Problem("is neither .csv nor .jsonl; rename it or export it as one of them", str(path)))
     labels: dict[tuple[str, str], tuple[int, Label]] = {}
@@ -94,16 +93,6 @@ def _whole(row: dict[str, Any], subject_of: Subject) -> dict[str, Any]:
             )
         row = {**{name: value for name, value in subject.items() if name != "kind"}, **row}
     return row
-
-
-def _object(line: str) -> dict[str, Any]:
-    try:
-        data = strict_json(line)
-    except JsonError as error:
-        raise ValueError(f"not JSON ({error.msg} at column {error.colno})") from None
-    if not isinstance(data, dict):
-        raise ValueError("not a JSON object")
-    return data
 
 
 def _csv_rows(path: Path, problems: list[Problem]) -> list[tuple[int, dict[str, Any]]]:

@@ -34,6 +34,12 @@ class Judgment:
         return self.request.dimension
 
     @property
+    def judged(self) -> tuple[str, str, str, str, Sequence[Verdict]]:
+        """Key, agent, dimension and claim's id, with every verdict on it."""
+        asked = self.request
+        return self.key, asked.agent_id, asked.dimension, asked.proposition_id, self.verdicts
+
+    @property
     def by_judge(self) -> Mapping[JudgeVersion, Sequence[Verdict]]:
         """The verdicts by (model, prompt version), in the order they were given."""
         found: dict[JudgeVersion, list[Verdict]] = {}

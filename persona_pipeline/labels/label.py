@@ -7,8 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_validator, model_validator
 
-from persona_pipeline.documents import JsonError, strict_json
-from persona_pipeline.documents.json_lines import json_line
+from persona_pipeline.documents.json_lines import json_line, json_object
 from persona_pipeline.documents.validation import EXPECTED
 from persona_pipeline.errors import did_you_mean
 from persona_pipeline.judging.verdict import JudgeRequest, recording_key, shown_subject
@@ -130,13 +129,7 @@ def parse_label(line: str) -> Label:
     Raises:
         ValueError: what is wrong with the line.
     """
-    try:
-        data = strict_json(line)
-    except JsonError as error:
-        raise ValueError(f"not JSON ({error.msg} at column {error.colno})") from None
-    if not isinstance(data, dict):
-        raise ValueError("not a JSON object")
-    return checked_label(data)
+    return checked_label(json_object(line))
 
 
 def checked_label(data: dict[str, object]) -> Label:

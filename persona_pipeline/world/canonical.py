@@ -16,6 +16,6 @@ def content_hash(value: Any) -> str:
     return hashlib.sha256(canonical_json(value).encode("ascii")).hexdigest()
 
 
-def rfc3339(moment: datetime) -> str:
-    """Return a time in UTC to the second, such as ``2026-06-01T09:30:00Z``."""
-    return moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+def rfc3339(moment: datetime, *, exact: bool = False) -> str:
+    """Return a time in UTC, such as ``2026-06-01T09:30:00Z``: to the second, or ``exact``, with what parts of a second it has."""
+    return moment.astimezone(UTC).isoformat(timespec="auto" if exact else "seconds").replace("+00:00", "Z")

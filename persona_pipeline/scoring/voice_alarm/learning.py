@@ -104,7 +104,7 @@ def _log_odds(own: Sequence[Message], others: Sequence[Message], provenance: Voi
         for column, other in enumerate((*voices[1:], ""))
     )
     steps = np.array([[side.step(value) for value in differences[is_own, n]] for n, side in enumerate(sides)]).T
-    # One message alone is never a change of voice, however unlike the agent.
+    # Where its own messages hardly vary, the draws alone would give a threshold that two odd ones reach.
     least = -sides[-1].usual * (1 - _WAY) / _WAY * 2
     return VoiceModel(
         kind=VoiceKind.LOG_ODDS,
