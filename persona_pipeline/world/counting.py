@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -23,6 +24,7 @@ _ADVISORY_LOCK = 0x7065_7273_6F6E_62
 _AT_ONCE, _MOST_SPANS = 50, 20
 _ROWS = 5000
 _DAY = timedelta(days=1)
+_LATEST = datetime.max.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class Said:
     newest: datetime | None = None
 
 
-def said_by_agent(store: Store, until: datetime) -> dict[str, Said]:
+def said_by_agent(store: Store, until: datetime = _LATEST) -> dict[str, Said]:
     """Return what everybody has said up to a moment, counted to now; who has said nothing is left out.
 
     What is dated later is few and is counted on the spot.
@@ -188,7 +190,7 @@ def _tallied(connection: Connection, *where: sa.ColumnElement[bool]) -> Iterator
     """Yield agent, UTC day and tally of each real message, a bounded number of them in memory."""
     columns = ("id", "agent_id", "channel_id", "recipient_id", "text", "created_at")
     query = sa.select(*(_MESSAGES.c[name] for name in columns)).where(_MESSAGES.c.synthetic.is_(False), *where)
-    result = connection.execute(query, execution_options={"yield_per": _ROWS})
+    result: Any = connection.execute(query, execution_options={"yield_per": _ROWS})
     for message_id, agent_id, channel, recipient, text, moment in result:
         said = "\x1f".join((message_id, channel or "", recipient or "", text, moment.isoformat()))
         digest = hashlib.blake2b(said.encode("utf-8", "surrogatepass"), digest_size=8).digest()

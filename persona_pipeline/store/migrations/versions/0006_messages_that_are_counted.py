@@ -34,10 +34,16 @@ _SQLITE = (
     f"CREATE TRIGGER count_updated AFTER UPDATE OF {', '.join(_SAID)} ON run_messages "
     f"WHEN {' OR '.join(f'OLD.{name} IS NOT NEW.{name}' for name in _SAID)} BEGIN {_OLD} {_NEW} END",
 )
+
+
+def _columns(table: str) -> str:
+    return ", ".join(f"{table}.{name}" for name in _SAID)
+
+
 # A row for every statement, unique or not: a writer never waits for another one. SECURITY DEFINER: who may write messages need
 # not be allowed more.
 _POSTGRES = (
-    """
+    f"""
 CREATE FUNCTION persona.count_messages() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $$
 BEGIN
     IF TG_OP = 'INSERT' THEN
@@ -53,14 +59,12 @@ BEGIN
         CROSS JOIN LATERAL (
             VALUES (old_rows.agent_id, old_rows.created_at), (new_rows.agent_id, new_rows.created_at)
         ) AS said (agent_id, created_at)
-        WHERE said.agent_id IS NOT NULL AND ({old}) IS DISTINCT FROM ({new});
+        WHERE said.agent_id IS NOT NULL AND ({_columns("old_rows")}) IS DISTINCT FROM ({_columns("new_rows")});
     ELSE
         INSERT INTO persona.message_changes (agent_id, day) SELECT agent_id, day FROM persona.message_days;
     END IF;
     RETURN NULL;
-END $$""".format(
-        old=", ".join(f"old_rows.{name}" for name in _SAID), new=", ".join(f"new_rows.{name}" for name in _SAID)
-    ),
+END $$""",  # noqa: S608
     "CREATE TRIGGER count_inserted AFTER INSERT ON persona.run_messages REFERENCING NEW TABLE AS new_rows "
     "FOR EACH STATEMENT EXECUTE FUNCTION persona.count_messages()",
     "CREATE TRIGGER count_deleted AFTER DELETE ON persona.run_messages REFERENCING OLD TABLE AS old_rows "
