@@ -8,6 +8,7 @@ from pathlib import Path
 
 from persona_pipeline.documents import parse_document
 from persona_pipeline.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.world.canonical import content_hash
 from persona_pipeline.world.files import find_yaml, is_agent_id, is_name, yaml_stems
 from persona_pipeline.world.ingest import parse_message
 from persona_pipeline.world.models import Message
@@ -112,6 +113,11 @@ class Aliases:
         }
         unread = frozenset(agent_id for agent_id, item in names.items() if item.aliases is None)
         return cls(frozenset(names), by_name, unread)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all of it."""
+        return content_hash([sorted(self.agent_ids), sorted((self.by_name or {}).items()), sorted(self.unread)])
 
     def agent_of(self, name: str) -> str:
         """Return the agent a name stands for, or the name itself where it stands for none."""

@@ -19,6 +19,7 @@ from persona_pipeline.errors import ConfigError, Problem
 from persona_pipeline.store import Store, tables, upsert
 from persona_pipeline.store.leases import exclusive
 from persona_pipeline.world.aliases import Aliases
+from persona_pipeline.world.canonical import content_hash
 from persona_pipeline.world.counting import count_messages
 from persona_pipeline.world.file_messages import Reading, read_again, remove_unread, write_batch
 from persona_pipeline.world.ingest import parse_message
@@ -61,13 +62,24 @@ class SyncResult:
 
 @dataclass(frozen=True)
 class Unread:
-    """Message files that are not as they were read: new or changed, and gone."""
+    """Message files that are not as they were read: new or changed, and gone. ``renamed``: speakers are others by now.
+
+    Attributes:
+        looks: what the files look like from outside, in their order.
+    """
 
     files: tuple[str, ...] = ()
     gone: frozenset[str] = frozenset()
+    looks: tuple[str, ...] = ()
+    renamed: bool = False
 
     def __bool__(self) -> bool:
-        return bool(self.files or self.gone)
+        return bool(self.files or self.gone or self.renamed)
+
+    @property
+    def version(self) -> str:
+        """A digest: the same until something is read, or changes again."""
+        return content_hash([self.files, self.looks, sorted(self.gone), self.renamed])[:16]
 
 
 def unread_files(store: Store, files: Mapping[str, Path]) -> Unread:
@@ -78,8 +90,15 @@ def unread_files(store: Store, files: Mapping[str, Path]) -> Unread:
     """
     with store.connect() as connection:
         seen = dict(connection.execute(sa.select(_SOURCES.c.path, _SOURCES.c.seen)).tuples().all())
-    unread = (name for name, path in files.items() if seen.get(name) is None or seen[name] != _look(path))
-    return Unread(tuple(unread), frozenset(seen.keys() - files))
+    looks = {name: _look(path) for name, path in files.items()}
+    unread = {name: look for name, look in looks.items() if seen.get(name) != look}
+    return Unread(tuple(unread), frozenset(seen.keys() - files), tuple(unread.values()))
+
+
+def is_any_known(store: Store) -> bool:
+    """Return whether any message file was ever read."""
+    with store.connect() as connection:
+        return connection.execute(sa.select(_SOURCES.c.path).limit(1)).scalar() is not None
 
 
 def mirror_files(store: Store, files: Mapping[str, Path], aliases: Aliases) -> SyncResult:

@@ -1,7 +1,7 @@
 """A world: a folder of personas, propositions, messages, recordings, baselines and suites, and the store behind it."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -11,13 +11,23 @@ from sqlalchemy.engine import URL
 from persona_pipeline.errors import ConfigError, Problem
 from persona_pipeline.settings import get_settings
 from persona_pipeline.store import Store, open_store, tables, upsert
+from persona_pipeline.store.leases import is_held
 from persona_pipeline.world import personas
 from persona_pipeline.world.aliases import AgentNames, Aliases, alias_problems, check_mapping, mapped, read_names
+from persona_pipeline.world.counting import said_by_agent
 from persona_pipeline.world.messages import later_messages, newest_message_time, read_messages
-from persona_pipeline.world.mirroring import SyncResult, Unread, ingest_file, mirror_files, unread_files
+from persona_pipeline.world.mirroring import (
+    LEASE,
+    SyncResult,
+    Unread,
+    ingest_file,
+    is_any_known,
+    mirror_files,
+    unread_files,
+)
 from persona_pipeline.world.models import Message, Persona, Window
 from persona_pipeline.world.reading import ENDINGS
-from persona_pipeline.world.renaming import rename_stored
+from persona_pipeline.world.renaming import names_are_followed, rename_stored
 
 MESSAGES = "messages"
 # A sender's clock may be a little ahead; what is dated later than this is not judged yet.
@@ -148,8 +158,20 @@ class World:
         return mirror_files(self.store, self._named_files(), aliases)
 
     def unread_messages(self) -> Unread:
-        """Return which message files must be read, by a look at them from outside."""
-        return unread_files(self.store, self._named_files())
+        """Return which message files must be read, by a look at them from outside; all messages where names changed.
+
+        Names change where an alias was added or taken away, or a runtime writes under one.
+        """
+        unread = unread_files(self.store, self._named_files())
+        aliases = Aliases.of(self.names())
+        followed = names_are_followed(self.store, aliases)
+        renamed = not followed or any(aliases.agent_of(name) != name for name in said_by_agent(self.store))
+        return replace(unread, renamed=renamed)
+
+    @property
+    def is_reading_messages(self) -> bool:
+        """Whether message files are being read just now, by whatever process, or none of them ever was."""
+        return is_held(self.store, LEASE) or (not is_any_known(self.store) and bool(self.message_files()))
 
     def _named_files(self) -> dict[str, Path]:
         return {path.relative_to(self.root).as_posix(): path for path in self.message_files()}
