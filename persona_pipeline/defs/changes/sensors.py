@@ -24,7 +24,10 @@ from persona_pipeline.defs.cohort.jobs import evaluate_cohort
 from persona_pipeline.defs.platform.resources import AGENTS, WorldResource, known_agents
 from persona_pipeline.defs.platform.run_tags import request_tags
 from persona_pipeline.defs.platform.settings import OrchestrationSettings, orchestration
+from persona_pipeline.judging.daily import daily_limit
+from persona_pipeline.judging.providers.registry import RECORDED
 from persona_pipeline.propositions import ALL_DIMENSIONS
+from persona_pipeline.settings import get_settings
 
 MOST_NAMED = 2
 _CURSOR = "event "
@@ -75,6 +78,9 @@ def source_observations(context: dg.SensorEvaluationContext, world: WorldResourc
 def world_changes(context: dg.SensorEvaluationContext, world: WorldResource) -> dg.SensorResult | dg.SkipReason:
     """Request the runs that are needed for what was observed since the last look."""
     settings, instance, opened = orchestration(), context.instance, world.open()
+    daily = daily_limit(get_settings(), opened.store) if settings.judge != RECORDED else None
+    if daily and not daily.remaining:
+        return dg.SkipReason(f"today's {daily.max_usd:g} dollars are spent; what changes is evaluated tomorrow")
     after, waiting = acted_upon(context.cursor)
     found = new_events(instance, None if after is None else min([after, *waiting.values()]))
     if after is not None:
