@@ -168,11 +168,15 @@ def ingest_file(
 def _batches(rows: Iterator[Row]) -> Iterator[list[Row]]:
     """Yield rows in bounded lots; what is read goes no further than the last of a lot."""
     while lot := list(islice(rows, 1)):
-        size = 0
+        size = _characters(lot[0])
         while size < _BATCH_CHARACTERS and len(lot) < BATCH_LINES and (more := next(rows, None)):
             lot.append(more)
-            size += len(more.found.text) if isinstance(more.found, Message) else 0
+            size += _characters(more)
         yield lot
+
+
+def _characters(row: Row) -> int:
+    return len(row.found.text) if isinstance(row.found, Message) else 0
 
 
 def _mirror(store: Store, path: Path, reading: Reading, aliases: Aliases) -> WriteResult:
