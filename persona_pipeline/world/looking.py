@@ -1,6 +1,7 @@
 """Looking at message files from outside: which of them are not as they were read."""
 
 import hashlib
+import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -56,18 +57,18 @@ def unread_files(store: Store, files: Mapping[str, Path]) -> Unread:
 def look_at(path: Path) -> str:
     """Return what a file looks like from outside."""
     try:
-        stat = path.stat()
+        return look_of(path.stat())
     except OSError as error:
         return f"unreadable-{error.errno}"
+
+
+def look_of(stat: os.stat_result) -> str:
+    """Return what a file looks like from outside."""
     return f"{stat.st_size}-{stat.st_mtime_ns}-{stat.st_ctime_ns}-{stat.st_ino}"
 
 
-def is_fresh(path: Path) -> bool:
+def is_fresh(stat: os.stat_result) -> bool:
     """Return whether a file changed so lately that another change may leave it looking the same."""
-    try:
-        stat = path.stat()
-    except OSError:
-        return False
     coarse = stat.st_ctime_ns % _SECOND == 0
     return abs(time.time_ns() - max(stat.st_mtime_ns, stat.st_ctime_ns)) < (_COARSE if coarse else _FINE)
 

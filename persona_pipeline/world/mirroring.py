@@ -144,7 +144,7 @@ def _characters(row: Row) -> int:
 def _mirror(store: Store, path: Path, reading: Reading, aliases: Aliases) -> WriteResult:
     """Read a file from where it was read last to its end."""
     look, written, open_end = look_at(path), WriteResult(), []
-    fresh = is_fresh(path)
+    fresh = path.exists() and is_fresh(path.stat())
     try:
         with MessageFile(path) as file:
             reading = replace(reading, number=_place(store, file, reading.source, path))
