@@ -37,9 +37,9 @@ from persona_pipeline.suites.format.loading.suite import SuiteFields
 from persona_pipeline.suites.running.explain import explain
 from persona_pipeline.suites.sandbox import target_proxy
 from persona_pipeline.suites.targets import config, load_targets
+from persona_pipeline.testing.messages_server import MessagesServer
 from persona_pipeline.world import CorrectionSettings, World, ingest
 from persona_pipeline.world.personas import PersonaFile
-from tests.support.messages_server import MessagesServer
 
 PROJECT = Path(__file__).parents[1]
 PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").rglob("*.md"))]

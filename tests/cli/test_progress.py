@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.messages_server import MessagesServer
+from persona_pipeline.testing.messages_server import MessagesServer
 
 JUDGMENTS = 10
 EVALUATE = (sys.executable, "-m", "persona_pipeline", "evaluate", "--judge", "anthropic", "--no-confirm")

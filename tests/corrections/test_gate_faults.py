@@ -21,9 +21,9 @@ from persona_pipeline.judging.backend import AnthropicBackend
 from persona_pipeline.judging.options import AnthropicOptions
 from persona_pipeline.judging.questions import Answer, Question
 from persona_pipeline.store import Store, open_store
+from persona_pipeline.testing.messages_server import Cut, Hang, MessagesServer, Reply, Reset, Trickle, message, status
 from persona_pipeline.world import World
 from tests.corrections.support import GATED, TextBackend
-from tests.support.messages_server import Cut, Hang, MessagesServer, Reply, Reset, Trickle, message, status
 
 GIVEN_UP_AFTER = 0.6
 

@@ -11,7 +11,7 @@ from persona_pipeline.judging.anthropic import AnthropicJudge
 from persona_pipeline.judging.backend import AnthropicBackend
 from persona_pipeline.judging.options import AnthropicOptions
 from persona_pipeline.store.engine import Store, open_store
-from tests.support.messages_server import MessagesServer
+from persona_pipeline.testing.messages_server import MessagesServer
 
 
 @pytest.fixture(autouse=True)

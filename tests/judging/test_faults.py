@@ -11,8 +11,7 @@ from persona_pipeline.judging.anthropic import AnthropicJudge
 from persona_pipeline.judging.backend import AnthropicBackend
 from persona_pipeline.judging.options import AnthropicOptions
 from persona_pipeline.judging.verdict import Unscored
-from tests.support.judging import request, requests, trajectory
-from tests.support.messages_server import (
+from persona_pipeline.testing.messages_server import (
     ANSWER,
     Call,
     Cut,
@@ -26,6 +25,7 @@ from tests.support.messages_server import (
     status,
     verdicts,
 )
+from tests.support.judging import request, requests, trajectory
 from tests.support.providers import PROVIDERS, options_of, set_environment
 
 BROKEN = "Michael has habit 1"

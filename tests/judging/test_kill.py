@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from persona_pipeline.store.engine import Store
 from persona_pipeline.store.tables import judgments
-from tests.support.messages_server import MessagesServer
+from persona_pipeline.testing.messages_server import MessagesServer
 
 NEEDED, WIDTH, KILLS = 60, 5, 10
 

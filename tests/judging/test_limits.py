@@ -13,8 +13,8 @@ from persona_pipeline.judging.backend import AnthropicBackend
 from persona_pipeline.judging.budget import Budget
 from persona_pipeline.judging.options import AnthropicOptions
 from persona_pipeline.judging.verdict import Unscored
+from persona_pipeline.testing.messages_server import ANSWER, Hang, MessagesServer, message, status, verdicts
 from tests.support.judging import request, requests, trajectory
-from tests.support.messages_server import ANSWER, Hang, MessagesServer, message, status, verdicts
 
 LONG = trajectory(length=110)
 
