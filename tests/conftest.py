@@ -14,6 +14,7 @@ from sqlalchemy.engine import URL
 from persona_pipeline.settings import get_settings
 from persona_pipeline.store import Store, open_store
 from persona_pipeline.world import World
+from tests.support.clock import Clock
 from tests.support.messages_server import MessagesServer
 from tests.support.postgres import fresh_database, postgres_server
 from tests.support.worlds import write_small_world
@@ -36,6 +37,12 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     get_settings.cache_clear()
     yield
     get_settings.cache_clear()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The time of this process, to be put forward."""
+    return Clock.take_over(monkeypatch)
 
 
 @pytest.fixture
