@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -26,6 +27,22 @@ POSTGRES = pytest.param("postgres", marks=pytest.mark.xdist_group("postgres"))
 
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("default")
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object | None:
+    from tests.support.scheduling import FileScheduling
+
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    config.option.loadscopereorder = False
+    return FileScheduling(config, log)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    from tests.support.scheduling import in_order
+
+    in_order(items, named=config.getoption("loadgroup", default=False))
 
 
 @pytest.fixture(autouse=True)
