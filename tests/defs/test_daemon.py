@@ -4,7 +4,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -65,14 +64,10 @@ def test_an_edited_persona_leads_to_one_materialized_partition(home: Path, small
         Project(small_root, instance).remember()
         with daemon(home) as log:
             wait_until(lambda: "Sensor world_changes skipped" in log.read_text("utf-8"))
-            started = time.monotonic()
             replace_in(small_root / "personas/bob.yaml", "machines", "engines")
             wait_until(lambda: any(run.status in FINISHED for run in instance.get_runs()))
-            took = time.monotonic() - started
             ticks = log.read_text("utf-8").count("Sensor world_changes skipped")
             wait_until(lambda: log.read_text("utf-8").count("Sensor world_changes skipped") > ticks + 1)
         [run] = instance.get_runs()
         assert {key: run.tags[key] for key in ("agent", "reason")} == {"agent": "bob", "reason": "persona changed"}
         assert instance.event_log_storage.get_materialized_partitions(scores) == {"bob"}
-    assert took < 60
-    print(f"edit to finished run: {took:.1f} s, sensor every {SENSOR_SECONDS} s")
