@@ -22,6 +22,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import itertools
+from datetime import UTC, datetime
 
 import dagster as dg
 
@@ -29,6 +30,9 @@ from persona_pipeline.defs.changes import sensors
 from persona_pipeline.defs.platform.resources import WorldResource
 from persona_pipeline.evaluation import EvaluationRequest
 from persona_pipeline.evaluation.run import planned_requests
+from persona_pipeline.judging.recorded import recording_of
+from persona_pipeline.judging.recordings import write_recordings
+from persona_pipeline.judging.verdict import Verdict
 from persona_pipeline.world import World
 from tests.support.postgres import fresh_database, postgres_server
 from tests.support.worlds import DIMENSIONS, write_jsonl, write_yaml
@@ -93,24 +97,10 @@ def messages(agents: list[str], room: str) -> Iterator[dict[str, str]]:
 def record_everything(world: World) -> int:
     """Write a recorded judgment for everything an evaluation asks, and return how many there are."""
     requests = planned_requests(world, EvaluationRequest())
-    lines: dict[str, list[dict[str, object]]] = {}
-    for request in requests:
-        found: dict[str, object] = {
-            "key": request.key,
-            "kind": "proposition",
-            "agent_id": request.agent_id,
-            "dimension": request.dimension,
-        }
-        found |= {
-            "proposition_id": request.proposition_id,
-            "claim": request.claim,
-            "score": 7,
-            "reasoning": "Recorded.",
-        }
-        found |= {"model": "mock", "prompt_version": "mock", "recorded_at": "2026-03-14T00:00:00Z"}
-        lines.setdefault(request.agent_id, []).append(found)
-    for agent, rows in lines.items():
-        write_jsonl(world.root / "recordings" / f"{agent}.jsonl", rows)
+    verdict = {"score": 7, "reasoning": "Recorded.", "model": "mock", "prompt_version": "mock"}
+    moment = datetime(2026, 3, 14, tzinfo=UTC)
+    recorded = (recording_of(item, Verdict(item.proposition_id, **verdict), recorded_at=moment) for item in requests)
+    write_recordings(world.root / "recordings", [item for item in recorded if item])
     return len(requests)
 
 
