@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import shlex
 import tempfile
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ from persona_pipeline.suites.targets.prompts import file_parts
 
 LARGE_OUTPUT = 50_000
 DEFAULT_CALLS = 50
+SHELL = ("cmd.exe", "/c") if os.name == "nt" else ("sh", "-lc")
 _KNOWN = ("name", "type", "weight", "required", "negate", "script", "cwd", "target", "config")
 
 
@@ -44,7 +46,7 @@ class CodeJudge(Assert):
     runs_code = True
 
     script: list[str] = Field(
-        min_length=1, description="The program and its arguments; text is split as a shell would."
+        min_length=1, description="The program and its arguments; text is a line for the platform's shell."
     )
     cwd: str | None = Field(None, description="Where it runs; the suite's folder by default.")
     target: bool | TargetAccess | None = Field(
@@ -54,7 +56,12 @@ class CodeJudge(Assert):
 
     @classmethod
     def prepare(cls, data: dict[str, Any], entry: Entry, label: str, reader: Reader) -> dict[str, Any]:
-        data["script"] = read_script(data, entry, label, reader)
+        if "command" in data and "script" not in data:
+            reader.deprecated(entry, f"{label}: command", "rename it to script", "command")
+            data["script"] = read_script(data, entry, label, reader, "command")
+            del data["command"]
+        else:
+            data["script"] = read_script(data, entry, label, reader)
         config = dict(data["config"]) if isinstance(data.get("config"), dict) else data.get("config")
         extra = {key: data.pop(key) for key in list(data) if key not in _KNOWN}
         for key in extra:
@@ -103,19 +110,14 @@ class CodeJudge(Assert):
 
 
 def read_script(data: dict[str, Any], entry: Entry, label: str, reader: Reader, key: str = "script") -> list[str]:
-    """Return a script's argv; text is split as a shell would. What is wrong with it is added to the reader."""
+    """Return a script's argv; text is a line for the platform's shell (spec/3). What is wrong with it is added to the reader."""
     value = data.get(key)
     if value is None:
         reader.fail(entry, f"{label}: {key} is required, a list of arguments")
     elif isinstance(value, str):
-        try:
-            value = shlex.split(value)
-        except ValueError as error:
-            reader.fail(entry, f"{label}: {key} cannot be split into arguments ({error}); write it as a list", key)
-            return ["-"]
-        if value:
-            return value
-        reader.fail(entry, f"{label}: {key} must not be empty", key)
+        if "\0" in value or not value.strip():
+            reader.fail(entry, f"{label}: {key} must not be empty", key)
+        return [*SHELL, value]
     elif not isinstance(value, list) or not value:
         reader.fail(entry, f"{label}: {key} must be a list of arguments", key)
     else:
