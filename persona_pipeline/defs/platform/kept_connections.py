@@ -10,6 +10,7 @@ from typing import Any
 
 import dagster as dg
 import sqlalchemy as sa
+from sqlalchemy import event
 from sqlalchemy.engine import Connection, Engine
 
 from persona_pipeline.defs.platform.dagster_internals import INDEX_SHARD_NAME, SqliteEventLogStorage
@@ -86,7 +87,7 @@ class KeptEventLog(SqliteEventLogStorage):
 def _sqlite_engine(url: str) -> Engine:
     engine = sa.create_engine(url, pool_size=1, connect_args={"timeout": _BUSY_SECONDS})
 
-    @sa.event.listens_for(engine, "connect")
+    @event.listens_for(engine, "connect")
     def _set(connection: Any, _: object) -> None:
         connection.execute("PRAGMA synchronous=NORMAL")
 
