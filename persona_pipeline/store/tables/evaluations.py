@@ -27,7 +27,12 @@ evaluation_runs = sa.Table(
     sa.Column("judge_model", sa.Text()),
     sa.Column("prompt_version", sa.Text()),
     sa.Column("synthetic", sa.Boolean(), nullable=False, server_default=sa.false()),
+    # NULL: forgotten, as old runs are when a setting says so; the columns below stay.
     sa.Column("result", JsonColumn),
+    # `result` without claims and their reasons: what a page of many agents says of each (evaluation.outlines).
+    sa.Column("outline", JsonColumn),
+    # Adherence of single messages, by id, where claims judge them one by one; what fades in long conversations is read off it.
+    sa.Column("message_scores", JsonColumn),
     # What a history is drawn from, exact and short: overall and dimension scores, how they were judged (evaluation.history.Point).
     sa.Column("summary", JsonColumn),
     # Every dimension the agent has propositions of is in it.
