@@ -18,8 +18,8 @@ from dagster._core.definitions.data_version import (
 # What ``dagster.yaml`` may name as its storage has to derive from these two.
 from dagster._core.storage.base_storage import DagsterStorage
 
-# What keeps its connections open derives from this one; sqlite_events.py says why.
-from dagster._core.storage.event_log import SqliteEventLogStorage
+# What keeps its connections open and writes batches derives from these; kept_connections.py and batches.py say why.
+from dagster._core.storage.event_log import EventLogStorage, SqliteEventLogStorage
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import INDEX_SHARD_NAME
 from dagster._core.storage.tags import (
     ASSET_PARTITION_RANGE_END_TAG,
@@ -131,17 +131,26 @@ def sqlite_storage(
     return storage
 
 
-def postgres_storage(url: str, configured: ConfigurableClassData | None, engine: Engine) -> DagsterStorage:
-    """Return Dagster's own storage on Postgres with an engine for its event log, which else connects anew for every statement.
+def postgres_storage(
+    url: str, configured: ConfigurableClassData | None, batching: type, engine: Engine
+) -> DagsterStorage:
+    """Return Dagster's own storage on Postgres whose event log writes batches, on an engine that keeps its connections.
 
-    Its ``optimize_for_webserver`` keeps connections too, but does not look whether they are still alive.
+    It connects anew for every statement otherwise; its ``optimize_for_webserver`` does not, but does not look either whether a
+    connection is still alive.
     """
-    from dagster_postgres import DagsterPostgresStorage
+    from dagster_postgres import DagsterPostgresStorage, PostgresEventLogStorage
 
     storage = DagsterPostgresStorage(url, inst_data=configured)
-    events: Any = storage.event_log_storage
+    events = type("BatchingPostgresEventLog", (batching, PostgresEventLogStorage), {})(url)
     events._engine = engine
+    storage._event_log_storage = events
     return storage
+
+
+def event_log_of(instance: dg.DagsterInstance) -> EventLogStorage:
+    """Return where an instance keeps its events."""
+    return instance.event_log_storage
 
 
 def celery_application(broker: str, backend: str, lost_seconds: int) -> tuple[Any, Any]:

@@ -15,6 +15,7 @@ from persona_pipeline.defs.platform.dagster_internals import (
     postgres_storage,
     sqlite_storage,
 )
+from persona_pipeline.defs.platform.event_batches import Batching
 from persona_pipeline.defs.platform.kept_connections import KeptEventLog, kept_engine
 
 URL_VARIABLES = ("PERSONA_DAGSTER_DATABASE_URL", "PERSONA_DATABASE_URL")
@@ -39,7 +40,7 @@ class EnvironmentStorage(DagsterStorage, ConfigurableClass):
             # Dagster looks whether its tables are there and then makes them: two processes that start at once would both make them.
             with FileLock(folder / ".lock"):
                 return sqlite_storage(folder, inst_data, KeptEventLog)
-        return postgres_storage(url, inst_data, kept_engine(url))
+        return postgres_storage(url, inst_data, Batching, kept_engine(url))
 
 
 def postgres_url(environment: Mapping[str, str]) -> str | None:

@@ -32,6 +32,7 @@ class KeptEventLog(SqliteEventLogStorage):
         # An engine belongs to the process that made it: a fork must not share it.
         self._kept: OrderedDict[tuple[int, str], Engine] = OrderedDict()
         self._turn = threading.RLock()
+        self._tables: set[str] = set()
         super().__init__(base_dir)
 
     def store_event(self, event: dg.EventLogEntry) -> None:
@@ -49,6 +50,12 @@ class KeptEventLog(SqliteEventLogStorage):
     def index_connection(self) -> AbstractContextManager[Connection]:
         """Return the connection to the events of all assets."""
         return self._connection(self._keep(INDEX_SHARD_NAME))
+
+    def has_table(self, table_name: str) -> bool:
+        """Return whether there is a table; Dagster asks at every check, and a table that is there stays."""
+        if table_name not in self._tables and super().has_table(table_name):
+            self._tables.add(table_name)
+        return table_name in self._tables
 
     def wipe(self) -> None:
         """Delete every event."""

@@ -12,7 +12,7 @@ _WIDTH, _HEIGHT, _MARGIN = 96.0, 24.0, 3.0
 
 
 def small_line(scores: Sequence[float | None]) -> Markup:
-    """Return a line through the scores and nothing else, in few bytes: there are a thousand on a page, beside their newest score."""
+    """Return a line through the scores and nothing else, in few bytes: a page has a thousand, beside the newest score."""
     step = _WIDTH / max(1, len(scores) - 1)
     points = [
         None if score is None else (round(index * step), round(_HEIGHT * (1 - score / SCALE_MAXIMUM)))
