@@ -45,6 +45,7 @@ class Settings(BaseSettings):
         suite_allow_env: environment variables, with commas between them, that targets files inside a suite's repository may read.
         suite_allow_targets: let targets of such a file ask servers.
         recordings_secret: what recordings are signed with and must be signed with; None: they are not.
+        keep_reasons_days: days after whose end a window's run loses claims, reasons and quotes; None: never.
         keep_text_days: days after which texts in the log of corrections lose their words; None: never.
         min_coverage_replay, min_coverage_live: share of expected judgments (0-1) below which the gate fails.
         require_calibration: a dimension fails the gate whose judge people's labels do not show to be better than chance.
@@ -69,6 +70,7 @@ class Settings(BaseSettings):
     suite_allow_env: str = ""
     suite_allow_targets: bool = False
     recordings_secret: SecretStr | None = None
+    keep_reasons_days: int | None = Field(default=None, ge=1)
     keep_text_days: int | None = Field(default=None, ge=1)
     min_coverage_replay: float = 1.0
     min_coverage_live: float = 0.95
@@ -78,6 +80,7 @@ class Settings(BaseSettings):
         "database_url",
         "root",
         "run_deadline",
+        "keep_reasons_days",
         "keep_text_days",
         "recordings_secret",
         "judge_requests_per_minute",

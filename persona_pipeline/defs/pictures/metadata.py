@@ -115,7 +115,7 @@ def voice_metadata(name: str, section: Mapping[str, Any]) -> Metadata:
 
 
 def run_metadata(evaluation: AgentEvaluation, history: Sequence[HistoryValue] = ()) -> Metadata:
-    """Return the run's scores, its history, its cost and what it came from; the pictures of its scores are here and nowhere else."""
+    """Return the run's scores, its history, its cost and what it came from; pictures of scores are here and nowhere else."""
     lines = ["| Dimension | Score (0–9) | Judged |", "|:--|--:|--:|"]
     for name, item in evaluation.dimensions.items():
         score = format_score(item.score) if item.score is not None else f"_{unscored_label(item.unscored)}_"
