@@ -46,6 +46,7 @@ class Settings(BaseSettings):
         suite_allow_targets: let targets of such a file ask servers.
         suite_allow_path: folders, with commas between them, whose files suites may name beside those of their repository.
         recordings_secret: what recordings are signed with and must be signed with; None: they are not.
+        keep_reasons_days: days after whose end a window's run loses claims, reasons and quotes; None: never.
         keep_text_days: days after which texts in the log of corrections lose their words; None: never.
         min_coverage_replay, min_coverage_live: share of expected judgments (0-1) below which the gate fails.
         require_calibration: a dimension fails the gate whose judge people's labels do not show to be better than chance.
@@ -71,6 +72,7 @@ class Settings(BaseSettings):
     suite_allow_targets: bool = False
     suite_allow_path: str = ""
     recordings_secret: SecretStr | None = None
+    keep_reasons_days: int | None = Field(default=None, ge=1)
     keep_text_days: int | None = Field(default=None, ge=1)
     min_coverage_replay: float = 1.0
     min_coverage_live: float = 0.95
@@ -80,6 +82,7 @@ class Settings(BaseSettings):
         "database_url",
         "root",
         "run_deadline",
+        "keep_reasons_days",
         "keep_text_days",
         "recordings_secret",
         "judge_requests_per_minute",

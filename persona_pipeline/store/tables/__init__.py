@@ -1,0 +1,54 @@
+"""The tables (spec/2), with provenance columns. Migrations are written against these."""
+
+from persona_pipeline.store.tables.columns import SCHEMA, metadata
+from persona_pipeline.store.tables.corrections import (
+    agent_evaluation_config,
+    correction_logs,
+    gate_bypasses,
+    gate_checks,
+    gate_days,
+)
+from persona_pipeline.store.tables.evaluations import (
+    evaluation_runs,
+    evaluation_scores,
+    judge_batches,
+    judgments,
+    suite_runs,
+)
+from persona_pipeline.store.tables.work import leases
+from persona_pipeline.store.tables.world import (
+    agents,
+    channels,
+    message_sources,
+    message_windows,
+    proposition_sets,
+    removed_messages,
+    run_messages,
+    runs,
+    voice_models,
+)
+
+__all__ = [
+    "SCHEMA",
+    "agent_evaluation_config",
+    "agents",
+    "channels",
+    "correction_logs",
+    "evaluation_runs",
+    "evaluation_scores",
+    "gate_bypasses",
+    "gate_checks",
+    "gate_days",
+    "judge_batches",
+    "judgments",
+    "leases",
+    "message_sources",
+    "message_windows",
+    "metadata",
+    "proposition_sets",
+    "removed_messages",
+    "run_messages",
+    "runs",
+    "suite_runs",
+    "voice_models",
+]
