@@ -32,6 +32,10 @@ class Settings(BaseSettings):
         root: the world's folder (personas/, propositions/, messages/, recordings/, baselines/, suites/). Default: the current
             folder if it has ``personas/``, else the project.
         database_url: the store; default SQLite in ``<root>/.persona/store.db``. A Postgres URL switches everything.
+        state: folder of what is made and not kept in git (reports, what suites keep); default ``.persona`` in the world, or at the top
+            of a suite's repository. To be set where the world cannot be written.
+        reports: where Dagster's jobs write reports: a folder, or a URL of an object store such as ``s3://bucket/reports``; default
+            ``reports`` in the folder of the state.
         judge: who judges where a command does not say: ``recorded``, or the provider of a live judge.
         judge_model: model id the live judge asks for.
         judge_prices: prices of models as ``MODEL=INPUT/OUTPUT[/CACHE WRITE/CACHE READ]`` with commas between them, in US dollars a
@@ -57,6 +61,8 @@ class Settings(BaseSettings):
     root: Path | None = None
     judge: str = "recorded"
     database_url: SecretStr | None = None
+    state: Path | None = None
+    reports: str = ""
     judge_model: str = DEFAULT_JUDGE_MODEL
     judge_effort: str = "low"
     judge_prices: str = ""
@@ -81,6 +87,7 @@ class Settings(BaseSettings):
     @field_validator(
         "database_url",
         "root",
+        "state",
         "run_deadline",
         "keep_reasons_days",
         "keep_text_days",
