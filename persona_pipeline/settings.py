@@ -45,6 +45,7 @@ class Settings(BaseSettings):
         judge_deadline: wall-clock seconds one judge call may take in all, retries included.
         judge_requests_per_minute, judge_input_tokens_per_minute, judge_output_tokens_per_minute: the most that the judge is asked;
             None: what the server says.
+        daily_usd: US dollars live judges may spend a UTC day, over all runs and hosts that share the store; 0: no limit.
         run_deadline: wall-clock seconds all judge calls of one evaluation may take, None for no limit.
         suite_allow_env: environment variables, with commas between them, that targets files inside a suite's repository may read.
         suite_allow_targets: let targets of such a file ask servers.
@@ -73,6 +74,7 @@ class Settings(BaseSettings):
     judge_requests_per_minute: float | None = Field(default=None, gt=0)
     judge_input_tokens_per_minute: float | None = Field(default=None, gt=0)
     judge_output_tokens_per_minute: float | None = Field(default=None, gt=0)
+    daily_usd: float = Field(default=0.0, ge=0)
     run_deadline: float | None = None
     suite_allow_env: str = ""
     suite_allow_targets: bool = False
@@ -100,6 +102,11 @@ class Settings(BaseSettings):
     @classmethod
     def _blank_is_unset(cls, value: object) -> object:
         return None if value == "" else value
+
+    @field_validator("daily_usd", mode="before")
+    @classmethod
+    def _blank_is_none(cls, value: object) -> object:
+        return 0.0 if value == "" else value
 
     @field_validator("judge", mode="before")
     @classmethod
