@@ -38,6 +38,13 @@ def record() -> Counted:
     return _timed(lambda: {"judgments": record_everything(ROOT, os.environ["PERSONA_DATABASE_URL"])})
 
 
+def runs() -> Counted:
+    """Save a hundred finished runs of everybody."""
+    from benchmarks.scale_world import write_runs
+
+    return _timed(lambda: {"runs": write_runs(ROOT, os.environ["PERSONA_DATABASE_URL"], 100)})
+
+
 def day() -> Counted:
     """Evaluate the newest day of one agent."""
     from persona_pipeline.evaluation import EvaluationRequest
@@ -115,7 +122,7 @@ def _timed(step: Callable[[], Counted]) -> Counted:
     return {"seconds": time.perf_counter() - started, "cpu": time.process_time() - cpu, **counted}
 
 
-STEPS: dict[str, Callable[[], Counted]] = {"sync": sync, "record": record, "day": day, "look": look}
+STEPS: dict[str, Callable[[], Counted]] = {"sync": sync, "record": record, "runs": runs, "day": day, "look": look}
 
 if __name__ == "__main__":
     result = STEPS[sys.argv[1]]()
