@@ -77,7 +77,7 @@ def inserted(message_id: str, agent_id: str, day: int, text: str, verb: str = "I
     def run(store: Store) -> None:
         known = select_ids(store)
         if message_id not in known or (verb != "INSERT" and store.is_sqlite):
-            write_messages(store, [message("parent", agent_id, made_up=True)])
+            write_messages(store, [message(f"parent-{agent_id}", agent_id, made_up=True)])
             sql(INSERT.replace("INSERT", verb, 1), id=message_id, agent=agent_id, text=text, at=at)(store)
 
     return run
