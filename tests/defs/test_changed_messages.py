@@ -95,7 +95,10 @@ def break_one_of_fifty(root: Path) -> None:
         (alias, "ann", "m4 m6 m8 n", ["ann"]),
         (break_one_of_fifty, "ann", " ".join(["m4 m6 m8", *sorted(f"d{n}" for n in range(50) if n not in (7, 8))]), ["ann"]),
     ],
-    ids=["late", "appended", "in SQL", "edited", "removed", "taken out", "duplicated", "future", "deleted agent", "renamed agent", "alias", "broken"],
+    ids=[
+        "late", "appended", "in SQL", "edited", "removed", "taken out", "duplicated", "future", "deleted agent", "renamed agent",
+        "alias", "broken",
+    ],
 )  # fmt: skip
 def test_what_changed_is_read_as_it_is_now(
     small: Project, change: Callable[[Path], object], agent_id: str, ids: str, again: list[str]
