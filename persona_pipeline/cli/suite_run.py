@@ -1,5 +1,6 @@
 """``persona-pipeline suite run``: one suite or several, results as they come, one summary and one exit code."""
 
+import gc
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -127,6 +128,8 @@ def run(
     ]
     for suite, found in zip(suites, answering, strict=True):
         list(plan(suite, options, found, recorded))
+    # What was loaded stays to the end of the process: nobody needs to look through it for garbage.
+    gc.freeze()
     shared = SharedJudge(judge_opener(judge_name(judge), record=record, max_usd=max_usd))
     earlier = earlier_results(rows) if resume and rows is not None else []
     writer = None if rows is None else RowWriter(rows, append=resume)
