@@ -14,11 +14,11 @@ from sqlalchemy.engine import URL
 
 from persona_pipeline.settings import get_settings
 from persona_pipeline.store import Store, open_store
+from persona_pipeline.testing.messages_server import MessagesServer
+from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world import World
 from tests.support.clock import Clock
-from tests.support.messages_server import MessagesServer
 from tests.support.postgres import fresh_database, postgres_server
-from tests.support.worlds import write_small_world
 
 PROJECT = Path(__file__).parents[1]
 BEFORE_THE_DRIFT = datetime(2026, 6, 14, 23, 59, 59, tzinfo=UTC)

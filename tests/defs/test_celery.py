@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from persona_pipeline.definitions import defs
 from persona_pipeline.propositions import ALL_DIMENSIONS
 from persona_pipeline.store import open_store, tables
-from tests.support.messages_server import MessagesServer
+from persona_pipeline.testing.messages_server import MessagesServer
 from tests.support.waiting import wait_until
 from tests.support.workers import Hosts, redis_server, steps_by_worker, take_baselines, write_cohort_world
 

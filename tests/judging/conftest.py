@@ -11,8 +11,8 @@ from persona_pipeline.judging.anthropic import AnthropicJudge
 from persona_pipeline.judging.backend import AnthropicBackend
 from persona_pipeline.judging.options import AnthropicOptions
 from persona_pipeline.store.engine import Store, open_store
+from persona_pipeline.testing.messages_server import MessagesServer
 from tests.support.clock import LONG
-from tests.support.messages_server import MessagesServer
 
 
 @pytest.fixture(autouse=True)

@@ -12,9 +12,7 @@ from persona_pipeline.judging.backend import AnthropicBackend
 from persona_pipeline.judging.options import AnthropicOptions
 from persona_pipeline.judging.progress import Progress
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
-from tests.support.clock import LONG, Clock, ended_at
-from tests.support.judging import request, requests, trajectory
-from tests.support.messages_server import (
+from persona_pipeline.testing.messages_server import (
     ANSWER,
     Call,
     Cut,
@@ -28,6 +26,8 @@ from tests.support.messages_server import (
     status,
     verdicts,
 )
+from tests.support.clock import Clock, ended_at
+from tests.support.judging import request, requests, trajectory
 from tests.support.providers import PROVIDERS, options_of, set_environment
 
 BROKEN = "Michael has habit 1"

@@ -13,9 +13,9 @@ from persona_pipeline.judging.backend import AnthropicBackend
 from persona_pipeline.judging.budget import Budget
 from persona_pipeline.judging.options import AnthropicOptions
 from persona_pipeline.judging.verdict import Unscored, Verdict
+from persona_pipeline.testing.messages_server import ANSWER, Hang, MessagesServer, message, status, verdicts
 from tests.support.clock import LONG, Clock, ended_at, until
 from tests.support.judging import request, requests, trajectory
-from tests.support.messages_server import ANSWER, Hang, MessagesServer, message, status, verdicts
 
 WHOLE_DAY = trajectory(length=110)
 
