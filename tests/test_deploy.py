@@ -23,7 +23,7 @@ from persona_pipeline.defs.platform.instance_storage import URL_VARIABLES
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
 from persona_pipeline.settings import Settings
 from tests.support.waiting import wait_until
-from tests.support.workers import PROJECT, free_port, redis_server, steps_by_worker, write_cohort_world
+from tests.support.workers import PROJECT, accepts, free_port, redis_server, steps_by_worker, write_cohort_world
 
 DEPLOY = PROJECT / "deploy"
 ELSEWHERE = {"PERSONA_COMMIT", *URL_VARIABLES, "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"}
@@ -176,20 +176,22 @@ def test_the_processes_of_the_compose_file_run_a_job(
             environment = {**given, **addresses}
             stack.enter_context(process(name, [ports.get(word) or word for word in COMMANDS[name]], home, environment))
             if name == "code":
+                # Each look at its health is a process; whether it listens at all is not.
+                wait_until(lambda: accepts(int(ports["4000"])))
                 wait_until(lambda: healthy(CHECKS["code"], ports, home))
         for key, value in addresses.items():
             monkeypatch.setenv(key, value)
         launch = ["dagster", "job", "launch", "-w", "workspace.yaml", "-j", "review_baselines"]
         assert healthy(launch, ports, home)
         with dg.DagsterInstance.get() as instance:
-            wait_until(lambda: instance.get_runs()[0].is_finished, seconds=90)
+            wait_until(lambda: instance.get_runs()[0].is_finished)
             run = instance.get_runs()[0]
             executed = steps_by_worker(instance, run.run_id)
         assert run.status is dg.DagsterRunStatus.SUCCESS
         assert list(executed.values()) == [{"baseline_review"}]
         wait_until(lambda: serves(f"http://127.0.0.1:{ports['3000']}/server_info"))
         assert healthy(CHECKS["webserver"], ports, home)
-        assert healthy(CHECKS["daemon"], ports, home)
+        wait_until(lambda: healthy(CHECKS["daemon"], ports, home))
 
 
 @contextmanager
@@ -222,7 +224,7 @@ def healthy(command: list[str], ports: Mapping[str, str], home: Path) -> bool:
         text = text.replace(written, real)
     name, *rest = shlex.split(text)
     done = subprocess.run(
-        [Path(sys.executable).parent / name, *rest], cwd=home, capture_output=True, timeout=60, check=False
+        [Path(sys.executable).parent / name, *rest], cwd=home, capture_output=True, timeout=480, check=False
     )
     return done.returncode == 0
 

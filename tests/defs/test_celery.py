@@ -108,10 +108,15 @@ def test_two_runs_are_shared_by_two_workers(hosts: Hosts, postgres_url: str, mon
 @pytest.mark.xdist_group("postgres")
 def test_a_step_whose_process_dies_is_done_again(hosts: Hosts, server: MessagesServer) -> None:
     desk, asked = hosts.host("desk"), len(server.calls)
+    server.latency = 0.0
+    server.answer_only(server.paid)
     with hosts.workers("one") as (worker,):
         running = desk.start("evaluate_cohort", config=one_by_one(ALONE))
+        # It waits for an answer that does not come before it dies.
         wait_until(lambda: len(server.calls) > asked, pause=0.05)
         for child in children(worker.process):
             os.kill(child, signal.SIGKILL)
+        server.drop_unanswered()
+        server.answer_only(None)
         running.wait()
     assert "WorkerLostError" in worker.log.read_text("utf-8")

@@ -26,7 +26,7 @@ from persona_pipeline.testing.messages_server import (
     status,
     verdicts,
 )
-from tests.support.clock import Clock, ended_at
+from tests.support.clock import LONG, Clock, ended_at
 from tests.support.judging import request, requests, trajectory
 from tests.support.providers import PROVIDERS, options_of, set_environment
 
