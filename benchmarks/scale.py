@@ -2,11 +2,13 @@
 
     python benchmarks/scale.py messages [--messages 10000,100000,1000000] [--agents 1000] [--postgres]
     python benchmarks/scale.py cohort   [--agents 100,1000] [--postgres]
+    python benchmarks/scale.py report   [--agents 50,1000] [--postgres]
 
 ``messages``: rooms of ten agents that talk for 400 days, all in one file: bringing it in, one line appended, a look of both sensors
 when nothing and when one persona changed, one agent's newest day, and the size of the store.
 ``cohort``: 20 messages an agent and week for two weeks; `dagster job execute` of evaluate_cohort with recorded judgments, on an
 instance that knows nothing; seconds and memory are those of the whole process.
+``report``: the same world with a hundred stored runs an agent; `persona-pipeline report --format html` of everybody.
 
 Every step is a process of its own. ``--python`` names the interpreter of another release, to compare two in one sitting.
 """
@@ -84,12 +86,19 @@ class Place:
         return json.loads(done.stdout.splitlines()[-1])
 
     def job(self, name: str) -> tuple[Row, str]:
-        """Execute a job of Dagster; return seconds, CPU and memory of the whole process, and what it printed."""
-        command = [self.python, "-W", "ignore", "-m", "dagster", "job", "execute", "-m", "persona_pipeline.definitions"]
+        """Execute a job of Dagster; return what ``whole`` returns."""
+        return self.whole("dagster", "job", "execute", "-m", "persona_pipeline.definitions", "-j", name)
+
+    def whole(self, *command: str) -> tuple[Row, str]:
+        """Run a module as a process; return seconds, CPU and memory of the whole process, and what it printed."""
         with (self.folder / "log.txt").open("wb") as log:
             started = time.perf_counter()
             process = subprocess.Popen(
-                [*command, "-j", name], env=self.environment, cwd=self.folder, stdout=log, stderr=log
+                [self.python, "-W", "ignore", "-m", *command],
+                env=self.environment,
+                cwd=self.folder,
+                stdout=log,
+                stderr=log,
             )
             _, status, usage = os.wait4(process.pid, 0)
             seconds = time.perf_counter() - started
@@ -142,6 +151,16 @@ def measure_cohort(place: Place, agents: int) -> Row:
     }
 
 
+def measure_report(place: Place, agents: int) -> Row:
+    """Return what the page of everybody takes, a hundred runs each."""
+    write_files(place.root, agents, 40 * agents, days=14, files=max(1, agents // 10))
+    place.step("sync")
+    counted = place.step("runs")
+    page = place.folder / "page.html"
+    row, _ = place.whole("persona_pipeline", "report", "--format", "html", "--output", str(page))
+    return {"runs": counted["runs"], **row, "page, kB": page.stat().st_size / 1000, "store, MB": place.size()}
+
+
 @contextmanager
 def database() -> Iterator[str]:
     with tempfile.TemporaryDirectory() as folder, postgres_server(Path(folder)) as url, fresh_database(url) as name:
@@ -163,6 +182,7 @@ MEASURED: Mapping[str, Any] = {
         lambda place, count: measure_messages(place, int(options.agents or 1000), count),
     ),
     "cohort": lambda options: ("agents", numbers(options.agents or "100,1000"), measure_cohort),
+    "report": lambda options: ("agents", numbers(options.agents or "50,1000"), measure_report),
 }
 
 if __name__ == "__main__":

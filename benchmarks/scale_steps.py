@@ -38,6 +38,13 @@ def record() -> Counted:
     return _timed(lambda: {"judgments": record_everything(ROOT, os.environ["PERSONA_DATABASE_URL"])})
 
 
+def runs() -> Counted:
+    """Save a hundred finished runs of everybody."""
+    from benchmarks.scale_world import write_runs
+
+    return _timed(lambda: {"runs": write_runs(ROOT, os.environ["PERSONA_DATABASE_URL"], 100)})
+
+
 def day() -> Counted:
     """Evaluate the newest day of one agent."""
     from persona_pipeline.evaluation import EvaluationRequest
@@ -54,6 +61,12 @@ def look() -> Counted:
     import dagster as dg
 
     from persona_pipeline.defs.changes import sensors
+
+    try:
+        from persona_pipeline.defs.changes import incoming
+    except ImportError:
+        # Up to release 4 the sensor read the files itself.
+        incoming = None
     from persona_pipeline.defs.platform.resources import WorldResource
 
     def tick(sensor: dg.SensorDefinition, cursor: str | None = None) -> dg.SensorResult | dg.SkipReason:
@@ -67,6 +80,8 @@ def look() -> Counted:
     def both(cursor: str | None = None) -> tuple[float, int, int, str | None]:
         """Return the seconds of looking, how many events were seen and runs asked for, and the cursor."""
         started = time.perf_counter()
+        if incoming is not None:
+            tick(incoming.message_files)
         seen = tick(sensors.source_observations)
         seconds = time.perf_counter() - started
         events = list(seen.asset_events) if isinstance(seen, dg.SensorResult) else []
@@ -107,7 +122,7 @@ def _timed(step: Callable[[], Counted]) -> Counted:
     return {"seconds": time.perf_counter() - started, "cpu": time.process_time() - cpu, **counted}
 
 
-STEPS: dict[str, Callable[[], Counted]] = {"sync": sync, "record": record, "day": day, "look": look}
+STEPS: dict[str, Callable[[], Counted]] = {"sync": sync, "record": record, "runs": runs, "day": day, "look": look}
 
 if __name__ == "__main__":
     result = STEPS[sys.argv[1]]()

@@ -36,7 +36,8 @@ from persona_pipeline.suites.format.loading.execution import ExecutionFields, Ho
 from persona_pipeline.suites.format.loading.suite import SuiteFields
 from persona_pipeline.suites.running.explain import explain
 from persona_pipeline.suites.sandbox import target_proxy
-from persona_pipeline.suites.targets import config, load_targets
+from persona_pipeline.suites.targets import load_targets
+from persona_pipeline.suites.targets.registry import find_provider, known_providers
 from persona_pipeline.testing.messages_server import MessagesServer
 from persona_pipeline.world import CorrectionSettings, World, ingest
 from persona_pipeline.world.personas import PersonaFile
@@ -276,7 +277,7 @@ FIELDS = [
         "docs/suites.md",
         (SuiteFields, suite_tests.TestFields, ExecutionFields, TrialsFields, WorkspaceFields, HookFields),
     ),
-    ("docs/suites.md", tuple(config._providers().values())),
+    ("docs/suites.md", tuple(model for name in known_providers() if (model := find_provider(name)))),
     ("docs/corrections.md", (CorrectionSettings,)),
     ("docs/labels.md", (Label,)),
     ("docs/propositions.md", (PropositionFile, PropositionEntry, CatchphraseEntry)),

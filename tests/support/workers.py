@@ -185,13 +185,13 @@ class Hosts:
 
 
 def steps_by_worker(instance: dg.DagsterInstance, run_id: str) -> dict[str, set[str]]:
-    """Return which steps of a run each worker says it executed, by the worker's name without its host."""
+    """Return which steps of a run each worker says it executed, by the worker's name."""
     found: dict[str, set[str]] = defaultdict(set)
     for record in instance.get_records_for_run(run_id, of_type=dg.DagsterEventType.ENGINE_EVENT).records:
         event = record.event_log_entry.get_dagster_event()
         worker = event.engine_event_data.metadata.get("Celery worker")
         if worker:
-            found[str(worker.value).partition("@")[0]].add(event.step_key or "")
+            found[str(worker.value)].add(event.step_key or "")
     return found
 
 
