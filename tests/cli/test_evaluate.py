@@ -165,7 +165,7 @@ def test_no_world_is_code_2(process: Cli, tmp_path: Path) -> None:
 )
 def test_each_format_goes_to_stdout_or_a_file(cli: Cli, tmp_path: Path, format: str, starts: str) -> None:
     target = tmp_path / "deep" / f"report.{format}"
-    done = cli("evaluate", "--format", format, "--output", str(target), *BEFORE_DRIFT)
+    done = cli("evaluate", "--agents", "jim", "--format", format, "--output", str(target), *BEFORE_DRIFT)
     assert done.returncode == 0
     assert target.read_text(encoding="utf-8").lstrip().lower().startswith(starts)
 
@@ -303,7 +303,7 @@ def test_a_variable_with_an_impossible_value_is_named(cli: Cli, variable: str, v
 
 
 def test_an_empty_deadline_is_none(cli: Cli) -> None:
-    assert cli("evaluate", *BEFORE_DRIFT, PERSONA_RUN_DEADLINE="").returncode == 0
+    assert cli("evaluate", "--agents", "jim", *BEFORE_DRIFT, PERSONA_RUN_DEADLINE="").returncode == 0
 
 
 def test_what_is_to_do_records_the_very_judgments_that_are_missing(cli: Cli, sample_root: Path) -> None:
