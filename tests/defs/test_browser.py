@@ -52,7 +52,6 @@ def site(sample_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         stop_group(process)
 
 
-@pytest.mark.slow
 def test_a_newcomers_path(site: str, sample_root: Path) -> None:
     from playwright.sync_api import expect
 

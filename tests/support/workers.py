@@ -78,7 +78,7 @@ def redis_server(folder: Path) -> Iterator[str]:
         yield f"redis://127.0.0.1:{port}"
     finally:
         server.terminate()
-        server.wait(10)
+        server.wait(120)
 
 
 def free_port() -> int:
