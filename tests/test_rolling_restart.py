@@ -77,7 +77,7 @@ def start_all(deployment: Deployment) -> None:
     """Start everything in the order that ``depends_on`` asks for."""
     deployment.start("redis")
     deployment.start("migrate")
-    assert deployment.running.pop("migrate").wait(120) == 0, deployment.tail("migrate")
+    assert deployment.running.pop("migrate").wait(480) == 0, deployment.tail("migrate")
     start_workers(deployment)
     deployment.start("code")
     deployment.wait_for("code", "Started Dagster code server")
@@ -154,7 +154,7 @@ def test_everything_is_restarted_in_the_middle_of_a_cohort(
     with ThreadPoolExecutor() as threads:
         # In the middle of the first two agents the judge answers nobody any more.
         server.answer_only(paid + 3)
-        wait_until(lambda: told_to_start(deployment), seconds=120)
+        wait_until(lambda: told_to_start(deployment), seconds=480)
         checks = [
             threads.submit(deployment.check, service, container)
             for service, container in (
@@ -165,7 +165,7 @@ def test_everything_is_restarted_in_the_middle_of_a_cohort(
                 ("worker", "one"),
             )
         ]
-        wait_until(lambda: calls() >= 2 * CLAIMS, seconds=120)
+        wait_until(lambda: calls() >= 2 * CLAIMS, seconds=480)
         assert [check.result() for check in checks] == [True] * len(checks)
     assert refuses_to_launch(deployment)
 
@@ -186,15 +186,15 @@ def test_everything_is_restarted_in_the_middle_of_a_cohort(
         deployment.stop(name)
         deployment.start(name)
     # Two agents again, of whom one has answers from before. The code server waits for its run, which cannot end yet.
-    wait_until(lambda: calls() > seen + CLAIMS, seconds=120)
+    wait_until(lambda: calls() > seen + CLAIMS, seconds=480)
     draining = deployment.running.pop("code")
     draining.terminate()
     deployment.wait_for("webserver", "Serving dagster-webserver", 2)
     assert draining.poll() is None and only_run(instance).status is dg.DagsterRunStatus.STARTED
     server.answer_only(None)
-    draining.wait(180)
+    draining.wait(480)
     deployment.start("code")
-    wait_until(lambda: only_run(instance).is_finished, seconds=120)
+    wait_until(lambda: only_run(instance).is_finished, seconds=480)
 
     run = only_run(instance)
     assert run.status is dg.DagsterRunStatus.SUCCESS and run.job_name == "evaluate_cohort"
@@ -210,15 +210,15 @@ def test_everything_is_restarted_in_the_middle_of_a_cohort(
     for folder in (deployment.folder / "volumes", deployment.folder / "two"):
         replace_in(folder / "world" / "personas" / "ben.yaml", "counts kettles", "counts spoons")
     seen = calls()
-    wait_until(lambda: calls() > seen, seconds=120)
+    wait_until(lambda: calls() > seen, seconds=480)
     seen = calls()
     for name in ("one", "two"):
         kill_children(deployment.running[name].pid)
-    wait_until(lambda: calls() > seen, seconds=120)
+    wait_until(lambda: calls() > seen, seconds=480)
     deployment.kill("code")
     server.answer_only(None)
     deployment.start("code")
-    wait_until(lambda: len(instance.get_runs()) == 3 and instance.get_runs()[0].is_finished, seconds=180)
+    wait_until(lambda: len(instance.get_runs()) == 3 and instance.get_runs()[0].is_finished, seconds=480)
 
     retried, killed, _ = instance.get_runs()
     assert (killed.status, retried.status) == (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.SUCCESS)

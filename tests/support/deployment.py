@@ -158,7 +158,7 @@ class Deployment:
             cwd=self.folder / container,
             env={**environment, "HOSTNAME": container},
             capture_output=True,
-            timeout=120,
+            timeout=480,
             check=False,
         )
         return done.returncode == 0
