@@ -157,7 +157,13 @@ def test_everything_is_restarted_in_the_middle_of_a_cohort(
         wait_until(lambda: told_to_start(deployment), seconds=120)
         checks = [
             threads.submit(deployment.check, service, container)
-            for service, container in (("code", ""), ("webserver", ""), ("viewer", ""), ("daemon", ""), ("worker", "one"))
+            for service, container in (
+                ("code", ""),
+                ("webserver", ""),
+                ("viewer", ""),
+                ("daemon", ""),
+                ("worker", "one"),
+            )
         ]
         wait_until(lambda: calls() >= 2 * CLAIMS, seconds=120)
         assert [check.result() for check in checks] == [True] * len(checks)
@@ -223,7 +229,9 @@ def test_everything_is_restarted_in_the_middle_of_a_cohort(
 
     with open_store(postgres_url).connect() as connection:
         runs = tables.evaluation_runs
-        query = sa.select(runs.c.agent_id, sa.func.count()).where(runs.c.status == "completed").group_by(runs.c.agent_id)
+        query = (
+            sa.select(runs.c.agent_id, sa.func.count()).where(runs.c.status == "completed").group_by(runs.c.agent_id)
+        )
         assert dict(connection.execute(query).tuples().all()) == edited
     for shared in (deployment.folder / "volumes", deployment.folder / "two"):
         written = {path.relative_to(shared / "world") for path in (shared / "world").rglob("*") if path.is_file()}

@@ -9,6 +9,8 @@ from importlib import metadata
 from persona_pipeline import __version__
 
 _PACKAGE = "persona-pipeline"
+_FOR_DEVELOPERS = re.compile(r"extra *== *['\"](dev|test|tests|docs|doc)['\"]")
+_NAME = re.compile(r"[A-Za-z0-9._-]+")
 # Written into others.
 _GIT_SYNC = "_git_sync.yaml"
 _CONSTRAINTS = "constraints.txt"
@@ -55,6 +57,7 @@ def installed_versions() -> list[str]:
         except metadata.PackageNotFoundError:
             continue
         found[name] = distribution.version
-        # Markers are not looked at: a constraint on what is not wanted says nothing.
-        waiting += [re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0] for line in distribution.requires or ()]
+        # Other markers are not looked at: a constraint on what is not wanted says nothing.
+        wanted = [line for line in distribution.requires or () if not _FOR_DEVELOPERS.search(line)]
+        waiting += [_NAME.match(line)[0] for line in wanted]  # pyright: ignore[reportOptionalSubscript]
     return [f"{name}=={version}" for name, version in sorted(found.items())]

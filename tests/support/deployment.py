@@ -113,7 +113,9 @@ class Deployment:
         path = f"{BIN}{os.pathsep}{os.environ['PATH']}"
         return {**outside, **given, **self.overrides, "DAGSTER_HOME": str(home), "PATH": path}
 
-    def start(self, service: str, container: str = "", *, apart: bool = False, words: Mapping[str, str] | None = None) -> None:
+    def start(
+        self, service: str, container: str = "", *, apart: bool = False, words: Mapping[str, str] | None = None
+    ) -> None:
         """Start a container of a service. ``words`` of its command are replaced."""
         container = container or service
         environment = self.environment(service, container, apart=apart)

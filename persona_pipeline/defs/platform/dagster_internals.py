@@ -15,8 +15,15 @@ from dagster._core.definitions.data_version import (
     get_input_event_pointer_tag,
 )
 
-# What ``dagster.yaml`` may name as its storage has to derive from these two.
+# What ``dagster.yaml`` may name as its storage has to derive from the first and the last of these, and as its keeper of step logs
+# from the second, which is made of the others.
 from dagster._core.storage.base_storage import DagsterStorage
+from dagster._core.storage.cloud_storage_compute_log_manager import (
+    CloudStorageComputeLogManager,
+    PollingComputeLogSubscriptionManager,
+)
+from dagster._core.storage.compute_log_manager import ComputeIOType
+from dagster._core.storage.local_compute_log_manager import IO_TYPE_EXTENSION, LocalComputeLogManager
 from dagster._core.storage.tags import (
     ASSET_PARTITION_RANGE_END_TAG,
     ASSET_PARTITION_RANGE_START_TAG,
@@ -25,7 +32,16 @@ from dagster._core.storage.tags import (
 )
 from dagster._serdes import ConfigurableClass, ConfigurableClassData
 
-__all__ = ["ConfigurableClass", "ConfigurableClassData", "DagsterStorage"]
+__all__ = [
+    "IO_TYPE_EXTENSION",
+    "CloudStorageComputeLogManager",
+    "ComputeIOType",
+    "ConfigurableClass",
+    "ConfigurableClassData",
+    "DagsterStorage",
+    "LocalComputeLogManager",
+    "PollingComputeLogSubscriptionManager",
+]
 
 # An observation says with this tag which version it saw, and a run with this one which partition it is about.
 DATA_VERSION, PARTITION = DATA_VERSION_TAG, PARTITION_NAME_TAG
