@@ -15,10 +15,10 @@ import pytest
 import yaml
 
 from persona_pipeline.cli.init import deployment, new_world, write_new
-from persona_pipeline.deployment import render_deployment
 from persona_pipeline.defs.platform.instance_storage import URL_VARIABLES
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
 from persona_pipeline.defs.platform.step_logs import VARIABLE as STEP_LOGS
+from persona_pipeline.deployment import render_deployment
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.settings import Settings
 from tests.support.deployment import DEPLOY, example_environment, interpolated, load

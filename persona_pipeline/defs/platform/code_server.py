@@ -1,9 +1,10 @@
 """A code server whose runs outlive a stop: ``python -m persona_pipeline.defs.platform.code_server --host 0.0.0.0 --port 4000``.
 
-A run is a child of the code server that launched it. Dagster's own, when it is stopped, waits half a minute for its runs and then goes;
-in a container they go with it. This one waits until they are done, as long as whoever stops it lets it. One that was killed, with
-its machine or for its memory, left nobody to say that its runs are gone: they would count as running for hours and hold back what
-waits for them, so the next one says it, and the daemon starts them again: they do what was not done yet. Only for deployments with one code server at a time, as Compose has.
+A run is a child of the code server that launched it. Dagster's own, when it is stopped, waits half a minute for its runs and then
+goes; in a container they go with it. This one waits until they are done, as long as whoever stops it lets it. One that was killed,
+with its machine or for its memory, left nobody to say that its runs are gone: they would count as running for hours and hold back
+what waits for them. So the next one says it, and the daemon starts them again: they do what was not done yet. Only for
+deployments with one code server at a time, as Compose has.
 """
 
 import argparse
