@@ -114,6 +114,13 @@ def fail_run(instance: dg.DagsterInstance, run: dg.DagsterRun, why: str) -> None
     instance.report_run_failed(run, why)
 
 
+def run_code_server(arguments: Sequence[str]) -> None:
+    """Run ``dagster code-server start`` in this process until a signal stops it."""
+    from dagster._cli.code_server import start_command
+
+    start_command.main(list(arguments), standalone_mode=False)
+
+
 def delete_run(instance: dg.DagsterInstance, run_id: str) -> None:
     """Delete a run with its output, and on SQLite the file of its events, which Dagster empties and leaves behind."""
     path_of = getattr(instance.event_log_storage, "path_for_shard", None)

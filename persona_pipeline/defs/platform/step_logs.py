@@ -99,7 +99,7 @@ class EnvironmentStepLogs(CloudStorageComputeLogManager, ConfigurableClass):
 
     def get_log_keys_for_log_key_prefix(
         self, log_key_prefix: Sequence[str], io_type: ComputeIOType
-    ) -> Sequence[Sequence[str]]:
+    ) -> Sequence[list[str]]:
         ending = f".{IO_TYPE_EXTENSION[io_type]}"
         folder = self._folder.joinpath(*log_key_prefix)
         names = [path.name for path in folder.iterdir()] if folder.exists() else []
