@@ -10,6 +10,7 @@ from persona_pipeline.cli.corrections import app as corrections
 from persona_pipeline.cli.doctor import doctor
 from persona_pipeline.cli.drafts import personas
 from persona_pipeline.cli.evaluate import evaluate
+from persona_pipeline.cli.forget import forget
 from persona_pipeline.cli.ingest import ingest
 from persona_pipeline.cli.init import init
 from persona_pipeline.cli.label import label
@@ -37,6 +38,7 @@ app.command()(validate)
 app.command()(changes)
 app.command()(ingest)
 app.command()(report)
+app.command()(forget)
 app.command()(schema)
 app.command()(init)
 app.command()(migrate)

@@ -11,6 +11,8 @@ from persona_pipeline.suites import RunOptions, load_suite, read_responses, run_
 
 CASES: list[dict[str, Any]] = json.loads(Path(__file__).with_name("eval-suites.json").read_text(encoding="utf-8"))
 MISSING = object()
+# A prompt file that does not name the answer is accepted now (design of suites, 7): the judge gets it in the evidence.
+OUTDATED = ("spec-4/assert/llm_judge-prompt-file-without-answer-variable",)
 
 
 def case_id(case: dict[str, Any]) -> str:
@@ -74,7 +76,9 @@ def resolve(value: Any, place: Path) -> Any:
     return json.loads(json.dumps(value).replace("<DIR>", str(place)))
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case["kind"] == "parse"], ids=case_id)
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if case["kind"] == "parse" and case_id(case) not in OUTDATED], ids=case_id
+)
 def test_parsing(case: dict[str, Any], place: Path) -> None:
     suite, expected = write(case, place), resolve(case["expected"], place)
     if expected["outcome"] == "error":

@@ -20,7 +20,7 @@ from persona_pipeline.world import World
 from tests.support.worlds import DIMENSIONS, write_jsonl, write_yaml
 
 PROJECT = Path(__file__).parents[2]
-START_SECONDS = 30
+START_SECONDS = 180
 
 
 def write_cohort_world(root: Path, agents: Sequence[str], *, claims: int = 1, messages: int = 4) -> Path:
@@ -137,7 +137,7 @@ class Running:
     process: "subprocess.Popen[bytes]"
     log: Path
 
-    def wait(self, seconds: float = 120) -> None:
+    def wait(self, seconds: float = 480) -> None:
         """Wait until it has succeeded.
 
         Raises:

@@ -1,6 +1,6 @@
 """Every name of Dagster that is no public one, each with why it is needed. A test fails by name when a release moves one."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,10 @@ from dagster._core.storage.cloud_storage_compute_log_manager import (
     PollingComputeLogSubscriptionManager,
 )
 from dagster._core.storage.compute_log_manager import ComputeIOType
+
+# What keeps its connections open and writes batches derives from these; kept_connections.py and batches.py say why.
+from dagster._core.storage.event_log import EventLogStorage, SqliteEventLogStorage
+from dagster._core.storage.event_log.sqlite.sqlite_event_log import INDEX_SHARD_NAME
 from dagster._core.storage.local_compute_log_manager import IO_TYPE_EXTENSION, LocalComputeLogManager
 from dagster._core.storage.tags import (
     ASSET_PARTITION_RANGE_END_TAG,
@@ -31,8 +35,10 @@ from dagster._core.storage.tags import (
     PARTITION_NAME_TAG,
 )
 from dagster._serdes import ConfigurableClass, ConfigurableClassData
+from sqlalchemy import Engine
 
 __all__ = [
+    "INDEX_SHARD_NAME",
     "IO_TYPE_EXTENSION",
     "CloudStorageComputeLogManager",
     "ComputeIOType",
@@ -41,6 +47,7 @@ __all__ = [
     "DagsterStorage",
     "LocalComputeLogManager",
     "PollingComputeLogSubscriptionManager",
+    "SqliteEventLogStorage",
 ]
 
 # An observation says with this tag which version it saw, and a run with this one which partition it is about.
@@ -140,11 +147,38 @@ def handled_outputs(
         yield event.step_key, data.output_name, data.metadata
 
 
-def sqlite_storage(folder: Path, configured: ConfigurableClassData | None) -> DagsterStorage:
-    """Return Dagster's own storage on SQLite, which is public in ``dagster.yaml`` only."""
+def sqlite_storage(
+    folder: Path, configured: ConfigurableClassData | None, event_log: Callable[[str], SqliteEventLogStorage]
+) -> DagsterStorage:
+    """Return Dagster's own storage on SQLite, which is public in ``dagster.yaml`` only, with another event log in its folder."""
     from dagster._core.storage.sqlite_storage import DagsterSqliteStorage
 
-    return DagsterSqliteStorage.from_local(str(folder), configured)
+    storage = DagsterSqliteStorage.from_local(str(folder), configured)
+    index: Any = storage.event_log_storage
+    storage._event_log_storage = event_log(str(Path(index.path_for_shard(INDEX_SHARD_NAME)).parent))
+    return storage
+
+
+def postgres_storage(
+    url: str, configured: ConfigurableClassData | None, batching: type, engine: Engine
+) -> DagsterStorage:
+    """Return Dagster's own storage on Postgres whose event log writes batches, on an engine that keeps its connections.
+
+    It connects anew for every statement otherwise; its ``optimize_for_webserver`` does not, but does not look either whether a
+    connection is still alive.
+    """
+    from dagster_postgres import DagsterPostgresStorage, PostgresEventLogStorage
+
+    storage = DagsterPostgresStorage(url, inst_data=configured)
+    events = type("BatchingPostgresEventLog", (batching, PostgresEventLogStorage), {})(url)
+    events._engine = engine
+    storage._event_log_storage = events
+    return storage
+
+
+def event_log_of(instance: dg.DagsterInstance) -> EventLogStorage:
+    """Return where an instance keeps its events."""
+    return instance.event_log_storage
 
 
 def celery_application(broker: str, backend: str, lost_seconds: int) -> tuple[Any, Any]:

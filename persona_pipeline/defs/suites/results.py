@@ -132,13 +132,10 @@ def failed_gates(run: "SuiteResult") -> list[str]:
         if test.best.error or not test.best.results:
             lines.append(f"{test.id}: {test.error or 'it was not graded'}")
         for item in test.best.results:
-            if item.gate is None:
-                continue
-            if item.score is None:
+            if item.gate_failed:
+                lines.append(f"{test.id}: {item.name}: {'; '.join(item.misses) or f'{item.score:.2f} is too low'}")
+            elif item.gate is not None and item.score is None:
                 lines.append(f"{test.id}: {item.name} could not be judged ({item.error})")
-            elif item.gate_failed:
-                why = "; ".join(item.misses) or f"{item.score:.2f} is below {item.gate:.2f}"
-                lines.append(f"{test.id}: {item.name}: {why}")
     return lines
 
 

@@ -49,7 +49,7 @@ class AgentJudge(Assert):
 
     def resolve(self, entry: Entry, label: str, reader: Reader) -> None:
         if self.prompt is not None:
-            self._prompt_text = read_prompt(self.prompt, entry, label, reader, alone=False)
+            self._prompt_text = read_prompt(self.prompt, entry, label, reader)
 
     def grade(self, output: Output, context: Context) -> Grade:
         inspection = Inspection(self.name, self._prompt_text, self.criteria or [], self.max_steps, self.model)

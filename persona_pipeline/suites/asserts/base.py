@@ -64,4 +64,5 @@ def run_assert(item: Assert, output: Output, context: Context) -> AssertResult:
         grade.reasoning,
         grade.details,
         grade.children,
+        failed_gates=grade.failed_gates,
     )

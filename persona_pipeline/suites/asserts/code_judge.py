@@ -18,6 +18,7 @@ from persona_pipeline.suites.asserts.grades import TOLERANCE, Grade, SuiteVerdic
 from persona_pipeline.suites.format.field_types import StrictFields
 from persona_pipeline.suites.format.javascript import parse_json
 from persona_pipeline.suites.format.problems import Reader
+from persona_pipeline.suites.format.programs import SHELL
 from persona_pipeline.suites.format.sources import Entry
 from persona_pipeline.suites.sandbox.processes import ProcessError, run_process
 from persona_pipeline.suites.targets.output import Output
@@ -44,7 +45,7 @@ class CodeJudge(Assert):
     runs_code = True
 
     script: list[str] = Field(
-        min_length=1, description="The program and its arguments; text is split as a shell would."
+        min_length=1, description="The program and its arguments; text is a line for the platform's shell."
     )
     cwd: str | None = Field(None, description="Where it runs; the suite's folder by default.")
     target: bool | TargetAccess | None = Field(
@@ -54,7 +55,12 @@ class CodeJudge(Assert):
 
     @classmethod
     def prepare(cls, data: dict[str, Any], entry: Entry, label: str, reader: Reader) -> dict[str, Any]:
-        data["script"] = read_script(data, entry, label, reader)
+        if "command" in data and "script" not in data:
+            reader.deprecated(entry, f"{label}: command", "rename it to script", "command")
+            data["script"] = read_script(data, entry, label, reader, "command")
+            del data["command"]
+        else:
+            data["script"] = read_script(data, entry, label, reader)
         config = dict(data["config"]) if isinstance(data.get("config"), dict) else data.get("config")
         extra = {key: data.pop(key) for key in list(data) if key not in _KNOWN}
         for key in extra:
@@ -66,6 +72,9 @@ class CodeJudge(Assert):
         if isinstance(data.get("cwd"), str):
             data["cwd"] = reader.find_folder(entry, data["cwd"], f"{label}: cwd", "cwd")
         return data
+
+    def resolve(self, entry: Entry, label: str, reader: Reader) -> None:
+        reader.check_program(self.script, entry, label, "script", folder=self.cwd)
 
     def grade(self, output: Output, context: Context) -> Grade:
         context.require_code(f"code_judge {self.name!r}")
@@ -103,19 +112,14 @@ class CodeJudge(Assert):
 
 
 def read_script(data: dict[str, Any], entry: Entry, label: str, reader: Reader, key: str = "script") -> list[str]:
-    """Return a script's argv; text is split as a shell would. What is wrong with it is added to the reader."""
+    """Return a script's argv; text is a line for the platform's shell (spec/3). What is wrong with it is added to the reader."""
     value = data.get(key)
     if value is None:
         reader.fail(entry, f"{label}: {key} is required, a list of arguments")
     elif isinstance(value, str):
-        try:
-            value = shlex.split(value)
-        except ValueError as error:
-            reader.fail(entry, f"{label}: {key} cannot be split into arguments ({error}); write it as a list", key)
-            return ["-"]
-        if value:
-            return value
-        reader.fail(entry, f"{label}: {key} must not be empty", key)
+        if "\0" in value or not value.strip():
+            reader.fail(entry, f"{label}: {key} must not be empty", key)
+        return [*SHELL, value]
     elif not isinstance(value, list) or not value:
         reader.fail(entry, f"{label}: {key} must be a list of arguments", key)
     else:

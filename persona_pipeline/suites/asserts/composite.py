@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -33,7 +34,7 @@ _RESULTS_VARIABLE = re.compile(r"\{\{\s*" + _RESULTS + r"\s*\}\}")
 
 
 class WeightedAverage(StrictFields):
-    """Weighted mean of the members; a member without a weight counts 1. The members' own weights are not used."""
+    """Weighted mean of the members: by ``weights`` where they name a member, else by its own weight."""
 
     type: Literal["weighted_average"]
     weights: dict[str, Weight] | None = None
@@ -65,7 +66,11 @@ Aggregator = Annotated[WeightedAverage | Threshold | CodeAggregator | JudgeAggre
 
 
 class Composite(Assert):
-    """Members graded one by one, put together by an aggregator. A member that is an error makes the composite one."""
+    """Members graded one by one, put together by an aggregator.
+
+    A member that is a gate and is not met makes the composite 0, and with it the test. Otherwise a member that is an error makes
+    the composite one.
+    """
 
     older_names: ClassVar[dict[str, str]] = {"assert": "evaluators"}
 
@@ -76,12 +81,16 @@ class Composite(Assert):
 
     @classmethod
     def prepare(cls, data: dict[str, Any], entry: Entry, label: str, reader: Reader) -> dict[str, Any]:
-        key = "assert" if "assert" in data else "evaluators"
+        key = _members_key(data)
         if key in data:
+            if key == "assertions":
+                reader.deprecated(entry, f"{label}: {key}", "rename it to assert", key)
             before = len(reader.problems)
-            data[key] = _distinct(read_asserts(reader, entry, key, label, depth=reader.depth + 1))
-            if not data[key] and len(reader.problems) > before:
-                data[key] = [_PLACEHOLDER]
+            data["assert"] = _distinct(read_asserts(reader, entry, key, label, depth=reader.depth + 1))
+            if not data["assert"] and len(reader.problems) > before:
+                data["assert"] = [_PLACEHOLDER]
+            if key != "assert":
+                del data[key]
         aggregator = data.get("aggregator")
         if isinstance(aggregator, dict):
             data["aggregator"] = _prepare_aggregator(dict(aggregator), entry, label, reader)
@@ -93,18 +102,19 @@ class Composite(Assert):
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             shown = ", ".join(map(repr, twice))
-            key = "assert" if "assert" in entry.data else "evaluators"
-            reader.fail(entry, f"{label}: members {shown} stand twice; give each a name of its own", key)
+            reader.fail(
+                entry, f"{label}: members {shown} stand twice; give each a name of its own", _members_key(entry.data)
+            )
         for name in (how.weights or ()) if isinstance(how, WeightedAverage) else ():
             if name not in names:
                 hint = did_you_mean(name, names)
                 place = ("aggregator", "weights", name)
                 reader.fail(entry, f"{label}: aggregator.weights: there is no member {name!r}{hint}", *place, key=True)
+        if isinstance(how, CodeAggregator):
+            reader.check_program(how.script, entry, f"{label}: aggregator", "aggregator")
         if isinstance(how, JudgeAggregator) and how.prompt is not None:
             place = entry.child("aggregator")
-            self._prompt_text = read_prompt(
-                how.prompt, place, f"{label}: aggregator", reader, alone=False, known=(_RESULTS,)
-            )
+            self._prompt_text = read_prompt(how.prompt, place, f"{label}: aggregator", reader, known=(_RESULTS,))
 
     @property
     def needs_judge(self) -> bool:
@@ -121,6 +131,9 @@ class Composite(Assert):
     def grade(self, output: Output, context: Context) -> Grade:
         results = [run_assert(member, output, context) for member in self.members]
         errors = [(item.name, item.error) for item in results if item.error]
+        gates = [item for item in results if item.gate_failed]
+        if gates:
+            return _gated(gates, results)
         if errors:
             raise UngradedError(errors[0][1].reason, "; ".join(f"[{name}] {error.message}" for name, error in errors))
         grade = self._aggregate(results, context)
@@ -134,7 +147,7 @@ class Composite(Assert):
         how = self.aggregator
         if isinstance(how, WeightedAverage):
             weights = how.weights or {}
-            weighted = [replace(item, weight=weights.get(item.name, 1.0)) for item in results]
+            weighted = [replace(item, weight=weights.get(item.name, item.weight)) for item in results]
             return Grade(weighted_mean((item.score or 0.0, item.weight) for item in weighted), children=weighted)
         if isinstance(how, Threshold):
             good = sum(item.verdict in (SuiteVerdict.PASS, SuiteVerdict.BORDERLINE) for item in results)
@@ -158,6 +171,26 @@ class Composite(Assert):
             prompt=self._prompt_text,
             model=how.model,
         )
+
+
+def _members_key(data: Mapping[str, Any]) -> str:
+    return next((key for key in ("assert", "assertions") if key in data), "evaluators")
+
+
+def _gated(gates: Sequence[AssertResult], results: Sequence[AssertResult]) -> Grade:
+    """Return 0 for members among which gates are not met; what these say comes first, then what could not be judged."""
+    failed = [f"{item.name} > {inner}" for item in gates for inner in item.failed_gates or ("",)]
+    others = [item for item in results if item not in gates]
+    misses = [f"[{item.name}] {text}" for item in (*gates, *others) for text in item.misses]
+    misses += [f"[{item.name}] could not be judged: {item.error}" for item in results if item.error]
+    return Grade(
+        0.0,
+        [f"[{item.name}] {text}" for item in results for text in item.hits],
+        misses,
+        verdict=SuiteVerdict.FAIL,
+        children=results,
+        failed_gates=[name.removesuffix(" > ") for name in failed],
+    )
 
 
 def _distinct(members: list[AssertFields]) -> list[AssertFields]:

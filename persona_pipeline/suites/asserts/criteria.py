@@ -50,7 +50,7 @@ class Criterion(StrictFields):
 
     @property
     def minimum(self) -> int | None:
-        """The 0-10 score below which the group's verdict is fail, None without one."""
+        """The 0-10 score below which the group scores 0, None without one."""
         return TOP if self.required and self.required_min_score is None else self.required_min_score
 
     def asked(self) -> dict[str, Any]:
@@ -95,6 +95,11 @@ def prepare_criteria(value: Any, key: str, entry: Entry, label: str, reader: Rea
             item = {"id": f"rubric-{index + 1}", "outcome": item, "required": True}
         elif isinstance(item, dict):
             item = {"id": f"rubric-{index + 1}"} | {name: part for name, part in item.items() if part is not None}
+            if "description" in item and "outcome" not in item:
+                reader.deprecated(
+                    entry, f"{label}: {key}[{index}].description", "rename it to outcome", key, index, "description"
+                )
+                item["outcome"] = item.pop("description")
             ranges: Any = item.get("score_ranges")
             if isinstance(ranges, dict):
                 item["score_ranges"] = _spell_out(ranges, index, key, entry, label, reader)
@@ -188,8 +193,8 @@ def reply_problem(data: Any, criteria: Sequence[Criterion]) -> str | None:
 def grade_checks(data: Mapping[str, Any], criteria: Sequence[Criterion]) -> Grade:
     """Return the grade of a reply without problems.
 
-    Checklist: weight of what is satisfied over all weight; an unmet required criterion makes the verdict fail. Analytic: weighted
-    mean of score / 10; a score below its minimum (10 for a required one) makes the verdict fail. The score itself never changes.
+    Checklist: weight of what is satisfied over all weight. Analytic: weighted mean of score / 10. Either is 0 and fails when a
+    required criterion is not met, or a score is below its minimum (10 for a required one).
     """
     analytic = is_analytic(criteria)
     checks = {item["id"]: item for item in data["checks"]}
@@ -215,7 +220,7 @@ def grade_checks(data: Mapping[str, Any], criteria: Sequence[Criterion]) -> Grad
         details = {"raw_scores": raw, "normalization": "score / 10", "aggregation": "weighted_average"}
     reasoning = data.get("overall_reasoning")
     return Grade(
-        weighted_mean(scores),
+        0.0 if gated else weighted_mean(scores),
         hits,
         misses,
         reasoning if isinstance(reasoning, str) and reasoning else None,

@@ -80,6 +80,7 @@ class Grade:
         verdict: only where it does not follow from the score.
         details: numbers behind the score, plain JSON.
         children: results of the asserts inside this one.
+        failed_gates: the gates among the children that were not met; the score is then 0.
     """
 
     score: float
@@ -89,6 +90,7 @@ class Grade:
     verdict: SuiteVerdict | None = None
     details: Mapping[str, Any] | None = None
     children: Sequence["AssertResult"] = ()
+    failed_gates: Sequence[str] = ()
 
     @classmethod
     def of(cls, met: bool, hit: str, miss: str) -> "Grade":
@@ -96,7 +98,7 @@ class Grade:
         return cls(1.0, hits=(hit,)) if met else cls(0.0, misses=(miss,))
 
     def negated(self) -> "Grade":
-        """Return the opposite: 1 - score, hits and misses and pass and fail exchanged."""
+        """Return the opposite: 1 - score, hits and misses, pass and fail exchanged. Gates inside are part of what must not hold."""
         verdict = self.verdict or verdict_of(self.score)
         opposite = {SuiteVerdict.PASS: SuiteVerdict.FAIL, SuiteVerdict.FAIL: SuiteVerdict.PASS}
         return Grade(
@@ -112,7 +114,7 @@ class Grade:
 
 @dataclass(frozen=True, slots=True)
 class AssertResult:
-    """One assert of one test. ``score`` is None exactly when ``error`` is set."""
+    """One assert of one test. ``score`` is None exactly when ``error`` is set. ``failed_gates``: gates among its children."""
 
     name: str
     type: str
@@ -126,15 +128,21 @@ class AssertResult:
     details: Mapping[str, Any] | None = None
     children: Sequence["AssertResult"] = ()
     error: Failure | None = None
+    failed_gates: Sequence[str] = ()
 
     @property
     def gate(self) -> float | None:
+        """The score it must reach, None where it is no gate."""
         return gate_of(self.required)
 
     @property
     def gate_failed(self) -> bool:
-        """Whether it is a gate whose score is too low."""
-        return self.gate is not None and self.score is not None and not reaches(self.score, self.gate)
+        """Whether it, or a gate inside it, brings its test to 0. ``required: true`` is met by a pass, a number by that score."""
+        if self.failed_gates:
+            return True
+        if self.gate is None or self.score is None:
+            return False
+        return self.verdict is not SuiteVerdict.PASS if self.required is True else not reaches(self.score, self.gate)
 
     def to_dict(self) -> dict[str, Any]:
         data: dict[str, Any] = {
@@ -151,6 +159,8 @@ class AssertResult:
             data["required"] = self.required
         if self.details:
             data["details"] = dict(self.details)
+        if self.failed_gates:
+            data["failed_gates"] = list(self.failed_gates)
         if self.children:
             data["scores"] = [child.to_dict() for child in self.children]
         if self.error:
@@ -174,4 +184,5 @@ class AssertResult:
             data.get("details"),
             tuple(cls.from_dict(child) for child in data.get("scores", ())),
             Failure(error["reason"], error["message"]) if error else None,
+            tuple(data.get("failed_gates", ())),
         )

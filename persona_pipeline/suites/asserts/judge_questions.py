@@ -82,12 +82,6 @@ def unknown_variables(prompt: str) -> list[str]:
     return sorted({name for name in _VARIABLE.findall(prompt) if name not in VARIABLES and name not in OLDER})
 
 
-def names_the_answer(prompt: str) -> bool:
-    """Return whether a prompt says where the answer is: no judge can grade what it does not see."""
-    used = {OLDER.get(name, name) for name in _VARIABLE.findall(prompt)}
-    return bool(used & {"answer", "output", "expected_output"})
-
-
 def fill_prompt(prompt: str) -> str:
     """Return the prompt with each variable replaced by the name of the evidence's field that holds its value.
 

@@ -17,7 +17,6 @@ from persona_pipeline.suites.asserts.judge_questions import (
     ask_freeform,
     evidence,
     fill_prompt,
-    names_the_answer,
     unknown_variables,
 )
 from persona_pipeline.suites.format.field_types import StrictFields
@@ -69,6 +68,8 @@ class LlmJudge(Assert):
     def resolve(self, entry: Entry, label: str, reader: Reader) -> None:
         if isinstance(self.prompt, str):
             self._prompt_text = read_prompt(self.prompt, entry, label, reader)
+        elif self.prompt is not None:
+            reader.check_program(self.prompt.script, entry, f"{label}: prompt", "prompt")
 
     def grade(self, output: Output, context: Context) -> Grade:
         prompt = self._prompt_text
@@ -85,30 +86,20 @@ class LlmJudge(Assert):
         )
 
 
-def read_prompt(
-    prompt: str, entry: Entry, label: str, reader: Reader, *, alone: bool = True, known: Collection[str] = ()
-) -> str:
+def read_prompt(prompt: str, entry: Entry, label: str, reader: Reader, *, known: Collection[str] = ()) -> str:
     """Return the text of a prompt: that of the file it names, else itself. What looks like a path must be one.
 
-    ``alone``: the prompt is all the judge is told, so a file must say where the answer is. ``known``: further variables.
+    It need not say where the answer is, which the judge gets as evidence. ``known``: variables besides those of a test.
     """
-    text, is_file = prompt, False
+    text = prompt
     if could_be_path(prompt):
         try:
             text = reader.files.read(reader.files.find(prompt, reader.folders(entry)))
-            is_file = True
         except FileError as problem:
             if looks_like_path(prompt):
                 reader.fail(entry, f"{label}: prompt: {problem}", "prompt")
     if not text.strip():
         reader.fail(entry, f"{label}: prompt must not be empty", "prompt")
-    if alone and is_file and not names_the_answer(text):
-        reader.fail(
-            entry,
-            f"{label}: prompt file {prompt} never names the answer; use one of {{{{ answer }}}}, {{{{ output }}}}, "
-            "{{ expected_output }}",
-            "prompt",
-        )
     for name in sorted({*unknown_variables(text)} - {*known}):
         reader.warn(
             entry, f"{label}: prompt names {{{{ {name} }}}}, which stands for nothing and stays as it is", "prompt"

@@ -32,7 +32,7 @@ from persona_pipeline.suites.targets.output import Output
 class Rubrics(Assert):
     """The weighted share of criteria that a judge finds satisfied, or their mean score over 10 where they have score ranges.
 
-    An unmet ``required`` criterion makes the verdict fail and leaves the score. A reply that leaves a criterion out is an error.
+    An unmet ``required`` criterion makes it 0. A reply that leaves a criterion out is an error.
     """
 
     judged = True
@@ -57,7 +57,7 @@ class Rubrics(Assert):
 
     def resolve(self, entry: Entry, label: str, reader: Reader) -> None:
         if self.prompt is not None:
-            self._prompt_text = read_prompt(self.prompt, entry, label, reader, alone=False)
+            self._prompt_text = read_prompt(self.prompt, entry, label, reader)
 
     def grade(self, output: Output, context: Context) -> Grade:
         analytic, prompt = is_analytic(self.criteria), self._prompt_text

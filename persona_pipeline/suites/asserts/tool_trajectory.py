@@ -12,6 +12,8 @@ from persona_pipeline.suites.asserts.context import Context
 from persona_pipeline.suites.asserts.grades import Grade
 from persona_pipeline.suites.format.field_types import Limit, StrictFields, Text
 from persona_pipeline.suites.format.javascript import json_equal
+from persona_pipeline.suites.format.problems import Reader
+from persona_pipeline.suites.format.sources import Entry
 from persona_pipeline.suites.targets.output import Output
 
 ArgsMatch = Literal["exact", "superset", "subset", "ignore"] | list[str]
@@ -80,6 +82,13 @@ class ToolTrajectory(Assert):
     args_match: Matching | None = Field(
         None, description="How arguments are compared; superset (extra arguments are fine) by default."
     )
+
+    @classmethod
+    def prepare(cls, data: dict[str, Any], entry: Entry, label: str, reader: Reader) -> dict[str, Any]:
+        expected = data.get("expected")
+        if isinstance(expected, list):
+            data["expected"] = [_of_today(item, index, entry, label, reader) for index, item in enumerate(expected)]
+        return data
 
     @model_validator(mode="before")
     @classmethod
@@ -218,3 +227,19 @@ def _shown(item: ExpectedCall) -> str:
     if not isinstance(item.args, dict):
         return item.tool
     return f"{item.tool}({', '.join(item.args)})"
+
+
+def _of_today(item: Any, index: int, entry: Entry, label: str, reader: Reader) -> Any:
+    """Return an expected call in today's spelling: older files write a call as it is recorded, with input and output."""
+    if not isinstance(item, dict) or not item.keys() & {"input", "output"}:
+        return item
+    call = dict(item)
+    if "input" in call and "args" not in call:
+        place = ("expected", index, "input")
+        reader.deprecated(entry, f"{label}: expected[{index}].input", "rename it to args", *place)
+        call["args"] = call.pop("input")
+    if "output" in call:
+        place = ("expected", index, "output")
+        reader.deprecated(entry, f"{label}: expected[{index}].output", "remove it: outputs are not compared", *place)
+        del call["output"]
+    return call

@@ -50,7 +50,8 @@ def reason_of(test: TestResult) -> str:
         return str(test.error)
     if test.best.failed_gates:
         named = [item for item in test.best.results if item.name in test.best.failed_gates]
-        return "; ".join(f"gate {item.name}: {_first(item.misses)}" for item in named)
+        unjudged = [f"{item.name}: {item.error}" for item in test.best.results if item.error]
+        return "; ".join([*(f"gate {item.name}: {_first(item.misses)}" for item in named), *unjudged])
     low = [item for item in test.best.results if item.verdict is not SuiteVerdict.PASS]
     return "; ".join(f"{item.name}: {_first(item.misses) or item.verdict.value}" for item in low)
 

@@ -20,14 +20,14 @@ class TestScore:
 def score_test(results: Sequence[AssertResult]) -> TestScore:
     """Return a test's score from its asserts.
 
-    An assert without a score makes the test an error: a number without it would be a guess. A gate below its threshold makes the
-    score 0. Otherwise the score is the weighted mean.
+    A gate that is not met makes the score 0, whatever the others say. Otherwise an assert without a score makes the test an error:
+    a number without it would be a guess. Otherwise the score is the weighted mean.
     """
-    scored = [(item.score, item.weight) for item in results if item.score is not None]
-    if len(scored) < len(results) or not results:
-        return TestScore(None, SuiteVerdict.ERROR)
     gates = tuple(item.name for item in results if item.gate_failed)
     if gates:
         return TestScore(0.0, SuiteVerdict.FAIL, gates)
+    scored = [(item.score, item.weight) for item in results if item.score is not None]
+    if len(scored) < len(results) or not results:
+        return TestScore(None, SuiteVerdict.ERROR)
     score = weighted_mean(scored)
     return TestScore(score, verdict_of(score))

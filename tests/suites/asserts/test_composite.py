@@ -25,8 +25,17 @@ def composite(members: list[Any], **aggregator: Any) -> dict[str, Any]:
         ([YES, NO], {"type": "weighted_average"}, 0.5, None),
         ([YES, NO], {"type": "weighted_average", "weights": {"yes": 0.7, "no": 0.3}}, 0.7, None),
         ([YES, NO], {"type": "weighted_average", "weights": {"yes": 3}}, 0.75, None),
-        ([{**YES, "weight": 100}, NO], {"type": "weighted_average"}, 0.5, None),
-        ([{**NO, "required": True}, YES], {"type": "weighted_average"}, 0.5, None),
+        ([{**YES, "weight": 3}, NO], {"type": "weighted_average"}, 0.75, None),
+        ([{**YES, "weight": 3}, NO], {"type": "weighted_average", "weights": {"yes": 1}}, 0.5, None),
+        ([{**NO, "required": True}, YES], {"type": "weighted_average"}, 0.0, "fail"),
+        ([{**NO, "required": True}, YES], {"type": "threshold", "threshold": 0.5}, 0.0, "fail"),
+        ([{**YES, "required": True}, NO], {"type": "weighted_average"}, 0.5, None),
+        (
+            [composite([{**NO, "required": True}, YES], type="weighted_average"), YES],
+            {"type": "weighted_average"},
+            0.0,
+            "fail",
+        ),
         ([YES], {"type": "weighted_average", "weights": {"yes": 0}}, 0, None),
         ([YES, NO], {"type": "threshold", "threshold": 0.5}, 0.5, "pass"),
         ([YES, NO], {"type": "threshold", "threshold": 0.6}, 0.5, "fail"),
@@ -37,8 +46,12 @@ def composite(members: list[Any], **aggregator: Any) -> dict[str, Any]:
         "plain mean",
         "weights by name",
         "a member without a weight counts 1",
-        "members' own weights are not used",
-        "members' own gates are not used",
+        "a member's own weight",
+        "a weight by name wins over a member's own",
+        "a member that is a gate and is not met",
+        "a gate counts under any aggregator",
+        "a member that is a gate and is met",
+        "a gate two levels down",
         "no weight at all",
         "threshold reached",
         "threshold missed",
@@ -50,6 +63,43 @@ def test_aggregators(tmp_path: Path, members: list[Any], aggregator: Any, score:
     found = grade(tmp_path, composite(members, **aggregator), "ok")
     assert found.score == pytest.approx(score)
     assert found.verdict == verdict
+
+
+GATE = {**NO, "required": True}
+
+
+class TestAGateInside:
+    """A gate is a gate wherever it stands: it brings the test to 0."""
+
+    def test_brings_the_test_to_0_though_the_composite_is_no_gate(self, tmp_path: Path) -> None:
+        suite = suite_of(tmp_path, composite([GATE, YES], type="weighted_average"), YES)
+        test = run(suite, {"t": "ok"}).tests[0]
+        assert (test.score, test.verdict, test.best.failed_gates) == (0.0, "fail", ("c",))
+        row = test.to_dict()["results"][0]
+        assert (row["score"], row["verdict"], row["failed_gates"]) == (0.0, "fail", ["no"])
+        assert row["misses"] == ["[no] The answer does not contain 'NO'."]
+
+    def test_is_named_with_the_composites_it_stands_in(self, tmp_path: Path) -> None:
+        inner = {**composite([GATE], type="weighted_average"), "name": "inner"}
+        found = grade(tmp_path, composite([YES, inner], type="weighted_average"), "ok")
+        assert found.failed_gates == ["inner > no"]
+
+    def test_speaks_before_what_could_not_be_judged(self, tmp_path: Path) -> None:
+        broken = {"type": "code_judge", "script": ["false"], "name": "broken"}
+        suite = suite_of(tmp_path, composite([broken, GATE], type="weighted_average"))
+        test = run(suite, {"t": "ok"}, allow_code=True).tests[0]
+        assert (test.score, test.verdict) == (0.0, "fail")
+        first, second = test.best.results[0].misses
+        assert first.startswith("[no]") and second.startswith("[broken] could not be judged: ")
+
+    def test_is_part_of_what_must_not_hold(self, tmp_path: Path) -> None:
+        suite = suite_of(tmp_path, {**composite([GATE, YES], type="weighted_average"), "negate": True})
+        assert run(suite, {"t": "ok"}).tests[0].score == 1.0
+
+    def test_is_met_by_a_verdict_of_its_own(self, tmp_path: Path) -> None:
+        half = {**composite([YES, NO], type="threshold", threshold=0.5), "required": True}
+        test = run(suite_of(tmp_path, half), {"t": "ok"}).tests[0]
+        assert (test.score, test.best.failed_gates) == (0.5, ())
 
 
 def test_children_keep_their_results_and_prefix_their_sentences(tmp_path: Path) -> None:

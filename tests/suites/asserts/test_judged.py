@@ -144,7 +144,7 @@ class TestRubrics:
         [
             (checks(("a", True), ("b", True)), 1, None),
             (checks(("b", False), ("a", True)), 0.75, None),
-            (checks(("a", False), ("b", True)), 0.25, "fail"),
+            (checks(("a", False), ("b", True)), 0.0, "fail"),
         ],
         ids=["all met", "an optional one unmet", "a required one unmet"],
     )
@@ -180,9 +180,9 @@ class TestRubrics:
         [
             ({}, (8, 10), 0.9, None, 2),
             ({}, (5, 10), 0.75, None, 1),
-            ({"required_min_score": 6}, (5, 10), 0.75, "fail", 1),
-            ({"required_min_score": 9}, (8, 10), 0.9, "fail", 1),
-            ({"required": True}, (9, 10), 0.95, "fail", 1),
+            ({"required_min_score": 6}, (5, 10), 0.0, "fail", 1),
+            ({"required_min_score": 9}, (8, 10), 0.0, "fail", 1),
+            ({"required": True}, (9, 10), 0.0, "fail", 1),
         ],
     )
     def test_score_ranges_are_points_over_ten(

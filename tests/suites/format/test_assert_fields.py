@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from persona_pipeline.errors import ConfigError
-from tests.suites.support import load, suite_of, write
+from persona_pipeline.judging.questions import Question
+from tests.suites.support import grade, judging, load, suite_of, write
 
 
 @pytest.mark.parametrize(
@@ -48,7 +49,21 @@ def test_every_type_has_a_name_without_being_given_one(tmp_path: Path, item: dic
         ({"type": "latency", "threshold": 5}, {"type": "latency", "max_ms": 5}),
         ({"type": "latency", "threshold": 5, "max_ms": 6}, {"max_ms": 6}),
         ({"type": "cost", "budget": 0.5}, {"type": "cost", "max_usd": 0.5}),
-        ({"type": "code", "script": "run 'a b'"}, {"type": "code_judge", "script": ["run", "a b"]}),
+        ({"type": "code", "script": "run 'a b' | b"}, {"type": "code_judge", "script": ["sh", "-lc", "run 'a b' | b"]}),
+        ({"type": "code_judge", "command": ["run"], "a": 1}, {"script": ["run"], "config": {"a": 1}}),
+        ({"type": "code_judge", "command": "run"}, {"script": ["sh", "-lc", "run"]}),
+        (
+            {"type": "composite", "assertions": [{"type": "is_json"}], "aggregator": {"type": "weighted_average"}},
+            {"assert": [{"name": "is_json", "type": "is_json", "weight": 1.0, "required": False}]},
+        ),
+        (
+            {"type": "rubrics", "criteria": [{"id": "a", "description": "Kind"}]},
+            {"criteria": [{"id": "a", "outcome": "Kind", "weight": 1.0, "required": False}]},
+        ),
+        (
+            {"type": "tool_trajectory", "mode": "exact", "expected": [{"tool": "a", "input": {"b": 1}, "output": "c"}]},
+            {"expected": [{"tool": "a", "args": {"b": 1}}]},
+        ),
         (
             {"type": "code_judge", "script": ["x"], "config": {"a": 1}, "b": 2},
             {"config": {"a": 1, "b": 2}},
@@ -106,7 +121,6 @@ def test_other_spellings_and_defaults(tmp_path: Path, item: dict[str, Any], expe
         ({"type": "code_judge", "script": ""}, "script must not be empty"),
         ({"type": "code_judge", "script": []}, "script must be a list of arguments"),
         ({"type": "code_judge", "script": ["a", " "]}, "script[1] must be a text that is not blank"),
-        ({"type": "code_judge", "script": "a 'b"}, "script cannot be split into arguments"),
         ({"type": "code_judge", "script": {"a": 1}}, "script must be a list of arguments"),
         ({"type": "code_judge", "script": ["a"], "cwd": "none"}, "cwd: folder 'none' does not exist"),
         ({"type": "code_judge", "script": ["a"], "config": 5}, "config: must be a mapping, not 5"),
@@ -200,11 +214,46 @@ def test_score_ranges_cover_0_to_10_exactly_once(tmp_path: Path, ranges: Any, sa
     assert said in str(raised.value)
 
 
-def test_prompt_files_must_say_where_the_answer_is(tmp_path: Path) -> None:
-    write(tmp_path, {"bad.md": "Judge {{ criteria }}", "good.md": "Judge {{ candidate_answer }}"})
-    with pytest.raises(ConfigError, match=r"prompt file \./bad\.md never names the answer"):
-        suite_of(tmp_path, {"type": "llm_judge", "prompt": "./bad.md"})
-    assert suite_of(tmp_path, {"type": "llm_judge", "prompt": "./good.md"}).warnings == ()
+@pytest.mark.parametrize(
+    ("item", "old", "new"),
+    [
+        ({"type": "code_judge", "command": ["x"]}, "command", "rename it to script"),
+        (
+            {"type": "rubrics", "criteria": [{"id": "a", "description": "b"}]},
+            "criteria[0].description",
+            "rename it to outcome",
+        ),
+        (
+            {"type": "tool_trajectory", "mode": "exact", "expected": [{"tool": "a", "input": {}}]},
+            "expected[0].input",
+            "rename it to args",
+        ),
+        (
+            {"type": "tool_trajectory", "mode": "exact", "expected": [{"tool": "a", "output": {}}]},
+            "expected[0].output",
+            "remove it: outputs are not compared",
+        ),
+        (
+            {"type": "composite", "assertions": [{"type": "is_json"}], "aggregator": {"type": "weighted_average"}},
+            "assertions",
+            "rename it to assert",
+        ),
+    ],
+)
+def test_an_older_spelling_is_said_with_its_place(tmp_path: Path, item: dict[str, Any], old: str, new: str) -> None:
+    (warning,) = suite_of(tmp_path, item).warnings
+    assert f"{old} is deprecated; {new}" in str(warning)
+    assert warning.line and warning.line > 1
+
+
+def test_a_prompt_file_need_not_name_the_answer_which_is_among_the_evidence(tmp_path: Path) -> None:
+    write(tmp_path, {"judge.md": "Judge {{ criteria }}"})
+    item = {"type": "llm_judge", "prompt": "./judge.md"}
+    assert suite_of(tmp_path, item).warnings == ()
+    asked: list[Question] = []
+    with judging(lambda question: asked.append(question) or {"score": 1.0}) as (services, _):
+        assert grade(tmp_path, item, "the answer itself", services=services).score == 1.0
+    assert "the answer itself" in str(asked[0])
 
 
 def test_an_inline_prompt_may_look_like_anything_but_a_path(tmp_path: Path) -> None:

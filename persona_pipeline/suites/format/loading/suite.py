@@ -27,6 +27,8 @@ from persona_pipeline.suites.format.sources import Entry
 
 SCHEMA_NAME = "agentv-eval-v2"
 MOST_DESCRIPTION = 1024
+# Keys of a suite that begin so are a home for anchors and are not read.
+EXTENSION = "x-"
 _OLD_TESTS = ("eval_cases", "evalcases")
 _ITEMS: Any = WithJsonSchema({"type": "array", "items": {"$ref": "#/$defs/assert"}})
 _INPUT: Any = WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"$ref": "#/$defs/message"}}]})
@@ -52,7 +54,7 @@ class Requires(BaseModel):
 class SuiteFields(StrictFields):
     """A suite as it is written."""
 
-    model_config = ConfigDict(populate_by_name=True)
+    model_config = ConfigDict(populate_by_name=True, json_schema_extra={"patternProperties": {f"^{EXTENSION}": {}}})
 
     schema_: str | None = Field(None, alias="$schema")
     name: str | None = Field(
@@ -67,6 +69,7 @@ class SuiteFields(StrictFields):
     license: str | None = Field(None, description="SPDX identifier.")
     requires: Requires | None = None
     assert_: Annotated[Any, _ITEMS] = Field(None, alias="assert", description="Added to every test's asserts.")
+    assertions: Annotated[Any, _ITEMS] = Field(None, description="Another name of assert.", deprecated=True)
     evaluators: Annotated[Any, _ITEMS] = Field(None, description="Older name of assert.", deprecated=True)
     tests: Annotated[Any, _TESTS] = Field(None, description="The tests, or the file they are in.")
     eval_cases: Annotated[Any, _TESTS] = Field(None, description="Older name of tests.", deprecated=True)
@@ -137,13 +140,22 @@ def _read_lines(reader: Reader, path: Path, text: str) -> Suite | None:
         if found is None:
             return None
         document = found
-        if "tests" in document.data:
+        if _names(document.data.get("tests"), path):
+            reader.deprecated(
+                Entry(document.data, document), "tests", f"remove it: {path.name} is what is run", "tests"
+            )
+        elif "tests" in document.data:
             reader.problems.append(
                 document.problem(
                     ("tests",), f"{path.name} holds the tests; run this file alone or remove tests", key=True
                 )
             )
     return _suite(reader, path, document, text)
+
+
+def _names(tests: Any, path: Path) -> bool:
+    """Return whether a sidecar's ``tests`` is the path of the file it stands beside."""
+    return isinstance(tests, str) and (path.parent / tests.removeprefix("file://")).resolve() == path.resolve()
 
 
 def _suite(reader: Reader, path: Path, document: Document, lines: str | None) -> Suite | None:
@@ -202,12 +214,13 @@ def _assembled(
         evaluator=reader.types.canonical_type(fields.evaluator),
         roots=reader.files.roots,
         warnings=tuple(dict.fromkeys(reader.warnings)),
+        missing=tuple(dict.fromkeys(reader.missing)),
         content_hash=reader.files.content_hash(path.parent),
     )
 
 
 def _fields(reader: Reader, entry: Entry) -> SuiteFields | None:
-    data = {key: value for key, value in entry.data.items() if value is not None}
+    data = {key: value for key, value in entry.data.items() if value is not None and not str(key).startswith(EXTENSION)}
     try:
         fields = SuiteFields.model_validate(data)
     except ValidationError as error:

@@ -21,7 +21,10 @@ from persona_pipeline.suites.format.models import Test, Workspace
 from persona_pipeline.suites.format.problems import Reader, add_model_problems
 from persona_pipeline.suites.format.sources import Entry
 
-_GOALS = ("criteria", "expected_outcome", "outcome")
+_GOALS = ("criteria", "expected_outcome", "outcome", "description")
+_ANSWERS = ("expected_messages", "expected_output", "reference_answer")
+# Older names of a test's fields, with what to write.
+_OLDER = {"description": "write criteria, or a note under metadata", "reference_answer": "rename it to expected_output"}
 _ITEMS: Any = WithJsonSchema({"type": "array", "items": {"$ref": "#/$defs/assert"}})
 _MESSAGES: Any = WithJsonSchema({"type": "array", "items": {"$ref": "#/$defs/message"}})
 _INPUT: Any = WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"$ref": "#/$defs/message"}}]})
@@ -40,6 +43,11 @@ class TestFields(StrictFields):
     expected_output: Annotated[Any, _ANSWER] = Field(None, description="A good answer: text, data, or messages.")
     expected_messages: Annotated[Any, _MESSAGES] = Field(None, description="A good answer; wins over expected_output.")
     assert_: Annotated[Any, _ITEMS] = Field(None, alias="assert", description="What must hold for the answer.")
+    description: str | None = Field(
+        None, description="Oldest form of the goal; used where no other is given.", deprecated=True
+    )
+    reference_answer: str | None = Field(None, description="Older name of expected_output.", deprecated=True)
+    assertions: Annotated[Any, _ITEMS] = Field(None, description="Another name of assert.", deprecated=True)
     evaluators: Annotated[Any, _ITEMS] = Field(None, description="Older name of assert.", deprecated=True)
     rubrics: list[Any] | None = Field(None, description="Older form of an assert of type rubrics.", deprecated=True)
     skip_defaults: bool = Field(False, description="Do not inherit the suite's asserts and input.")
@@ -72,6 +80,9 @@ def read_test(reader: Reader, entry: Entry, defaults: Defaults, where: str) -> T
         TestFields.model_validate({key: value for key, value in data.items() if value is not None})
     except ValidationError as error:
         add_model_problems(reader, entry, error, label, TestFields)
+    for old, new in _OLDER.items():
+        if data.get(old) is not None:
+            reader.deprecated(entry, f"{label}: {old}", new, old)
     execution = read_execution(reader, entry, label)
     skip_defaults = execution.skip_defaults or data.get("skip_defaults") is True
     asked = _input(reader, entry, label)
@@ -139,7 +150,7 @@ def _input(reader: Reader, entry: Entry, label: str) -> tuple[dict[str, Any], ..
 
 
 def _expected(reader: Reader, entry: Entry, label: str) -> tuple[dict[str, Any], ...]:
-    key = _present(entry, "expected_messages", "expected_output")
+    key = _present(entry, *_ANSWERS)
     return () if key is None else expected_messages(reader, entry, key, label)
 
 

@@ -166,6 +166,10 @@ tests:
         ("eval_cases:\n  - {id: t, input: hi, criteria: c}\n", ":1:1: eval_cases is deprecated; rename it to tests"),
         ("evalcases:\n  - {id: t, input: hi, criteria: c}\n", ":1:1: evalcases is deprecated; rename it to tests"),
         ("eval_cases: []\n" + ONE, ":1:1: eval_cases is ignored, for tests holds the tests"),
+        ("assertions: [{type: is_json}]\n" + ONE, ":1:1: assertions is deprecated; rename it to assert"),
+        ("tests:\n  - {id: t, input: hi, assertions: [{type: is_json}]}\n", ":2:24: test 't': assertions is deprecated"),
+        ("tests:\n  - id: t\n    input: hi\n    description: Greets\n", ":4:5: test 't': description is deprecated"),
+        ("tests:\n  - id: t\n    input: hi\n    reference_answer: Hi\n", ":4:5: test 't': reference_answer is deprecated"),
         ("evaluators: [{type: is_json}]\n" + ONE, ":1:1: evaluators is deprecated; rename it to assert"),
         ("execution:\n  evaluators: [{type: is_json}]\n" + ONE, ":2:3: execution.evaluators is deprecated"),
         ("tests:\n  - id: t\n    input: hi\n    rubrics: [Polite]\n", ":4:5: test 't': rubrics is deprecated"),
@@ -299,3 +303,28 @@ def test_the_content_hash_changes_with_any_file_the_suite_reads(tmp_path: Path) 
     first = load(tmp_path, text, j_dot_md="Judge {{ answer }}").content_hash
     assert load(tmp_path, text, j_dot_md="Judge {{ answer }}").content_hash == first
     assert load(tmp_path, text, j_dot_md="Judge {{answer}}!").content_hash != first
+
+
+@pytest.mark.parametrize(
+    ("fields", "goal", "reference"),
+    [
+        ("description: Greets", "Greets", ""),
+        ("description: Greets\n    criteria: c", "c", ""),
+        ("reference_answer: Hi there", "", "Hi there"),
+        ("reference_answer: Hi there\n    expected_output: Hello", "", "Hello"),
+    ],
+)
+def test_the_oldest_names_of_goal_and_answer(tmp_path: Path, fields: str, goal: str, reference: str) -> None:
+    test = load(tmp_path, f"tests:\n  - id: t\n    input: hi\n    {fields}\n").tests[0]
+    assert (test.expected_outcome, test.reference_answer) == (goal, reference)
+
+
+def test_keys_that_begin_with_x_are_a_home_for_anchors(tmp_path: Path) -> None:
+    suite = load(
+        tmp_path,
+        "x-polite: &polite {type: contains, value: please}\ntests:\n  - {id: t, input: hi, assert: [*polite]}\n",
+    )
+    assert (suite.tests[0].asserts[0].dump()["value"], suite.warnings) == ("please", ())
+    assert problems(tmp_path, "y-polite: 1\n" + ONE) == ["suite.eval.yaml:1:1: suite: unknown key 'y-polite'"]
+    # A test is no home for anchors.
+    assert "unknown key 'x-a'" in problems(tmp_path, "tests:\n  - {id: t, input: hi, criteria: c, x-a: 1}\n")[0]

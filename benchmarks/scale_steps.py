@@ -1,0 +1,130 @@
+"""One measured step of `benchmarks/scale.py`, in a process of its own, with whatever release its interpreter has installed.
+
+Prints one line of JSON: ``seconds`` and ``cpu`` of the step without imports, ``megabytes`` at most of the whole process, and what
+it counted.
+The world is PERSONA_ROOT, its store PERSONA_DATABASE_URL, Dagster's folder DAGSTER_HOME.
+"""
+
+import json
+import os
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+# The interpreter's own release first, and only then the folder of this one.
+import persona_pipeline  # noqa: F401
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+Counted = dict[str, object]
+ROOT = Path(os.environ["PERSONA_ROOT"])
+
+
+def sync() -> Counted:
+    """Bring the message files into the store."""
+    from persona_pipeline.world import World
+
+    world = World.open(ROOT, os.environ["PERSONA_DATABASE_URL"])
+    return _timed(lambda: {"problems": len(world.sync_messages().problems)})
+
+
+def record() -> Counted:
+    """Write a recorded judgment for everything."""
+    from benchmarks.scale_world import record_everything
+
+    return _timed(lambda: {"judgments": record_everything(ROOT, os.environ["PERSONA_DATABASE_URL"])})
+
+
+def runs() -> Counted:
+    """Save a hundred finished runs of everybody."""
+    from benchmarks.scale_world import write_runs
+
+    return _timed(lambda: {"runs": write_runs(ROOT, os.environ["PERSONA_DATABASE_URL"], 100)})
+
+
+def day() -> Counted:
+    """Evaluate the newest day of one agent."""
+    from persona_pipeline.evaluation import EvaluationRequest
+    from persona_pipeline.evaluation.run import planned_requests
+    from persona_pipeline.world import World
+
+    world = World.open(ROOT, os.environ["PERSONA_DATABASE_URL"])
+    request = EvaluationRequest(agents=["agent-0003"], window="1d")
+    return _timed(lambda: {"questions": len(planned_requests(world, request))})
+
+
+def look() -> Counted:
+    """Let both sensors look, record what they saw as the daemon does, and look again; with "edit" after an edited persona."""
+    import dagster as dg
+
+    from persona_pipeline.defs.changes import sensors
+
+    try:
+        from persona_pipeline.defs.changes import incoming
+    except ImportError:
+        # Up to release 4 the sensor read the files itself.
+        incoming = None
+    from persona_pipeline.defs.platform.resources import WorldResource
+
+    def tick(sensor: dg.SensorDefinition, cursor: str | None = None) -> dg.SensorResult | dg.SkipReason:
+        with dg.build_sensor_context(
+            instance=instance, resources={"world": WorldResource(root=str(ROOT))}, cursor=cursor
+        ) as context:
+            result = sensor(context)
+        assert isinstance(result, dg.SensorResult | dg.SkipReason)
+        return result
+
+    def both(cursor: str | None = None) -> tuple[float, int, int, str | None]:
+        """Return the seconds of looking, how many events were seen and runs asked for, and the cursor."""
+        started = time.perf_counter()
+        if incoming is not None:
+            tick(incoming.message_files)
+        seen = tick(sensors.source_observations)
+        seconds = time.perf_counter() - started
+        events = list(seen.asset_events) if isinstance(seen, dg.SensorResult) else []
+        for event in events:
+            instance.report_runless_asset_event(event)
+        if isinstance(seen, dg.SensorResult):
+            for request in seen.dynamic_partitions_requests or ():
+                if isinstance(request, dg.AddDynamicPartitionsRequest):
+                    instance.add_dynamic_partitions(request.partitions_def_name, list(request.partition_keys))
+        started = time.perf_counter()
+        asked = tick(sensors.world_changes, cursor)
+        seconds += time.perf_counter() - started
+        runs = len(asked.run_requests or ()) if isinstance(asked, dg.SensorResult) else 0
+        cursor = asked.cursor if isinstance(asked, dg.SensorResult) and asked.cursor else cursor
+        return seconds, len(events), runs, cursor
+
+    with dg.DagsterInstance.get() as instance:
+        first, events, _, cursor = both()
+        idle = [both(cursor) for _ in range(7)]
+        assert not any(runs for _, _, runs, _ in idle), "an idle look asked for runs"
+        persona = ROOT / "personas" / "agent-0003.yaml"
+        persona.write_text(persona.read_text(encoding="utf-8") + " ", encoding="utf-8")
+        edited, _, runs, cursor = both(cursor)
+        assert runs == 1, runs
+    found = [seconds for seconds, *_ in idle]
+    return {
+        "first": first,
+        "events": events,
+        "idle": statistics.median(found),
+        "worst idle": max(found),
+        "edited": edited,
+    }
+
+
+def _timed(step: Callable[[], Counted]) -> Counted:
+    started, cpu = time.perf_counter(), time.process_time()
+    counted = step()
+    return {"seconds": time.perf_counter() - started, "cpu": time.process_time() - cpu, **counted}
+
+
+STEPS: dict[str, Callable[[], Counted]] = {"sync": sync, "record": record, "runs": runs, "day": day, "look": look}
+
+if __name__ == "__main__":
+    result = STEPS[sys.argv[1]]()
+    result["megabytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps(result))
