@@ -214,6 +214,7 @@ def test_everything_is_restarted_in_the_middle_of_a_cohort(
     seen = calls()
     for name in ("one", "two"):
         kill_children(deployment.running[name].pid)
+    server.drop_unanswered()
     wait_until(lambda: calls() > seen, seconds=480)
     deployment.kill("code")
     server.answer_only(None)

@@ -1,4 +1,4 @@
-"""The services of ``deploy/compose.yaml`` as processes of this machine: their commands, environments and checks as they stand there."""
+"""The services of ``deploy/compose.yaml`` as processes of this machine: commands, environments and checks as they stand there."""
 
 import json
 import os
