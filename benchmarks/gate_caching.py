@@ -23,9 +23,9 @@ from persona_pipeline.corrections import ActionGate, gate_backend  # noqa: E402
 from persona_pipeline.judging.options import AnthropicOptions  # noqa: E402
 from persona_pipeline.judging.questions import Answer, Backend, Question  # noqa: E402
 from persona_pipeline.judging.verdict import Usage  # noqa: E402
+from persona_pipeline.testing.messages_server import MessagesServer  # noqa: E402
 from persona_pipeline.world import CorrectionSettings, World  # noqa: E402
 from tests.corrections.support import answer_gate  # noqa: E402
-from tests.support.messages_server import MessagesServer  # noqa: E402
 
 CHECKS = 100
 

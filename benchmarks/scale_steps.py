@@ -61,6 +61,12 @@ def look() -> Counted:
     import dagster as dg
 
     from persona_pipeline.defs.changes import sensors
+
+    try:
+        from persona_pipeline.defs.changes import incoming
+    except ImportError:
+        # Up to release 4 the sensor read the files itself.
+        incoming = None
     from persona_pipeline.defs.platform.resources import WorldResource
 
     def tick(sensor: dg.SensorDefinition, cursor: str | None = None) -> dg.SensorResult | dg.SkipReason:
@@ -74,6 +80,8 @@ def look() -> Counted:
     def both(cursor: str | None = None) -> tuple[float, int, int, str | None]:
         """Return the seconds of looking, how many events were seen and runs asked for, and the cursor."""
         started = time.perf_counter()
+        if incoming is not None:
+            tick(incoming.message_files)
         seen = tick(sensors.source_observations)
         seconds = time.perf_counter() - started
         events = list(seen.asset_events) if isinstance(seen, dg.SensorResult) else []

@@ -55,7 +55,7 @@ def judge() -> Iterator[AnthropicOptions]:
     if AnthropicOptions().has_credentials():
         yield AnthropicOptions()
         return
-    from tests.support.messages_server import Call, MessagesServer, Reply, message
+    from persona_pipeline.testing.messages_server import Call, MessagesServer, Reply, message
 
     def answer(call: Call) -> Reply:
         claims = json.loads(call.body["messages"][0]["content"][-2]["text"].partition("\n")[2])["claims"]

@@ -1,15 +1,7 @@
 """The files of deploy/: they load, name what exists, and their processes start and run a job. No container engine is needed."""
 
-import os
 import re
-import shlex
-import shutil
 import subprocess
-import sys
-import urllib.error
-import urllib.request
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,8 +14,7 @@ import yaml
 from persona_pipeline.defs.platform.instance_storage import URL_VARIABLES
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
 from persona_pipeline.settings import Settings
-from tests.support.waiting import wait_until
-from tests.support.workers import PROJECT, free_port, redis_server, steps_by_worker, write_cohort_world
+from tests.support.workers import PROJECT
 
 DEPLOY = PROJECT / "deploy"
 ELSEWHERE = {"PERSONA_COMMIT", *URL_VARIABLES, "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"}
@@ -147,89 +138,3 @@ def test_the_chart_has_the_version_and_the_limits_of_the_project() -> None:
     module = VALUES["dagster-user-deployments"]["deployments"][0]["codeServerArgs"][1]
     assert find_spec(module) is not None
     assert VALUES["postgresql"]["postgresqlScheme"] == "postgresql+psycopg2"
-
-
-@pytest.mark.slow
-@pytest.mark.xdist_group("postgres")
-def test_the_processes_of_the_compose_file_run_a_job(
-    tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Every command of ours as it stands there, on this machine's addresses: a run is queued, launched and done by a worker."""
-    home, agents = tmp_path / "home", ["ada", "ben"]
-    home.mkdir()
-    shutil.copy(PROJECT / "dagster.yaml", home)
-    world = write_cohort_world(tmp_path / "world", agents)
-    ports = {"4000": str(free_port()), "3000": str(free_port())}
-    workspace = (DEPLOY / "workspace.yaml").read_text(encoding="utf-8")
-    workspace = workspace.replace("host: code", "host: 127.0.0.1").replace("4000", ports["4000"])
-    (home / "workspace.yaml").write_text(workspace, encoding="utf-8")
-    with redis_server(tmp_path) as redis, ExitStack() as stack:
-        addresses = {
-            "PERSONA_DATABASE_URL": postgres_url,
-            "PERSONA_CELERY_BROKER": f"{redis}/0",
-            "PERSONA_CELERY_BACKEND": f"{redis}/1",
-            "DAGSTER_HOME": str(home),
-            "PERSONA_ROOT": str(world),
-        }
-        for name in OURS:
-            given = {key: value for key, value in COMPOSE["services"][name]["environment"].items() if "${" not in value}
-            environment = {**given, **addresses}
-            stack.enter_context(process(name, [ports.get(word) or word for word in COMMANDS[name]], home, environment))
-            if name == "code":
-                wait_until(lambda: healthy(CHECKS["code"], ports, home))
-        for key, value in addresses.items():
-            monkeypatch.setenv(key, value)
-        launch = ["dagster", "job", "launch", "-w", "workspace.yaml", "-j", "review_baselines"]
-        assert healthy(launch, ports, home)
-        with dg.DagsterInstance.get() as instance:
-            wait_until(lambda: instance.get_runs()[0].is_finished, seconds=90)
-            run = instance.get_runs()[0]
-            executed = steps_by_worker(instance, run.run_id)
-        assert run.status is dg.DagsterRunStatus.SUCCESS
-        assert list(executed.values()) == [{"baseline_review"}]
-        wait_until(lambda: serves(f"http://127.0.0.1:{ports['3000']}/server_info"))
-        assert healthy(CHECKS["webserver"], ports, home)
-        assert healthy(CHECKS["daemon"], ports, home)
-
-
-@contextmanager
-def process(name: str, command: list[str], home: Path, environment: Mapping[str, str]) -> Iterator[None]:
-    own = {key: value for key, value in os.environ.items() if not key.startswith(("PERSONA_", "DAGSTER_"))}
-    with (home.parent / f"{name}.log").open("w", encoding="utf-8") as log:
-        running = subprocess.Popen(
-            [Path(sys.executable).parent / command[0], *command[1:]],
-            cwd=home,
-            env={**own, **environment},
-            stdout=log,
-            stderr=subprocess.STDOUT,
-        )
-    try:
-        yield
-        assert running.poll() is None, (home.parent / f"{name}.log").read_text(encoding="utf-8")[-3000:]
-    finally:
-        running.terminate()
-        try:
-            running.wait(20)
-        except subprocess.TimeoutExpired:
-            running.kill()
-            running.wait()
-
-
-def healthy(command: list[str], ports: Mapping[str, str], home: Path) -> bool:
-    """Run one of the file's checks and return whether it passes."""
-    text = shlex.join(command)
-    for written, real in ports.items():
-        text = text.replace(written, real)
-    name, *rest = shlex.split(text)
-    done = subprocess.run(
-        [Path(sys.executable).parent / name, *rest], cwd=home, capture_output=True, timeout=60, check=False
-    )
-    return done.returncode == 0
-
-
-def serves(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(url, timeout=5) as answer:
-            return answer.status == 200
-    except (urllib.error.URLError, ConnectionError, TimeoutError):
-        return False

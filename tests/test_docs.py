@@ -27,7 +27,7 @@ from persona_pipeline.documents import parse_document, validate_document
 from persona_pipeline.judging.recorded import RecordedBackend
 from persona_pipeline.labels import Label
 from persona_pipeline.propositions.schema import CatchphraseEntry, PropositionEntry, PropositionFile
-from persona_pipeline.reporting.suites.table import explanation_lines, run_lines
+from persona_pipeline.reporting.suites.table import explanation_lines, result_line, summary_line
 from persona_pipeline.settings import Settings, get_settings
 from persona_pipeline.suites import Assert, load_suite, read_responses, run_suite
 from persona_pipeline.suites.asserts import registry
@@ -36,10 +36,11 @@ from persona_pipeline.suites.format.loading.execution import ExecutionFields, Ho
 from persona_pipeline.suites.format.loading.suite import SuiteFields
 from persona_pipeline.suites.running.explain import explain
 from persona_pipeline.suites.sandbox import target_proxy
-from persona_pipeline.suites.targets import config, load_targets
+from persona_pipeline.suites.targets import load_targets
+from persona_pipeline.suites.targets.registry import find_provider, known_providers
+from persona_pipeline.testing.messages_server import MessagesServer
 from persona_pipeline.world import CorrectionSettings, World, ingest
 from persona_pipeline.world.personas import PersonaFile
-from tests.support.messages_server import MessagesServer
 
 PROJECT = Path(__file__).parents[1]
 PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").rglob("*.md"))]
@@ -242,7 +243,8 @@ def test_the_first_suite_ends_as_shown(tmp_path: Path) -> None:
     suite = load_suite(written(tmp_path, "greeting.eval.yaml", blocks("yaml", page)[0].text))
     shown, explained = (block.text.splitlines() for block in blocks("", page))
     answers = read_responses(json.loads(blocks("json", page)[0].text))
-    assert list(run_lines(run_suite(suite, responses=answers))) == shown
+    result = run_suite(suite, responses=answers)
+    assert [*map(result_line, result.tests), summary_line(result)] == shown
     lines = [line.replace(str(tmp_path), "...") for line in explanation_lines(explain(suite, suite.tests[:1]))]
     assert lines == explained
 
@@ -275,7 +277,7 @@ FIELDS = [
         "docs/suites.md",
         (SuiteFields, suite_tests.TestFields, ExecutionFields, TrialsFields, WorkspaceFields, HookFields),
     ),
-    ("docs/suites.md", tuple(config._providers().values())),
+    ("docs/suites.md", tuple(model for name in known_providers() if (model := find_provider(name)))),
     ("docs/corrections.md", (CorrectionSettings,)),
     ("docs/labels.md", (Label,)),
     ("docs/propositions.md", (PropositionFile, PropositionEntry, CatchphraseEntry)),

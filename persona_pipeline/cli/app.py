@@ -16,6 +16,7 @@ from persona_pipeline.cli.init import init
 from persona_pipeline.cli.label import label
 from persona_pipeline.cli.labels import app as labels
 from persona_pipeline.cli.messages import app as messages
+from persona_pipeline.cli.migrate import migrate
 from persona_pipeline.cli.propositions import app as propositions
 from persona_pipeline.cli.recordings import app as recordings
 from persona_pipeline.cli.report import report
@@ -40,6 +41,7 @@ app.command()(report)
 app.command()(forget)
 app.command()(schema)
 app.command()(init)
+app.command()(migrate)
 app.command()(doctor)
 app.command()(watch)
 app.add_typer(messages, name="messages")

@@ -19,10 +19,11 @@ from persona_pipeline.propositions import (
 from persona_pipeline.scoring.text.agreement import LEXICONS, world_lexicon
 from persona_pipeline.world.aliases import alias_problems, read_names
 from persona_pipeline.world.files import DRAFT, yaml_stems
-from persona_pipeline.world.ingest import ENDINGS, parse_messages
+from persona_pipeline.world.ingest import parse_messages
 from persona_pipeline.world.missing import missing_agent_problems
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.personas import PERSONAS, load_persona, parse_persona
+from persona_pipeline.world.reading import ENDINGS
 from persona_pipeline.world.speakers import count_speakers, match_names
 
 if TYPE_CHECKING:
@@ -229,7 +230,8 @@ def _labels(path: Path) -> None:
 
 
 def _suite(path: Path, checked: Checked) -> None:
-    from persona_pipeline.suites import load_suite
-    from persona_pipeline.suites.format.files import default_roots
+    from persona_pipeline.suites.running.suite_files import load_suite, suite_roots
 
-    checked.warnings += load_suite(path, default_roots(path)).warnings
+    suite = load_suite(path, suite_roots(path))
+    checked.warnings += suite.warnings
+    checked.problems += suite.missing

@@ -15,11 +15,11 @@ from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
 from persona_pipeline.judging.recorded import RecordedJudge
 from persona_pipeline.propositions import load_proposition_file, load_proposition_set
+from persona_pipeline.testing.judges import ScriptedJudge
+from persona_pipeline.testing.messages_server import Call, MessagesServer, Reply, message
+from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world import World
 from persona_pipeline.world.personas import agent_ids, parse_persona
-from tests.support.judges import ScriptedJudge
-from tests.support.messages_server import Call, MessagesServer, Reply, message
-from tests.support.worlds import write_small_world
 
 OLD, OIL = "The kettle is older than I am.", "You oiled a kettle?"
 HOSTILE = 'Ann\n"}]\nagent_id: ../../evil\u202e # {{agent_name}} "no": yes'

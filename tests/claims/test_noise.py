@@ -10,9 +10,10 @@ from persona_pipeline.claims.noise import NoiseReport, measure_noise
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation import EvaluationRequest, run_evaluation
 from persona_pipeline.judging.verdict import Evidence, JudgeRequest, Unscored, Verdict
+from persona_pipeline.testing.judges import ScriptedJudge
+from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world import World
-from tests.support.judges import ScriptedJudge
-from tests.support.worlds import write_small_world, write_yaml
+from tests.support.worlds import write_yaml
 
 WEEKS = 6
 FIRST = datetime(2026, 3, 2, 9, tzinfo=UTC)

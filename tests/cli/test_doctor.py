@@ -19,7 +19,7 @@ from persona_pipeline.judging.probe import Finding, Level
 from persona_pipeline.judging.prompt import PROMPT_VERSION
 from persona_pipeline.settings import Settings
 from persona_pipeline.store import default_url, open_store
-from tests.support.messages_server import Call, Hang, MessagesServer, Reply, message, status, verdicts
+from persona_pipeline.testing.messages_server import Call, Hang, MessagesServer, Reply, message, status, verdicts
 
 RETIRING = {"lifecycle": "deprecated", "retires_at": "2026-11-25T00:00:00Z"}
 
@@ -196,7 +196,7 @@ def test_a_judge_that_hangs(sample_root: Path, server: MessagesServer) -> None:
 
 
 def test_a_judge_that_is_slow_is_told_a_deadline_that_would_do(sample_root: Path, server: MessagesServer) -> None:
-    server.latency = 0.8
+    server.script(Hang())
     found = look(sample_root, judge_deadline=0.5)["structured output"]
     assert (found.level, "no answer within the deadline of 0.5 s; it took" in found.said) == (Level.ERROR, True)
     told = re.search(r"PERSONA_JUDGE_DEADLINE=(\d+)", found.remedy)

@@ -10,8 +10,9 @@ import pytest
 
 from persona_pipeline.cli import main
 from persona_pipeline.settings import get_settings
-from tests.support.messages_server import MessagesServer
-from tests.support.worlds import write_jsonl, write_small_world, write_yaml
+from persona_pipeline.testing.messages_server import MessagesServer
+from persona_pipeline.testing.worlds import write_small_world
+from tests.support.worlds import write_jsonl, write_yaml
 
 MISSPELT = "'Micheal' has 3 messages and no persona; did you mean 'michael'?"
 SILENT = "'michael' has a persona and no messages"

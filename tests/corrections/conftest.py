@@ -8,10 +8,16 @@ import pytest
 
 from persona_pipeline.corrections.configuration import write_config
 from persona_pipeline.store import open_store
+from persona_pipeline.testing.messages_server import MessagesServer
+from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world import World
 from tests.corrections.support import GATED, answer_gate
-from tests.support.messages_server import MessagesServer
-from tests.support.worlds import write_small_world
+from tests.support.clock import take_deadlines_off
+
+
+@pytest.fixture(autouse=True)
+def _in_no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    take_deadlines_off(monkeypatch)
 
 
 @pytest.fixture(scope="session")

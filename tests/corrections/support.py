@@ -9,9 +9,9 @@ import sqlalchemy as sa
 from persona_pipeline.judging.questions import Answer, Question
 from persona_pipeline.judging.verdict import Unscored, Usage
 from persona_pipeline.store import tables
+from persona_pipeline.testing.messages_server import Call, Reply, message
 from persona_pipeline.world import CorrectionSettings, World
 from persona_pipeline.world.models import Message
-from tests.support.messages_server import Call, Reply, message
 
 GATED = CorrectionSettings(action_gate_enabled=True)
 

@@ -8,9 +8,9 @@ import pytest
 
 from persona_pipeline.defs.batches import jobs as batches
 from persona_pipeline.defs.batches import sensors as batch_sensors
+from persona_pipeline.testing.messages_server import MessagesServer, Reset, status
 from persona_pipeline.world import World
 from tests.defs.support import Project
-from tests.support.messages_server import MessagesServer, Reset, status
 
 JUDGMENTS = 10
 

@@ -21,6 +21,7 @@ METHODS = [
     (SqliteEventLogStorage, "path_for_shard", ["run_id"]),
     (dg.DagsterInstance, "get_records_for_run", ["run_id", "of_type"]),
     (dg.DagsterInstance, "add_run_tags", ["run_id", "new_tags"]),
+    (dg.DagsterInstance, "report_run_failed", ["dagster_run", "message"]),
 ]
 ATTRIBUTES = [
     (dg.DagsterInstance, "event_log_storage"),
@@ -33,6 +34,7 @@ TAGS = {
     "CODE_VERSION_TAG": "dagster/code_version",
     "DATA_VERSION_IS_USER_PROVIDED_TAG": "dagster/data_version_is_user_provided",
     "DATA_VERSION_TAG": "dagster/data_version",
+    "GRPC_INFO_TAG": ".dagster/grpc_info",
     "NULL_EVENT_POINTER": "NULL",
     "PARTITION_NAME_TAG": "dagster/partition",
     "ASSET_PARTITION_RANGE_START_TAG": "dagster/asset_partition_range_start",

@@ -131,7 +131,7 @@ def test_two_runs_at_once(
         subprocess.Popen([*command, *job], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         for job in jobs
     ]
-    said = [process.communicate(timeout=120)[0] for process in running]
+    said = [process.communicate(timeout=480)[0] for process in running]
     assert [process.returncode for process in running] == [0, 0], "\n".join(text[-3000:] for text in said)
     with dg.DagsterInstance.get() as instance:
         statuses = {run.status for run in instance.get_runs()}

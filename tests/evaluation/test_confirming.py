@@ -6,8 +6,8 @@ import pytest
 
 from persona_pipeline.evaluation import EvaluationRequest, run_evaluation
 from persona_pipeline.judging.verdict import JudgeRequest
+from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.world import World
-from tests.support.judges import ScriptedJudge
 from tests.support.worlds import write_yaml
 
 

@@ -24,8 +24,8 @@ from persona_pipeline.judging.recorded import RecordedJudge
 from persona_pipeline.judging.verdict import Unscored, Verdict
 from persona_pipeline.reporting.gathering import gather
 from persona_pipeline.store import tables
+from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.world import World
-from tests.support.judges import ScriptedJudge
 from tests.support.worlds import replace_in, write_jsonl, write_yaml
 
 BEFORE_DRIFT = datetime(2026, 6, 14, 23, 59, 59, tzinfo=UTC)

@@ -11,9 +11,10 @@ from persona_pipeline.evaluation import EvaluationRequest, run_evaluation
 from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
 from persona_pipeline.judging.recorded import RecordedJudge
 from persona_pipeline.judging.recorded_first import RecordedFirstJudge
+from persona_pipeline.testing.messages_server import ANSWER, Call, MessagesServer, Reply, message, status, verdicts
+from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world import World
-from tests.support.messages_server import ANSWER, Call, MessagesServer, Reply, message, status, verdicts
-from tests.support.worlds import replace_in, write_small_world
+from tests.support.worlds import replace_in
 
 DAYS = (2, 9, 16)
 

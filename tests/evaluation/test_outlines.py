@@ -15,8 +15,8 @@ from persona_pipeline.evaluation.stored import stored_report
 from persona_pipeline.reporting.gathering import gather
 from persona_pipeline.scoring.fading import message_scores
 from persona_pipeline.store import tables
+from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.world import World
-from tests.support.judges import ScriptedJudge
 
 WEEKS = 4
 

@@ -6,10 +6,10 @@ import pytest
 
 from persona_pipeline.evaluation import EvaluationRequest, RunReport, run_evaluation
 from persona_pipeline.reporting.gathering import gather
+from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.world import World
 from persona_pipeline.world.messages import write_messages
 from persona_pipeline.world.models import Message
-from tests.support.judges import ScriptedJudge
 
 FIRST = datetime(2026, 3, 15, tzinfo=UTC)
 

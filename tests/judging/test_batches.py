@@ -21,8 +21,8 @@ from persona_pipeline.judging.request import RequestStyle
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored
 from persona_pipeline.store.engine import Store
 from persona_pipeline.store.tables import judge_batches
+from persona_pipeline.testing.messages_server import Cut, MessagesServer, Reply, Reset, message, status
 from tests.support.judging import requests, trajectory
-from tests.support.messages_server import Cut, MessagesServer, Reply, Reset, message, status
 
 ASKED = requests(4)
 

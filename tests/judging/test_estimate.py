@@ -13,8 +13,8 @@ from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.estimate import estimate
 from persona_pipeline.judging.options import AnthropicOptions
 from persona_pipeline.store.engine import Store
+from persona_pipeline.testing.messages_server import MessagesServer
 from tests.support.judging import request, requests, trajectory
-from tests.support.messages_server import MessagesServer
 
 NO_KEY = AnthropicOptions()
 LONG = trajectory(length=110)

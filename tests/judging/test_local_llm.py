@@ -20,9 +20,9 @@ from persona_pipeline.judging.options import AnthropicOptions
 from persona_pipeline.judging.probe import Level, probe
 from persona_pipeline.judging.providers.registry import find_provider
 from persona_pipeline.judging.verdict import Unscored
+from persona_pipeline.testing.worlds import write_small_world
 from tests.support.constraining_proxy import ConstrainingProxy
 from tests.support.judging import requests
-from tests.support.worlds import write_small_world
 
 pytestmark = [pytest.mark.local_llm, pytest.mark.slow]
 

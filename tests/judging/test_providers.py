@@ -29,11 +29,11 @@ from persona_pipeline.judging.recorded_first import RecordedFirstJudge
 from persona_pipeline.judging.verdict import Unscored, Usage
 from persona_pipeline.settings import Settings
 from persona_pipeline.store.engine import Store
+from persona_pipeline.testing.messages_server import ANSWER, Hang, MessagesServer, message, status
+from persona_pipeline.testing.protocols import BEARER
+from persona_pipeline.testing.rate_limits import RateLimits
 from tests.support.judging import request, requests, trajectory
-from tests.support.messages_server import ANSWER, Hang, MessagesServer, message, status
-from tests.support.protocols import BEARER
 from tests.support.providers import MODELS, PROVIDERS, SECRETS, options_of, set_environment
-from tests.support.rate_limits import RateLimits
 
 PROJECT = Path(__file__).parents[2]
 
@@ -115,7 +115,8 @@ def test_failures_are_named_and_never_a_number(
         (Hang(), Unscored.TIMEOUT, "no answer within the deadline"),
     ):
         server.always(outcome)
-        judge = AnthropicJudge(AnthropicBackend(replace(options, deadline=0.3)))
+        deadline = 0.3 if isinstance(outcome, Hang) else options.deadline
+        judge = AnthropicJudge(AnthropicBackend(replace(options, deadline=deadline)))
         (told,) = asyncio.run(judge.judge([request()]))
         assert (told.score, told.unscored) == (None, reason)
         assert said in told.detail

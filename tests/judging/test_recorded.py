@@ -20,8 +20,8 @@ from persona_pipeline.judging.recorded import (
 )
 from persona_pipeline.judging.recordings import Recording, load_recording_file, load_recordings, write_recordings
 from persona_pipeline.judging.verdict import Evidence, JudgeRequest, Unscored, Verdict, recording_key
+from persona_pipeline.testing.messages_server import MessagesServer, status
 from tests.support.judging import request, requests, trajectory
-from tests.support.messages_server import MessagesServer, status
 
 ABOUT = {
     "kind": "proposition",

@@ -15,8 +15,8 @@ from persona_pipeline.judging.recorded import RecordingWriter
 from persona_pipeline.judging.support import is_unsupported
 from persona_pipeline.judging.verdict import Evidence, Verdict
 from persona_pipeline.labels import Label, label_of, stale_labels, write_labels
+from persona_pipeline.testing.messages_server import MessagesServer
 from persona_pipeline.world import World
-from tests.support.messages_server import MessagesServer
 from tests.support.worlds import replace_in
 
 

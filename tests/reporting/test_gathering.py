@@ -6,9 +6,9 @@ from persona_pipeline.evaluation import evaluate_world
 from persona_pipeline.reporting.gathering import gather
 from persona_pipeline.reporting.sections import SuiteSummary
 from persona_pipeline.suites.results.storage import save_suite_result
+from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.world import World
 from tests.suites.support import load, run
-from tests.support.judges import ScriptedJudge
 
 
 def test_the_newest_suite_runs_are_a_section(small_world: World, tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
 from persona_pipeline.propositions import Catchphrase, Proposition, PropositionSet
 from persona_pipeline.scoring import SCORERS, AgentCase, DimensionEvaluation, DimensionPlan
 from persona_pipeline.scoring.fluency import phrase_uses
+from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.world import Message, Window
-from tests.support.judges import ScriptedJudge
 
 MONDAY = datetime(2026, 3, 9, 9, tzinfo=UTC)
 NAMES = {"ann": "Ann", "bob": "Bob", "cat": "Cat"}

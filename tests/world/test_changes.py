@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from persona_pipeline.errors import ConfigError
+from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world.changes import Change, Kind, change_counts, changed_things
 from persona_pipeline.world.missing import missing_agents
-from tests.support.worlds import write_small_world, write_yaml
+from tests.support.worlds import write_yaml
 
 
 def git(root: Path, *arguments: str) -> None:

@@ -15,7 +15,8 @@ from persona_pipeline.evaluation.saving import load_run
 from persona_pipeline.reporting.gathering import gather
 from persona_pipeline.world import World
 
-COHORT_REPORTS = ".persona/reports/cohort"
+# In the folder of the reports.
+COHORT_REPORTS = "cohort"
 
 
 def newest_lines(world: World, agent_ids: Sequence[str]) -> list[AgentLine]:

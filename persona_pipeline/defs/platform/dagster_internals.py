@@ -24,6 +24,7 @@ from dagster._core.storage.event_log.sqlite.sqlite_event_log import INDEX_SHARD_
 from dagster._core.storage.tags import (
     ASSET_PARTITION_RANGE_END_TAG,
     ASSET_PARTITION_RANGE_START_TAG,
+    GRPC_INFO_TAG,
     PARTITION_NAME_TAG,
 )
 from dagster._serdes import ConfigurableClass, ConfigurableClassData
@@ -41,6 +42,9 @@ __all__ = [
 DATA_VERSION, PARTITION = DATA_VERSION_TAG, PARTITION_NAME_TAG
 # Or with these two, which partitions, the first and the last.
 RANGE = (ASSET_PARTITION_RANGE_START_TAG, ASSET_PARTITION_RANGE_END_TAG)
+
+# A run that a code server executes as its child has this tag.
+LAUNCHED_BY = GRPC_INFO_TAG
 
 OBSERVED, MATERIALIZED = dg.DagsterEventType.ASSET_OBSERVATION, dg.DagsterEventType.ASSET_MATERIALIZATION
 
@@ -98,6 +102,11 @@ def events_of_run(instance: dg.DagsterInstance, run_id: str, kind: dg.DagsterEve
 def add_run_tags(instance: dg.DagsterInstance, run_id: str, tags: Mapping[str, str]) -> None:
     """Label a run that is under way; publicly, tags are given when a run is made."""
     instance.add_run_tags(run_id, tags)
+
+
+def fail_run(instance: dg.DagsterInstance, run: dg.DagsterRun, why: str) -> None:
+    """End a run that is under way as failed, as Dagster's monitoring does with a run whose process is gone."""
+    instance.report_run_failed(run, why)
 
 
 def delete_run(instance: dg.DagsterInstance, run_id: str) -> None:

@@ -15,15 +15,21 @@ from persona_pipeline.store.tables.evaluations import (
     judgments,
     suite_runs,
 )
-from persona_pipeline.store.tables.work import leases
+from persona_pipeline.store.tables.messages import (
+    message_changes,
+    message_copies,
+    message_days,
+    message_sources,
+    message_totals,
+    removed_messages,
+    run_messages,
+)
+from persona_pipeline.store.tables.work import evaluations_asked, leases, remembered, spending_days
 from persona_pipeline.store.tables.world import (
     agents,
     channels,
-    message_sources,
     message_windows,
     proposition_sets,
-    removed_messages,
-    run_messages,
     runs,
     voice_models,
 )
@@ -36,19 +42,26 @@ __all__ = [
     "correction_logs",
     "evaluation_runs",
     "evaluation_scores",
+    "evaluations_asked",
     "gate_bypasses",
     "gate_checks",
     "gate_days",
     "judge_batches",
     "judgments",
     "leases",
+    "message_changes",
+    "message_copies",
+    "message_days",
     "message_sources",
+    "message_totals",
     "message_windows",
     "metadata",
     "proposition_sets",
+    "remembered",
     "removed_messages",
     "run_messages",
     "runs",
+    "spending_days",
     "suite_runs",
     "voice_models",
 ]

@@ -14,24 +14,21 @@ It runs in a thread of its own, checks every request, simulates prompt caching a
 
 A handler or script returns a ``Reply`` (``message()``, ``status()``, or one of your own), one of the faults ``Reset``,
 ``Hang``, ``Trickle``, ``Cut``, or ``ANSWER`` for the server's own verdicts on proposition questions. Other questions need
-a handler. ``python -m tests.support.messages_server --latency 0.3`` runs it as a process, prints its URL, and prints its
+a handler. ``python -m persona_pipeline.testing --latency 0.3`` runs it as a process, prints its URL, and prints its
 counts as JSON when its standard input is closed.
 """
 
-import argparse
 import asyncio
 import contextlib
 import json
-import random
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Self
 
-from tests.support.messages_api import Batches, Meter, model_info, prompt_tokens
-from tests.support.messages_replies import (
+from persona_pipeline.testing.messages_api import Batches, Meter, model_info, prompt_tokens
+from persona_pipeline.testing.messages_replies import (
     ANSWER,
     Call,
     Cut,
@@ -46,8 +43,8 @@ from tests.support.messages_replies import (
     status,
     verdicts,
 )
-from tests.support.protocols import PROTOCOLS
-from tests.support.rate_limits import RateLimits
+from persona_pipeline.testing.protocols import PROTOCOLS
+from persona_pipeline.testing.rate_limits import RateLimits
 
 __all__ = [
     "ANSWER",
@@ -246,16 +243,16 @@ class MessagesServer:
         if self.throttle_above is not None and len(self._answering) > self.throttle_above:
             await self._send(writer, status(529, "overloaded_error"))
             return
-        headers: dict[str, str] = {}
+        limits: dict[str, str] = {}
         if self.limits is not None:
             prefix, rest = prompt_tokens(call.body)
-            admitted, headers = self.limits.admit({"requests": 1, "input-tokens": rest + (prefix[1] if prefix else 0)})
+            admitted, limits = self.limits.admit({"requests": 1, "input-tokens": rest + (prefix[1] if prefix else 0)})
             if not admitted:
-                await self._send(writer, replace(status(429, "rate_limit_error"), headers=headers))
+                await self._send(writer, replace(status(429, "rate_limit_error"), headers=limits))
                 return
         outcome = self._outcome(call)
-        if headers and isinstance(outcome, Reply):
-            outcome = replace(outcome, headers={**headers, **outcome.headers})
+        if limits and isinstance(outcome, Reply):
+            outcome = replace(outcome, headers={**limits, **outcome.headers})
         await asyncio.sleep(self.latency if self.latencies is None else self.latencies())
         await self._wait_for_leave()
         await self._send(writer, outcome)
@@ -309,32 +306,3 @@ def _parse_head(head: bytes) -> tuple[str, str, dict[str, str]]:
     method, path, _ = first.split(" ")
     headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
     return method, path.partition("?")[0], headers
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--latency", type=float, default=0.0)
-    parser.add_argument("--port", type=int, default=0)
-    parser.add_argument("--throttle-above", type=int, help="calls at once beyond which the answer is 529")
-    parser.add_argument("--requests-per-minute", type=float, help="requests a minute beyond which the answer is 429")
-    parser.add_argument("--untold", action="store_true", help="do not say the limits in headers")
-    parser.add_argument(
-        "--long-tail", action="store_true", help="latencies vary log-normally around --latency (sigma 1)"
-    )
-    arguments = parser.parse_args()
-    waited: list[float] = []
-    with MessagesServer(latency=arguments.latency, port=arguments.port) as server:
-        server.throttle_above = arguments.throttle_above
-        if arguments.requests_per_minute:
-            server.limits = RateLimits({"requests": arguments.requests_per_minute}, told=not arguments.untold)
-        if arguments.long_tail:
-            drawn = random.Random(1)
-            server.latencies = lambda: waited.append(arguments.latency * drawn.lognormvariate(0.0, 1.0)) or waited[-1]
-        print(server.url, flush=True)
-        sys.stdin.read()
-        counts = {"calls": len(server.calls), "paid": server.paid, "busiest": server.busiest, "usage": server.usage}
-        print(json.dumps(counts | {"waited": waited, "problems": server.problems[:3]}), flush=True)
-
-
-if __name__ == "__main__":
-    main()

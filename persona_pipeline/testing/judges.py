@@ -1,4 +1,4 @@
-"""Judges for tests, which answer by a function of the request."""
+"""Judges that answer by a function of the request."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -8,7 +8,16 @@ from persona_pipeline.judging.verdict import JudgeRequest, Verdict
 
 @dataclass
 class ScriptedJudge:
-    """Answers each request with what ``answer`` returns for it: a verdict, or a score 0-9. Keeps what it was asked."""
+    """A judge that says what you tell it to, and keeps what it was asked.
+
+        judge = ScriptedJudge(lambda request: 8 if "dry" in request.claim else 2)
+
+    Attributes:
+        answer: what it says to a request: a verdict, or a score 0-9.
+        name: what reports call it.
+        live: whether it counts as a model that is asked now, so that what fell is judged again.
+        asked: every request, in the order it came.
+    """
 
     answer: Callable[[JudgeRequest], Verdict | int]
     name: str = "scripted"

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 from urllib.parse import quote, unquote
 
-from tests.support.messages_api import check_body, check_request
-from tests.support.messages_replies import Cut, Outcome, Reply, Trickle
+from persona_pipeline.testing.messages_api import check_body, check_request
+from persona_pipeline.testing.messages_replies import Cut, Outcome, Reply, Trickle
 
 ACCESS_KEY, SECRET_KEY, SESSION_TOKEN = "AKIDEXAMPLE", "aws-secret-9f31", "aws-session-77c2"
 BEARER = "bearer-5b1e"
@@ -109,7 +109,7 @@ class ChatCompletions(Protocol):
         {"model", "messages", "tools", "tool_choice", "response_format", "max_tokens", "max_completion_tokens"}
         | {"reasoning_effort"}
     )
-    _FINISHED: ClassVar = {
+    _FINISHED: ClassVar[dict[str | None, str]] = {
         "end_turn": "stop",
         "max_tokens": "length",
         "refusal": "content_filter",
