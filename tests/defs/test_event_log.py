@@ -9,8 +9,10 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from persona_pipeline.defs.platform.dagster_internals import MATERIALIZED, newest_versions
-from persona_pipeline.defs.platform.event_batches import in_one_batch
+from persona_pipeline.defs.platform.dagster_internals import MATERIALIZED, event_log_of, newest_versions
+from persona_pipeline.defs.platform.event_batches import Batching, in_one_batch
+from persona_pipeline.defs.platform.instance_storage import postgres_url as dagster_url
+from persona_pipeline.defs.platform.kept_connections import KeptEventLog, kept_engine
 from persona_pipeline.settings import get_settings
 from tests.defs.support import Project
 
@@ -40,6 +42,18 @@ def on_postgres(home: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch) 
     get_settings.cache_clear()
     with opened(home) as instance:
         yield instance
+
+
+def test_the_storage_of_the_project_is_the_one_that_is_used(home: Path) -> None:
+    with opened(home) as instance:
+        assert isinstance(event_log_of(instance), KeptEventLog)
+
+
+@pytest.mark.xdist_group("postgres")
+def test_on_postgres_connections_are_kept_and_batches_written(on_postgres: dg.DagsterInstance) -> None:
+    assert isinstance(event_log_of(on_postgres), Batching)
+    record(on_postgres, "made", 2)
+    assert "Connections in pool: 1" in kept_engine(str(dagster_url(os.environ))).pool.status()
 
 
 def record(instance: dg.DagsterInstance, asset: str, count: int) -> None:
