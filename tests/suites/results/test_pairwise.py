@@ -88,7 +88,7 @@ def test_interval_and_sign_test_are_the_exact_ones(wins: int, losses: int) -> No
     [
         (lambda row: row.pop("output"), "no_answer"),
         (lambda row: row.update(request_key="other"), "stale"),
-        (lambda row: row.update(token_usage="many"), "invalid_response"),
+        (lambda row: row.update(output=[5]), "invalid_response"),
     ],
 )
 def test_a_pair_that_cannot_be_judged_has_a_reason(tmp_path: Path, change: Any, reason: str) -> None:
