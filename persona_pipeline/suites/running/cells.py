@@ -51,7 +51,8 @@ class CellRunner:
     keyed: bool = True
 
     def __post_init__(self) -> None:
-        self.services = dataclasses.replace(self.services, invoke=self._invoke if self.targets else None)
+        invoke = self._invoke if self.targets else None
+        self.services = dataclasses.replace(self.services, invoke=invoke, answer=self._answer_of)
         self._sick: dict[str, TargetError | None] = {}
         self._request_keys: dict[str, str] = {}
         self._fingerprints: dict[str, Mapping[str, Any]] = {}
@@ -289,5 +290,26 @@ class CellRunner:
             return target.respond(request).text
         except TargetError as problem:
             raise UngradedError(problem.reason, problem.message) from problem
+        except ConfigError as problem:
+            raise UngradedError("no_target", str(problem)) from problem
+
+    def _answer_of(self, name: str, context: Context) -> Output:
+        """What another target says to the same test."""
+        test = context.test
+        if test.workspace is not None:
+            said = f"target {name!r} would need a workspace of its own; compare with recorded answers (responses)"
+            raise UngradedError("no_workspace", said)
+        if self.responses is not None and f"{test.id}@{name}" not in self.responses.answers:
+            raise UngradedError("no_response", f"{self.responses.source} has no answer for '{test.id}@{name}'")
+        try:
+            target = None if self.responses is not None or self.targets is None else self.targets.open(name)
+            if target is None and self.responses is None:
+                raise UngradedError("no_target", f"there are no targets to ask for {name!r}")
+            cell = Cell(test.id, test, name, target)
+            return self._answer(cell, context.attempt, None, time.monotonic() + context.time_left())[0]
+        except (TargetError, ResponseError) as problem:
+            raise UngradedError(problem.reason, problem.message) from problem
+        except FileError as problem:
+            raise UngradedError("missing_file", str(problem)) from problem
         except ConfigError as problem:
             raise UngradedError("no_target", str(problem)) from problem
