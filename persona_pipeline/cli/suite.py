@@ -114,9 +114,9 @@ def explain(
 
     Names what a suite would read, call and run, and what of it needs leave. Nothing is run.
     """
-    from persona_pipeline.cli.suite_support import open_targets
     from persona_pipeline.reporting.suites.table import explanation_lines
     from persona_pipeline.suites.running.explain import explain as explain_suite
+    from persona_pipeline.suites.running.opening import open_targets
     from persona_pipeline.suites.running.options import RunOptions
     from persona_pipeline.suites.running.plan import select_tests
 
@@ -181,9 +181,9 @@ def run(
 
     Exit codes: 0 no test failed, 1 a test failed, 2 usage or configuration, 3 something was not judged, 4 budget.
     """
-    from persona_pipeline.cli.suite_support import judge_opener, open_targets, world_root
     from persona_pipeline.suites import RunOptions, load_responses, run_suite
     from persona_pipeline.suites.results.result_files import RowWriter, earlier_results
+    from persona_pipeline.suites.running.opening import judge_opener, open_targets, world_root
 
     outputs = _outputs(out or [])
     rows = next((path for path in outputs if path.suffix == ".jsonl"), None)
