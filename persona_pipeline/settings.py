@@ -44,6 +44,7 @@ class Settings(BaseSettings):
         run_deadline: wall-clock seconds all judge calls of one evaluation may take, None for no limit.
         suite_allow_env: environment variables, with commas between them, that targets files inside a suite's repository may read.
         suite_allow_targets: let targets of such a file ask servers.
+        suite_allow_path: folders, with commas between them, whose files suites may name beside those of their repository.
         recordings_secret: what recordings are signed with and must be signed with; None: they are not.
         keep_text_days: days after which texts in the log of corrections lose their words; None: never.
         min_coverage_replay, min_coverage_live: share of expected judgments (0-1) below which the gate fails.
@@ -68,6 +69,7 @@ class Settings(BaseSettings):
     run_deadline: float | None = None
     suite_allow_env: str = ""
     suite_allow_targets: bool = False
+    suite_allow_path: str = ""
     recordings_secret: SecretStr | None = None
     keep_text_days: int | None = Field(default=None, ge=1)
     min_coverage_replay: float = 1.0
@@ -104,6 +106,11 @@ class Settings(BaseSettings):
     def suite_environment(self) -> list[str]:
         """The names in ``suite_allow_env``."""
         return [name.strip() for name in self.suite_allow_env.split(",") if name.strip()]
+
+    @property
+    def suite_paths(self) -> list[Path]:
+        """The folders in ``suite_allow_path``."""
+        return [Path(name.strip()) for name in self.suite_allow_path.split(",") if name.strip()]
 
     @property
     def world_root(self) -> Path:

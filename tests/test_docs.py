@@ -27,7 +27,7 @@ from persona_pipeline.documents import parse_document, validate_document
 from persona_pipeline.judging.recorded import RecordedBackend
 from persona_pipeline.labels import Label
 from persona_pipeline.propositions.schema import CatchphraseEntry, PropositionEntry, PropositionFile
-from persona_pipeline.reporting.suites.table import explanation_lines, run_lines
+from persona_pipeline.reporting.suites.table import explanation_lines, result_line, summary_line
 from persona_pipeline.settings import Settings, get_settings
 from persona_pipeline.suites import Assert, load_suite, read_responses, run_suite
 from persona_pipeline.suites.asserts import registry
@@ -242,7 +242,8 @@ def test_the_first_suite_ends_as_shown(tmp_path: Path) -> None:
     suite = load_suite(written(tmp_path, "greeting.eval.yaml", blocks("yaml", page)[0].text))
     shown, explained = (block.text.splitlines() for block in blocks("", page))
     answers = read_responses(json.loads(blocks("json", page)[0].text))
-    assert list(run_lines(run_suite(suite, responses=answers))) == shown
+    result = run_suite(suite, responses=answers)
+    assert [*map(result_line, result.tests), summary_line(result)] == shown
     lines = [line.replace(str(tmp_path), "...") for line in explanation_lines(explain(suite, suite.tests[:1]))]
     assert lines == explained
 

@@ -95,13 +95,12 @@ def open_suite(root: Path, file: SuiteFile) -> OpenedSuite:
     Raises:
         ConfigError: one of its files is not valid, at file, line and column; or nobody answers.
     """
-    from persona_pipeline.suites.format.files import default_roots
     from persona_pipeline.suites.running.plan import target_names
-    from persona_pipeline.suites.running.suite_files import load_suite
+    from persona_pipeline.suites.running.suite_files import load_suite, suite_roots
     from persona_pipeline.suites.targets import find_targets_file, grants_for, load_targets
 
     path = file.within(root)
-    suite = load_suite(path, [*default_roots(path), root])
+    suite = load_suite(path, suite_roots(path, [root]))
     found = find_targets_file(path)
     targets = None if found is None else load_targets(found, grants_for(found, path))
     names = target_names(suite, targets)

@@ -229,7 +229,8 @@ def _labels(path: Path) -> None:
 
 
 def _suite(path: Path, checked: Checked) -> None:
-    from persona_pipeline.suites import load_suite
-    from persona_pipeline.suites.format.files import default_roots
+    from persona_pipeline.suites.running.suite_files import load_suite, suite_roots
 
-    checked.warnings += load_suite(path, default_roots(path)).warnings
+    suite = load_suite(path, suite_roots(path))
+    checked.warnings += suite.warnings
+    checked.problems += suite.missing

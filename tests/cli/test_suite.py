@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from persona_pipeline.cli import main
+from persona_pipeline.settings import get_settings
 from tests.suites.support import write
 
 SUITE = """
@@ -202,3 +203,128 @@ def test_a_judge_replays_its_recordings(
     row: Any = json.loads(done.stdout)["tests"][0]
     assert (done.returncode, row["verdict"], row["error"]["reason"]) == (3, "error", "unrecorded")
     assert "--record" in row["error"]["message"]
+
+
+OTHER = """
+tests:
+  - {id: a, input: hi, assert: [{type: contains, value: never}]}
+  - {id: c, input: hi, assert: [{type: contains, value: ok}]}
+"""
+TARGETS = "targets:\n  - {name: default, provider: mock, response: ok}\n"
+
+
+class TestSeveralSuites:
+    """Files, folders and globs in one run: one summary, one exit code."""
+
+    @pytest.fixture
+    def several(self, folder: Path) -> Path:
+        write(folder, {"more/other.eval.yaml": OTHER, "more/notes.yaml": "no: suite", "targets.yaml": TARGETS})
+        (folder / ".git").mkdir()
+        return folder
+
+    @pytest.mark.parametrize(
+        "places", [["."], ["s.eval.yaml", "more"], ["s.eval.yaml", "more/*.eval.yaml", "./s.eval.yaml"]]
+    )
+    def test_are_found_once_each_and_summed_up(self, several: Path, suite: Suite, places: list[str]) -> None:
+        done = suite("run", *places)
+        assert done.returncode == 1
+        assert "fail       0.000  other/a" in done.stdout and "pass       1.000  desk/a" in done.stdout
+        assert done.stdout.splitlines()[-1].startswith("2 suites: 3 of 4 passed, 1 failed")
+
+    def test_write_one_file_of_each_kind(self, several: Path, suite: Suite) -> None:
+        suite("run", ".", "--out", "r.jsonl", "--out", "r.json", "--out", "r.xml", "--out", "r.html")
+        rows = [json.loads(line)["id"] for line in (several / "r.jsonl").read_text(encoding="utf-8").splitlines()]
+        assert sorted(rows) == ["desk/a", "desk/b", "other/a", "other/c"]
+        whole = json.loads((several / "r.json").read_text(encoding="utf-8"))
+        assert (whole["summary"]["failed"], [item["suite"] for item in whole["suites"]]) == (1, ["other", "desk"])
+        assert (several / "r.xml").read_text(encoding="utf-8").count("<testsuite ") == 2
+        assert "other/a" in (several / "r.html").read_text(encoding="utf-8")
+        assert suite("compare", "r.jsonl", "r.json").returncode == 0
+
+    def test_go_on_where_they_stopped(self, several: Path, suite: Suite) -> None:
+        suite("run", ".", "--out", "r.jsonl")
+        lines = (several / "r.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+        (several / "r.jsonl").write_text("".join(lines[:3]), encoding="utf-8")
+        done = suite("run", ".", "--out", "r.jsonl", "--resume")
+        assert done.stdout.splitlines()[-1].startswith("2 suites: 3 of 4 passed, 1 failed")
+        assert len((several / "r.jsonl").read_text(encoding="utf-8").splitlines()) == 4
+
+    def test_of_which_a_filter_leaves_none_are_left_out(self, several: Path, suite: Suite) -> None:
+        assert suite("run", ".", "--test-id", "c").stdout.splitlines()[-1].startswith("other: 1 of 1 passed")
+        done = suite("run", ".", "--test-id", "x")
+        assert done.returncode == 2
+        assert "no test of desk matches" in done.stderr and "no test of other matches" in done.stderr
+
+    def test_with_one_name_are_told_apart_by_their_path(self, several: Path, suite: Suite) -> None:
+        write(several, {"third/other.eval.yaml": OTHER})
+        done = suite("run", "more", "third", "--json")
+        ids = [test["id"] for test in json.loads(done.stdout)["tests"]]
+        assert ids == [f"{several}/{name}/other.eval.yaml/{test}" for name in ("more", "third") for test in "ac"]
+
+    def test_a_place_without_a_suite_is_an_error(self, several: Path, suite: Suite) -> None:
+        write(several, {"none/a.txt": ""})
+        done = suite("run", ".", "none", "x/*.eval.yaml")
+        assert done.returncode == 2
+        assert "none: holds no suite" in done.stderr and "x/*.eval.yaml: holds no suite" in done.stderr
+
+    def test_that_nobody_answers_stop_the_run_before_it_begins(self, several: Path, suite: Suite) -> None:
+        write(several, {"more/un.eval.yaml": OTHER + "execution: {target: nobody}\n"})
+        done = suite("run", "s.eval.yaml", "more")
+        assert (done.returncode, done.stdout) == (2, "")
+
+    def test_that_are_not_valid_stop_the_run_before_it_begins(self, several: Path, suite: Suite) -> None:
+        write(several, {"more/bad.eval.yaml": "tests: 5\n"})
+        done = suite("run", ".", "--out", "r.jsonl")
+        assert done.returncode == 2 and not (several / "r.jsonl").exists()
+
+
+@pytest.mark.parametrize(("shard", "ids"), [("1/2", ["a"]), ("2/2", ["b"]), ("3/3", []), ("1/1", ["a", "b"])])
+def test_a_shard_is_a_part_of_the_tests(suite: Suite, shard: str, ids: list[str]) -> None:
+    done = suite("run", "s.eval.yaml", "--responses", "good.json", "--json", "--shard", shard)
+    assert done.returncode == 0
+    assert [test["id"] for test in json.loads(done.stdout)["tests"]] == ids
+
+
+@pytest.mark.parametrize("shard", ["0/2", "3/2", "1", "a/b", "-1/2", "1/0"])
+def test_what_is_no_shard_is_an_error(suite: Suite, shard: str) -> None:
+    done = suite("run", "s.eval.yaml", "--responses", "good.json", f"--shard={shard}")
+    assert (done.returncode, "is no part such as 2/4" in done.stderr) == (2, True)
+
+
+MISSING = """
+tests:
+  - id: a
+    input: hi
+    assert:
+      - {type: code_judge, script: [python3, ./judges/none.py]}
+      - {type: code_judge, script: ./judges/gone.sh --fast}
+      - {type: code_judge, script: [python3, here.py]}
+      - {type: llm_judge, prompt: {script: [node, none.mjs]}}
+      - {type: composite, assert: [{type: is_json}], aggregator: {type: code_judge, path: [./none]}}
+"""
+
+
+def test_validation_sees_scripts_that_are_missing(folder: Path, suite: Suite) -> None:
+    write(folder, {"m.eval.yaml": MISSING, "here.py": ""})
+    done = suite("validate", "m.eval.yaml")
+    assert done.returncode == 2
+    for place, name in (("6:", "./judges/none.py"), ("7:", "./judges/gone.sh"), ("9:", "none.mjs"), ("10:", "./none")):
+        assert any(
+            f"m.eval.yaml:{place}" in line and f"{name!r} does not exist" in line for line in done.stderr.splitlines()
+        )
+    assert "here.py" not in done.stderr
+    # A run says so and goes on: what it comes to is an error of that test.
+    done = suite("run", "m.eval.yaml", "--responses", "good.json", "--allow-code")
+    assert (done.returncode, "warning: " in done.stderr) == (3, True)
+
+
+def test_folders_that_the_settings_allow(
+    folder: Path, suite: Suite, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    write(elsewhere, {"cases.yaml": "- {id: z, input: hi, criteria: c}\n"})
+    write(folder, {"o.eval.yaml": f"tests: {elsewhere}/cases.yaml\n"})
+    assert suite("validate", "o.eval.yaml").returncode == 2
+    monkeypatch.setenv("PERSONA_SUITE_ALLOW_PATH", f"/nowhere, {elsewhere}")
+    get_settings.cache_clear()
+    assert suite("validate", "o.eval.yaml").returncode == 0

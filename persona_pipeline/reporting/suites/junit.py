@@ -13,10 +13,10 @@ from persona_pipeline.suites.results.summaries import by_target, reason_of
 _DECLARATION = '<?xml version="1.0" encoding="utf-8"?>\n'
 
 
-def render_suite_junit(result: SuiteResult) -> str:
+def render_suite_junit(*results: SuiteResult) -> str:
     """Return JUnit XML: a failed test is a failure, one that could not be judged an error; borderline ones pass."""
     document = JUnitXml("persona-pipeline")
-    for target, part in by_target(result).items():
+    for target, part in (item for result in results for item in by_target(result).items()):
         suite = TestSuite(_text(part.suite if target is None else f"{part.suite}@{target}"))
         for test in part.tests:
             suite.add_testcase(_case(test))

@@ -5,22 +5,23 @@ from collections.abc import Iterator, Sequence
 from persona_pipeline.reporting.text import one_line
 from persona_pipeline.suites.asserts.grades import SuiteVerdict
 from persona_pipeline.suites.results.compare import Comparison
-from persona_pipeline.suites.results.suite_result import SuiteResult
+from persona_pipeline.suites.results.suite_result import SuiteResult, TestResult
 from persona_pipeline.suites.results.summaries import reason_of
 from persona_pipeline.suites.running.explain import ExplainedTest
 
 _REASON, _ID = 160, 60
 
 
-def run_lines(result: SuiteResult, *, only_problems: bool = False) -> Iterator[str]:
-    """Yield a line a test (verdict, score, id, why it did not pass), then a line that sums up."""
-    for test in result.tests:
-        if only_problems and test.verdict in (SuiteVerdict.PASS, SuiteVerdict.BORDERLINE):
-            continue
-        score = "  -  " if test.score is None else f"{test.score:.3f}"
-        reason = one_line(reason_of(test), _REASON)
-        yield f"{test.verdict.value:<10} {score}  {one_line(test.id, _ID)}" + (f"  {reason}" if reason else "")
-    yield summary_line(result)
+def is_good(test: TestResult) -> bool:
+    """Return whether a test needs no look: it passed, or nearly."""
+    return test.verdict in (SuiteVerdict.PASS, SuiteVerdict.BORDERLINE)
+
+
+def result_line(test: TestResult) -> str:
+    """Return a test in one line: verdict, score, id, why it did not pass."""
+    score = "  -  " if test.score is None else f"{test.score:.3f}"
+    reason = one_line(reason_of(test), _REASON)
+    return f"{test.verdict.value:<10} {score}  {one_line(test.id, _ID)}" + (f"  {reason}" if reason else "")
 
 
 def summary_line(result: SuiteResult) -> str:

@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import shlex
 import tempfile
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from persona_pipeline.suites.asserts.grades import TOLERANCE, Grade, SuiteVerdic
 from persona_pipeline.suites.format.field_types import StrictFields
 from persona_pipeline.suites.format.javascript import parse_json
 from persona_pipeline.suites.format.problems import Reader
+from persona_pipeline.suites.format.programs import SHELL
 from persona_pipeline.suites.format.sources import Entry
 from persona_pipeline.suites.sandbox.processes import ProcessError, run_process
 from persona_pipeline.suites.targets.output import Output
@@ -26,7 +26,6 @@ from persona_pipeline.suites.targets.prompts import file_parts
 
 LARGE_OUTPUT = 50_000
 DEFAULT_CALLS = 50
-SHELL = ("cmd.exe", "/c") if os.name == "nt" else ("sh", "-lc")
 _KNOWN = ("name", "type", "weight", "required", "negate", "script", "cwd", "target", "config")
 
 
@@ -73,6 +72,9 @@ class CodeJudge(Assert):
         if isinstance(data.get("cwd"), str):
             data["cwd"] = reader.find_folder(entry, data["cwd"], f"{label}: cwd", "cwd")
         return data
+
+    def resolve(self, entry: Entry, label: str, reader: Reader) -> None:
+        reader.check_program(self.script, entry, label, "script", folder=self.cwd)
 
     def grade(self, output: Output, context: Context) -> Grade:
         context.require_code(f"code_judge {self.name!r}")

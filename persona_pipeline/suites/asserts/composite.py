@@ -110,6 +110,8 @@ class Composite(Assert):
                 hint = did_you_mean(name, names)
                 place = ("aggregator", "weights", name)
                 reader.fail(entry, f"{label}: aggregator.weights: there is no member {name!r}{hint}", *place, key=True)
+        if isinstance(how, CodeAggregator):
+            reader.check_program(how.script, entry, f"{label}: aggregator", "aggregator")
         if isinstance(how, JudgeAggregator) and how.prompt is not None:
             place = entry.child("aggregator")
             self._prompt_text = read_prompt(how.prompt, place, f"{label}: aggregator", reader, known=(_RESULTS,))

@@ -68,6 +68,8 @@ class LlmJudge(Assert):
     def resolve(self, entry: Entry, label: str, reader: Reader) -> None:
         if isinstance(self.prompt, str):
             self._prompt_text = read_prompt(self.prompt, entry, label, reader)
+        elif self.prompt is not None:
+            reader.check_program(self.prompt.script, entry, f"{label}: prompt", "prompt")
 
     def grade(self, output: Output, context: Context) -> Grade:
         prompt = self._prompt_text

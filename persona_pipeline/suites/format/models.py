@@ -135,7 +135,8 @@ class Test:
 class Suite:
     """A whole suite.
 
-    ``roots``: folders its files are confined to, None for no limit. ``warnings``: what a person should look at.
+    ``roots``: folders its files are confined to, None for no limit. ``warnings``: what a person should look at. ``missing``: files
+    of its programs that are not there.
     ``content_hash``: SHA-256 of every file it was read from, prompts included.
     """
 
@@ -152,6 +153,7 @@ class Suite:
     evaluator: str = "llm_judge"
     roots: tuple[Path, ...] | None = None
     warnings: tuple[Problem, ...] = field(default=(), compare=False)
+    missing: tuple[Problem, ...] = field(default=(), compare=False)
     content_hash: str = ""
 
     @property

@@ -1,6 +1,6 @@
 """Collecting everything that is wrong with a suite, and saying it in one voice."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from persona_pipeline.documents.validation import EXPECTED, names_at
 from persona_pipeline.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.suites.format.files import FileError, Files, repository_root
+from persona_pipeline.suites.format.programs import missing_file
 from persona_pipeline.suites.format.sources import Entry
 
 
@@ -29,7 +30,8 @@ class AssertTypes(Protocol):
 class Reader:
     """What every part of loading shares: the files, the suite's folder, and the problems and warnings found so far.
 
-    ``assert_types``: None where no asserts are read. ``depth``: how many composites the assert being read stands in.
+    ``assert_types``: None where no asserts are read. ``missing``: files that programs of the suite name and that are not there, of
+    which a run knows only when it comes to them. ``depth``: how many composites the assert being read stands in.
     """
 
     files: Files
@@ -37,6 +39,7 @@ class Reader:
     assert_types: AssertTypes | None = None
     problems: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
+    missing: list[Problem] = field(default_factory=list)
     depth: int = 0
 
     def fail(self, entry: Entry, message: str, *keys: str | int, key: bool = False) -> None:
@@ -77,6 +80,17 @@ class Reader:
         except FileError as problem:
             self.fail(entry, f"{label}: {problem}", *keys)
             return reference
+
+    def check_program(
+        self, script: Sequence[str], entry: Entry, label: str, key: str, *, folder: str | None = None
+    ) -> None:
+        """Note a file of a program that is not there. ``folder``: where the program runs, the suite's folder by default."""
+        place = Path(folder or self.suite_folder)
+        name = missing_file(script, place)
+        if name is not None:
+            shown = key if key in entry.data else next((own for own in ("command", "path") if own in entry.data), key)
+            said = f"{label}: {name!r} does not exist in {place}; write it, or correct the name"
+            self.missing.append(entry.problem(said, shown))
 
     @cached_property
     def top(self) -> Path | None:

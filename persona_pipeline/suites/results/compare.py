@@ -60,8 +60,11 @@ class Comparison:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """95 % t interval of the mean difference over paired tests, None below two pairs."""
-        return mean_interval(self.deltas)[1:3] if len(self.deltas) > 1 else None
+        """95 % t interval of the mean difference over paired tests, cut to [-1, 1]; None below two pairs."""
+        if len(self.deltas) < 2:
+            return None
+        _, low, high, _ = mean_interval(self.deltas)
+        return max(-1.0, low), min(1.0, high)
 
     @property
     def wins(self) -> int:

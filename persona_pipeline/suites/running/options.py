@@ -17,8 +17,9 @@ class RunOptions:
         allow_code: code judges, code aggregators, prompt scripts, workspace hooks and cli targets may run.
         test_ids: globs; a test runs if one matches. Empty: all.
         tags: a test runs if it or its suite has one of them. Empty: all.
+        shard: which part of the tests, and of how many, such as (2, 4); None: all.
         targets: who answers instead of those the suite names.
-        workers: tests at once; None: what the target says, else 1.
+        workers: tests at once; None: what the target says, else 1, and 20 of recorded answers where a judge grades them.
         timeout: seconds one attempt may take, answer and grading together.
         max_retries: further tries after a failure that can pass.
         cache: answer from earlier answers; None: as the suite says.
@@ -33,6 +34,7 @@ class RunOptions:
     allow_code: bool = False
     test_ids: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
+    shard: tuple[int, int] | None = None
     targets: tuple[str, ...] = ()
     workers: int | None = None
     timeout: float = DEFAULT_TIMEOUT

@@ -37,7 +37,7 @@ def plan(
         for test in select_tests(suite, options)
         for name in targets_of(suite, test, options, targets, responses)
     ]
-    if not named and suite.tests:
+    if not named and suite.tests and options.shard is None:
         raise ConfigError(f"no test of {suite.name} is for target {', '.join(options.targets)}")
     several = len({name for _, name in named}) > 1
     for test, name in named:
@@ -75,7 +75,29 @@ def select_tests(suite: Suite, options: RunOptions) -> list[Test]:
     if not tests and suite.tests:
         asked = ", ".join((*options.test_ids, *options.tags))
         raise ConfigError(f"no test of {suite.name} is left by the filters {asked}")
+    if options.shard is not None:
+        part, count = options.shard
+        tests = tests[part - 1 :: count]
     return tests
+
+
+def parse_shard(text: str) -> tuple[int, int]:
+    """Return the part and of how many, from a text such as 2/4.
+
+    Raises:
+        ConfigError: it is no such text.
+    """
+    part, sign, count = text.partition("/")
+    if (
+        sign
+        and part.isascii()
+        and part.isdigit()
+        and count.isascii()
+        and count.isdigit()
+        and 1 <= int(part) <= int(count)
+    ):
+        return int(part), int(count)
+    raise ConfigError(f"--shard {text!r} is no part such as 2/4: the second of four")
 
 
 def targets_of(

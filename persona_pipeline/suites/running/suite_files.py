@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from persona_pipeline.settings import get_settings
 from persona_pipeline.suites.asserts import registry
 from persona_pipeline.suites.format.files import default_roots
 from persona_pipeline.suites.format.loading.suite import read_suite
@@ -26,6 +27,11 @@ def suite_files(root: Path) -> list[Path]:
     """Return the suite files of a world, sorted."""
     folder = root / SUITES
     return sorted(path for path in folder.rglob("*") if path.name.endswith(ENDINGS)) if folder.is_dir() else []
+
+
+def suite_roots(path: Path, further: Iterable[Path | str] = ()) -> list[Path]:
+    """Return the folders a suite's files may be in: its repository, else its folder, what the settings allow, and further ones."""
+    return [*default_roots(path), *get_settings().suite_paths, *map(Path, further)]
 
 
 def load_suite(path: Path | str, roots: Iterable[Path | str] | None = None) -> Suite:
@@ -61,7 +67,7 @@ def run_suite_file(
     Raises:
         ConfigError: the suite, its targets or the judge's recordings are not valid.
     """
-    suite = load_suite(path, default_roots(path))
+    suite = load_suite(path, suite_roots(path))
     targets = find_targets_file(path)
     return run_suite(
         suite,

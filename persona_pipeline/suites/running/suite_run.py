@@ -1,10 +1,9 @@
 """Running a suite: every test by every target, graded, in order, and resumable."""
 
 import contextlib
-import dataclasses
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from persona_pipeline.suites.asserts.context import Services
 from persona_pipeline.suites.asserts.grades import Failure, SuiteVerdict
@@ -14,6 +13,7 @@ from persona_pipeline.suites.results.suite_result import Attempt, SuiteResult, T
 from persona_pipeline.suites.running.cells import CellRunner
 from persona_pipeline.suites.running.options import RunOptions
 from persona_pipeline.suites.running.plan import Cell, plan
+from persona_pipeline.suites.running.shared_judge import SharedJudge
 from persona_pipeline.suites.sandbox.workspaces import WorkspaceError, Workspaces
 from persona_pipeline.suites.targets.config import Targets
 from persona_pipeline.suites.targets.responses import Responses
@@ -22,12 +22,15 @@ if TYPE_CHECKING:
     from persona_pipeline.suites.asserts.suite_judge import BackedJudge, SuiteJudge
 
 
+_JUDGED_AT_ONCE = 20
+
+
 def run_suite(
     suite: Suite,
     *,
     targets: Targets | None = None,
     responses: Responses | None = None,
-    judge: "Callable[[], BackedJudge | SuiteJudge] | BackedJudge | None" = None,
+    judge: "Callable[[], BackedJudge | SuiteJudge] | BackedJudge | SharedJudge | None" = None,
     options: RunOptions | None = None,
     on_result: Callable[[TestResult], None] | None = None,
 ) -> SuiteResult:
@@ -36,8 +39,8 @@ def run_suite(
     Args:
         targets: who may answer; not needed with ``responses``.
         responses: recorded answers to grade; no target is asked.
-        judge: the project's judge, or a function that opens it when the first assert needs one. None: what needs a judge is an
-            error.
+        judge: the project's judge, or a function that opens it when the first assert needs one, closed at the end; a shared one
+            stays open. None: what needs a judge is an error.
         on_result: called with each result as soon as it is there, one at a time.
 
     Raises:
@@ -45,7 +48,8 @@ def run_suite(
     """
     options = options or RunOptions()
     cells = list(plan(suite, options, targets, responses))
-    shared = _Judges(judge)
+    shared = judge if isinstance(judge, SharedJudge) else SharedJudge(judge)
+    before = shared.usage
     workspaces = Workspaces(
         suite,
         options.workspace_folder or state_folder(suite.path) / "workspaces",
@@ -53,7 +57,7 @@ def run_suite(
         options.keep_workspaces,
     )
     services = Services(
-        judge=shared.get if judge is not None else None,
+        judge=shared.get if shared.given is not None else None,
         allow_code=options.allow_code,
         world_root=options.world_root,
     )
@@ -62,7 +66,8 @@ def run_suite(
     try:
         results = _run_all(suite, cells, runner, workspaces, options, on_result)
     finally:
-        shared.close()
+        if shared is not judge:
+            shared.close()
         workspaces.close()
     return SuiteResult(
         suite.name,
@@ -71,7 +76,7 @@ def run_suite(
         suite.content_hash,
         [str(warning) for warning in suite.warnings],
         shared.name,
-        shared.usage,
+        shared.usage_since(before),
     )
 
 
@@ -104,7 +109,7 @@ def _run_all(
         return result
 
     try:
-        return _in_order(one, cells, _workers(cells, options))
+        return _in_order(one, cells, _workers(cells, options, runner))
     finally:
         with contextlib.suppress(WorkspaceError):
             if hooked:
@@ -123,9 +128,13 @@ def _in_order(one: Callable[[Cell], TestResult], cells: Sequence[Cell], workers:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _workers(cells: Iterable[Cell], options: RunOptions) -> int:
+def _workers(cells: Sequence[Cell], options: RunOptions, runner: CellRunner) -> int:
     if options.workers is not None:
         return max(1, options.workers)
+    if runner.responses is not None:
+        # Nobody is asked but the judge, which bounds its calls itself.
+        judged = any(item.needs_judge for cell in cells for item in runner.asserts(cell.test))
+        return _JUDGED_AT_ONCE if judged else 1
     return min((cell.target.workers or 1 for cell in cells if cell.target), default=1)
 
 
@@ -141,33 +150,3 @@ def _failed(cell: Cell, failure: Failure, options: RunOptions) -> TestResult:
         cell.test.dataset,
         timestamp=options.clock().isoformat(),
     )
-
-
-class _Judges:
-    """Opens the judge once, when it is needed, from whichever thread needs it first."""
-
-    def __init__(self, judge: Any) -> None:
-        self._given = judge
-        self._opened: SuiteJudge | None = None
-        self._lock = threading.Lock()
-
-    def get(self) -> "SuiteJudge":
-        from persona_pipeline.suites.asserts.suite_judge import SuiteJudge
-
-        with self._lock:
-            if self._opened is None:
-                given: Any = self._given() if callable(self._given) else self._given
-                self._opened = given if isinstance(given, SuiteJudge) else SuiteJudge(given)
-            return self._opened
-
-    @property
-    def name(self) -> str | None:
-        return self._opened.name if self._opened else None
-
-    @property
-    def usage(self) -> Mapping[str, Any]:
-        return dataclasses.asdict(self._opened.usage) if self._opened else {}
-
-    def close(self) -> None:
-        if self._opened:
-            self._opened.close()

@@ -37,6 +37,8 @@ def test_tests_are_paired_by_id() -> None:
         ([-0.5, -0.4, -0.6, -0.5], -0.6299, -0.3701, True),
         ([-0.5, 0.4, -0.6, 0.5], -0.9731, 0.8731, False),
         ([0.0, 0.0, 0.0], 0.0, 0.0, False),
+        ([0.9, -0.9], -1.0, 1.0, False),
+        ([1.0, 0.9], 0.3147, 1.0, False),
     ],
 )
 def test_the_interval_of_the_paired_difference(deltas: list[float], low: float, high: float, surely: bool) -> None:

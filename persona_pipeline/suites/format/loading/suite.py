@@ -214,6 +214,7 @@ def _assembled(
         evaluator=reader.types.canonical_type(fields.evaluator),
         roots=reader.files.roots,
         warnings=tuple(dict.fromkeys(reader.warnings)),
+        missing=tuple(dict.fromkeys(reader.missing)),
         content_hash=reader.files.content_hash(path.parent),
     )
 

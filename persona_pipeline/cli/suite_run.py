@@ -1,0 +1,211 @@
+"""``persona-pipeline suite run``: one suite or several, results as they come, one summary and one exit code."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from persona_pipeline.cli.options import JudgeName, judge_name
+from persona_pipeline.cli.suite_options import (
+    AllowEnv,
+    AllowPath,
+    AllowTargets,
+    AsJson,
+    Places,
+    Tags,
+    TargetsFile,
+    TestIds,
+    load,
+    print_json,
+    print_lines,
+)
+from persona_pipeline.errors import ConfigError
+
+if TYPE_CHECKING:
+    from persona_pipeline.suites import SuiteResult, TestResult
+
+ENDINGS = (".jsonl", ".json", ".xml", ".html")
+
+
+def run(
+    places: Places,
+    as_json: AsJson = False,
+    responses: Annotated[
+        Path | None, typer.Option(help="Grade these recorded answers; no target is asked.", show_default=False)
+    ] = None,
+    targets: TargetsFile = None,
+    target: Annotated[
+        list[str] | None,
+        typer.Option(help="Who answers, instead of what the suite says; repeatable.", show_default=False),
+    ] = None,
+    test_id: TestIds = None,
+    tag: Tags = None,
+    shard: Annotated[
+        str | None, typer.Option(help="Only this part of the tests, such as 2/4.", show_default=False)
+    ] = None,
+    allow_code: Annotated[bool, typer.Option(help="Let the suite run its own programs.")] = False,
+    allow_path: AllowPath = None,
+    allow_env: AllowEnv = None,
+    allow_targets: AllowTargets = False,
+    judge: JudgeName = None,
+    record: Annotated[bool, typer.Option(help="Write the answers of a live judge to recordings/.")] = False,
+    max_usd: Annotated[
+        float | None, typer.Option(help="US dollars the judge may cost; what it stops is unscored.")
+    ] = None,
+    out: Annotated[
+        list[Path] | None,
+        typer.Option(help="Write results to .jsonl, .json, .xml (JUnit) or .html; repeatable.", show_default=False),
+    ] = None,
+    resume: Annotated[bool, typer.Option(help="Go on where the run that wrote the .jsonl of --out stopped.")] = False,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=256,
+            help="Tests at once; by default what the target says, and 20 of recorded answers that are judged.",
+            show_default=False,
+        ),
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option(min=0.1, help="Seconds one attempt may take, answer and grading together.")
+    ] = 120.0,
+    max_retries: Annotated[
+        int, typer.Option(min=0, max=10, help="Further tries after what may pass, such as a timeout.")
+    ] = 2,
+    cache: Annotated[
+        bool | None,
+        typer.Option("--cache/--no-cache", help="Take answers that a target gave before.", show_default=False),
+    ] = None,
+    keep_workspaces: Annotated[bool, typer.Option(help="Keep the workspaces of tests that pass too.")] = False,
+    save: Annotated[bool, typer.Option(help="Write the run to the store too.")] = False,
+) -> None:
+    """Run suites.
+
+    Exit codes: 0 no test failed, 1 a test failed, 2 usage or configuration, 3 something was not judged, 4 budget.
+    """
+    from persona_pipeline.suites.running.opening import judge_opener, open_targets, world_root
+    from persona_pipeline.suites import RunOptions, load_responses, run_suite
+    from persona_pipeline.suites.results.result_files import RowWriter, earlier_results
+    from persona_pipeline.suites.running.plan import parse_shard, plan
+    from persona_pipeline.suites.running.several import (
+        chosen,
+        find_suites,
+        joined,
+        prefixes,
+        with_prefix,
+        without_prefix,
+    )
+    from persona_pipeline.suites.running.shared_judge import SharedJudge
+
+    outputs = _outputs(out or [])
+    rows = next((path for path in outputs if path.suffix == ".jsonl"), None)
+    if resume and rows is None:
+        raise ConfigError("--resume needs --out with a .jsonl file: the one the run that stopped was writing")
+    options = RunOptions(
+        allow_code=allow_code,
+        test_ids=tuple(test_id or ()),
+        tags=tuple(tag or ()),
+        shard=None if shard is None else parse_shard(shard),
+        targets=tuple(target or ()),
+        workers=workers,
+        timeout=timeout,
+        max_retries=max_retries,
+        cache=cache,
+        keep_workspaces=keep_workspaces,
+        world_root=world_root,
+    )
+    suites = chosen([load(path, allow_path) for path in find_suites(places)], options)
+    recorded = load_responses(responses) if responses is not None else None
+    if recorded is not None and len(suites) > 1:
+        raise ConfigError("--responses are the answers to one suite; name one")
+    answering = [
+        None if recorded else open_targets(suite.path, targets, environment=allow_env, network=allow_targets)
+        for suite in suites
+    ]
+    for suite, found in zip(suites, answering, strict=True):
+        list(plan(suite, options, found, recorded))
+    shared = SharedJudge(judge_opener(judge_name(judge), record=record, max_usd=max_usd))
+    earlier = earlier_results(rows) if resume and rows is not None else []
+    writer = None if rows is None else RowWriter(rows, append=resume)
+    results: list[SuiteResult] = []
+    try:
+        for suite, found, prefix in zip(suites, answering, prefixes(suites), strict=True):
+
+            def tell(test: "TestResult", prefix: str = prefix) -> None:
+                shown = with_prefix(test, prefix)
+                if writer is not None and not test.resumed:
+                    writer.write(shown)
+                _print_result(shown, as_json)
+
+            own = replace(options, earlier=tuple(without_prefix(earlier, prefix)))
+            results.append(
+                run_suite(suite, targets=found, responses=recorded, judge=shared, options=own, on_result=tell)
+            )
+    finally:
+        shared.close()
+        if writer is not None:
+            writer.close()
+    whole = joined(suites, results)
+    _report(whole, results, as_json, outputs)
+    if save:
+        from persona_pipeline.store import open_store
+        from persona_pipeline.suites.results.storage import save_suite_result
+
+        store = open_store()
+        for result in results:
+            save_suite_result(store, result)
+    raise typer.Exit(0 if options.shard and not whole.tests else whole.exit_code)
+
+
+def _outputs(paths: list[Path]) -> list[Path]:
+    for path in paths:
+        if path.suffix not in ENDINGS:
+            raise ConfigError(f"--out {path}: the name must end in {', '.join(ENDINGS)}")
+    return paths
+
+
+def _print_result(test: "TestResult", as_json: bool) -> None:
+    """Print a test's line as soon as it is there; beside JSON only what is wrong, on stderr."""
+    from persona_pipeline.reporting.suites.table import is_good, result_line
+
+    if not (as_json and is_good(test)):
+        print_lines([result_line(test)], err=as_json)
+
+
+def _report(whole: "SuiteResult", results: Sequence["SuiteResult"], as_json: bool, outputs: list[Path]) -> None:
+    from persona_pipeline.reporting.suites.table import summary_line
+
+    for path in outputs:
+        _write(whole, results, path)
+    if as_json:
+        print_json(_document(whole, results))
+    if len(results) > 1:
+        print_lines(map(summary_line, results), err=as_json)
+    print_lines([summary_line(whole)], err=as_json)
+
+
+def _document(whole: "SuiteResult", results: Sequence["SuiteResult"]) -> dict[str, object]:
+    """Return a run as JSON: one suite's as it is, of several each and all in one."""
+    if len(results) == 1:
+        return whole.to_dict()
+    return {**whole.to_dict(), "suites": [{"suite": item.suite, "summary": item.summary} for item in results]}
+
+
+def _write(whole: "SuiteResult", results: Sequence["SuiteResult"], path: Path) -> None:
+    if path.suffix == ".jsonl":
+        return
+    if path.suffix == ".json":
+        text = json.dumps(_document(whole, results), indent=2, ensure_ascii=True, allow_nan=False, default=str) + "\n"
+    elif path.suffix == ".xml":
+        from persona_pipeline.reporting.suites.junit import render_suite_junit
+
+        text = render_suite_junit(*results)
+    else:
+        from persona_pipeline.reporting.suites.html import render_suite_html
+
+        text = render_suite_html(whole)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
