@@ -12,7 +12,6 @@ from persona_pipeline.api.keywords import check_keywords
 from persona_pipeline.api.notebook import Cell, block, lines, table
 from persona_pipeline.settings import get_settings
 from persona_pipeline.suites.asserts.grades import SuiteVerdict
-from persona_pipeline.suites.format.files import default_roots
 from persona_pipeline.suites.format.models import Suite
 from persona_pipeline.suites.results.suite_result import SuiteResult, TestResult
 from persona_pipeline.suites.running import suite_files
@@ -121,7 +120,7 @@ def load_suite(path: Path | str, *, allow_path: Iterable[Path | str] = ()) -> Su
     Raises:
         ConfigError: the suite is not valid: every problem at its file, line and column.
     """
-    return suite_files.load_suite(path, [*default_roots(Path(path)), *allow_path])
+    return suite_files.load_suite(path, suite_files.suite_roots(Path(path), allow_path))
 
 
 def run_suite(suite: Suite | Path | str, **how: Unpack[Running]) -> SuiteRun:
