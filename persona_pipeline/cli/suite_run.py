@@ -86,9 +86,9 @@ def run(
 
     Exit codes: 0 no test failed, 1 a test failed, 2 usage or configuration, 3 something was not judged, 4 budget.
     """
-    from persona_pipeline.cli.suite_support import judge_opener, open_targets, world_root
     from persona_pipeline.suites import RunOptions, load_responses, run_suite
     from persona_pipeline.suites.results.result_files import RowWriter, earlier_results
+    from persona_pipeline.suites.running.opening import judge_opener, open_targets, world_root
     from persona_pipeline.suites.running.plan import parse_shard, plan
     from persona_pipeline.suites.running.several import (
         chosen,
