@@ -113,7 +113,7 @@ def test_the_comment_workflow_runs_the_default_branch_and_reads_the_artefact_of_
 
 def test_zizmor_finds_nothing() -> None:
     command = [BIN / "zizmor", "--offline", "--no-progress", "--persona=pedantic", FOLDER, *ACTIONS]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=480, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -122,7 +122,7 @@ def test_actionlint_finds_nothing() -> None:
     if actionlint is None:
         pytest.skip("no actionlint on this machine")
     command = [actionlint, "-shellcheck=", "-pyflakes=", *WORKFLOWS]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=480, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -205,7 +205,7 @@ def _run_ci_job(root: Path) -> subprocess.CompletedProcess[str]:
     environment = {"PATH": str(BIN), "PERSONA_ROOT": str(root), "HOME": str(root), "TMPDIR": str(root.parent)}
     environment["DAGSTER_HOME"] = str(home)
     return subprocess.run(
-        command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=120, check=False
+        command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=480, check=False
     )
 
 

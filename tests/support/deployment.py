@@ -26,7 +26,7 @@ BIN = Path(sys.executable).parent
 # What the image is made with.
 FOLDERS = {"/srv/world": "world", "/srv/state": "state"}
 # Seconds that a process may take on a machine that has other work as well.
-PATIENCE = 400
+PATIENCE = 480
 _VARIABLE = re.compile(r"\$\{(\w+)(?::([-?])([^}]*))?\}")
 
 
