@@ -1,5 +1,6 @@
 """``persona-pipeline suite run``: one suite or several, results as they come, one summary and one exit code."""
 
+import gc
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -85,9 +86,9 @@ def run(
 
     Exit codes: 0 no test failed, 1 a test failed, 2 usage or configuration, 3 something was not judged, 4 budget.
     """
-    from persona_pipeline.cli.suite_support import judge_opener, open_targets, world_root
     from persona_pipeline.suites import RunOptions, load_responses, run_suite
     from persona_pipeline.suites.results.result_files import RowWriter, earlier_results
+    from persona_pipeline.suites.running.opening import judge_opener, open_targets, world_root
     from persona_pipeline.suites.running.plan import parse_shard, plan
     from persona_pipeline.suites.running.several import (
         chosen,
@@ -127,6 +128,8 @@ def run(
     ]
     for suite, found in zip(suites, answering, strict=True):
         list(plan(suite, options, found, recorded))
+    # What was loaded stays to the end of the process: nobody needs to look through it for garbage.
+    gc.freeze()
     shared = SharedJudge(judge_opener(judge_name(judge), record=record, max_usd=max_usd))
     earlier = earlier_results(rows) if resume and rows is not None else []
     writer = None if rows is None else RowWriter(rows, append=resume)

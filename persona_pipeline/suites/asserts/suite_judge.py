@@ -63,13 +63,26 @@ class SuiteJudge:
         Raises:
             UngradedError: there is no valid answer; its reason is the judge's.
         """
-        answer = self._wait(self._backend(model).ask([question]), timeout)[0]
-        self._spent(answer.usage)
+        answer = self.answers([question], timeout, model=model)[0]
         if answer.data is None:
             raise UngradedError(str(answer.unscored), answer.detail)
-        if self.record:
-            self.record([question], [answer])
         return answer.data
+
+    def answers(self, questions: Sequence[Question], timeout: float, *, model: str | None = None) -> list[Answer]:
+        """Return the answers to questions that are asked at once, in order; a failed one is unscored with its reason.
+
+        Raises:
+            UngradedError: they took too long.
+        """
+        answers = self._wait(self._backend(model).ask(questions), timeout)
+        for answer in answers:
+            self._spent(answer.usage)
+        known = [
+            (question, answer) for question, answer in zip(questions, answers, strict=True) if answer.data is not None
+        ]
+        if self.record and known:
+            self.record([question for question, _ in known], [answer for _, answer in known])
+        return answers
 
     def verdicts(self, requests: Sequence[JudgeRequest], timeout: float) -> list[Verdict]:
         """Return the verdicts on propositions, in order; a failed one is unscored with its reason."""
