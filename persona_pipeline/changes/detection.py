@@ -67,22 +67,25 @@ def find_changes(
     """Return what must be recorded, agent by agent, and the agents whose new messages are not settled.
 
     Args:
-        known: the agents that are partitions; of another one everything is new, whatever was recorded before it was removed.
+        known: the agents that are partitions; of another one everything is new, whatever was recorded before it was removed, and of
+            one whose messages were never recorded.
         at: the time of this look.
         reading: message files are being read just now: half of what they say is no version, and new agents wait for all of it.
     """
     changes, waiting = [], []
     current = now.by_source()
+    observed = recorded.get(MESSAGES, {})
     for agent_id in now.agent_ids:
-        if reading and agent_id not in known:
+        is_new = agent_id not in known or agent_id not in observed
+        if reading and is_new:
             waiting.append(agent_id)
             continue
         for source, versions in current.items():
             version, before = versions[agent_id], recorded.get(source, {}).get(agent_id)
-            if version == before and agent_id in known:
+            if version == before and not is_new:
                 continue
             heard = MessageVersion.parse(before)
-            settled = agent_id not in known or (not reading and debounce.settled(heard, now.messages[agent_id], at))
+            settled = is_new or (not reading and debounce.settled(heard, now.messages[agent_id], at))
             if source == MESSAGES and not settled:
                 waiting.append(agent_id)
             else:

@@ -51,8 +51,7 @@ def source_observations(context: dg.SensorEvaluationContext, world: WorldResourc
     changes, waiting = find_changes(
         now, recorded_versions(instance), known=known, debounce=debounce, at=datetime.now(UTC), reading=reading
     )
-    # A new agent comes with its messages.
-    partitions = partition_requests([name for name in now.agent_ids if name in known or not reading], known)
+    partitions = partition_requests(now.agent_ids, known)
     if not (changes or partitions):
         why = "which are being read" if reading else "not yet enough or quiet"
         more = f"; {len(waiting)} with new messages, {why}" if waiting else ""
