@@ -1,0 +1,355 @@
+"""Asserts of promptfoo and AgentV as asserts of ours; one that has no counterpart is named and left out."""
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from persona_pipeline.suites.asserts import registry
+from persona_pipeline.suites.asserts.contains import SPELLINGS
+from persona_pipeline.suites.format.loading.asserts import read_assert
+from persona_pipeline.suites.format.problems import Reader
+from persona_pipeline.suites.format.sources import Entry
+from persona_pipeline.suites.importing.findings import Findings, listed
+from persona_pipeline.suites.importing.templates import TemplateError, fill
+
+# From here on a mean score is no failure, and from there on a pass.
+NO_FAILURE, PASSES = 0.6, 0.8
+_AS_THEY_ARE = ("tool_trajectory", "field_accuracy", "token_usage", "execution_metrics")
+_SAME_TEXT = ("equals", "contains", *SPELLINGS)
+_COMMON = ("type", "metric", "name", "weight", "negate", "required", "threshold", "min_score")
+_REMEDIES = {
+    **dict.fromkeys(("javascript", "python", "ruby", "webhook"), "write a code_judge"),
+    **dict.fromkeys(("select_best", "max_score"), "compare runs with pairwise or suite compare --pairwise"),
+    **dict.fromkeys(("similar", "rouge_n", "bleu", "gleu", "meteor", "levenshtein"), "say in rubrics what must agree"),
+}
+_FACTS = "Agrees with these facts and contradicts none of them: "
+
+
+@dataclass
+class Item:
+    """One assert being converted: what it says, filled in, and what of it nobody has read yet."""
+
+    findings: Findings
+    entry: Entry
+    kind: str
+    data: dict[str, Any]
+    variables: Mapping[str, Any]
+    threshold: float | None = None
+
+    def take(self, *names: str) -> Any:
+        """Return the first of these keys that is there, and mark it as read."""
+        name = next((name for name in names if self.data.get(name) is not None), None)
+        return None if name is None else self.data.pop(name)
+
+    def value(self) -> Any:
+        """Return ``value``; of a file its text."""
+        given = self.take("value")
+        if isinstance(given, str) and given.startswith("file://"):
+            if re.search(r"\.(js|cjs|mjs|ts|py|rb)(:\w+)?$", given):
+                return None
+            return self.findings.text(self.entry, given, "value")
+        return given
+
+    def none(self, what: str = "", remedy: str = "") -> None:
+        self.findings.none(self.entry, f"assert {what or self.data['type']}", remedy=remedy)
+
+
+def read_asserts(
+    findings: Findings, entries: Sequence[Entry], variables: Mapping[str, Any], *, gates: bool
+) -> list[dict[str, Any]]:
+    """Return the asserts that these have a counterpart in.
+
+    Args:
+        variables: fill the templates in them.
+        gates: each must pass for the test to pass, as promptfoo has it where no threshold is given.
+    """
+    found: list[dict[str, Any]] = []
+    criteria = [entry for entry in entries if isinstance(entry.data, str) and entry.data.strip()]
+    if criteria:
+        texts = [_filled(findings, entry, entry.data, variables) for entry in criteria]
+        texts = [text for text in texts if text is not None]
+        if texts:
+            found.append({"type": "rubrics", "criteria": texts, "weight": len(texts)})
+    for entry in entries:
+        if isinstance(entry.data, str):
+            continue
+        entry = _referenced(findings, entry)
+        if not isinstance(entry.data, dict) or not isinstance(entry.data.get("type"), str):
+            findings.none(entry, "an assert without type")
+            continue
+        made = _converted(findings, entry, variables, gates)
+        if made is not None and (checked := _checked(findings, entry, made)):
+            found.append(checked)
+    return _named_apart(found)
+
+
+def _filled(findings: Findings, entry: Entry, value: Any, variables: Mapping[str, Any]) -> Any:
+    try:
+        return fill(value, variables)
+    except TemplateError as problem:
+        findings.none(entry, f"the template ({problem})")
+        return None
+
+
+def _referenced(findings: Findings, entry: Entry) -> Entry:
+    """Follow ``$ref: '#/assertionTemplates/name'``."""
+    reference = entry.data.get("$ref") if isinstance(entry.data, dict) else None
+    document = getattr(entry.source, "data", None)
+    if not isinstance(reference, str) or not reference.startswith("#/"):
+        return entry
+    keys = reference[2:].split("/")
+    for key in keys:
+        document = document.get(key) if isinstance(document, dict) else None
+    if document is None:
+        return entry
+    own = {key: value for key, value in entry.data.items() if key != "$ref"}
+    return Entry({**document, **own} if isinstance(document, dict) else document, entry.source, tuple(keys))
+
+
+def _converted(findings: Findings, entry: Entry, variables: Mapping[str, Any], gates: bool) -> dict[str, Any] | None:
+    spelled = entry.data["type"]
+    negated = spelled.startswith("not-")
+    kind = spelled.removeprefix("not-").replace("-", "_")
+    convert = _CONVERTERS.get(kind)
+    if convert is None:
+        findings.none(entry, f"assert {spelled}", "type", remedy=_REMEDIES.get(kind, ""))
+        return None
+    inner = {key: value for key, value in entry.data.items() if key in ("assert", "assertions", "evaluators")}
+    data = _filled(findings, entry, {k: v for k, v in entry.data.items() if k not in inner}, variables)
+    if data is None:
+        return None
+    item = Item(findings, entry, kind, {**data, **inner}, variables)
+    limit = data.get("threshold", data.get("min_score"))
+    item.threshold = float(limit) if isinstance(limit, int | float) and not isinstance(limit, bool) else None
+    made = convert(item)
+    if made is None:
+        return None
+    for key in sorted(set(item.data) - set(_COMMON)):
+        if item.data[key] is not None:
+            findings.none(entry, f"{key} of assert {spelled}", key)
+    return _with_common(item, made, gates, negated=negated != (data.get("negate") is True))
+
+
+def _with_common(item: Item, made: dict[str, Any], gates: bool, *, negated: bool) -> dict[str, Any]:
+    name = item.data.get("metric") or item.data.get("name")
+    head: dict[str, Any] = {"type": made.pop("type")}
+    if isinstance(name, str):
+        head["name"] = name
+    weight, required = item.data.get("weight"), item.data.get("required")
+    if weight is not None:
+        made["weight"] = weight
+    if negated:
+        made["negate"] = True
+    limit = made.pop("_passes_from", None) or (item.threshold if required is True else None)
+    gate = required or (gates and weight != 0)
+    if gate:
+        made["required"] = required if limit is None or isinstance(required, float) else limit
+        made["required"] = made["required"] or True
+    if limit and gate and limit < PASSES:
+        said = f"passes from {limit:g} on, and counts with its score: below {PASSES} it can keep a test from passing"
+        item.findings.differs(item.entry, f"{item.entry.data['type']} {said}", "threshold")
+    elif limit and not gate and not item.findings.promptfoo:
+        item.findings.none(item.entry, f"threshold of {item.entry.data['type']} that is not required", "threshold")
+    return head | made
+
+
+def _checked(findings: Findings, entry: Entry, made: dict[str, Any]) -> dict[str, Any] | None:
+    """Return an assert as it is if a suite may hold it; what is wrong with it is a finding at its origin."""
+    reader = Reader(findings.reader.files, findings.out, registry)
+    read = read_assert(reader, Entry(made, entry.source, entry.location), "assert", 0)
+    if read is None:
+        findings.reader.warnings += reader.problems
+        return None
+    return made
+
+
+def _named_apart(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    taken: set[str] = set()
+    for item in found:
+        name, number = item.get("name"), 1
+        while name is not None and item["name"] in taken:
+            number += 1
+            item["name"] = f"{name}-{number}"
+        taken.add(item.get("name", ""))
+    return found
+
+
+def _text(item: Item) -> dict[str, Any] | None:
+    value = item.value()
+    if isinstance(value, dict) or value is None:
+        return item.none(f"{item.data['type']} with data", "compare fields with field_accuracy")
+    if item.kind in ("contains_all", "contains_any", "icontains_all", "icontains_any") and isinstance(value, str):
+        value = [part.strip() for part in value.split(",") if part.strip()]
+    texts = [_plain(part) for part in listed(value)]
+    return {"type": item.kind.replace("_", "-"), "value": texts if isinstance(value, list) else texts[0]}
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _regex(item: Item) -> dict[str, Any] | None:
+    pattern, flags = _plain(item.value() or ""), item.take("flags") or ""
+    if set(flags) - set("imgu"):
+        return item.none(f"regex with flags {flags}")
+    kept = "".join(flag for flag in "im" if flag in flags)
+    return {"type": "regex", "value": f"(?{kept}:{pattern})" if kept else pattern}
+
+
+def _json(item: Item) -> dict[str, Any] | None:
+    if item.data.get("value") is not None:
+        item.findings.none(item.entry, "the schema of is-json", "value", remedy="is_json checks that it is JSON")
+        item.take("value")
+    return {"type": "is_json"}
+
+
+def _limit(key: str, kind: str) -> Callable[[Item], dict[str, Any] | None]:
+    def convert(item: Item) -> dict[str, Any] | None:
+        limit = item.take(key, "threshold", "budget", "value")
+        item.threshold = None
+        return item.none(f"{kind} without a threshold") if limit is None else {"type": kind, key: limit}
+
+    return convert
+
+
+def _criteria(prefix: str = "", limit: float | None = None) -> Callable[[Item], dict[str, Any] | None]:
+    def convert(item: Item) -> dict[str, Any] | None:
+        value, prompt = item.value(), item.take("prompt", "rubricPrompt", "rubric_prompt")
+        criteria = item.take("criteria", "rubrics")
+        if _of_code(prompt):
+            return item.none(f"{item.data['type']} with a program as its prompt", "write the prompt out")
+        if isinstance(prompt, str) and prompt.startswith(("file://", "./", "../")):
+            prompt = item.findings.relocated(item.entry, prompt)
+        value = value if value is not None else criteria
+        if isinstance(value, list) and value:
+            made: dict[str, Any] = {"type": "rubrics", "criteria": [_criterion(item, part) for part in value]}
+            return made | ({"prompt": prompt} if prompt else {})
+        if isinstance(value, dict):
+            return item.none(f"{item.data['type']} with data as its value", "write a list of criteria")
+        passes = item.threshold if item.threshold is not None else limit
+        if passes is None and isinstance(value, str) and not prompt:
+            return {"type": "rubrics", "criteria": [prefix + value]}
+        if value is not None and prompt:
+            item.findings.none(item.entry, "a value beside a prompt", "value", remedy="write it into the prompt")
+        text = prompt if prompt is not None else value
+        made = {"type": "llm_judge"} | ({"prompt": prefix + text} if isinstance(text, str) else {})
+        return made | ({"_passes_from": passes} if passes else {})
+
+    return convert
+
+
+def _of_code(prompt: Any) -> bool:
+    return isinstance(prompt, dict | list) or (
+        isinstance(prompt, str) and bool(re.search(r"\.(js|mjs|ts|py)(:\w+)?$", prompt))
+    )
+
+
+def _criterion(item: Item, value: Any) -> Any:
+    """A criterion of AgentV: what is left out there is required, a minimum is a share, an operator turns the question."""
+    if not isinstance(value, dict):
+        return _plain(value)
+    made = {key: part for key, part in value.items() if key not in ("operator", "min_score", "description")}
+    if "description" in value:
+        made.setdefault("outcome", value["description"])
+    if value.get("operator") == "contradiction":
+        made["outcome"] = f"Says nothing that contradicts this, or does not speak of it: {made.get('outcome', '')}"
+    elif value.get("operator") not in (None, "correctness"):
+        item.findings.none(item.entry, f"operator {value['operator']}", "value")
+    if isinstance(value.get("min_score"), int | float):
+        made["required_min_score"] = math.ceil(10 * value["min_score"] - 1e-9)
+    elif "score_ranges" not in value and "required_min_score" not in value:
+        made.setdefault("required", True)
+    return made
+
+
+def _as_it_is(item: Item) -> dict[str, Any]:
+    item.threshold = None
+    return {"type": item.kind} | {key: item.take(key) for key in list(item.data) if key not in _COMMON}
+
+
+def _program(item: Item) -> dict[str, Any] | None:
+    script, cwd = item.take("command", "script"), item.take("cwd")
+    if script is None:
+        return item.none(f"{item.data['type']} without a command")
+    made: dict[str, Any] = {"type": "code_judge", "script": script}
+    made["cwd"] = item.findings.relocated(item.entry, cwd if isinstance(cwd, str) else ".")
+    config, target = item.take("config"), item.take("target")
+    return (
+        made
+        | ({"target": target} if isinstance(target, bool | dict) else {})
+        | (config if isinstance(config, dict) else {})
+    )
+
+
+def _used(item: Item) -> dict[str, Any] | None:
+    tools = listed(item.value())
+    minimums = {}
+    for tool in tools:
+        name, least = (tool.get("name"), tool.get("min", 1)) if isinstance(tool, dict) else (tool, 1)
+        if not isinstance(name, str) or (isinstance(tool, dict) and set(tool) - {"name", "min"}):
+            return item.none(f"{item.data['type']} with patterns or maxima")
+        minimums[name] = least
+    return {"type": "tool_trajectory", "mode": "any_order", "minimums": minimums} if minimums else item.none()
+
+
+def _sequence(item: Item) -> dict[str, Any] | None:
+    value = item.value()
+    steps, mode = (
+        (value.get("steps"), value.get("mode", "in_order")) if isinstance(value, dict) else (value, "in_order")
+    )
+    named = [step.get("name") if isinstance(step, dict) else step for step in listed(steps)]
+    if not named or not all(isinstance(name, str) for name in named) or mode not in ("in_order", "exact"):
+        return item.none(f"{item.data['type']} with patterns")
+    return {"type": "tool_trajectory", "mode": mode, "expected": [{"tool": name} for name in named]}
+
+
+def _group(item: Item) -> dict[str, Any] | None:
+    key = next((name for name in ("assert", "assertions", "evaluators") if name in item.data), "assert")
+    members = item.take(key)
+    aggregator = item.take("aggregator")
+    if not isinstance(members, list):
+        return item.none(f"{item.data['type']} without asserts")
+    strict = item.findings.promptfoo and item.threshold is None
+    entries = [item.entry.child(key, index) for index in range(len(members))]
+    found = read_asserts(item.findings, entries, item.variables, gates=strict)
+    if not found:
+        return item.none(f"{item.data['type']} of which nothing is left")
+    made = {"type": "composite", "assert": found, "aggregator": aggregator or {"type": "weighted_average"}}
+    return made | ({"_passes_from": item.threshold} if item.threshold else {})
+
+
+def over_threshold(
+    findings: Findings, entry: Entry, asserts: list[dict[str, Any]], threshold: float
+) -> list[dict[str, Any]]:
+    """Return asserts of which the mean must reach a threshold: one group that is a gate."""
+    if threshold < NO_FAILURE:
+        said = f"threshold {threshold:g}: a test fails below {NO_FAILURE}, which is the least a suite can ask"
+        findings.differs(entry, said, "threshold")
+    if threshold <= 0 or not asserts:
+        return asserts
+    group = {"type": "composite", "name": "all", "assert": asserts, "aggregator": {"type": "weighted_average"}}
+    return [group | {"required": min(1.0, threshold)}]
+
+
+_CONVERTERS: dict[str, Callable[[Item], dict[str, Any] | None]] = {
+    **dict.fromkeys(_SAME_TEXT, _text),
+    "regex": _regex,
+    "is_json": _json,
+    "latency": _limit("max_ms", "latency"),
+    "cost": _limit("max_usd", "cost"),
+    **dict.fromkeys(("llm_rubric", "model_graded_closedqa", "rubrics", "rubric"), _criteria()),
+    **dict.fromkeys(("llm_grader", "llm_judge"), _criteria()),
+    **dict.fromkeys(("factuality", "model_graded_factuality"), _criteria(_FACTS)),
+    "g_eval": _criteria(limit=0.7),
+    **dict.fromkeys(("script", "script_grader", "code_grader", "code_judge", "code"), _program),
+    **dict.fromkeys(_AS_THEY_ARE, _as_it_is),
+    "trajectory:tool_used": _used,
+    "trajectory:tool_sequence": _sequence,
+    **dict.fromkeys(("assert_set", "composite"), _group),
+}
+# Types another tool has, whether they have a counterpart or not: what a table's cell may begin with.
+KNOWN = {*_CONVERTERS, *_REMEDIES, "contains_json", "is_html", "contains_html", "is_xml", "contains_xml", "is_sql"}
