@@ -226,7 +226,7 @@ def _criteria(prefix: str = "", limit: float | None = None) -> Callable[[Item], 
             prompt = item.findings.relocated(item.entry, prompt)
         value = value if value is not None else criteria
         if isinstance(value, list) and value:
-            made: dict[str, Any] = {"type": "rubrics", "criteria": [_criterion(item, part) for part in value]}
+            made: dict[str, Any] = {"type": "rubrics", "criteria": _criteria_of(item, value)}
             return made | ({"prompt": prompt} if prompt else {})
         if isinstance(value, dict):
             return item.none(f"{item.data['type']} with data as its value", "write a list of criteria")
@@ -248,10 +248,17 @@ def _of_code(prompt: Any) -> bool:
     )
 
 
-def _criterion(item: Item, value: Any) -> Any:
-    """A criterion of AgentV: what is left out there is required, a minimum is a share, an operator turns the question."""
+def _criteria_of(item: Item, values: list[Any]) -> list[Any]:
+    scored = any(
+        isinstance(value, dict) and {"score_ranges", "min_score", "required_min_score"} & set(value) for value in values
+    )
+    return [_criterion(item, value, scored) for value in values]
+
+
+def _criterion(item: Item, value: Any, scored: bool) -> Any:
+    """A criterion of AgentV: met or not, it is required unless it says no; a minimum is a share, an operator turns the question."""
     if not isinstance(value, dict):
-        return _plain(value)
+        return {"outcome": _plain(value)} if scored else _plain(value)
     made = {key: part for key, part in value.items() if key not in ("operator", "min_score", "description")}
     if "description" in value:
         made.setdefault("outcome", value["description"])
@@ -261,7 +268,7 @@ def _criterion(item: Item, value: Any) -> Any:
         item.findings.none(item.entry, f"operator {value['operator']}", "value")
     if isinstance(value.get("min_score"), int | float):
         made["required_min_score"] = math.ceil(10 * value["min_score"] - 1e-9)
-    elif "score_ranges" not in value and "required_min_score" not in value:
+    if not scored:
         made.setdefault("required", True)
     return made
 

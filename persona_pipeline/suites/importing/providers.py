@@ -73,6 +73,7 @@ def _read(findings: Findings, entry: Entry) -> Iterator[Provider]:
     spec = data.get("provider", data.get("id"))
     shown = data.get("label") or data.get("name") or data.get("id") or spec
     if isinstance(value, str) and not findings.promptfoo and not _is_spec(value):
+        findings.reader.warn(entry, f"target {value} is not written here; describe it in targets.yaml")
         yield Provider(value, None, (value,))
         return
     if isinstance(value, dict):
