@@ -66,28 +66,29 @@ def _read(findings: Findings, entry: Entry) -> Iterator[Provider]:
         if read is not None and isinstance(read.data, dict):
             yield from _read(findings, read)
         return
-    data = {"id": value} if isinstance(value, str) else value
-    if not isinstance(data, dict) or not isinstance(data.get("provider", data.get("id")), str):
-        return findings.none(entry, "a provider without id")
+    data: dict[str, Any] = value if isinstance(value, dict) else {"id": value}
     # AgentV: the id is the target's own name where the provider says what it is.
     spec = data.get("provider", data.get("id"))
-    shown = data.get("label") or data.get("name") or data.get("id") or spec
+    if not isinstance(spec, str):
+        return findings.none(entry, "a provider without id")
+    shown = str(data.get("label") or data.get("name") or data.get("id") or spec)
     if isinstance(value, str) and not findings.promptfoo and not _is_spec(value):
         findings.reader.warn(entry, f"target {value} is not written here; describe it in targets.yaml")
         yield Provider(value, None, (value,))
         return
     if isinstance(value, dict):
         findings.leftovers(Entry(data, entry.source, entry.location), _KNOWN, "provider key ")
-    config = dict(data["config"]) if isinstance(data.get("config"), dict) else {}
+    given = data.get("config")
+    config: dict[str, Any] = dict(given) if isinstance(given, dict) else {}
     place = Entry({**data, **config}, entry.source, entry.location)
     target = _target(findings, place, spec, config)
-    name = _name(str(shown))
+    name = _name(shown)
     if target is not None:
         for key, left in config.items():
             if left is not None:
                 findings.none(place, f"{key} of provider {spec}", *(("config", key) if "config" in data else ()))
         target = _checked(findings, place, {"name": name, **_with_environment(target)})
-    yield Provider(name, target, tuple(dict.fromkeys((name, str(shown), spec))), data.get("prompts"))
+    yield Provider(name, target, tuple(dict.fromkeys((name, shown, spec))), data.get("prompts"))
 
 
 def _is_spec(text: str) -> bool:

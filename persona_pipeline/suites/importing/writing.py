@@ -11,7 +11,8 @@ from persona_pipeline.errors import ConfigError
 from persona_pipeline.suites.importing.config import Imported
 
 _WIDTH = 120
-# Text that YAML 1.2 reads as a number and PyYAML, which writes 1.1, leaves bare.
+# Text that only escapes keep as it is; text that YAML 1.2 reads as a number and PyYAML, which writes 1.1, leaves bare.
+_ESCAPED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\t]")
 _LIKE_A_NUMBER = re.compile(r"[-+.]?[0-9]")
 
 
@@ -21,7 +22,13 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    style = "'" if _LIKE_A_NUMBER.match(text) else "|" if "\n" in text and text.strip() == text else None
+    style = None
+    if _ESCAPED.search(text):
+        style = '"'
+    elif _LIKE_A_NUMBER.match(text):
+        style = "'"
+    elif "\n" in text and text.strip() == text:
+        style = "|"
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 

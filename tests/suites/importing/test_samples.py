@@ -84,12 +84,14 @@ def kind(question: Question) -> dict[str, Any]:
 def ran(sample: Path, out: Path, answer: Any, **options: Any) -> SuiteResult:
     written = write_import(import_file(sample, out), sample, out)
     suite = load_suite(written[0])
-    names = {name for test in suite.tests for name in test.targets or suite.targets or (suite.target or "default",)}
+    names: set[str] = {
+        name for test in suite.tests for name in test.targets or suite.targets or (suite.target or "default",)
+    }
     with judging(kind) as (services, _):
         assert services.judge is not None
         return run_suite(
             suite,
-            targets=dict.fromkeys(names, answer),
+            targets={name: answer for name in names},
             judge=services.judge,
             options=RunOptions(allow_code=True, **options),
         )
