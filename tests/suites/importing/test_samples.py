@@ -3,7 +3,7 @@
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -91,7 +91,7 @@ def ran(sample: Path, out: Path, answer: Any, **options: Any) -> SuiteResult:
         assert services.judge is not None
         return run_suite(
             suite,
-            targets={name: answer for name in names},
+            targets=cast("dict[str, Any]", dict.fromkeys(names, answer)),
             judge=services.judge,
             options=RunOptions(allow_code=True, **options),
         )
