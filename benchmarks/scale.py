@@ -124,6 +124,7 @@ def measure_messages(place: Place, agents: int, count: int) -> Row:
     names = write_files(place.root, agents, count)
     first = place.step("sync")
     row = {"ingest, messages a second": count / first["seconds"], "ingest, MB": first["megabytes"]}
+    row |= {"ingest, a CPU second": count / first["cpu"]}
     file = place.root / "messages/part000.jsonl"
     with file.open("a", encoding="utf-8") as stream:
         stream.write(json.dumps(next(itertools.islice(said(names, count), count, None))) + "\n")
@@ -132,6 +133,7 @@ def measure_messages(place: Place, agents: int, count: int) -> Row:
     row |= {"no line more, CPU s": again["cpu"]}
     looked = place.step("look")
     row |= {"first look, s": looked["first"], "idle look, s": looked["idle"], "one edit, s": looked["edited"]}
+    row |= {"idle look, CPU s": looked["idle cpu"], "one edit, CPU s": looked["edited cpu"]}
     row |= {"looking, MB": looked["megabytes"], "a day's questions, s": place.step("day")["seconds"]}
     return {**row, "store, MB": place.size()}
 

@@ -1,3 +1,141 @@
-"""Continuous evaluation for LLM personas."""
+"""Continuous evaluation for LLM personas.
 
-__version__ = "0.1.0"
+    import persona_pipeline as pp
+
+    world = pp.load_world("my-world")
+    result = pp.evaluate(world)
+    result.to_frame()
+
+Every name below is public and stays; each brings in its own part of the package only when it is first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from persona_pipeline.version import __version__ as __version__
+
+if TYPE_CHECKING:
+    from persona_pipeline.api.comparing import EvaluationComparison, SuiteComparison, compare
+    from persona_pipeline.api.correcting import open_gate
+    from persona_pipeline.api.evaluating import (
+        Asking,
+        estimate,
+        evaluate,
+        evaluate_async,
+        load_baseline,
+        load_world,
+        open_judge,
+        take_baselines,
+        take_baselines_async,
+    )
+    from persona_pipeline.api.results import Evaluation, UnscoredError
+    from persona_pipeline.api.suite_runs import Running, SuiteRun, load_suite, run_suite, run_suite_async
+    from persona_pipeline.baselines.models import Baseline
+    from persona_pipeline.corrections.decision import GateDecision
+    from persona_pipeline.corrections.gate import ActionGate
+    from persona_pipeline.corrections.interventions import Interventions
+    from persona_pipeline.corrections.statistics import correction_statistics
+    from persona_pipeline.errors import ConfigError, PersonaError, Problem
+    from persona_pipeline.evaluation.report import AgentReport, Finding, RunReport
+    from persona_pipeline.evaluation.results import AgentEvaluation
+    from persona_pipeline.judging.verdict import Evidence, Judge, JudgeRequest, Unscored, Verdict
+    from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
+    from persona_pipeline.suites.format.models import Suite
+    from persona_pipeline.suites.targets.responses import Responses, load_responses, read_responses
+    from persona_pipeline.world.models import CorrectionSettings
+    from persona_pipeline.world.world import World
+
+__all__ = [
+    "ActionGate",
+    "AgentEvaluation",
+    "AgentReport",
+    "Asking",
+    "Baseline",
+    "ConfigError",
+    "CorrectionSettings",
+    "DimensionEvaluation",
+    "Evaluation",
+    "EvaluationComparison",
+    "Evidence",
+    "Finding",
+    "GateDecision",
+    "Interventions",
+    "Judge",
+    "JudgeRequest",
+    "PersonaError",
+    "Problem",
+    "PropositionResult",
+    "Responses",
+    "RunReport",
+    "Running",
+    "Suite",
+    "SuiteComparison",
+    "SuiteRun",
+    "Unscored",
+    "UnscoredError",
+    "Verdict",
+    "World",
+    "compare",
+    "correction_statistics",
+    "estimate",
+    "evaluate",
+    "evaluate_async",
+    "load_baseline",
+    "load_responses",
+    "load_suite",
+    "load_world",
+    "open_gate",
+    "open_judge",
+    "read_responses",
+    "run_suite",
+    "run_suite_async",
+    "take_baselines",
+    "take_baselines_async",
+]
+
+_MODULES = {
+    "api.comparing": ("EvaluationComparison", "SuiteComparison", "compare"),
+    "api.correcting": ("open_gate",),
+    "api.evaluating": (
+        "Asking",
+        "estimate",
+        "evaluate",
+        "evaluate_async",
+        "load_baseline",
+        "load_world",
+        "open_judge",
+        "take_baselines",
+        "take_baselines_async",
+    ),
+    "api.results": ("Evaluation", "UnscoredError"),
+    "api.suite_runs": ("Running", "SuiteRun", "load_suite", "run_suite", "run_suite_async"),
+    "baselines.models": ("Baseline",),
+    "corrections.decision": ("GateDecision",),
+    "corrections.gate": ("ActionGate",),
+    "corrections.interventions": ("Interventions",),
+    "corrections.statistics": ("correction_statistics",),
+    "errors": ("ConfigError", "PersonaError", "Problem"),
+    "evaluation.report": ("AgentReport", "Finding", "RunReport"),
+    "evaluation.results": ("AgentEvaluation",),
+    "judging.verdict": ("Evidence", "Judge", "JudgeRequest", "Unscored", "Verdict"),
+    "scoring.results": ("DimensionEvaluation", "PropositionResult"),
+    "suites.format.models": ("Suite",),
+    "suites.targets.responses": ("Responses", "load_responses", "read_responses"),
+    "world.models": ("CorrectionSettings",),
+    "world.world": ("World",),
+}
+_HOME = {name: module for module, names in _MODULES.items() for name in names}
+# `pp.testing.WorldBuilder` and `pp.corrections` need no import of their own.
+_PACKAGES = ("corrections", "testing")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    if name in _PACKAGES:
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_PACKAGES})

@@ -32,8 +32,8 @@ class Settings(BaseSettings):
         root: the world's folder (personas/, propositions/, messages/, recordings/, baselines/, suites/). Default: the current
             folder if it has ``personas/``, else the project.
         database_url: the store; default SQLite in ``<root>/.persona/store.db``. A Postgres URL switches everything.
-        state: folder of what is made and not kept in git (reports, what suites keep); default ``.persona`` in the world, or at the top
-            of a suite's repository. To be set where the world cannot be written.
+        state: folder of what is made and not kept in git (reports, what suites keep); default ``.persona`` in the world, or at the
+            top of a suite's repository. To be set where the world cannot be written.
         reports: where Dagster's jobs write reports: a folder, or a URL of an object store such as ``s3://bucket/reports``; default
             ``reports`` in the folder of the state.
         judge: who judges where a command does not say: ``recorded``, or the provider of a live judge.

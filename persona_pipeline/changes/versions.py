@@ -14,6 +14,7 @@ from persona_pipeline.store import Store
 from persona_pipeline.world.canonical import content_hash
 from persona_pipeline.world.counting import Said, said_by_agent
 from persona_pipeline.world.files import is_agent_id
+from persona_pipeline.world.looking import is_fresh, look_of
 from persona_pipeline.world.personas import PERSONAS
 from persona_pipeline.world.world import FUTURE_GRACE
 
@@ -23,6 +24,8 @@ SOURCES = (PERSONA, *ALL_DIMENSIONS, BASELINE, MESSAGES)
 ABSENT = "absent"
 _YAML = (".yaml", ".yml")
 _DIGITS = 16
+# By path, how a file looked and its digest then: sensors look twice a minute from one process.
+_DIGESTS: dict[str, tuple[str, str]] = {}
 
 
 @dataclass(frozen=True)
@@ -115,17 +118,15 @@ def _digests(folder: Path, endings: tuple[str, ...]) -> dict[str, str]:
     found: dict[str, str] = {}
     try:
         with os.scandir(folder) as entries:
-            paths = {entry.name: entry.path for entry in entries if entry.name.endswith(endings)}
+            files = {entry.name: entry for entry in entries if entry.name.endswith(endings)}
     except (FileNotFoundError, NotADirectoryError):
         return found
-    for name in sorted(paths):
+    for name in sorted(files):
         stem = name.rpartition(".")[0]
         if not stem or stem.startswith("."):
             continue
         try:
-            # Thousands of files a look: a Path each would cost as much as reading them.
-            with open(paths[name], "rb", buffering=0) as stream:  # noqa: PTH123
-                digest = _digest(stream.read())
+            digest = _known_digest(files[name])
         except FileNotFoundError:
             continue
         except OSError as error:
@@ -133,6 +134,21 @@ def _digests(folder: Path, endings: tuple[str, ...]) -> dict[str, str]:
             digest = f"unreadable-{error.errno}"
         found[stem] = _digest(f"{found[stem]} {digest}".encode()) if stem in found else digest
     return found
+
+
+def _known_digest(entry: os.DirEntry[str]) -> str:
+    """Return a file's digest. Thousands a look: one that looks as it did is not opened, and a Path each would cost as much."""
+    stat = entry.stat()
+    look = look_of(stat)
+    known = _DIGESTS.get(entry.path)
+    if known is not None and known[0] == look:
+        return known[1]
+    fresh = is_fresh(stat)
+    with open(entry.path, "rb", buffering=0) as stream:  # noqa: PTH123
+        digest = _digest(stream.read())
+    if not fresh:
+        _DIGESTS[entry.path] = (look, digest)
+    return digest
 
 
 def _digest(content: bytes) -> str:

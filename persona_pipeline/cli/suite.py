@@ -78,9 +78,9 @@ def explain(
 
     Names what a suite would read, call and run, and what of it needs leave. Nothing is run.
     """
-    from persona_pipeline.cli.suite_support import open_targets
     from persona_pipeline.reporting.suites.table import explanation_lines
     from persona_pipeline.suites.running.explain import explain as explain_suite
+    from persona_pipeline.suites.running.opening import open_targets
     from persona_pipeline.suites.running.options import RunOptions
     from persona_pipeline.suites.running.plan import select_tests
 

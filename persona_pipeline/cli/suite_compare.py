@@ -91,8 +91,8 @@ def _judged(
     record: bool,
     max_usd: float | None,
 ) -> "PairwiseResult":
-    from persona_pipeline.cli.suite_support import judge_opener
     from persona_pipeline.suites.results.pairwise import judge_pairs
+    from persona_pipeline.suites.running.opening import judge_opener
     from persona_pipeline.suites.running.several import find_suites, prefixes
 
     suites = [load(path, allow_path) for path in find_suites(places)]

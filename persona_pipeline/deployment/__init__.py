@@ -9,6 +9,10 @@ from importlib import metadata
 from persona_pipeline import __version__
 
 _PACKAGE = "persona-pipeline"
+# What an image may be built with.
+_EXTRAS = frozenset({"bedrock", "celery", "kubernetes", "objects", "openai", "vertex"})
+_REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+) *(?:\[([^\]]*)\])?")
+_OF_EXTRA = re.compile(r"extra *== *['\"]([^'\"]+)")
 # Written into others.
 _GIT_SYNC = "_git_sync.yaml"
 _CONSTRAINTS = "constraints.txt"
@@ -43,18 +47,24 @@ def render_deployment(name: str, *, source: bool = False) -> dict[str, str]:
 
 
 def installed_versions() -> list[str]:
-    """Return ``name==version`` of this package and of what it needs, as it is installed here; extras too where they are."""
+    """Return ``name==version`` of this package and of what it and its extras need, as it is installed here."""
     found: dict[str, str] = {}
-    waiting = [_PACKAGE]
+    waiting = [(_PACKAGE, _EXTRAS)]
+    seen = set[tuple[str, frozenset[str]]]()
     while waiting:
-        name = re.sub(r"[-_.]+", "-", waiting.pop()).lower()
-        if name in found:
+        name, extras = waiting.pop()
+        name = re.sub(r"[-_.]+", "-", name).lower()
+        if (name, extras) in seen:
             continue
+        seen.add((name, extras))
         try:
             distribution = metadata.distribution(name)
         except metadata.PackageNotFoundError:
             continue
         found[name] = distribution.version
-        # Markers are not looked at: a constraint on what is not wanted says nothing.
-        waiting += [re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0] for line in distribution.requires or ()]
+        for line in distribution.requires or ():
+            needed, extra = _REQUIREMENT.match(line), _OF_EXTRA.search(line)
+            # Other markers are not looked at: a constraint on what is not wanted says nothing.
+            if needed and (extra is None or extra[1] in extras):
+                waiting.append((needed[1], frozenset((needed[2] or "").replace(" ", "").split(","))))
     return [f"{name}=={version}" for name, version in sorted(found.items())]

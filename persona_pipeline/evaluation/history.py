@@ -69,14 +69,11 @@ def summary_of(evaluation: AgentEvaluation) -> dict[str, Any]:
     }
 
 
-def newest_ids(*conditions: sa.ColumnElement[bool]) -> sa.Select:
-    """Return the query of the ids of every agent's newest finished run that meets the conditions.
-
-    By ids, so that of the runs before it nothing long is read.
-    """
+def newest_ids() -> sa.Select:
+    """Return the query of the ids of every agent's newest finished run; of the runs before it nothing long is read."""
     order = [column.desc() for column in NEWEST_LAST]
     place = sa.func.row_number().over(partition_by=_RUNS.c.agent_id, order_by=order).label("place")
-    finished = (_RUNS.c.status == "completed", _RUNS.c.synthetic.is_(False), *conditions)
+    finished = (_RUNS.c.status == "completed", _RUNS.c.synthetic.is_(False))
     ranked = sa.select(_RUNS.c.id, place).where(*finished).subquery()
     return sa.select(ranked.c.id).where(ranked.c.place == 1)
 

@@ -7,6 +7,7 @@ from persona_pipeline.baselines import find_baseline, watched_agents
 from persona_pipeline.baselines.families import MOST_TOGETHER
 from persona_pipeline.errors import ConfigError, Problem
 from persona_pipeline.evaluation.comparison import Evaluated, Guard, compared, confirm
+from persona_pipeline.evaluation.gate import GateRules
 from persona_pipeline.evaluation.judged import Judged, evaluation_of, judge_plans
 from persona_pipeline.evaluation.plan import AgentPlan, plan_agent, planned
 from persona_pipeline.evaluation.report import AgentReport, expenses_of
@@ -55,7 +56,7 @@ def evaluate_scopes(world: World, scopes: Sequence[AgentScope], judge: Judge, re
     No other evaluation of these agents runs meanwhile, whatever process or host it runs in: it waits, and finds the answers.
     """
     with exclusive(world.store, [f"evaluate/{scope.agent_id}" for scope in scopes]):
-        guard = _guard(world, judge, request)
+        guard = guard_of(world, request.rules(judge))
         results, evaluated = _evaluated(world, scopes, judge, request, guard)
         complete = []
         for item in evaluated:
@@ -85,7 +86,7 @@ def score_scope(world: World, scope: AgentScope, judge: Judge, request: Evaluati
         ConfigError: the agent's files in the store are not complete, or its baseline is not valid.
     """
     with exclusive(world.store, [f"evaluate/{scope.agent_id}"]):
-        guard = _guard(world, judge, request)
+        guard = guard_of(world, request.rules(judge))
         results, evaluated = _evaluated(world, [scope], judge, request, guard)
         results.raise_broken()
         (item,) = evaluated
@@ -93,11 +94,22 @@ def score_scope(world: World, scope: AgentScope, judge: Judge, request: Evaluati
     return item.evaluation
 
 
+def guard_of(world: World, rules: GateRules) -> Guard:
+    """Return by what a fall in a world is told from chance.
+
+    Raises:
+        ConfigError: baselines, labels, or the file of judge changes are not valid.
+    """
+    watched = watched_agents(world.root)
+    others = newest_p_values(world.store) if watched.count > MOST_TOGETHER else {}
+    return Guard(rules, watched, others, known_trust(world))
+
+
 def compare_again(
     world: World, results: Sequence[AgentResult], judge: Judge, request: EvaluationRequest
 ) -> list[AgentResult]:
     """Return results compared with the baselines as they are on disk now, and save them."""
-    guard = _guard(world, judge, request)
+    guard = guard_of(world, request.rules(judge))
     watched = _watched_points(world, guard)
     return [_compared_again(world, result, guard, watched) for result in results]
 
@@ -143,12 +155,6 @@ def _with_earlier_scores(world: World, judged: Judged, judge: Judge) -> Evaluate
     known = load_run(world.store, fresh.run_id)
     evaluation = joined(known.evaluation if known else None, fresh, judged.plan.claimed)
     return Evaluated(judged, evaluation, expenses_of(fresh.agent_id, fresh.dimensions.values()))
-
-
-def _guard(world: World, judge: Judge, request: EvaluationRequest) -> Guard:
-    watched = watched_agents(world.root)
-    others = newest_p_values(world.store) if watched.count > MOST_TOGETHER else {}
-    return Guard(request.rules(judge), watched, others, known_trust(world))
 
 
 def _missing(item: Evaluated) -> Problem | None:

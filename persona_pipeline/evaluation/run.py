@@ -6,7 +6,6 @@ from pathlib import Path
 
 from typing_extensions import Unpack
 
-from persona_pipeline import __version__
 from persona_pipeline.baselines import captured, find_baseline, save_baseline
 from persona_pipeline.errors import Problem
 from persona_pipeline.evaluation.comparison import judged_on, restricted
@@ -29,6 +28,7 @@ from persona_pipeline.evaluation.scope import resolve_scope
 from persona_pipeline.evaluation.synthetic import SyntheticAgents, synthesize
 from persona_pipeline.evaluation.unbelieved import is_believable
 from persona_pipeline.judging.verdict import Judge, JudgeRequest
+from persona_pipeline.version import __version__
 from persona_pipeline.world import World
 from persona_pipeline.world.missing import missing_agents
 from persona_pipeline.world.speakers import NameMatch, stored_names

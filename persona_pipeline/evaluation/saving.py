@@ -94,7 +94,7 @@ def newest_run(store: Store, agent_id: str) -> SavedRun | None:
 
 def newest_p_values(store: Store) -> dict[str, float]:
     """Return the smallest p-value of each agent's newest comparison, by agent; those without a test are left out."""
-    newest = newest_ids(_RUNS.c.comparison.is_not(None))
+    newest = newest_ids()
     query = sa.select(_RUNS.c.agent_id, _RUNS.c.comparison["p_value"].as_float()).where(_RUNS.c.id.in_(newest))
     with store.connect() as connection:
         return {agent_id: p for agent_id, p in connection.execute(query) if p is not None}

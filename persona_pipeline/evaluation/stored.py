@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from persona_pipeline import __version__
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation.gate import GateRules, exit_code_of, nothing_evaluated
 from persona_pipeline.evaluation.outlines import by_need, newest_outlines
 from persona_pipeline.evaluation.report import RunReport
 from persona_pipeline.evaluation.request import select_agents
 from persona_pipeline.evaluation.saving import load_run
+from persona_pipeline.version import __version__
 from persona_pipeline.world import World
 
 

@@ -11,7 +11,7 @@ from persona_pipeline.reporting.text import one_line
 # Up to so many agents a report shows all there is to say of each.
 MANY = 50
 # Of more, it says as much of those that need a look most.
-MOST_WHOLE = 25
+MOST_WHOLE = 20
 # Windows of an agent that is shown in a line.
 MOST_DRAWN = 24
 _MOST_WORDS = 160

@@ -4,26 +4,27 @@ Triggers in the database note whose messages of which day were touched, whoever 
 again. A digest is a sum over messages, so it does not depend on the order in which they came, were edited or went.
 """
 
-import hashlib
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
+from hashlib import blake2b
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from persona_pipeline.store import Store, tables, upsert
+from persona_pipeline.world.models import Window
 
 _MESSAGES, _CHANGES = tables.run_messages, tables.message_changes
 _DAYS, _TOTALS, _WINDOWS = tables.message_days, tables.message_totals, tables.message_windows
 _MODULUS = 2**63
 _ADVISORY_LOCK = 0x7065_7273_6F6E_62
 # Agents whose days are counted in one transaction, and days asked for one by one.
-_AT_ONCE, _MOST_SPANS = 50, 20
+_AT_ONCE, _MOST_SPANS = 40, 10
 _ROWS = 5000
-_DAY = timedelta(days=1)
+_DAY, _MOMENT = timedelta(days=1), timedelta(microseconds=1)
 _LATEST = datetime.max.replace(tzinfo=UTC)
 
 
@@ -64,8 +65,8 @@ def said_by_agent(store: Store, until: datetime = _LATEST) -> dict[str, Said]:
     later: dict[str, Tally] = defaultdict(Tally)
     with store.connect() as connection:
         rows = connection.execute(sa.select(_TOTALS)).all()
-        for agent_id, _, one in _tallied(connection, _MESSAGES.c.created_at > until):
-            later[agent_id] += one
+        for (agent_id, _), tally in _tallies(connection, _MESSAGES.c.created_at > until).items():
+            later[agent_id] += tally
         newest = {agent_id: _newest(connection, agent_id, until) for agent_id in later}
     found = {}
     for row in rows:
@@ -92,9 +93,8 @@ def count_messages(store: Store) -> int:
             for row in connection.execute(taken.returning(_CHANGES.c.agent_id, _CHANGES.c.day)):
                 days[row.agent_id].add(row.day)
             # A statement after the one that took the notes sees every message they are about.
-            for agent_id in sorted(days):
-                _count(store, connection, agent_id, days[agent_id])
-                counted += len(days[agent_id])
+            _count(store, connection, days)
+            counted += sum(map(len, days.values()))
 
 
 def check_counts(store: Store) -> dict[str, int]:
@@ -110,99 +110,146 @@ def check_counts(store: Store) -> dict[str, int]:
     for agent_id in agent_ids:
         with store.begin() as connection:
             _lock(store, connection)
-            now: dict[date, Tally] = defaultdict(Tally)
-            for _, day, one in _tallied(connection, _MESSAGES.c.agent_id == agent_id):
-                now[day] += one
-            kept = _kept(connection, agent_id)
+            now = {day: tally for (_, day), tally in _tallies(connection, _MESSAGES.c.agent_id == agent_id).items()}
+            kept = {day: tally for (_, day), tally in _kept(connection, [agent_id]).items()}
             # What is noted and not counted yet is no difference.
             noted = set(connection.execute(sa.select(_CHANGES.c.day).where(_CHANGES.c.agent_id == agent_id)).scalars())
             wrong = {day for day in now.keys() | kept.keys() if now.get(day) != kept.get(day)} - noted
-            total = connection.execute(sa.select(_TOTALS).where(_TOTALS.c.agent_id == agent_id)).one_or_none()
+            total = _totals(connection, [agent_id]).get(agent_id)
             summed = sum(kept.values(), Tally())
-            if (Tally(total.messages, total.digest) if total else Tally()) != summed:
-                aside = Tally(total.unjudged_messages, total.unjudged_digest) if total else Tally()
-                _write_total(store, connection, agent_id, summed, aside)
+            if (total.tally if total else Tally()) != summed:
+                aside = total.unjudged if total else Tally()
+                _write_totals(store, connection, {agent_id: _Total(summed, aside, _newest(connection, agent_id))})
                 wrong = wrong or {datetime.now(UTC).date()}
             if wrong:
                 differing[agent_id] = len(wrong)
-                _count(store, connection, agent_id, wrong)
+                _count(store, connection, {agent_id: wrong})
     return differing
 
 
-def _count(store: Store, connection: Connection, agent_id: str, days: Collection[date]) -> None:
-    """Count some days of an agent and bring its total in line."""
-    before = _kept(connection, agent_id, days)
-    after: dict[date, Tally] = defaultdict(Tally)
-    spans = [_MESSAGES.c.created_at.between(*span) for span in _spans(days)]
-    for _, day, one in _tallied(connection, _MESSAGES.c.agent_id == agent_id, sa.or_(*spans)):
-        if day in days:
-            after[day] += one
-    changed = {day: after.get(day, Tally()) - before.get(day, Tally()) for day in days}
-    changed = {day: difference for day, difference in changed.items() if difference != Tally()}
+@dataclass(frozen=True)
+class _Total:
+    """The sum over an agent's days, what of it changed outside every window, and when the newest message was sent."""
+
+    tally: Tally = Tally()
+    unjudged: Tally = Tally()
+    newest: datetime | None = None
+
+
+def _count(store: Store, connection: Connection, days: Mapping[str, Collection[date]]) -> None:
+    """Count some days of some agents and bring their totals in line."""
+    touched = [(agent_id, day) for agent_id in sorted(days) for day in sorted(days[agent_id])]
+    spans = [
+        sa.and_(_MESSAGES.c.agent_id == agent_id, _MESSAGES.c.created_at.between(*span))
+        for agent_id in sorted(days)
+        for span in _spans(days[agent_id])
+    ]
+    newest: dict[str, datetime] = {}
+    after = _tallies(connection, sa.or_(*spans), newest=newest)
+    before = _kept(connection, list(days), [day for _, day in touched])
+    none = Tally()
+    changed = {key: after.get(key, none) - before.get(key, none) for key in touched}
+    changed = {key: difference for key, difference in changed.items() if difference != none}
     if not changed:
         return
-    if gone := changed.keys() - after.keys():
-        connection.execute(sa.delete(_DAYS).where(_DAYS.c.agent_id == agent_id, _DAYS.c.day.in_(sorted(gone))))
-    rows = [{"agent_id": agent_id, "day": day, **vars(after[day])} for day in sorted(changed.keys() & after.keys())]
+    rows = [{"agent_id": key[0], "day": key[1], **vars(after[key])} for key in changed if key in after]
     upsert(store, connection, _DAYS, rows)
-    judged = _judged_days(connection, agent_id, changed)
-    unjudged = sum((changed[day] for day in changed.keys() - judged), Tally())
-    row = connection.execute(sa.select(_TOTALS).where(_TOTALS.c.agent_id == agent_id)).one_or_none()
-    total = Tally(row.messages, row.digest) if row else Tally()
-    aside = Tally(row.unjudged_messages, row.unjudged_digest) if row else Tally()
-    _write_total(store, connection, agent_id, sum(changed.values(), total), aside + unjudged)
+    if gone := [{"of": agent_id, "on": day} for agent_id, day in changed if (agent_id, day) not in after]:
+        one = sa.delete(_DAYS).where(_DAYS.c.agent_id == sa.bindparam("of"), _DAYS.c.day == sa.bindparam("on"))
+        connection.execute(one, gone)
+    known, judged = _totals(connection, list(days)), _judged_days(connection, days)
+    totals: dict[str, _Total] = {}
+    for (agent_id, day), difference in changed.items():
+        total = totals.get(agent_id) or known.get(agent_id, _Total())
+        aside = none if day in judged[agent_id] else difference
+        totals[agent_id] = _Total(total.tally + difference, total.unjudged + aside, total.newest)
+    for agent_id, total in totals.items():
+        last = total.newest if total.newest and total.newest.date() not in days[agent_id] else None
+        latest = max(filter(None, (last, newest.get(agent_id))), default=None)
+        # Who lost the newest message may have any other as the newest now.
+        sure = latest is not None and (total.newest is None or latest >= total.newest)
+        totals[agent_id] = replace(total, newest=latest if sure else _newest(connection, agent_id))
+    _write_totals(store, connection, totals)
 
 
-def _write_total(store: Store, connection: Connection, agent_id: str, total: Tally, unjudged: Tally) -> None:
-    row = {
-        "agent_id": agent_id,
-        **vars(total),
-        "newest": _newest(connection, agent_id),
-        "unjudged_messages": unjudged.messages,
-        "unjudged_digest": unjudged.digest,
+def _totals(connection: Connection, agent_ids: Sequence[str]) -> dict[str, _Total]:
+    rows = connection.execute(sa.select(_TOTALS).where(_TOTALS.c.agent_id.in_(agent_ids)))
+    return {
+        row.agent_id: _Total(
+            Tally(row.messages, row.digest), Tally(row.unjudged_messages, row.unjudged_digest), row.newest
+        )
+        for row in rows
     }
-    upsert(store, connection, _TOTALS, [row])
 
 
-def _judged_days(connection: Connection, agent_id: str, days: Iterable[date]) -> set[date]:
-    """Return the days a window of the agent reaches into, or the window before it, or that are newer than all.
+def _write_totals(store: Store, connection: Connection, totals: Mapping[str, _Total]) -> None:
+    rows = [
+        {
+            "agent_id": agent_id,
+            **vars(total.tally),
+            "newest": total.newest,
+            "unjudged_messages": total.unjudged.messages,
+            "unjudged_digest": total.unjudged.digest,
+        }
+        for agent_id, total in totals.items()
+    ]
+    upsert(store, connection, _TOTALS, rows)
+
+
+def _judged_days(connection: Connection, days: Mapping[str, Collection[date]]) -> dict[str, set[date]]:
+    """Return of each agent's days those a window of it reaches into, or the window before it, or that are newer than all.
 
     Of an agent that was never evaluated all are: its first evaluation may be about any.
     """
-    spans = sa.select(_WINDOWS.c.window_start, _WINDOWS.c.window_end).where(_WINDOWS.c.agent_id == agent_id).distinct()
-    windows = connection.execute(spans).all()
-    if not windows:
-        return set(days)
-    newest = max(row.window_end for row in windows).date()
-    reached = [
+    bounds = (_WINDOWS.c.agent_id, _WINDOWS.c.window_start, _WINDOWS.c.window_end)
+    windows: dict[str, list[Window]] = defaultdict(list)
+    for row in connection.execute(sa.select(*bounds).where(_WINDOWS.c.agent_id.in_(list(days))).distinct()):
+        windows[row.agent_id].append(Window(row.window_end, row.window_start))
+    return {agent_id: {day for day in found if _is_judged(day, windows[agent_id])} for agent_id, found in days.items()}
+
+
+def _is_judged(day: date, windows: Sequence[Window]) -> bool:
+    if not windows or day >= max(window.end for window in windows).date():
+        return True
+    for window in windows:
+        before = window.previous()
         # A window's first moment is left out: one from midnight on does not reach into the day before.
-        (start and (start - (end - start) + timedelta(microseconds=1)).date(), end.date())
-        for start, end in windows
-    ]
-    return {
-        day
-        for day in days
-        if day >= newest or any(day <= last and (first is None or day >= first) for first, last in reached)
-    }
+        first = None if before is None or before.start is None else (before.start + _MOMENT).date()
+        if day <= window.end.date() and (first is None or day >= first):
+            return True
+    return False
 
 
-def _tallied(connection: Connection, *where: sa.ColumnElement[bool]) -> Iterator[tuple[str, date, Tally]]:
-    """Yield agent, UTC day and tally of each real message, a bounded number of them in memory."""
+def _tallies(
+    connection: Connection, *where: sa.ColumnElement[bool], newest: dict[str, datetime] | None = None
+) -> dict[tuple[str, date], Tally]:
+    """Return what real messages come to by agent and UTC day; a bounded number of them is in memory at a time.
+
+    Args:
+        newest: takes up when the newest of each agent's was sent.
+    """
     columns = ("id", "agent_id", "channel_id", "recipient_id", "text", "created_at")
     query = sa.select(*(_MESSAGES.c[name] for name in columns)).where(_MESSAGES.c.synthetic.is_(False), *where)
     result: Any = connection.execute(query, execution_options={"yield_per": _ROWS})
+    counts: dict[tuple[str, date], int] = defaultdict(int)
+    digests: dict[tuple[str, date], int] = defaultdict(int)
+    latest = {} if newest is None else newest
     for message_id, agent_id, channel, recipient, text, moment in result:
         said = "\x1f".join((message_id, channel or "", recipient or "", text, moment.isoformat()))
-        digest = hashlib.blake2b(said.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-        yield agent_id, moment.date(), Tally(1, int.from_bytes(digest, "big") % _MODULUS)
+        digest = blake2b(said.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+        key = (agent_id, moment.date())
+        counts[key] += 1
+        digests[key] += int.from_bytes(digest, "big")
+        if agent_id not in latest or moment > latest[agent_id]:
+            latest[agent_id] = moment
+    return {key: Tally(count, digests[key] % _MODULUS) for key, count in counts.items()}
 
 
-def _kept(connection: Connection, agent_id: str, days: Collection[date] | None = None) -> Mapping[date, Tally]:
-    query = sa.select(_DAYS).where(_DAYS.c.agent_id == agent_id)
-    if days is not None:
+def _kept(connection: Connection, agent_ids: Sequence[str], days: Sequence[date] = ()) -> dict[tuple[str, date], Tally]:
+    query = sa.select(_DAYS).where(_DAYS.c.agent_id.in_(agent_ids))
+    if days:
         query = query.where(_DAYS.c.day.between(min(days), max(days)))
-    rows = connection.execute(query)
-    return {row.day: Tally(row.messages, row.digest) for row in rows if days is None or row.day in days}
+    return {(row.agent_id, row.day): Tally(row.messages, row.digest) for row in connection.execute(query)}
 
 
 def _newest(connection: Connection, agent_id: str, until: datetime | None = None) -> datetime | None:

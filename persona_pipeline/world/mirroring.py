@@ -5,7 +5,6 @@ how far it goes: whoever is killed in between loses nothing and doubles nothing.
 """
 
 import secrets
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -19,10 +18,10 @@ from persona_pipeline.errors import ConfigError, Problem
 from persona_pipeline.store import Store, tables, upsert
 from persona_pipeline.store.leases import exclusive
 from persona_pipeline.world.aliases import Aliases
-from persona_pipeline.world.canonical import content_hash
 from persona_pipeline.world.counting import count_messages
 from persona_pipeline.world.file_messages import Reading, read_again, remove_unread, write_batch
 from persona_pipeline.world.ingest import parse_message
+from persona_pipeline.world.looking import is_fresh, look_at, seen_as, unread_files
 from persona_pipeline.world.messages import WriteResult
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.reading import MessageFile, Row
@@ -33,8 +32,6 @@ _SOURCES, _COPIES = tables.message_sources, tables.message_copies
 # What one transaction writes: so many lines, or so many characters.
 BATCH_LINES, _BATCH_CHARACTERS = 5000, 8_000_000
 _MOST_PROBLEMS = 1000
-# A change within this time of a reading may have left the file's times as they were: nanoseconds, by what the file system notes.
-_FINE, _COARSE, _SECOND = 20_000_000, 2_000_000_000, 1_000_000_000
 
 
 @dataclass
@@ -58,41 +55,6 @@ class SyncResult:
                 self.problems.append(problem)
             else:
                 self.unnamed += 1
-
-
-@dataclass(frozen=True)
-class Unread:
-    """Message files that are not as they were read: new or changed, and gone. ``renamed``: speakers are others by now.
-
-    Attributes:
-        looks: what the files look like from outside, in their order.
-    """
-
-    files: tuple[str, ...] = ()
-    gone: frozenset[str] = frozenset()
-    looks: tuple[str, ...] = ()
-    renamed: bool = False
-
-    def __bool__(self) -> bool:
-        return bool(self.files or self.gone or self.renamed)
-
-    @property
-    def version(self) -> str:
-        """A digest: the same until something is read, or changes again."""
-        return content_hash([self.files, self.looks, sorted(self.gone), self.renamed])[:16]
-
-
-def unread_files(store: Store, files: Mapping[str, Path]) -> Unread:
-    """Return which files must be read; none is opened for it.
-
-    Args:
-        files: all there are, by the name the store has for them.
-    """
-    with store.connect() as connection:
-        seen = dict(connection.execute(sa.select(_SOURCES.c.path, _SOURCES.c.seen)).tuples().all())
-    looks = {name: _look(path) for name, path in files.items()}
-    unread = {name: look for name, look in looks.items() if seen.get(name) != look}
-    return Unread(tuple(unread), frozenset(seen.keys() - files), tuple(unread.values()))
 
 
 def is_any_known(store: Store) -> bool:
@@ -181,7 +143,8 @@ def _characters(row: Row) -> int:
 
 def _mirror(store: Store, path: Path, reading: Reading, aliases: Aliases) -> WriteResult:
     """Read a file from where it was read last to its end."""
-    look, written, open_end = _look(path, read_at=time.time_ns()), WriteResult(), []
+    look, written, open_end = look_at(path), WriteResult(), []
+    fresh = path.exists() and is_fresh(path.stat())
     try:
         with MessageFile(path) as file:
             reading = replace(reading, number=_place(store, file, reading.source, path))
@@ -201,12 +164,15 @@ def _mirror(store: Store, path: Path, reading: Reading, aliases: Aliases) -> Wri
             row = {"path": reading.source, "content_hash": "", "size": 0}
             upsert(store, connection, _SOURCES, [row], update=False)
             kept = _dumped(_problems(store, reading.source, connection), problems)
-            _update(connection, reading.source, seen=look, problems=kept)
+            _update(connection, reading.source, seen=seen_as(path, look, fresh=fresh), problems=kept)
         return written
     if _row(store, reading.source).unfinished:
         written += WriteResult(removed=remove_unread(store, reading))
+    # What may still be written at its end is part of how it looked.
+    digest = file.digest if look.startswith(f"{file.end}-") else None
+    seen = seen_as(path, look, digest, fresh=fresh)
     with store.begin() as connection:
-        _note(connection, file, reading.source, seen=look, unfinished=False, problems=_dumped(found, open_end))
+        _note(connection, file, reading.source, seen=seen, unfinished=False, problems=_dumped(found, open_end))
     return written
 
 
@@ -246,20 +212,6 @@ def _split(
     wrong = [row for row in lot if isinstance(row.found, ValueError)]
     problems = [(row.settled, Problem(str(row.found), name, row.line)) for row in wrong]
     return read, [item for settled, item in problems if settled], [item for settled, item in problems if not settled]
-
-
-def _look(path: Path, *, read_at: int | None = None) -> str:
-    """Return what a file looks like from outside; of one that is being read, whether it may change without looking otherwise."""
-    try:
-        stat = path.stat()
-    except OSError as error:
-        return f"unreadable-{error.errno}"
-    look = f"{stat.st_size}-{stat.st_mtime_ns}-{stat.st_ctime_ns}-{stat.st_ino}"
-    if read_at is not None:
-        coarse = stat.st_ctime_ns % _SECOND == 0
-        age = abs(read_at - max(stat.st_mtime_ns, stat.st_ctime_ns))
-        return f"{look}-fresh" if age < (_COARSE if coarse else _FINE) else look
-    return look
 
 
 def _row(store: Store, name: str) -> Any:

@@ -15,15 +15,14 @@ from persona_pipeline.store.leases import is_held
 from persona_pipeline.world import personas
 from persona_pipeline.world.aliases import AgentNames, Aliases, alias_problems, check_mapping, mapped, read_names
 from persona_pipeline.world.counting import said_by_agent
+from persona_pipeline.world.looking import Unread, unread_files
 from persona_pipeline.world.messages import later_messages, newest_message_time, read_messages
 from persona_pipeline.world.mirroring import (
     LEASE,
     SyncResult,
-    Unread,
     ingest_file,
     is_any_known,
     mirror_files,
-    unread_files,
 )
 from persona_pipeline.world.models import Message, Persona, Window
 from persona_pipeline.world.reading import ENDINGS

@@ -9,6 +9,7 @@ import dagster as dg
 import pytest
 from dagster._core.storage.event_log import SqliteEventLogStorage
 from dagster._core.storage.event_log.base import EventLogStorage
+from dagster_postgres import PostgresEventLogStorage
 
 from persona_pipeline.defs.platform import dagster_internals
 
@@ -18,7 +19,14 @@ SOURCE = inspect.getsource(dagster_internals)
 METHODS = [
     (EventLogStorage, "get_latest_storage_id_by_partition", ["asset_key", "event_type", "partitions"]),
     (EventLogStorage, "get_latest_tags_by_partition", ["asset_key", "event_type", "tag_keys", "asset_partitions"]),
+    (EventLogStorage, "store_event", ["event"]),
+    (EventLogStorage, "store_event_batch", ["events"]),
     (SqliteEventLogStorage, "path_for_shard", ["run_id"]),
+    (SqliteEventLogStorage, "conn_string_for_shard", ["shard_name"]),
+    (SqliteEventLogStorage, "run_connection", ["run_id"]),
+    (SqliteEventLogStorage, "index_connection", []),
+    (SqliteEventLogStorage, "has_table", ["table_name"]),
+    (PostgresEventLogStorage, "store_event_batch", ["events"]),
     (dg.DagsterInstance, "get_records_for_run", ["run_id", "of_type"]),
     (dg.DagsterInstance, "add_run_tags", ["run_id", "new_tags"]),
     (dg.DagsterInstance, "report_run_failed", ["dagster_run", "message"]),

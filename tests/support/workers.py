@@ -74,11 +74,11 @@ def redis_server(folder: Path) -> Iterator[str]:
     with (folder / "redis.log").open("w", encoding="utf-8") as log:
         server = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
     try:
-        _wait_for(lambda: _accepts(port), "Redis", folder / "redis.log")
+        _wait_for(lambda: accepts(port), "Redis", folder / "redis.log")
         yield f"redis://127.0.0.1:{port}"
     finally:
         server.terminate()
-        server.wait(10)
+        server.wait(120)
 
 
 def free_port() -> int:
@@ -218,7 +218,7 @@ def _start(command: list[str], host: Host, log: Path) -> "subprocess.Popen[bytes
         )
 
 
-def _accepts(port: int) -> bool:
+def accepts(port: int) -> bool:
     with socket.socket() as client:
         client.settimeout(1)
         return client.connect_ex(("127.0.0.1", port)) == 0

@@ -19,7 +19,7 @@ from persona_pipeline.world.counting import check_counts
 from persona_pipeline.world.ingest import parse_message
 from tests.support.worlds import write_yaml
 
-COLUMNS = ("id", "agent_id", "channel", "text", "created_at")
+COLUMNS: tuple[str, ...] = ("id", "agent_id", "channel", "text", "created_at")
 
 
 def row(name: str, text: str = "Hi.", **more: str) -> dict[str, str]:
@@ -32,7 +32,7 @@ def jsonl(rows: Sequence[dict[str, str]], *, header: bool = True) -> str:
 
 def as_csv(rows: Sequence[dict[str, str]], *, header: bool = True) -> str:
     text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer = csv.DictWriter(text, list(COLUMNS), lineterminator="\n")
     if header:
         writer.writeheader()
     writer.writerows(rows)
@@ -258,3 +258,24 @@ def test_what_moves_between_files_that_stay_is_kept(world: World) -> None:
         assert world.mirror_messages().problems == []
         assert list(texts(world)) == [item["id"] for item in TEN]
         assert not world.unread_messages().gone
+
+
+def test_a_copy_of_a_file_that_was_read_is_known_by_its_content(world: World, parsed: list[str]) -> None:
+    path = world.root / "messages/all.jsonl"
+    path.write_text(jsonl(TEN), encoding="utf-8")
+    (world.root / "messages/broken.jsonl").write_bytes(b"\xff")
+    (world.root / "messages/half.jsonl").write_text('{"id": "', encoding="utf-8")
+    assert len(world.mirror_messages().problems) == 2
+    assert not world.unread_messages()
+    for file in world.message_files():
+        content = file.read_bytes()
+        file.unlink()
+        # As another host has it, from its own checkout.
+        file.write_bytes(content)
+        os.utime(file, (1, 1))
+    assert not world.unread_messages()
+    parsed.clear()
+    assert len(world.mirror_messages().problems) == 2
+    assert parsed == []
+    path.write_text(path.read_text(encoding="utf-8").replace("Text 3", "Test 3"), encoding="utf-8")
+    assert world.unread_messages().files == ("messages/all.jsonl",)

@@ -94,7 +94,7 @@ def world_changes(context: dg.SensorEvaluationContext, world: WorldResource) -> 
     there = known_agents(opened.root)
     events = {agent_id: found[agent_id] for agent_id in there if agent_id in found and agent_id not in resting}
     work = find_work(instance, opened.store, events)
-    added = [agent_id for agent_id in events if agent_id not in instance.get_dynamic_partitions(AGENTS)]
+    added = sorted(events.keys() - set(instance.get_dynamic_partitions(AGENTS)))
     newest = max([after or 0, *(event for seen in found.values() for event in seen.values())])
     note_asked(opened.store, [item.agent_id for item in work])
     return dg.SensorResult(
@@ -138,7 +138,7 @@ def partition_requests(
     agent_ids: Sequence[str], known: Sequence[str]
 ) -> list[dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest]:
     """Return what brings the partitions in step with the agents."""
-    added = [agent_id for agent_id in agent_ids if agent_id not in known]
+    added = sorted(set(agent_ids) - set(known))
     removed = sorted(set(known) - set(agent_ids))
     return [
         *([agents.build_add_request(added)] if added else []),

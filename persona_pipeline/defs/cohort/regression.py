@@ -89,9 +89,9 @@ def evaluate_by_config(
         )
         run = run_evaluation(opened, judge, config.request())
         gather(opened, run.report)
+        folder = opened.root / config.reports if config.reports else reports_folder(opened.root)
     for problem in run.problems:
         context.log.warning(f"left out: {problem}")
-        folder = opened.root / config.reports if config.reports else reports_folder(opened.root)
     return run.report, write_reports(run.report, folder)
 
 

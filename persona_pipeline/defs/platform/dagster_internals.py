@@ -15,12 +15,19 @@ from dagster._core.definitions.data_version import (
     get_input_event_pointer_tag,
 )
 
-# What ``dagster.yaml`` may name as its storage has to derive from these two.
+# What ``dagster.yaml`` may name as its storage has to derive from the first and the last of these, and as its keeper of step logs
+# from the second, which is made of the others.
 from dagster._core.storage.base_storage import DagsterStorage
+from dagster._core.storage.cloud_storage_compute_log_manager import (
+    CloudStorageComputeLogManager,
+    PollingComputeLogSubscriptionManager,
+)
+from dagster._core.storage.compute_log_manager import ComputeIOType
 
 # What keeps its connections open and writes batches derives from these; kept_connections.py and batches.py say why.
 from dagster._core.storage.event_log import EventLogStorage, SqliteEventLogStorage
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import INDEX_SHARD_NAME
+from dagster._core.storage.local_compute_log_manager import IO_TYPE_EXTENSION, LocalComputeLogManager
 from dagster._core.storage.tags import (
     ASSET_PARTITION_RANGE_END_TAG,
     ASSET_PARTITION_RANGE_START_TAG,
@@ -32,9 +39,14 @@ from sqlalchemy import Engine
 
 __all__ = [
     "INDEX_SHARD_NAME",
+    "IO_TYPE_EXTENSION",
+    "CloudStorageComputeLogManager",
+    "ComputeIOType",
     "ConfigurableClass",
     "ConfigurableClassData",
     "DagsterStorage",
+    "LocalComputeLogManager",
+    "PollingComputeLogSubscriptionManager",
     "SqliteEventLogStorage",
 ]
 
@@ -107,6 +119,13 @@ def add_run_tags(instance: dg.DagsterInstance, run_id: str, tags: Mapping[str, s
 def fail_run(instance: dg.DagsterInstance, run: dg.DagsterRun, why: str) -> None:
     """End a run that is under way as failed, as Dagster's monitoring does with a run whose process is gone."""
     instance.report_run_failed(run, why)
+
+
+def run_code_server(arguments: Sequence[str]) -> None:
+    """Run ``dagster code-server start`` in this process until a signal stops it."""
+    from dagster._cli.code_server import start_command
+
+    start_command.main(list(arguments), standalone_mode=False)
 
 
 def delete_run(instance: dg.DagsterInstance, run_id: str) -> None:

@@ -235,6 +235,7 @@ def _drawn(groups: Any, generator: Any, length: int) -> Any:
     order, sizes = np.argsort(groups, kind="stable"), np.bincount(groups)
     starts, drawn = np.cumsum(sizes) - sizes, np.zeros(0, dtype=int)
     begins: list[int] = []
+    before = np.zeros(1, dtype=int)
     while len(begins) < _DRAWS:
         more = generator.integers(len(sizes), size=_DRAWS * (length // int(sizes.mean()) + 1))
         drawn = np.concatenate([drawn, more])

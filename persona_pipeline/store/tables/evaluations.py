@@ -42,7 +42,18 @@ evaluation_runs = sa.Table(
     sa.Column("comparison", JsonColumn),
     sa.Column("findings", JsonColumn),
     sa.Index(None, "agent_id", "created_at"),
-    sa.Index(None, "agent_id", "window_end"),
+    # All that is asked of every run to find the newest: documents are long, and on SQLite a column behind one is read through it.
+    sa.Index(
+        "ix_evaluation_runs_newest",
+        "agent_id",
+        "window_end",
+        "whole",
+        "completed_at",
+        "id",
+        "status",
+        "synthetic",
+        "overall_score",
+    ),
     sa.CheckConstraint("status IN ('pending', 'running', 'completed', 'failed')", name="status"),
     sa.CheckConstraint("overall_score BETWEEN 0 AND 9", name="overall_score"),
 )

@@ -1,6 +1,7 @@
 """``propositions``: the claims about a persona as an assert."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from pydantic import Field
 
@@ -44,12 +45,18 @@ class Propositions(Assert):
                 found.unscored or "no_evidence", f"no claim of {self.dimension} could be judged on this answer"
             )
         hits, misses = [], []
+        missed: dict[str, Any] = {}
         for item in found.propositions.values():
             if item.score is not None:
                 text = f"[{item.id}] {item.score:.1f} of 9: {item.reasoning or item.claim}"
-                (hits if reaches(item.score, PASS * TOP) else misses).append(text)
+                if reaches(item.score, PASS * TOP):
+                    hits.append(text)
+                else:
+                    misses.append(text)
+                    missed[item.id] = {"claim": item.claim, "quotes": [quote.quote for quote in item.evidence]}
         scores = {item.id: item.score for item in found.propositions.values()}
-        details = {"dimension": self.dimension, "score": found.score, "propositions": scores}
+        details: dict[str, Any] = {"dimension": self.dimension, "score": found.score, "propositions": scores}
+        details |= {"missed": missed} if missed else {}
         return Grade(
             min(1.0, found.score / TOP), hits, misses, f"{self.dimension} {found.score:.2f} of 9", details=details
         )

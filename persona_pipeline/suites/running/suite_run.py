@@ -64,7 +64,7 @@ def run_suite(
         allow_code=options.allow_code,
         world_root=options.world_root,
     )
-    keyed = on_result is not None or bool(options.earlier)
+    keyed = bool(options.earlier) or (on_result is not None if options.keyed is None else options.keyed)
     runner = CellRunner(suite, options, services, workspaces, responses, targets, keyed)
     try:
         results = _run_all(suite, cells, runner, workspaces, options, on_result)

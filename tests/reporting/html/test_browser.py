@@ -63,6 +63,7 @@ def show(browser: "Browser", tmp_path: Path) -> Iterator[Callable[..., Opened]]:
         path.write_text(render_html(report), encoding="utf-8")
         context = browser.new_context(**options)
         contexts.append(context)
+        context.set_default_timeout(120_000)
         opened = Opened(context.new_page())
         opened.page.on("dialog", lambda dialog: (opened.dialogs.append(dialog.message), dialog.dismiss()))
         opened.page.on("request", lambda request: opened.requests.append(request.url))

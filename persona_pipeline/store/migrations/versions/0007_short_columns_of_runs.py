@@ -13,6 +13,8 @@ branch_labels = None
 depends_on = None
 
 _NAMES = ("outline", "message_scores")
+_OLD, _NEWEST = "ix_evaluation_runs_agent_id_window_end", "ix_evaluation_runs_newest"
+_COLUMNS = ["agent_id", "window_end", "whole", "completed_at", "id", "status", "synthetic", "overall_score"]
 # Documents are kilobytes each: so many are in memory at a time.
 _AT_ONCE = 200
 
@@ -21,9 +23,13 @@ def upgrade() -> None:
     for name in _NAMES:
         op.add_column("evaluation_runs", sa.Column(name, JsonColumn, nullable=True), schema=_schema())
     _fill()
+    op.drop_index(_OLD, table_name="evaluation_runs", schema="persona")
+    op.create_index(_NEWEST, "evaluation_runs", _COLUMNS, schema="persona")
 
 
 def downgrade() -> None:
+    op.drop_index(_NEWEST, table_name="evaluation_runs", schema="persona")
+    op.create_index(_OLD, "evaluation_runs", ["agent_id", "window_end"], schema="persona")
     for name in _NAMES:
         op.drop_column("evaluation_runs", name, schema=_schema())
 

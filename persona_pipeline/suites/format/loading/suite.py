@@ -205,7 +205,7 @@ def _assembled(
         tests=tests,
         metadata=metadata,
         tags=tuple(fields.tags or ()),
-        target=execution.target or fields.target,
+        target=execution.target or vars(fields)["target"],
         targets=execution.targets,
         trials=execution.trials if execution.trials and execution.trials.count > 1 else None,
         cache=execution.cache,
@@ -235,7 +235,8 @@ def _fields(reader: Reader, entry: Entry) -> SuiteFields | None:
         reader.warn(entry, f"version: {problem}", "version")
     if fields.license is not None and (problem := check_license(fields.license)):
         reader.warn(entry, f"license: {problem}", "license")
-    if fields.target is not None:
+    # Its attribute warns whoever reads it, whatever it is.
+    if vars(fields)["target"] is not None:
         reader.deprecated(entry, "target", "write execution.target", "target")
     evaluator = reader.types.canonical_type(fields.evaluator)
     model = reader.types.find_type(evaluator)

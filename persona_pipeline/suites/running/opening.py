@@ -1,4 +1,4 @@
-"""What ``suite run`` opens, each only when it is needed: targets, the world, the judge."""
+"""What running a suite opens, each only when it is needed: targets, the world, the judge."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -9,6 +9,7 @@ from persona_pipeline.errors import ConfigError
 if TYPE_CHECKING:
     from persona_pipeline.suites.asserts.suite_judge import SuiteJudge
     from persona_pipeline.suites.targets import Targets
+    from persona_pipeline.world import World
 
 RECORDINGS = "recordings"
 
@@ -37,8 +38,13 @@ def open_targets(
     return load_targets(found, grants_for(found, suite, environment=environment or None, network=network or None))
 
 
-def judge_opener(name: str, *, record: bool = False, max_usd: float | None = None) -> "Callable[[], SuiteJudge]":
+def judge_opener(
+    name: str, *, record: bool = False, max_usd: float | None = None, world: "World | None" = None
+) -> "Callable[[], SuiteJudge]":
     """Return a function that opens the judge: suites that ask nothing need no recordings, no key and no settings.
+
+    Args:
+        world: whose recordings and store are used; None: those of the settings.
 
     Raises:
         ConfigError: the name is unknown, or the options do not fit it.
@@ -56,13 +62,13 @@ def judge_opener(name: str, *, record: bool = False, max_usd: float | None = Non
         if name == RECORDED:
             from persona_pipeline.judging.recorded import RecordedJudge
 
-            return SuiteJudge(RecordedJudge(world_root() / RECORDINGS))
-        return _live(name, record=record, max_usd=max_usd)
+            return SuiteJudge(RecordedJudge((world.root if world else world_root()) / RECORDINGS))
+        return _live(name, record=record, max_usd=max_usd, world=world)
 
     return opened
 
 
-def _live(name: str, *, record: bool, max_usd: float | None) -> "SuiteJudge":
+def _live(name: str, *, record: bool, max_usd: float | None, world: "World | None") -> "SuiteJudge":
     from persona_pipeline.judging.anthropic import open_anthropic_judge
     from persona_pipeline.judging.recorded import RecordingWriter
     from persona_pipeline.settings import get_settings
@@ -70,9 +76,9 @@ def _live(name: str, *, record: bool, max_usd: float | None) -> "SuiteJudge":
     from persona_pipeline.suites.asserts.suite_judge import SuiteJudge
 
     judge: Any = open_anthropic_judge(
-        get_settings(), judge=name, store=open_store(), max_usd=max_usd, mechanism="suite"
+        get_settings(), judge=name, store=world.store if world else open_store(), max_usd=max_usd, mechanism="suite"
     )
     if not record:
         return SuiteJudge(judge)
-    writer = RecordingWriter(world_root() / RECORDINGS)
+    writer = RecordingWriter((world.root if world else world_root()) / RECORDINGS)
     return SuiteJudge(judge, record=writer.record_answers, record_verdicts=writer.record)

@@ -1,0 +1,181 @@
+"""Was it better before? Two evaluations, or two runs of a suite, side by side."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+from persona_pipeline.api.notebook import Cell, block, lines, table
+from persona_pipeline.api.results import Evaluation
+from persona_pipeline.baselines import Baseline
+from persona_pipeline.errors import ConfigError
+from persona_pipeline.evaluation.run import EvaluationRun
+from persona_pipeline.suites.results.compare import WIN, Comparison, Pair
+from persona_pipeline.suites.results.suite_result import SuiteResult
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Rows = SuiteResult | Path | str | Sequence[Mapping[str, Any]]
+MOST_PAIRS = 20
+
+
+@dataclass(repr=False)
+class EvaluationComparison(Evaluation):
+    """An evaluation whose baselines are the scores from before. Agents that only one of the two has are named.
+
+    Attributes:
+        only_before, only_after: agents that the other one does not have.
+    """
+
+    only_before: Sequence[str] = ()
+    only_after: Sequence[str] = ()
+
+    @property
+    def worse(self) -> bool:
+        """Whether a dimension or a claim fell beyond what is allowed."""
+        return any(report.comparison.regressed for report in self.agents.values())
+
+
+@dataclass(frozen=True, repr=False)
+class SuiteComparison(Comparison):
+    """Two runs of a suite, paired by test: ``mean`` and its ``interval`` are of the change, after minus before."""
+
+    def to_frame(self) -> "pd.DataFrame":
+        """Return one row a test that both runs have; a score that is missing is NaN, and so is its change."""
+        from persona_pipeline.api.frames import pairs_frame
+
+        return pairs_frame(self)
+
+    @property
+    def headline(self) -> str:
+        """The comparison in one short sentence."""
+        if self.mean is None:
+            return f"{len(self.pairs)} tests in both, none scored in both"
+        said = f"{self.mean:+.3f} on average over {len(self.deltas)} tests"
+        if self.interval:
+            said += f" (95 %: {self.interval[0]:+.3f} to {self.interval[1]:+.3f})"
+        said += f", {self.wins} better, {self.losses} worse"
+        return said + (f", {len(self.unscored)} not scored in both" if self.unscored else "")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.headline}>"
+
+    def _repr_html_(self) -> str:
+        told = sorted(self.pairs, key=lambda pair: (pair.delta is not None, pair.delta or 0.0))[:MOST_PAIRS]
+        rows = [[pair.id, _score(pair.a), _score(pair.b), _change(pair, self.threshold)] for pair in told]
+        notes = [f"only before: {name}" for name in self.only_a] + [f"only after: {name}" for name in self.only_b]
+        more = [f"{len(self.pairs) - MOST_PAIRS} more tests"] if len(self.pairs) > MOST_PAIRS else []
+        return block(self.headline, table(["Test", "Before", "After", "Change"], rows), lines([*more, *notes]))
+
+
+@overload
+def compare(
+    before: Evaluation | Baseline | Iterable[Baseline],
+    after: Evaluation,
+    *,
+    regression_delta: float | None = None,
+    proposition_delta: float | None = None,
+) -> EvaluationComparison: ...
+
+
+@overload
+def compare(before: Rows, after: Rows, *, threshold: float = WIN) -> SuiteComparison: ...
+
+
+def compare(
+    before: Any,
+    after: Any,
+    *,
+    regression_delta: float | None = None,
+    proposition_delta: float | None = None,
+    threshold: float = WIN,
+) -> EvaluationComparison | SuiteComparison:
+    """Compare what is now with what was before: two evaluations, or two runs of a suite. Nothing is judged.
+
+    Evaluations: the tests are those a golden baseline is compared by, with ``before`` in its place. Suites: tests are paired by id.
+
+    Args:
+        before: an evaluation, a baseline or several; or a run of a suite, or a ``.jsonl`` or ``.json`` file of one.
+        after: what is asked about: an evaluation; or a run of a suite or its file.
+        regression_delta, proposition_delta: points, 0-9, a dimension or a claim may fall; None: as ``after`` was evaluated.
+        threshold: difference, 0-1, from which a test of a suite is won or lost.
+
+    Raises:
+        ConfigError: the two do not go together, have nothing in common, or a file cannot be read.
+    """
+    if isinstance(after, Evaluation):
+        return _evaluations(before, after, regression_delta, proposition_delta)
+    if isinstance(after, Baseline):
+        raise ConfigError("a baseline can only be what was before; evaluate what is now")
+    if isinstance(before, Evaluation | Baseline):
+        raise ConfigError("an evaluation and a run of a suite do not compare; give two of a kind")
+    return _suites(before, after, threshold)
+
+
+def _evaluations(
+    before: Evaluation | Baseline | Iterable[Baseline],
+    after: Evaluation,
+    regression_delta: float | None,
+    proposition_delta: float | None,
+) -> EvaluationComparison:
+    from persona_pipeline.evaluation.beside import set_beside
+    from persona_pipeline.evaluation.gate import GateRules
+
+    if after.world is None:
+        raise ConfigError("the evaluation does not know its world; make it with evaluate")
+    known, told = _baselines(before), after.report.provenance
+    shared = [name for name in after.agents if name in known]
+    if not shared:
+        raise ConfigError(
+            f"the two have no agent in common: {', '.join(known) or 'nobody'}, and {', '.join(after.agents)}"
+        )
+    rules = GateRules(
+        regression_delta=told["regression_delta"] if regression_delta is None else regression_delta,
+        proposition_delta=told["proposition_delta"] if proposition_delta is None else proposition_delta,
+        min_coverage=told["min_coverage"],
+    )
+    return EvaluationComparison(
+        **vars(EvaluationRun(set_beside(after.world, known, after.report, rules))),
+        world=after.world,
+        only_before=[name for name in known if name not in after.agents],
+        only_after=[name for name in after.agents if name not in known],
+    )
+
+
+def _baselines(before: Evaluation | Baseline | Iterable[Baseline]) -> dict[str, Baseline]:
+    from persona_pipeline.evaluation.beside import baseline_of
+
+    if isinstance(before, Evaluation):
+        return {name: baseline_of(report.evaluation) for name, report in before.agents.items()}
+    several = [before] if isinstance(before, Baseline) else before
+    if isinstance(several, str | Path | SuiteResult) or not all(isinstance(item, Baseline) for item in several):
+        raise ConfigError("an evaluation is compared with an evaluation or with baselines")
+    return {item.agent_id: item for item in several}
+
+
+def _suites(before: Rows, after: Rows, threshold: float) -> SuiteComparison:
+    from persona_pipeline.suites.results.compare import compare_rows
+
+    found = compare_rows(_rows(before), _rows(after), threshold=threshold)
+    if not found.pairs:
+        raise ConfigError("the two runs have no test in common")
+    return SuiteComparison(**{item.name: getattr(found, item.name) for item in fields(Comparison)})
+
+
+def _rows(run: Rows) -> Sequence[Mapping[str, Any]]:
+    from persona_pipeline.suites.results.result_files import read_rows
+
+    if isinstance(run, SuiteResult):
+        return [test.to_dict() for test in run.tests]
+    return read_rows(run) if isinstance(run, str | Path) else run
+
+
+def _score(score: float | None) -> Cell:
+    return Cell("–", "warn", number=True) if score is None else Cell(f"{score:.2f}", number=True)
+
+
+def _change(pair: Pair, threshold: float) -> Cell:
+    if pair.delta is None:
+        return Cell("not scored", "warn", number=True)
+    return Cell(f"{pair.delta:+.2f}", "bad" if pair.delta <= -threshold + 1e-9 < 0 else "", number=True)

@@ -1,0 +1,162 @@
+"""What an evaluation brings, for a notebook: scores by name, data frames, a table, report files."""
+
+from collections.abc import Collection
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from persona_pipeline.api.notebook import Cell, block, lines, table
+from persona_pipeline.errors import ConfigError, PersonaError, did_you_mean
+from persona_pipeline.evaluation.report import AgentReport, Finding
+from persona_pipeline.evaluation.run import EvaluationRun
+from persona_pipeline.reporting.view import (
+    AgentRow,
+    AgentStatus,
+    ReportView,
+    ScoreCell,
+    dimension_label,
+    format_delta,
+    format_score,
+)
+from persona_pipeline.world import World
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FORMATS = {".json": "json", ".md": "markdown", ".html": "html", ".xml": "junit"}
+_TONES = {AgentStatus.DRIFTED: "bad", AgentStatus.INCOMPLETE: "warn"}
+
+
+class UnscoredError(PersonaError):
+    """A score was asked for and there is none. The message says of what, and why."""
+
+
+@dataclass(repr=False)
+class Evaluation(EvaluationRun):
+    """A finished evaluation of one or more agents, compared with their baselines.
+
+    A notebook shows it as a table. ``report`` is the whole of it, what ``persona-pipeline evaluate`` prints as JSON.
+
+    Attributes:
+        world: where it was evaluated.
+    """
+
+    world: World | None = None
+
+    @property
+    def agents(self) -> dict[str, AgentReport]:
+        """Each agent's evaluation, comparison and findings, by id."""
+        return self.report.agents
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Every reason why the run is not clean."""
+        return ReportView(self.report).findings
+
+    @property
+    def exit_code(self) -> int:
+        """0 clean, 1 something fell or is below the threshold, 3 not fully judged, 4 the budget was used up."""
+        return self.report.exit_code
+
+    def __getitem__(self, agent_id: str) -> AgentReport:
+        """Return one agent's evaluation, comparison and findings.
+
+        Raises:
+            KeyError: the agent was not evaluated.
+        """
+        return self.report.agents[agent_id]
+
+    def score(self, agent_id: str, dimension: str | None = None, claim: str | None = None) -> float:
+        """Return a score, 0-9: of an agent, of a dimension of it, or of one claim of that dimension.
+
+        Raises:
+            UnscoredError: there is none; a missing score is never a number.
+            ConfigError: nothing of that name was evaluated.
+        """
+        evaluation = self.report.agents[_known("agent", agent_id, self.report.agents)].evaluation
+        if dimension is None:
+            if claim is not None:
+                raise ConfigError("a claim is one of a dimension; name that too")
+            if evaluation.overall is None:
+                raise UnscoredError(f"{agent_id} has no overall score: no dimension of it is scored")
+            return evaluation.overall
+        found = evaluation.dimensions[_known("dimension", dimension, evaluation.dimensions)]
+        if claim is None:
+            if found.score is None:
+                raise UnscoredError(f"{agent_id}: {dimension} is unscored: {found.unscored or 'nothing was judged'}")
+            return found.score
+        row = found.propositions[_known("claim", claim, found.propositions)]
+        if row.score is None:
+            detail = f" ({row.detail})" if row.detail else ""
+            raise UnscoredError(f"{agent_id}: {dimension}/{claim} is unscored: {row.unscored}{detail}")
+        return row.score
+
+    def to_frame(self, by: str = "dimension") -> "pd.DataFrame":
+        """Return the scores as a data frame; unscored is NaN, with the reason in ``unscored``.
+
+        Args:
+            by: one row an ``agent``, a ``dimension`` or a ``claim``.
+
+        Raises:
+            ConfigError: there are no such rows.
+        """
+        from persona_pipeline.api.frames import report_frame
+
+        return report_frame(self.report, by)
+
+    def write(self, path: Path | str) -> Path:
+        """Write the report to ``.html``, ``.json``, ``.md`` (Markdown) or ``.xml`` (JUnit) and return the file.
+
+        Raises:
+            ConfigError: the name ends in something else.
+        """
+        from persona_pipeline.atomic_files import write_atomically
+        from persona_pipeline.reporting.gathering import gather
+        from persona_pipeline.reporting.render import render
+
+        target = Path(path)
+        if target.suffix not in FORMATS:
+            raise ConfigError(f"{target}: the name must end in {', '.join(FORMATS)}")
+        if self.world is not None:
+            gather(self.world, self.report)
+        write_atomically(target, render(self.report, FORMATS[target.suffix]))
+        return target
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {ReportView(self.report).headline}>"
+
+    def _repr_html_(self) -> str:
+        view = ReportView(self.report)
+        labels = [dimension_label(name) for name in view.dimensions]
+        rows = [_row(row) for row in view.rows]
+        notes = [f"{item.kind}: {item.text}" for item in view.findings]
+        return block(view.headline, table(["Agent", *labels, "Overall", "Judged"], rows) if rows else "", lines(notes))
+
+    @classmethod
+    def of(cls, run: EvaluationRun, world: World | None) -> Self:
+        """Return a run with what a notebook wants of it."""
+        return cls(**{item.name: getattr(run, item.name) for item in fields(EvaluationRun)}, world=world)
+
+
+def _row(row: AgentRow) -> list[Cell]:
+    overall = f"{format_score(row.overall, 1)} {format_delta(row.overall_delta, 1)}".strip()
+    return [
+        Cell(row.agent_id, _TONES.get(row.status, "")),
+        *(_cell(cell) for cell in row.cells),
+        Cell(overall, number=True),
+        Cell(f"{row.n_scored}/{row.n_expected}", "warn" if row.n_scored < row.n_expected else "dim", number=True),
+    ]
+
+
+def _cell(cell: ScoreCell) -> Cell:
+    if cell.score is None:
+        return Cell(cell.why_unscored, "warn", number=True)
+    change = "new" if cell.status == "no_baseline" else format_delta(cell.delta, 1)
+    return Cell(f"{format_score(cell.score, 1)} {change}".strip(), "bad" if cell.drifted else "", number=True)
+
+
+def _known(kind: str, name: str, names: Collection[str]) -> str:
+    if name not in names:
+        hint = did_you_mean(name, names) or f"; there are {', '.join(names) or 'none'}"
+        raise ConfigError(f"no {kind} {name!r} was evaluated{hint}")
+    return name

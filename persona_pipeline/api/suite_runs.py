@@ -1,0 +1,192 @@
+"""Eval suites from Python: load one, run it, look at what came of it."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from typing_extensions import Unpack
+
+from persona_pipeline.api.keywords import check_keywords
+from persona_pipeline.api.notebook import Cell, block, lines, table
+from persona_pipeline.settings import get_settings
+from persona_pipeline.suites.asserts.grades import SuiteVerdict
+from persona_pipeline.suites.format.models import Suite
+from persona_pipeline.suites.results.suite_result import SuiteResult, TestResult
+from persona_pipeline.suites.running import suite_files
+from persona_pipeline.suites.running.opening import judge_opener, open_targets
+from persona_pipeline.suites.running.options import RunOptions
+from persona_pipeline.suites.running.suite_run import run_suite as _run_suite
+from persona_pipeline.suites.targets.config import Targets
+from persona_pipeline.suites.targets.responses import Responses, load_responses
+from persona_pipeline.world import World
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from persona_pipeline.suites.asserts.suite_judge import BackedJudge
+
+MOST_TESTS = 50
+_TONES = {SuiteVerdict.FAIL: "bad", SuiteVerdict.ERROR: "warn"}
+
+
+class Running(TypedDict, total=False):
+    """What may be said of a suite's run by name; the options of ``persona-pipeline suite run`` in Python.
+
+    Attributes:
+        world: whose recordings, personas and store are used; None: those of the settings.
+        responses: recorded answers, or a file of them: they are graded, and no target is asked.
+        targets: who may answer, or a targets file; None: the nearest ``targets.yaml``.
+        target: who of them answers, instead of what the suite says.
+        test_ids: globs; a test runs if one matches.
+        tags: a test runs if it or its suite has one of them.
+        judge: a judge, or the name of one as in ``open_judge``; it is opened when the first assert needs it.
+        record: write the answers of a live judge to the world's recordings.
+        max_usd: US dollars the judge may cost; what that stops is an error.
+        allow_code: let the suite run its own programs.
+        allow_env: environment variables that the suite's targets file may read.
+        allow_targets: let targets that the suite names ask servers.
+        workers: tests at once; None: what the target says, else 1.
+        timeout: seconds one attempt may take, answer and grading together.
+        max_retries: further tries after what may pass.
+        cache: take answers that a target gave before; None: as the suite says.
+        on_result: called with each result as soon as it is there.
+    """
+
+    world: World | None
+    responses: Responses | Path | str | None
+    targets: Targets | Path | str | None
+    target: Sequence[str] | str
+    test_ids: Sequence[str] | str
+    tags: Sequence[str] | str
+    judge: "BackedJudge | str | None"
+    record: bool
+    max_usd: float | None
+    allow_code: bool
+    allow_env: Sequence[str]
+    allow_targets: bool
+    workers: int | None
+    timeout: float
+    max_retries: int
+    cache: bool | None
+    on_result: Callable[[TestResult], None] | None
+
+
+@dataclass(frozen=True, repr=False)
+class SuiteRun(SuiteResult):
+    """A finished run of a suite, as a notebook shows it. ``tests``: each one's result; ``summary``: counts and the mean."""
+
+    def to_frame(self, by: str = "test") -> "pd.DataFrame":
+        """Return the run as a data frame; what could not be judged is NaN, with the reason in ``error``.
+
+        Args:
+            by: one row a ``test`` or an ``assert``.
+
+        Raises:
+            ConfigError: there are no such rows.
+        """
+        from persona_pipeline.api.frames import suite_frame
+
+        return suite_frame(self, by)
+
+    @property
+    def headline(self) -> str:
+        """The run in one short sentence."""
+        told = self.summary
+        counts = ((told["passed"], "passed"), (told["borderline"], "borderline"), (told["failed"], "failed"))
+        said = ", ".join(f"{count} {name}" for count, name in (*counts, (told["errors"], "not judged")) if count)
+        score = "" if self.score is None else f", mean {self.score:.2f}"
+        return f"{self.suite}: {said or 'no tests'}{score}"
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.headline}>"
+
+    def _repr_html_(self) -> str:
+        # What is wrong comes first: a long run is cut.
+        order = (SuiteVerdict.ERROR, SuiteVerdict.FAIL, SuiteVerdict.BORDERLINE, SuiteVerdict.PASS)
+        told = sorted(self.tests, key=lambda test: order.index(test.verdict))[:MOST_TESTS]
+        more = [f"{len(self.tests) - MOST_TESTS} more tests"] if len(self.tests) > MOST_TESTS else []
+        rows = table(["Test", "Verdict", "Score", "What is missing"], map(_row, told)) if told else ""
+        return block(self.headline, rows, lines([*more, *self.warnings]))
+
+
+def load_suite(path: Path | str, *, allow_path: Iterable[Path | str] = ()) -> Suite:
+    """Load a suite from ``.yaml``, ``.yml`` or ``.jsonl``.
+
+    Args:
+        allow_path: further folders whose files the suite may name; by default only those of its repository, else its folder.
+
+    Raises:
+        ConfigError: the suite is not valid: every problem at its file, line and column.
+    """
+    return suite_files.load_suite(path, suite_files.suite_roots(Path(path), allow_path))
+
+
+def run_suite(suite: Suite | Path | str, **how: Unpack[Running]) -> SuiteRun:
+    """Run a suite and return every test's result, in the suite's order. Works inside a running event loop too.
+
+    Args:
+        suite: a loaded suite, or its file.
+        how: responses, targets, judge and the rest: see ``Running``.
+
+    Raises:
+        ConfigError: the suite is not valid, a filter matches nothing, or nobody answers.
+    """
+    check_keywords(how, Running)
+    loaded = suite if isinstance(suite, Suite) else load_suite(suite)
+    world, judge = how.get("world"), how.get("judge")
+    if judge is None or isinstance(judge, str):
+        name = judge or get_settings().judge
+        asked: Any = judge_opener(name, record=how.get("record", False), max_usd=how.get("max_usd"), world=world)
+    else:
+        asked = judge
+    responses = how.get("responses")
+    if isinstance(responses, Path | str):
+        responses = load_responses(responses)
+    result = _run_suite(
+        loaded,
+        targets=None if responses is not None else _targets(loaded, how),
+        responses=responses,
+        judge=asked,
+        options=_options(how),
+        on_result=how.get("on_result"),
+    )
+    return SuiteRun(**{item.name: getattr(result, item.name) for item in fields(SuiteResult)})
+
+
+async def run_suite_async(suite: Suite | Path | str, **how: Unpack[Running]) -> SuiteRun:
+    """Do what ``run_suite`` does without holding up the event loop. Cancelling stops the waiting and not the work."""
+    return await asyncio.to_thread(run_suite, suite, **how)
+
+
+def _targets(suite: Suite, how: Running) -> Any:
+    given = how.get("targets")
+    if given is not None and not isinstance(given, Path | str):
+        return given
+    path = None if given is None else Path(given)
+    return open_targets(suite.path, path, environment=how.get("allow_env"), network=how.get("allow_targets", False))
+
+
+def _options(how: Running) -> RunOptions:
+    world = how.get("world")
+    kept = ("allow_code", "workers", "timeout", "max_retries", "cache")
+    plain: Any = {name: value for name, value in how.items() if name in kept}
+    return RunOptions(
+        **plain,
+        test_ids=_several(how.get("test_ids", ())),
+        tags=_several(how.get("tags", ())),
+        targets=_several(how.get("target", ())),
+        world_root=lambda: world.root if world else get_settings().world_root,
+    )
+
+
+def _several(names: Sequence[str] | str) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def _row(test: TestResult) -> list[Cell | str]:
+    said = str(test.error) if test.error else "; ".join(text for item in test.best.results for text in item.misses)
+    score = "–" if test.score is None else f"{test.score:.2f}"
+    tone = _TONES.get(test.verdict, "")
+    return [test.id, Cell(test.verdict.value, tone), Cell(score, tone, number=True), said]

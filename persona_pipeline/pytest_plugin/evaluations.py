@@ -1,0 +1,102 @@
+"""The evaluations of one pytest run: one world, one judge, each question once."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import persona_pipeline as pp
+from persona_pipeline.pytest_plugin import RECORDED
+from persona_pipeline.suites.running.opening import judge_opener
+from persona_pipeline.suites.running.shared_judge import SharedJudge
+
+
+class Evaluations:
+    """Evaluates agents of the run's world with the run's judge; what was evaluated is not evaluated again.
+
+    With pytest-xdist each worker evaluates what its own tests ask for.
+    """
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._known: dict[tuple[Any, ...], pp.Evaluation] = {}
+
+    def __call__(
+        self,
+        *agents: str,
+        dimensions: Sequence[str] | str | None = None,
+        window: str | None = None,
+        as_of: str | None = None,
+        samples: int | None = None,
+    ) -> pp.Evaluation:
+        """Return an evaluation with its comparison; what fell was judged again, as by ``persona_pipeline.evaluate``.
+
+        Args:
+            agents: none: everybody.
+            dimensions: None: all that have claims.
+            window, as_of, samples: instead of the ini settings.
+
+        Raises:
+            ConfigError: bad input, everything wrong with it.
+        """
+        asked: dict[str, Any] = {
+            "agents": agents or None,
+            "dimensions": (dimensions,) if isinstance(dimensions, str) else dimensions and tuple(dimensions),
+            "window": window or self._ini("persona_window"),
+            "as_of": as_of or self._ini("persona_as_of") or None,
+            "samples": samples or int(self._ini("persona_samples")),
+        }
+        key = tuple(asked.values())
+        if key not in self._known:
+            self._known[key] = pp.evaluate(self.world, judge=self.judge, **asked)
+        return self._known[key]
+
+    @cached_property
+    def world(self) -> pp.World:
+        """The world, opened when it is first needed."""
+        given, configured = self._config.getoption("--persona-root"), self._ini("persona_root")
+        if given:
+            return pp.load_world(Path(self._config.invocation_params.dir) / given)
+        if configured:
+            folder = self._config.inipath.parent if self._config.inipath else self._config.rootpath
+            return pp.load_world(folder / configured)
+        return pp.load_world(None)
+
+    @cached_property
+    def judge(self) -> pp.Judge:
+        """Who judges agents."""
+        return pp.open_judge(self.world, self.judge_name, max_usd=self._max_usd, record=self._record)
+
+    @cached_property
+    def suite_judge(self) -> SharedJudge:
+        """Who judges in suites, opened when the first assert needs it."""
+        opener = judge_opener(self.judge_name, record=self._record, max_usd=self._max_usd, world=self.world)
+        return SharedJudge(opener)
+
+    @property
+    def judge_name(self) -> str:
+        """Its name; ``PERSONA_JUDGE`` alone has no test ask a model."""
+        return self._config.getoption("--persona-judge") or self._ini("persona_judge") or RECORDED
+
+    def close(self) -> None:
+        """Close the world's store and the judge."""
+        if "suite_judge" in vars(self):
+            self.suite_judge.close()
+        if "world" in vars(self):
+            self.world.store.close()
+
+    @property
+    def _record(self) -> bool:
+        return bool(self._config.getoption("--persona-record"))
+
+    @property
+    def _max_usd(self) -> float | None:
+        limit = self._config.getoption("--persona-max-usd")
+        worker = getattr(self._config, "workerinput", None)
+        # The workers together spend no more than was said.
+        return limit / worker["workercount"] if limit is not None and worker else limit
+
+    def _ini(self, name: str) -> str:
+        return self._config.getini(name)

@@ -1,0 +1,106 @@
+"""``@pytest.mark.persona``: what it asks of an agent, and when that fails or cannot be said."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pytest
+
+import persona_pipeline as pp
+from persona_pipeline.baselines import is_covered
+from persona_pipeline.evaluation.report import EXIT_OK, EXIT_REGRESSION
+from persona_pipeline.pytest_plugin.evaluations import Evaluations
+from persona_pipeline.pytest_plugin.failures import Failed, Unscored, fallen_text, low_text, unscored_text
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a mark asks for.
+
+    Attributes:
+        threshold: score, 0-9, that is enough; None: that nothing fell below the baseline.
+    """
+
+    agents: Sequence[str]
+    dimension: str | None = None
+    claim: str | None = None
+    threshold: float | None = None
+    window: str | None = None
+    as_of: str | None = None
+    samples: int | None = None
+
+    @classmethod
+    def of(cls, mark: pytest.Mark) -> "Wanted":
+        """Return what a mark asks for.
+
+        Raises:
+            ConfigError: the mark does not say it.
+        """
+        try:
+            wanted = cls(mark.args, **mark.kwargs)
+        except TypeError as error:
+            raise pp.ConfigError(f"pytest.mark.persona: {str(error).partition('() ')[2] or error}") from None
+        if not wanted.agents or not all(isinstance(name, str) for name in wanted.agents):
+            raise pp.ConfigError("pytest.mark.persona names no agent; write @pytest.mark.persona('an-agent', ...)")
+        if wanted.claim is not None and (wanted.dimension is None or wanted.threshold is None):
+            raise pp.ConfigError("pytest.mark.persona: a claim needs its dimension and a threshold")
+        if wanted.threshold is not None and not 0 <= wanted.threshold <= 9:
+            raise pp.ConfigError(f"pytest.mark.persona: the threshold must be from 0 to 9, not {wanted.threshold!r}")
+        return wanted
+
+
+def check_marks(evaluations: Evaluations, marks: Sequence[pytest.Mark]) -> None:
+    """Check all marks of a test.
+
+    Raises:
+        Failed: an agent scores less or fell, or a mark or a file of the world is not valid.
+        Unscored: nothing failed, and something could not be scored.
+    """
+    failed, unscored = [], []
+    try:
+        for wanted in map(Wanted.of, marks):
+            found = evaluations(
+                *wanted.agents,
+                dimensions=wanted.dimension,
+                window=wanted.window,
+                as_of=wanted.as_of,
+                samples=wanted.samples,
+            )
+            for agent_id in wanted.agents:
+                for passed, text in _checked(found, agent_id, wanted):
+                    (unscored if passed is None else failed).append(text)
+    except pp.ConfigError as error:
+        raise Failed(str(error)) from None
+    if failed:
+        raise Failed("\n\n".join([*failed, *unscored]))
+    if unscored:
+        raise Unscored("\n\n".join(unscored))
+
+
+def _checked(found: pp.Evaluation, agent_id: str, wanted: Wanted) -> Iterator[tuple[bool | None, str]]:
+    """Yield what is wrong: False with why it failed, None with why it cannot be said."""
+    if wanted.threshold is None:
+        findings = [item for item in found[agent_id].findings if item.exit_code != EXIT_OK]
+        if any(item.exit_code == EXIT_REGRESSION for item in findings):
+            yield False, fallen_text(found, agent_id, findings)
+        elif findings:
+            yield None, unscored_text(found, agent_id, wanted.dimension, [item.text for item in findings])
+        return
+    try:
+        score = found.score(agent_id, wanted.dimension, wanted.claim)
+    except pp.UnscoredError as error:
+        yield None, unscored_text(found, agent_id, wanted.dimension, [str(error)])
+        return
+    if score < wanted.threshold - 1e-9:
+        yield False, low_text(found, agent_id, wanted.dimension, wanted.claim, wanted.threshold)
+    elif wanted.claim is None and (missing := _not_covered(found, agent_id)):
+        # A mean over what happened to be judged is no pass.
+        yield None, unscored_text(found, agent_id, wanted.dimension, missing)
+
+
+def _not_covered(found: pp.Evaluation, agent_id: str) -> list[str]:
+    least = found.report.provenance["min_coverage"]
+    return [
+        f"{agent_id}: {name}: only {item.n_scored} of {item.n_expected} judgments are scored"
+        for name, item in found[agent_id].evaluation.dimensions.items()
+        if not is_covered(item.n_scored, item.n_expected, least)
+    ]

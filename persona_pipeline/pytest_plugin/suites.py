@@ -1,0 +1,96 @@
+"""Suites as test files: each test of a suite, with each of its targets, is an item."""
+
+import glob
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import persona_pipeline as pp
+from persona_pipeline.pytest_plugin import evaluations_of
+from persona_pipeline.pytest_plugin.failures import Failed, Unscored, suite_text
+from persona_pipeline.suites.asserts.grades import SuiteVerdict
+from persona_pipeline.suites.format.models import Test
+from persona_pipeline.suites.running.opening import open_targets
+from persona_pipeline.suites.running.options import RunOptions
+from persona_pipeline.suites.running.plan import targets_of
+from persona_pipeline.suites.running.suite_run import run_suite
+
+
+class SuiteFile(pytest.File):
+    """A suite. It is loaded once; each of its items runs as ``suite run --test-id`` does."""
+
+    @cached_property
+    def suite(self) -> pp.Suite:
+        """The suite, loaded."""
+        return pp.load_suite(self.path)
+
+    @cached_property
+    def targets(self) -> Any:
+        """Who may answer: what the nearest targets file names."""
+        return open_targets(self.path, None, network=bool(self.config.getoption("--persona-allow-targets")))
+
+    def collect(self) -> Iterator["SuiteItem"]:
+        """Yield an item for every test and target.
+
+        Raises:
+            CollectError: the suite is not valid.
+        """
+        try:
+            found = [
+                (test, name)
+                for test in self.suite.tests
+                for name in targets_of(self.suite, test, RunOptions(), self.targets, None)
+            ]
+        except pp.ConfigError as error:
+            raise self.CollectError(str(error)) from None
+        several = len({name for _, name in found}) > 1
+        for test, target in found:
+            name = f"{test.id}@{target}" if several else test.id
+            yield SuiteItem.from_parent(self, name=name, test=test, target=target)
+
+
+class SuiteItem(pytest.Item):
+    """One test of a suite with one target."""
+
+    parent: SuiteFile
+
+    def __init__(self, *, test: Test, target: str | None, **fields: Any) -> None:
+        super().__init__(**fields)
+        self.test, self.target = test, target
+        self.extra_keyword_matches.update((*test.tags, *self.parent.suite.tags))
+
+    def runtest(self) -> None:
+        """Run the test.
+
+        Raises:
+            Failed: its verdict is ``fail``, or something of it is not valid.
+            Unscored: it could not be judged.
+        """
+        evaluations = evaluations_of(self.config)
+        options = RunOptions(
+            allow_code=bool(self.config.getoption("--persona-allow-code")),
+            test_ids=(glob.escape(self.test.id),),
+            targets=(self.target,) if self.target else (),
+            workers=1,
+            world_root=lambda: evaluations.world.root,
+        )
+        try:
+            run = run_suite(
+                self.parent.suite, targets=self.parent.targets, judge=evaluations.suite_judge, options=options
+            )
+        except pp.ConfigError as error:
+            raise Failed(str(error)) from None
+        (result,) = run.tests
+        if result.verdict is SuiteVerdict.ERROR:
+            raise Unscored(suite_text(result))
+        if result.verdict is SuiteVerdict.FAIL:
+            raise Failed(suite_text(result))
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        """Return where the test stands."""
+        entry = self.test.entry
+        line = entry.problem("").line if entry is not None else None
+        return self.path, None if line is None else line - 1, f"{self.parent.suite.name}: {self.name}"
