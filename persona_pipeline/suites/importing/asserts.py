@@ -165,4 +165,4 @@ def over_threshold(
 
 _CONVERTERS = {**CONVERTERS, **dict.fromkeys(("assert_set", "composite"), _group)}
 # Types another tool has, whether they have a counterpart or not: what a table's cell may begin with.
-KNOWN = {*_CONVERTERS, *REMEDIES, "contains_json", "is_html", "contains_html", "is_xml", "contains_xml", "is_sql"}
+KNOWN = {*_CONVERTERS, *REMEDIES, "is_html", "contains_html", "is_xml", "contains_xml", "is_sql"}

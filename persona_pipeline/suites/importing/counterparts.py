@@ -1,5 +1,6 @@
 """What single asserts of promptfoo and AgentV become; groups of them are read by ``asserts``."""
 
+import json
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -75,10 +76,13 @@ def _regex(item: Item) -> dict[str, Any] | None:
 
 
 def _json(item: Item) -> dict[str, Any] | None:
-    if item.data.get("value") is not None:
-        item.findings.none(item.entry, "the schema of is-json", "value", remedy="is_json checks that it is JSON")
-        item.take("value")
-    return {"type": "is_json"}
+    schema = item.value()
+    if isinstance(schema, str):
+        try:
+            schema = json.loads(schema)
+        except ValueError:
+            return item.none(f"{item.data['type']} with a schema that is no JSON")
+    return {"type": item.kind} | ({} if schema is None else {"schema": schema})
 
 
 def _limit(key: str, kind: str) -> Callable[[Item], dict[str, Any] | None]:
@@ -192,6 +196,7 @@ CONVERTERS: dict[str, Callable[[Item], dict[str, Any] | None]] = {
     **dict.fromkeys(_SAME_TEXT, _text),
     "regex": _regex,
     "is_json": _json,
+    "contains_json": _json,
     "latency": _limit("max_ms", "latency"),
     "cost": _limit("max_usd", "cost"),
     **dict.fromkeys(("llm_rubric", "model_graded_closedqa", "rubrics", "rubric"), _criteria()),

@@ -29,7 +29,6 @@ or grade recorded answers
 promptfooconfig.yaml:28: assert javascript has no counterpart; write a code_judge
 promptfooconfig.yaml:45: assert similar has no counterpart; say in rubrics what must agree
 promptfooconfig.yaml:50: test option transform has no counterpart
-promptfooconfig.yaml:52: the schema of is-json has no counterpart; is_json checks that it is JSON
 promptfooconfig.yaml:55: assert-set passes from 0.5 on, and counts with its score: below 0.8 it can keep a test from passing
 promptfooconfig.yaml:59: assert[0] (regex): value: '(?=rye)' is not a valid regular expression (invalid perl operator: (?=); \
 look-around is not available: use a second assert, with negate where something must be absent
