@@ -74,9 +74,9 @@ class Findings:
             return None
 
     def relocated(self, entry: Entry, reference: str) -> str:
-        """Return a path as the suite must write it: from its own folder on."""
-        path = Path(os.path.normpath(Path(entry.source.path).parent / reference.removeprefix("file://")))
-        return reference if Path(reference).is_absolute() else Path(os.path.relpath(path, self.out)).as_posix()
+        """Return a path as the suite must write it: from its own folder on. ``reference``: from the file that holds it on."""
+        path = Path(entry.source.path).parent / reference.removeprefix("file://")
+        return Path(os.path.relpath(os.path.normpath(path), self.out)).as_posix()
 
 
 def whole(text: str, path: Path) -> Entry:

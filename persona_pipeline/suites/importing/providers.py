@@ -5,6 +5,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -25,6 +26,7 @@ _COMPATIBLE = {
 _ENVIRONMENT = re.compile(r"\{\{\s*(?:env\.|process\.env\.)(\w+)\s*\}\}|\$\{\{\s*(?:env\.)?(\w+)\s*\}\}")
 _ANSWER = re.compile(r"json((?:\??\.[A-Za-z_]\w*|\??\.?\[\d+\]|\[['\"][^'\"]+['\"]\])*)")
 _KNOWN = ("id", "label", "name", "config", "prompts", "provider", "workers", "runtime")
+_TARGETS_FILES = ("targets.yaml", "providers.yaml")
 _HTTP = {"GET", "POST", "PUT", "PATCH"}
 
 
@@ -73,22 +75,45 @@ def _read(findings: Findings, entry: Entry) -> Iterator[Provider]:
         return findings.none(entry, "a provider without id")
     shown = str(data.get("label") or data.get("name") or data.get("id") or spec)
     if isinstance(value, str) and not findings.promptfoo and not _is_spec(value):
-        findings.reader.warn(entry, f"target {value} is not written here; describe it in targets.yaml")
+        described = _described(findings, entry, value)
+        if described is not None:
+            yield from _read(findings, described)
+            return
+        findings.reader.warn(entry, f"target {value} is not described here; describe it in targets.yaml")
         yield Provider(value, None, (value,))
         return
-    if isinstance(value, dict):
-        findings.leftovers(Entry(data, entry.source, entry.location), _KNOWN, "provider key ")
     given = data.get("config")
     config: dict[str, Any] = dict(given) if isinstance(given, dict) else {}
+    if not findings.promptfoo and "provider" in data and given is None:
+        # AgentV's targets file: settings stand beside the name.
+        config = {key: item for key, item in data.items() if key not in _KNOWN}
+    elif isinstance(value, dict):
+        findings.leftovers(Entry(data, entry.source, entry.location), _KNOWN, "provider key ")
     place = Entry({**data, **config}, entry.source, entry.location)
     target = _target(findings, place, spec, config)
     name = _name(shown)
     if target is not None:
         for key, left in config.items():
             if left is not None:
-                findings.none(place, f"{key} of provider {spec}", *(("config", key) if "config" in data else ()))
+                findings.none(place, f"{key} of provider {spec}", *(("config", key) if "config" in data else (key,)))
         target = _checked(findings, place, {"name": name, **_with_environment(target)})
     yield Provider(name, target, tuple(dict.fromkeys((name, shown, spec))), data.get("prompts"))
+
+
+def _described(findings: Findings, entry: Entry, name: str) -> Entry | None:
+    """Return the target of this name in AgentV's own targets file, the nearest above the eval file."""
+    for folder in Path(entry.source.path).parents:
+        path = next((file for own in _TARGETS_FILES if (file := folder / ".agentv" / own).is_file()), None)
+        if path is None:
+            continue
+        read = findings.document(entry, str(path))
+        if read is not None and isinstance(read.data, dict):
+            read = read.child(key) if (key := first_of(read.data, "targets", "providers")) else None
+        for index, item in enumerate(read.data if read is not None and isinstance(read.data, list) else ()):
+            if isinstance(item, dict) and name in (item.get("label"), item.get("name"), item.get("id")):
+                return read.child(index)  # pyright: ignore[reportOptionalMemberAccess]
+        return None
+    return None
 
 
 def _is_spec(text: str) -> bool:
@@ -237,7 +262,9 @@ def _program(findings: Findings, entry: Entry, command: str, config: dict[str, A
                 entry, f"exec: {argv[0]} gets the prompt as its argument, and no options and context after it"
             )
     cwd = _taken(config, "basePath", "cwd")
-    target = {"provider": "cli", "command": argv, "cwd": findings.relocated(entry, str(cwd or "."))}
+    # Without one it runs beside the eval file.
+    folder = findings.relocated(entry, str(cwd or findings.reader.suite_folder))
+    target = {"provider": "cli", "command": argv, "cwd": folder}
     limit = _taken(config, "timeout_seconds")
     return target | ({"timeout_seconds": float(limit)} if isinstance(limit, int | float) else {})
 

@@ -340,6 +340,67 @@ def test_prompts_are_found_where_they_are(tmp_path: Path) -> None:
         assert word in named
 
 
+def test_targets_of_agentv_are_found_in_its_own_file(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            ".agentv/targets.yaml": """
+targets:
+  - {name: desk, provider: anthropic, model: "${{ DESK_MODEL }}", api_key: "${{ DESK_KEY }}", temperature: 0}
+  - {name: tool, provider: cli, command: "python3 run.py {PROMPT}", timeout_seconds: 30, judge_target: desk}
+  - {name: other, provider: vscode}
+"""
+        },
+    )
+    tests = [{"id": "t", "input": "hi", "criteria": "be good"}]
+    made = imported(tmp_path, {"targets": ["desk", "tool", "other", "nobody"], "tests": tests}, AGENTV)
+    assert made.targets == {
+        "targets": [
+            {"name": "desk", "provider": "anthropic", "model": "${{ DESK_MODEL }}", "api_key": "${{ DESK_KEY }}"},
+            {
+                "name": "tool",
+                "provider": "cli",
+                "command": ["python3", "run.py", "{PROMPT}"],
+                "cwd": ".",
+                "timeout_seconds": 30.0,
+            },
+        ]
+    }
+    assert made.suite["execution"] == {"targets": ["desk", "tool", "other", "nobody"]}
+    assert [(Path(str(item.path)).name, item.line, item.message.partition(";")[0]) for item in made.findings] == [
+        ("targets.yaml", 3, "temperature of provider anthropic has no counterpart"),
+        ("targets.yaml", 4, "judge_target of provider cli has no counterpart"),
+        ("targets.yaml", 5, "provider vscode has no counterpart"),
+        ("config.yaml", 5, "target nobody is not described here"),
+    ]
+
+
+def test_messages_and_files_in_variables_of_agentv(tmp_path: Path) -> None:
+    text = """
+name: own
+description: variables that hold messages
+prompts: ["{{ input }}"]
+tests:
+  - id: a
+    vars:
+      input:
+        - role: user
+          content: [{type: text, value: Look}, {type: file, value: notes.md}]
+      expected_output: [{role: assistant, content: Seen}]
+    assert:
+      - Looks
+      - {metric: m, type: contains-any, value: [A, B], negate: true}
+"""
+    made = imported(tmp_path, text, AGENTV, notes_dot_md="n")
+    (test,) = made.suite["tests"]
+    assert made.findings == ()
+    assert test["input"] == [
+        {"role": "user", "content": [{"type": "text", "value": "Look"}, {"type": "file", "value": "notes.md"}]}
+    ]
+    assert test["expected_output"] == [{"role": "assistant", "content": "Seen"}]
+    assert test["assert"][1] == {"type": "contains-any", "name": "m", "value": ["A", "B"], "negate": True}
+
+
 def test_workspaces_and_repetitions_of_agentv(tmp_path: Path) -> None:
     made = imported(
         tmp_path,

@@ -38,7 +38,7 @@ promptfooconfig.yaml:63: outputPath has no counterpart
 more.csv:3: assert levenshtein has no counterpart; say in rubrics what must agree
 """,
     AGENTV: """\
-desk.eval.yaml:5: target desk is not written here; describe it in targets.yaml
+desk.eval.yaml:5: target desk is not described here; describe it in targets.yaml
 desk.eval.yaml:6: environment has no counterpart
 desk.eval.yaml:35: assert skill-trigger has no counterpart
 desk.eval.yaml:42: evaluate_options.budget_usd has no counterpart; pass --max-usd, or set trials.cost_limit_usd
