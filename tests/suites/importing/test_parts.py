@@ -491,6 +491,7 @@ TEXTS = st.one_of(
 )
 
 
+@settings(max_examples=40, deadline=None)
 @given(
     st.recursive(
         TEXTS | st.integers(-(10**9), 10**9) | st.booleans(),
