@@ -5,6 +5,7 @@ import json
 import typer
 
 from persona_pipeline.cli.suite_compare import compare
+from persona_pipeline.cli.suite_import import import_
 from persona_pipeline.cli.suite_options import (
     AllowEnv,
     AllowPath,
@@ -97,3 +98,4 @@ app.command()(run)
 
 
 app.command()(compare)
+app.command("import")(import_)

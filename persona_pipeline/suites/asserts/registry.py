@@ -7,11 +7,13 @@ from persona_pipeline.suites.asserts.agent_judge import AgentJudge
 from persona_pipeline.suites.asserts.base import Assert
 from persona_pipeline.suites.asserts.code_judge import CodeJudge
 from persona_pipeline.suites.asserts.composite import Composite
-from persona_pipeline.suites.asserts.contains import SPELLINGS, Contains
+from persona_pipeline.suites.asserts.contains import SPELLINGS as OF_CONTAINS
+from persona_pipeline.suites.asserts.contains import Contains
 from persona_pipeline.suites.asserts.cost import Cost
 from persona_pipeline.suites.asserts.equals import Equals
 from persona_pipeline.suites.asserts.execution_metrics import ExecutionMetrics
 from persona_pipeline.suites.asserts.field_accuracy import FieldAccuracy
+from persona_pipeline.suites.asserts.is_json import SPELLINGS as OF_IS_JSON
 from persona_pipeline.suites.asserts.is_json import IsJson
 from persona_pipeline.suites.asserts.latency import Latency
 from persona_pipeline.suites.asserts.llm_judge import LlmJudge
@@ -52,7 +54,8 @@ ALIASES = {
     "code": "code_judge",
     "code_grader": "code_judge",
     "llm_grader": "llm_judge",
-    **dict.fromkeys(SPELLINGS, "contains"),
+    **dict.fromkeys(OF_CONTAINS, "contains"),
+    **dict.fromkeys(OF_IS_JSON, "is_json"),
 }
 
 

@@ -36,6 +36,17 @@ from tests.suites.support import calls, grade, suite_of
         ({"type": "is_json"}, '{"a": 1}', 1),
         ({"type": "is_json"}, '```json\n{"a": 1}\n```', 0),
         ({"type": "is_json"}, "NaN", 0),
+        ({"type": "is_json", "schema": {"required": ["a"]}}, '{"a": 1}', 1),
+        ({"type": "is_json", "schema": {"required": ["a"]}}, '{"b": 1}', 0),
+        ({"type": "is_json", "schema": {"required": ["a"]}}, "prose", 0),
+        ({"type": "is_json", "schema": {}}, "1e999", 0),
+        ({"type": "is_json", "schema": {"pattern": "^(a+)+$"}}, '"' + "a" * 40 + '!"', 0),
+        ({"type": "is_json", "schema": {"pattern": "^(a+)+$"}}, '"aaa"', 1),
+        ({"type": "contains-json"}, 'Here:\n```json\n{"a": [1]}\n```', 1),
+        ({"type": "contains-json"}, "no {braces} of [that kind", 0),
+        ({"type": "contains_json"}, "[NaN]", 0),
+        ({"type": "contains-json", "schema": {"required": ["a"]}}, 'first {"b": 1}, then {"a": 1}', 1),
+        ({"type": "is_json", "anywhere": True, "schema": {"type": "array"}}, 'only {"b": [1]}', 0),
     ],
 )
 def test_text(tmp_path: Path, item: dict[str, Any], answer: str, score: float) -> None:
@@ -68,10 +79,14 @@ def test_spellings_become_one_type(tmp_path: Path) -> None:
     [
         ({"type": "contains-any", "value": []}, "value: must not be empty"),
         ({"type": "contains", "value": ["a", 5]}, "value: must be a string or a list of strings, not 5"),
+        ({"type": "is_json", "schema": {"type": "thing"}}, "schema: is no JSON schema"),
+        ({"type": "is_json", "schema": {"properties": {"pattern": {"pattern": "(?=a)"}}}}, "look-around"),
+        ({"type": "is_json", "schema": {"items": {"$ref": "file:///etc/passwd"}}}, "leads out of the schema"),
+        ({"type": "is_json", "schema": {"patternProperties": {}}}, "patternProperties is not supported"),
         ({"type": "contains", "value": ["a"], "of": "most"}, "must be one of 'all', 'any'"),
     ],
 )
-def test_text_that_cannot_be_looked_for(tmp_path: Path, item: dict[str, Any], said: str) -> None:
+def test_mistakes_are_found_when_the_suite_is_loaded(tmp_path: Path, item: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         suite_of(tmp_path, item)
 

@@ -43,7 +43,7 @@ def judged(folder: Path, a: dict[str, str], b: dict[str, str], **record: Any) ->
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[-1]), encoding="utf-8")
     judge = SuiteJudge(ScriptedSuiteJudge(ScriptedBackend(reply)), **record)
     try:
-        return judge_pairs(judge, *rows, {"": suite})
+        return judge_pairs(judge, rows[0], rows[1], {"": suite})
     finally:
         judge.close()
 

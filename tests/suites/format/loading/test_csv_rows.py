@@ -55,6 +55,9 @@ def test_prefix_suffix_and_description(tmp_path: Path) -> None:
     [
         ("contains:DENIED", {"type": "contains", "value": "DENIED"}),
         ("not-contains:DENIED", {"type": "contains", "value": "DENIED", "negate": True}),
+        ("icontains:Denied", {"type": "contains", "value": "Denied", "ignore_case": True}),
+        ('"contains-any: a, b"', {"type": "contains", "value": ["a", "b"], "of": "any"}),
+        ("not-starts-with:Dear", {"type": "contains", "value": "Dear", "at": "start", "negate": True}),
         ("equals: 4", {"type": "equals", "value": "4"}),
         ("4", {"type": "equals", "value": "4"}),
         ("Note: call back", {"type": "equals", "value": "Note: call back"}),

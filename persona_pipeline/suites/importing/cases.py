@@ -1,0 +1,247 @@
+"""Tests of an eval file: prompts filled with variables, asserts of every layer above them."""
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from persona_pipeline.suites.format.sources import Entry
+from persona_pipeline.suites.importing.asserts import over_threshold, read_asserts
+from persona_pipeline.suites.importing.environment import read_execution, read_workspace
+from persona_pipeline.suites.importing.findings import Findings, children, first_of, listed
+from persona_pipeline.suites.importing.prompts import Prompt, asked, messages, named
+from persona_pipeline.suites.importing.providers import Provider, chosen
+from persona_pipeline.suites.importing.rows import read_rows, scenarios
+from persona_pipeline.suites.importing.templates import TemplateError, fill, known_variables
+
+_OPTIONS = ("prefix", "suffix", "disableVarExpansion")
+_TEST = (
+    "id", "description", "criteria", "expected_outcome", "vars", "assert", "assertions", "rubrics", "threshold", "metadata",
+    "options", "provider", "providers", "prompts", "input", "input_messages", "input_files", "expected_output",
+    "expected_messages", "conversation_id", "skip_defaults", "execution", "workspace",
+)  # fmt: skip
+_SHARED = ("assert", "assertions", "input", "input_files")
+
+
+@dataclass
+class Test:
+    """One test before its prompts: what it and the defaults above it say."""
+
+    entry: Entry
+    layers: Sequence[Entry]
+    number: int
+
+    def get(self, *names: str) -> Any:
+        """Return what the nearest layer says under one of these names."""
+        for layer in self.layers:
+            key = first_of(layer.data, *names)
+            if key is not None:
+                return layer.data[key]
+        return None
+
+    def merged(self, name: str) -> dict[str, Any]:
+        """Return a mapping of which every layer may give keys; the nearest wins."""
+        found: dict[str, Any] = {}
+        for layer in reversed(self.layers):
+            value = layer.data.get(name)
+            found |= value if isinstance(value, dict) else {}
+        return found
+
+
+def read_tests(
+    findings: Findings, entry: Entry, prompts: list[Prompt], providers: list[Provider]
+) -> Iterator[dict[str, Any]]:
+    """Yield the tests of a file as a suite has them: each with each of its prompts, for the providers that are to answer."""
+    default = _default(findings, entry)
+    above = [entry] if any(key in entry.data for key in _SHARED) else []
+    shared = [
+        *([default] if default else []),
+        *[Entry(_only_shared(item.data), item.source, item.location) for item in above],
+    ]
+    key = first_of(entry.data, "tests", "eval_cases") or "tests"
+    rows = [(row, [row, *shared]) for row in read_rows(findings, entry, key)]
+    rows += [(test, [test, config, *shared]) for config, test in scenarios(findings, entry)]
+    for number, (row, layers) in enumerate(rows, start=1):
+        for layer in layers[: len(layers) - len(above)]:
+            findings.leftovers(layer, _TEST, "test key ")
+        yield from _test(findings, Test(row, layers, number), prompts, providers)
+
+
+def _only_shared(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: data[key] for key in _SHARED if key in data}
+
+
+def _default(findings: Findings, entry: Entry) -> Entry | None:
+    key = first_of(entry.data, "defaultTest", "default_test")
+    if key is None:
+        return None
+    place = entry.child(key)
+    if isinstance(place.data, str):
+        read = findings.document(place, place.data)
+        return read if read is not None and isinstance(read.data, dict) else None
+    return place if isinstance(place.data, dict) else None
+
+
+def _test(findings: Findings, test: Test, prompts: list[Prompt], providers: list[Provider]) -> Iterator[dict[str, Any]]:
+    options = test.merged("options")
+    for layer in test.layers:
+        if isinstance(layer.data.get("options"), dict):
+            findings.leftovers(layer.child("options"), _OPTIONS, "test option ")
+    wanted = named(prompts, test.get("prompts"))
+    asked_of = chosen(providers, test.get("provider", "providers"))
+    around = (str(options.get("prefix") or ""), str(options.get("suffix") or ""))
+    rows = list(_expanded(findings, test, options))
+    for place, variables in enumerate(rows, start=1):
+        made = _shared(findings, test, variables)
+        if made is None:
+            continue
+        for prompt in wanted:
+            answering = [one for one in asked_of if prompt in named([prompt], one.prompts)]
+            if providers and not answering:
+                continue
+            single = _with_input(findings, test, prompt, variables, around)
+            if single is None:
+                continue
+            parts = [made["id"], str(place) if len(rows) > 1 else "", prompt.label if len(wanted) > 1 else ""]
+            identity = "-".join(_slug(part) if index else part for index, part in enumerate(parts) if part)
+            restricted = [one.name for one in answering if one.target is not None or not findings.promptfoo]
+            own = (
+                {"execution": {**made.get("execution", {}), "targets": restricted}}
+                if len(answering) < len(providers) and restricted
+                else {}
+            )
+            yield {"id": identity, "input": single, **{k: v for k, v in made.items() if k != "id"}, **own}
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:60].strip("-")
+
+
+def _expanded(findings: Findings, test: Test, options: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield a test's variables: files read, and for promptfoo a list as one test for each of its values."""
+    given: dict[str, Any] = {}
+    for layer in reversed(test.layers):
+        value = layer.data.get("vars")
+        if isinstance(value, str):
+            read = findings.document(layer, value, "vars")
+            value = None if read is None else read.data
+        for name, item in value.items() if isinstance(value, dict) else ():
+            given[name] = item
+            if isinstance(item, str) and item.startswith("file://"):
+                given[name] = _of_file(findings, layer, item, name)
+    several = [
+        name
+        for name, value in given.items()
+        if findings.promptfoo and isinstance(value, list) and not options.get("disableVarExpansion")
+    ]
+    for values in itertools.product(*(given[name] for name in several)):
+        yield known_variables(given | dict(zip(several, values, strict=True)))
+
+
+def _of_file(findings: Findings, entry: Entry, reference: str, name: str) -> Any:
+    if reference.endswith((".yaml", ".yml", ".json")):
+        read = findings.document(entry, reference, "vars", name)
+        return None if read is None else read.data
+    if re.search(r"\.(js|cjs|mjs|ts|py|rb|png|jpe?g|gif|webp|pdf|mp[34]|wav)(:\w+)?$", reference):
+        findings.none(entry, f"variable {name} from {reference}", "vars", name)
+        return None
+    return findings.text(entry, reference, "vars", name)
+
+
+def _shared(findings: Findings, test: Test, variables: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return what all prompts of a test have in common; None where nothing would be checked."""
+    entry, data = test.entry, test.entry.data
+    described = data.get("description")
+    identity = data.get("id")
+    made: dict[str, Any] = {"id": str(identity or _slug(str(described or "")) or f"test-{test.number}")}
+    criteria = first_of(data, "criteria", "expected_outcome")
+    if criteria:
+        made["criteria"] = _filled(findings, entry, data[criteria], variables, criteria)
+    expected = first_of(data, "expected_output", "expected_messages")
+    answer = data[expected] if expected else variables.get("expected_output") if not findings.promptfoo else None
+    if answer is not None:
+        made["expected_output"] = _answer(
+            findings, entry, _filled(findings, entry, answer, variables, expected or "vars")
+        )
+    strict = findings.promptfoo and test.get("threshold") is None
+    skipped = data.get("skip_defaults") is True or _part(data, "execution").get("skip_defaults") is True
+    layers = test.layers[:1] if skipped else test.layers
+    entries = [item for layer in layers for key in ("assert", "assertions") for item in children(layer, key)]
+    asserts = read_asserts(findings, entries, variables, gates=strict)
+    if children(entry, "rubrics"):
+        made_up = Entry({"type": "rubrics", "value": data["rubrics"]}, entry.source, entry.location)
+        asserts += read_asserts(findings, [made_up], variables, gates=False)
+    limit = test.get("threshold")
+    if findings.promptfoo and isinstance(limit, int | float) and not isinstance(limit, bool):
+        asserts = over_threshold(findings, entry, asserts, float(limit))
+    elif limit is not None:
+        findings.none(entry, "threshold of a test", "threshold", remedy="mark asserts as required")
+    if not asserts and not made.get("criteria") and not made.get("expected_output"):
+        findings.none(entry, f"a test with nothing to check ({made['id']})", remedy="give it an assert or criteria")
+        return None
+    if asserts:
+        made["assert"] = asserts
+    metadata = test.merged("metadata") | ({"description": described} if described and described != identity else {})
+    if metadata:
+        made["metadata"] = metadata
+    if data.get("conversation_id") is not None:
+        made["conversation_id"] = str(data["conversation_id"])
+    execution, workspace = read_execution(findings, entry, None), read_workspace(findings, entry)
+    return made | ({"execution": execution} if execution else {}) | ({"workspace": workspace} if workspace else {})
+
+
+def _part(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = data.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def _answer(findings: Findings, entry: Entry, value: Any) -> Any:
+    if isinstance(value, list) and value and isinstance(value[0], dict) and "role" in value[0]:
+        return messages(findings, entry, value)
+    return value if isinstance(value, str | dict | list) or value is None else str(value)
+
+
+def _filled(findings: Findings, entry: Entry, value: Any, variables: Mapping[str, Any], *keys: str) -> Any:
+    try:
+        return fill(value, variables)
+    except TemplateError as problem:
+        findings.none(entry, f"the template ({problem})", *keys)
+        return None
+
+
+def _with_input(
+    findings: Findings, test: Test, prompt: Prompt, variables: Mapping[str, Any], around: tuple[str, str]
+) -> Any:
+    """Return a test's input: its own of AgentV after that of its suite, else the prompt filled; None where there is none."""
+    key = first_of(test.entry.data, "input_messages", "input")
+    if findings.promptfoo or key is None:
+        try:
+            return asked(findings, prompt, variables, around)
+        except TemplateError as problem:
+            said = f"the test's prompt ({problem})"
+            findings.none(test.entry, said, remedy="the test is left out; fill the prompt by hand")
+            return None
+    own = _own_input(findings, test.entry, key, variables)
+    before = [layer for layer in test.layers[1:] if "input" in layer.data]
+    if not before or own is None:
+        return own
+    first = _own_input(findings, before[0], "input", variables)
+    return [*_as_messages(first), *_as_messages(own)]
+
+
+def _as_messages(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [{"role": "user", "content": value}]
+
+
+def _own_input(findings: Findings, entry: Entry, key: str, variables: Mapping[str, Any]) -> Any:
+    value = _filled(findings, entry, entry.data[key], variables, key)
+    files = [name for name in listed(entry.data.get("input_files")) if isinstance(name, str)]
+    if isinstance(value, list):
+        value = messages(findings, entry, value)
+    if not files:
+        return value if isinstance(value, str | list) or value is None else str(value)
+    parts: list[dict[str, Any]] = [{"type": "file", "value": findings.relocated(entry, name)} for name in files]
+    if isinstance(value, str):
+        return [{"role": "user", "content": [*parts, {"type": "text", "value": value}]}]
+    return [{"role": "user", "content": parts}, *_as_messages(value or [])]

@@ -1,0 +1,136 @@
+"""A whole eval file of another tool as a suite and its targets."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from persona_pipeline.errors import ConfigError, Problem
+from persona_pipeline.suites.asserts import registry
+from persona_pipeline.suites.format.files import FileError, Files
+from persona_pipeline.suites.format.problems import Reader
+from persona_pipeline.suites.format.sources import Entry
+from persona_pipeline.suites.importing.cases import read_tests
+from persona_pipeline.suites.importing.environment import read_execution, read_workspace
+from persona_pipeline.suites.importing.findings import AGENTV, PROMPTFOO, Findings, first_of, listed, whole
+from persona_pipeline.suites.importing.prompts import read_prompts
+from persona_pipeline.suites.importing.providers import read_providers
+
+ORIGINS = (PROMPTFOO, AGENTV)
+_PROVIDERS = ("providers", "targets", "target")
+_TOP = (
+    "$schema", "name", "description", "version", "author", "license", "tags", "requires", "prompts", *_PROVIDERS, "tests",
+    "eval_cases", "scenarios", "defaultTest", "default_test", "assert", "assertions", "assertionTemplates",
+    "evaluateOptions", "evaluate_options", "input", "input_files", "execution", "workspace",
+)  # fmt: skip
+_KEPT = ("version", "author", "license", "requires")
+_AGENTV_KEYS = ("default_test", "evaluate_options", "assertions", "execution", "workspace", "target", "input_files")
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A suite and its targets as plain data, and what could not be taken over as it was."""
+
+    suite: dict[str, Any]
+    targets: dict[str, Any] | None
+    findings: tuple[Problem, ...]
+    origin: str
+
+
+def import_file(path: Path, out: Path, origin: str | None = None) -> Imported:
+    """Return the suite and the targets that an eval file of another tool stands for.
+
+    Args:
+        out: the folder they will be written to, from which their paths start.
+        origin: ``promptfoo`` or ``agentv``; None: told by what the file holds.
+
+    Raises:
+        ConfigError: the file cannot be read, or holds no test that can be taken over.
+    """
+    path = path.resolve()
+    if origin is not None and origin not in ORIGINS:
+        raise ConfigError(f"--from {origin!r} is unknown; use {' or '.join(ORIGINS)}")
+    if path.suffix.lower() not in (".yaml", ".yml", ".json"):
+        raise ConfigError(
+            Problem("is no eval file that can be read: its name must end in .yaml, .yml or .json", str(path))
+        )
+    reader = Reader(Files(), path.parent, registry)
+    try:
+        entry = whole(reader.files.read(reader.files.find(str(path), [path.parent])), path)
+    except FileError as problem:
+        raise ConfigError(problem.problem(path)) from problem
+    if not isinstance(entry.data, dict):
+        raise ConfigError(entry.problem("must be a mapping with tests"))
+    # Paths that lead through a folder are looked up in it.
+    out.mkdir(parents=True, exist_ok=True)
+    findings = Findings(reader, out.resolve(), origin or _origin(entry.data, path))
+    imported = _imported(findings, entry)
+    if reader.problems:
+        raise ConfigError(list(dict.fromkeys(reader.problems)))
+    if not imported.suite["tests"]:
+        raise ConfigError([*imported.findings, Problem("holds no test that can be taken over", str(path))])
+    return imported
+
+
+def _origin(data: Mapping[str, Any], path: Path) -> str:
+    if path.name.startswith("promptfoo") or "defaultTest" in data or "evaluateOptions" in data:
+        return PROMPTFOO
+    tests = [test for test in listed(data.get("tests")) if isinstance(test, dict)]
+    if any(key in data for key in _AGENTV_KEYS) or any("id" in test for test in tests):
+        return AGENTV
+    return PROMPTFOO if "providers" in data or "prompts" in data else AGENTV
+
+
+def _imported(findings: Findings, entry: Entry) -> Imported:
+    data = entry.data
+    findings.leftovers(entry, _TOP)
+    key = first_of(data, *_PROVIDERS)
+    providers = read_providers(findings, entry, key) if key else []
+    prompts = read_prompts(findings, entry)
+    suite: dict[str, Any] = {}
+    if isinstance(data.get("name"), str) and isinstance(data.get("description"), str):
+        suite["name"] = re.sub(r"[^a-z0-9-]+", "-", data["name"].lower()).strip("-")[:64]
+    suite |= {name: data[name] for name in ("description", *_KEPT) if data.get(name) is not None}
+    tags = data.get("tags")
+    if isinstance(tags, dict):
+        suite["tags"] = [f"{name}:{value}" for name, value in tags.items()]
+    elif tags is not None:
+        suite["tags"] = tags
+    execution = read_execution(findings, entry, first_of(data, "evaluateOptions", "evaluate_options"))
+    names = [one.name for one in providers if one.target is not None or not findings.promptfoo]
+    if names:
+        execution = {"targets": names} | execution if len(names) > 1 else {"target": names[0]} | execution
+    if execution:
+        suite["execution"] = execution
+    workspace = read_workspace(findings, entry)
+    if workspace:
+        suite["workspace"] = workspace
+    suite["tests"] = list(_numbered(read_tests(findings, entry, prompts, providers)))
+    targets = [one.target for one in providers if one.target is not None]
+    workers = _workers(data)
+    for target in targets:
+        target |= {"workers": workers} if workers else {}
+    return Imported(
+        suite,
+        {"targets": targets} if targets else None,
+        tuple(dict.fromkeys(findings.reader.warnings)),
+        findings.origin,
+    )
+
+
+def _workers(data: Mapping[str, Any]) -> int | None:
+    options = data.get("evaluateOptions") or data.get("evaluate_options")
+    workers = options.get("maxConcurrency", options.get("max_concurrency")) if isinstance(options, dict) else None
+    return workers if isinstance(workers, int) and 1 <= workers <= 256 else None
+
+
+def _numbered(tests: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    taken: set[str] = set()
+    for test in tests:
+        base, number = test["id"], 1
+        while test["id"] in taken:
+            number += 1
+            test["id"] = f"{base}-{number}"
+        taken.add(test["id"])
+        yield test

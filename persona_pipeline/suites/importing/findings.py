@@ -1,0 +1,108 @@
+"""What every part of an import shares: the files, where the result will stand, and what could not be taken over."""
+
+import os
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from persona_pipeline.documents import parse_document
+from persona_pipeline.errors import ConfigError
+from persona_pipeline.suites.format.files import FileError
+from persona_pipeline.suites.format.loading.external_tests import SUITE_LIMITS, check_numbers
+from persona_pipeline.suites.format.problems import Reader
+from persona_pipeline.suites.format.sources import Entry
+
+PROMPTFOO, AGENTV = "promptfoo", "agentv"
+
+
+@dataclass
+class Findings:
+    """One import. ``reader`` collects: its problems end it, its warnings are what has no counterpart or means something else.
+
+    ``out``: the folder the suite will stand in, which its paths start from; ``origin``: whose file it is.
+    """
+
+    reader: Reader
+    out: Path
+    origin: str
+
+    @property
+    def promptfoo(self) -> bool:
+        return self.origin == PROMPTFOO
+
+    def none(self, entry: Entry, what: str, *keys: str | int, remedy: str = "") -> None:
+        """Name something that has no counterpart."""
+        self.reader.warn(entry, f"{what} has no counterpart{'; ' + remedy if remedy else ''}", *keys, key=True)
+
+    def differs(self, entry: Entry, what: str, *keys: str | int) -> None:
+        """Name something that is taken over and means something else."""
+        self.reader.warn(entry, what, *keys, key=True)
+
+    def leftovers(self, entry: Entry, known: Collection[str], what: str = "") -> None:
+        """Name every key of a mapping that nobody reads. Keys without a value say nothing."""
+        for key, value in entry.data.items():
+            if key not in known and value is not None:
+                self.none(entry, f"{what}{key}", key)
+
+    def path(self, entry: Entry, reference: str, *keys: str | int) -> Path | None:
+        """Return the file a reference names; where there is none, that is a finding."""
+        try:
+            return self.reader.files.find(reference, self.reader.folders(entry))
+        except FileError as problem:
+            self.reader.warn(entry, str(problem), *keys)
+            return None
+
+    def text(self, entry: Entry, reference: str, *keys: str | int) -> str | None:
+        """Return the text of a file; where there is none, that is a finding."""
+        path = self.path(entry, reference, *keys)
+        try:
+            return None if path is None else self.reader.files.read(path)
+        except FileError as problem:
+            self.reader.warn(entry, str(problem), *keys)
+            return None
+
+    def document(self, entry: Entry, reference: str, *keys: str | int) -> Entry | None:
+        """Return what a YAML or JSON file holds, with the places of its own; where there is none, that is a finding."""
+        path, text = self.path(entry, reference, *keys), self.text(entry, reference, *keys)
+        if path is None or text is None:
+            return None
+        try:
+            return whole(text, path)
+        except ConfigError as error:
+            self.reader.warnings += error.problems
+            return None
+
+    def relocated(self, entry: Entry, reference: str) -> str:
+        """Return a path as the suite must write it: from its own folder on. ``reference``: from the file that holds it on."""
+        path = Path(entry.source.path).parent / reference.removeprefix("file://")
+        return Path(os.path.relpath(os.path.normpath(path), self.out)).as_posix()
+
+
+def whole(text: str, path: Path) -> Entry:
+    """Return what a YAML or JSON text holds.
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    document = parse_document(text, str(path), limits=SUITE_LIMITS)
+    check_numbers(document.data, document)
+    return Entry(document.data, document)
+
+
+def listed(value: Any) -> list[Any]:
+    """Return a list as it is, and anything else as a list of it; of nothing an empty one."""
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
+def first_of(data: dict[str, Any], *names: str) -> str | None:
+    """Return the first of these keys that has a value."""
+    return next((name for name in names if data.get(name) is not None), None)
+
+
+def children(entry: Entry, key: str) -> list[Entry]:
+    """Return the entries of a list at a key, or of the one value that stands there; none where there is nothing."""
+    value = entry.data.get(key)
+    if isinstance(value, list):
+        return [entry.child(key, index) for index in range(len(value))]
+    return [] if value is None else [entry.child(key)]

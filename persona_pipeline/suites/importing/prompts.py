@@ -1,0 +1,167 @@
+"""Prompts of an eval file, inline and in files, and what a test asks once they are filled."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from persona_pipeline.suites.format.files import FileError, is_pattern
+from persona_pipeline.suites.format.loading.messages import ROLES
+from persona_pipeline.suites.format.sources import Entry
+from persona_pipeline.suites.importing.findings import Findings, children, first_of, listed
+from persona_pipeline.suites.importing.templates import fill
+
+_TEXT = (".txt", ".md", ".j2", ".jinja", ".jinja2", ".prompt", ".njk")
+_DATA = (".json", ".yaml", ".yml")
+_OTHER_ROLES = {"developer": "system", "function": "tool", "model": "assistant", "human": "user", "ai": "assistant"}
+_PROGRAM = re.compile(r"exec:.+|\w+://\S+|\S+\.(js|cjs|mjs|ts|py|rb|sh|bash|pl|csv)(:\w+)?")
+_BETWEEN = re.compile(r"^---\s*$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """One prompt: a template, or messages with templates in them. ``names``: what providers and tests may call it."""
+
+    content: Any
+    entry: Entry
+    names: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        return self.names[0] if self.names else ""
+
+
+def read_prompts(findings: Findings, entry: Entry) -> list[Prompt]:
+    """Return the prompts of a file, ``{{ prompt }}`` where it has none; those that are programs are named and left out."""
+    if "prompts" not in entry.data:
+        return [Prompt("{{ prompt }}" if findings.promptfoo else "{{ input }}", entry)]
+    return [prompt for place in children(entry, "prompts") for prompt in _read(findings, place)]
+
+
+def _read(findings: Findings, entry: Entry) -> Iterator[Prompt]:
+    value, names = entry.data, ()
+    if isinstance(value, dict):
+        key = first_of(value, "prompt", "raw", "id", "path")
+        names = tuple(value[name] for name in ("label", "id") if isinstance(value.get(name), str))
+        findings.leftovers(entry, ("prompt", "raw", "id", "path", "label"), "prompt key ")
+        if key is None:
+            return findings.none(entry, "a prompt without text")
+        value = value[key]
+    if isinstance(value, list):
+        yield Prompt(value, entry, names)
+    elif isinstance(value, str):
+        yield from _of_text(findings, entry, value, names)
+    else:
+        findings.none(entry, "a prompt that is no text")
+
+
+def _of_text(findings: Findings, entry: Entry, text: str, names: tuple[str, ...]) -> Iterator[Prompt]:
+    reference = text.removeprefix("file://")
+    single = "\n" not in text and len(text) < 500
+    if single and _PROGRAM.fullmatch(reference):
+        return findings.none(entry, f"prompt {text}", remedy="write out what it makes")
+    if not text.startswith("file://") and not (single and Path(text).suffix in (*_TEXT, *_DATA) and " " not in text):
+        yield Prompt(_chat(text), entry, names)
+        return
+    for path in _paths(findings, entry, reference):
+        content = findings.text(entry, str(path))
+        if content is None:
+            continue
+        names_here = names or (path.stem,)
+        if path.suffix in _DATA:
+            read = findings.document(entry, str(path))
+            if read is not None:
+                yield Prompt(_chat(read.data) if isinstance(read.data, str) else read.data, entry, (*names_here, text))
+            continue
+        parts = [part.strip("\n") for part in _BETWEEN.split(content) if part.strip()]
+        for number, part in enumerate(parts, start=1):
+            name = names_here[0] if len(parts) == 1 else f"{names_here[0]}-{number}"
+            yield Prompt(_chat(part), entry, (name, *names_here, text))
+
+
+def _paths(findings: Findings, entry: Entry, reference: str) -> list[Path]:
+    if is_pattern(reference):
+        try:
+            found = findings.reader.files.glob(reference, findings.reader.folders(entry))
+        except FileError as problem:
+            findings.reader.warn(entry, str(problem))
+            return []
+        if not found:
+            findings.reader.warn(entry, f"{reference!r} matches no prompt")
+        return found
+    path = findings.path(entry, reference)
+    return [] if path is None else [path]
+
+
+def _chat(text: str) -> Any:
+    """Return the messages a text is the JSON of, else the text."""
+    if text.lstrip()[:1] != "[":
+        return text
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return (
+        value if isinstance(value, list) and all(isinstance(item, dict) and "role" in item for item in value) else text
+    )
+
+
+def asked(findings: Findings, prompt: Prompt, variables: Mapping[str, Any], around: tuple[str, str] = ("", "")) -> Any:
+    """Return a test's ``input``: the prompt filled, as text or messages.
+
+    Args:
+        around: what stands before and after it.
+
+    Raises:
+        TemplateError: it cannot be filled.
+    """
+    filled = fill(prompt.content, variables)
+    if isinstance(filled, str):
+        filled = _chat(f"{around[0]}{filled}{around[1]}") if any(around) else _chat(filled)
+    elif any(around):
+        findings.none(prompt.entry, "prefix and suffix around messages")
+    if isinstance(filled, list):
+        return messages(findings, prompt.entry, filled)
+    return filled if isinstance(filled, str) else json.dumps(filled, ensure_ascii=False)
+
+
+def messages(findings: Findings, entry: Entry, given: list[Any]) -> list[dict[str, Any]]:
+    """Return messages as a suite has them; parts that are no text are named and left out."""
+    found = []
+    for message in given:
+        role = message.get("role") if isinstance(message, dict) else None
+        role = _OTHER_ROLES.get(str(role), role)
+        if role not in ROLES:
+            findings.none(entry, f"a message of role {role}")
+            continue
+        content = message.get("content")
+        made = {"role": role, "content": _parts(findings, entry, content) if isinstance(content, list) else content}
+        found.append(made | {key: message[key] for key in ("name", "tool_calls") if key in message})
+    return found
+
+
+def _parts(findings: Findings, entry: Entry, parts: list[Any]) -> list[dict[str, Any]]:
+    found = []
+    for part in parts:
+        kind = part.get("type") if isinstance(part, dict) else None
+        if kind == "text":
+            found.append({"type": "text", "value": str(part.get("value", part.get("text", "")))})
+        elif kind == "file" and isinstance(part.get("value"), str):
+            found.append({"type": "file", "value": findings.relocated(entry, part["value"])})
+        else:
+            findings.none(entry, f"a part of type {kind} in a message")
+    return found
+
+
+def named(prompts: list[Prompt], wanted: Any) -> list[Prompt]:
+    """Return the prompts that a provider or a test names, by label or the beginning of one; all where it names none."""
+    names = [name.removesuffix("*").removesuffix(":") for name in listed(wanted) if isinstance(name, str)]
+    if not names:
+        return prompts
+    return [
+        prompt
+        for prompt in prompts
+        if any(own == name or own.startswith(f"{name}:") for own in prompt.names for name in names)
+    ]

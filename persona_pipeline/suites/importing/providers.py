@@ -1,0 +1,288 @@
+"""Providers as targets: models, programs, functions and servers that have a counterpart."""
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from persona_pipeline.suites.format.problems import Reader, add_model_problems
+from persona_pipeline.suites.format.sources import Entry
+from persona_pipeline.suites.importing.findings import Findings, children, first_of, listed
+from persona_pipeline.suites.targets.registry import find_provider
+
+# Servers that speak chat completions: where, and whose key they take. Ollama takes any.
+_COMPATIBLE = {
+    "ollama": ("http://localhost:11434/v1", None),
+    "openrouter": ("https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+    "groq": ("https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+    "deepseek": ("https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
+    "mistral": ("https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
+}
+_ENVIRONMENT = re.compile(r"\{\{\s*(?:env\.|process\.env\.)(\w+)\s*\}\}|\$\{\{\s*(?:env\.)?(\w+)\s*\}\}")
+_ANSWER = re.compile(r"json((?:\??\.[A-Za-z_]\w*|\??\.?\[\d+\]|\[['\"][^'\"]+['\"]\])*)")
+_KNOWN = ("id", "label", "name", "config", "prompts", "provider", "workers", "runtime")
+_TARGETS_FILES = ("targets.yaml", "providers.yaml")
+_HTTP = {"GET", "POST", "PUT", "PATCH"}
+
+
+@dataclass
+class Provider:
+    """One provider: the target it becomes (None: it has no counterpart), what else calls it, and the prompts it is for."""
+
+    name: str
+    target: dict[str, Any] | None
+    names: tuple[str, ...] = ()
+    prompts: Any = None
+
+
+def read_providers(findings: Findings, entry: Entry, key: str) -> list[Provider]:
+    """Return the providers at a key of a file; those without a counterpart are named."""
+    found: list[Provider] = []
+    for place in children(entry, key):
+        for provider in _read(findings, place):
+            base, number = provider.name, 1
+            while any(other.name == provider.name for other in found):
+                number += 1
+                provider.name = f"{base}-{number}"
+            if provider.target is not None:
+                provider.target["name"] = provider.name
+            found.append(provider)
+    return found
+
+
+def _read(findings: Findings, entry: Entry) -> Iterator[Provider]:
+    value = entry.data
+    if isinstance(value, dict) and "id" not in value and "provider" not in value and len(value) == 1:
+        # {"openai:gpt-4o": {config: ...}}
+        name, options = next(iter(value.items()))
+        value = {"id": name, **(options if isinstance(options, dict) else {})}
+    if isinstance(value, str) and value.startswith("file://") and value.endswith((".yaml", ".yml", ".json")):
+        read = findings.document(entry, value)
+        for index in range(len(read.data) if read is not None and isinstance(read.data, list) else 0):
+            yield from _read(findings, read.child(index))  # pyright: ignore[reportOptionalMemberAccess]
+        if read is not None and isinstance(read.data, dict):
+            yield from _read(findings, read)
+        return
+    data: dict[str, Any] = value if isinstance(value, dict) else {"id": value}
+    # AgentV: the id is the target's own name where the provider says what it is.
+    spec = data.get("provider", data.get("id"))
+    if not isinstance(spec, str):
+        return findings.none(entry, "a provider without id")
+    shown = str(data.get("label") or data.get("name") or data.get("id") or spec)
+    if isinstance(value, str) and not findings.promptfoo and not _is_spec(value):
+        described = _described(findings, entry, value)
+        if described is not None:
+            yield from _read(findings, described)
+            return
+        findings.reader.warn(entry, f"target {value} is not described here; describe it in targets.yaml")
+        yield Provider(value, None, (value,))
+        return
+    given = data.get("config")
+    config: dict[str, Any] = dict(given) if isinstance(given, dict) else {}
+    if not findings.promptfoo and "provider" in data and given is None:
+        # AgentV's targets file: settings stand beside the name.
+        config = {key: item for key, item in data.items() if key not in _KNOWN}
+    elif isinstance(value, dict):
+        findings.leftovers(Entry(data, entry.source, entry.location), _KNOWN, "provider key ")
+    place = Entry({**data, **config}, entry.source, entry.location)
+    target = _target(findings, place, spec, config)
+    name = _name(shown)
+    if target is not None:
+        for key, left in config.items():
+            if left is not None:
+                findings.none(place, f"{key} of provider {spec}", *(("config", key) if "config" in data else (key,)))
+        target = _checked(findings, place, {"name": name, **_with_environment(target)})
+    yield Provider(name, target, tuple(dict.fromkeys((name, shown, spec))), data.get("prompts"))
+
+
+def _described(findings: Findings, entry: Entry, name: str) -> Entry | None:
+    """Return the target of this name in AgentV's own targets file, the nearest above the eval file."""
+    for folder in Path(entry.source.path).parents:
+        path = next((file for own in _TARGETS_FILES if (file := folder / ".agentv" / own).is_file()), None)
+        if path is None:
+            continue
+        read = findings.document(entry, str(path))
+        if read is not None and isinstance(read.data, dict):
+            read = read.child(key) if (key := first_of(read.data, "targets", "providers")) else None
+        for index, item in enumerate(read.data if read is not None and isinstance(read.data, list) else ()):
+            if isinstance(item, dict) and name in (item.get("label"), item.get("name"), item.get("id")):
+                return read.child(index)  # pyright: ignore[reportOptionalMemberAccess]
+        return None
+    return None
+
+
+def _is_spec(text: str) -> bool:
+    return ":" in text or text in ("echo", "mock")
+
+
+def _name(text: str) -> str:
+    return re.sub(r"[^\w.-]+", "-", text.removeprefix("file://")).strip("-.") or "target"
+
+
+def _with_environment(value: Any) -> Any:
+    """Return a value with references to the environment as targets write them."""
+    if isinstance(value, dict):
+        return {key: _with_environment(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_with_environment(item) for item in value]
+    if not isinstance(value, str):
+        return value
+    return _ENVIRONMENT.sub(lambda match: f"${{{{ {match[1] or match[2]} }}}}", value)
+
+
+def _checked(findings: Findings, entry: Entry, target: dict[str, Any]) -> dict[str, Any] | None:
+    """Return a target as it is if a targets file may hold it; what is wrong with it is a finding."""
+    model = find_provider(target["provider"])
+    assert model is not None, target["provider"]
+    try:
+        model.model_validate(target)
+    except ValidationError as error:
+        reader = Reader(findings.reader.files, findings.out)
+        add_model_problems(reader, entry, error, f"provider {target['name']!r}", model)
+        findings.reader.warnings += reader.problems
+        return None
+    return target
+
+
+def _target(findings: Findings, entry: Entry, spec: str, config: dict[str, Any]) -> dict[str, Any] | None:
+    kind, _, rest = spec.partition(":")
+    if spec.startswith(("http://", "https://")) or kind in ("http", "https"):
+        return _server(findings, entry, spec, config)
+    if kind in ("exec", "cli"):
+        return _program(findings, entry, rest, config)
+    if kind == "python" or (kind == "file" and re.search(r"\.py(:\w+)?$", spec)):
+        return _function(findings, entry, spec.removeprefix("python:").removeprefix("file://"), config)
+    if kind == "echo":
+        return {"provider": "cli", "command": ["printf", "%s", "{PROMPT}"]}
+    if kind == "mock":
+        response = _taken(config, "response")
+        return {"provider": "mock", "response": response if isinstance(response, str) else "ok"}
+    if kind in ("openai", "anthropic", *_COMPATIBLE):
+        return _model(findings, entry, spec, config)
+    findings.none(entry, f"provider {spec}", remedy="answer with a target of another kind, or grade recorded answers")
+    return None
+
+
+def _taken(config: dict[str, Any], *names: str) -> Any:
+    key = first_of(config, *names)
+    return None if key is None else config.pop(key)
+
+
+def _model(findings: Findings, entry: Entry, spec: str, config: dict[str, Any]) -> dict[str, Any] | None:
+    kind, *parts = spec.split(":")
+    how = parts.pop(0) if len(parts) > 1 or (parts and parts[0] in ("chat", "messages")) else "chat"
+    model = ":".join(parts) or _taken(config, "model")
+    if (kind == "ollama" and how not in ("chat", "completion")) or (kind in ("openrouter",) and how != "chat"):
+        how, model = "chat", f"{how}:{model}"
+    if (
+        how not in ("chat", "messages", "completion", "responses")
+        or (kind != "ollama" and how == "completion")
+        or not model
+    ):
+        findings.none(entry, f"provider {spec}")
+        return None
+    if how == "responses":
+        findings.differs(entry, f"provider {spec} is asked over chat completions, not over responses")
+    url, key_name = _COMPATIBLE.get(kind, (None, None))
+    target: dict[str, Any] = {"provider": "anthropic" if kind == "anthropic" else "openai", "model": model}
+    given = _taken(config, "apiBaseUrl", "apiHost", "baseUrl", "base_url")
+    if given or url:
+        target["base_url"] = given if not isinstance(given, str) or "://" in given else f"https://{given}/v1"
+        target["base_url"] = target["base_url"] or url
+    key = _taken(config, "apiKey", "api_key")
+    variable = _taken(config, "apiKeyEnvar") or key_name
+    if isinstance(key, str) and not _ENVIRONMENT.search(key):
+        findings.differs(
+            entry, f"the key of provider {spec} is left out: write it as ${{{{ NAME }}}} of the environment"
+        )
+        key = None
+    if key or variable:
+        target["api_key"] = key or f"${{{{ {variable} }}}}"
+    elif kind == "ollama":
+        target["api_key"] = "ollama"
+    tokens = _taken(config, "max_tokens", "maxTokens", "max_completion_tokens")
+    return target | ({"max_tokens": tokens} if tokens is not None else {})
+
+
+def _server(findings: Findings, entry: Entry, spec: str, config: dict[str, Any]) -> dict[str, Any] | None:
+    url = _taken(config, "url") or (spec if "://" in spec else None)
+    if url is None:
+        findings.none(entry, f"provider {spec} without url")
+        return None
+    method = str(_taken(config, "method") or "POST").upper()
+    if method not in _HTTP:
+        findings.none(entry, f"method {method} of provider {spec}")
+        return None
+    target: dict[str, Any] = {"provider": "http", "url": url}
+    if method != "POST":
+        target["method"] = method
+    for name, own in (("headers", "headers"), ("body", "body"), ("maxRetries", "max_retries")):
+        if (value := _taken(config, name)) is not None:
+            target[own] = value
+    if isinstance(target.get("body"), str):
+        try:
+            target["body"] = json.loads(target["body"])
+        except ValueError:
+            findings.differs(entry, f"the body of provider {spec} is sent as a JSON string")
+    for text in re.findall(r"\{\{\s*([\w.]+)[^}]*\}\}", str(target)):
+        if text != "prompt" and not text.startswith(("env.", "process.env.")):
+            findings.differs(
+                entry, f"{{{{ {text} }}}} stays as it is: a target knows prompt, messages, test_id and metadata"
+            )
+    transform = _taken(config, "transformResponse", "responseParser")
+    if isinstance(transform, str):
+        path = _ANSWER.fullmatch(transform.strip())
+        if path:
+            target["answer"] = "$" + path[1].replace("?.", ".").replace(".[", "[")
+        else:
+            findings.none(
+                entry, f"transformResponse of provider {spec}", remedy="say with answer, a JSONPath, where it is"
+            )
+    elif transform is not None:
+        findings.none(entry, f"transformResponse of provider {spec}")
+    return target
+
+
+def _program(findings: Findings, entry: Entry, command: str, config: dict[str, Any]) -> dict[str, Any] | None:
+    given = _taken(config, "command", "command_template")
+    try:
+        argv = list(given) if isinstance(given, list) else shlex.split(str(given or command))
+    except ValueError as error:
+        findings.none(entry, f"a command that cannot be split ({error})")
+        return None
+    if not any("{PROMPT}" in token for token in argv):
+        argv.append("{PROMPT}")
+        if findings.promptfoo:
+            findings.differs(
+                entry, f"exec: {argv[0]} gets the prompt as its argument, and no options and context after it"
+            )
+    cwd = _taken(config, "basePath", "cwd")
+    # Without one it runs beside the eval file.
+    folder = findings.relocated(entry, str(cwd or findings.reader.suite_folder))
+    target = {"provider": "cli", "command": argv, "cwd": folder}
+    limit = _taken(config, "timeout_seconds")
+    return target | ({"timeout_seconds": float(limit)} if isinstance(limit, int | float) else {})
+
+
+def _function(findings: Findings, entry: Entry, reference: str, config: dict[str, Any]) -> dict[str, Any]:
+    file, _, function = reference.partition(".py")
+    place = findings.relocated(entry, file)
+    module = re.sub(r"\W+", ".", place.removeprefix("./")).strip(".")
+    name = function.lstrip(":") or "call_api"
+    moved = " and stand beside the targets file" if place.startswith("..") else ""
+    findings.differs(
+        entry,
+        f"{file}.py: {name} must take the prompt alone and return a text, or a mapping with text, token_usage and cost_usd{moved}",
+    )
+    return {"provider": "python", "function": f"{module}:{name}"}
+
+
+def chosen(providers: list[Provider], wanted: Any) -> list[Provider]:
+    """Return the providers that a test names; all where it names none."""
+    names = [name for name in listed(wanted) if isinstance(name, str)]
+    return [one for one in providers if set(names) & set(one.names)] if names else providers

@@ -1,0 +1,531 @@
+"""One part at a time: asserts, providers, prompts, tables, templates; and nothing that is dropped without a word."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from persona_pipeline.documents import parse_document
+from persona_pipeline.errors import ConfigError
+from persona_pipeline.suites.importing.config import Imported, import_file
+from persona_pipeline.suites.importing.findings import AGENTV, PROMPTFOO
+from persona_pipeline.suites.importing.templates import TemplateError, fill
+from persona_pipeline.suites.importing.writing import to_yaml
+from tests.suites.support import write
+
+CONTAINS = {"type": "contains", "value": "a"}
+
+
+def imported(folder: Path, data: dict[str, Any] | str, origin: str = PROMPTFOO, **files: str) -> Imported:
+    text = data if isinstance(data, str) else yaml.safe_dump(data, sort_keys=False)
+    write(folder, {"config.yaml": text, **{name.replace("_dot_", "."): content for name, content in files.items()}})
+    return import_file(folder / "config.yaml", folder, origin)
+
+
+def one(folder: Path, item: Any, origin: str = PROMPTFOO, **test: Any) -> tuple[list[Any], list[str]]:
+    """The asserts that one becomes beside another, and what is named."""
+    made = imported(
+        folder, {"prompts": ["p"], "tests": [{"id": "t", "input": "p", "assert": [item, CONTAINS], **test}]}, origin
+    )
+    asserts = made.suite["tests"][0]["assert"]
+    assert {key: asserts[-1][key] for key in CONTAINS} == CONTAINS
+    # An id is not promptfoo's, nor an input.
+    return asserts[:-1], [finding.message for finding in made.findings]
+
+
+@pytest.mark.parametrize(
+    ("item", "becomes"),
+    [
+        ({"type": "contains", "value": 0}, {"type": "contains", "value": "0"}),
+        ({"type": "not-icontains", "value": "A"}, {"type": "icontains", "value": "A", "negate": True}),
+        ({"type": "not-equals", "value": True}, {"type": "equals", "value": "true", "negate": True}),
+        ({"type": "contains-all", "value": "a, b"}, {"type": "contains-all", "value": ["a", "b"]}),
+        ({"type": "starts-with", "value": "A", "weight": 3}, {"type": "starts-with", "value": "A", "weight": 3}),
+        ({"type": "cost", "threshold": 0.01, "metric": "dear"}, {"type": "cost", "name": "dear", "max_usd": 0.01}),
+        ({"type": "latency", "threshold": 5}, {"type": "latency", "max_ms": 5}),
+        ({"type": "is-json", "value": {"type": "object"}}, {"type": "is_json", "schema": {"type": "object"}}),
+        ({"type": "contains-json"}, {"type": "contains_json"}),
+        ({"type": "llm-rubric", "value": "Kind"}, {"type": "rubrics", "criteria": ["Kind"]}),
+        ({"type": "llm-rubric", "value": "file://kind.txt"}, {"type": "rubrics", "criteria": ["Is kind"]}),
+        ({"type": "model-graded-closedqa", "value": "Kind"}, {"type": "rubrics", "criteria": ["Kind"]}),
+        (
+            {"type": "factuality", "value": "Six"},
+            {"type": "rubrics", "criteria": ["Agrees with these facts and contradicts none of them: Six"]},
+        ),
+        ({"type": "llm-rubric", "value": "Kind", "threshold": 0.9}, {"type": "llm_judge", "prompt": "Kind", "required": 0.9}),
+        (
+            {"type": "trajectory:tool-used", "value": ["a", {"name": "b", "min": 2}]},
+            {"type": "tool_trajectory", "mode": "any_order", "minimums": {"a": 1, "b": 2}},
+        ),
+        (
+            {"type": "trajectory:tool-sequence", "value": {"steps": ["a", "b"], "mode": "exact"}},
+            {"type": "tool_trajectory", "mode": "exact", "expected": [{"tool": "a"}, {"tool": "b"}]},
+        ),
+        (
+            {"type": "assert-set", "threshold": 0.9, "assert": [{**CONTAINS, "metric": "x"}, {**CONTAINS, "metric": "x"}]},
+            {
+                "type": "composite",
+                "assert": [{**CONTAINS, "name": "x"}, {**CONTAINS, "name": "x-2"}],
+                "aggregator": {"type": "weighted_average"},
+                "required": 0.9,
+            },
+        ),
+    ],
+)  # fmt: skip
+def test_asserts_of_promptfoo(tmp_path: Path, item: dict[str, Any], becomes: dict[str, Any]) -> None:
+    write(tmp_path, {"kind.txt": "Is kind"})
+    found, named = one(tmp_path, item)
+    assert found == [{"required": True, **becomes}]
+    assert named == []
+
+
+@pytest.mark.parametrize(
+    ("item", "said"),
+    [
+        ({"type": "javascript", "value": "output.length"}, "assert javascript has no counterpart; write a code_judge"),
+        ({"type": "not-similar", "value": "x"}, "assert not-similar has no counterpart; say in rubrics"),
+        ({"type": "rouge-n", "value": "x"}, "assert rouge-n has no counterpart"),
+        ({"type": "is-json", "value": {"$ref": "https://h/s.json"}}, "leads out of the schema"),
+        ({"type": "is-html"}, "assert is-html has no counterpart"),
+        ({"type": "made-up"}, "assert made-up has no counterpart"),
+        ({"type": "equals", "value": {"a": 1}}, "assert equals with data has no counterpart; compare fields with field_accuracy"),
+        ({"type": "contains", "value": "file://x.js"}, "assert contains with data has no counterpart"),
+        ({"type": "regex", "value": "("}, "is not a valid regular expression"),
+        ({"type": "regex", "value": "a", "flags": "s"}, "assert regex with flags s has no counterpart"),
+        ({"type": "cost"}, "assert cost without a threshold has no counterpart"),
+        ({"type": "llm-rubric", "value": "{{ nobody }}"}, "the template ('nobody' is undefined) has no counterpart"),
+        ({"type": "llm-rubric", "value": "x", "rubricPrompt": "file://p.py"}, "with a program as its prompt"),
+        ({"type": "assert-set", "assert": [{"type": "similar"}]}, "assert-set of which nothing is left"),
+        ({"value": "no type"}, "an assert without type has no counterpart"),
+    ],
+)  # fmt: skip
+def test_asserts_without_a_counterpart_are_named_and_left_out(tmp_path: Path, item: dict[str, Any], said: str) -> None:
+    found, named = one(tmp_path, item)
+    assert found == []
+    assert any(said in message for message in named), named
+
+
+@pytest.mark.parametrize(
+    ("item", "becomes"),
+    [
+        ("Is kind", {"type": "rubrics", "criteria": ["Is kind"], "weight": 1}),
+        ({"type": "icontains", "value": "A"}, {"type": "icontains", "value": "A"}),
+        ({"type": "contains-any", "value": ["a"], "required": True}, {"type": "contains-any", "value": ["a"], "required": True}),
+        ({"type": "regex", "value": "a", "flags": "im"}, {"type": "regex", "value": "(?im:a)"}),
+        (
+            {"type": "script", "command": ["true"], "name": "own"},
+            {"type": "code_judge", "name": "own", "script": ["true"], "cwd": "."},
+        ),
+        ({"type": "llm-grader", "prompt": "Is it?"}, {"type": "llm_judge", "prompt": "Is it?"}),
+        (
+            {"type": "llm-rubric", "value": [{"outcome": "A", "required": False}, "B"]},
+            {"type": "rubrics", "criteria": [{"outcome": "A", "required": False}, "B"]},
+        ),
+        (
+            {"type": "llm-rubric", "value": "Kind", "min_score": 0.7, "required": True},
+            {"type": "llm_judge", "prompt": "Kind", "required": 0.7},
+        ),
+        (
+            {"type": "token-usage", "max_total": 5, "weight": 2},
+            {"type": "token_usage", "max_total": 5, "weight": 2},
+        ),
+        (
+            {"type": "field-accuracy", "fields": [{"path": "a"}]},
+            {"type": "field_accuracy", "fields": [{"path": "a"}]},
+        ),
+    ],
+)  # fmt: skip
+def test_asserts_of_agentv(tmp_path: Path, item: Any, becomes: dict[str, Any]) -> None:
+    assert one(tmp_path, item, AGENTV)[0] == [becomes]
+
+
+@pytest.mark.parametrize(
+    ("threshold", "gate", "named"), [(0.9, 0.9, 0), (0.6, 0.6, 0), (0.5, 0.5, 1), (0, None, 1)], ids=str
+)
+def test_a_threshold_is_a_gate_over_the_mean(tmp_path: Path, threshold: float, gate: float | None, named: int) -> None:
+    made = imported(
+        tmp_path, {"prompts": ["p"], "tests": [{"threshold": threshold, "assert": [CONTAINS, {"type": "is-json"}]}]}
+    )
+    found = made.suite["tests"][0]["assert"]
+    assert ([item["type"] for item in found] == ["composite"]) is (gate is not None)
+    assert found[0].get("required") == gate
+    assert len(made.findings) == named
+
+
+PROVIDERS = [
+    ("openai:gpt-4o", {"provider": "openai", "model": "gpt-4o"}),
+    ("openai:chat:gpt-4o", {"provider": "openai", "model": "gpt-4o"}),
+    ("anthropic:messages:claude-x", {"provider": "anthropic", "model": "claude-x"}),
+    ("anthropic:claude-x", {"provider": "anthropic", "model": "claude-x"}),
+    (
+        "ollama:chat:llama3.2:3b",
+        {"provider": "openai", "model": "llama3.2:3b", "base_url": "http://localhost:11434/v1", "api_key": "ollama"},
+    ),
+    (
+        "ollama:llama3.2",
+        {"provider": "openai", "model": "llama3.2", "base_url": "http://localhost:11434/v1", "api_key": "ollama"},
+    ),
+    (
+        "openrouter:meta/llama-3:free",
+        {
+            "provider": "openai",
+            "model": "meta/llama-3:free",
+            "base_url": "https://openrouter.ai/api/v1",
+            "api_key": "${{ OPENROUTER_API_KEY }}",
+        },
+    ),
+    (
+        {"id": "openai:gpt-4o", "config": {"apiBaseUrl": "http://h/v1", "apiKey": "{{ env.KEY }}", "max_tokens": 5}},
+        {"provider": "openai", "model": "gpt-4o", "base_url": "http://h/v1", "api_key": "${{ KEY }}", "max_tokens": 5},
+    ),
+    (
+        {"openai:gpt-4o": {"config": {"apiKeyEnvar": "KEY"}, "label": "x"}},
+        {"provider": "openai", "model": "gpt-4o", "api_key": "${{ KEY }}"},
+    ),
+    (
+        {"id": "https", "config": {"url": "https://h/a", "method": "put", "body": '{"q": "{{prompt}}"}', "maxRetries": 1}},
+        {"provider": "http", "url": "https://h/a", "method": "PUT", "body": {"q": "{{prompt}}"}, "max_retries": 1},
+    ),
+    (
+        {"id": "http://h/a", "config": {"transformResponse": "json.choices[0]?.message['content']"}},
+        {"provider": "http", "url": "http://h/a", "answer": "$.choices[0].message['content']"},
+    ),
+    ("echo", {"provider": "cli", "command": ["printf", "%s", "{PROMPT}"]}),
+    ("file://more.yaml", {"provider": "openai", "model": "gpt-x"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("given", "becomes"), PROVIDERS, ids=[str(given)[:40] for given, _ in PROVIDERS])
+def test_providers_become_targets(tmp_path: Path, given: Any, becomes: dict[str, Any]) -> None:
+    data = {"prompts": ["p"], "providers": [given], "tests": [{"assert": [CONTAINS]}]}
+    made = imported(tmp_path, data, more_dot_yaml="id: openai:gpt-x")
+    assert made.findings == ()
+    assert made.targets is not None
+    (target,) = made.targets["targets"]
+    assert {key: value for key, value in target.items() if key != "name"} == becomes
+    assert made.suite["execution"] == {"target": target["name"]}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("bedrock:m", "provider bedrock:m has no counterpart"),
+        ("openai:embedding:m", "provider openai:embedding:m has no counterpart"),
+        ("openai:responses:m", "is asked over chat completions"),
+        ("file://own.js", "provider file://own.js has no counterpart"),
+        ("exec:run.sh a", "gets the prompt as its argument"),
+        ("python:own.py", "own.py: call_api must take the prompt alone"),
+        ({"id": "openai:m", "config": {"apiKey": "sk-1234"}}, "the key of provider openai:m is left out"),
+        ({"id": "openai:m", "config": {"temperature": 0}}, "temperature of provider openai:m has no counterpart"),
+        ({"id": "openai:m", "config": {"max_tokens": "many"}}, "max_tokens"),
+        ({"id": "openai:m", "delay": 5}, "provider key delay has no counterpart"),
+        ({"id": "http://h", "config": {"transformResponse": "(json) => json.a"}}, "say with answer, a JSONPath"),
+        ({"id": "http://h", "config": {"body": {"a": "{{ other }}"}}}, "{{ other }} stays as it is"),
+        ({"label": "x", "config": {}}, "a provider without id"),
+    ],
+)
+def test_providers_that_differ_are_named(tmp_path: Path, given: Any, said: str) -> None:
+    made = imported(tmp_path, {"prompts": ["p"], "providers": [given], "tests": [{"assert": [CONTAINS]}]})
+    assert any(said in finding.message for finding in made.findings), made.findings
+    assert "sk-1234" not in str(made)
+
+
+NAMELESS = st.from_regex(r"[a-z]{6,12}Zq", fullmatch=True)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.sampled_from(["top", "test", "default", "assert", "option", "provider", "config", "run", "prompt"]), NAMELESS)
+def test_no_key_is_dropped_without_a_word(tmp_path: Path, place: str, key: str) -> None:
+    parts: dict[str, dict[str, Any]] = {
+        "assert": {"type": "contains", "value": "a"},
+        "option": {"prefix": "x"},
+        "config": {"max_tokens": 5},
+        "run": {"maxConcurrency": 2},
+        "default": {"vars": {"a": "b"}},
+        "prompt": {"raw": "p", "label": "l"},
+    }
+    parts |= {"provider": {"id": "openai:m", "config": parts["config"]}}
+    parts |= {"test": {"assert": [parts["assert"]], "options": parts["option"]}}
+    parts |= {
+        "top": {
+            "providers": [parts["provider"]],
+            "prompts": [parts["prompt"]],
+            "tests": [parts["test"]],
+            "defaultTest": parts["default"],
+            "evaluateOptions": parts["run"],
+        }
+    }
+    parts[place][key] = 5
+    made = imported(tmp_path, parts["top"])
+    (finding,) = made.findings
+    text = (tmp_path / "config.yaml").read_text(encoding="utf-8").splitlines()
+    assert key in finding.message
+    assert finding.line is not None
+    assert key in text[finding.line - 1] or place == "assert" or key in "\n".join(text[finding.line - 1 :])
+
+
+def test_tables_and_lists_become_tests(tmp_path: Path) -> None:
+    made = imported(
+        tmp_path,
+        {"prompts": ["Say {{ word }} {{ times }}"], "tests": ["file://t.csv", "file://t.jsonl", {"path": "t.json"}]},
+        t_dot_csv=(
+            "word,times,__expected1,__expected2,__metric,__threshold,__metadata:tags[],__prefix,__odd\n"
+            'yes,1,"contains-all: a, b",latency(50),m,0.8,"x, y",P ,1\n'
+            "no,,plain: text,grade: kind,,,,,\n"
+        ),
+        t_dot_jsonl='{"vars": {"word": ["a", "b"], "times": 2}, "assert": [{"type": "is-json"}]}\n',
+        t_dot_json='[{"description": "One!", "vars": {"word": "z", "times": true}, "assert": [{"type": "is-json"}]}]',
+    )
+    first, second, third, fourth, last = made.suite["tests"]
+    assert (first["input"], first["metadata"]) == ("P Say yes 1", {"tags": ["x", "y"]})
+    assert [item["type"] for item in first["assert"][0]["assert"]] == ["contains-all", "latency"]
+    assert second["assert"] == [
+        {"type": "equals", "value": "plain: text", "required": True},
+        {"type": "rubrics", "criteria": ["kind"], "required": True},
+    ]
+    assert (third["input"], fourth["input"], third["id"], fourth["id"]) == (
+        "Say a 2",
+        "Say b 2",
+        "test-3-1",
+        "test-3-2",
+    )
+    assert (last["id"], last["input"]) == ("one", "Say z true")
+    assert [(finding.line, finding.message) for finding in made.findings] == [(2, "column __odd has no counterpart")]
+
+
+def test_scenarios_cross_their_rows(tmp_path: Path) -> None:
+    rows = {
+        "config": [{"vars": {"to": "Spanish", "hi": "hola"}}, {"vars": {"to": "French", "hi": "bonjour"}}],
+        "tests": [{"vars": {"say": "hello"}, "assert": [{"type": "icontains", "value": "{{ hi }}"}]}],
+    }
+    made = imported(tmp_path, {"prompts": ["{{ say }} in {{ to }}"], "scenarios": [rows]})
+    assert [(test["input"], test["assert"][0]["value"]) for test in made.suite["tests"]] == [
+        ("hello in Spanish", "hola"),
+        ("hello in French", "bonjour"),
+    ]
+
+
+def test_prompts_are_found_where_they_are(tmp_path: Path) -> None:
+    made = imported(
+        tmp_path,
+        {
+            "prompts": [
+                "file://*.txt",
+                {"id": "chat.json", "label": "c"},
+                "exec:make.sh",
+                "langfuse://x",
+                "Run main.py now",
+            ],
+            "tests": [{"vars": {"a": "A"}, "assert": [CONTAINS]}],
+        },
+        two_dot_txt="First {{ a }}\n---\nSecond {{ a }}\n",
+        chat_dot_json='[{"role": "developer", "content": "{{ a }}"}, {"role": "user", "content": '
+        '[{"type": "text", "text": "t"}, {"type": "image_url", "image_url": {}}]}, {"role": "critic", "content": ""}]',
+    )
+    assert [test["input"] for test in made.suite["tests"]] == [
+        "First A",
+        "Second A",
+        [
+            {"role": "system", "content": "A"},
+            {"role": "user", "content": [{"type": "text", "value": "t"}]},
+        ],
+        "Run main.py now",
+    ]
+    assert [test["id"] for test in made.suite["tests"]][:3] == ["test-1-two-1", "test-1-two-2", "test-1-c"]
+    named = " ".join(finding.message for finding in made.findings)
+    for word in ("exec:make.sh", "langfuse://x", "type image_url", "role critic"):
+        assert word in named
+
+
+def test_targets_of_agentv_are_found_in_its_own_file(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            ".agentv/targets.yaml": """
+targets:
+  - {name: desk, provider: anthropic, model: "${{ DESK_MODEL }}", api_key: "${{ DESK_KEY }}", temperature: 0}
+  - {name: tool, provider: cli, command: "python3 run.py {PROMPT}", timeout_seconds: 30, judge_target: desk}
+  - {name: other, provider: vscode}
+"""
+        },
+    )
+    tests = [{"id": "t", "input": "hi", "criteria": "be good"}]
+    made = imported(tmp_path, {"targets": ["desk", "tool", "other", "nobody"], "tests": tests}, AGENTV)
+    assert made.targets == {
+        "targets": [
+            {"name": "desk", "provider": "anthropic", "model": "${{ DESK_MODEL }}", "api_key": "${{ DESK_KEY }}"},
+            {
+                "name": "tool",
+                "provider": "cli",
+                "command": ["python3", "run.py", "{PROMPT}"],
+                "cwd": ".",
+                "timeout_seconds": 30.0,
+            },
+        ]
+    }
+    assert made.suite["execution"] == {"targets": ["desk", "tool", "other", "nobody"]}
+    assert [(Path(str(item.path)).name, item.line, item.message.partition(";")[0]) for item in made.findings] == [
+        ("targets.yaml", 3, "temperature of provider anthropic has no counterpart"),
+        ("targets.yaml", 4, "judge_target of provider cli has no counterpart"),
+        ("targets.yaml", 5, "provider vscode has no counterpart"),
+        ("config.yaml", 5, "target nobody is not described here"),
+    ]
+
+
+def test_messages_and_files_in_variables_of_agentv(tmp_path: Path) -> None:
+    text = """
+name: own
+description: variables that hold messages
+prompts: ["{{ input }}"]
+tests:
+  - id: a
+    vars:
+      input:
+        - role: user
+          content: [{type: text, value: Look}, {type: file, value: notes.md}]
+      expected_output: [{role: assistant, content: Seen}]
+    assert:
+      - Looks
+      - {metric: m, type: contains-any, value: [A, B], negate: true}
+"""
+    made = imported(tmp_path, text, AGENTV, notes_dot_md="n")
+    (test,) = made.suite["tests"]
+    assert made.findings == ()
+    assert test["input"] == [
+        {"role": "user", "content": [{"type": "text", "value": "Look"}, {"type": "file", "value": "notes.md"}]}
+    ]
+    assert test["expected_output"] == [{"role": "assistant", "content": "Seen"}]
+    assert test["assert"][1] == {"type": "contains-any", "name": "m", "value": ["A", "B"], "negate": True}
+
+
+def test_workspaces_and_repetitions_of_agentv(tmp_path: Path) -> None:
+    made = imported(
+        tmp_path,
+        {
+            "workspace": {
+                "template": "./box",
+                "repos": [{"path": "r"}],
+                "hooks": {"before_all": {"command": ["make"], "timeout_ms": 5}, "after_each": {"command": "rm -rf x"}},
+            },
+            "execution": {"target": "a", "workers": 2},
+            "tests": [{"id": "t", "input": "hi", "criteria": "be good", "workspace": {"template": "b"}}],
+        },
+        AGENTV,
+    )
+    assert made.suite["workspace"] == {
+        "template": "box",
+        "before_all": {"script": ["make"], "timeout_ms": 5.0},
+        "after_each": {"script": ["sh", "-lc", "rm -rf x"]},
+    }
+    assert made.suite["tests"][0]["workspace"] == {"template": "b"}
+    assert made.suite["execution"] == {"target": "a"}
+    assert [finding.message for finding in made.findings] == [
+        "execution.workers has no counterpart",
+        "workspace.repos has no counterpart",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("template", "becomes"),
+    [
+        ("Hi {{ name }}{{vars.name}}", "Hi PamPam"),
+        ("{{ name | upper }}", "PAM"),
+        ("{% if on %}yes{% else %}no{% endif %}", "yes"),
+        ("{{ on }} {{ none }} {{ data }}", 'true  {"a":1}'),
+        ("{{ data | dump }}", '{"a": 1}'),
+        ("{{ data }}", {"a": 1}),
+        ({"k": ["{{ name }}"]}, {"k": ["Pam"]}),
+        ("no template", "no template"),
+    ],
+)
+def test_templates_are_filled(template: Any, becomes: Any) -> None:
+    assert fill(template, {"name": "Pam", "on": True, "none": None, "data": {"a": 1}}) == becomes
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ nobody }}",
+        "{{ name.__class__.__mro__ }}",
+        "{% for x in range(999999999) %}x{% endfor %}",
+        "{{ 'x' * 999999 }}",
+        "{{ 9 ** 9999999 }}",
+        "{% if %}",
+        "{{ 1 / 0 }}",
+    ],
+)
+def test_templates_that_are_not(template: str) -> None:
+    with pytest.raises(TemplateError):
+        fill(template, {"name": "Pam"})
+
+
+ODD = [
+    "1e3",
+    "0o17",
+    "no",
+    "null",
+    "~",
+    "1:30",
+    "+1",
+    ".5",
+    "0x1F",
+    "- a",
+    "=",
+    "<<",
+    ".inf",
+    "2026-01-01",
+    "\x85",
+    "a\n b \n",
+    "\ta",
+    "# c",
+    "{{ x }}",
+    "'",
+    '"',
+]
+TEXTS = st.one_of(
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")),
+    st.sampled_from(ODD),
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.recursive(
+        TEXTS | st.integers(-(10**9), 10**9) | st.booleans(),
+        lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner),
+    )
+)
+def test_yaml_reads_back_as_the_same(data: Any) -> None:
+    assert parse_document(to_yaml({"k": data})).data == {"k": data}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("- a", "must be a mapping with tests"),
+        ("tests: [{a: 1}]\ntests: []", "stands twice|duplicate"),
+        ("tests: [{vars: {a: b}}]", "holds no test that can be taken over"),
+        ("tests: file://gone.yaml", "gone.yaml"),
+        ("tests: file://made.py", "tests file://made.py has no counterpart"),
+    ],
+)
+def test_files_that_cannot_be_imported(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        imported(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "origin"),
+    [
+        ("promptfooconfig.yaml", "tests: [{id: a, vars: {prompt: p}, assert: [{type: is-json}]}]", PROMPTFOO),
+        ("a.yaml", "prompts: [p]\ntests: [{assert: [{type: is-json}]}]", PROMPTFOO),
+        ("a.yaml", "tests: [{id: a, input: b, criteria: c}]", AGENTV),
+        ("a.yaml", "prompts: [p]\ndefault_test: {}\ntests: [{criteria: c}]", AGENTV),
+    ],
+)
+def test_whose_file_it_is_is_told_by_what_it_holds(tmp_path: Path, name: str, text: str, origin: str) -> None:
+    write(tmp_path, {name: text})
+    assert import_file(tmp_path / name, tmp_path).origin == origin

@@ -1,0 +1,158 @@
+"""Whole files of both tools: what they become, what is named, and that the result loads and runs."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from persona_pipeline.cli import main
+from persona_pipeline.documents import load_document
+from persona_pipeline.judging.questions import Question
+from persona_pipeline.suites import RunOptions, SuiteResult, load_suite, run_suite
+from persona_pipeline.suites.importing.config import Imported, import_file
+from persona_pipeline.suites.importing.writing import write_import
+from persona_pipeline.suites.targets import load_targets
+from tests.suites.support import judging, verdicts, write
+
+SAMPLES = Path(__file__).parent / "samples"
+PROMPTFOO, AGENTV = SAMPLES / "promptfoo" / "promptfooconfig.yaml", SAMPLES / "agentv" / "desk.eval.yaml"
+
+NAMED = {
+    PROMPTFOO: """\
+promptfooconfig.yaml:8: prompt file://prompts/make_prompt.js has no counterpart; write out what it makes
+promptfooconfig.yaml:12: temperature of provider openai:gpt-4o-mini has no counterpart
+promptfooconfig.yaml:22: exec: python3 gets the prompt as its argument, and no options and context after it
+promptfooconfig.yaml:23: provider bedrock:some-model has no counterpart; answer with a target of another kind, \
+or grade recorded answers
+promptfooconfig.yaml:28: assert javascript has no counterpart; write a code_judge
+promptfooconfig.yaml:45: assert similar has no counterpart; say in rubrics what must agree
+promptfooconfig.yaml:50: test option transform has no counterpart
+promptfooconfig.yaml:55: assert-set passes from 0.5 on, and counts with its score: below 0.8 it can keep a test from passing
+promptfooconfig.yaml:59: assert[0] (regex): value: '(?=rye)' is not a valid regular expression (invalid perl operator: (?=); \
+look-around is not available: use a second assert, with negate where something must be absent
+promptfooconfig.yaml:62: evaluateOptions.delay has no counterpart
+promptfooconfig.yaml:62: repeat: the 2 attempts at a test are one result with their mean score
+promptfooconfig.yaml:63: outputPath has no counterpart
+more.csv:3: assert levenshtein has no counterpart; say in rubrics what must agree
+""",
+    AGENTV: """\
+desk.eval.yaml:5: target desk is not described here; describe it in targets.yaml
+desk.eval.yaml:6: environment has no counterpart
+desk.eval.yaml:35: assert skill-trigger has no counterpart
+desk.eval.yaml:42: evaluate_options.budget_usd has no counterpart; pass --max-usd, or set trials.cost_limit_usd
+""",
+}
+
+
+def lines(imported: Imported) -> list[str]:
+    found = [(Path(str(item.path)).name, item.line or 0, item.message) for item in imported.findings]
+    return [f"{name}:{line}: {message}" for name, line, message in found]
+
+
+@pytest.mark.parametrize("sample", [PROMPTFOO, AGENTV], ids=["promptfoo", "agentv"])
+def test_what_has_no_counterpart_is_named_with_its_line(tmp_path: Path, sample: Path) -> None:
+    imported = import_file(sample, tmp_path)
+    assert imported.origin == sample.parent.name
+    assert sorted(lines(imported)) == sorted(NAMED[sample].splitlines())
+
+
+@pytest.mark.parametrize("sample", [PROMPTFOO, AGENTV], ids=["promptfoo", "agentv"])
+def test_what_is_written_reads_back_as_the_same(tmp_path: Path, sample: Path) -> None:
+    imported = import_file(sample, tmp_path / "deep" / "er")
+    written = write_import(imported, sample, tmp_path / "deep" / "er")
+    assert load_document(written[0]).data == imported.suite
+    suite = load_suite(written[0])
+    assert (suite.warnings, len(suite.tests)) == ((), len(imported.suite["tests"]))
+    if imported.targets:
+        assert load_document(written[1]).data == imported.targets
+        assert load_targets(written[1]).names == [target["name"] for target in imported.targets["targets"]]
+
+
+def kind(question: Question) -> dict[str, Any]:
+    """A judge that finds everything satisfied."""
+    if question.kind == "rubrics":
+        asked = json.loads(question.ask.partition("\n")[2])["criteria"]
+        analytic = "score" in question.schema["properties"]["checks"]["items"]["properties"]
+        given = {"score": 10} if analytic else {"satisfied": True}
+        return {"checks": [{"id": item["id"], "reasoning": "r", **given} for item in asked], "overall_reasoning": "all"}
+    return {"reasoning": "r", "hits": [], "misses": [], "score": 1.0}
+
+
+def ran(sample: Path, out: Path, answer: Any, **options: Any) -> SuiteResult:
+    written = write_import(import_file(sample, out), sample, out)
+    suite = load_suite(written[0])
+    names: set[str] = {
+        name for test in suite.tests for name in test.targets or suite.targets or (suite.target or "default",)
+    }
+    with judging(kind) as (services, _):
+        assert services.judge is not None
+        return run_suite(
+            suite,
+            targets=cast("dict[str, Any]", dict.fromkeys(names, answer)),
+            judge=services.judge,
+            options=RunOptions(allow_code=True, **options),
+        )
+
+
+def said(text: str) -> Any:
+    return lambda prompt: {"text": text, "duration_ms": 5}
+
+
+def test_imported_promptfoo_tests_grade_as_they_did(tmp_path: Path) -> None:
+    """Each assert of a test without threshold must pass; with one, their mean must reach it."""
+    good = ran(PROMPTFOO, tmp_path / "a", said("At seven; rye bread costs 3.20, of course."), targets=("small",))
+    found = verdicts(good)
+    assert found["opening-hours-short"] == found["price-list-2-chat"] == found["freshness"] == "pass"
+    assert found["as-data"] == "fail"
+    closed = verdicts(ran(PROMPTFOO, tmp_path / "b", said("At seven, else closed."), targets=("small",)))
+    assert closed["opening-hours-short"] == "fail"
+    # The pattern weighs 2 of 4, the mean is below 0.7.
+    assert closed["price-list-1"] == "fail"
+
+
+def test_imported_agentv_tests_ask_what_they_asked(tmp_path: Path) -> None:
+    asked: list[Any] = []
+
+    def answer(messages: Any) -> dict[str, Any]:
+        asked.append(messages)
+        return {"text": "Good morning! We close at six, bye", "duration_ms": 5}
+
+    found = verdicts(ran(AGENTV, tmp_path / "out", answer))
+    assert (found["closing"], found["ends"], found["greeting"]) == ("pass", "pass", "pass")
+    texts = [[message["content"] for message in messages] for messages in asked]
+    assert ["You work at Crumb & Co.", "Say goodbye"] in texts
+    assert any(
+        "Rye bread is sold by the piece." in text and "Two rye breads for Crumb & Co" in text for (text, *_) in texts
+    )
+
+
+def test_the_command_says_where_and_never_overwrites(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain = 'providers: [echo]\nprompts: ["Say {{ word }}"]\ntests: [{vars: {word: yes}, assert: [{type: contains, value: yes}]}]\n'
+    write(tmp_path, {"promptfooconfig.yaml": plain, "programs.js": "x", "empty.yaml": "tests: []"})
+    monkeypatch.chdir(tmp_path)
+
+    def command(*more: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["persona-pipeline", "suite", *more])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capsys.readouterr()
+        return int(ended.value.code or 0), said.out, said.err
+
+    code, out, _ = command("import", "promptfooconfig.yaml")
+    assert (code, out.splitlines()[-1]) == (0, "1 tests, 1 targets from promptfoo; 0 to look at.")
+    assert command("run", "promptfooconfig.eval.yaml", "--allow-code")[0] == 0
+    before = (tmp_path / "targets.yaml").read_text(encoding="utf-8")
+    (tmp_path / "promptfooconfig.eval.yaml").unlink()
+    code, _, err = command("import", "promptfooconfig.yaml")
+    assert (code, "targets.yaml is there already; pass --force" in err) == (2, True)
+    assert not (tmp_path / "promptfooconfig.eval.yaml").exists()
+    assert (tmp_path / "targets.yaml").read_text(encoding="utf-8") == before
+    assert command("import", "promptfooconfig.yaml", "--force")[0] == 0
+    code, out, _ = command("import", str(AGENTV), "--out", "made", "--json")
+    assert (code, json.loads(out)["from"], len(json.loads(out)["findings"])) == (1, "agentv", 4)
+    for arguments in (("programs.js",), ("empty.yaml",), ("none.yaml",), ("promptfooconfig.yaml", "--from", "other")):
+        assert command("import", *arguments)[0] == 2
