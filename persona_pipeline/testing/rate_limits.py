@@ -20,9 +20,9 @@ class RateLimits:
     def __init__(
         self, per_minute: Mapping[str, float], *, told: bool = True, left: Mapping[str, float] | None = None
     ) -> None:
-        self.per_minute = dict(per_minute)
+        self.per_minute: dict[str, float] = dict(per_minute)
         self.told = told
-        self.refused = 0
+        self.refused: int = 0
         self._levels = dict(per_minute) | dict(left or {})
         self._at = time.monotonic()
 
