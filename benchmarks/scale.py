@@ -2,11 +2,13 @@
 
     python benchmarks/scale.py messages [--messages 10000,100000,1000000] [--agents 1000] [--postgres]
     python benchmarks/scale.py cohort   [--agents 100,1000] [--postgres]
+    python benchmarks/scale.py report   [--agents 50,1000] [--postgres]
 
 ``messages``: rooms of ten agents that talk for 400 days, all in one file: bringing it in, one line appended, a look of both sensors
 when nothing and when one persona changed, one agent's newest day, and the size of the store.
 ``cohort``: 20 messages an agent and week for two weeks; `dagster job execute` of evaluate_cohort with recorded judgments, on an
 instance that knows nothing; seconds and memory are those of the whole process.
+``report``: the same world with a hundred stored runs an agent; `persona-pipeline report --format html` of everybody.
 
 Every step is a process of its own. ``--python`` names the interpreter of another release, to compare two in one sitting.
 """
@@ -84,12 +86,19 @@ class Place:
         return json.loads(done.stdout.splitlines()[-1])
 
     def job(self, name: str) -> tuple[Row, str]:
-        """Execute a job of Dagster; return seconds, CPU and memory of the whole process, and what it printed."""
-        command = [self.python, "-W", "ignore", "-m", "dagster", "job", "execute", "-m", "persona_pipeline.definitions"]
+        """Execute a job of Dagster; return what ``whole`` returns."""
+        return self.whole("dagster", "job", "execute", "-m", "persona_pipeline.definitions", "-j", name)
+
+    def whole(self, *command: str) -> tuple[Row, str]:
+        """Run a module as a process; return seconds, CPU and memory of the whole process, and what it printed."""
         with (self.folder / "log.txt").open("wb") as log:
             started = time.perf_counter()
             process = subprocess.Popen(
-                [*command, "-j", name], env=self.environment, cwd=self.folder, stdout=log, stderr=log
+                [self.python, "-W", "ignore", "-m", *command],
+                env=self.environment,
+                cwd=self.folder,
+                stdout=log,
+                stderr=log,
             )
             _, status, usage = os.wait4(process.pid, 0)
             seconds = time.perf_counter() - started
@@ -115,6 +124,7 @@ def measure_messages(place: Place, agents: int, count: int) -> Row:
     names = write_files(place.root, agents, count)
     first = place.step("sync")
     row = {"ingest, messages a second": count / first["seconds"], "ingest, MB": first["megabytes"]}
+    row |= {"ingest, a CPU second": count / first["cpu"]}
     file = place.root / "messages/part000.jsonl"
     with file.open("a", encoding="utf-8") as stream:
         stream.write(json.dumps(next(itertools.islice(said(names, count), count, None))) + "\n")
@@ -123,6 +133,7 @@ def measure_messages(place: Place, agents: int, count: int) -> Row:
     row |= {"no line more, CPU s": again["cpu"]}
     looked = place.step("look")
     row |= {"first look, s": looked["first"], "idle look, s": looked["idle"], "one edit, s": looked["edited"]}
+    row |= {"idle look, CPU s": looked["idle cpu"], "one edit, CPU s": looked["edited cpu"]}
     row |= {"looking, MB": looked["megabytes"], "a day's questions, s": place.step("day")["seconds"]}
     return {**row, "store, MB": place.size()}
 
@@ -140,6 +151,16 @@ def measure_cohort(place: Place, agents: int) -> Row:
         "ms an agent": row["seconds"] / agents * 1000,
         "events an agent": events / agents,
     }
+
+
+def measure_report(place: Place, agents: int) -> Row:
+    """Return what the page of everybody takes, a hundred runs each."""
+    write_files(place.root, agents, 40 * agents, days=14, files=max(1, agents // 10))
+    place.step("sync")
+    counted = place.step("runs")
+    page = place.folder / "page.html"
+    row, _ = place.whole("persona_pipeline", "report", "--format", "html", "--output", str(page))
+    return {"runs": counted["runs"], **row, "page, kB": page.stat().st_size / 1000, "store, MB": place.size()}
 
 
 @contextmanager
@@ -163,6 +184,7 @@ MEASURED: Mapping[str, Any] = {
         lambda place, count: measure_messages(place, int(options.agents or 1000), count),
     ),
     "cohort": lambda options: ("agents", numbers(options.agents or "100,1000"), measure_cohort),
+    "report": lambda options: ("agents", numbers(options.agents or "50,1000"), measure_report),
 }
 
 if __name__ == "__main__":

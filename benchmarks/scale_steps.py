@@ -38,6 +38,13 @@ def record() -> Counted:
     return _timed(lambda: {"judgments": record_everything(ROOT, os.environ["PERSONA_DATABASE_URL"])})
 
 
+def runs() -> Counted:
+    """Save a hundred finished runs of everybody."""
+    from benchmarks.scale_world import write_runs
+
+    return _timed(lambda: {"runs": write_runs(ROOT, os.environ["PERSONA_DATABASE_URL"], 100)})
+
+
 def day() -> Counted:
     """Evaluate the newest day of one agent."""
     from persona_pipeline.evaluation import EvaluationRequest
@@ -54,6 +61,12 @@ def look() -> Counted:
     import dagster as dg
 
     from persona_pipeline.defs.changes import sensors
+
+    try:
+        from persona_pipeline.defs.changes import incoming
+    except ImportError:
+        # Up to release 4 the sensor read the files itself.
+        incoming = None
     from persona_pipeline.defs.platform.resources import WorldResource
 
     def tick(sensor: dg.SensorDefinition, cursor: str | None = None) -> dg.SensorResult | dg.SkipReason:
@@ -64,11 +77,13 @@ def look() -> Counted:
         assert isinstance(result, dg.SensorResult | dg.SkipReason)
         return result
 
-    def both(cursor: str | None = None) -> tuple[float, int, int, str | None]:
-        """Return the seconds of looking, how many events were seen and runs asked for, and the cursor."""
-        started = time.perf_counter()
+    def both(cursor: str | None = None) -> tuple[float, float, int, int, str | None]:
+        """Return the seconds and CPU seconds of looking, how many events were seen and runs asked for, and the cursor."""
+        started, cpu = time.perf_counter(), time.process_time()
+        if incoming is not None:
+            tick(incoming.message_files)
         seen = tick(sensors.source_observations)
-        seconds = time.perf_counter() - started
+        seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
         events = list(seen.asset_events) if isinstance(seen, dg.SensorResult) else []
         for event in events:
             instance.report_runless_asset_event(event)
@@ -76,28 +91,30 @@ def look() -> Counted:
             for request in seen.dynamic_partitions_requests or ():
                 if isinstance(request, dg.AddDynamicPartitionsRequest):
                     instance.add_dynamic_partitions(request.partitions_def_name, list(request.partition_keys))
-        started = time.perf_counter()
+        started, began = time.perf_counter(), time.process_time()
         asked = tick(sensors.world_changes, cursor)
-        seconds += time.perf_counter() - started
+        seconds, cpu = seconds + time.perf_counter() - started, cpu + time.process_time() - began
         runs = len(asked.run_requests or ()) if isinstance(asked, dg.SensorResult) else 0
         cursor = asked.cursor if isinstance(asked, dg.SensorResult) and asked.cursor else cursor
-        return seconds, len(events), runs, cursor
+        return seconds, cpu, len(events), runs, cursor
 
     with dg.DagsterInstance.get() as instance:
-        first, events, _, cursor = both()
+        first, _, events, _, cursor = both()
         idle = [both(cursor) for _ in range(7)]
-        assert not any(runs for _, _, runs, _ in idle), "an idle look asked for runs"
+        assert not any(runs for *_, runs, _ in idle), "an idle look asked for runs"
         persona = ROOT / "personas" / "agent-0003.yaml"
         persona.write_text(persona.read_text(encoding="utf-8") + " ", encoding="utf-8")
-        edited, _, runs, cursor = both(cursor)
+        edited, edited_cpu, _, runs, cursor = both(cursor)
         assert runs == 1, runs
-    found = [seconds for seconds, *_ in idle]
+    found, cpu = [seconds for seconds, *_ in idle], [seconds for _, seconds, *_ in idle]
     return {
         "first": first,
         "events": events,
         "idle": statistics.median(found),
+        "idle cpu": statistics.median(cpu),
         "worst idle": max(found),
         "edited": edited,
+        "edited cpu": edited_cpu,
     }
 
 
@@ -107,7 +124,7 @@ def _timed(step: Callable[[], Counted]) -> Counted:
     return {"seconds": time.perf_counter() - started, "cpu": time.process_time() - cpu, **counted}
 
 
-STEPS: dict[str, Callable[[], Counted]] = {"sync": sync, "record": record, "day": day, "look": look}
+STEPS: dict[str, Callable[[], Counted]] = {"sync": sync, "record": record, "runs": runs, "day": day, "look": look}
 
 if __name__ == "__main__":
     result = STEPS[sys.argv[1]]()

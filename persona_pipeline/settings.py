@@ -32,6 +32,10 @@ class Settings(BaseSettings):
         root: the world's folder (personas/, propositions/, messages/, recordings/, baselines/, suites/). Default: the current
             folder if it has ``personas/``, else the project.
         database_url: the store; default SQLite in ``<root>/.persona/store.db``. A Postgres URL switches everything.
+        state: folder of what is made and not kept in git (reports, what suites keep); default ``.persona`` in the world, or at the
+            top of a suite's repository. To be set where the world cannot be written.
+        reports: where Dagster's jobs write reports: a folder, or a URL of an object store such as ``s3://bucket/reports``; default
+            ``reports`` in the folder of the state.
         judge: who judges where a command does not say: ``recorded``, or the provider of a live judge.
         judge_model: model id the live judge asks for.
         judge_prices: prices of models as ``MODEL=INPUT/OUTPUT[/CACHE WRITE/CACHE READ]`` with commas between them, in US dollars a
@@ -41,11 +45,13 @@ class Settings(BaseSettings):
         judge_deadline: wall-clock seconds one judge call may take in all, retries included.
         judge_requests_per_minute, judge_input_tokens_per_minute, judge_output_tokens_per_minute: the most that the judge is asked;
             None: what the server says.
+        daily_usd: US dollars live judges may spend a UTC day, over all runs and hosts that share the store; 0: no limit.
         run_deadline: wall-clock seconds all judge calls of one evaluation may take, None for no limit.
         suite_allow_env: environment variables, with commas between them, that targets files inside a suite's repository may read.
         suite_allow_targets: let targets of such a file ask servers.
         suite_allow_path: folders, with commas between them, whose files suites may name beside those of their repository.
         recordings_secret: what recordings are signed with and must be signed with; None: they are not.
+        keep_reasons_days: days after whose end a window's run loses claims, reasons and quotes; None: never.
         keep_text_days: days after which texts in the log of corrections lose their words; None: never.
         min_coverage_replay, min_coverage_live: share of expected judgments (0-1) below which the gate fails.
         require_calibration: a dimension fails the gate whose judge people's labels do not show to be better than chance.
@@ -56,6 +62,8 @@ class Settings(BaseSettings):
     root: Path | None = None
     judge: str = "recorded"
     database_url: SecretStr | None = None
+    state: Path | None = None
+    reports: str = ""
     judge_model: str = DEFAULT_JUDGE_MODEL
     judge_effort: str = "low"
     judge_prices: str = ""
@@ -66,11 +74,13 @@ class Settings(BaseSettings):
     judge_requests_per_minute: float | None = Field(default=None, gt=0)
     judge_input_tokens_per_minute: float | None = Field(default=None, gt=0)
     judge_output_tokens_per_minute: float | None = Field(default=None, gt=0)
+    daily_usd: float = Field(default=0.0, ge=0)
     run_deadline: float | None = None
     suite_allow_env: str = ""
     suite_allow_targets: bool = False
     suite_allow_path: str = ""
     recordings_secret: SecretStr | None = None
+    keep_reasons_days: int | None = Field(default=None, ge=1)
     keep_text_days: int | None = Field(default=None, ge=1)
     min_coverage_replay: float = 1.0
     min_coverage_live: float = 0.95
@@ -79,7 +89,9 @@ class Settings(BaseSettings):
     @field_validator(
         "database_url",
         "root",
+        "state",
         "run_deadline",
+        "keep_reasons_days",
         "keep_text_days",
         "recordings_secret",
         "judge_requests_per_minute",
@@ -90,6 +102,11 @@ class Settings(BaseSettings):
     @classmethod
     def _blank_is_unset(cls, value: object) -> object:
         return None if value == "" else value
+
+    @field_validator("daily_usd", mode="before")
+    @classmethod
+    def _blank_is_none(cls, value: object) -> object:
+        return 0.0 if value == "" else value
 
     @field_validator("judge", mode="before")
     @classmethod

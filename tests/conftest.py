@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -16,6 +17,7 @@ from persona_pipeline.store import Store, open_store
 from persona_pipeline.testing.messages_server import MessagesServer
 from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world import World
+from tests.support.clock import Clock
 from tests.support.postgres import fresh_database, postgres_server
 
 PROJECT = Path(__file__).parents[1]
@@ -27,6 +29,23 @@ settings.register_profile("default", deadline=None, suppress_health_check=[Healt
 settings.load_profile("default")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object | None:
+    from tests.support.scheduling import FileScheduling
+
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    config.option.loadscopereorder = False
+    return FileScheduling(config, log)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    from tests.support.scheduling import in_order
+
+    in_order(items, named=config.getoption("loadgroup", default=False))
+
+
 @pytest.fixture(autouse=True)
 def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Tests see no database, key or world of the person who runs them."""
@@ -36,6 +55,12 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     get_settings.cache_clear()
     yield
     get_settings.cache_clear()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The time of this process, to be put forward."""
+    return Clock.take_over(monkeypatch)
 
 
 @pytest.fixture

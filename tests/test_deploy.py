@@ -1,15 +1,10 @@
-"""The files of deploy/: they load, name what exists, and their processes start and run a job. No container engine is needed."""
+"""The files of deploy/: they are the package's templates, they load, and what they name exists. No container engine is needed.
 
-import os
+tests/test_rolling_restart.py runs what the compose file says.
+"""
+
 import re
-import shlex
-import shutil
 import subprocess
-import sys
-import urllib.error
-import urllib.request
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,113 +14,171 @@ import dagster as dg
 import pytest
 import yaml
 
+from persona_pipeline.cli.init import deployment, new_world, write_new
 from persona_pipeline.defs.platform.instance_storage import URL_VARIABLES
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
+from persona_pipeline.defs.platform.step_logs import VARIABLE as STEP_LOGS
+from persona_pipeline.deployment import render_deployment
+from persona_pipeline.errors import ConfigError
 from persona_pipeline.settings import Settings
-from tests.support.waiting import wait_until
-from tests.support.workers import PROJECT, free_port, redis_server, steps_by_worker, write_cohort_world
+from tests.support.deployment import DEPLOY, example_environment, interpolated, load
+from tests.support.workers import PROJECT
 
-DEPLOY = PROJECT / "deploy"
-ELSEWHERE = {"PERSONA_COMMIT", *URL_VARIABLES, "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"}
+ELSEWHERE = {"PERSONA_COMMIT", *URL_VARIABLES, STEP_LOGS, "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"}
 KNOWN = ELSEWHERE | {
     f"PERSONA_{name.upper()}" for model in (Settings, OrchestrationSettings) for name in model.model_fields
 }
-OURS = ("code", "webserver", "daemon", "worker")
-
-
-def load(name: str) -> dict[str, Any]:
-    return yaml.safe_load((DEPLOY / name).read_text(encoding="utf-8"))
-
-
-COMPOSE, VALUES = load("compose.yaml"), load("values.yaml")
-COMMANDS = {name: COMPOSE["services"][name]["command"] for name in OURS}
-CHECKS: dict[str, list[str]] = {
-    name: service["healthcheck"]["test"][1:]
-    for name, service in COMPOSE["services"].items()
-    if "healthcheck" in service
+PASSWORDS = {"POSTGRES_PASSWORD": "p", "REDIS_PASSWORD": "r"}
+COMPOSE: dict[str, Any] = interpolated(load("compose.yaml"), {**example_environment(), **PASSWORDS})
+SERVICES: dict[str, Any] = COMPOSE["services"]
+OURS = ("migrate", "code", "webserver", "viewer", "daemon", "worker")
+VALUES = load("values.yaml")
+CODE = VALUES["dagster-user-deployments"]["deployments"][0]
+MANIFESTS: list[dict[str, Any]] = list(yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text(encoding="utf-8")))
+POD_SPECS = {
+    f"{item['kind']} {item['metadata']['name']}": item["spec"]["template"]["spec"]
+    for item in MANIFESTS
+    if "template" in item["spec"]
 }
+CHART_PODS = {"webserver": VALUES["dagsterWebserver"], "daemon": VALUES["dagsterDaemon"], "code": CODE}
+TEXTS = {path.name: path.read_text(encoding="utf-8") for path in sorted(DEPLOY.iterdir()) if path.name != ".env"}
 
 
-@pytest.mark.parametrize("path", sorted(DEPLOY.iterdir()), ids=lambda path: path.name)
-def test_every_variable_of_ours_is_a_setting(path: Path) -> None:
-    named = set(re.findall(r"\b(?:PERSONA|ANTHROPIC)_[A-Z_]+\b", path.read_text(encoding="utf-8")))
-    assert named <= KNOWN
+def test_they_are_what_the_templates_give() -> None:
+    assert render_deployment("persona-pipeline", source=True) == TEXTS
+
+
+def test_a_world_of_ones_own_gets_them_with_its_name_and_the_versions_of_here(tmp_path: Path) -> None:
+    world = tmp_path / "My Museum"
+    write_new(world, new_world(world, deploy=True))
+    written = {path.name: path.read_text(encoding="utf-8") for path in (world / "deploy").iterdir()}
+    assert set(written) == {*TEXTS, "constraints.txt"}
+    compose = yaml.safe_load(written["compose.yaml"])
+    assert compose["name"] == "my-museum" and "my-museum:" in compose["services"]["code"]["image"]
+    # Apart from the name, only how the image is built differs.
+    for name in {*TEXTS} - {"Dockerfile", "Dockerfile.dockerignore"}:
+        renamed = (
+            written[name]
+            .replace("my-museum:", "persona-pipeline:")
+            .replace("name: my-museum", "name: persona-pipeline")
+        )
+        assert renamed.replace("/my-museum", "/persona-pipeline") == TEXTS[name], name
+    pinned = dict(line.split("==") for line in written["constraints.txt"].splitlines() if not line.startswith("#"))
+    assert pinned["dagster"] == dg.__version__ and {"persona-pipeline", "celery", "psycopg"} <= set(pinned)
+    assert "ruff" not in pinned
+    for line in re.findall(r"^COPY (?:--\S+ )?(.*) \S+$", written["Dockerfile"], re.MULTILINE):
+        assert all((world / name).is_file() for name in line.split())
+    assert "deploy/.env" in (world / ".gitignore").read_text(encoding="utf-8").split()
+
+
+def test_a_world_that_is_there_gets_nothing_but_its_deployment_once(tmp_path: Path) -> None:
+    (tmp_path / "personas").mkdir()
+    (tmp_path / "dagster.yaml").write_text("mine", encoding="utf-8")
+    written = write_new(tmp_path, deployment(tmp_path))
+    assert {path.parent.name for path in written} == {"deploy"}
+    with pytest.raises(ConfigError, match=r"compose\.yaml: exists already"):
+        write_new(tmp_path, deployment(tmp_path))
+    (tmp_path / "dagster.yaml").unlink()
+    assert "dagster.yaml" in deployment(tmp_path)
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_every_variable_of_ours_is_a_setting(name: str) -> None:
+    assert set(re.findall(r"\b(?:PERSONA|ANTHROPIC)_[A-Z_]+\b", TEXTS[name])) <= KNOWN
 
 
 def test_what_compose_asks_for_stands_in_the_example() -> None:
-    compose, example = ((DEPLOY / name).read_text(encoding="utf-8") for name in ("compose.yaml", "example.env"))
-    asked = set(re.findall(r"\$\{([A-Z_]+)", compose))
-    assert asked == set(re.findall(r"^([A-Z_]+)=", example, re.MULTILINE))
+    asked = set(re.findall(r"\$\{([A-Z_]+)", TEXTS["compose.yaml"]))
+    assert asked == set(example_environment())
     settings = OrchestrationSettings.model_validate(
-        {name.removeprefix("PERSONA_").lower(): value for name, value in example_environment().items()}
+        {name.removeprefix("PERSONA_").lower(): value for name, value in example_environment().items() if value}
     )
     assert settings.judge == "recorded"
+    with pytest.raises(ValueError, match="POSTGRES_PASSWORD"):
+        interpolated(load("compose.yaml"), example_environment())
 
 
-def example_environment() -> dict[str, str]:
-    lines = (DEPLOY / "example.env").read_text(encoding="utf-8").splitlines()
-    pairs = (line.partition("=") for line in lines if not line.startswith("#"))
-    return {name: value for name, _, value in pairs if value}
+def commands() -> dict[str, list[str]]:
+    found = {f"compose {name}": SERVICES[name]["command"] for name in OURS}
+    found |= {f"check {name}": SERVICES[name]["healthcheck"]["test"][1:] for name in OURS[1:]}
+    for name, spec in POD_SPECS.items():
+        for container in spec["containers"]:
+            if "command" in container:
+                found[f"{name} {container['name']}"] = container["command"]
+    return {name: words[0].split() if len(words) == 1 else words for name, words in found.items()}
 
 
-@pytest.mark.parametrize(
-    "command",
-    [*COMMANDS.values(), *(CHECKS[name] for name in OURS if name in CHECKS)],
-    ids=lambda item: " ".join(item[:3]),
-)
+@pytest.mark.parametrize("command", [pytest.param(words, id=name) for name, words in commands().items()])
 def test_commands_are_installed_and_modules_exist(command: list[str]) -> None:
     scripts = {script.name for script in entry_points(group="console_scripts")} | {"python"}
     assert command[0] in scripts
-    for module in (word for word in command if word.startswith("persona_pipeline.")):
+    for module in re.findall(r"\bpersona_pipeline\.[\w.]+", " ".join(command)):
         assert find_spec(module) is not None
 
 
-@pytest.mark.parametrize(
-    "text", [(DEPLOY / "compose.yaml").read_text("utf-8"), (DEPLOY / "Dockerfile").read_text("utf-8")]
-)
-def test_images_are_pinned_by_a_full_version(text: str) -> None:
-    images = re.findall(r"(?:image:|FROM) (?!base)(\S+)", text)
-    assert images
-    for image in images:
-        assert re.search(r":\d+\.\d+(\.\d+)?(-\w+)*$", image), image
+def test_images_are_pinned_by_a_full_version() -> None:
+    for text in TEXTS.values():
+        for image in re.findall(r"^\s*(?:- )?(?:image:|FROM) (?!&|\*|\$)(\S+)", text, re.MULTILINE):
+            assert re.search(r":v?\d+\.\d+\.\d+(-\w+)*$|:\d+\.\d+(-\w+)*$", image), image
 
 
 def test_only_what_judges_gets_the_key() -> None:
-    services = COMPOSE["services"]
-    keyed = {name for name, service in services.items() if "ANTHROPIC_API_KEY" in service["environment"]}
+    keyed = {name for name, service in SERVICES.items() if "ANTHROPIC_API_KEY" in service.get("environment", {})}
     assert keyed == {"code", "worker"}
 
 
-def test_services_and_volumes_that_are_named_are_defined() -> None:
-    services = COMPOSE["services"]
-    for service in services.values():
-        assert set(service.get("depends_on", {})) <= set(services)
-        for volume in service.get("volumes", []):
-            assert volume.partition(":")[0] in COMPOSE["volumes"]
-    for name in ("code", "webserver", "daemon", "worker"):
-        assert services[name]["image"] == services["code"]["image"]
-    assert load("workspace.yaml")["load_from"][0]["grpc_server"]["host"] in services
+@pytest.mark.parametrize("name", SERVICES)
+def test_each_service_is_bounded_and_what_it_names_is_there(name: str) -> None:
+    service = SERVICES[name]
+    assert set(service.get("depends_on", {})) <= set(SERVICES)
+    for volume in service.get("volumes", []):
+        source = volume.partition(":")[0]
+        assert source in COMPOSE["volumes"] or (DEPLOY / source).exists()
+    assert {"cpus", "memory"} <= set(service["deploy"]["resources"]["limits"])
+    if name in OURS:
+        assert service["user"] == "1000:1000" and service["cap_drop"] == ["ALL"]
+        assert name == "migrate" or "healthcheck" in service
+        # Nothing but the migration, which makes the volume, and git-sync could write to the world.
+        world = [volume for volume in service["volumes"] if ":/srv/world" in volume]
+        assert name == "migrate" or world == ["..:/srv/world:ro"]
 
 
-def test_the_interface_is_not_published_to_the_world() -> None:
-    published = [port for service in COMPOSE["services"].values() for port in service.get("ports", [])]
-    assert published == ["127.0.0.1:3000:3000"]
+def test_nothing_starts_before_the_databases_are_migrated() -> None:
+    for name in ("code", "worker"):
+        assert SERVICES[name]["depends_on"]["migrate"] == {"condition": "service_completed_successfully"}
+    for name in ("webserver", "viewer", "daemon"):
+        assert set(SERVICES[name]["depends_on"]) == {"code"}
+
+
+def test_the_interface_is_not_published_to_the_world_without_a_login() -> None:
+    open_ports = {
+        port
+        for service in SERVICES.values()
+        for port in service.get("ports", [])
+        if "login" not in service.get("profiles", [])
+    }
+    assert open_ports == {"127.0.0.1:3000:3000", "127.0.0.1:3001:3001"}
+    sites = re.split(r"(?m)^(?=\{\$SITE\})", TEXTS["Caddyfile"])[1:]
+    assert len(sites) == 2 and all("basic_auth" in site for site in sites)
+    assert "--read-only" in SERVICES["viewer"]["command"] and VALUES["dagsterWebserver"]["enableReadOnly"] is True
+    [ingress] = [item for item in MANIFESTS if item["kind"] == "Ingress"]
+    [rule] = ingress["spec"]["rules"]
+    assert [path["backend"]["service"]["name"] for path in rule["http"]["paths"]] == ["persona-login"]
 
 
 def test_the_image_copies_what_exists_and_the_context_lets_it_through() -> None:
-    text = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
+    text = TEXTS["Dockerfile"]
     copied = [word for line in re.findall(r"^COPY (?:--\S+ )?(.*)$", text, re.MULTILINE) for word in line.split()[:-1]]
-    assert {"dagster.yaml", "persona_pipeline", "personas", "recordings"} <= set(copied)
-    allowed = (DEPLOY / "Dockerfile.dockerignore").read_text(encoding="utf-8").splitlines()
+    assert {"dagster.yaml", "persona_pipeline"} <= set(copied)
     for name in copied:
         assert (PROJECT / name).exists(), name
-        assert f"!{name}" in allowed
+        assert f"!{name}" in TEXTS["Dockerfile.dockerignore"].splitlines()
+    assert re.findall(r"^USER (.*)$", text, re.MULTILINE)[-1] == "1000:1000"
 
 
-def test_the_lock_gives_the_image_its_versions(tmp_path: Path) -> None:
+def test_the_lock_gives_the_image_its_versions() -> None:
     """The line of the Dockerfile that makes constraints of the lock."""
-    text = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
-    found = re.search(r"sed -nE '([^']+)' requirements-dev.lock", text)
+    found = re.search(r"sed -nE '([^']+)' requirements-dev.lock", TEXTS["Dockerfile"])
     assert found is not None
     lock = PROJECT / "requirements-dev.lock"
     made = subprocess.run(["sed", "-nE", found[1], lock], capture_output=True, text=True, check=True).stdout
@@ -135,101 +188,72 @@ def test_the_lock_gives_the_image_its_versions(tmp_path: Path) -> None:
     assert {"dagster", "celery", "dagster-celery"} <= {line.partition("==")[0] for line in lines}
 
 
-def test_the_chart_has_the_version_and_the_limits_of_the_project() -> None:
-    text = (DEPLOY / "values.yaml").read_text(encoding="utf-8")
-    assert f"--version {dg.__version__} " in text
+def test_the_chart_has_the_version_and_the_settings_of_the_project() -> None:
+    assert f"--version {dg.__version__} " in TEXTS["values.yaml"]
     instance = yaml.safe_load((PROJECT / "dagster.yaml").read_text(encoding="utf-8"))
     limits = VALUES["concurrency"]
+    assert limits["enabled"] is True, "the chart leaves the limits out otherwise"
     assert limits["runs"]["tagConcurrencyLimits"] == instance["concurrency"]["runs"]["tag_concurrency_limits"]
     assert limits["pools"]["defaultLimit"] == instance["concurrency"]["pools"]["default_limit"]
-    coordinator = VALUES["dagsterDaemon"]["runCoordinator"]["config"]["queuedRunCoordinator"]
-    assert set(coordinator) == {"dequeueIntervalSeconds"}, "limits stand in `concurrency`; the chart refuses both"
-    module = VALUES["dagster-user-deployments"]["deployments"][0]["codeServerArgs"][1]
-    assert find_spec(module) is not None
+    added = VALUES["additionalInstanceConfig"]
+    assert added == {name: instance[name] for name in ("run_queue", "run_monitoring", "run_retries")}
+    # What is added must not stand twice: the chart writes these unless they are off.
+    daemon = VALUES["dagsterDaemon"]
+    assert not any(daemon[name]["enabled"] for name in ("runCoordinator", "runMonitoring", "runRetries"))
+    logs = VALUES["computeLogManager"]["config"]["customComputeLogManager"]
+    assert (logs["module"], logs["class"]) == (instance["compute_logs"]["module"], instance["compute_logs"]["class"])
+    assert find_spec(CODE["codeServerArgs"][1]) is not None
     assert VALUES["postgresql"]["postgresqlScheme"] == "postgresql+psycopg2"
 
 
-@pytest.mark.slow
-@pytest.mark.xdist_group("postgres")
-def test_the_processes_of_the_compose_file_run_a_job(
-    tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Every command of ours as it stands there, on this machine's addresses: a run is queued, launched and done by a worker."""
-    home, agents = tmp_path / "home", ["ada", "ben"]
-    home.mkdir()
-    shutil.copy(PROJECT / "dagster.yaml", home)
-    world = write_cohort_world(tmp_path / "world", agents)
-    ports = {"4000": str(free_port()), "3000": str(free_port())}
-    workspace = (DEPLOY / "workspace.yaml").read_text(encoding="utf-8")
-    workspace = workspace.replace("host: code", "host: 127.0.0.1").replace("4000", ports["4000"])
-    (home / "workspace.yaml").write_text(workspace, encoding="utf-8")
-    with redis_server(tmp_path) as redis, ExitStack() as stack:
-        addresses = {
-            "PERSONA_DATABASE_URL": postgres_url,
-            "PERSONA_CELERY_BROKER": f"{redis}/0",
-            "PERSONA_CELERY_BACKEND": f"{redis}/1",
-            "DAGSTER_HOME": str(home),
-            "PERSONA_ROOT": str(world),
-        }
-        for name in OURS:
-            given = {key: value for key, value in COMPOSE["services"][name]["environment"].items() if "${" not in value}
-            environment = {**given, **addresses}
-            stack.enter_context(process(name, [ports.get(word) or word for word in COMMANDS[name]], home, environment))
-            if name == "code":
-                wait_until(lambda: healthy(CHECKS["code"], ports, home))
-        for key, value in addresses.items():
-            monkeypatch.setenv(key, value)
-        launch = ["dagster", "job", "launch", "-w", "workspace.yaml", "-j", "review_baselines"]
-        assert healthy(launch, ports, home)
-        with dg.DagsterInstance.get() as instance:
-            wait_until(lambda: instance.get_runs()[0].is_finished, seconds=90)
-            run = instance.get_runs()[0]
-            executed = steps_by_worker(instance, run.run_id)
-        assert run.status is dg.DagsterRunStatus.SUCCESS
-        assert list(executed.values()) == [{"baseline_review"}]
-        wait_until(lambda: serves(f"http://127.0.0.1:{ports['3000']}/server_info"))
-        assert healthy(CHECKS["webserver"], ports, home)
-        assert healthy(CHECKS["daemon"], ports, home)
+def containers() -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
+    """Return each container of a pod with the pod's security context."""
+    found = {name: (pod["podSecurityContext"], pod) for name, pod in CHART_PODS.items()}
+    for name, spec in POD_SPECS.items():
+        for container in [*spec["containers"], *spec.get("initContainers", [])]:
+            found[f"{name} {container['name']}"] = (spec["securityContext"], container)
+    found["code git-sync"] = (CODE["podSecurityContext"], CODE["initContainers"][0])
+    return found
 
 
-@contextmanager
-def process(name: str, command: list[str], home: Path, environment: Mapping[str, str]) -> Iterator[None]:
-    own = {key: value for key, value in os.environ.items() if not key.startswith(("PERSONA_", "DAGSTER_"))}
-    with (home.parent / f"{name}.log").open("w", encoding="utf-8") as log:
-        running = subprocess.Popen(
-            [Path(sys.executable).parent / command[0], *command[1:]],
-            cwd=home,
-            env={**own, **environment},
-            stdout=log,
-            stderr=subprocess.STDOUT,
-        )
-    try:
-        yield
-        assert running.poll() is None, (home.parent / f"{name}.log").read_text(encoding="utf-8")[-3000:]
-    finally:
-        running.terminate()
-        try:
-            running.wait(20)
-        except subprocess.TimeoutExpired:
-            running.kill()
-            running.wait()
+@pytest.mark.parametrize(("pod", "container"), [pytest.param(*item, id=name) for name, item in containers().items()])
+def test_each_container_is_bounded_watched_and_nobodys_root(pod: dict[str, Any], container: dict[str, Any]) -> None:
+    assert pod["runAsNonRoot"] is True and pod["runAsUser"] > 0
+    assert container["securityContext"]["allowPrivilegeEscalation"] is False
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert set(container["resources"]) == {"requests", "limits"}
+    assert container.get("name") == "migrate" or {"livenessProbe", "startupProbe"} & set(container)
 
 
-def healthy(command: list[str], ports: Mapping[str, str], home: Path) -> bool:
-    """Run one of the file's checks and return whether it passes."""
-    text = shlex.join(command)
-    for written, real in ports.items():
-        text = text.replace(written, real)
-    name, *rest = shlex.split(text)
-    done = subprocess.run(
-        [Path(sys.executable).parent / name, *rest], cwd=home, capture_output=True, timeout=60, check=False
+def test_workers_and_runs_get_the_world_from_git_and_keep_what_they_write() -> None:
+    worker = POD_SPECS["Deployment persona-worker"]
+    assert worker["initContainers"] == CODE["initContainers"]
+    for container in (worker["containers"][0], CODE):
+        mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+        assert mounts == {"state": "/srv/state", "world": "/srv/world"}
+        environment = {item["name"]: item["value"] for item in container["env"]}
+        assert (environment["PERSONA_ROOT"], environment["PERSONA_STATE"]) == ("/srv/world/current", "/srv/state")
+    assert CODE["includeConfigInLaunchedRuns"] == {"enabled": True}
+    [claim] = [item for item in MANIFESTS if item["kind"] == "PersistentVolumeClaim"]
+    for spec in (VALUES["dagsterWebserver"], VALUES["dagsterDaemon"], CODE, worker):
+        claims = [
+            volume["persistentVolumeClaim"]["claimName"]
+            for volume in spec["volumes"]
+            if "persistentVolumeClaim" in volume
+        ]
+        assert claims == [claim["metadata"]["name"]]
+
+
+def test_no_secret_stands_in_a_file() -> None:
+    referred = {secret["name"] for pod in CHART_PODS.values() for secret in pod.get("envSecrets", [])}
+    for spec in POD_SPECS.values():
+        for container in spec["containers"]:
+            referred |= {source["secretRef"]["name"] for source in container["envFrom"]}
+    assert referred == {"persona-environment", "persona-login"}
+    assert all(
+        f"secret generic {name} " in TEXTS["values.yaml"] for name in ("persona-environment", "persona-postgres")
     )
-    return done.returncode == 0
-
-
-def serves(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(url, timeout=5) as answer:
-            return answer.status == 200
-    except (urllib.error.URLError, ConnectionError, TimeoutError):
-        return False
+    filled = {
+        name: value for name, value in example_environment().items() if re.search("PASSWORD|TOKEN|KEY|SECRET", name)
+    }
+    assert not any(filled.values())

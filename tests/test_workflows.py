@@ -14,21 +14,23 @@ from typer.testing import CliRunner
 
 from persona_pipeline.cli.app import app
 from persona_pipeline.reporting.markdown import MARKER
+from tests.support import github
 from tests.support.browser import chromium
 
 PROJECT = Path(__file__).parents[1]
-WORKFLOWS = sorted((PROJECT / ".github" / "workflows").glob("*.yml"))
+FOLDER = PROJECT / ".github" / "workflows"
+WORKFLOWS = sorted(FOLDER.glob("*.yml"))
+ACTIONS = [PROJECT / "action.yml", PROJECT / ".github" / "actions" / "comment" / "action.yml"]
 BIN = Path(sys.executable).parent
 WORLD_FOLDERS = ("personas", "propositions", "messages", "recordings", "baselines", "suites")
 
 
 def load(name: str) -> dict[str, Any]:
-    # BaseLoader: everything is a string, so that the key `on` is no boolean.
-    return yaml.load((PROJECT / ".github" / "workflows" / name).read_text(encoding="utf-8"), yaml.BaseLoader)
+    return github.load(FOLDER / name)
 
 
 def steps(name: str) -> list[dict[str, Any]]:
-    return [step for job in load(name)["jobs"].values() for step in job["steps"]]
+    return github.steps(FOLDER / name)
 
 
 def test_there_are_four() -> None:
@@ -52,7 +54,7 @@ def test_the_comment_says_how_the_workflow_ended_and_what_git_says_has_changed()
     assert '--conclusion "$CONCLUSION"' in render["run"] and '--head "$HEAD_SHA"' in render["run"]
 
 
-@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [*WORKFLOWS, *ACTIONS], ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_actions_are_pinned_by_full_commit_with_their_version(path: Path) -> None:
     uses = re.findall(r"uses: (.*)", path.read_text(encoding="utf-8"))
     assert uses
@@ -61,7 +63,9 @@ def test_actions_are_pinned_by_full_commit_with_their_version(path: Path) -> Non
 
 
 def test_one_version_of_each_action() -> None:
-    pins = {use for path in WORKFLOWS for use in re.findall(r"uses: (\S+)", path.read_text(encoding="utf-8"))}
+    pins = {
+        use for path in (*WORKFLOWS, *ACTIONS) for use in re.findall(r"uses: (\S+)", path.read_text(encoding="utf-8"))
+    }
     assert len({pin.split("@")[0] for pin in pins}) == len(pins)
 
 
@@ -108,8 +112,8 @@ def test_the_comment_workflow_runs_the_default_branch_and_reads_the_artefact_of_
 
 
 def test_zizmor_finds_nothing() -> None:
-    command = [BIN / "zizmor", "--offline", "--no-progress", "--persona=pedantic", PROJECT / ".github" / "workflows"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    command = [BIN / "zizmor", "--offline", "--no-progress", "--persona=pedantic", FOLDER, *ACTIONS]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=480, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -118,7 +122,7 @@ def test_actionlint_finds_nothing() -> None:
     if actionlint is None:
         pytest.skip("no actionlint on this machine")
     command = [actionlint, "-shellcheck=", "-pyflakes=", *WORKFLOWS]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=480, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -201,7 +205,7 @@ def _run_ci_job(root: Path) -> subprocess.CompletedProcess[str]:
     environment = {"PATH": str(BIN), "PERSONA_ROOT": str(root), "HOME": str(root), "TMPDIR": str(root.parent)}
     environment["DAGSTER_HOME"] = str(home)
     return subprocess.run(
-        command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=120, check=False
+        command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=480, check=False
     )
 
 
@@ -214,16 +218,3 @@ def test_the_job_is_green_on_the_sample_world(sample_root: Path) -> None:
     assert "All 4 agents are in character" in (sample_root / "persona-report" / "comment.md").read_text(
         encoding="utf-8"
     )
-
-
-@pytest.mark.slow
-def test_the_job_turns_red_when_recorded_judgments_collapse(sample_root: Path) -> None:
-    path = next((sample_root / "recordings" / "jim").rglob("*.jsonl"))
-    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    for line in lines:
-        line["score"] = 0 if line["score"] is not None else None
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    done = _run_ci_job(sample_root)
-    assert done.returncode == 1
-    comment = (sample_root / "persona-report" / "comment.md").read_text(encoding="utf-8")
-    assert "1 of 4 agents drifted" in comment and "- `jim` **" in comment

@@ -1,6 +1,7 @@
 """Baselines and evaluations as one table of numbers, for the model of ``noise``."""
 
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -82,6 +83,39 @@ def same_messages(baseline: Baseline, evaluated: DimensionEvaluation, provenance
     return bool(known.get("window_end")) and all(known.get(key) == provenance.get(key) for key in window)
 
 
+@dataclass(frozen=True)
+class _Golden:
+    """A dimension of a baseline: its level, and of each claim the weight and the level."""
+
+    whole: Level
+    claims: list[tuple[str, float, Level]]
+
+
+def _golden(baseline: Baseline, dimension: str, asked: Collection[str]) -> _Golden:
+    known = spread_of(baseline, dimension)
+    # The flat form of old files does not say whose its claims are: those that are judged now.
+    flat = {key: score for key, score in baseline.proposition_scores.get("", {}).items() if key in asked}
+    before = {**flat, **baseline.proposition_scores.get(dimension, {})}
+    once = ClaimSpread(samples=_samples(baseline, dimension))
+    weights = golden_weights(baseline, dimension, list(before))
+    claims = [(key, weight, golden_level(before[key], known.claims.get(key, once))) for key, weight in weights.items()]
+    return _Golden(golden_level(baseline.dimensions[dimension], known), claims)
+
+
+# By the identity of baselines that are kept here too: the same forty stand beside every agent of a run.
+_WATCHED: OrderedDict[tuple[int, str], tuple[Baseline, _Golden]] = OrderedDict()
+_MOST_WATCHED = 1000
+
+
+def _watched_golden(baseline: Baseline, dimension: str) -> _Golden:
+    key = (id(baseline), dimension)
+    if key not in _WATCHED:
+        _WATCHED[key] = (baseline, _golden(baseline, dimension, ()))
+        while len(_WATCHED) > _MOST_WATCHED:
+            _WATCHED.popitem(last=False)
+    return _WATCHED[key][1]
+
+
 class _Rows:
     """Gathers rows one after the other."""
 
@@ -104,25 +138,20 @@ class _Rows:
         evaluated: DimensionEvaluation | None,
         provenance: Mapping[str, Any] | None,
     ) -> None:
-        known = spread_of(baseline, dimension)
         row = len(self.dimensions)
         self.dimensions.append((agent_id, dimension))
         self._agent_of.append(number)
         self._same.append(evaluated is not None and same_messages(baseline, evaluated, provenance))
-        self._levels["whole_before"].append(golden_level(baseline.dimensions[dimension], known))
-        self._levels["whole_now"].append(dimension_level([evaluated] if evaluated else []))
         weights = claim_weights(evaluated) if evaluated else {}
-        # The flat form of old files does not say whose its claims are: those that are judged now.
-        flat = {key: score for key, score in baseline.proposition_scores.get("", {}).items() if key in weights}
-        before = {**flat, **baseline.proposition_scores.get(dimension, {})}
-        golden = golden_weights(baseline, dimension, list(before))
-        once = ClaimSpread(samples=_samples(baseline, dimension))
-        for key, weight in golden.items():
+        golden = _golden(baseline, dimension, weights) if evaluated else _watched_golden(baseline, dimension)
+        self._levels["whole_before"].append(golden.whole)
+        self._levels["whole_now"].append(dimension_level([evaluated] if evaluated else []))
+        for key, weight, level in golden.claims:
             self.claims.append((agent_id, dimension, key))
             self._dimension_of.append(row)
             self._weights.append(weights.get(key, 0.0))
             self._golden_weights.append(weight)
-            self._levels["before"].append(golden_level(before[key], known.claims.get(key, once)))
+            self._levels["before"].append(level)
             now = evaluated.propositions.get(key) if evaluated else None
             self._levels["now"].append(claim_level([now] if now else []))
 

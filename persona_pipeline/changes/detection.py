@@ -56,23 +56,34 @@ class Change:
 
 
 def find_changes(
-    now: SourceVersions, recorded: Versions, *, known: Collection[str], debounce: Debounce, at: datetime
+    now: SourceVersions,
+    recorded: Versions,
+    *,
+    known: Collection[str],
+    debounce: Debounce,
+    at: datetime,
+    reading: bool = False,
 ) -> tuple[list[Change], list[str]]:
     """Return what must be recorded, agent by agent, and the agents whose new messages are not settled.
 
     Args:
         known: the agents that are partitions; of another one everything is new, whatever was recorded before it was removed.
         at: the time of this look.
+        reading: message files are being read just now: half of what they say is no version, and new agents wait for all of it.
     """
     changes, waiting = [], []
     current = now.by_source()
     for agent_id in now.agent_ids:
+        if reading and agent_id not in known:
+            waiting.append(agent_id)
+            continue
         for source, versions in current.items():
             version, before = versions[agent_id], recorded.get(source, {}).get(agent_id)
             if version == before and agent_id in known:
                 continue
             heard = MessageVersion.parse(before)
-            if source == MESSAGES and agent_id in known and not debounce.settled(heard, now.messages[agent_id], at):
+            settled = agent_id not in known or (not reading and debounce.settled(heard, now.messages[agent_id], at))
+            if source == MESSAGES and not settled:
                 waiting.append(agent_id)
             else:
                 changes.append(Change(agent_id, source, version))

@@ -2,22 +2,21 @@
 
 import hashlib
 import os
-import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
-
-import sqlalchemy as sa
-from sqlalchemy.engine import Connection
 
 from persona_pipeline.baselines.golden import BASELINES
 from persona_pipeline.propositions import ALL_DIMENSIONS, PROPOSITIONS
 from persona_pipeline.propositions.loading import DEFAULT
-from persona_pipeline.store import Store, tables
+from persona_pipeline.store import Store
 from persona_pipeline.world.canonical import content_hash
+from persona_pipeline.world.counting import Said, said_by_agent
 from persona_pipeline.world.files import is_agent_id
+from persona_pipeline.world.looking import is_fresh, look_of
 from persona_pipeline.world.personas import PERSONAS
+from persona_pipeline.world.world import FUTURE_GRACE
 
 PERSONA, MESSAGES, BASELINE = "persona", "messages", "baseline"
 # A dimension stands for the claims about it.
@@ -25,6 +24,8 @@ SOURCES = (PERSONA, *ALL_DIMENSIONS, BASELINE, MESSAGES)
 ABSENT = "absent"
 _YAML = (".yaml", ".yml")
 _DIGITS = 16
+# By path, how a file looked and its digest then: sensors look twice a minute from one process.
+_DIGESTS: dict[str, tuple[str, str]] = {}
 
 
 @dataclass(frozen=True)
@@ -82,42 +83,24 @@ def source_versions(root: Path, store: Store) -> SourceVersions:
     )
 
 
-def message_versions(store: Store, agent_ids: Iterable[str]) -> dict[str, MessageVersion]:
-    """Return what each agent has said. An edit, a removal or a late message changes the digest."""
-    table = tables.run_messages
-    with store.connect() as connection:
-        text = table.c.id + "\x1f" + table.c.text + "\x1f" + sa.func.coalesce(table.c.channel_id, table.c.recipient_id)
-        query = (
-            sa.select(
-                table.c.agent_id,
-                sa.func.count().label("messages"),
-                sa.func.max(table.c.created_at).label("newest"),
-                sa.func.sum(_text_hash(connection, text)).label("texts"),
-                sa.func.sum(sa.cast(sa.extract("epoch", table.c.created_at), sa.BigInteger)).label("times"),
-            )
-            .where(table.c.synthetic.is_(False))
-            .group_by(table.c.agent_id)
-        )
-        rows = {row.agent_id: row for row in connection.execute(query)}
-    said = {
-        agent_id: MessageVersion(row.messages, content_hash([str(row.texts), str(row.times)])[:_DIGITS], row.newest)
-        for agent_id, row in rows.items()
-    }
-    silent = MessageVersion(0, content_hash([])[:_DIGITS])
-    return {agent_id: said.get(agent_id, silent) for agent_id in agent_ids}
+def message_versions(
+    store: Store, agent_ids: Iterable[str], *, until: datetime | None = None
+) -> dict[str, MessageVersion]:
+    """Return what each agent has said, as it is counted. An edit, a removal or a late message changes the digest.
+
+    One outside every window an agent was evaluated on does not, nor does one of the future before its time.
+
+    Args:
+        until: up to when messages count; by default to now and five minutes of grace.
+    """
+    said = said_by_agent(store, until or datetime.now(UTC) + FUTURE_GRACE)
+    return {agent_id: _version(said.get(agent_id)) for agent_id in agent_ids}
 
 
-def _text_hash(connection: Connection, text: sa.ColumnElement[str]) -> sa.ColumnElement[int]:
-    if connection.dialect.name == "postgresql":
-        return sa.cast(sa.func.hashtext(text), sa.BigInteger)
-    driver = connection.connection.driver_connection
-    assert driver is not None
-    driver.create_function("persona_text_hash", 1, _crc32, deterministic=True)
-    return sa.func.persona_text_hash(text, type_=sa.BigInteger)
-
-
-def _crc32(text: str) -> int:
-    return zlib.crc32(text.encode("utf-8", "surrogatepass"))
+def _version(said: Said | None) -> MessageVersion:
+    if said is None:
+        return MessageVersion(0, content_hash([])[:_DIGITS])
+    return MessageVersion(said.judged.messages, f"{said.judged.digest:0{_DIGITS}x}", said.newest)
 
 
 def _proposition_versions(folder: Path, agent_ids: Iterable[str]) -> dict[str, str]:
@@ -135,17 +118,15 @@ def _digests(folder: Path, endings: tuple[str, ...]) -> dict[str, str]:
     found: dict[str, str] = {}
     try:
         with os.scandir(folder) as entries:
-            paths = {entry.name: entry.path for entry in entries if entry.name.endswith(endings)}
+            files = {entry.name: entry for entry in entries if entry.name.endswith(endings)}
     except (FileNotFoundError, NotADirectoryError):
         return found
-    for name in sorted(paths):
+    for name in sorted(files):
         stem = name.rpartition(".")[0]
         if not stem or stem.startswith("."):
             continue
         try:
-            # Thousands of files a look: a Path each would cost as much as reading them.
-            with open(paths[name], "rb", buffering=0) as stream:  # noqa: PTH123
-                digest = _digest(stream.read())
+            digest = _known_digest(files[name])
         except FileNotFoundError:
             continue
         except OSError as error:
@@ -153,6 +134,21 @@ def _digests(folder: Path, endings: tuple[str, ...]) -> dict[str, str]:
             digest = f"unreadable-{error.errno}"
         found[stem] = _digest(f"{found[stem]} {digest}".encode()) if stem in found else digest
     return found
+
+
+def _known_digest(entry: os.DirEntry[str]) -> str:
+    """Return a file's digest. Thousands a look: one that looks as it did is not opened, and a Path each would cost as much."""
+    stat = entry.stat()
+    look = look_of(stat)
+    known = _DIGESTS.get(entry.path)
+    if known is not None and known[0] == look:
+        return known[1]
+    fresh = is_fresh(stat)
+    with open(entry.path, "rb", buffering=0) as stream:  # noqa: PTH123
+        digest = _digest(stream.read())
+    if not fresh:
+        _DIGESTS[entry.path] = (look, digest)
+    return digest
 
 
 def _digest(content: bytes) -> str:

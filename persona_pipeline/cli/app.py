@@ -10,11 +10,13 @@ from persona_pipeline.cli.corrections import app as corrections
 from persona_pipeline.cli.doctor import doctor
 from persona_pipeline.cli.drafts import personas
 from persona_pipeline.cli.evaluate import evaluate
+from persona_pipeline.cli.forget import forget
 from persona_pipeline.cli.ingest import ingest
 from persona_pipeline.cli.init import init
 from persona_pipeline.cli.label import label
 from persona_pipeline.cli.labels import app as labels
 from persona_pipeline.cli.messages import app as messages
+from persona_pipeline.cli.migrate import migrate
 from persona_pipeline.cli.propositions import app as propositions
 from persona_pipeline.cli.recordings import app as recordings
 from persona_pipeline.cli.report import report
@@ -36,8 +38,10 @@ app.command()(validate)
 app.command()(changes)
 app.command()(ingest)
 app.command()(report)
+app.command()(forget)
 app.command()(schema)
 app.command()(init)
+app.command()(migrate)
 app.command()(doctor)
 app.command()(watch)
 app.add_typer(messages, name="messages")

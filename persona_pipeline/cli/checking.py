@@ -19,10 +19,11 @@ from persona_pipeline.propositions import (
 from persona_pipeline.scoring.text.agreement import LEXICONS, world_lexicon
 from persona_pipeline.world.aliases import alias_problems, read_names
 from persona_pipeline.world.files import DRAFT, yaml_stems
-from persona_pipeline.world.ingest import ENDINGS, parse_messages
+from persona_pipeline.world.ingest import parse_messages
 from persona_pipeline.world.missing import missing_agent_problems
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.personas import PERSONAS, load_persona, parse_persona
+from persona_pipeline.world.reading import ENDINGS
 from persona_pipeline.world.speakers import count_speakers, match_names
 
 if TYPE_CHECKING:

@@ -34,11 +34,14 @@ def ingest(
     written = result.written
     for problem in result.problems:
         typer.echo(str(problem), err=True)
+    if result.unnamed:
+        typer.echo(f"and {result.unnamed} more lines that were left out", err=True)
+    left_out = len(result.problems) + result.unnamed
     kept_out = (
         f", {written.kept_out} removed before and kept out (--restore brings them back)" if written.kept_out else ""
     )
     typer.echo(
-        f"{written.inserted} added, {written.updated} changed, {written.unchanged} known, {len(result.problems)} left out"
+        f"{written.inserted} added, {written.updated} changed, {written.unchanged} known, {left_out} left out"
         + kept_out
     )
     # What the world's own files hold counts when it is said who is silent, and what was stored before follows aliases that are new.

@@ -20,15 +20,20 @@ def report(
     format: Annotated[str, typer.Option(help="html, json, markdown or junit.")] = "html",
 ) -> None:
     """Render the newest evaluation of each agent with its history; judges nothing."""
+    from persona_pipeline.evaluation.request import select_agents
     from persona_pipeline.evaluation.stored import stored_report
     from persona_pipeline.reporting.gathering import gather
+    from persona_pipeline.reporting.many import MANY, MOST_WHOLE
     from persona_pipeline.reporting.render import render
     from persona_pipeline.reporting.table import print_table
     from persona_pipeline.world import World
 
     world = World.open()
     after = _since(since, world.newest_message_time())
-    run = gather(world, stored_report(world, names(agents), since=after), since=after)
+    chosen = select_agents(world, names(agents))
+    # A page of many agents shows the claims of those that need a look; every other format says everything of everybody.
+    whole = MOST_WHOLE if format == "html" and len(chosen) > MANY else None
+    run = gather(world, stored_report(world, chosen, since=after, whole=whole), since=after)
     print_table(run, sys.stderr, exits=False)
     text = render(run, format)
     if output is None:

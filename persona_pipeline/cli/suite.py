@@ -1,11 +1,10 @@
 """``persona-pipeline suite``: check, show, explain, run and compare eval suites."""
 
 import json
-from pathlib import Path
-from typing import Annotated
 
 import typer
 
+from persona_pipeline.cli.suite_compare import compare
 from persona_pipeline.cli.suite_options import (
     AllowEnv,
     AllowPath,
@@ -97,35 +96,4 @@ def explain(
 app.command()(run)
 
 
-@app.command()
-def compare(
-    a: Annotated[Path, typer.Argument(help="Results of the first run: .jsonl or .json.", show_default=False)],
-    b: Annotated[Path, typer.Argument(help="Results of the second run.", show_default=False)],
-    as_json: AsJson = False,
-    threshold: Annotated[float, typer.Option(min=0, max=1, help="Difference that wins or loses a test.")] = 0.1,
-    fail_on: Annotated[
-        str, typer.Option(help="worse: the mean fell; interval: its whole 95 % interval is below 0; none.")
-    ] = "worse",
-) -> None:
-    """Compare two runs test by test.
-
-    Exit codes: 0 the second is no worse, 1 it is, 2 the files do not compare, 3 a test has no score in one of them.
-    """
-    from persona_pipeline.reporting.suites.table import comparison_lines
-    from persona_pipeline.suites.results.compare import compare_rows
-    from persona_pipeline.suites.results.result_files import read_rows
-
-    if fail_on not in ("worse", "interval", "none"):
-        raise ConfigError(f"--fail-on {fail_on!r} is unknown; use worse, interval or none")
-    comparison = compare_rows(read_rows(a), read_rows(b), threshold=threshold)
-    if not comparison.pairs:
-        raise ConfigError(f"{a} and {b} have no test in common")
-    if as_json:
-        print_json(comparison.to_dict())
-    else:
-        print_lines(comparison_lines(comparison))
-    if fail_on == "none":
-        raise typer.Exit(0)
-    if comparison.unscored:
-        raise typer.Exit(3)
-    raise typer.Exit(int(comparison.worse if fail_on == "worse" else comparison.surely_worse))
+app.command()(compare)

@@ -1,6 +1,7 @@
 """``persona-pipeline suite run``: one suite or several, results as they come, one summary and one exit code."""
 
-import json
+import gc
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,6 @@ from persona_pipeline.cli.suite_options import (
     TargetsFile,
     TestIds,
     load,
-    print_json,
     print_lines,
 )
 from persona_pipeline.errors import ConfigError
@@ -116,6 +116,7 @@ def run(
         cache=cache,
         keep_workspaces=keep_workspaces,
         world_root=world_root,
+        keyed=rows is not None,
     )
     suites = chosen([load(path, allow_path) for path in find_suites(places)], options)
     recorded = load_responses(responses) if responses is not None else None
@@ -127,6 +128,8 @@ def run(
     ]
     for suite, found in zip(suites, answering, strict=True):
         list(plan(suite, options, found, recorded))
+    # What was loaded stays to the end of the process: nobody needs to look through it for garbage.
+    gc.freeze()
     shared = SharedJudge(judge_opener(judge_name(judge), record=record, max_usd=max_usd))
     earlier = earlier_results(rows) if resume and rows is not None else []
     writer = None if rows is None else RowWriter(rows, append=resume)
@@ -177,35 +180,32 @@ def _print_result(test: "TestResult", as_json: bool) -> None:
 
 def _report(whole: "SuiteResult", results: Sequence["SuiteResult"], as_json: bool, outputs: list[Path]) -> None:
     from persona_pipeline.reporting.suites.table import summary_line
+    from persona_pipeline.suites.results.result_files import json_parts
 
     for path in outputs:
         _write(whole, results, path)
     if as_json:
-        print_json(_document(whole, results))
+        sys.stdout.writelines(json_parts(whole, results))
     if len(results) > 1:
         print_lines(map(summary_line, results), err=as_json)
     print_lines([summary_line(whole)], err=as_json)
-
-
-def _document(whole: "SuiteResult", results: Sequence["SuiteResult"]) -> dict[str, object]:
-    """Return a run as JSON: one suite's as it is, of several each and all in one."""
-    if len(results) == 1:
-        return whole.to_dict()
-    return {**whole.to_dict(), "suites": [{"suite": item.suite, "summary": item.summary} for item in results]}
 
 
 def _write(whole: "SuiteResult", results: Sequence["SuiteResult"], path: Path) -> None:
     if path.suffix == ".jsonl":
         return
     if path.suffix == ".json":
-        text = json.dumps(_document(whole, results), indent=2, ensure_ascii=True, allow_nan=False, default=str) + "\n"
+        from persona_pipeline.suites.results.result_files import json_parts
+
+        texts = json_parts(whole, results, newline="\n")
     elif path.suffix == ".xml":
         from persona_pipeline.reporting.suites.junit import render_suite_junit
 
-        text = render_suite_junit(*results)
+        texts = [render_suite_junit(*results)]
     else:
         from persona_pipeline.reporting.suites.html import render_suite_html
 
-        text = render_suite_html(whole)
+        texts = [render_suite_html(whole)]
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
+    with path.open("w", encoding="utf-8") as stream:
+        stream.writelines(texts)

@@ -63,12 +63,12 @@ def correction_effects(store: Store, agent_ids: Iterable[str]) -> dict[str, Corr
 
 def _newest_run(connection: Connection, agent_id: str, when: sa.ColumnElement[bool]) -> sa.Row | None:
     query = (
-        sa.select(_RUNS.c.window_end, _RUNS.c.result)
+        sa.select(_RUNS.c.window_end, _RUNS.c.summary)
         .where(
             _RUNS.c.agent_id == agent_id,
             _RUNS.c.status == "completed",
             _RUNS.c.synthetic.is_(False),
-            _RUNS.c.result.is_not(None),
+            _RUNS.c.summary.is_not(None),
             when,
         )
         .order_by(_RUNS.c.window_end.desc(), _RUNS.c.created_at.desc())
@@ -78,7 +78,7 @@ def _newest_run(connection: Connection, agent_id: str, when: sa.ColumnElement[bo
 
 
 def _effect(moment: datetime, before: sa.Row, after: sa.Row) -> CorrectionEffect:
-    old, new = _scores(before.result), _scores(after.result)
+    old, new = _scores(before.summary), _scores(after.summary)
     names = [*old, *(name for name in new if name not in old)]
     return CorrectionEffect(
         first_correction=moment,
@@ -88,5 +88,5 @@ def _effect(moment: datetime, before: sa.Row, after: sa.Row) -> CorrectionEffect
     )
 
 
-def _scores(result: Mapping[str, Any]) -> dict[str, float | None]:
-    return {name: dimension.get("score") for name, dimension in result.get("dimensions", {}).items()}
+def _scores(summary: Mapping[str, Any]) -> dict[str, float | None]:
+    return {name: dimension.get("score") for name, dimension in summary.get("dimensions", {}).items()}

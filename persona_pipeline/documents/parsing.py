@@ -5,11 +5,14 @@ strings), keys are strings, duplicate keys, custom tags and merge keys are error
 bounded, so that a hostile file ends in a ``ConfigError`` and nothing else.
 """
 
+import contextlib
 import json
 import math
 import re
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -41,26 +44,46 @@ DEFAULT_LIMITS = Limits()
 
 
 @dataclass
+class Places:
+    """Where the pieces of a document stand: a location (keys and indexes from the root) to a 1-based ``(line, column)``.
+
+    ``keys`` does the same for the key of a mapping entry.
+    """
+
+    values: dict[Location, tuple[int, int]] = field(default_factory=dict)
+    keys: dict[Location, tuple[int, int]] = field(default_factory=dict)
+
+
+@dataclass
 class Document:
     """Plain data read from a file, and where each piece of it stands.
 
-    ``positions`` maps a location (keys and indexes from the root) to a 1-based ``(line, column)``; ``keys`` does the same for
-    the key of a mapping entry.
+    Places take several times the memory of the data, and are asked for where something is wrong: the first question reads the text
+    again.
     """
 
     path: str
     data: Any
-    positions: dict[Location, tuple[int, int]] = field(default_factory=dict)
-    keys: dict[Location, tuple[int, int]] = field(default_factory=dict)
+    text: str = ""
+    limits: Limits = DEFAULT_LIMITS
+
+    @cached_property
+    def places(self) -> Places:
+        """Where each piece stands; a text that is no document has no places."""
+        places = Places()
+        if self.text:
+            with contextlib.suppress(ConfigError, yaml.YAMLError):
+                _Builder(self.path, self.limits, places).build(self.text)
+        return places
 
     def where(self, location: Sequence[str | int], *, key: bool = False) -> tuple[int, int]:
         """Return ``(line, column)`` of the value (or, with ``key``, its key) at a location, or of its nearest parent."""
         location = tuple(location)
-        if key and location in self.keys:
-            return self.keys[location]
-        while location and location not in self.positions:
+        if key and location in self.places.keys:
+            return self.places.keys[location]
+        while location and location not in self.places.values:
             location = location[:-1]
-        return self.positions.get(location, (1, 1))
+        return self.places.values.get(location, (1, 1))
 
     def problem(self, location: Sequence[str | int], message: str, *, key: bool = False) -> Problem:
         """Return a problem placed at a location of this document."""
@@ -97,9 +120,8 @@ def parse_document(text: str, path: str = "<text>", *, limits: Limits = DEFAULT_
     Raises:
         ConfigError: the text is not one valid YAML 1.2 document within the limits.
     """
-    document = Document(path, None)
     try:
-        document.data = _Builder(document, limits).build(text)
+        return Document(path, _Builder(path, limits).build(text), text, limits)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         message = f"is not valid YAML: {error.problem or error.context}"
@@ -112,21 +134,24 @@ def parse_document(text: str, path: str = "<text>", *, limits: Limits = DEFAULT_
         raise ConfigError(Problem(message, path, line, 1)) from error
     except (UnicodeEncodeError, RecursionError) as error:
         raise ConfigError(Problem(f"is not valid YAML: {error}", path, 1, 1)) from error
-    return document
 
 
 class _Builder:
-    """Turns parser events into plain data without recursion, so that depth is bounded by a rule and not by the stack."""
+    """Turns parser events into plain data without recursion, so that depth is bounded by a rule and not by the stack.
 
-    def __init__(self, document: Document, limits: Limits) -> None:
-        self.document, self.limits = document, limits
+    ``places``: where to note what stands where; None: it is not noted.
+    """
+
+    def __init__(self, path: str, limits: Limits, places: Places | None = None) -> None:
+        self.path, self.limits, self.places = path, limits, places
         self.anchors: dict[str, tuple[Any, int] | None] = {}
         self.nodes = 0
-        self.twice: list[Problem] = []
+        self.twice = False
+        self.problems: list[Problem] = []
 
     def fail(self, event: yaml.Event, message: str) -> ConfigError:
         mark = event.start_mark
-        return ConfigError(Problem(message, self.document.path, mark.line + 1, mark.column + 1))
+        return ConfigError(Problem(message, self.path, mark.line + 1, mark.column + 1))
 
     def count(self, event: yaml.Event, nodes: int) -> None:
         self.nodes += nodes
@@ -139,35 +164,40 @@ class _Builder:
         stack: list[_Open] = []
         documents = 0
         root: Any = None
-        for event in yaml.parse(text, Loader=_LOADER):
-            if isinstance(event, yaml.DocumentStartEvent):
-                documents += 1
-                if documents > 1:
-                    raise self.fail(event, "holds more than one YAML document; keep one a file")
-            elif isinstance(event, yaml.NodeEvent):
-                if isinstance(event, yaml.AliasEvent):
-                    known = self.anchors.get(event.anchor, ())
-                    if not known:
-                        raise self.fail(event, f"alias *{event.anchor} is not defined before this place")
-                    value, size = known
-                    self.count(event, size)
-                elif isinstance(event, yaml.ScalarEvent):
-                    value = self.scalar(event)
-                    self.count(event, 1)
-                    if event.anchor:
-                        self.anchors[event.anchor] = (value, 1)
-                else:
-                    self.open(event, stack)
-                    continue
+        for event in _events(text):
+            # Most events first: large suites have millions.
+            kind = type(event)
+            if kind is yaml.ScalarEvent:
+                value = self.scalar(event)
+                self.count(event, 1)
+                if event.anchor:
+                    self.anchors[event.anchor] = (value, 1)
                 root = self.place(value, event, stack, root)
-            elif isinstance(event, yaml.CollectionEndEvent):
+            elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
+                self.open(event, stack)
+            elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
                 closed = stack.pop()
                 if closed.anchor:
                     self.anchors[closed.anchor] = (closed.value, self.nodes - closed.started_at)
                 if not stack:
                     root = closed.value
-        if self.twice:
-            raise ConfigError(self.twice)
+            elif kind is yaml.AliasEvent:
+                known = self.anchors.get(event.anchor, ())
+                if not known:
+                    raise self.fail(event, f"alias *{event.anchor} is not defined before this place")
+                value, size = known
+                self.count(event, size)
+                root = self.place(value, event, stack, root)
+            elif kind is yaml.DocumentStartEvent:
+                documents += 1
+                if documents > 1:
+                    raise self.fail(event, "holds more than one YAML document; keep one a file")
+        if self.twice and self.places is None:
+            # Said with both places, which takes a second reading.
+            again = _Builder(self.path, self.limits, Places())
+            again.build(text)
+        if self.problems:
+            raise ConfigError(self.problems)
         return root
 
     def open(self, event: Any, stack: list["_Open"]) -> None:
@@ -180,8 +210,8 @@ class _Builder:
             raise self.fail(event, f"tag {event.tag} is not allowed; remove it")
         value: Any = {} if mapping else []
         location = self.location(event, stack)
-        mark = event.start_mark
-        self.document.positions.setdefault(location, (mark.line + 1, mark.column + 1))
+        if self.places is not None:
+            self.places.values.setdefault(location, _place(event))
         if stack:
             stack[-1].add(value)
         if event.anchor:
@@ -192,6 +222,8 @@ class _Builder:
         if not stack:
             return ()
         top = stack[-1]
+        if self.places is None and not isinstance(top.value, dict):
+            return ()
         if isinstance(top.value, list):
             return (*top.location, len(top.value))
         if top.key is _NO_KEY:
@@ -199,28 +231,35 @@ class _Builder:
         return (*top.location, top.key)
 
     def place(self, value: Any, event: Any, stack: list["_Open"], root: Any) -> Any:
-        mark = event.start_mark
-        place = (mark.line + 1, mark.column + 1)
         if not stack:
-            self.document.positions[()] = place
+            if self.places is not None:
+                self.places.values[()] = _place(event)
             return value
         top = stack[-1]
-        if isinstance(top.value, dict) and top.key is _NO_KEY:
+        if top.key is _NO_KEY and type(top.value) is dict:
             if isinstance(value, dict | list):
                 raise self.fail(event, "a key must be a single value, not a list or a mapping")
             if value == "<<" and getattr(event, "implicit", (False,))[0]:
                 raise self.fail(event, "merge keys (<<) are not part of YAML 1.2; write the keys out")
-            value = _key_text(value)
-            if value in top.value:
-                first = self.document.keys[(*top.location, value)]
-                message = f"key {value!r} stands twice (first on line {first[0]}); remove one"
-                self.twice.append(Problem(message, self.document.path, *place))
+            value = sys.intern(_key_text(value))
+            self.twice = self.twice or value in top.value
+            if self.places is not None:
+                self.note_key(value, event, top)
             top.key = value
-            self.document.keys.setdefault((*top.location, value), place)
             return root
-        self.document.positions.setdefault(self.location(event, stack), place)
+        if self.places is not None:
+            self.places.values.setdefault(self.location(event, stack), _place(event))
         top.add(value)
         return root
+
+    def note_key(self, key: str, event: Any, top: "_Open") -> None:
+        assert self.places is not None
+        location, place = (*top.location, key), _place(event)
+        if key in top.value:
+            first = self.places.keys[location]
+            message = f"key {key!r} stands twice (first on line {first[0]}); remove one"
+            self.problems.append(Problem(message, self.path, *place))
+        self.places.keys.setdefault(location, place)
 
     def scalar(self, event: Any) -> Any:
         text, tag = event.value, event.tag
@@ -239,10 +278,24 @@ class _Builder:
         raise self.fail(event, f"tag {tag} is not allowed; remove it")
 
 
+def _events(text: str) -> Iterator[Any]:
+    loader = _LOADER(text)
+    try:
+        while (event := loader.get_event()) is not None:
+            yield event
+    finally:
+        loader.dispose()
+
+
+def _place(event: Any) -> tuple[int, int]:
+    mark = event.start_mark
+    return mark.line + 1, mark.column + 1
+
+
 _NO_KEY: Any = object()
 
 
-@dataclass
+@dataclass(slots=True)
 class _Open:
     value: Any
     location: Location
@@ -251,7 +304,7 @@ class _Open:
     key: Any = _NO_KEY
 
     def add(self, value: Any) -> None:
-        if isinstance(self.value, list):
+        if type(self.value) is list:
             self.value.append(value)
         else:
             self.value[self.key] = value

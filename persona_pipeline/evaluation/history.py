@@ -44,6 +44,14 @@ class Point:
     margins: dict[str, float] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class JudgedMessages:
+    """The adherence (0-9) of single messages of one window, by id."""
+
+    window_start: datetime | None
+    scores: dict[str, float]
+
+
 def summary_of(evaluation: AgentEvaluation) -> dict[str, Any]:
     """Return what a run leaves of itself in a history."""
     provenance = evaluation.provenance
@@ -59,6 +67,15 @@ def summary_of(evaluation: AgentEvaluation) -> dict[str, Any]:
         if any(i.samples > 1 for i in evaluation.dimensions.values())
         else {},
     }
+
+
+def newest_ids() -> sa.Select:
+    """Return the query of the ids of every agent's newest finished run; of the runs before it nothing long is read."""
+    order = [column.desc() for column in NEWEST_LAST]
+    place = sa.func.row_number().over(partition_by=_RUNS.c.agent_id, order_by=order).label("place")
+    finished = (_RUNS.c.status == "completed", _RUNS.c.synthetic.is_(False))
+    ranked = sa.select(_RUNS.c.id, place).where(*finished).subquery()
+    return sa.select(ranked.c.id).where(ranked.c.place == 1)
 
 
 def points_of(
@@ -104,6 +121,45 @@ def score_history(
         ]
         for agent_id, points in points_of(store, agent_ids, until=until, since=since).items()
     }
+
+
+def overall_points(
+    store: Store, agent_ids: Sequence[str], *, until: datetime, most: int
+) -> dict[str, list[HistoryValue]]:
+    """Return the overall scores of agents over their newest windows, at most so many each, oldest first.
+
+    Read from a column of ordinary precision: meant to be drawn small, many at a time.
+    """
+    order = [column.desc() for column in NEWEST_LAST]
+    place = sa.func.row_number().over(partition_by=_RUNS.c.agent_id, order_by=order).label("place")
+    finished = (_RUNS.c.status == "completed", _RUNS.c.synthetic.is_(False), _RUNS.c.window_end <= until)
+    columns = (_RUNS.c.agent_id, _RUNS.c.window_end, _RUNS.c.overall_score)
+    ranked = sa.select(*columns, place).where(*finished).subquery()
+    query = sa.select(ranked).where(ranked.c.place <= most).order_by(ranked.c.agent_id, ranked.c.place.desc())
+    wanted, found = set(agent_ids), defaultdict[str, dict[datetime, HistoryValue]](dict)
+    with store.connect() as connection:
+        for agent_id, window_end, overall, _ in connection.execute(query):
+            if agent_id in wanted:
+                found[agent_id][window_end] = HistoryValue(window_end, overall)
+    return {agent_id: list(values.values()) for agent_id, values in found.items()}
+
+
+def judged_messages(store: Store, agent_id: str, persona_hash: str, *, most: int) -> list[JudgedMessages]:
+    """Return the newest windows, at most so many, those left out that were of another persona; oldest first."""
+    columns = (_RUNS.c.window_start, _RUNS.c.window_end, _RUNS.c.persona_hash, _RUNS.c.message_scores)
+    query = (
+        sa.select(*columns)
+        .where(_RUNS.c.agent_id == agent_id, _RUNS.c.status == "completed", _RUNS.c.synthetic.is_(False))
+        .order_by(*(column.desc() for column in NEWEST_LAST))
+    )
+    newest: dict[datetime, sa.Row] = {}
+    with store.connect() as connection:
+        for row in connection.execute(query):
+            newest.setdefault(row.window_end, row)
+            if len(newest) == most:
+                break
+    alike = [row for row in reversed(newest.values()) if row.persona_hash == persona_hash]
+    return [JudgedMessages(row.window_start, row.message_scores or {}) for row in alike]
 
 
 def overall_history(store: Store, agent_id: str, *, until: datetime, limit: int = 30) -> list[HistoryValue]:

@@ -16,7 +16,7 @@ from persona_pipeline.evaluation.results import AgentEvaluation
 from persona_pipeline.evaluation.saving import SavedRun, joined, load_run, newest_p_values, save_run
 from persona_pipeline.evaluation.scope import AgentScope, raise_problems
 from persona_pipeline.evaluation.syncing import sync_propositions
-from persona_pipeline.evaluation.trends import trend_findings, trends_of
+from persona_pipeline.evaluation.trends import WatchedPoints, trend_findings, trends_of
 from persona_pipeline.evaluation.trust import known_trust
 from persona_pipeline.evaluation.voice import voice_findings, voice_state
 from persona_pipeline.judging.verdict import Judge
@@ -70,7 +70,8 @@ def evaluate_scopes(world: World, scopes: Sequence[AgentScope], judge: Judge, re
             now = {result.report.evaluation.agent_id: result.report.comparison.p_value for result in found}
             others = {**guard.others, **{agent_id: p for agent_id, p in now.items() if p is not None}}
             found = [_compared(item, replace(guard, others=others)) for item in complete]
-        for result in (_with_warnings(world, result, guard) for result in found):
+        watched = _watched_points(world, guard)
+        for result in (_with_warnings(world, result, guard, watched) for result in found):
             save_run(world.store, _run_of(result))
             results.found.append(_as_paid(result))
     return results
@@ -109,15 +110,16 @@ def compare_again(
 ) -> list[AgentResult]:
     """Return results compared with the baselines as they are on disk now, and save them."""
     guard = guard_of(world, request.rules(judge))
-    return [_compared_again(world, result, guard) for result in results]
+    watched = _watched_points(world, guard)
+    return [_compared_again(world, result, guard, watched) for result in results]
 
 
-def _compared_again(world: World, result: AgentResult, guard: Guard) -> AgentResult:
+def _compared_again(world: World, result: AgentResult, guard: Guard, watched: WatchedPoints) -> AgentResult:
     plan = replace(result.plan, baseline=find_baseline(world.root, result.plan.scope.agent_id))
     run = load_run(world.store, result.report.evaluation.run_id)
     evaluation = run.evaluation if run else result.report.evaluation
     again = _compared(Evaluated(Judged(plan), evaluation, result.report.expenses), guard)
-    again = _with_warnings(world, again, guard)
+    again = _with_warnings(world, again, guard, watched)
     save_run(world.store, _run_of(again))
     return again
 
@@ -172,11 +174,15 @@ def _compared(item: Evaluated, guard: Guard) -> AgentResult:
     return AgentResult(plan, report.model_copy(update={"expenses": list(item.expenses), "past": plan.scope.past}))
 
 
-def _with_warnings(world: World, result: AgentResult, guard: Guard) -> AgentResult:
+def _watched_points(world: World, guard: Guard) -> WatchedPoints:
+    return WatchedPoints(world.store, sorted(guard.watched.baselines))
+
+
+def _with_warnings(world: World, result: AgentResult, guard: Guard, watched: WatchedPoints) -> AgentResult:
     report, agent_id = result.report, result.report.evaluation.agent_id
     if report.past or report.evaluation.synthetic:
         return result
-    falling = trends_of(world.store, report.evaluation, sorted(guard.watched.baselines))
+    falling = trends_of(report.evaluation, watched)
     # Learning takes a second an agent: done here only for who wants to fail on it.
     learn = "voice_alarm" in (guard.rules.fail_on or ())
     voice = voice_state(world, agent_id, result.plan.scope.window, learn=learn)

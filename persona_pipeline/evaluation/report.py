@@ -66,6 +66,7 @@ class AgentReport(BaseModel):
 
     Attributes:
         past: the agent was evaluated on a newer window: this is history.
+        outlined: claims and their reasons were left out: the store has them, and a page of many agents does not show them.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -75,6 +76,7 @@ class AgentReport(BaseModel):
     findings: list[Finding] = Field(default_factory=list)
     expenses: list[Expense] = Field(default_factory=list)
     past: bool = False
+    outlined: bool = False
 
 
 def expenses_of(

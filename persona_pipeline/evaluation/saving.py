@@ -9,7 +9,8 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from persona_pipeline.baselines import BaselineComparison
-from persona_pipeline.evaluation.history import NEWEST_LAST, summary_of
+from persona_pipeline.evaluation.history import NEWEST_LAST, newest_ids, summary_of
+from persona_pipeline.evaluation.outlines import message_scores_of, outline_of
 from persona_pipeline.evaluation.report import AgentReport, Finding, expenses_of
 from persona_pipeline.evaluation.results import AgentEvaluation, total_usage, uuid_from
 from persona_pipeline.propositions import ALL_DIMENSIONS
@@ -71,8 +72,11 @@ def load_run(store: Store, run_id: str) -> SavedRun | None:
 
 
 def latest_runs(store: Store, agent_id: str, *, since: datetime | None = None) -> list[SavedRun]:
-    """Return an agent's runs by window end, oldest window first: of each window the newest whole run, else the newest of a part."""
-    query = _finished(agent_id).order_by(*NEWEST_LAST)
+    """Return an agent's runs by window end, oldest window first: of each window the newest whole run, else the newest of a part.
+
+    Runs whose claims and reasons were forgotten are left out.
+    """
+    query = _finished(agent_id).where(_RUNS.c.result.is_not(None)).order_by(*NEWEST_LAST)
     if since is not None:
         query = query.where(_RUNS.c.window_end >= since)
     with store.connect() as connection:
@@ -90,15 +94,10 @@ def newest_run(store: Store, agent_id: str) -> SavedRun | None:
 
 def newest_p_values(store: Store) -> dict[str, float]:
     """Return the smallest p-value of each agent's newest comparison, by agent; those without a test are left out."""
-    p_value = _RUNS.c.comparison["p_value"].as_float()
-    query = (
-        sa.select(_RUNS.c.agent_id, p_value.label("p_value"))
-        .where(_RUNS.c.status == "completed", _RUNS.c.synthetic.is_(False), _RUNS.c.comparison.is_not(None))
-        .order_by(*NEWEST_LAST)
-    )
+    newest = newest_ids()
+    query = sa.select(_RUNS.c.agent_id, _RUNS.c.comparison["p_value"].as_float()).where(_RUNS.c.id.in_(newest))
     with store.connect() as connection:
-        newest = {row.agent_id: row.p_value for row in connection.execute(query)}
-    return {agent_id: p for agent_id, p in newest.items() if p is not None}
+        return {agent_id: p for agent_id, p in connection.execute(query) if p is not None}
 
 
 def mark_baseline(store: Store, run_id: str) -> None:
@@ -168,6 +167,8 @@ def _write_run(store: Store, connection: Connection, run_id: uuid.UUID, run: Sav
         "prompt_version": provenance.get("prompt_version"),
         "synthetic": evaluation.synthetic,
         "result": evaluation.model_dump(mode="json"),
+        "outline": outline_of(evaluation),
+        "message_scores": message_scores_of(evaluation),
         "summary": summary_of(evaluation),
         "whole": run.whole,
         "regressed": run.comparison.regressed if run.comparison else None,

@@ -11,6 +11,7 @@ from persona_pipeline.judging.budget import Budget
 from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.canaries import canaries_for, usage_of, without_compromised
 from persona_pipeline.judging.collected import CollectedBackend
+from persona_pipeline.judging.daily import daily_limit
 from persona_pipeline.judging.options import AnthropicOptions
 from persona_pipeline.judging.prices import has_price
 from persona_pipeline.judging.progress import Progress
@@ -138,10 +139,11 @@ def open_anthropic_judge(
     options = AnthropicOptions.from_settings(settings, judge)
     options.require_usable()
     _import_for_good(options)
+    daily = daily_limit(settings, store)
     backend = AnthropicBackend(
         options,
         cache=JudgmentCache(store, anew=fresh) if store else None,
-        budget=None if max_usd is None else Budget(max_usd),
+        budget=None if max_usd is None and daily is None else Budget(max_usd, daily),
         progress=progress,
     )
     return AnthropicJudge(backend, grouping or settings.judge_grouping, mechanism)

@@ -257,11 +257,10 @@ class AnthropicBackend:
         text = plain_json(body) if self.budget else ""
         reservation: Reservation | None = None
         if self.budget:
-            reservation = await self.budget.reserve(
-                self.budget.worst_price(text, body["max_tokens"], self.options.model)
-            )
+            worst = self.budget.worst_price(text, body["max_tokens"], self.options.model)
+            reservation = await self.budget.reserve(worst)
             if reservation is None:
-                detail = f"not asked: it could pass the limit of {self.budget.max_usd:g} dollars"
+                detail = f"not asked: it could pass the limit of {self.budget.limit(worst)}"
                 return Answer(unscored=Unscored.BUDGET, detail=detail)
         usage = unknown_usage()
         try:

@@ -1,9 +1,11 @@
 """A limit in US dollars, kept by reserving a call's worst price before it is sent."""
 
 import asyncio
+import math
 from collections.abc import Callable
 
 from persona_pipeline.errors import ConfigError
+from persona_pipeline.judging.daily import DailyLimit
 from persona_pipeline.judging.prices import estimated_tokens, has_price, price
 from persona_pipeline.judging.verdict import Usage
 
@@ -15,6 +17,10 @@ _CERTAINTY = 1.15
 class Budget:
     """Dollars that may be spent, over any number of runs of the event loop in one thread.
 
+    Args:
+        max_usd: by this one; None: as much as the day allows.
+        daily: what everybody together may spend a day; None: no limit.
+
     Raises:
         ConfigError: the limit is not a positive, finite number.
 
@@ -23,10 +29,11 @@ class Budget:
         stopped: how many calls were refused.
     """
 
-    def __init__(self, max_usd: float) -> None:
-        if not 0 < max_usd < float("inf"):
+    def __init__(self, max_usd: float | None, daily: DailyLimit | None = None) -> None:
+        if not (daily if max_usd is None else 0 < max_usd < math.inf):
             raise ConfigError(f"a budget of {max_usd} dollars is not usable; give a positive number")
-        self.max_usd = max_usd
+        self.max_usd = math.inf if max_usd is None else max_usd
+        self.daily = daily
         self.spent = 0.0
         self.stopped = 0
         self._reserved = 0.0
@@ -35,12 +42,25 @@ class Budget:
 
     @property
     def remaining(self) -> float:
-        """Dollars neither spent nor reserved."""
+        """Dollars neither spent nor reserved, here and today."""
+        return min(self._own, self.daily.remaining) if self.daily else self._own
+
+    @property
+    def _own(self) -> float:
         return self.max_usd - self.spent - self._reserved
+
+    def limit(self, usd: float) -> str:
+        """Return the limit that so many dollars more would pass, in words."""
+        if usd > self._own or self.daily is None:
+            return f"{self.max_usd:g} dollars"
+        return f"{self.daily.max_usd:g} dollars a day (PERSONA_DAILY_USD)"
 
     async def reserve(self, usd: float) -> "Reservation | None":
         """Set dollars aside, waiting for calls under way if they may free enough; None when it cannot be."""
-        while usd > self.remaining:
+        while True:
+            day = None
+            if usd <= self._own and (self.daily is None or (day := self.daily.take(usd))):
+                break
             if not self._reserved or usd > self.max_usd - self.spent:
                 self.stopped += 1
                 return None
@@ -48,14 +68,13 @@ class Budget:
             self._waiting.append(turn)
             await turn
         self._reserved += usd
-        return Reservation(usd, self._settle)
 
-    def try_reserve(self, usd: float) -> "Reservation | None":
-        """Set dollars aside now or not at all."""
-        if usd > self.remaining:
-            return None
-        self._reserved += usd
-        return Reservation(usd, self._settle)
+        def settle(reserved: float, spent: float) -> None:
+            if self.daily and day:
+                self.daily.settle(day, reserved, spent)
+            self._settle(reserved, spent)
+
+        return Reservation(usd, settle)
 
     def worst_price(self, text: str, max_tokens: int, model: str) -> float:
         """Return the most a call may cost: all input written to the cache, all output tokens used.
@@ -110,5 +129,6 @@ def require_price(model: str) -> None:
     if not has_price(model):
         raise ConfigError(
             f"no price is known for judge model {model!r}, so a limit in dollars cannot be kept; "
-            f"set it with PERSONA_JUDGE_PRICES='{model}=INPUT/OUTPUT' in dollars a million tokens, or leave out --max-usd"
+            f"set it with PERSONA_JUDGE_PRICES='{model}=INPUT/OUTPUT' in dollars a million tokens, or leave out "
+            "--max-usd and PERSONA_DAILY_USD"
         )

@@ -43,6 +43,13 @@ class CostTable:
     title: str
     rows: list[CostRow]
 
+    def shortened(self, most: int) -> "CostTable":
+        """Return the table with at most so many rows, the last one the sum of those left out."""
+        if len(self.rows) <= most:
+            return self
+        kept, others = self.rows[: most - 1], self.rows[most - 1 :]
+        return CostTable(self.title, [*kept, CostRow(f"{len(others)} others", add_usage(r.usage for r in others))])
+
 
 def cost_tables(report: RunReport) -> list[CostTable]:
     """Return the tables that split the cost; a grouping of one row says no more than the sum and is left out."""

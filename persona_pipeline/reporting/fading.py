@@ -3,9 +3,9 @@
 from dataclasses import asdict
 from typing import Any
 
+from persona_pipeline.evaluation.history import judged_messages
 from persona_pipeline.evaluation.report import AgentReport
-from persona_pipeline.evaluation.saving import latest_runs
-from persona_pipeline.scoring.fading import SHORTEST, Fading, Turn, fading, message_scores, turns_of
+from persona_pipeline.scoring.fading import SHORTEST, Fading, Turn, fading, turns_of
 from persona_pipeline.scoring.text.ngrams import message_shares, ngram_score
 from persona_pipeline.world import World
 from persona_pipeline.world.models import Message, Window
@@ -24,15 +24,11 @@ def fading_statistics(world: World, report: AgentReport) -> list[dict[str, Any]]
     persona = evaluation.provenance.get("persona_hash")
     if evaluation.synthetic or persona is None or not _is_long(world, report):
         return []
-    runs = [run.evaluation for run in latest_runs(world.store, evaluation.agent_id)[-MOST_WINDOWS:]]
-    alike = [run for run in runs if run.provenance.get("persona_hash") == persona]
-    starts = [run.window_start for run in alike]
+    runs = judged_messages(world.store, evaluation.agent_id, persona, most=MOST_WINDOWS)
+    starts = [run.window_start for run in runs]
     start = min((moment for moment in starts if moment), default=None) if all(starts) else None
     messages = world.messages(Window(evaluation.window_end, start), agent_id=evaluation.agent_id)
-    judged: dict[str, float] = {}
-    for run in alike:
-        if "adherence" in run.dimensions:
-            judged |= message_scores(run.dimensions["adherence"])
+    judged = {message_id: score for run in runs for message_id, score in run.scores.items()}
     found = {"adherence": fading(turns_of(messages, judged)), "repetition": fading(_repetition(messages))}
     return [_section(name, persona, curve) for name, curve in found.items() if curve is not None]
 

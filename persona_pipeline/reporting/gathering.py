@@ -7,10 +7,11 @@ from typing import Any
 import sqlalchemy as sa
 
 from persona_pipeline.baselines import watched_agents
-from persona_pipeline.evaluation.history import score_history
+from persona_pipeline.evaluation.history import overall_points, score_history
 from persona_pipeline.evaluation.report import RunReport
-from persona_pipeline.evaluation.trends import trends_of
+from persona_pipeline.evaluation.trends import WatchedPoints, trends_of
 from persona_pipeline.reporting.fading import fading_statistics
+from persona_pipeline.reporting.many import MOST_DRAWN
 from persona_pipeline.reporting.voice_alarms import voice_alarm_statistics
 from persona_pipeline.reporting.voices import voice_statistics
 from persona_pipeline.store import Store, tables
@@ -28,17 +29,20 @@ def gather(world: World, report: RunReport, *, since: datetime | None = None) ->
 
     if not report.agents:
         return report
-    agent_ids = list(report.agents)
+    agent_ids = [agent_id for agent_id, item in report.agents.items() if not item.outlined]
     newest = max((item.evaluation for item in report.agents.values()), key=lambda item: item.window_end)
     window = Window(end=newest.window_end, start=newest.window_start)
-    corrections = correction_statistics(world.store, window, agent_ids=agent_ids)
+    corrections = correction_statistics(world.store, window, agent_ids=list(report.agents))
     sections: dict[str, Any] = {
-        "history": score_history(world.store, agent_ids, until=window.end, since=since),
+        "history": {
+            **_outlined_history(world.store, report, window.end),
+            **score_history(world.store, agent_ids, until=window.end, since=since),
+        },
         "voice_map": voice_statistics(world, agent_ids, window),
         "voice_alarms": voice_alarm_statistics(world, report),
         "suites": _suite_summaries(world.store),
         "trends": _trends(world, report),
-        "fading": {a: curves for a, item in report.agents.items() if (curves := fading_statistics(world, item))},
+        "fading": {a: curves for a in agent_ids if (curves := fading_statistics(world, report.agents[a]))},
     }
     if corrections.agents:
         sections["corrections"] = corrections.model_dump(mode="json")
@@ -46,13 +50,24 @@ def gather(world: World, report: RunReport, *, since: datetime | None = None) ->
     return report
 
 
+def _outlined_history(store: Store, report: RunReport, until: datetime) -> dict[str, list[dict[str, Any]]]:
+    outlined = [agent_id for agent_id, item in report.agents.items() if item.outlined]
+    if not outlined:
+        return {}
+    found = overall_points(store, outlined, until=until, most=MOST_DRAWN)
+    return {
+        agent_id: [{"window_end": value.window_end, "overall": value.overall} for value in values]
+        for agent_id, values in found.items()
+    }
+
+
 def _trends(world: World, report: RunReport) -> dict[str, Any]:
     told = {f.agent_id for f in report.all_findings() if f.kind == "trend" and f.agent_id}
-    watched = sorted(watched_agents(world.root).baselines) if told else []
+    watched = WatchedPoints(world.store, sorted(watched_agents(world.root).baselines) if told else [])
     return {
-        agent_id: {name: asdict(trend) for name, trend in trends_of(world.store, item.evaluation, watched).items()}
+        agent_id: {name: asdict(trend) for name, trend in trends_of(item.evaluation, watched).items()}
         for agent_id, item in report.agents.items()
-        if agent_id in told
+        if agent_id in told and not item.outlined
     }
 
 

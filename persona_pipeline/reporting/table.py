@@ -13,6 +13,7 @@ from rich.text import Text
 
 from persona_pipeline.baselines.detectable import BLIND
 from persona_pipeline.evaluation.report import EXIT_REGRESSION, RunReport
+from persona_pipeline.reporting.many import MANY
 from persona_pipeline.reporting.people import estimate_text
 from persona_pipeline.reporting.text import one_line, printable
 from persona_pipeline.reporting.view import (
@@ -75,6 +76,8 @@ def _draw(report: RunReport, console: Console, *, short: bool = False, exits: bo
             console.print(Text(f"warning: {row.agent_id}: {one_line(warning)}", style="yellow"), soft_wrap=True)
     if view.rows:
         console.print(_table(report, short=short))
+        if len(view.rows) > MANY:
+            console.print(Text(f"and {len(view.rows) - MANY} other agents, which need a look less"), soft_wrap=True)
         told = any(estimate_text(cell.people) for row in view.rows for cell in row.cells)
         console.print(Text(f"{_LEGEND}{_PEOPLE if told else ''}", style="dim"), soft_wrap=True)
     for line in (*_sights(view), *(f"judge: {text}" for text in view.people_lines)):
@@ -106,7 +109,8 @@ def _table(report: RunReport, *, short: bool = False) -> Table:
     table.add_column("agent", no_wrap=True)
     for label in (*labels, "overall", "judged"):
         table.add_column(SHORT_LABELS.get(label, label) if short else printable(label), justify="right", no_wrap=True)
-    for row in view.rows:
+    rows = view.rows if len(view.rows) <= MANY else sorted(view.rows, key=lambda row: row.severity)[:MANY]
+    for row in rows:
         table.add_row(*_row(row, short), style=_STYLES[row.status])
     return table
 

@@ -22,7 +22,7 @@ from persona_pipeline.scoring.plan import (
 )
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
 from persona_pipeline.scoring.text.agreement import AgreementLexicon, agreement_ratio
-from persona_pipeline.scoring.text.clones import find_clones, find_likeness
+from persona_pipeline.scoring.text.clones import VoiceFinding, find_clones, find_likeness
 from persona_pipeline.scoring.text.nearness import Nearness, nearness
 from persona_pipeline.scoring.text.vocabulary import sampled_similarity, vocabulary_stats
 from persona_pipeline.world.models import Message, seed_from
@@ -69,9 +69,17 @@ def plan_convergence(case: AgentCase, propositions: PropositionSet) -> Dimension
 
 def channel_statistics(messages: Sequence[Message], lexicon: AgreementLexicon | None = None) -> dict[str, Any]:
     """Return a channel's mean pairwise vocabulary Jaccard (0-1), agreement ratio (0-1), and both as scores 0-9."""
-    spoken = by_speaker(messages)
+    return dict(_channel_statistics(tuple((message.agent_id, message.text) for message in messages), lexicon))
+
+
+@lru_cache(maxsize=64)
+def _channel_statistics(messages: tuple[tuple[str, str], ...], lexicon: AgreementLexicon | None) -> dict[str, Any]:
+    # Everybody in a channel asks for the same numbers, here and below.
+    spoken: dict[str, list[str]] = {}
+    for agent_id, text in messages:
+        spoken.setdefault(agent_id, []).append(text)
     similarity = sampled_similarity(spoken) or 0.0
-    agreement = agreement_ratio([message.text for message in messages], lexicon)
+    agreement = agreement_ratio([text for _, text in messages], lexicon)
     return {
         "speakers": len(spoken),
         "messages": len(messages),
@@ -98,8 +106,8 @@ def voice_statistics(
         enough = sum(len(texts) >= _FEWEST_MESSAGES for texts in spoken[channel].values()) > 1
         current = spoken[channel] if enough else pooled
         near = _nearness(tuple((name, tuple(texts)) for name, texts in sorted(current.items())), known)
-        findings = find_clones([(message.agent_id, message.text) for message in messages], history)
-        findings += find_likeness(near, current, history)
+        said = tuple((message.agent_id, message.text) for message in messages)
+        findings = [*_clones(said, known), *find_likeness(near, current, history)]
         plain = {key: value for key, value in vars(near).items() if key not in ("pairs", "toward", "parts")}
         pairs = [{"a": a, "b": b, **vars(pair)} for (a, b), pair in near.pairs.items()]
         found[channel] = {
@@ -131,8 +139,14 @@ def by_speaker(messages: Sequence[Message]) -> dict[str, list[str]]:
 def _nearness(
     current: tuple[tuple[str, tuple[str, ...]], ...], history: tuple[tuple[str, tuple[str, ...]], ...]
 ) -> Nearness:
-    # Everybody in a channel asks for the same numbers.
     return nearness(dict(current), dict(history))
+
+
+@lru_cache(maxsize=64)
+def _clones(
+    said: tuple[tuple[str, str], ...], history: tuple[tuple[str, tuple[str, ...]], ...]
+) -> tuple[VoiceFinding, ...]:
+    return tuple(find_clones(said, dict(history)))
 
 
 def anonymous_labels(messages: Sequence[Message], seed: int) -> dict[str, str]:

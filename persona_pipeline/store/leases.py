@@ -47,6 +47,13 @@ def exclusive(store: Store, names: Collection[str]) -> Iterator[None]:
         _release(store, holder)
 
 
+def is_held(store: Store, name: str) -> bool:
+    """Return whether somebody works on this just now."""
+    with store.connect() as connection:
+        row = connection.execute(sa.select(leases).where(leases.c.name == name)).one_or_none()
+    return row is not None and row.expires_at >= datetime.now(UTC) and not _is_dead(row.holder)
+
+
 def _acquire(store: Store, names: list[str], holder: str) -> None:
     pause, began, said = _FIRST_PAUSE, time.monotonic(), False
     while others := _try(store, names, holder):

@@ -155,7 +155,7 @@ class MessagesServer:
         ready = threading.Event()
         self._ready = ready
         self._thread.start()
-        ready.wait(10)
+        ready.wait(120)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -171,7 +171,7 @@ class MessagesServer:
             done.set()
 
         self._loop.call_soon_threadsafe(run)
-        done.wait(10)
+        done.wait(120)
 
     def _wake(self) -> None:
         self._changed.set()

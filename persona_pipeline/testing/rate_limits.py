@@ -12,16 +12,23 @@ class RateLimits:
         per_minute: ``requests``, ``input-tokens`` and ``output-tokens``; what is left out is not limited.
         told: whether the headers say so.
         left: what is left of each at the beginning; None: all.
+        still: nothing refills until a request was refused, however slowly they come.
 
     Attributes:
         refused: how many requests did not come in.
     """
 
     def __init__(
-        self, per_minute: Mapping[str, float], *, told: bool = True, left: Mapping[str, float] | None = None
+        self,
+        per_minute: Mapping[str, float],
+        *,
+        told: bool = True,
+        left: Mapping[str, float] | None = None,
+        still: bool = False,
     ) -> None:
         self.per_minute: dict[str, float] = dict(per_minute)
-        self.told = told
+        self.told: bool = told
+        self.still: bool = still
         self.refused: int = 0
         self._levels = dict(per_minute) | dict(left or {})
         self._at = time.monotonic()
@@ -29,6 +36,8 @@ class RateLimits:
     def admit(self, cost: Mapping[str, float]) -> tuple[bool, dict[str, str]]:
         """Return whether a request may come in, and the headers of its answer."""
         now = time.monotonic()
+        if self.still and not self.refused:
+            self._at = now
         for kind, most in self.per_minute.items():
             self._levels[kind] = min(most, self._levels[kind] + (now - self._at) * most / 60)
         self._at = now

@@ -8,9 +8,12 @@ from pathlib import Path
 
 from persona_pipeline.documents import parse_document
 from persona_pipeline.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.world.canonical import content_hash
 from persona_pipeline.world.files import find_yaml, is_agent_id, is_name, yaml_stems
+from persona_pipeline.world.ingest import parse_message
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.personas import PERSONAS
+from persona_pipeline.world.reading import MessageFile
 
 _MOST_CACHED = 4096
 _LARGEST = 1_000_000
@@ -111,6 +114,11 @@ class Aliases:
         unread = frozenset(agent_id for agent_id, item in names.items() if item.aliases is None)
         return cls(frozenset(names), by_name, unread)
 
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all of it."""
+        return content_hash([sorted(self.agent_ids), sorted((self.by_name or {}).items()), sorted(self.unread)])
+
     def agent_of(self, name: str) -> str:
         """Return the agent a name stands for, or the name itself where it stands for none."""
         return name if name in self.agent_ids else (self.by_name or {}).get(same_name(name), name)
@@ -128,33 +136,35 @@ class Aliases:
         )
 
 
-def mapped(messages: list[Message], mapping: Mapping[str, str], agent_ids: frozenset[str]) -> list[Message]:
-    """Return messages as if their source had called some speakers by the ids of agents.
+def check_mapping(path: Path, mapping: Mapping[str, str], agent_ids: frozenset[str]) -> None:
+    """Look whether speakers of a message file can be mapped to agents.
 
     Args:
         mapping: agent ids by speaker.
 
     Raises:
-        ConfigError: one is no agent, or nobody of that name speaks in these messages.
+        ConfigError: one is no agent, or nobody of that name speaks in the file; or the file cannot be read.
     """
-    speakers = sorted({message.agent_id for message in messages})
+    with MessageFile(path) as file:
+        speakers = {row.found.agent_id for row in file.rows(parse_message) if isinstance(row.found, Message)}
     problems = [
         Problem(f"--map {speaker}={agent_id}: there is no personas/{agent_id}.yaml{did_you_mean(agent_id, agent_ids)}")
         for speaker, agent_id in mapping.items()
         if agent_id not in agent_ids
     ]
     problems += [
-        Problem(f"--map {speaker}={agent_id}: no message is by {speaker!r}{did_you_mean(speaker, speakers)}")
+        Problem(f"--map {speaker}={agent_id}: no message is by {speaker!r}{did_you_mean(speaker, sorted(speakers))}")
         for speaker, agent_id in mapping.items()
         if speaker not in speakers
     ]
     if problems:
         raise ConfigError(problems)
-    return [
-        replace(
-            message,
-            agent_id=mapping.get(message.agent_id, message.agent_id),
-            recipient=message.recipient and mapping.get(message.recipient, message.recipient),
-        )
-        for message in messages
-    ]
+
+
+def mapped(message: Message, mapping: Mapping[str, str]) -> Message:
+    """Return a message as if its source had called some speakers by the ids of agents, which are given by speaker."""
+    return replace(
+        message,
+        agent_id=mapping.get(message.agent_id, message.agent_id),
+        recipient=message.recipient and mapping.get(message.recipient, message.recipient),
+    )

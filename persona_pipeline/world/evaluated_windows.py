@@ -2,6 +2,7 @@
 
 import hashlib
 import uuid
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
 
@@ -70,16 +71,17 @@ def touch_windows(connection: Connection, moments: Iterable[datetime]) -> None:
     times: Sequence[datetime] = sorted(moments)
     if not times:
         return
-    ended_later = sa.select(_WINDOWS).where(_WINDOWS.c.window_end >= times[0], _WINDOWS.c.touched_at.is_(None))
-    touched = []
-    for row in connection.execute(ended_later):
-        window = Window(end=row.window_end, start=row.window_start)
-        both = [window, *([before] if (before := window.previous()) else [])]
-        if any(moment in span for moment in times for span in both):
-            touched.append(row.id)
-    if touched:
-        marked = sa.update(_WINDOWS).where(_WINDOWS.c.id.in_(touched))
-        connection.execute(marked.values(touched_at=datetime.now(UTC)))
+    untouched = (_WINDOWS.c.window_end >= times[0], _WINDOWS.c.touched_at.is_(None))
+    bounds = sa.select(_WINDOWS.c.window_start, _WINDOWS.c.window_end).where(*untouched).distinct()
+    now = datetime.now(UTC)
+    # Agents share their windows: there are few bounds, however many windows.
+    for start, end in connection.execute(bounds).all():
+        previous = Window(end, start).previous()
+        first = bisect_right(times, previous.start) if previous and previous.start else 0
+        if bisect_right(times, end) > first:
+            same = _WINDOWS.c.window_start.is_(None) if start is None else _WINDOWS.c.window_start == start
+            marked = sa.update(_WINDOWS).where(*untouched, same, _WINDOWS.c.window_end == end)
+            connection.execute(marked.values(touched_at=now))
 
 
 def _window_id(agent_id: str, window: Window) -> uuid.UUID:

@@ -1,22 +1,17 @@
 """Reading messages from JSONL and CSV: good lines are kept, bad ones are named with their place and reason."""
 
-import csv
-import io
 import json
 import uuid
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from persona_pipeline.documents import JsonError, strict_json
-from persona_pipeline.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.errors import Problem, did_you_mean
 from persona_pipeline.world.files import is_name
 from persona_pipeline.world.models import Message
+from persona_pipeline.world.reading import FIELDS, MessageFile
 
-FIELDS = ("id", "agent_id", "channel", "recipient", "text", "created_at", "run_id")
-ENDINGS = (".jsonl", ".csv")
 MAX_TEXT = 1_000_000
 _NAMES = ("id", "agent_id", "channel", "recipient")
 
@@ -39,36 +34,26 @@ def parse_messages(path: Path) -> ParsedMessages:
     Raises:
         ConfigError: the file cannot be read at all, or its ending is neither .jsonl nor .csv.
     """
-    if path.suffix.lower() not in ENDINGS:
-        raise ConfigError(Problem("is neither .jsonl nor .csv; rename or convert it", str(path)))
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise ConfigError(Problem(f"cannot be read ({error.strerror}); check the path", str(path))) from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(Problem(f"is not UTF-8 (byte {error.start}); save it as UTF-8", str(path))) from error
-    rows = _jsonl_rows(text) if path.suffix.lower() == ".jsonl" else _csv_rows(text, path)
     parsed = ParsedMessages()
     seen: dict[str, tuple[int, Message]] = {}
-    for line, row in rows:
-        try:
-            message = parse_message(row)
-        except ValueError as error:
-            parsed.problems.append(Problem(str(error), str(path), line))
-            continue
-        first = seen.setdefault(message.id, (line, message))
-        if first[0] == line:
-            parsed.messages.append(message)
-            parsed.lines[message.id] = line
-        elif first[1] != message:
-            parsed.problems.append(
-                Problem(
-                    f"id {message.id!r} is taken by line {first[0]}; give this message its own",
-                    str(path),
-                    line,
-                )
-            )
+    with MessageFile(path) as file:
+        file.require_text()
+        for row in file.rows(parse_message):
+            if isinstance(row.found, ValueError):
+                parsed.problems.append(Problem(str(row.found), str(path), row.line))
+                continue
+            first = seen.setdefault(row.found.id, (row.line, row.found))
+            if first[0] == row.line:
+                parsed.messages.append(row.found)
+                parsed.lines[row.found.id] = row.line
+            elif first[1] != row.found:
+                parsed.problems.append(Problem(taken(row.found.id, first[0]), str(path), row.line))
     return parsed
+
+
+def taken(message_id: str, line: int | None) -> str:
+    """Return what is wrong with a message whose id stands in its file before, in a line (None: it is not known in which)."""
+    return f"id {message_id!r} is taken by {f'line {line}' if line else 'a line before'}; give this message its own"
 
 
 def parse_message(row: Any) -> Message:
@@ -141,38 +126,3 @@ def _run_id(text: str | None) -> str | None:
         return str(uuid.UUID(text))
     except ValueError:
         raise ValueError(f"run_id {text[:40]!r} is not a UUID; correct or remove it") from None
-
-
-def _jsonl_rows(text: str) -> Iterator[tuple[int, Any]]:
-    # Only "\n" ends a line: str.splitlines would cut at U+2028 and others, which JSON strings may hold.
-    for number, line in enumerate(text.split("\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            yield number, strict_json(line)
-        except JsonError as error:
-            yield number, ValueError(f"is not JSON ({error.msg}); write one object a line")
-
-
-def _csv_rows(text: str, path: Path) -> Iterator[tuple[int, Any]]:
-    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
-    unknown = [name for name in reader.fieldnames or [] if name not in FIELDS]
-    if not reader.fieldnames or unknown:
-        found = f"unknown column {unknown[0]!r}{did_you_mean(str(unknown[0]), FIELDS)}" if unknown else "has no header"
-        raise ConfigError(Problem(f"{found}; the columns are {', '.join(FIELDS)}", str(path), 1))
-    line = 2
-    while True:
-        try:
-            row = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            yield line, ValueError(f"is not CSV ({error}); check the quotes")
-            line = reader.line_num + 1
-            continue
-        if None in row:
-            yield line, ValueError("has more cells than the header; quote cells that hold commas")
-        else:
-            # An empty cell means absent, except for a text, which may be empty.
-            yield line, {k: v for k, v in row.items() if v or (k == "text" and v is not None)}
-        line = reader.line_num + 1

@@ -10,6 +10,7 @@ from sqlalchemy.engine import Connection
 
 from persona_pipeline.store import Store, tables, upsert
 from persona_pipeline.world.canonical import content_hash
+from persona_pipeline.world.counting import said_by_agent
 from persona_pipeline.world.evaluated_windows import touch_windows
 from persona_pipeline.world.models import Message, Window
 from persona_pipeline.world.removing import kept_out, let_in
@@ -28,6 +29,9 @@ class WriteResult:
     unchanged: int = 0
     removed: int = 0
     kept_out: int = 0
+
+    def __add__(self, other: "WriteResult") -> "WriteResult":
+        return WriteResult(*(getattr(self, name) + getattr(other, name) for name in vars(self)))
 
 
 def write_messages(
@@ -69,31 +73,12 @@ def write_messages_in(
         for start in range(0, len(ids), _CHUNK):
             connection.execute(sa.delete(_TABLE).where(_TABLE.c.id.in_(ids[start : start + _CHUNK])))
     changed = inserted + updated
-    _write_parents(store, connection, changed)
-    upsert(store, connection, _TABLE, [_row(message, source) for message in changed])
+    write_parents(store, connection, changed)
+    upsert(store, connection, _TABLE, [row_of(message, source) for message in changed])
     moved = (known[message.id].created_at for message in updated)
     touch_windows(connection, (*gone.values(), *moved, *(m.created_at for m in changed if not m.synthetic)))
     let_in(connection, inserted)
     return WriteResult(len(inserted), len(updated), len(messages) - len(changed), len(gone), len(out))
-
-
-def adopt_messages(connection: Connection, messages: Sequence[Message], source: str, gone: Collection[str]) -> None:
-    """Say that stored messages come from a file where those are gone that they came from: it was moved or merged."""
-    for start in range(0, len(messages) if gone else 0, _CHUNK):
-        ids = [message.id for message in messages[start : start + _CHUNK]]
-        moved = sa.update(_TABLE).where(_TABLE.c.id.in_(ids), _TABLE.c.source.in_(gone))
-        connection.execute(moved.values(source=source))
-
-
-def taken_ids(connection: Connection, messages: Sequence[Message], files: Collection[str]) -> dict[str, str]:
-    """Return the ids under which other files hold messages that say something else, with the file."""
-    taken: dict[str, str] = {}
-    said = {message.id: message for message in messages}
-    for start in range(0, len(messages) if files else 0, _CHUNK):
-        ids = [message.id for message in messages[start : start + _CHUNK]]
-        rows = connection.execute(sa.select(_TABLE).where(_TABLE.c.id.in_(ids), _TABLE.c.source.in_(files)))
-        taken |= {row.id: row.source for row in rows if _message(row) != said[row.id]}
-    return taken
 
 
 def read_messages(
@@ -127,16 +112,17 @@ def read_messages(
     with store.connect() as connection:
         rows = connection.execute(query).all()
     # By code point, whatever the database's locale: a judge is shown, and recordings are keyed by, this order.
-    return sorted(map(_message, rows), key=lambda message: (message.created_at, message.id))
+    return sorted(map(message_of, rows), key=lambda message: (message.created_at, message.id))
 
 
 def speaker_counts(store: Store, *, without: Collection[str] = ()) -> dict[str, int]:
     """Return how many real messages everybody has, but for those from some files."""
-    query = (
-        sa.select(_TABLE.c.agent_id, sa.func.count()).where(_TABLE.c.synthetic.is_(False)).group_by(_TABLE.c.agent_id)
+    if not without:
+        return {agent_id: said.all.messages for agent_id, said in said_by_agent(store).items()}
+    query = sa.select(_TABLE.c.agent_id, sa.func.count()).group_by(_TABLE.c.agent_id)
+    query = query.where(
+        _TABLE.c.synthetic.is_(False), sa.or_(_TABLE.c.source.is_(None), _TABLE.c.source.not_in(without))
     )
-    if without:
-        query = query.where(sa.or_(_TABLE.c.source.is_(None), _TABLE.c.source.not_in(without)))
     with store.connect() as connection:
         return {row[0]: row[1] for row in connection.execute(query)}
 
@@ -162,14 +148,12 @@ def message_counts(store: Store, window: Window, *, agent_id: str | None = None)
         return {row[0]: row[1] for row in rows}
 
 
-def sources_of_later(store: Store, moment: datetime) -> list[tuple[str, str | None, datetime]]:
-    """Return id, source file and time of real messages later than a moment, in order of time, at most 100."""
-    query = sa.select(_TABLE.c.id, _TABLE.c.source, _TABLE.c.created_at).order_by(_TABLE.c.created_at, _TABLE.c.id)
+def later_messages(store: Store, moment: datetime) -> Sequence[sa.Row]:
+    """Return id, source file, line in it and time of real messages later than a moment, in order of time, at most 100."""
+    columns = (_TABLE.c.id, _TABLE.c.source, _TABLE.c.line, _TABLE.c.created_at)
+    query = sa.select(*columns).order_by(_TABLE.c.created_at, _TABLE.c.id).limit(_MOST_NAMED)
     with store.connect() as connection:
-        rows = connection.execute(
-            query.where(_TABLE.c.synthetic.is_(False), _TABLE.c.created_at > moment).limit(_MOST_NAMED)
-        )
-        return [(row.id, row.source, row.created_at) for row in rows]
+        return connection.execute(query.where(_TABLE.c.synthetic.is_(False), _TABLE.c.created_at > moment)).all()
 
 
 def messages_hash(messages: Iterable[Message]) -> str:
@@ -183,11 +167,12 @@ def _known(connection: Connection, ids: Sequence[str]) -> dict[str, Message]:
     known: dict[str, Message] = {}
     for start in range(0, len(ids), _CHUNK):
         rows = connection.execute(sa.select(_TABLE).where(_TABLE.c.id.in_(ids[start : start + _CHUNK])))
-        known |= {row.id: _message(row) for row in rows}
+        known |= {row.id: message_of(row) for row in rows}
     return known
 
 
-def _write_parents(store: Store, connection: Connection, messages: Sequence[Message]) -> None:
+def write_parents(store: Store, connection: Connection, messages: Sequence[Message]) -> None:
+    """Write whom and what messages refer to: speakers, channels, runs."""
     speakers = sorted({message.agent_id for message in messages})
     upsert(store, connection, tables.agents, [{"id": s, "display_name": s} for s in speakers], update=False)
     channels = sorted({message.channel for message in messages if message.channel is not None})
@@ -196,7 +181,8 @@ def _write_parents(store: Store, connection: Connection, messages: Sequence[Mess
     upsert(store, connection, tables.runs, [{"id": uuid.UUID(run)} for run in runs], update=False)
 
 
-def _row(message: Message, source: str | None) -> dict[str, object]:
+def row_of(message: Message, source: str | None) -> dict[str, object]:
+    """Return the row of a message from a file; None: from elsewhere."""
     return {
         "id": message.id,
         "agent_id": message.agent_id,
@@ -212,7 +198,8 @@ def _row(message: Message, source: str | None) -> dict[str, object]:
     }
 
 
-def _message(row: sa.Row) -> Message:
+def message_of(row: sa.Row) -> Message:
+    """Return the message of a stored row."""
     return Message(
         id=row.id,
         agent_id=row.agent_id,

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from datetime import datetime
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -12,6 +11,8 @@ from persona_pipeline.world.aliases import Aliases
 from persona_pipeline.world.evaluated_windows import touch_windows
 
 _TABLE = tables.run_messages
+_CHUNK = 5000
+_FOLLOWED = "aliases that stored messages follow"
 # Who it is here, and what its source says where that is another name.
 _COLUMNS = ((_TABLE.c.agent_id, _TABLE.c.speaker), (_TABLE.c.recipient_id, _TABLE.c.addressee))
 
@@ -32,25 +33,39 @@ class _Rename:
         came = self.written.is_(None) if self.name == self.current else self.written == self.name
         return sa.and_(self.named == self.current, came)
 
-    def apply(self, connection: Connection) -> list[datetime]:
-        """Rename them and return the moments of the real ones."""
-        real = sa.select(_TABLE.c.created_at).where(self.where, _TABLE.c.synthetic.is_(False))
-        moments = list(connection.execute(real).scalars())
+    def apply(self, connection: Connection) -> int:
+        """Rename some of them, mark the windows the real ones fall in, and return how many it were."""
+        some = sa.select(_TABLE.c.id, _TABLE.c.created_at, _TABLE.c.synthetic).where(self.where).limit(_CHUNK)
+        rows = connection.execute(some).all()
         values = {self.named.name: self.agent_id, self.written.name: None if self.agent_id == self.name else self.name}
-        connection.execute(sa.update(_TABLE).where(self.where).values(values))
-        return moments
+        these = sa.update(_TABLE).where(_TABLE.c.id.in_([row.id for row in rows]))
+        connection.execute(these.values(values))
+        touch_windows(connection, (row.created_at for row in rows if not row.synthetic))
+        return len(rows)
 
 
 def rename_stored(store: Store, aliases: Aliases) -> None:
     """Make stored messages those of the agents whose names or aliases they came under; windows they fall in are marked."""
     with store.connect() as connection:
         due = [item for named, written in _COLUMNS for item in _due(connection, named, written, aliases)]
-    if not due:
-        return
-    with store.begin() as connection:
-        rows = [{"id": name, "display_name": name} for name in {item.agent_id for item in due}]
-        upsert(store, connection, tables.agents, rows, update=False)
-        touch_windows(connection, [moment for item in due for moment in item.apply(connection)])
+    for item in due:
+        with store.begin() as connection:
+            row = {"id": item.agent_id, "display_name": item.agent_id}
+            upsert(store, connection, tables.agents, [row], update=False)
+        renamed = _CHUNK
+        while renamed == _CHUNK:
+            with store.begin() as connection:
+                renamed = item.apply(connection)
+    if not names_are_followed(store, aliases):
+        with store.begin() as connection:
+            upsert(store, connection, tables.remembered, [{"name": _FOLLOWED, "value": aliases.digest}])
+
+
+def names_are_followed(store: Store, aliases: Aliases) -> bool:
+    """Return whether stored messages were brought in line with these aliases."""
+    known = sa.select(tables.remembered.c.value).where(tables.remembered.c.name == _FOLLOWED)
+    with store.connect() as connection:
+        return connection.execute(known).scalar() == aliases.digest
 
 
 def _due(connection: Connection, named: sa.Column[str], written: sa.Column[str], aliases: Aliases) -> Iterator[_Rename]:

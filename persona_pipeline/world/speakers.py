@@ -8,10 +8,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from persona_pipeline.world.aliases import AgentNames, Aliases
-from persona_pipeline.world.ingest import parse_messages
+from persona_pipeline.world.ingest import parse_message
 from persona_pipeline.world.messages import speaker_counts
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.personas import PERSONAS
+from persona_pipeline.world.reading import MessageFile
 from persona_pipeline.world.world import World
 
 _MOST_NAMED = 10
@@ -123,7 +124,11 @@ def named_in_files(world: World) -> NameMatch:
     said = speaker_counts(world.store, without=files.keys())
     names = world.names()
     for path in files.values():
-        count_speakers(parse_messages(path).messages, names, said)
+        with MessageFile(path) as file:
+            file.require_text()
+            count_speakers(
+                (row.found for row in file.rows(parse_message) if isinstance(row.found, Message)), names, said
+            )
     return match_names(said, names)
 
 

@@ -1,7 +1,7 @@
 """A world: a folder of personas, propositions, messages, recordings, baselines and suites, and the store behind it."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -11,18 +11,22 @@ from sqlalchemy.engine import URL
 from persona_pipeline.errors import ConfigError, Problem
 from persona_pipeline.settings import get_settings
 from persona_pipeline.store import Store, open_store, tables, upsert
+from persona_pipeline.store.leases import is_held
 from persona_pipeline.world import personas
-from persona_pipeline.world.aliases import AgentNames, Aliases, alias_problems, mapped, read_names
-from persona_pipeline.world.ingest import ENDINGS, parse_messages
-from persona_pipeline.world.messages import (
-    newest_message_time,
-    read_messages,
-    sources_of_later,
-    write_messages,
+from persona_pipeline.world.aliases import AgentNames, Aliases, alias_problems, check_mapping, mapped, read_names
+from persona_pipeline.world.counting import said_by_agent
+from persona_pipeline.world.looking import Unread, unread_files
+from persona_pipeline.world.messages import later_messages, newest_message_time, read_messages
+from persona_pipeline.world.mirroring import (
+    LEASE,
+    SyncResult,
+    ingest_file,
+    is_any_known,
+    mirror_files,
 )
-from persona_pipeline.world.mirroring import SyncResult, mirror_files
 from persona_pipeline.world.models import Message, Persona, Window
-from persona_pipeline.world.renaming import rename_stored
+from persona_pipeline.world.reading import ENDINGS
+from persona_pipeline.world.renaming import names_are_followed, rename_stored
 
 MESSAGES = "messages"
 # A sender's clock may be a little ahead; what is dated later than this is not judged yet.
@@ -144,14 +148,32 @@ class World:
         return result
 
     def mirror_messages(self) -> SyncResult:
-        """Mirror ``messages/**`` into the store; a file that did not change is not parsed again. Aliases are followed.
+        """Mirror ``messages/**`` into the store; files are read from where they were read last. Aliases are followed.
 
         A file that cannot be read is a problem, and stops no other.
         """
         aliases = Aliases.of(self.names())
         rename_stored(self.store, aliases)
-        files = {path.relative_to(self.root).as_posix(): path for path in self.message_files()}
-        return mirror_files(self.store, files, aliases)
+        return mirror_files(self.store, self._named_files(), aliases)
+
+    def unread_messages(self) -> Unread:
+        """Return which message files must be read, by a look at them from outside; all messages where names changed.
+
+        Names change where an alias was added or taken away, or a runtime writes under one.
+        """
+        unread = unread_files(self.store, self._named_files())
+        aliases = Aliases.of(self.names())
+        followed = names_are_followed(self.store, aliases)
+        renamed = not followed or any(aliases.agent_of(name) != name for name in said_by_agent(self.store))
+        return replace(unread, renamed=renamed)
+
+    @property
+    def is_reading_messages(self) -> bool:
+        """Whether message files are being read just now, by whatever process, or none of them ever was."""
+        return is_held(self.store, LEASE) or (not is_any_known(self.store) and bool(self.message_files()))
+
+    def _named_files(self) -> dict[str, Path]:
+        return {path.relative_to(self.root).as_posix(): path for path in self.message_files()}
 
     def message_files(self) -> list[Path]:
         """Return the world's message files, sorted."""
@@ -168,12 +190,15 @@ class World:
         Raises:
             ConfigError: the file cannot be read at all, or the mapping names no agent or nobody who speaks in it.
         """
-        parsed, names = parse_messages(path), self.names()
-        found = mapped(parsed.messages, mapping, frozenset(names)) if mapping else parsed.messages
+        names = self.names()
+        if mapping:
+            check_mapping(path, mapping, frozenset(names))
         aliases = Aliases.of(names)
-        messages = [aliases.owned(message) for message in found]
-        written = write_messages(self.store, messages, source=self.message_source(path), restore=restore)
-        return SyncResult(parsed.problems, written, frozenset(message.agent_id for message in messages))
+
+        def owned(message: Message) -> Message:
+            return aliases.owned(mapped(message, mapping) if mapping else message)
+
+        return ingest_file(self.store, path, self.message_source(path), owned, restore=restore)
 
     def message_source(self, path: Path | str) -> str:
         """Return the name under which the store has messages of a file: from the world's folder on, where it is in its messages."""
@@ -224,15 +249,12 @@ class World:
 
     def future_messages(self) -> list[Problem]:
         """Return a problem for each message dated in the future: it is not judged, and moves no window."""
-        later = sources_of_later(self.store, self.horizon)
-        files = {source for _, source, _ in later if source and (self.root / source).exists()}
-        lines = {source: parse_messages(self.root / source).lines for source in files}
         return [
             Problem(
-                f"message {message_id!r} is dated {moment.isoformat()}, in the future; it is not judged until then, "
+                f"message {row.id!r} is dated {row.created_at.isoformat()}, in the future; it is not judged until then, "
                 "correct created_at if it is wrong",
-                source,
-                lines.get(source or "", {}).get(message_id),
+                row.source,
+                row.line,
             )
-            for message_id, source, moment in later
+            for row in later_messages(self.store, self.horizon)
         ]

@@ -1,4 +1,4 @@
-"""The command line as a user runs it: a process, its exit code, its two streams."""
+"""The command line as a user runs it: its exit code and its two streams, in a process of its own where that is the point."""
 
 import json
 import os
@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from persona_pipeline.cli import main
+from persona_pipeline.settings import get_settings
 from tests.support.worlds import replace_in, write_jsonl
 
 BEFORE_DRIFT = ("--as-of", "2026-06-14T23:59:59Z")
@@ -17,7 +18,32 @@ Cli = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
-def cli(sample_root: Path) -> Cli:
+def cli(sample_root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+    """Run the command line in this process."""
+
+    def run(*arguments: str, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+        with monkeypatch.context() as patched:
+            for name, value in {"PERSONA_ROOT": str(sample_root), **environment}.items():
+                patched.setenv(name, value)
+            if cwd is not None:
+                patched.chdir(cwd)
+            patched.setattr(sys, "argv", ["persona-pipeline", *arguments])
+            get_settings.cache_clear()
+            capsys.readouterr()
+            with pytest.raises(SystemExit) as done:
+                main()
+        said = capsys.readouterr()
+        code = done.value.code
+        assert code is None or isinstance(code, int)
+        return subprocess.CompletedProcess(arguments, code or 0, said.out, said.err)
+
+    return run
+
+
+@pytest.fixture
+def process(sample_root: Path) -> Cli:
+    """Run it in a process of its own."""
+
     def run(*arguments: str, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "persona_pipeline", *arguments],
@@ -26,7 +52,7 @@ def cli(sample_root: Path) -> Cli:
             capture_output=True,
             text=True,
             encoding="utf-8",
-            timeout=120,
+            timeout=480,
             check=False,
         )
 
@@ -40,8 +66,8 @@ def edit_baseline(root: Path, agent_id: str, change: Callable[[dict], object]) -
     path.write_text(json.dumps(data), encoding="utf-8")
 
 
-def test_a_drift_is_code_1_json_on_stdout_and_a_table_on_stderr(cli: Cli) -> None:
-    done = cli("evaluate", "--mock-judge")
+def test_a_drift_is_code_1_json_on_stdout_and_a_table_on_stderr(process: Cli) -> None:
+    done = process("evaluate", "--mock-judge")
     assert done.returncode == 1
     report = json.loads(done.stdout)
     assert set(report) >= {"agents", "exit_code", "provenance"}
@@ -127,8 +153,8 @@ def test_usage_errors_are_code_2(
     assert captured.err.strip()
 
 
-def test_no_world_is_code_2(cli: Cli, tmp_path: Path) -> None:
-    done = cli("evaluate", PERSONA_ROOT=str(tmp_path))
+def test_no_world_is_code_2(process: Cli, tmp_path: Path) -> None:
+    done = process("evaluate", PERSONA_ROOT=str(tmp_path))
     assert done.returncode == 2
     assert "no personas folder" in done.stderr
 
@@ -139,13 +165,13 @@ def test_no_world_is_code_2(cli: Cli, tmp_path: Path) -> None:
 )
 def test_each_format_goes_to_stdout_or_a_file(cli: Cli, tmp_path: Path, format: str, starts: str) -> None:
     target = tmp_path / "deep" / f"report.{format}"
-    done = cli("evaluate", "--format", format, "--output", str(target), *BEFORE_DRIFT)
+    done = cli("evaluate", "--agents", "jim", "--format", format, "--output", str(target), *BEFORE_DRIFT)
     assert done.returncode == 0
     assert target.read_text(encoding="utf-8").lstrip().lower().startswith(starts)
 
 
-def test_nothing_of_a_run_needs_utf_8(cli: Cli, sample_root: Path) -> None:
-    done = cli("evaluate", "--agents", "jim", PYTHONIOENCODING="ascii", LC_ALL="C", PYTHONUTF8="0")
+def test_nothing_of_a_run_needs_utf_8(process: Cli, sample_root: Path) -> None:
+    done = process("evaluate", "--agents", "jim", PYTHONIOENCODING="ascii", LC_ALL="C", PYTHONUTF8="0")
     assert done.returncode == 0
     json.loads(done.stdout)
 
@@ -277,7 +303,7 @@ def test_a_variable_with_an_impossible_value_is_named(cli: Cli, variable: str, v
 
 
 def test_an_empty_deadline_is_none(cli: Cli) -> None:
-    assert cli("evaluate", *BEFORE_DRIFT, PERSONA_RUN_DEADLINE="").returncode == 0
+    assert cli("evaluate", "--agents", "jim", *BEFORE_DRIFT, PERSONA_RUN_DEADLINE="").returncode == 0
 
 
 def test_what_is_to_do_records_the_very_judgments_that_are_missing(cli: Cli, sample_root: Path) -> None:

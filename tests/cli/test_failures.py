@@ -49,7 +49,7 @@ def run(root: Path, *arguments: str, most_bytes: int | None = None) -> subproces
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
     command = [sys.executable, "-c", CODE, *arguments]
     return subprocess.run(
-        command, env=environment, preexec_fn=limit, capture_output=True, text=True, timeout=120, check=False
+        command, env=environment, preexec_fn=limit, capture_output=True, text=True, timeout=480, check=False
     )
 
 

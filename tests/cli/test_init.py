@@ -64,7 +64,7 @@ def test_the_command_says_what_comes_next(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         encoding="utf-8",
-        timeout=60,
+        timeout=480,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -6,12 +6,13 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from persona_pipeline.testing.messages_server import MessagesServer
+from tests.support.clock import LONG
+from tests.support.waiting import wait_until
 
 JUDGMENTS = 10
 EVALUATE = (sys.executable, "-m", "persona_pipeline", "evaluate", "--judge", "anthropic", "--no-confirm")
@@ -27,18 +28,15 @@ def test_a_run_that_is_interrupted_says_what_is_kept_and_goes_on(
 ) -> None:
     server.answer_only(4)
     process = subprocess.Popen(EVALUATE, env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 60
-    while len(server.calls) < 5:
-        assert time.monotonic() < deadline, "the run asks for nothing more"
-        time.sleep(0.02)
+    wait_until(lambda: len(server.calls) >= 5, pause=0.02)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate(timeout=LONG)
     assert process.returncode == 130
     assert re.search(r"stopped: 4 judgments are kept \(\$0\.\d{4} paid\); run the same command again to go on", said)
     assert "Traceback" not in said
     server.drop_unanswered()
     server.answer_only(None)
-    again = subprocess.run(EVALUATE, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    again = subprocess.run(EVALUATE, env=environment, capture_output=True, text=True, check=False, timeout=LONG)
     assert server.paid == JUDGMENTS, "nothing was paid twice"
     (line,) = [line for line in again.stderr.splitlines() if line.startswith("judged")]
     assert re.fullmatch(r"judged 10 of 10, 4 known before, \$0\.\d{4}", line)

@@ -12,6 +12,12 @@ from persona_pipeline.testing.messages_server import MessagesServer
 from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world import World
 from tests.corrections.support import GATED, answer_gate
+from tests.support.clock import take_deadlines_off
+
+
+@pytest.fixture(autouse=True)
+def _in_no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    take_deadlines_off(monkeypatch)
 
 
 @pytest.fixture(scope="session")

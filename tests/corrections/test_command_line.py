@@ -15,6 +15,7 @@ from persona_pipeline.corrections.configuration import read_config
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.settings import get_settings
 from persona_pipeline.world import CorrectionSettings, World
+from tests.support.clock import LONG
 
 
 @pytest.fixture
@@ -87,18 +88,18 @@ def test_the_service_runs_as_a_process(root: Path) -> None:
             json.dumps({"agent_id": "ann", "text": "hi", "channel": "general"}).encode(),
             {"Content-Type": "application/json", "Authorization": "Bearer abc"},
         )
-        with urllib.request.urlopen(request, timeout=6) as response:
+        with urllib.request.urlopen(request, timeout=LONG) as response:
             assert json.load(response)["outcome"] == "disabled"
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(LONG)
 
 
 def _wait_for(url: str) -> dict[str, str]:
-    deadline = time.monotonic() + 40
+    deadline = time.monotonic() + LONG
     while True:
         try:
-            with urllib.request.urlopen(url, timeout=2) as response:
+            with urllib.request.urlopen(url, timeout=10) as response:
                 return json.load(response)
         except OSError:
             if time.monotonic() > deadline:

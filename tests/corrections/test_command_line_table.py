@@ -12,6 +12,7 @@ from persona_pipeline.cli.corrections_table import statistics_lines
 from persona_pipeline.corrections.statistics import CorrectionStatistics, GateStatistics, Latency, correction_statistics
 from persona_pipeline.world import World
 from tests.corrections.test_statistics import record_all
+from tests.support.clock import LONG
 
 BUSY = GateStatistics(
     actions=1_234_567,
@@ -90,12 +91,12 @@ def test_on_a_terminal_and_in_a_pipe(world: World, columns: int) -> None:
     environment |= {"PERSONA_ROOT": str(world.root), "PERSONA_DATABASE_URL": f"sqlite:///{world.root / 'gate.db'}"}
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
-    subprocess.run([sys.executable, "-c", code], env=environment, stdout=theirs, check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], env=environment, stdout=theirs, check=True, timeout=LONG)
     shown = os.read(ours, 1 << 16).decode().replace("\r\n", "\n")
     os.close(ours)
     os.close(theirs)
     piped = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, check=True, timeout=60, text=True
+        [sys.executable, "-c", code], env=environment, capture_output=True, check=True, timeout=LONG, text=True
     )
     assert shown == piped.stdout
     assert max(map(len, shown.splitlines())) <= 80

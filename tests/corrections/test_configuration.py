@@ -1,12 +1,10 @@
-import time
-
 import pytest
-import sqlalchemy as sa
 
 from persona_pipeline.corrections.configuration import StoredSettings, read_config, reset_config, write_config
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.world import CorrectionSettings, World
 from tests.corrections.support import GATED, spoil_settings
+from tests.support.clock import held
 from tests.support.worlds import write_yaml
 
 
@@ -75,17 +73,10 @@ def test_an_agent_with_settings_that_are_not_valid_is_no_outage_for_the_others(w
 
 
 def test_settings_that_cannot_be_read_are_the_last_known(world: World) -> None:
-    settings = StoredSettings(world.store, seconds=0.2)
+    settings = StoredSettings(world.store)
     assert settings("ann") == GATED
-
-    def wait(*_: object) -> None:
-        time.sleep(0.5)
-
-    sa.event.listen(world.store.engine, "before_cursor_execute", wait)
-    try:
-        started = time.monotonic()
+    settings._seconds = 0.1
+    with held(world.store) as store:
         assert settings("ann") == GATED
         assert settings("bob") == CorrectionSettings()
-        assert time.monotonic() - started < 0.6
-    finally:
-        sa.event.remove(world.store.engine, "before_cursor_execute", wait)
+        assert not store.released.is_set()

@@ -20,7 +20,7 @@ def evaluated(world: World, days: int, scores: dict[str, float | None], **values
         "dimensions": list(scores),
         "window_end": FIRST + timedelta(days=days),
         "sample_size": 5,
-        "result": {"dimensions": {name: {"score": score} for name, score in scores.items()}},
+        "summary": {"dimensions": {name: {"score": score} for name, score in scores.items()}},
     } | values
     with world.store.begin() as connection:
         connection.execute(sa.insert(tables.evaluation_runs), row)

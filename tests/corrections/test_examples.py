@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.clock import LONG
+
 PROJECT = Path(__file__).parents[2]
 
 
@@ -15,7 +17,7 @@ def run(name: str, *arguments: str, **environment: str) -> str:
         capture_output=True,
         text=True,
         encoding="utf-8",
-        timeout=60,
+        timeout=LONG,
         check=False,
         env=kept | environment,
     )

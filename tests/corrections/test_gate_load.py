@@ -1,7 +1,6 @@
 """More checks than can be judged, and agents whose requests the judge will not have: who pays for it."""
 
 import asyncio
-import time
 from collections import Counter
 
 import pytest
@@ -16,7 +15,8 @@ from persona_pipeline.judging.verdict import Unscored
 from persona_pipeline.testing.messages_server import MessagesServer, status
 from persona_pipeline.world import World
 from tests.corrections.support import GATED, TextBackend
-from tests.corrections.test_gate_faults import live
+from tests.corrections.test_gate_faults import BREAKER_COOLDOWN, live
+from tests.support.clock import LONG, Clock, ended_at, until
 
 
 def test_requests_of_one_agent_that_the_judge_will_not_have_leave_the_others_checked(
@@ -41,80 +41,89 @@ def test_requests_of_one_agent_that_the_judge_will_not_have_leave_the_others_che
 
 
 class Slow(TextBackend):
-    """A healthy judge that takes its time and can do so many things at once."""
+    """A healthy judge that gives so many answers and then takes its time."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, answers: int) -> None:
         super().__init__()
-        self.seconds, self.under_way, self.most = seconds, 0, 0
+        self.left, self.under_way, self.most = answers, 0, 0
 
     async def ask(self, questions):
         self.under_way += 1
         self.most = max(self.most, self.under_way)
-        await asyncio.sleep(self.seconds)
+        while not self.left:
+            await asyncio.sleep(0.005)
+        self.left -= 1
         self.under_way -= 1
         return await super().ask(questions)
 
 
-def all_at_once(gate: ActionGate, count: int) -> tuple[list[GateDecision], float]:
-    async def run() -> tuple[list[GateDecision], float]:
-        async with gate:
-            started = time.monotonic()
-            checks = (gate.check("ann", f"text {n} 8", channel=f"room-{n}") for n in range(count))
-            return list(await asyncio.gather(*checks)), time.monotonic() - started
+def test_load_is_shed_by_a_limit_with_its_own_reason_and_opens_no_breaker(world: World, clock: Clock) -> None:
+    backend = Slow(10)
+    gate = ActionGate(world, backend, most_at_once=5)
 
-    return asyncio.run(run())
+    async def run() -> tuple[list[GateDecision], list[GateDecision]]:
+        checks = asyncio.gather(*(gate.check("ann", f"text {n} 8", channel=f"room-{n}") for n in range(60)))
+        await until(lambda: (len(backend.questions), backend.under_way) == (10, 5))
+        await until(lambda: len(gate._judge._places._waiting) == 45)
+        # Who waits for a place is sent away before the time is over, and who has one is judged.
+        clock.forward(0.85 * LONG)
+        await until(lambda: not gate._judge._places._waiting)
+        backend.left = 5
+        decisions = await asyncio.wait_for(checks, LONG)
+        backend.left = 3
+        after = await asyncio.gather(*(gate.check("ann", "text 8", channel=f"room-{n}") for n in range(3)))
+        return list(decisions), list(after)
 
-
-def test_load_is_shed_by_a_limit_with_its_own_reason_and_opens_no_breaker(world: World) -> None:
-    backend = Slow(0.4)
-    gate = ActionGate(world, backend, most_at_once=5, deadline=2.0)
-    decisions, seconds = all_at_once(gate, 60)
-    reasons = Counter(item.reason for item in decisions)
-    assert set(reasons) == {None, "overload"}
-    assert reasons[None] >= 10
+    decisions, after = asyncio.run(run())
+    assert Counter(item.reason for item in decisions) == {None: 15, "overload": 45}
     assert backend.most == 5
-    assert seconds < 2.2
     assert [item.text for item in decisions] == [f"text {n} 8" for n in range(60)]
-    assert correction_statistics(world.store).total.fail_open_by_reason == {"overload": reasons["overload"]}
-    after, _ = all_at_once(gate, 3)
     assert {item.reason for item in after} == {None}
+    assert gate.flush()
+    assert correction_statistics(world.store).total.fail_open_by_reason == {"overload": 45}
 
 
-def test_a_slow_answer_while_others_are_answered_is_no_outage(world: World) -> None:
+def test_a_slow_answer_while_others_are_answered_is_no_outage(world: World, clock: Clock) -> None:
     class Stuck(TextBackend):
+        stuck = 0
+
         async def ask(self, questions: list[Question]) -> list[Answer]:
             if "stuck" in questions[0].evidence:
-                await asyncio.sleep(10)
+                self.stuck += 1
+                await asyncio.Event().wait()
             return await super().ask(questions)
 
-    gate = ActionGate(world, Stuck(), deadline=0.5)
+    backend = Stuck()
+    gate = ActionGate(world, backend)
 
     async def run() -> list[GateDecision]:
-        stuck = [gate.check("ann", "stuck", channel=f"room-{n}") for n in range(8)]
-        waiting = [asyncio.ensure_future(check) for check in stuck]
-        await asyncio.sleep(0.25)
+        stuck = asyncio.gather(*(gate.check("ann", "stuck", channel=f"room-{n}") for n in range(8)))
+        await until(lambda: backend.stuck == 8)
         await gate.check("ann", "fine 8", channel="general")
-        await asyncio.gather(*waiting)
+        given_up = await ended_at(clock, gate.deadline, stuck, waiting=lambda: True)
+        assert {item.reason for item in given_up} == {"timeout"}
         return [await gate.check("ann", "fine 8", channel="general") for _ in range(3)]
 
     assert {item.reason for item in asyncio.run(run())} == {None}
 
 
 @pytest.mark.parametrize("blame", [Blame.ENDPOINT, None])
-def test_an_outage_opens_the_breaker_for_all_and_one_check_probes(world: World, blame: Blame | None) -> None:
+def test_an_outage_opens_the_breaker_for_all_and_one_check_probes(
+    world: World, clock: Clock, blame: Blame | None
+) -> None:
     write_config(world.store, "bob", GATED)
     down = [True]
     backend = TextBackend()
     judged = backend._answer
     failed = Answer(unscored=Unscored.API_ERROR, detail="HTTP 503", blame=blame)
     backend._answer = lambda question: failed if down[0] else judged(question)
-    gate = ActionGate(world, backend, breaker_threshold=3, breaker_cooldown=0.2)
+    gate = ActionGate(world, backend, breaker_threshold=3)
 
     async def run() -> list[str | None]:
         reasons = [(await gate.check("ann", "x 8", channel="general")).reason for _ in range(3)]
         reasons.append((await gate.check("bob", "x 8", channel="general")).reason)
         down[0] = False
-        await asyncio.sleep(0.25)
+        clock.forward(BREAKER_COOLDOWN)
         probes = await asyncio.gather(*(gate.check("bob", "x 8", channel=f"room-{n}") for n in range(2)))
         return [*reasons, *sorted((item.reason for item in probes), key=str)]
 

@@ -1,5 +1,4 @@
 import asyncio
-import time
 
 import pytest
 import sqlalchemy as sa
@@ -10,6 +9,7 @@ from persona_pipeline.corrections.interventions import Guidance, Interventions
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.world import CorrectionSettings, World
 from tests.corrections.support import say
+from tests.support.clock import Clock, ended_at, held
 from tests.support.worlds import write_yaml
 
 ON = CorrectionSettings(anti_convergence_enabled=True, repetition_suppression_enabled=True)
@@ -85,23 +85,17 @@ def test_a_world_brings_its_own_language(world: World) -> None:
     assert look(world).nudges[0].share == 1.0
 
 
-def test_a_slow_database_holds_no_turn_up(world: World) -> None:
+def test_a_slow_database_holds_no_turn_up(world: World, clock: Clock) -> None:
     write_config(world.store, "ann", ON)
-    interventions = Interventions(world, deadline=0.2)
+    interventions = Interventions(world)
 
-    def wait(*_: object) -> None:
-        time.sleep(0.5)
+    async def run() -> Guidance:
+        turn = interventions.before_turn("ann", channel="general")
+        return await ended_at(clock, interventions.deadline, turn, waiting=lambda: store.waiting)
 
-    sa.event.listen(world.store.engine, "before_cursor_execute", wait)
-    started = time.monotonic()
-
-    async def run() -> tuple[Guidance, float]:
-        return await interventions.before_turn("ann", channel="general"), time.monotonic() - started
-
-    guidance, seconds = asyncio.run(run())
-    sa.event.remove(world.store.engine, "before_cursor_execute", wait)
-    assert (guidance.block, guidance.failed) == (None, True)
-    assert seconds < 0.3
+    with held(world.store) as store:
+        guidance = asyncio.run(run())
+        assert (guidance.block, guidance.failed) == (None, True)
 
 
 def test_a_broken_fluency_file_costs_the_guidance_and_nothing_else(agreeing: World) -> None:

@@ -16,6 +16,7 @@ from persona_pipeline.corrections.statistics import correction_statistics
 from persona_pipeline.store import open_store
 from persona_pipeline.world import CorrectionSettings, World
 from tests.corrections.support import TextBackend, say, spoil_settings
+from tests.support.clock import LONG
 
 LOCAL = "http://localhost"
 TOKEN = "s3cret-tökén"
@@ -289,6 +290,6 @@ def test_texts_of_unknown_agents_and_past_a_gate_that_is_off_are_counted(world: 
 
 
 def test_the_deadline_counts_from_the_arrival_of_the_request(world: World) -> None:
-    arrived = time.monotonic() - 60
+    arrived = time.monotonic() - 2 * LONG
     decision = asyncio.run(ActionGate(world, TextBackend()).check("ann", "bad 1", channel="general", arrived=arrived))
     assert (decision.action, decision.reason) == (Action.COMMIT, "overload")

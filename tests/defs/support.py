@@ -7,7 +7,7 @@ from typing import Any
 import dagster as dg
 
 from persona_pipeline.definitions import defs
-from persona_pipeline.defs.changes import sensors
+from persona_pipeline.defs.changes import incoming, sensors
 from persona_pipeline.defs.platform.resources import AGENTS, WorldResource
 
 PARTITION, RUN_KEY = "dagster/partition", "dagster/run_key"
@@ -96,8 +96,14 @@ class Project(Watched):
     """A world whose agents are watched."""
 
     def observe(self) -> None:
-        """Let the sensor that is always on record what is there."""
+        """Let the sensors that are always on have message files read and record what is there."""
+        self.read_messages()
         self.requests(sensors.source_observations)
+
+    def read_messages(self) -> None:
+        """Let the sensor of message files ask for the run that reads them, and run it."""
+        for request in self.requests(incoming.message_files):
+            assert self.run(request.job_name or incoming.read_messages.name).success
 
     def tick(self) -> list[Requested]:
         """Observe once, then return the runs the other sensor asks for."""
@@ -128,6 +134,7 @@ class Project(Watched):
 
     def why_idle(self, sensor: dg.SensorDefinition = sensors.source_observations) -> str:
         """Run a sensor once and return why it did nothing."""
+        self.read_messages()
         result, _ = self.look(sensor)
         assert isinstance(result, dg.SkipReason)
         return str(result.skip_message)

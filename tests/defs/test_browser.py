@@ -59,7 +59,8 @@ def test_a_newcomers_path(site: str, sample_root: Path) -> None:
         # As if the sensor had run before: what is new from here on is what the newcomer does.
         Project(sample_root, instance).remember()
         page = browser.new_page(viewport={"width": 1600, "height": 1000})
-        expect.set_options(timeout=30_000)
+        page.set_default_timeout(120_000)
+        expect.set_options(timeout=120_000)
         # Fonts and the like from elsewhere are not waited for.
         page.route(re.compile(r"^https?://(?!127\.0\.0\.1)"), lambda route: route.abort())
 

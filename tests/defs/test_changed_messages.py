@@ -72,7 +72,7 @@ def break_one_of_fifty(root: Path) -> None:
         (drop_last_line, "ann", "m4 m6", ["ann"]),
         (taken_out, "ann", "m4 m8", ["ann"]),
         (duplicate, "ann", "m4 m6 m8", []),
-        (lambda root: add(root, "f.jsonl", row("f", "Soon.", "2099-01-01T00:00:00Z")), "ann", "m4 m6 m8", ["ann"]),
+        (lambda root: add(root, "f.jsonl", row("f", "Soon.", "2099-01-01T00:00:00Z")), "ann", "m4 m6 m8", []),
         (lambda root: (root / "personas" / "bob.yaml").unlink(), "ann", "m4 m6 m8", []),
         (rename, "anna", "m4 m6 m8", ["anna"]),
         (alias, "ann", "m4 m6 m8 n", ["ann"]),

@@ -9,6 +9,7 @@ import dagster as dg
 import pytest
 from dagster._core.storage.event_log import SqliteEventLogStorage
 from dagster._core.storage.event_log.base import EventLogStorage
+from dagster_postgres import PostgresEventLogStorage
 
 from persona_pipeline.defs.platform import dagster_internals
 
@@ -18,9 +19,17 @@ SOURCE = inspect.getsource(dagster_internals)
 METHODS = [
     (EventLogStorage, "get_latest_storage_id_by_partition", ["asset_key", "event_type", "partitions"]),
     (EventLogStorage, "get_latest_tags_by_partition", ["asset_key", "event_type", "tag_keys", "asset_partitions"]),
+    (EventLogStorage, "store_event", ["event"]),
+    (EventLogStorage, "store_event_batch", ["events"]),
     (SqliteEventLogStorage, "path_for_shard", ["run_id"]),
+    (SqliteEventLogStorage, "conn_string_for_shard", ["shard_name"]),
+    (SqliteEventLogStorage, "run_connection", ["run_id"]),
+    (SqliteEventLogStorage, "index_connection", []),
+    (SqliteEventLogStorage, "has_table", ["table_name"]),
+    (PostgresEventLogStorage, "store_event_batch", ["events"]),
     (dg.DagsterInstance, "get_records_for_run", ["run_id", "of_type"]),
     (dg.DagsterInstance, "add_run_tags", ["run_id", "new_tags"]),
+    (dg.DagsterInstance, "report_run_failed", ["dagster_run", "message"]),
 ]
 ATTRIBUTES = [
     (dg.DagsterInstance, "event_log_storage"),
@@ -33,6 +42,7 @@ TAGS = {
     "CODE_VERSION_TAG": "dagster/code_version",
     "DATA_VERSION_IS_USER_PROVIDED_TAG": "dagster/data_version_is_user_provided",
     "DATA_VERSION_TAG": "dagster/data_version",
+    "GRPC_INFO_TAG": ".dagster/grpc_info",
     "NULL_EVENT_POINTER": "NULL",
     "PARTITION_NAME_TAG": "dagster/partition",
     "ASSET_PARTITION_RANGE_START_TAG": "dagster/asset_partition_range_start",

@@ -53,7 +53,7 @@ def daemon(instance: dg.DagsterInstance, killed: Crash | None = None) -> None:
     """Run the daemon for a look of each sensor in a process of its own."""
     process = multiprocessing.get_context("fork").Process(target=look, args=(instance.get_ref(), killed))
     process.start()
-    process.join(60)
+    process.join(480)
     assert process.exitcode == (-signal.SIGKILL if killed else 0)
 
 

@@ -150,14 +150,16 @@ def test_a_suite_that_was_started_all_the_same_is_not_started_again(world: Suite
 @pytest.mark.parametrize(
     "cursor, expected",
     [
-        (None, None),
-        ("", None),
-        ("event 17", 17),
-        pytest.param("17", None, id="of an older release"),
-        pytest.param("{}", None, id="of a still older one"),
+        (None, (None, {})),
+        ("", (None, {})),
+        ("event 17", (17, {})),
+        ('event 17 {"ann": 3}', (17, {"ann": 3})),
+        ("event 17 {", (None, {})),
+        pytest.param("17", (None, {}), id="of an older release"),
+        pytest.param("{}", (None, {}), id="of a still older one"),
     ],
 )
-def test_the_cursor_is_an_event(cursor: str | None, expected: int | None) -> None:
+def test_the_cursor_is_an_event(cursor: str | None, expected: tuple[int | None, dict[str, int]]) -> None:
     assert sensors.acted_upon(cursor) == expected
 
 

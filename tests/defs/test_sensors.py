@@ -236,6 +236,9 @@ def test_a_message_file_that_cannot_be_read_stops_nobody(small: Project) -> None
 
 
 def test_partitions_follow_the_persona_files_without_a_run(small: Project) -> None:
+    before, _ = small.look(sensors.source_observations)
+    assert isinstance(before, dg.SkipReason), "agents come with their messages, which nobody has read yet"
+    small.read_messages()
     first, _ = small.look(sensors.source_observations)
     assert isinstance(first, dg.SensorResult) and not first.run_requests and first.dynamic_partitions_requests
     [request] = first.dynamic_partitions_requests

@@ -131,7 +131,7 @@ def test_two_runs_at_once(
         subprocess.Popen([*command, *job], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         for job in jobs
     ]
-    said = [process.communicate(timeout=120)[0] for process in running]
+    said = [process.communicate(timeout=480)[0] for process in running]
     assert [process.returncode for process in running] == [0, 0], "\n".join(text[-3000:] for text in said)
     with dg.DagsterInstance.get() as instance:
         statuses = {run.status for run in instance.get_runs()}
@@ -200,11 +200,11 @@ def test_a_server_that_restarts_in_mid_run_delays_it_and_no_more(
 
 
 @pytest.mark.parametrize(
-    "held, expected",
-    [pytest.param(0.6, True, id="a short lock is waited for"), pytest.param(60, False, id="a long one ends the run")],
+    "waited_for",
+    [pytest.param(True, id="a short lock is waited for"), pytest.param(False, id="a long one ends the run")],
 )
 def test_a_locked_store_is_waited_for_and_not_for_ever(
-    sample: Project, monkeypatch: pytest.MonkeyPatch, held: float, expected: bool
+    sample: Project, monkeypatch: pytest.MonkeyPatch, waited_for: bool
 ) -> None:
     from persona_pipeline.store import engine
 
@@ -217,19 +217,25 @@ def test_a_locked_store_is_waited_for_and_not_for_ever(
         world = World.open(sample.root)
         with world.store.begin():
             locked.set()
-            release.wait(held)
+            release.wait()
         world.store.close()
 
+    class Retry(dg.RetryRequested):
+        def __init__(self, **how: Any) -> None:
+            super().__init__(**how)
+            if waited_for:
+                release.set()
+
+    # A short lock is gone when the step is tried again.
+    monkeypatch.setattr(failures.dg, "RetryRequested", Retry)
     holder = threading.Thread(target=hold)
     holder.start()
     locked.wait()
-    started = time.monotonic()
     (sample.root / "personas/pam.yaml").write_text("display_name: Pam\npersona: Someone else.\n", encoding="utf-8")
     result = sample.evaluate("pam", ("personas",))
-    took = time.monotonic() - started
+    assert release.is_set() is waited_for
     release.set()
     holder.join()
-    assert result.success is expected
-    assert took < 10
+    assert result.success is waited_for
     retries = [event for event in result.all_events if event.is_step_restarted]
     assert retries

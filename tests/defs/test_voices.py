@@ -27,8 +27,9 @@ LATER = datetime(2026, 6, 20, 9, tzinfo=UTC)
 
 
 @pytest.fixture
-def learnt(learnt_root: Path, instance: dg.DagsterInstance) -> Project:
-    """The sample world, watched, with voices that are learnt."""
+def learnt(learnt_root: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """The sample world, watched, with voices that are learnt, and a sensor that has time for all of them."""
+    monkeypatch.setattr("persona_pipeline.defs.changes.voices.MOST_SECONDS", 480.0)
     instance.add_dynamic_partitions(AGENTS, list(NAMES))
     return Project(learnt_root, instance)
 

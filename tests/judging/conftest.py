@@ -12,6 +12,7 @@ from persona_pipeline.judging.backend import AnthropicBackend
 from persona_pipeline.judging.options import AnthropicOptions
 from persona_pipeline.store.engine import Store, open_store
 from persona_pipeline.testing.messages_server import MessagesServer
+from tests.support.clock import LONG
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +31,7 @@ def server() -> Iterator[MessagesServer]:
 @pytest.fixture
 def options(server: MessagesServer) -> AnthropicOptions:
     return AnthropicOptions(
-        base_url=server.url, api_key=SecretStr("test-key"), max_retries=0, deadline=5.0, patience=0.2
+        base_url=server.url, api_key=SecretStr("test-key"), max_retries=0, deadline=LONG, patience=0.2
     )
 
 

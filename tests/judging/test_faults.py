@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import pytest
@@ -10,7 +10,8 @@ import pytest
 from persona_pipeline.judging.anthropic import AnthropicJudge
 from persona_pipeline.judging.backend import AnthropicBackend
 from persona_pipeline.judging.options import AnthropicOptions
-from persona_pipeline.judging.verdict import Unscored
+from persona_pipeline.judging.progress import Progress
+from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
 from persona_pipeline.testing.messages_server import (
     ANSWER,
     Call,
@@ -25,6 +26,7 @@ from persona_pipeline.testing.messages_server import (
     status,
     verdicts,
 )
+from tests.support.clock import LONG, Clock, ended_at
 from tests.support.judging import request, requests, trajectory
 from tests.support.providers import PROVIDERS, options_of, set_environment
 
@@ -52,7 +54,6 @@ class Fault:
     outcome: Outcome | Callable[[Call], Outcome]
     reason: Unscored
     said: str
-    retries: int = 0
 
 
 def text(words: str) -> Reply:
@@ -129,15 +130,29 @@ FAULTS = {
 }
 
 
+def judged(
+    options: AnthropicOptions, asked: Sequence[JudgeRequest], clock: Clock, *, hanging: int
+) -> Sequence[Verdict]:
+    """Judge; when only as many calls as hang are left, their deadline passes."""
+    progress = Progress(lambda line: None)
+
+    async def run() -> Sequence[Verdict]:
+        judging = AnthropicJudge(AnthropicBackend(options, progress=progress)).judge(asked)
+        if not hanging:
+            return await judging
+        return await ended_at(clock, options.deadline, judging, waiting=lambda: progress.done == len(asked) - hanging)
+
+    return asyncio.run(run())
+
+
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
 def test_a_fault_is_named_and_stops_nothing_else(
-    fault: Fault, server: MessagesServer, options: AnthropicOptions
+    fault: Fault, server: MessagesServer, options: AnthropicOptions, clock: Clock
 ) -> None:
     server.handler = lambda call: _outcome(fault, call) if BROKEN in call.raw.decode() else ANSWER
-    deadline = 0.3 if fault.reason is Unscored.TIMEOUT or fault.retries else 5.0
-    judge = AnthropicJudge(AnthropicBackend(replace(options, deadline=deadline, max_retries=fault.retries)))
+    hanging = int(fault.reason is Unscored.TIMEOUT)
 
-    before, broken, after = asyncio.run(judge.judge(requests(3)))
+    before, broken, after = judged(options, requests(3), clock, hanging=hanging)
 
     assert (broken.score, broken.unscored) == (None, fault.reason)
     assert fault.said in broken.detail
@@ -198,7 +213,7 @@ def test_a_throttled_call_succeeds_when_the_server_recovers(server: MessagesServ
     server.script(
         status(429, "rate_limit_error", retry_after_ms="10"), status(529, "overloaded_error", retry_after_ms="10")
     )
-    judge = AnthropicJudge(AnthropicBackend(replace(options, max_retries=2)))
+    judge = AnthropicJudge(AnthropicBackend(replace(options, max_retries=2, patience=LONG)))
     (verdict,) = asyncio.run(judge.judge([request()]))
     assert verdict.score is not None
     assert judge.backend.width.narrowed == 1
@@ -239,14 +254,18 @@ def test_a_transcript_of_a_hundred_thousand_tokens_is_judged_at_its_higher_price
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_the_fault_table(provider: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_fault_table(
+    provider: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], clock: Clock
+) -> None:
     """All faults in one run, of each provider's protocol: prints what each became, and counts the numbers that came of them."""
     set_environment(monkeypatch)
-    names = list(FAULTS)
+    # What hangs comes last: the first calls go alone.
+    names = sorted(FAULTS, key=lambda name: FAULTS[name].reason is Unscored.TIMEOUT)
     asked = [request(f"fault {index}:", f"fault_{index}") for index in range(len(names))]
     with MessagesServer(lambda call: _outcome(FAULTS[names[_number(call)]], call), protocol=provider) as server:
-        options = replace(options_of(provider, server), deadline=2.0, width=len(names), breaker_threshold=len(names))
-        told = asyncio.run(AnthropicJudge(AnthropicBackend(options)).judge(asked))
+        options = replace(options_of(provider, server), width=len(names), breaker_threshold=len(names))
+        hanging = sum(fault.reason is Unscored.TIMEOUT for fault in FAULTS.values())
+        told = judged(options, asked, clock, hanging=hanging)
     (nowhere,) = asyncio.run(AnthropicJudge(AnthropicBackend(options)).judge([request()]))
 
     with capsys.disabled():
@@ -256,7 +275,7 @@ def test_the_fault_table(provider: str, monkeypatch: pytest.MonkeyPatch, capsys:
         print(f"scores from {len(names) + 1} faults: {sum(verdict.score is not None for verdict in [*told, nowhere])}")
     assert server.problems == []
     assert {name: verdict.unscored for name, verdict in zip(names, told, strict=True)} == {
-        name: fault.reason for name, fault in FAULTS.items()
+        name: FAULTS[name].reason for name in names
     }
     assert [name for name, verdict in zip(names, told, strict=True) if FAULTS[name].said not in verdict.detail] == []
     assert (nowhere.unscored, nowhere.usage.usd) == (Unscored.API_ERROR, 0)

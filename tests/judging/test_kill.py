@@ -15,6 +15,8 @@ import sqlalchemy as sa
 from persona_pipeline.store.engine import Store
 from persona_pipeline.store.tables import judgments
 from persona_pipeline.testing.messages_server import MessagesServer
+from tests.support.clock import LONG
+from tests.support.waiting import wait_until
 
 NEEDED, WIDTH, KILLS = 60, 5, 10
 
@@ -66,7 +68,7 @@ def runs(server: MessagesServer, store_path: Path) -> Iterator[Runs]:
     yield running
     assert running.process.stdin
     running.process.stdin.close()
-    running.process.wait(10)
+    running.process.wait(LONG)
 
 
 def committed(store: Store) -> int:
@@ -75,9 +77,7 @@ def committed(store: Store) -> int:
 
 
 def wait_for(count: int, store: Store, server: MessagesServer) -> None:
-    ends = time.monotonic() + 10
-    while not (server.paid == count == committed(store)) and time.monotonic() < ends:
-        time.sleep(0.005)
+    wait_until(lambda: server.paid == count == committed(store), pause=0.005)
 
 
 def test_killed_ten_times_with_calls_under_way_a_run_pays_exactly_what_it_needs(

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -12,17 +12,27 @@ from persona_pipeline.judging.anthropic import AnthropicJudge
 from persona_pipeline.judging.backend import AnthropicBackend
 from persona_pipeline.judging.budget import Budget
 from persona_pipeline.judging.options import AnthropicOptions
-from persona_pipeline.judging.verdict import Unscored
+from persona_pipeline.judging.verdict import Unscored, Verdict
 from persona_pipeline.testing.messages_server import ANSWER, Hang, MessagesServer, message, status, verdicts
+from tests.support.clock import LONG, Clock, ended_at, until
 from tests.support.judging import request, requests, trajectory
 
-LONG = trajectory(length=110)
+WHOLE_DAY = trajectory(length=110)
 
 
 def test_no_more_calls_are_under_way_than_the_width(server: MessagesServer, options: AnthropicOptions) -> None:
-    server.latency = 0.02
     judge = AnthropicJudge(AnthropicBackend(replace(options, width=3)))
-    asyncio.run(judge.judge(requests(12)))
+    # The first goes alone.
+    server.answer_only(1)
+
+    async def run() -> None:
+        judging = asyncio.create_task(judge.judge(requests(12)))
+        await until(lambda: server.busiest == 3)
+        await asyncio.sleep(0.05)
+        server.answer_only(None)
+        await judging
+
+    asyncio.run(run())
     assert server.busiest == 3
 
 
@@ -42,26 +52,31 @@ def test_throttling_narrows_the_width_and_success_widens_it_again(
 
 
 def test_a_call_ends_at_its_deadline_though_the_server_keeps_hanging(
-    server: MessagesServer, options: AnthropicOptions
+    server: MessagesServer, options: AnthropicOptions, clock: Clock
 ) -> None:
     server.always(Hang())
-    judge = AnthropicJudge(AnthropicBackend(replace(options, deadline=0.2, width=4, breaker_threshold=99)))
-    started = time.monotonic()
-    told = asyncio.run(judge.judge(requests(4, trajectory=trajectory("short"))))
-    assert time.monotonic() - started < 1.5
+    judge = AnthropicJudge(AnthropicBackend(replace(options, width=4, breaker_threshold=99)))
+
+    async def run() -> Sequence[Verdict]:
+        judging = judge.judge([request(trajectory=trajectory(f"short {n}")) for n in range(4)])
+        return await ended_at(clock, options.deadline, judging, waiting=lambda: len(server.calls) == 4)
+
+    told = asyncio.run(run())
     assert {verdict.unscored for verdict in told} == {Unscored.TIMEOUT}
     assert told[0].usage.usd is None
 
 
-def test_the_run_ends_at_its_deadline(server: MessagesServer, options: AnthropicOptions) -> None:
-    server.latency = 0.1
-    judge = AnthropicJudge(AnthropicBackend(replace(options, run_deadline=0.35, width=1)))
-    told = asyncio.run(judge.judge(requests(20)))
-    answered = [verdict for verdict in told if verdict.score is not None]
-    assert 1 <= len(answered) <= 3
-    rest = [verdict for verdict in told if verdict.score is None]
-    assert {verdict.unscored for verdict in rest} == {Unscored.TIMEOUT}
-    assert any("the run's deadline of 0.35 s has passed" in verdict.detail for verdict in rest)
+def test_the_run_ends_at_its_deadline(server: MessagesServer, options: AnthropicOptions, clock: Clock) -> None:
+    judge = AnthropicJudge(AnthropicBackend(replace(options, run_deadline=LONG, deadline=2 * LONG, width=1)))
+    server.answer_only(2)
+
+    async def run() -> Sequence[Verdict]:
+        return await ended_at(clock, LONG, judge.judge(requests(20)), waiting=lambda: len(server.calls) == 3)
+
+    told = asyncio.run(run())
+    assert [verdict.unscored for verdict in told] == [None] * 2 + [Unscored.TIMEOUT] * 18
+    assert len(server.calls) == 3
+    assert all(f"the run's deadline of {LONG:g} s has passed" in verdict.detail for verdict in told[3:])
 
 
 def test_cancelling_the_run_stops_it(server: MessagesServer, judge: AnthropicJudge) -> None:
@@ -116,7 +131,7 @@ def test_failures_that_alternate_with_answers_stop_nothing(server: MessagesServe
 def test_a_budget_stops_calls_before_they_are_sent(server: MessagesServer, options: AnthropicOptions) -> None:
     budget = Budget(0.003)
     judge = AnthropicJudge(AnthropicBackend(options, budget=budget))
-    told = asyncio.run(judge.judge(requests(60, trajectory=LONG)))
+    told = asyncio.run(judge.judge(requests(60, trajectory=WHOLE_DAY)))
     stopped = [verdict for verdict in told if verdict.unscored is Unscored.BUDGET]
     assert 0 < len(stopped) < 60
     assert server.paid == 60 - len(stopped)

@@ -115,7 +115,8 @@ def test_failures_are_named_and_never_a_number(
         (Hang(), Unscored.TIMEOUT, "no answer within the deadline"),
     ):
         server.always(outcome)
-        judge = AnthropicJudge(AnthropicBackend(replace(options, deadline=0.3)))
+        deadline = 0.3 if isinstance(outcome, Hang) else options.deadline
+        judge = AnthropicJudge(AnthropicBackend(replace(options, deadline=deadline)))
         (told,) = asyncio.run(judge.judge([request()]))
         assert (told.score, told.unscored) == (None, reason)
         assert said in told.detail

@@ -41,7 +41,7 @@ def show(browser: "Browser", tmp_path: Path) -> Iterator[Opened]:
             address = stack.enter_context(served(Labelling(tmp_path / "labels", items, Labeller(name))))
             context = browser.new_context(**options)
             stack.callback(context.close)
-            context.set_default_timeout(10_000)
+            context.set_default_timeout(120_000)
             page = context.new_page()
             page.on("dialog", lambda dialog: (odd.append(dialog.message), dialog.dismiss()))
             page.on("console", lambda message: odd.append(message.text))

@@ -454,3 +454,21 @@ def sample_correction() -> Correction:
         outcome="corrected",
         reasoning="Nobody talks like that.",
     )
+
+
+def many_agents(count: int) -> RunReport:
+    """Return a run of so many agents: jim over and over, but michael as every 28th from the 12th on."""
+    report = sample_report()
+    known = {name: report.agents[name] for name in ("jim", "michael")}
+    history = report.statistics["history"]["jim"]
+    points = [{**history[0], "window_end": WINDOW_END - timedelta(weeks=week)} for week in range(30)]
+    chosen = {f"agent-{number:03}": "michael" if number % 28 == 12 else "jim" for number in range(count)}
+    report.agents = {
+        agent_id: item.model_copy(
+            update={"evaluation": item.evaluation.model_copy(update={"agent_id": agent_id, "display_name": agent_id})}
+        )
+        for agent_id, name in chosen.items()
+        if (item := known[name])
+    }
+    report.statistics = {"history": dict.fromkeys(report.agents, points)}
+    return report

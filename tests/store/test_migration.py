@@ -6,14 +6,25 @@ from datetime import UTC, datetime
 import sqlalchemy as sa
 from alembic import command
 
+from persona_pipeline.evaluation.outlines import newest_outlines
 from persona_pipeline.evaluation.saving import newest_run
-from persona_pipeline.store import open_store
+from persona_pipeline.scoring.fading import message_scores
+from persona_pipeline.store import open_store, tables
 from persona_pipeline.store.migrate import HEAD, alembic_config, current_revision
 from persona_pipeline.world.evaluated_windows import newest_window, touched_windows
 from persona_pipeline.world.models import Window
 
 FIRST, SECOND = datetime(2026, 3, 8, tzinfo=UTC), datetime(2026, 3, 15, tzinfo=UTC)
 RUN = uuid.uuid4()
+ADHERENCE = {
+    "dimension": "adherence", "score": 6.5, "n_scored": 2, "n_expected": 2, "statistics": {"channels": {}},
+    "propositions": {
+        "kind": {"id": "kind", "claim": "Ann is kind", "score": 8.0, "raw": 8.0, "weight": 1.0,
+                 "parts": [{"part": "m1", "raw": 8}, {"part": "m2", "raw": None}]},
+        "rude": {"id": "rude", "claim": "Ann is rude", "score": 5.0, "raw": 4.0, "weight": 0.5, "inverted": True,
+                 "parts": [{"part": "m1", "raw": 4}]},
+    },
+}  # fmt: skip
 
 
 def _first_schema(database_url: str) -> None:
@@ -33,6 +44,7 @@ def _first_schema(database_url: str) -> None:
         result = {
             "run_id": str(RUN), "agent_id": "ann", "display_name": "Ann", "overall": 7.0, "sample_size": 3,
             "window_start": FIRST.isoformat(), "window_end": SECOND.isoformat(),
+            "dimensions": {"adherence": ADHERENCE},
         }  # fmt: skip
         finding = {"kind": "regression", "exit_code": 1, "message": "ann fell"}
         bounds = {"agent_id": "ann", "window_start": start, "window_end": end, "sample_size": 3}
@@ -65,4 +77,10 @@ def test_runs_keep_their_comparison_and_windows_stand_side_by_side(database_url:
     assert run.comparison is not None
     assert newest_window(store, "ann", now=datetime(2026, 4, 1, tzinfo=UTC)) == Window(SECOND, FIRST)
     assert touched_windows(store, ["ann"]) == []
+    outline = newest_outlines(store)["ann"]
+    bare = run.evaluation.dimensions["adherence"].model_copy(update={"propositions": {}, "statistics": {}})
+    assert outline.evaluation == run.evaluation.model_copy(update={"dimensions": {"adherence": bare}})
+    with store.connect() as connection:
+        judged = connection.execute(sa.select(tables.evaluation_runs.c.message_scores)).scalar_one()
+    assert judged == message_scores(run.evaluation.dimensions["adherence"]) == {"m1": 7.0}
     store.close()

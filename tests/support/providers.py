@@ -7,6 +7,7 @@ from persona_pipeline.judging.options import AnthropicOptions
 from persona_pipeline.judging.providers.registry import find_provider
 from persona_pipeline.testing.messages_server import MessagesServer
 from persona_pipeline.testing.protocols import ACCESS_KEY, BEARER, PROJECT, REGION, SECRET_KEY, SESSION_TOKEN
+from tests.support.clock import LONG
 
 PROVIDERS = ("anthropic", "bedrock", "vertex", "openai")
 MODELS = {
@@ -44,6 +45,6 @@ def options_of(provider: str, server: MessagesServer) -> AnthropicOptions:
         # Bedrock's requests are signed with what stands in the environment.
         api_key=None if provider == "bedrock" else SecretStr(BEARER),
         max_retries=0,
-        deadline=5.0,
+        deadline=LONG,
         patience=0.2,
     )

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 
-def wait_until(condition: Callable[[], bool], *, seconds: float = 60, pause: float = 0.2) -> None:
+def wait_until(condition: Callable[[], bool], *, seconds: float = 480, pause: float = 0.2) -> None:
     """Return when a condition holds.
 
     Raises:

@@ -20,7 +20,7 @@ from persona_pipeline.world import World
 from tests.support.worlds import DIMENSIONS, write_jsonl, write_yaml
 
 PROJECT = Path(__file__).parents[2]
-START_SECONDS = 30
+START_SECONDS = 180
 
 
 def write_cohort_world(root: Path, agents: Sequence[str], *, claims: int = 1, messages: int = 4) -> Path:
@@ -74,11 +74,11 @@ def redis_server(folder: Path) -> Iterator[str]:
     with (folder / "redis.log").open("w", encoding="utf-8") as log:
         server = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
     try:
-        _wait_for(lambda: _accepts(port), "Redis", folder / "redis.log")
+        _wait_for(lambda: accepts(port), "Redis", folder / "redis.log")
         yield f"redis://127.0.0.1:{port}"
     finally:
         server.terminate()
-        server.wait(10)
+        server.wait(120)
 
 
 def free_port() -> int:
@@ -137,7 +137,7 @@ class Running:
     process: "subprocess.Popen[bytes]"
     log: Path
 
-    def wait(self, seconds: float = 120) -> None:
+    def wait(self, seconds: float = 480) -> None:
         """Wait until it has succeeded.
 
         Raises:
@@ -185,13 +185,13 @@ class Hosts:
 
 
 def steps_by_worker(instance: dg.DagsterInstance, run_id: str) -> dict[str, set[str]]:
-    """Return which steps of a run each worker says it executed, by the worker's name without its host."""
+    """Return which steps of a run each worker says it executed, by the worker's name."""
     found: dict[str, set[str]] = defaultdict(set)
     for record in instance.get_records_for_run(run_id, of_type=dg.DagsterEventType.ENGINE_EVENT).records:
         event = record.event_log_entry.get_dagster_event()
         worker = event.engine_event_data.metadata.get("Celery worker")
         if worker:
-            found[str(worker.value).partition("@")[0]].add(event.step_key or "")
+            found[str(worker.value)].add(event.step_key or "")
     return found
 
 
@@ -218,7 +218,7 @@ def _start(command: list[str], host: Host, log: Path) -> "subprocess.Popen[bytes
         )
 
 
-def _accepts(port: int) -> bool:
+def accepts(port: int) -> bool:
     with socket.socket() as client:
         client.settimeout(1)
         return client.connect_ex(("127.0.0.1", port)) == 0

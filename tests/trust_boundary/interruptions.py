@@ -93,7 +93,7 @@ class Scene:
         """Note what is corrupt: a database that is not sound, a recording or a baseline that does not load, a torn result."""
         try:
             if self.store.exists():
-                with sqlite3.connect(self.store, timeout=30) as connection:
+                with sqlite3.connect(self.store, timeout=480) as connection:
                     (said,) = connection.execute("PRAGMA integrity_check").fetchone()
                     if said != "ok":
                         self.problems.append(f"{what}: the database says {said}")
@@ -159,7 +159,7 @@ def _count(scene: Scene, query: str) -> object:
 
 def _submit_all(scene: Scene) -> None:
     task = next(item for item in TASKS if item.name == "batch submit")
-    scene.start(task).wait(120)
+    scene.start(task).wait(480)
 
 
 def _aged(scene: Scene) -> None:
@@ -174,7 +174,7 @@ def _submitted(scene: Scene) -> object:
     _aged(scene)
     submit, collect = (item for item in TASKS if item.name.startswith("batch"))
     for task in (submit, collect):
-        scene.start(task).wait(120)
+        scene.start(task).wait(480)
     return _count(scene, "SELECT count(*) FROM judgments")
 
 
@@ -264,7 +264,7 @@ def starved(task: Task, folder: Path, sizes: Iterable[int]) -> Interrupted:
     def disturb(scene: Scene, seconds: float) -> bool:
         size = next(left)
         process = scene.start(task, most_bytes=size)
-        _, said = process.communicate(timeout=120)
+        _, said = process.communicate(timeout=480)
         if process.returncode not in (3, *task.exits):
             scene.problems.append(f"{task.name} with files of {size} bytes: exit {process.returncode}: {said[-300:]}")
         if "Traceback" in said:
@@ -279,7 +279,7 @@ def _disturbed(task: Task, folder: Path, times: int, disturb: Callable[[Scene, f
         calm = scene_at(folder / "calm", server, task)
         started = time.monotonic()
         process = calm.start(task)
-        process.communicate(timeout=180)
+        process.communicate(timeout=480)
         seconds = time.monotonic() - started
         expected = task.outcome(calm)
     with MessagesServer(latency=0.02) as server:
@@ -291,7 +291,7 @@ def _disturbed(task: Task, folder: Path, times: int, disturb: Callable[[Scene, f
         if task.name.startswith("batch"):
             _aged(scene)
         last = scene.start(task)
-        _, said = last.communicate(timeout=180)
+        _, said = last.communicate(timeout=480)
         if last.returncode not in task.exits:
             scene.problems.append(f"{task.name} does not go on: exit {last.returncode}: {said[-300:]}")
         elif (found := task.outcome(scene)) != expected:

@@ -10,6 +10,7 @@ from tests.trust_boundary.interruptions import TASKS, killed, starved
 NAMED = {task.name: task for task in TASKS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ingest", "record"])
 def test_killed_at_random_points_nothing_is_corrupt_and_nothing_lost(name: str, tmp_path: Path) -> None:
     found = killed(NAMED[name], tmp_path, 2, random.Random(7))

@@ -12,6 +12,7 @@ from persona_pipeline.defs.platform.dagster_internals import (
     newest_events,
     newest_versions,
 )
+from persona_pipeline.defs.platform.event_batches import in_one_batch
 from persona_pipeline.defs.platform.outcome import Outcome
 from persona_pipeline.evaluation.cohort import CohortResult
 from persona_pipeline.evaluation.pipeline import AgentResult
@@ -53,11 +54,12 @@ class Lineage:
             changed = {
                 a: outcome for a, outcome in found.items() if key not in _INPUTS or self._is_new(key, a, outcome)
             }
-            for agent_id, outcome in changed.items():
-                self._versions[key][agent_id] = outcome.version
-                yield dg.AssetMaterialization(
-                    key, partition=agent_id, metadata=outcome.metadata, tags=self._tags(key, agent_id, outcome)
-                )
+            with in_one_batch(self._instance):
+                for agent_id, outcome in changed.items():
+                    self._versions[key][agent_id] = outcome.version
+                    yield dg.AssetMaterialization(
+                        key, partition=agent_id, metadata=outcome.metadata, tags=self._tags(key, agent_id, outcome)
+                    )
             if changed:
                 # What has just been written is what the next asset downstream rests on.
                 self._events[key] |= self._newest_events(key, MATERIALIZED, set(changed))

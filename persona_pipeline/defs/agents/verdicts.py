@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from pydantic import BaseModel, Field
 
 from persona_pipeline.evaluation.cohort import CohortResult
-from persona_pipeline.evaluation.history import NEWEST_LAST
+from persona_pipeline.evaluation.history import newest_ids
 from persona_pipeline.evaluation.report import (
     EXIT_CONFIG,
     EXIT_OK,
@@ -98,14 +98,7 @@ def verdict(lines: Sequence[AgentLine]) -> str:
 def red_agents(store: Store) -> list[str]:
     """Return the agents whose newest run has findings, by name: what a page about all agents must not hide behind one."""
     runs = tables.evaluation_runs
-    order = [column.desc() for column in NEWEST_LAST]
-    place = sa.func.row_number().over(partition_by=runs.c.agent_id, order_by=order).label("place")
-    ranked = (
-        sa.select(runs.c.agent_id, runs.c.findings, place)
-        .where(runs.c.status == "completed", runs.c.synthetic.is_(False))
-        .subquery()
-    )
-    newest = sa.select(ranked).where(ranked.c.place == 1).order_by(ranked.c.agent_id)
+    newest = sa.select(runs.c.agent_id, runs.c.findings).where(runs.c.id.in_(newest_ids())).order_by(runs.c.agent_id)
     with store.connect() as connection:
         rows = connection.execute(newest)
         return [row.agent_id for row in rows if any(finding["exit_code"] for finding in row.findings or ())]

@@ -45,8 +45,8 @@ def submit_planned_requests(
         opened = world.open()
         options = AnthropicOptions.from_settings(get_settings())
         questions = planned_questions(opened, options, evaluation, config)
-        if evaluation.max_usd:
-            require_affordable(opened.store, options, questions, evaluation.max_usd)
+        if evaluation.max_usd or get_settings().daily_usd:
+            require_affordable(opened.store, options, questions, evaluation.max_usd or None)
         done = message_batches.submit_batch(opened.store, options, questions)
     if done.uncertain:
         context.log.warning(

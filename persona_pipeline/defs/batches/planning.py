@@ -14,6 +14,7 @@ from persona_pipeline.judging.anthropic import questions_about
 from persona_pipeline.judging.batch_records import SUBMITTED, SUBMITTING
 from persona_pipeline.judging.canaries import with_canaries
 from persona_pipeline.judging.collected import CollectedBackend
+from persona_pipeline.judging.daily import daily_limit
 from persona_pipeline.judging.options import AnthropicOptions
 from persona_pipeline.judging.questions import Question
 from persona_pipeline.settings import get_settings
@@ -44,11 +45,13 @@ def planned_questions(
     return [question for _, question in asking]
 
 
-def require_affordable(store: Store, options: AnthropicOptions, questions: Sequence[Question], limit: float) -> None:
-    """Check the expected price of what has no answer yet: once it is submitted, a batch is paid for.
+def require_affordable(
+    store: Store, options: AnthropicOptions, questions: Sequence[Question], limit: float | None
+) -> None:
+    """Check the expected price of what has no answer yet: once it is submitted, a batch is paid for, and it counts today.
 
     Raises:
-        ConfigError: it is above the limit (US dollars), or unknown.
+        ConfigError: it is above the limit (US dollars; None: there is none) or what is left of the day's, or unknown.
     """
     from persona_pipeline.judging.estimate import estimate_questions
 
@@ -56,11 +59,19 @@ def require_affordable(store: Store, options: AnthropicOptions, questions: Seque
     missing = [question for question, answer in zip(questions, answers, strict=True) if answer.data is None]
     usd = estimate_questions(missing, options, store).batch_usd
     if usd is None:
-        raise ConfigError(f"no price is known for {options.model}, so PERSONA_MAX_USD cannot be kept; set it to 0")
-    if usd.expected > limit:
+        raise ConfigError(
+            f"no price is known for {options.model}, so PERSONA_MAX_USD and PERSONA_DAILY_USD cannot be kept; set them to 0"
+        )
+    if limit and usd.expected > limit:
         raise ConfigError(
             f"the batch is expected to cost ${usd.expected:.4f}, above the limit of ${limit:g}; "
             "raise PERSONA_MAX_USD, or name fewer agents or dimensions"
+        )
+    daily = daily_limit(get_settings(), store)
+    if daily and not daily.take(usd.expected):
+        raise ConfigError(
+            f"the batch is expected to cost ${usd.expected:.4f}, and ${daily.remaining:.4f} are left of today's "
+            f"${daily.max_usd:g}; raise PERSONA_DAILY_USD, or submit it tomorrow"
         )
 
 

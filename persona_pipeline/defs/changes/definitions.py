@@ -2,8 +2,9 @@
 
 import dagster as dg
 
-from persona_pipeline.defs.changes import sensors, voices
+from persona_pipeline.defs.changes import incoming, sensors, voices
 
 defs = dg.Definitions(
-    sensors=[sensors.source_observations, sensors.world_changes, voices.voice_alarms],
+    jobs=[incoming.read_messages],
+    sensors=[incoming.message_files, sensors.source_observations, sensors.world_changes, voices.voice_alarms],
 )

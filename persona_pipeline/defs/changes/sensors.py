@@ -3,16 +3,18 @@
 ``source_observations`` is always on and starts nothing: it records data versions, which is what turns scores stale.
 ``world_changes`` reads what was recorded and asks for runs. Its cursor is the newest event it acted upon, written by Dagster in
 one go with the runs; each run is asked for under a key made of its agent and event, so that a daemon that dies in between asks
-for none twice.
+for none twice. Nothing but looking happens in either: message files are read by a run of their own (``incoming``).
 """
 
 import hashlib
+import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 
 from persona_pipeline.changes.detection import Debounce, Work, find_changes
+from persona_pipeline.changes.pauses import evaluated_since, note_asked
 from persona_pipeline.changes.versions import SOURCES, source_versions
 from persona_pipeline.defs.agents import specs
 from persona_pipeline.defs.agents.jobs import evaluate_agent
@@ -22,9 +24,10 @@ from persona_pipeline.defs.cohort.jobs import evaluate_cohort
 from persona_pipeline.defs.platform.resources import AGENTS, WorldResource, known_agents
 from persona_pipeline.defs.platform.run_tags import request_tags
 from persona_pipeline.defs.platform.settings import OrchestrationSettings, orchestration
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.judging.daily import daily_limit
+from persona_pipeline.judging.providers.registry import RECORDED
 from persona_pipeline.propositions import ALL_DIMENSIONS
-from persona_pipeline.world import World
+from persona_pipeline.settings import get_settings
 
 MOST_NAMED = 2
 _CURSOR = "event "
@@ -40,17 +43,19 @@ _CURSOR = "event "
 def source_observations(context: dg.SensorEvaluationContext, world: WorldResource) -> dg.SensorResult | dg.SkipReason:
     """Compare files and messages with what was last recorded and record what changed."""
     settings, instance, opened = orchestration(), context.instance, world.open()
-    _bring_in_messages(context, opened)
     now, known = source_versions(opened.root, opened.store), instance.get_dynamic_partitions(AGENTS)
     for name in now.misnamed:
         context.log.warning(f"personas/{name}.yaml is left out: {name!r} cannot be an agent's id")
     debounce = Debounce(settings.new_messages, timedelta(minutes=settings.quiet_minutes))
+    reading = opened.is_reading_messages
     changes, waiting = find_changes(
-        now, recorded_versions(instance), known=known, debounce=debounce, at=datetime.now(UTC)
+        now, recorded_versions(instance), known=known, debounce=debounce, at=datetime.now(UTC), reading=reading
     )
-    partitions = partition_requests(now.agent_ids, known)
+    # A new agent comes with its messages.
+    partitions = partition_requests([name for name in now.agent_ids if name in known or not reading], known)
     if not (changes or partitions):
-        more = f"; {len(waiting)} with new messages, not yet enough or quiet" if waiting else ""
+        why = "which are being read" if reading else "not yet enough or quiet"
+        more = f"; {len(waiting)} with new messages, {why}" if waiting else ""
         return dg.SkipReason(f"{len(now.agent_ids)} agents, nothing changed{more}")
     for change in changes[: settings.cohort_size]:
         context.log.info(f"{change.agent_id}: {change.source} changed")
@@ -72,34 +77,68 @@ def source_observations(context: dg.SensorEvaluationContext, world: WorldResourc
 )
 def world_changes(context: dg.SensorEvaluationContext, world: WorldResource) -> dg.SensorResult | dg.SkipReason:
     """Request the runs that are needed for what was observed since the last look."""
-    instance, opened = context.instance, world.open()
-    found = new_events(instance, acted_upon(context.cursor))
+    settings, instance, opened = orchestration(), context.instance, world.open()
+    daily = daily_limit(get_settings(), opened.store) if settings.judge != RECORDED else None
+    if daily and not daily.remaining:
+        return dg.SkipReason(f"today's {daily.max_usd:g} dollars are spent; what changes is evaluated tomorrow")
+    after, waiting = acted_upon(context.cursor)
+    found = new_events(instance, None if after is None else min([after, *waiting.values()]))
+    if after is not None:
+        found = _unanswered(found, after, waiting)
     if not found:
         return dg.SkipReason("nothing was observed to change")
+    cooldown = timedelta(minutes=settings.cooldown_minutes)
+    early = evaluated_since(opened.store, found, datetime.now(UTC) - cooldown) if cooldown else set()
+    # Whoever was evaluated just now waits: what changes meanwhile is one run then.
+    resting = {agent_id: min(found[agent_id].values()) - 1 for agent_id in sorted(early)}
     there = known_agents(opened.root)
-    events = {agent_id: found[agent_id] for agent_id in there if agent_id in found}
+    events = {agent_id: found[agent_id] for agent_id in there if agent_id in found and agent_id not in resting}
     work = find_work(instance, opened.store, events)
-    added = [agent_id for agent_id in events if agent_id not in instance.get_dynamic_partitions(AGENTS)]
-    newest = max(event for seen in found.values() for event in seen.values())
+    added = sorted(events.keys() - set(instance.get_dynamic_partitions(AGENTS)))
+    newest = max([after or 0, *(event for seen in found.values() for event in seen.values())])
+    note_asked(opened.store, [item.agent_id for item in work])
     return dg.SensorResult(
-        run_requests=list(run_requests(work, events, orchestration())),
+        run_requests=list(run_requests(work, events, settings)),
+        skip_reason=None if work else f"{len(resting)} agents were evaluated less than {cooldown} ago",
         # Of a new agent: the sensor that saw it may not have come as far as its partition.
         dynamic_partitions_requests=[agents.build_add_request(added)] if added else [],
-        cursor=f"{_CURSOR}{newest}",
+        cursor=_cursor(newest, resting),
     )
 
 
-def acted_upon(cursor: str | None) -> int | None:
-    """Return the newest event a cursor says was acted upon; None: none was."""
-    number = (cursor or "").removeprefix(_CURSOR)
-    return int(number) if cursor and cursor.startswith(_CURSOR) and number.isdigit() else None
+def acted_upon(cursor: str | None) -> tuple[int | None, Mapping[str, int]]:
+    """Return the newest event a cursor says was acted upon (None: none was), and by agent the earlier one for who has to wait."""
+    text = cursor or ""
+    number, _, waiting = text.removeprefix(_CURSOR).partition(" ")
+    if not (text.startswith(_CURSOR) and number.isdigit()):
+        return None, {}
+    try:
+        found = json.loads(waiting or "{}")
+    except ValueError:
+        return None, {}
+    return int(number), found
+
+
+def _cursor(newest: int, waiting: Mapping[str, int]) -> str:
+    return f"{_CURSOR}{newest}{f' {json.dumps(waiting)}' if waiting else ''}"
+
+
+def _unanswered(
+    found: Mapping[str, Mapping[str, int]], after: int, waiting: Mapping[str, int]
+) -> dict[str, dict[str, int]]:
+    """Return the events nobody has acted upon: of agents that had to wait, from where they had to."""
+    newer = {
+        agent_id: {name: event for name, event in seen.items() if event > waiting.get(agent_id, after)}
+        for agent_id, seen in found.items()
+    }
+    return {agent_id: seen for agent_id, seen in newer.items() if seen}
 
 
 def partition_requests(
     agent_ids: Sequence[str], known: Sequence[str]
 ) -> list[dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest]:
     """Return what brings the partitions in step with the agents."""
-    added = [agent_id for agent_id in agent_ids if agent_id not in known]
+    added = sorted(set(agent_ids) - set(known))
     removed = sorted(set(known) - set(agent_ids))
     return [
         *([agents.build_add_request(added)] if added else []),
@@ -157,12 +196,3 @@ def _because(reasons: Collection[str]) -> str:
         return "first look"
     shown = sorted(reasons) if len(reasons) <= MOST_NAMED else [f"{len(reasons)} sources"]
     return f"{' and '.join(shown)} changed"
-
-
-def _bring_in_messages(context: dg.SensorEvaluationContext, world: World) -> None:
-    """Mirror the message files; what is wrong with them is the message asset's to report, and no reason to stop looking."""
-    try:
-        for problem in world.mirror_messages().problems:
-            context.log.debug(f"left out: {problem}")
-    except ConfigError as error:
-        context.log.warning(str(error))

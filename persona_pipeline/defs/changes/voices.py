@@ -20,7 +20,7 @@ from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation.scope import resolve_window
 from persona_pipeline.evaluation.voice import VoiceState, alarm_window, voice_state
 from persona_pipeline.scoring.voice_alarm import VoiceChange
-from persona_pipeline.world.messages import message_counts
+from persona_pipeline.world.counting import said_by_agent
 from persona_pipeline.world.models import Window
 from persona_pipeline.world.world import World
 
@@ -40,7 +40,7 @@ MOST_LEARNING = 10
 def voice_alarms(context: dg.SensorEvaluationContext, world: WorldResource) -> dg.SensorResult | dg.SkipReason:
     """Look at the agents with new messages and request a run for each new alarm."""
     opened = world.open()
-    counts = message_counts(opened.store, Window(opened.horizon))
+    counts = {name: said.all.messages for name, said in said_by_agent(opened.store, opened.horizon).items()}
     looked = _looked(context.cursor)
     partitions = set(context.instance.get_dynamic_partitions(AGENTS))
     there = [name for name in known_agents(opened.root) if name in partitions]

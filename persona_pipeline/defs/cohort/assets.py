@@ -11,6 +11,7 @@ from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.labels import OWNERS
 from persona_pipeline.defs.platform.resources import WorldResource, known_agents
 from persona_pipeline.evaluation.report import worst_exit_code
+from persona_pipeline.reporting.places import reports_folder
 
 
 @dg.asset(
@@ -34,7 +35,7 @@ def regression_report(context: dg.AssetExecutionContext, world: WorldResource) -
         opened = world.open()
         lines = newest_lines(opened, known_agents(opened.root))
         report = report_of_interest(opened, lines)
-    folder = write_reports(report, opened.root / COHORT_REPORTS)
+        folder = write_reports(report, reports_folder(opened.root) / COHORT_REPORTS)
     said = verdict(lines)
     run_tags.label_verdict(context.instance, context.run_id, said)
     wrong = [text for line in lines for text in line.wrong] + [finding.text for finding in report.findings]
@@ -43,7 +44,7 @@ def regression_report(context: dg.AssetExecutionContext, world: WorldResource) -
         metadata={
             "verdict": said,
             "overview": dg.MetadataValue.md(overview(lines)),
-            **report_metadata(report, folder),
+            **report_metadata(report, folder, opened.root),
             "exit_code": exit_code,
         },
         check_results=[dg.AssetCheckResult(**gate_fields(wrong, exit_code))],

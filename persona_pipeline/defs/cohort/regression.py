@@ -18,15 +18,18 @@ from persona_pipeline.defs.platform.settings import orchestration
 from persona_pipeline.evaluation import EvaluationRequest, RunReport, run_evaluation
 from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
 from persona_pipeline.reporting.gathering import gather
+from persona_pipeline.reporting.places import reports_folder, write_texts
 
 REPORT = dg.AssetKey("regression_report")
-REPORTS = ".persona/reports"
 GATE_PASSED = "gate_passed"
 FORMATS = {"json": "report.json", "markdown": "comment.md", "html": "report.html", "junit": "junit.xml"}
 
 
 class RegressionConfig(dg.Config):
-    """What to evaluate, as on the command line. Empty lists mean all; an empty ``as_of`` the newest message."""
+    """What to evaluate, as on the command line. Empty lists mean all; an empty ``as_of`` the newest message.
+
+    ``reports`` is a folder of the world; empty: where PERSONA_REPORTS says.
+    """
 
     agents: list[str] = []
     dimensions: list[str] = []
@@ -45,7 +48,7 @@ class RegressionConfig(dg.Config):
     fail_on: list[str] | None = None
     require_calibration: bool | None = None
     update_baseline: bool = False
-    reports: str = REPORTS
+    reports: str = ""
 
     def request(self) -> EvaluationRequest:
         """Return what is asked of the run.
@@ -86,28 +89,26 @@ def evaluate_by_config(
         )
         run = run_evaluation(opened, judge, config.request())
         gather(opened, run.report)
+        folder = opened.root / config.reports if config.reports else reports_folder(opened.root)
     for problem in run.problems:
         context.log.warning(f"left out: {problem}")
-    return run.report, write_reports(run.report, opened.root / config.reports)
+    return run.report, write_reports(run.report, folder)
 
 
 def write_reports(report: RunReport, folder: Path) -> Path:
     """Write a run's reports, one file a format, and return their folder."""
     from persona_pipeline.reporting.render import render
 
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, file in FORMATS.items():
-        (folder / file).write_text(render(report, name), encoding="utf-8")
-    return folder
+    return write_texts(folder, {file: render(report, name) for name, file in FORMATS.items()})
 
 
-def report_metadata(report: RunReport, folder: Path) -> metadata.Metadata:
+def report_metadata(report: RunReport, folder: Path, root: Path) -> metadata.Metadata:
     """Return the scores, the voices, what is wrong, and where the HTML report is."""
     page = folder / FORMATS["html"]
     found: metadata.Metadata = {
         "scores": metadata.scores_table(report),
         "exit_code": report.exit_code,
-        **_report_links(page),
+        **_report_links(page, root),
         **metadata.findings_metadata(report.all_findings()),
         **metadata.usage_metadata(report.usage),
         **metadata.costs_metadata(report),
@@ -116,12 +117,12 @@ def report_metadata(report: RunReport, folder: Path) -> metadata.Metadata:
     return {**found, "voice_map_plot": dg.MetadataValue.md(picture)} if picture else found
 
 
-def _report_links(page: Path) -> metadata.Metadata:
+def _report_links(page: Path, root: Path) -> metadata.Metadata:
     # A browser follows no file: address from a page it got over http.
-    links: metadata.Metadata = {"report_file": dg.MetadataValue.path(str(page.resolve()))}
-    base, _, below = page.as_posix().partition(REPORTS)
-    if base and orchestration().reports_url:
-        links["report"] = dg.MetadataValue.url(orchestration().reports_url + below)
+    links: metadata.Metadata = {"report_file": dg.MetadataValue.path(str(page.absolute()))}
+    kept = reports_folder(root)
+    if orchestration().reports_url and page.is_relative_to(kept):
+        links["report"] = dg.MetadataValue.url(f"{orchestration().reports_url}/{page.relative_to(kept).as_posix()}")
     return links
 
 
@@ -150,6 +151,6 @@ def evaluate_everybody(
     wrong = [finding.text for finding in report.all_findings()]
     if report.exit_code:
         context.log.error("\n".join([f"exit code {report.exit_code}", *wrong]))
-    yield dg.AssetMaterialization(REPORT, metadata=report_metadata(report, folder))
+    yield dg.AssetMaterialization(REPORT, metadata=report_metadata(report, folder, world.open().root))
     yield dg.AssetCheckEvaluation(asset_key=REPORT, blocking=True, **gate_fields(wrong, report.exit_code))
     yield dg.Output(None)

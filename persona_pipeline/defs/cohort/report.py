@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from persona_pipeline.defs.agents.together import newest_reports
 from persona_pipeline.defs.agents.verdicts import MOST_LISTED, AgentLine, agent_line
 from persona_pipeline.evaluation.gate import nothing_evaluated
+from persona_pipeline.evaluation.outlines import newest_outlines
 from persona_pipeline.evaluation.report import (
     EXIT_COVERAGE,
     Finding,
@@ -15,12 +15,13 @@ from persona_pipeline.evaluation.saving import load_run
 from persona_pipeline.reporting.gathering import gather
 from persona_pipeline.world import World
 
-COHORT_REPORTS = ".persona/reports/cohort"
+# In the folder of the reports.
+COHORT_REPORTS = "cohort"
 
 
 def newest_lines(world: World, agent_ids: Sequence[str]) -> list[AgentLine]:
     """Return how each agent did when it was last compared with its baseline; one that never was is not fully judged."""
-    reports = newest_reports(world, agent_ids)
+    reports = newest_outlines(world.store, agent_ids)
     return [
         agent_line(reports[agent_id])
         if agent_id in reports

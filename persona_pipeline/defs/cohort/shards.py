@@ -15,6 +15,7 @@ from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.labels import JUDGE_POOL
 from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource, known_agents
 from persona_pipeline.defs.platform.settings import orchestration
+from persona_pipeline.reporting.places import reports_folder
 
 
 class CohortConfig(dg.Config):
@@ -86,11 +87,11 @@ def cohort_report(context: dg.OpExecutionContext, world: WorldResource, shards: 
     with known_failures():
         opened = world.open()
         report = report_of_interest(opened, lines)
-    folder = write_reports(report, opened.root / COHORT_REPORTS)
+        folder = write_reports(report, reports_folder(opened.root) / COHORT_REPORTS)
     facts = {
         "agents": len(lines),
         "overview": dg.MetadataValue.md(overview(lines)),
-        **report_metadata(report, folder),
+        **report_metadata(report, folder, opened.root),
     }
     run_tags.label_verdict(context.instance, context.run_id, verdict(lines))
     if failure := failure_of(lines, report.exit_code, facts):

@@ -85,9 +85,6 @@ def score_metadata(evaluation: DimensionEvaluation | None) -> Metadata:
         "statistics": dg.MetadataValue.json(evaluation.statistics),
         **usage_metadata(evaluation.usage),
     }
-    picture = plots.repetition_picture(evaluation.statistics.get("repetition", {}))
-    if picture:
-        found = {"repetition_plot": dg.MetadataValue.md(picture), **found}
     if evaluation.score is None:
         return {"unscored": unscored_label(evaluation.unscored), **found}
     return {"score": round(evaluation.score, 4), **found}
@@ -118,7 +115,7 @@ def voice_metadata(name: str, section: Mapping[str, Any]) -> Metadata:
 
 
 def run_metadata(evaluation: AgentEvaluation, history: Sequence[HistoryValue] = ()) -> Metadata:
-    """Return the run's scores, its history, its cost and what it came from."""
+    """Return the run's scores, its history, its cost and what it came from; pictures of scores are here and nowhere else."""
     lines = ["| Dimension | Score (0–9) | Judged |", "|:--|--:|--:|"]
     for name, item in evaluation.dimensions.items():
         score = format_score(item.score) if item.score is not None else f"_{unscored_label(item.unscored)}_"
@@ -128,6 +125,9 @@ def run_metadata(evaluation: AgentEvaluation, history: Sequence[HistoryValue] = 
     picture = plots.history_picture(evaluation.display_name, history)
     if picture:
         found["score_history_plot"] = dg.MetadataValue.md(picture)
+    fluency = evaluation.dimensions.get("fluency")
+    if picture := plots.repetition_picture(fluency.statistics.get("repetition", {}) if fluency else {}):
+        found["repetition_plot"] = dg.MetadataValue.md(picture)
     if evaluation.overall is not None:
         found["overall"] = round(evaluation.overall, 4)
     scored = {name: item.score for name, item in evaluation.dimensions.items() if item.score is not None}

@@ -1,6 +1,6 @@
 """Every name of Dagster that is no public one, each with why it is needed. A test fails by name when a release moves one."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +15,48 @@ from dagster._core.definitions.data_version import (
     get_input_event_pointer_tag,
 )
 
-# What ``dagster.yaml`` may name as its storage has to derive from these two.
+# What ``dagster.yaml`` may name as its storage has to derive from the first and the last of these, and as its keeper of step logs
+# from the second, which is made of the others.
 from dagster._core.storage.base_storage import DagsterStorage
+from dagster._core.storage.cloud_storage_compute_log_manager import (
+    CloudStorageComputeLogManager,
+    PollingComputeLogSubscriptionManager,
+)
+from dagster._core.storage.compute_log_manager import ComputeIOType
+
+# What keeps its connections open and writes batches derives from these; kept_connections.py and batches.py say why.
+from dagster._core.storage.event_log import EventLogStorage, SqliteEventLogStorage
+from dagster._core.storage.event_log.sqlite.sqlite_event_log import INDEX_SHARD_NAME
+from dagster._core.storage.local_compute_log_manager import IO_TYPE_EXTENSION, LocalComputeLogManager
 from dagster._core.storage.tags import (
     ASSET_PARTITION_RANGE_END_TAG,
     ASSET_PARTITION_RANGE_START_TAG,
+    GRPC_INFO_TAG,
     PARTITION_NAME_TAG,
 )
 from dagster._serdes import ConfigurableClass, ConfigurableClassData
+from sqlalchemy import Engine
 
-__all__ = ["ConfigurableClass", "ConfigurableClassData", "DagsterStorage"]
+__all__ = [
+    "INDEX_SHARD_NAME",
+    "IO_TYPE_EXTENSION",
+    "CloudStorageComputeLogManager",
+    "ComputeIOType",
+    "ConfigurableClass",
+    "ConfigurableClassData",
+    "DagsterStorage",
+    "LocalComputeLogManager",
+    "PollingComputeLogSubscriptionManager",
+    "SqliteEventLogStorage",
+]
 
 # An observation says with this tag which version it saw, and a run with this one which partition it is about.
 DATA_VERSION, PARTITION = DATA_VERSION_TAG, PARTITION_NAME_TAG
 # Or with these two, which partitions, the first and the last.
 RANGE = (ASSET_PARTITION_RANGE_START_TAG, ASSET_PARTITION_RANGE_END_TAG)
+
+# A run that a code server executes as its child has this tag.
+LAUNCHED_BY = GRPC_INFO_TAG
 
 OBSERVED, MATERIALIZED = dg.DagsterEventType.ASSET_OBSERVATION, dg.DagsterEventType.ASSET_MATERIALIZATION
 
@@ -89,6 +116,18 @@ def add_run_tags(instance: dg.DagsterInstance, run_id: str, tags: Mapping[str, s
     instance.add_run_tags(run_id, tags)
 
 
+def fail_run(instance: dg.DagsterInstance, run: dg.DagsterRun, why: str) -> None:
+    """End a run that is under way as failed, as Dagster's monitoring does with a run whose process is gone."""
+    instance.report_run_failed(run, why)
+
+
+def run_code_server(arguments: Sequence[str]) -> None:
+    """Run ``dagster code-server start`` in this process until a signal stops it."""
+    from dagster._cli.code_server import start_command
+
+    start_command.main(list(arguments), standalone_mode=False)
+
+
 def delete_run(instance: dg.DagsterInstance, run_id: str) -> None:
     """Delete a run with its output, and on SQLite the file of its events, which Dagster empties and leaves behind."""
     path_of = getattr(instance.event_log_storage, "path_for_shard", None)
@@ -108,11 +147,38 @@ def handled_outputs(
         yield event.step_key, data.output_name, data.metadata
 
 
-def sqlite_storage(folder: Path, configured: ConfigurableClassData | None) -> DagsterStorage:
-    """Return Dagster's own storage on SQLite, which is public in ``dagster.yaml`` only."""
+def sqlite_storage(
+    folder: Path, configured: ConfigurableClassData | None, event_log: Callable[[str], SqliteEventLogStorage]
+) -> DagsterStorage:
+    """Return Dagster's own storage on SQLite, which is public in ``dagster.yaml`` only, with another event log in its folder."""
     from dagster._core.storage.sqlite_storage import DagsterSqliteStorage
 
-    return DagsterSqliteStorage.from_local(str(folder), configured)
+    storage = DagsterSqliteStorage.from_local(str(folder), configured)
+    index: Any = storage.event_log_storage
+    storage._event_log_storage = event_log(str(Path(index.path_for_shard(INDEX_SHARD_NAME)).parent))
+    return storage
+
+
+def postgres_storage(
+    url: str, configured: ConfigurableClassData | None, batching: type, engine: Engine
+) -> DagsterStorage:
+    """Return Dagster's own storage on Postgres whose event log writes batches, on an engine that keeps its connections.
+
+    It connects anew for every statement otherwise; its ``optimize_for_webserver`` does not, but does not look either whether a
+    connection is still alive.
+    """
+    from dagster_postgres import DagsterPostgresStorage, PostgresEventLogStorage
+
+    storage = DagsterPostgresStorage(url, inst_data=configured)
+    events = type("BatchingPostgresEventLog", (batching, PostgresEventLogStorage), {})(url)
+    events._engine = engine
+    storage._event_log_storage = events
+    return storage
+
+
+def event_log_of(instance: dg.DagsterInstance) -> EventLogStorage:
+    """Return where an instance keeps its events."""
+    return instance.event_log_storage
 
 
 def celery_application(broker: str, backend: str, lost_seconds: int) -> tuple[Any, Any]:

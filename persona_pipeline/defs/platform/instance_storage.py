@@ -12,8 +12,11 @@ from persona_pipeline.defs.platform.dagster_internals import (
     ConfigurableClass,
     ConfigurableClassData,
     DagsterStorage,
+    postgres_storage,
     sqlite_storage,
 )
+from persona_pipeline.defs.platform.event_batches import Batching
+from persona_pipeline.defs.platform.kept_connections import KeptEventLog, kept_engine
 
 URL_VARIABLES = ("PERSONA_DAGSTER_DATABASE_URL", "PERSONA_DATABASE_URL")
 
@@ -36,10 +39,8 @@ class EnvironmentStorage(DagsterStorage, ConfigurableClass):
             folder.mkdir(parents=True, exist_ok=True)
             # Dagster looks whether its tables are there and then makes them: two processes that start at once would both make them.
             with FileLock(folder / ".lock"):
-                return sqlite_storage(folder, inst_data)
-        from dagster_postgres import DagsterPostgresStorage
-
-        return DagsterPostgresStorage(url, inst_data=inst_data)
+                return sqlite_storage(folder, inst_data, KeptEventLog)
+        return postgres_storage(url, inst_data, Batching, kept_engine(url))
 
 
 def postgres_url(environment: Mapping[str, str]) -> str | None:

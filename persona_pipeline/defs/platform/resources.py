@@ -22,6 +22,8 @@ from persona_pipeline.world.personas import PERSONAS
 
 # What the instance keeps the agents under, a partition each.
 AGENTS = "agents"
+# The job that reads message files. It makes no agent a partition: that an agent is none yet tells sensors that it is new.
+READS_MESSAGES = "read_messages"
 
 
 class WorldResource(dg.ConfigurableResource):
@@ -47,7 +49,7 @@ class WorldResource(dg.ConfigurableResource):
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
         # A blank instance (CI) knows no agents, and a step's output fails on a partition that is not registered.
         # Outside a run the sensor adds and removes them.
-        if context.instance and context.run:
+        if context.instance and context.run and context.run.job_name != READS_MESSAGES:
             context.instance.add_dynamic_partitions(AGENTS, known_agents(self.open().root))
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:

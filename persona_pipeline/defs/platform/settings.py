@@ -31,6 +31,7 @@ class OrchestrationSettings(BaseSettings):
         sensor_seconds: pause between two looks at the files and messages.
         new_messages: messages an agent must have sent since its last evaluation for a new one at once.
         quiet_minutes: silence after which fewer new messages are enough.
+        cooldown_minutes: pause between two evaluations of one agent that sensors ask for, over all hosts; 0: none.
         alert_webhook: where failed runs are reported, a Slack incoming webhook or anything that takes its JSON.
         dagster_url: address of the web interface, for links in alerts.
         reports_url: address under which the world's `.persona/reports` folder is served, for links to the HTML report.
@@ -60,6 +61,7 @@ class OrchestrationSettings(BaseSettings):
     sensor_seconds: int = Field(default=30, ge=1)
     new_messages: int = Field(default=20, ge=1)
     quiet_minutes: float = Field(default=15.0, ge=0)
+    cooldown_minutes: float = Field(default=0.0, ge=0)
     alert_webhook: SecretStr | None = None
     dagster_url: str = ""
     reports_url: str = ""

@@ -10,6 +10,7 @@ from persona_pipeline.corrections.keeping import forget_bypasses, forget_texts
 from persona_pipeline.defs.platform.dagster_internals import PARTITION, RANGE, delete_run
 from persona_pipeline.defs.platform.resources import WorldResource
 from persona_pipeline.defs.platform.settings import orchestration
+from persona_pipeline.evaluation.keeping import forget_reasons
 from persona_pipeline.settings import get_settings
 
 _AT_ONCE = 200
@@ -36,6 +37,14 @@ def forget_old_texts(context: dg.OpExecutionContext, world: WorldResource) -> No
     store, days = world.open().store, get_settings().keep_text_days
     forgotten = forget_texts(store, days) if days is not None else 0
     context.add_output_metadata({"corrections": forgotten, "counts_of_bypasses": forget_bypasses(store)})
+
+
+@dg.op
+def forget_old_reasons(context: dg.OpExecutionContext, world: WorldResource) -> None:
+    """Take claims, reasons and quotes out of runs older than PERSONA_KEEP_REASONS_DAYS; their scores stay."""
+    days = get_settings().keep_reasons_days
+    shortened = forget_reasons(world.open().store, days) if days is not None else 0
+    context.add_output_metadata({"shortened": shortened})
 
 
 def old_runs(instance: dg.DagsterInstance, before: datetime) -> Iterator[str]:

@@ -4,6 +4,7 @@ import dagster as dg
 
 from persona_pipeline.defs.platform.run_tags import request_tags
 from persona_pipeline.defs.platform.settings import orchestration
+from persona_pipeline.defs.upkeep.counting import check_message_counts
 from persona_pipeline.defs.upkeep.jobs import forget_old_runs, review_baselines
 
 weekly_baseline_review = dg.ScheduleDefinition(
@@ -22,4 +23,12 @@ weekly_tidying = dg.ScheduleDefinition(
     execution_timezone=orchestration().timezone,
     default_status=orchestration().schedule_status,
     description="Deletes runs older than PERSONA_KEEP_DAYS, the newest about each agent and suite excepted.",
+)
+daily_message_check = dg.ScheduleDefinition(
+    name="daily_message_check",
+    job=check_message_counts,
+    cron_schedule="15 4 * * *",
+    execution_timezone=orchestration().timezone,
+    default_status=orchestration().schedule_status,
+    description="Compares the counts of what agents said with all messages in the store, and mends what differs.",
 )

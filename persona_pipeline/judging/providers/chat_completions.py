@@ -57,7 +57,7 @@ def as_message(response: Any) -> Any:
         "content": [{"type": "text", "text": text}] if text else [],
         "stop_reason": "refusal" if refusal else _STOP_REASONS.get(reason, reason) if isinstance(reason, str) else None,
         "stop_details": {"category": "content_filter"} if reason == "content_filter" else None,
-        "usage": _usage(response.get("usage")),
+        "usage": read_chat_usage(response.get("usage")),
     }
 
 
@@ -103,7 +103,7 @@ def _text(content: Any) -> str:
     return content if isinstance(content, str) else ""
 
 
-def _usage(usage: Any) -> Any:
+def read_chat_usage(usage: Any) -> Any:
     """Return usage in which cached tokens are no part of the input; None where it does not say."""
     if not isinstance(usage, Mapping) or not isinstance(usage.get("prompt_tokens"), int):
         return None

@@ -57,10 +57,14 @@ class OpenAIProvider(Provider):
         )
 
     async def create(self, client: Any, body: Mapping[str, Any]) -> bytes:
-        is_new = any(_is_at(str(client.base_url), domain) for domain in _COUNTS_COMPLETION_TOKENS)
-        chat = as_chat(body, limit="max_completion_tokens" if is_new else "max_tokens")
+        chat = as_chat(body, limit=self.limit_of(str(client.base_url)))
         response = await client.chat.completions.with_raw_response.create(**chat)
         return response.content
+
+    def limit_of(self, url: str) -> str:
+        """Return the field for the most tokens of an answer, as the server at this address calls it."""
+        is_new = any(_is_at(url, domain) for domain in _COUNTS_COMPLETION_TOKENS)
+        return "max_completion_tokens" if is_new else "max_tokens"
 
     def read(self, response: Any) -> Any:
         return as_message(response)

@@ -4,7 +4,7 @@ from persona_pipeline.reporting.charts.bars import Bar, bar_chart
 from persona_pipeline.reporting.charts.bullet import bullet
 from persona_pipeline.reporting.charts.cusum import AlarmMark, cusum_chart
 from persona_pipeline.reporting.charts.map import Link, map_chart
-from persona_pipeline.reporting.charts.sparkline import sparkline
+from persona_pipeline.reporting.charts.sparkline import small_line, sparkline
 from persona_pipeline.reporting.charts.svg import data_uri
 from persona_pipeline.reporting.charts.timeline import Series, timeline
 from persona_pipeline.reporting.charts.turns import Curve, turn_chart
@@ -20,6 +20,7 @@ __all__ = [
     "cusum_chart",
     "data_uri",
     "map_chart",
+    "small_line",
     "sparkline",
     "timeline",
     "turn_chart",

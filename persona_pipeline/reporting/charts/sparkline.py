@@ -11,6 +11,19 @@ from persona_pipeline.reporting.view import format_score
 _WIDTH, _HEIGHT, _MARGIN = 96.0, 24.0, 3.0
 
 
+def small_line(scores: Sequence[float | None]) -> Markup:
+    """Return a line through the scores and nothing else, in few bytes: a page has a thousand, beside the newest score."""
+    step = _WIDTH / max(1, len(scores) - 1)
+    points = [
+        None if score is None else (round(index * step), round(_HEIGHT * (1 - score / SCALE_MAXIMUM)))
+        for index, score in enumerate(scores)
+    ]
+    if sum(point is not None for point in points) < 2:
+        return Markup("")
+    drawn = path([None if point is None else (float(point[0]), float(point[1])) for point in points])
+    return Markup('<svg viewBox="0 0 96 24" aria-hidden="true"><path d="{}"/></svg>').format(drawn)
+
+
 def sparkline(scores: Sequence[float | None], change_index: int | None = None) -> Markup:
     """Return a line through the scores (0-9; None: a gap) with the last one dotted and the change point marked."""
     step = (_WIDTH - 2 * _MARGIN) / max(1, len(scores) - 1)

@@ -29,7 +29,7 @@ from persona_pipeline.reporting.sections import (
     VoiceMap,
     VoiceSeen,
 )
-from persona_pipeline.reporting.view import AgentRow, ReportView, dimension_label, format_delta, format_score
+from persona_pipeline.reporting.view import AgentRow, dimension_label, format_delta, format_score
 
 # The defaults above which the runtime corrections step in (spec/2).
 REPETITION_LIMIT = 0.3
@@ -192,30 +192,29 @@ def voice_figure(voices: VoiceMap) -> Figure:
     )
 
 
-def language_figures(view: ReportView) -> list[Figure]:
+def language_figures(rows: Sequence[AgentRow]) -> list[Figure]:
     """Return each agent's repetition and each channel's agreement, where they were measured."""
     figures = []
-    if repetition := _repetition(view):
+    if repetition := _repetition(rows):
         what = "Share of an agent's word triples that stand in another of its messages too."
         figures.append(_bars("Repetition", "Agent", what, repetition, REPETITION_LIMIT))
-    if agreement := _agreement(view):
+    if agreement := _agreement(rows):
         what = "Share of a channel's messages that agree with somebody."
         figures.append(_bars("Agreement", "Channel", what, agreement, AGREEMENT_LIMIT))
     return figures
 
 
-def _repetition(view: ReportView) -> list[tuple[str, float]]:
+def _repetition(rows: Sequence[AgentRow]) -> list[tuple[str, float]]:
     shares = {
-        row.agent_id: _number(_statistics(row, "fluency"), "repetition", "3", "cross_message_share")
-        for row in view.rows
+        row.agent_id: _number(_statistics(row, "fluency"), "repetition", "3", "cross_message_share") for row in rows
     }
     return [(agent_id, share) for agent_id, share in shares.items() if share is not None]
 
 
-def _agreement(view: ReportView) -> list[tuple[str, float]]:
+def _agreement(rows: Sequence[AgentRow]) -> list[tuple[str, float]]:
     """Every agent of a channel carries the same numbers for it."""
     ratios: dict[str, float] = {}
-    for row in view.rows:
+    for row in rows:
         for channel, values in (_statistics(row, "convergence").get("channels") or {}).items():
             ratio = _number(values, "agreement_ratio")
             if ratio is not None:

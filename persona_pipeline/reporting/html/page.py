@@ -2,38 +2,24 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from markupsafe import Markup
-
-from persona_pipeline.baselines.models import PropositionDrop
+from persona_pipeline.baselines.models import Sight
 from persona_pipeline.evaluation.report import EXIT_OK, EXIT_REGRESSION, Finding, RunReport
 from persona_pipeline.reporting import costs, facts, sections
-from persona_pipeline.reporting.charts import bullet, sparkline
-from persona_pipeline.reporting.history import TrendMark, trend_mark
+from persona_pipeline.reporting.html.agent_blocks import AgentBlock
 from persona_pipeline.reporting.html.figures import (
     Figure,
     fading_figure,
     language_figures,
-    timeline_figure,
     voice_alarm_figure,
     voice_figure,
 )
-from persona_pipeline.reporting.view import LOW_SCORE, OUTCOMES, REMARKS, AgentRow, ReportView, ScoreCell
-from persona_pipeline.scoring.results import PropositionResult, QuotedEvidence
+from persona_pipeline.reporting.many import MANY, AgentLine, agent_lines, shown_whole
+from persona_pipeline.reporting.view import OUTCOMES, REMARKS, AgentRow, ReportView
 
 if TYPE_CHECKING:
-    from persona_pipeline.corrections.statistics import CorrectionStatistics
-
-_MOST_BROKEN_LINES = 12
-
-
-@dataclass(frozen=True)
-class BrokenClaim:
-    """A claim that no longer holds, and lines of the agent that show it."""
-
-    result: PropositionResult
-    lines: list[QuotedEvidence]
+    from persona_pipeline.corrections.statistics import CorrectionStatistics, GateStatistics
 
 
 @dataclass(frozen=True)
@@ -54,130 +40,13 @@ class FindingGroup:
 
 
 @dataclass(frozen=True)
-class PartItem:
-    """One channel or action a proposition was judged on. ``score`` 0-9, higher is better."""
-
-    name: str
-    score: float | None
-    unscored: str | None
-    reasoning: str
-
-    @classmethod
-    def read(cls, part: dict[str, Any], *, inverted: bool) -> "PartItem":
-        raw = part.get("raw")
-        score = None if raw is None else 9.0 - raw if inverted else float(raw)
-        return cls(str(part.get("part") or ""), score, part.get("unscored"), str(part.get("reasoning") or ""))
-
-
-@dataclass(frozen=True)
-class PropositionItem:
-    """One proposition with its fall, if it fell."""
-
-    result: PropositionResult
-    drop: PropositionDrop | None
-
-    drifted: bool
-
-    @property
-    def low(self) -> bool:
-        """Whether its recommendation matters: it dropped, or scores below the middle of the scale."""
-        return self.drop is not None or (self.result.score is not None and self.result.score < LOW_SCORE)
-
-    @property
-    def bad(self) -> bool:
-        """Whether it is part of a drift."""
-        return self.drop is not None or (self.low and self.drifted)
-
-    @property
-    def chart(self) -> Markup:
-        return bullet(self.result.score, self.drop.baseline if self.drop else None, bad=self.bad)
-
-    @property
-    def parts(self) -> list[PartItem]:
-        """Its channels or actions, the lowest first."""
-        parts = [PartItem.read(part, inverted=self.result.inverted) for part in self.result.parts]
-        return sorted(parts, key=lambda part: -1.0 if part.score is None else part.score)
-
-
-@dataclass(frozen=True)
-class DimensionBlock:
-    """One dimension of one agent: its cell, and its propositions with the worst first."""
-
-    cell: ScoreCell
-
-    @cached_property
-    def propositions(self) -> list[PropositionItem]:
-        if not self.cell.evaluation:
-            return []
-        drops = {drop.proposition_id: drop for drop in self.cell.drops}
-        items = [
-            PropositionItem(result, drops.get(result.id), self.cell.drifted)
-            for result in self.cell.evaluation.propositions.values()
-        ]
-        return sorted(items, key=lambda item: (item.result.algorithmic, _rank(item.result), item.result.id))
-
-    @property
-    def statistics(self) -> list[tuple[str, str]]:
-        return facts.scalar_facts(self.cell.evaluation.statistics) if self.cell.evaluation else []
-
-
-@dataclass(frozen=True)
-class AgentBlock:
-    """One agent's part of the page. ``anchor`` is an id of ours, never the agent's."""
-
-    row: AgentRow
-    anchor: str
-    points: list[sections.HistoryPoint]
-    trends: dict[str, sections.TrendSeen]
-
-    @cached_property
-    def dimensions(self) -> list[DimensionBlock]:
-        return [DimensionBlock(cell) for cell in self.row.cells if cell.evaluation or cell.comparison]
-
-    @cached_property
-    def mark(self) -> TrendMark | None:
-        return trend_mark(self.points, self.trends)
-
-    @property
-    def spark(self) -> Markup | None:
-        if len(self.points) < 2:
-            return None
-        return sparkline([point.overall for point in self.points], self.mark.index if self.mark else None)
-
-    @cached_property
-    def timeline(self) -> Figure | None:
-        return timeline_figure(self.row.name, self.points, self.mark) if len(self.points) > 1 else None
-
-    @cached_property
-    def broken(self) -> list[BrokenClaim]:
-        """The claims of a drift with quotes that stand in a message, worst first; each quote once, twelve at most."""
-        claims: list[BrokenClaim] = []
-        seen: set[tuple[str | None, str]] = set()
-        for block in self.dimensions:
-            for item in block.propositions:
-                lines = []
-                for evidence in item.result.evidence if item.bad else ():
-                    key = (evidence.message_id, evidence.quote)
-                    if evidence.verified and key not in seen and len(seen) < _MOST_BROKEN_LINES:
-                        seen.add(key)
-                        lines.append(evidence)
-                if lines:
-                    claims.append(BrokenClaim(item.result, lines))
-        return claims
-
-    @property
-    def facts(self) -> list[tuple[str, str]]:
-        evaluation = self.row.report.evaluation
-        return [("Run", evaluation.run_id), *facts.agent_facts(evaluation.provenance)]
-
-
-@dataclass(frozen=True)
 class Page:
     """The whole document."""
 
     report: RunReport
     view: ReportView
     agents: list[AgentBlock]
+    lines: list[AgentLine]
     fading: list[Figure]
     voice_alarms: list[tuple[Figure, sections.VoiceSeen]]
     language: list[Figure]
@@ -200,16 +69,22 @@ class Page:
             return "no baseline yet"
         return OUTCOMES.get(self.report.exit_code, "failed")
 
-    @property
+    @cached_property
+    def shown(self) -> set[str]:
+        """The agents of which more than a line is said."""
+        return {agent.row.agent_id for agent in self.agents}
+
+    @cached_property
     def findings(self) -> list[Finding]:
         return self.view.findings
 
     @cached_property
     def finding_groups(self) -> list[FindingGroup]:
-        """The findings by agent and dimension, in the order they first appear."""
+        """The findings by agent and dimension, in the order they first appear; those of an agent shown in a line stand there."""
         names = {row.agent_id: row.name for row in self.view.rows}
+        shown = [item for item in self.findings if item.agent_id not in names or item.agent_id in self.shown]
         groups: dict[tuple[str | None, str | None], FindingGroup] = {}
-        for finding in self.findings:
+        for finding in shown:
             agent = names.get(finding.agent_id or "", finding.agent_id)
             group = groups.setdefault(
                 (finding.agent_id, finding.dimension), FindingGroup(agent, finding.dimension, [], [])
@@ -219,7 +94,17 @@ class Page:
 
     @property
     def warnings(self) -> list[tuple[str, str]]:
-        return [(row.agent_id, warning) for row in self.view.rows for warning in row.report.comparison.warnings]
+        rows = [agent.row for agent in self.agents]
+        return [
+            (row.agent_id, warning)
+            for row in sorted(rows, key=lambda row: row.agent_id)
+            for warning in row.report.comparison.warnings
+        ]
+
+    @cached_property
+    def sights(self) -> list[tuple[AgentRow, dict[str, Sight]]]:
+        """What the windows of the agents that are shown could have seen."""
+        return [(row, sights) for row, sights in self.view.sights if row.agent_id in self.shown]
 
     @property
     def has_timeline(self) -> bool:
@@ -235,7 +120,15 @@ class Page:
 
     @cached_property
     def cost_tables(self) -> list[costs.CostTable]:
-        return costs.cost_tables(self.report)
+        return [table.shortened(MANY) for table in costs.cost_tables(self.report)]
+
+    @property
+    def correction_rows(self) -> "list[tuple[str, GateStatistics]]":
+        """What the gate did by agent; of many, those it had to do most with."""
+        rows = sorted(self.corrections.agents.items()) if self.corrections else []
+        if len(rows) > MANY:
+            rows = sorted(rows, key=lambda row: -(row[1].forced + row[1].fail_open + row[1].rejections))[:MANY]
+        return rows
 
     @property
     def provenance_facts(self) -> list[tuple[str, str]]:
@@ -245,11 +138,12 @@ class Page:
     def navigation(self) -> list[tuple[str, str]]:
         """(anchor, title) of the sections that are there."""
         present = [
+            ("everybody", "Everybody", bool(self.lines)),
             ("scores", "Scores", bool(self.agents)),
             ("findings", "Findings", bool(self.findings or self.warnings)),
             ("timeline", "Timeline", self.has_timeline),
             ("agents", "Agents", bool(self.agents)),
-            ("sight", "Sight", bool(self.view.sights)),
+            ("sight", "Sight", bool(self.sights)),
             ("fading", "Long conversations", bool(self.fading)),
             ("voice-alarm", "Voice alarm", bool(self.voice_alarms)),
             ("voices", "Voices", self.voices is not None),
@@ -266,27 +160,27 @@ def build_page(report: RunReport) -> Page:
     view = ReportView(report)
     histories, trends, fading = sections.history(report), sections.trends(report), sections.fading(report)
     voices, alarms = sections.voice_map(report), sections.voice_alarms(report)
+    whole = shown_whole(view.rows)
+    agents = [
+        AgentBlock(row, f"agent-{index}", histories.get(row.agent_id, []), trends.get(row.agent_id, {}))
+        for index, row in enumerate(whole, start=1)
+    ]
+    by_name = sorted(whole, key=lambda row: row.agent_id)
     return Page(
         report=report,
         view=view,
-        agents=[
-            AgentBlock(row, f"agent-{index}", histories.get(row.agent_id, []), trends.get(row.agent_id, {}))
-            for index, row in enumerate(sorted(view.rows, key=lambda row: row.severity), start=1)
-        ],
-        fading=[fading_figure(row.name, seen) for row in view.rows for seen in fading.get(row.agent_id, [])],
+        agents=agents,
+        lines=agent_lines(view.rows, {agent.row.agent_id: agent.anchor for agent in agents}, histories),
+        fading=[fading_figure(row.name, seen) for row in by_name for seen in fading.get(row.agent_id, [])],
         voice_alarms=[
             (voice_alarm_figure(row.name, alarms[row.agent_id]), alarms[row.agent_id])
-            for row in sorted(view.rows, key=lambda row: row.severity)
+            for row in whole
             if row.agent_id in alarms
         ],
-        language=language_figures(view),
+        language=language_figures(by_name),
         voices=voice_figure(voices) if voices else None,
         voice_map=voices,
         suites=sections.suites(report),
         corrections=sections.corrections(report),
         correction_examples=sections.correction_examples(report),
     )
-
-
-def _rank(result: PropositionResult) -> float:
-    return -1.0 if result.score is None else result.score

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from persona_pipeline.evaluation.report import RunReport
 from persona_pipeline.reporting import view
-from persona_pipeline.reporting.charts import bullet
+from persona_pipeline.reporting.charts import bullet, small_line
 from persona_pipeline.reporting.facts import agent_facts
 from persona_pipeline.reporting.html.page import build_page
 from persona_pipeline.reporting.pages import page_environment
@@ -48,6 +48,7 @@ def _environment() -> Environment:
         dimension=view.dimension_label,
         unscored=view.unscored_label,
         bullet=_bullet,
+        small_line=small_line,
         percent=_percent,
         plural=_plural,
         facts=agent_facts,

@@ -4,7 +4,9 @@ from collections.abc import Iterator, Sequence
 
 from persona_pipeline.reporting.text import one_line
 from persona_pipeline.suites.asserts.grades import SuiteVerdict
+from persona_pipeline.suites.asserts.pairwise import Outcome
 from persona_pipeline.suites.results.compare import Comparison
+from persona_pipeline.suites.results.pairwise import PairwiseResult
 from persona_pipeline.suites.results.suite_result import SuiteResult, TestResult
 from persona_pipeline.suites.results.summaries import reason_of
 from persona_pipeline.suites.running.explain import ExplainedTest
@@ -58,6 +60,29 @@ def comparison_lines(comparison: Comparison) -> Iterator[str]:
         f"{len(comparison.deltas)} tests: mean difference {comparison.mean:+.3f}{around}; "
         f"{comparison.wins} won, {comparison.losses} lost, {ties} alike."
     )
+
+
+def pairwise_lines(result: PairwiseResult) -> Iterator[str]:
+    """Yield the tests that a judge did not find alike, and who won how often, with an interval."""
+    for pair in result.pairs:
+        if pair.found is None:
+            yield f"?       {one_line(pair.id, _ID)}  {one_line(str(pair.error), _REASON)}"
+        elif pair.found.outcome is not Outcome.TIE:
+            reason = one_line(pair.found.reasoning or "", _REASON)
+            yield f"{pair.found.outcome.value:<6}  {one_line(pair.id, _ID)}  {reason}".rstrip()
+    judged = len(result.pairs) - len(result.unjudged)
+    changed = f" ({result.changed} because the choice changed with the order)" if result.changed else ""
+    unjudged = f", {len(result.unjudged)} not judged" if result.unjudged else ""
+    yield (
+        f"Judged in both orders: of {judged} tests the second run won {result.wins}, lost {result.losses}, "
+        f"{result.ties} alike{changed}{unjudged}."
+    )
+    if result.win_share is not None and result.interval is not None and result.sign_p is not None:
+        low, high = result.interval
+        yield (
+            f"It wins {result.win_share:.0%} of those decided, 95 % interval {low:.0%} to {high:.0%}; "
+            f"sign test p = {result.sign_p:.3f}."
+        )
 
 
 def explanation_lines(tests: Sequence[ExplainedTest]) -> Iterator[str]:

@@ -226,16 +226,24 @@ def _folds(said: Sequence[Message], is_own: Any, agent_id: str) -> Any:
 def _threshold(steps: Any, groups: Any, provenance: VoiceProvenance) -> float:
     """Return the sum that few enough of the drawn sequences of ``horizon`` own messages reach; steps: messages x sides."""
     generator = np.random.default_rng(seed_from("voice threshold", provenance.agent_id))
-    blocks = [steps[groups == number] for number in range(int(groups.max()) + 1)]
-    drawn = np.array([_drawn(blocks, generator, provenance.horizon) for _ in range(_DRAWS)])
+    drawn = steps[_drawn(groups, generator, provenance.horizon)]
     return float(np.quantile(highest_sums(drawn), 1 - provenance.false_alarms / _SURER))
 
 
-def _drawn(blocks: Sequence[Any], generator: Any, length: int) -> Any:
-    parts: list[Any] = []
-    found = 0
-    while found < length:
-        block = blocks[int(generator.integers(len(blocks)))]
-        parts.append(block)
-        found += len(block)
-    return np.concatenate(parts)[:length]
+def _drawn(groups: Any, generator: Any, length: int) -> Any:
+    """Return the places of ``_DRAWS`` sequences of whole groups drawn one after another, each cut off at a length."""
+    order, sizes = np.argsort(groups, kind="stable"), np.bincount(groups)
+    starts, drawn = np.cumsum(sizes) - sizes, np.zeros(0, dtype=int)
+    begins: list[int] = []
+    before = np.zeros(1, dtype=int)
+    while len(begins) < _DRAWS:
+        more = generator.integers(len(sizes), size=_DRAWS * (length // int(sizes.mean()) + 1))
+        drawn = np.concatenate([drawn, more])
+        # How many places there are before each group, and which group is the first of each sequence.
+        before = np.concatenate([[0], np.cumsum(sizes[drawn])])
+        begins, group = [], 0
+        while len(begins) < _DRAWS and before[group] + length <= before[-1]:
+            begins.append(int(before[group]))
+            group = int(np.searchsorted(before, before[group] + length))
+    places = np.arange(before[-1]) - np.repeat(before[:-1] - starts[drawn], sizes[drawn])
+    return order[places[np.array(begins)[:, None] + np.arange(length)]]

@@ -1,25 +1,102 @@
-"""``contains``: a piece of text stands in the answer."""
+"""``contains``: pieces of text stand in the answer, anywhere, at its beginning or at its end."""
 
-from pydantic import Field
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, PlainValidator
 
 from persona_pipeline.suites.asserts.base import Assert
 from persona_pipeline.suites.asserts.context import Context
 from persona_pipeline.suites.asserts.grades import Grade
-from persona_pipeline.suites.format.field_types import Text
+from persona_pipeline.suites.format.javascript import trim
+from persona_pipeline.suites.format.problems import Reader
+from persona_pipeline.suites.format.sources import Entry
 from persona_pipeline.suites.targets.output import Output
+
+# What other spellings of the type say beside it.
+SPELLINGS: dict[str, dict[str, Any]] = {
+    "icontains": {"ignore_case": True},
+    "contains_all": {},
+    "contains_any": {"of": "any"},
+    "icontains_all": {"ignore_case": True},
+    "icontains_any": {"ignore_case": True, "of": "any"},
+    "starts_with": {"at": "start"},
+    "ends_with": {"at": "end"},
+}
+_SAID = {
+    "anywhere": ("contains", "contain"),
+    "start": ("starts with", "start with"),
+    "end": ("ends with", "end with"),
+}
+
+
+def _texts(value: Any) -> str | list[str]:
+    texts = value if isinstance(value, list) else [value]
+    other = next((text for text in texts if not isinstance(text, str)), None)
+    if other is not None or None in texts:
+        raise ValueError(f"must be a string or a list of strings, not {other!r}")
+    if not texts or "" in texts:
+        raise ValueError("must not be empty")
+    return value
+
+
+Texts = Annotated[
+    str | list[str],
+    # One checker, so that a mistake is told once and not for each of two kinds.
+    PlainValidator(
+        _texts,
+        json_schema_input_type=Annotated[str, Field(min_length=1)]
+        | Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1)],
+    ),
+]
 
 
 class Contains(Assert):
-    """1 if the answer contains ``value``, letter for letter; else 0."""
+    """1 if the answer contains ``value``, letter for letter, or of a list all or any; else 0.
 
-    value: Text = Field(description="The text to find.")
+    White space around the answer does not count at its start and end. Case is ignored as Unicode folds it.
+    """
+
+    value: Texts = Field(description="The text to find, or a list of texts.")
+    ignore_case: bool = Field(False, description="Whether capital letters are the same as small ones.")
+    of: Literal["all", "any"] = Field("all", description="Whether of a list all must be there, or one.")
+    at: Literal["anywhere", "start", "end"] = Field("anywhere", description="Where it must stand.")
+
+    @classmethod
+    def prepare(cls, data: dict[str, Any], entry: Entry, label: str, reader: Reader) -> dict[str, Any]:
+        spelled = str(entry.data["type"]).replace("-", "_")
+        return {**data, **{key: data.get(key, value) for key, value in SPELLINGS.get(spelled, {}).items()}}
 
     def default_name(self, spelled: str) -> str:
-        return f"contains-{self.value}"
+        return f"{spelled}-{', '.join(self._texts)}"
+
+    def dump(self) -> dict[str, Any]:
+        data = super().dump()
+        plain = {"ignore_case": False, "of": "all", "at": "anywhere"}
+        return {key: value for key, value in data.items() if key not in plain or value != plain[key]}
 
     def grade(self, output: Output, context: Context) -> Grade:
+        answer = output.text if self.at == "anywhere" else trim(output.text)
+        missing = [text for text in self._texts if not self._stands(text, answer)]
+        met = not missing if self.of == "all" else len(missing) < len(self._texts)
+        does, not_done = _SAID[self.at]
+        what = repr(self._texts[0]) if len(self._texts) == 1 else f"{self.of} of {_listed(self._texts)}"
+        aside = ", capitals aside" if self.ignore_case else ""
+        lacking = f": {_listed(missing)} missing" if self.of == "all" and len(self._texts) > 1 else ""
         return Grade.of(
-            self.value in output.text,
-            f"The answer contains {self.value!r}.",
-            f"The answer does not contain {self.value!r}.",
+            met, f"The answer {does} {what}{aside}.", f"The answer does not {not_done} {what}{aside}{lacking}."
         )
+
+    @property
+    def _texts(self) -> list[str]:
+        return [self.value] if isinstance(self.value, str) else self.value
+
+    def _stands(self, text: str, answer: str) -> bool:
+        if self.ignore_case:
+            text, answer = text.casefold(), answer.casefold()
+        if self.at == "start":
+            return answer.startswith(text)
+        return answer.endswith(text) if self.at == "end" else text in answer
+
+
+def _listed(texts: list[str]) -> str:
+    return ", ".join(map(repr, texts))

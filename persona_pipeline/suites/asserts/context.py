@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from persona_pipeline.suites.asserts.grades import UngradedError
 from persona_pipeline.suites.format.loading.messages import content_texts
 from persona_pipeline.suites.format.models import Suite, Test
+from persona_pipeline.suites.targets.output import Output
 
 if TYPE_CHECKING:
     from persona_pipeline.suites.asserts.suite_judge import SuiteJudge
@@ -25,12 +26,14 @@ class Services:
         allow_code: whether code of the suite may run.
         world_root: gives the world whose personas, propositions and baselines persona asserts use.
         invoke: sends a prompt to a target by name and returns its text, for asserts that ask a target.
+        answer: lets a target, by name, answer the test that is graded, for asserts that compare answers.
     """
 
     judge: Callable[[], "SuiteJudge"] | None = None
     allow_code: bool = False
     world_root: Callable[[], Path] | None = None
     invoke: Callable[[str, str, "Context"], str] | None = None
+    answer: Callable[[str, "Context"], Output] | None = None
 
 
 @dataclass(frozen=True)

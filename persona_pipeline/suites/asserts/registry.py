@@ -7,7 +7,7 @@ from persona_pipeline.suites.asserts.agent_judge import AgentJudge
 from persona_pipeline.suites.asserts.base import Assert
 from persona_pipeline.suites.asserts.code_judge import CodeJudge
 from persona_pipeline.suites.asserts.composite import Composite
-from persona_pipeline.suites.asserts.contains import Contains
+from persona_pipeline.suites.asserts.contains import SPELLINGS, Contains
 from persona_pipeline.suites.asserts.cost import Cost
 from persona_pipeline.suites.asserts.equals import Equals
 from persona_pipeline.suites.asserts.execution_metrics import ExecutionMetrics
@@ -15,6 +15,7 @@ from persona_pipeline.suites.asserts.field_accuracy import FieldAccuracy
 from persona_pipeline.suites.asserts.is_json import IsJson
 from persona_pipeline.suites.asserts.latency import Latency
 from persona_pipeline.suites.asserts.llm_judge import LlmJudge
+from persona_pipeline.suites.asserts.pairwise import Pairwise
 from persona_pipeline.suites.asserts.persona_drift import PersonaDrift
 from persona_pipeline.suites.asserts.propositions import Propositions
 from persona_pipeline.suites.asserts.regex import Regex
@@ -36,6 +37,7 @@ _TYPES: dict[str, type[Assert]] = {
     "field_accuracy": FieldAccuracy,
     "composite": Composite,
     "agent_judge": AgentJudge,
+    "pairwise": Pairwise,
     "execution_metrics": ExecutionMetrics,
     "latency": Latency,
     "cost": Cost,
@@ -45,7 +47,13 @@ _TYPES: dict[str, type[Assert]] = {
 }
 BUILT_IN = tuple(_TYPES)
 # Other spellings of the same types.
-ALIASES = {"rubric": "rubrics", "code": "code_judge", "code_grader": "code_judge", "llm_grader": "llm_judge"}
+ALIASES = {
+    "rubric": "rubrics",
+    "code": "code_judge",
+    "code_grader": "code_judge",
+    "llm_grader": "llm_judge",
+    **dict.fromkeys(SPELLINGS, "contains"),
+}
 
 
 def register(name: str, model: type[Assert]) -> None:

@@ -3,13 +3,12 @@
 Asserts run in threads; the judge is asynchronous and serves one thread. So it lives in one event loop of its own.
 """
 
-import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
+from persona_pipeline.background_loop import BackgroundLoop
 from persona_pipeline.judging.backend import AnthropicBackend
 from persona_pipeline.judging.questions import Answer, Backend, Question
 from persona_pipeline.judging.verdict import JudgeRequest, Usage, Verdict
@@ -46,8 +45,7 @@ class SuiteJudge:
     record: Callable[[Sequence[Question], Sequence[Answer]], None] | None = None
     record_verdicts: Callable[[Sequence[JudgeRequest], Sequence[Verdict]], None] | None = None
     usage: Usage = field(default_factory=Usage)
-    _loop: asyncio.AbstractEventLoop | None = None
-    _thread: threading.Thread | None = None
+    _loop: BackgroundLoop = field(default_factory=lambda: BackgroundLoop("suite-judge"))
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _backends: dict[str, Backend] = field(default_factory=dict)
 
@@ -65,13 +63,26 @@ class SuiteJudge:
         Raises:
             UngradedError: there is no valid answer; its reason is the judge's.
         """
-        answer = self._wait(self._backend(model).ask([question]), timeout)[0]
-        self._spent(answer.usage)
+        answer = self.answers([question], timeout, model=model)[0]
         if answer.data is None:
             raise UngradedError(str(answer.unscored), answer.detail)
-        if self.record:
-            self.record([question], [answer])
         return answer.data
+
+    def answers(self, questions: Sequence[Question], timeout: float, *, model: str | None = None) -> list[Answer]:
+        """Return the answers to questions that are asked at once, in order; a failed one is unscored with its reason.
+
+        Raises:
+            UngradedError: they took too long.
+        """
+        answers = self._wait(self._backend(model).ask(questions), timeout)
+        for answer in answers:
+            self._spent(answer.usage)
+        known = [
+            (question, answer) for question, answer in zip(questions, answers, strict=True) if answer.data is not None
+        ]
+        if self.record and known:
+            self.record([question for question, _ in known], [answer for _, answer in known])
+        return answers
 
     def verdicts(self, requests: Sequence[JudgeRequest], timeout: float) -> list[Verdict]:
         """Return the verdicts on propositions, in order; a failed one is unscored with its reason."""
@@ -84,11 +95,7 @@ class SuiteJudge:
 
     def close(self) -> None:
         """End the event loop."""
-        if self._loop and self._thread:
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join(timeout=5)
-            self._loop.close()
-            self._loop = self._thread = None
+        self._loop.close()
 
     def _spent(self, usage: Usage) -> None:
         with self._lock:
@@ -105,14 +112,7 @@ class SuiteJudge:
             return self._backends[model]
 
     def _wait(self, work: Coroutine[Any, Any, Result], timeout: float) -> Result:
-        with self._lock:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._loop.run_forever, name="suite-judge", daemon=True)
-                self._thread.start()
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
-            return future.result(timeout)
-        except FutureTimeout as error:
-            future.cancel()
+            return self._loop.wait(work, timeout)
+        except TimeoutError as error:
             raise UngradedError("timeout", f"the judge did not answer within {timeout:g} s") from error

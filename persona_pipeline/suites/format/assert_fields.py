@@ -29,12 +29,13 @@ class AssertFields(StrictFields):
     )
     negate: bool = Field(default=False, description="Turn the result round: it must not hold.")
 
-    _entry: Entry | None = PrivateAttr(None)
+    # Without a default, which would be copied for each of a large suite's asserts.
+    _entry: Entry = PrivateAttr()
 
     @property
     def entry(self) -> Entry | None:
-        """Where it was written."""
-        return self._entry
+        """Where it was written; None where no file says it."""
+        return getattr(self, "_entry", None)
 
     @property
     def needs_judge(self) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from persona_pipeline.errors import Problem
+from persona_pipeline.settings import get_settings
 
 MAX_BYTES = 64_000_000
 
@@ -43,8 +44,9 @@ def default_roots(suite: Path) -> tuple[Path, ...]:
 
 
 def state_folder(suite: Path) -> Path:
-    """Return where runs of a suite keep what can be thrown away: ``.persona`` at the top of its repository, else beside it."""
-    return default_roots(suite)[0] / ".persona"
+    """Return where runs of a suite keep what can be thrown away: PERSONA_STATE, else ``.persona`` at the top of its repository or
+    beside it."""
+    return get_settings().state or default_roots(suite)[0] / ".persona"
 
 
 @dataclass

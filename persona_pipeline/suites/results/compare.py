@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from persona_pipeline.suites.results.intervals import mean_interval
+from persona_pipeline.suites.results.intervals import mean_interval, sign_test
 
 WIN = 0.1
 
@@ -77,10 +77,7 @@ class Comparison:
     @property
     def sign_p(self) -> float | None:
         """Two-sided p of the exact sign test over won and lost tests, None when there are none."""
-        n, less = self.wins + self.losses, min(self.wins, self.losses)
-        if n == 0:
-            return None
-        return min(1.0, 2 * sum(math.comb(n, k) for k in range(less + 1)) / 2**n)
+        return sign_test(self.wins, self.losses)
 
     @property
     def worse(self) -> bool:

@@ -22,3 +22,22 @@ def mean_interval(values: Sequence[float]) -> tuple[float, float, float, float]:
     spread = statistics.stdev(values)
     half = t_quantile(len(values) - 1) * spread / math.sqrt(len(values))
     return mean, mean - half, mean + half, spread
+
+
+def sign_test(wins: int, losses: int) -> float | None:
+    """Return the two-sided p of the exact sign test, None without a win or a loss."""
+    n = wins + losses
+    if n == 0:
+        return None
+    return min(1.0, 2 * sum(math.comb(n, k) for k in range(min(wins, losses) + 1)) / 2**n)
+
+
+def share_interval(count: int, total: int) -> tuple[float, float] | None:
+    """Return the exact 95 % interval (Clopper and Pearson) of a share, 0-1; None of nothing."""
+    if total == 0:
+        return None
+    from scipy.special import betaincinv
+
+    low = float(betaincinv(count, total - count + 1, 0.025)) if count else 0.0
+    high = float(betaincinv(count + 1, total - count, 0.975)) if count < total else 1.0
+    return low, high

@@ -2,13 +2,13 @@
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
 from persona_pipeline.errors import ConfigError, Problem
 from persona_pipeline.suites.format.json_lines import json_rows
-from persona_pipeline.suites.results.suite_result import TestResult
+from persona_pipeline.suites.results.suite_result import SuiteResult, TestResult
 from persona_pipeline.suites.targets.output import OutputError
 
 
@@ -27,6 +27,27 @@ class RowWriter:
 
     def close(self) -> None:
         self._stream.close()
+
+
+def json_parts(result: SuiteResult, parts: Sequence[SuiteResult] = (), *, newline: str = "") -> Iterator[str]:
+    """Yield the JSON of a whole run piece by piece, a test at a time: the text of many is never held at once.
+
+    Args:
+        parts: the suites of a joined result, to be summed up one by one.
+        newline: what stands after each test.
+    """
+    head = {"suite": result.suite, "path": result.path, "suite_hash": result.suite_hash}
+    yield _json(head)[:-1] + ', "tests": [' + newline
+    for index, test in enumerate(result.tests):
+        yield (f", {newline}" if index else "") + _json(test.to_dict())
+    rest = result.closing()
+    if len(parts) > 1:
+        rest["suites"] = [{"suite": part.suite, "summary": part.summary} for part in parts]
+    yield newline + "], " + _json(rest)[1:] + "\n"
+
+
+def _json(data: Any) -> str:
+    return json.dumps(data, ensure_ascii=True, allow_nan=False, default=str)
 
 
 def _cut_half_line(path: Path) -> None:

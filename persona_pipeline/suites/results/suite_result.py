@@ -269,13 +269,12 @@ class SuiteResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the run as plain JSON."""
-        data: dict[str, Any] = {
-            "suite": self.suite,
-            "path": self.path,
-            "suite_hash": self.suite_hash,
-            "tests": [test.to_dict() for test in self.tests],
-            "summary": self.summary,
-        }
+        head = {"suite": self.suite, "path": self.path, "suite_hash": self.suite_hash}
+        return {**head, "tests": [test.to_dict() for test in self.tests], **self.closing()}
+
+    def closing(self) -> dict[str, Any]:
+        """Return what stands after the tests: the summary, who judged, what a person should look at."""
+        data: dict[str, Any] = {"summary": self.summary}
         if self.judge:
             data["judge"] = {"name": self.judge, "usage": dict(self.usage)}
         return data | ({"warnings": list(self.warnings)} if self.warnings else {})

@@ -6,7 +6,7 @@ import hashlib
 import json
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
@@ -51,8 +51,11 @@ class CellRunner:
     keyed: bool = True
 
     def __post_init__(self) -> None:
-        self.services = dataclasses.replace(self.services, invoke=self._invoke if self.targets else None)
+        invoke = self._invoke if self.targets else None
+        self.services = dataclasses.replace(self.services, invoke=invoke, answer=self._answer_of)
         self._sick: dict[str, TargetError | None] = {}
+        self._request_keys: dict[str, str] = {}
+        self._fingerprints: dict[str, Mapping[str, Any]] = {}
 
     @cached_property
     def files(self) -> PromptFiles:
@@ -123,6 +126,11 @@ class CellRunner:
 
     def request_key(self, test: Test) -> str:
         """Return a SHA-256 of what the target is asked."""
+        if test.id not in self._request_keys:
+            self._request_keys[test.id] = self._request_key(test)
+        return self._request_keys[test.id]
+
+    def _request_key(self, test: Test) -> str:
         files = {}
         for reference in file_parts(test):
             try:
@@ -142,14 +150,19 @@ class CellRunner:
         trials = self.suite.trials_of(cell.test)
         parts = [
             cell.test.model_dump(),
-            [item.dump() for item in self.asserts(cell.test)],
+            None if cell.test.asserts else self.suite.evaluator,
             self.request_key(cell.test),
-            cell.target.fingerprint() if cell.target else cell.target_name,
+            self._fingerprint(cell.target) if cell.target else cell.target_name,
             trials.model_dump() if trials else None,
             recorded,
         ]
         text = json.dumps(parts, sort_keys=True, ensure_ascii=True, default=str)
         return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+    def _fingerprint(self, target: TargetFields) -> Mapping[str, Any]:
+        if target.name not in self._fingerprints:
+            self._fingerprints[target.name] = target.fingerprint()
+        return self._fingerprints[target.name]
 
     def _attempt(self, cell: Cell, number: int, notes: list[str]) -> Attempt:
         deadline = time.monotonic() + self.options.timeout
@@ -207,7 +220,7 @@ class CellRunner:
         key = None
         # What was done to a workspace cannot be done again from a recorded answer.
         if made is None and self._uses_cache(cell.test):
-            key = cache_key(target.fingerprint(), asked, test_id=cell.test.id, attempt=number)
+            key = cache_key(self._fingerprint(target), asked, test_id=cell.test.id, attempt=number)
             known = self.cache.get(key)
             if known is not None:
                 return known, True, 0
@@ -277,5 +290,26 @@ class CellRunner:
             return target.respond(request).text
         except TargetError as problem:
             raise UngradedError(problem.reason, problem.message) from problem
+        except ConfigError as problem:
+            raise UngradedError("no_target", str(problem)) from problem
+
+    def _answer_of(self, name: str, context: Context) -> Output:
+        """What another target says to the same test."""
+        test = context.test
+        if test.workspace is not None:
+            said = f"target {name!r} would need a workspace of its own; compare with recorded answers (responses)"
+            raise UngradedError("no_workspace", said)
+        if self.responses is not None and f"{test.id}@{name}" not in self.responses.answers:
+            raise UngradedError("no_response", f"{self.responses.source} has no answer for '{test.id}@{name}'")
+        try:
+            target = None if self.responses is not None or self.targets is None else self.targets.open(name)
+            if target is None and self.responses is None:
+                raise UngradedError("no_target", f"there are no targets to ask for {name!r}")
+            cell = Cell(test.id, test, name, target)
+            return self._answer(cell, context.attempt, None, time.monotonic() + context.time_left())[0]
+        except (TargetError, ResponseError) as problem:
+            raise UngradedError(problem.reason, problem.message) from problem
+        except FileError as problem:
+            raise UngradedError("missing_file", str(problem)) from problem
         except ConfigError as problem:
             raise UngradedError("no_target", str(problem)) from problem

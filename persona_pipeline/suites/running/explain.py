@@ -6,6 +6,7 @@ from typing import Any
 
 from persona_pipeline.suites.asserts.agent_judge import AgentJudge
 from persona_pipeline.suites.asserts.grades import gate_of
+from persona_pipeline.suites.asserts.pairwise import Pairwise
 from persona_pipeline.suites.asserts.registry import default_assert
 from persona_pipeline.suites.format.assert_fields import AssertFields
 from persona_pipeline.suites.format.models import Suite, Test
@@ -102,7 +103,9 @@ def _assert(
     item: AssertFields, test: Test, total: float, targets: Targets | None, *, fallback: bool
 ) -> ExplainedAssert:
     needs = [word for word, needed in (("judge", item.needs_judge), ("code", item.needs_code)) if needed]
-    if isinstance(item, AgentJudge) and item.target is not None:
+    if isinstance(item, Pairwise) and item.asked is not None:
+        needs += _target_needs(item.asked, targets)
+    elif isinstance(item, AgentJudge) and item.target is not None:
         needs += _target_needs(item.target, targets)
     elif isinstance(item, AgentJudge) and test.workspace is None:
         needs.append("workspace (there is none)")

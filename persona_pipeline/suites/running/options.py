@@ -27,6 +27,7 @@ class RunOptions:
             repository.
         keep_workspaces: also those of tests that pass.
         world_root: gives the world's folder; asked only by persona asserts.
+        keyed: results say what they are results of, so that a later run can go on from them; None: where they are heard one by one.
         earlier: rows of an interrupted run: what they finished is not run again.
         clock: the time that results carry.
     """
@@ -44,5 +45,6 @@ class RunOptions:
     workspace_folder: Path | None = None
     keep_workspaces: bool = False
     world_root: Callable[[], Path] | None = None
+    keyed: bool | None = None
     earlier: Sequence[TestResult] = ()
     clock: Callable[[], datetime] = field(default=lambda: datetime.now(UTC), repr=False)

@@ -2,8 +2,8 @@
 
 import contextlib
 import threading
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from persona_pipeline.suites.asserts.context import Services
 from persona_pipeline.suites.asserts.grades import Failure, SuiteVerdict
@@ -28,7 +28,7 @@ _JUDGED_AT_ONCE = 20
 def run_suite(
     suite: Suite,
     *,
-    targets: Targets | None = None,
+    targets: Targets | Callable[..., Any] | Mapping[str, Callable[..., Any]] | None = None,
     responses: Responses | None = None,
     judge: "Callable[[], BackedJudge | SuiteJudge] | BackedJudge | SharedJudge | None" = None,
     options: RunOptions | None = None,
@@ -37,7 +37,8 @@ def run_suite(
     """Run a suite and return every test's result, in the suite's order.
 
     Args:
-        targets: who may answer; not needed with ``responses``.
+        targets: who may answer; not needed with ``responses``. A function answers for the target named default, functions by name
+            for those; their connections are closed at the end.
         responses: recorded answers to grade; no target is asked.
         judge: the project's judge, or a function that opens it when the first assert needs one, closed at the end; a shared one
             stays open. None: what needs a judge is an error.
@@ -47,6 +48,8 @@ def run_suite(
         ConfigError: a filter matches nothing, or a target is missing or not valid.
     """
     options = options or RunOptions()
+    if targets is not None and not isinstance(targets, Targets):
+        targets = Targets.of(targets)
     cells = list(plan(suite, options, targets, responses))
     shared = judge if isinstance(judge, SharedJudge) else SharedJudge(judge)
     before = shared.usage
@@ -61,7 +64,7 @@ def run_suite(
         allow_code=options.allow_code,
         world_root=options.world_root,
     )
-    keyed = on_result is not None or bool(options.earlier)
+    keyed = bool(options.earlier) or (on_result is not None if options.keyed is None else options.keyed)
     runner = CellRunner(suite, options, services, workspaces, responses, targets, keyed)
     try:
         results = _run_all(suite, cells, runner, workspaces, options, on_result)
@@ -69,6 +72,8 @@ def run_suite(
         if shared is not judge:
             shared.close()
         workspaces.close()
+        if targets is not None:
+            targets.close()
     return SuiteResult(
         suite.name,
         str(suite.path),

@@ -1,76 +1,37 @@
 """``anthropic``: a model answers through the Messages API, at Anthropic or at any server that speaks it."""
 
-import asyncio
-import time
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
-from pydantic import Field, SecretStr
+from pydantic import Field
 
-from persona_pipeline.errors import ConfigError
 from persona_pipeline.settings import DEFAULT_JUDGE_MODEL
 from persona_pipeline.suites.format.field_types import Text
-from persona_pipeline.suites.targets.base import Request, TargetError
-from persona_pipeline.suites.targets.fields import TargetFields
+from persona_pipeline.suites.targets.base import TargetError
+from persona_pipeline.suites.targets.model import ModelTarget, check_said
 from persona_pipeline.suites.targets.output import Output, TokenUsage
 
+if TYPE_CHECKING:
+    from persona_pipeline.judging.providers.base import Provider
 
-class AnthropicTarget(TargetFields):
+
+class AnthropicTarget(ModelTarget):
     """Sends the test's messages to a model. System messages become the system prompt."""
 
-    asks_network: ClassVar[bool] = True
-
     model: Text = Field(DEFAULT_JUDGE_MODEL, description="The model's id.")
-    max_tokens: int = Field(2048, ge=1, description="For the answer and the thinking before it.")
-    system: str | None = Field(None, description="Put before the test's own system messages.")
-    api_key: SecretStr | None = Field(None, description="By default ANTHROPIC_API_KEY.")
-    max_retries: int = Field(2, ge=0, le=10, description="How often the SDK tries again what can pass.")
-    base_url: Text | None = Field(None, description="By default ANTHROPIC_BASE_URL.")
 
-    def system_prompt(self) -> str:
-        """Return what stands before the test's own system messages."""
-        return self.system or ""
+    def provider_of_model(self) -> "Provider":
+        from persona_pipeline.judging.providers.anthropic import AnthropicProvider
 
-    def respond(self, request: Request) -> Output:
-        if not self._grants.reaches:
-            raise TargetError(
-                "target_not_allowed",
-                f"target {self.name!r} asks a server; pass --allow-targets if you trust it, or give a targets file of your own",
-            )
-        system, turns = conversation(request.messages, self.system_prompt())
-        if not turns:
-            raise TargetError("invalid_request", "the test's input has no user message to answer")
+        return AnthropicProvider()
+
+    def body(self, messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        system, turns = conversation(messages, self.system_prompt())
         body: dict[str, Any] = {"model": self.model, "max_tokens": self.max_tokens, "messages": turns}
-        started = time.monotonic()
-        message = asyncio.run(self._send(body | ({"system": system} if system else {}), request.timeout))
-        return read_message(message, round((time.monotonic() - started) * 1000, 3), self.name, self.model)
+        return body | ({"system": system} if system else {})
 
-    async def _send(self, body: dict[str, Any], timeout: float) -> Any:
-        from persona_pipeline.judging.client import CallError, send
-        from persona_pipeline.judging.connection import Leave, connect
-        from persona_pipeline.judging.options import AnthropicOptions
-
-        options = AnthropicOptions(
-            model=self.model,
-            deadline=timeout,
-            max_retries=self.max_retries,
-            base_url=self.base_url,
-            api_key=self.api_key,
-            # Whoever names the server gets no key but the one he names.
-            ambient_key=self.base_url is None or self._grants.own,
-        )
-        try:
-            async with connect(options) as client:
-                return await send(options.provider, client, body, Leave(time.monotonic() + timeout))
-        except CallError as error:
-            # The SDK has retried what can pass; a test's own deadline is all that another try could change.
-            reason = str(error.reason)
-            raise TargetError(reason, f"target {self.name!r}: {error.detail}", transient=reason == "timeout") from error
-        except ConfigError as error:
-            raise TargetError("no_credentials", f"target {self.name!r}: {error}") from error
-
-    def fingerprint(self) -> Mapping[str, Any]:
-        return self.model_dump(mode="json", exclude={"api_key"}) | {"system_prompt": self.system_prompt()}
+    def read(self, response: Any, duration_ms: float) -> Output:
+        return read_message(response, duration_ms, self.name, self.model)
 
 
 def conversation(messages: Sequence[Mapping[str, Any]], system: str) -> tuple[str, list[Any]]:
@@ -110,10 +71,7 @@ def read_message(message: Any, duration_ms: float, name: str, model: str) -> Out
         if block.get("type") == "tool_use"
     ]
     stopped = message.get("stop_reason")
-    if stopped == "refusal":
-        raise TargetError("refusal", f"target {name!r} refused to answer")
-    if not text and not calls:
-        raise TargetError("truncated" if stopped == "max_tokens" else "empty", f"target {name!r} said nothing")
+    check_said(text, calls, refused=stopped == "refusal", truncated=stopped == "max_tokens", name=name)
     usage = read_usage(message.get("usage"), str(message.get("model") or model), model)
     known = usage.input_tokens or usage.output_tokens
     tokens = TokenUsage(

@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,26 +18,11 @@ from persona_pipeline.suites.format.problems import Reader, add_model_problems
 from persona_pipeline.suites.format.sources import Entry
 from persona_pipeline.suites.targets.fields import TargetFields
 from persona_pipeline.suites.targets.grants import OWN, Grants
+from persona_pipeline.suites.targets.registry import find_provider, known_providers, with_function
 
 FILE_NAMES = ("targets.yaml", "targets.yml", ".agentv/targets.yaml", ".agentv/targets.yml")
 _REFERENCE = re.compile(r"\$\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
 _KEYS = ("$schema", "targets")
-
-
-def _providers() -> dict[str, type[TargetFields]]:
-    from persona_pipeline.suites.targets.anthropic import AnthropicTarget
-    from persona_pipeline.suites.targets.cli import CliTarget
-    from persona_pipeline.suites.targets.mock import MockTarget
-    from persona_pipeline.suites.targets.persona import PersonaTarget
-    from persona_pipeline.suites.targets.replay import ReplayTarget
-
-    return {
-        "mock": MockTarget,
-        "cli": CliTarget,
-        "anthropic": AnthropicTarget,
-        "replay": ReplayTarget,
-        "persona": PersonaTarget,
-    }
 
 
 @dataclass
@@ -49,14 +34,15 @@ class Targets:
     environment: Mapping[str, str]
     grants: Grants = OWN
     _opened: dict[str, TargetFields] = field(default_factory=dict)
+    _given: Mapping[str, TargetFields] = field(default_factory=dict)
 
     @property
     def names(self) -> list[str]:
-        return list(self.entries)
+        return [*self.entries, *self._given]
 
     def runs_code(self, name: str) -> bool | None:
         """Return whether a target needs leave to run code, without opening it; None when there is none of that name."""
-        if name not in self.entries:
+        if name not in self.names:
             return None
         model = self._model(name)
         return model is not None and model.runs_code
@@ -73,8 +59,27 @@ class Targets:
         return [variable for variable in dict.fromkeys(named) if not self.grants.reads(variable)]
 
     def _model(self, name: str) -> type[TargetFields] | None:
+        if name in self._given:
+            return type(self._given[name])
         provider = self.entries[name].data.get("provider") if name in self.entries else None
-        return _providers().get(provider) if isinstance(provider, str) else None
+        return find_provider(provider) if isinstance(provider, str) else None
+
+    @classmethod
+    def of(cls, given: "Callable[..., Any] | Mapping[str, Callable[..., Any]]") -> "Targets":
+        """Return targets that are functions of the running program: one named default, or each by its name.
+
+        Raises:
+            ConfigError: one is no function.
+        """
+        from persona_pipeline.suites.targets.python import target_of
+
+        functions = given if isinstance(given, Mapping) else {"default": given}
+        return cls("", {}, {}, _given={name: target_of(function, name) for name, function in functions.items()})
+
+    def close(self) -> None:
+        """Let go of the connections that targets hold; a target that answers again connects again."""
+        for target in (*self._opened.values(), *self._given.values()):
+            target.close()
 
     def open(self, name: str) -> TargetFields:
         """Return a target ready to answer.
@@ -82,26 +87,27 @@ class Targets:
         Raises:
             ConfigError: there is none of that name, its entry is not valid, or a variable it refers to is not set.
         """
+        if name in self._given:
+            return self._given[name]
         if name not in self._opened:
             self._opened[name] = self._open(name)
         return self._opened[name]
 
     def _open(self, name: str) -> TargetFields:
         if name not in self.entries:
-            known = ", ".join(self.entries) or "none"
-            raise ConfigError(
-                f"there is no target {name!r} in {self.path}{did_you_mean(name, self.entries)}; known: {known}"
-            )
+            known = ", ".join(self.names) or "none"
+            place = f" in {self.path}" if self.path else ""
+            raise ConfigError(f"there is no target {name!r}{place}{did_you_mean(name, self.names)}; known: {known}")
         entry = self.entries[name]
         reader = Reader(Files(), Path(self.path).parent)
         label = f"target {name!r}"
         provider = entry.data.get("provider")
-        providers = _providers()
-        model = providers.get(provider) if isinstance(provider, str) else None
+        model = find_provider(provider) if isinstance(provider, str) else None
         if model is None:
+            providers = known_providers()
             hint = did_you_mean(str(provider), providers) or f"; known: {', '.join(providers)}"
             raise ConfigError(entry.problem(f"{label}: provider {provider!r} is unknown{hint}", "provider"))
-        data = self._filled(entry.data, entry, label, (), reader)
+        data = self._filled(with_function(entry.data), entry, label, (), reader)
         if reader.problems:
             raise ConfigError(reader.problems)
         try:

@@ -45,6 +45,9 @@ class TargetFields(StrictFields):
         """
         raise NotImplementedError
 
+    def close(self) -> None:
+        """Let go of connections; one that answers again connects again."""
+
     def fingerprint(self) -> Mapping[str, Any]:
         """Return all that can change its answers, as JSON without secrets: the cache's key is made of it."""
         raise NotImplementedError

@@ -11,7 +11,7 @@ from persona_pipeline.baselines.models import PropositionDrop
 from persona_pipeline.evaluation.report import Finding, RunReport
 from persona_pipeline.reporting.html import render_html
 from persona_pipeline.scoring.results import QuotedEvidence
-from tests.reporting.sample import sample_corrections, sample_report
+from tests.reporting.sample import many_agents, sample_corrections, sample_report
 from tests.support.browser import chromium
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ def show(browser: "Browser", tmp_path: Path) -> Iterator[Callable[..., Opened]]:
         path.write_text(render_html(report), encoding="utf-8")
         context = browser.new_context(**options)
         contexts.append(context)
+        context.set_default_timeout(120_000)
         opened = Opened(context.new_page())
         opened.page.on("dialog", lambda dialog: (opened.dialogs.append(dialog.message), dialog.dismiss()))
         opened.page.on("request", lambda request: opened.requests.append(request.url))
@@ -219,3 +220,24 @@ def test_it_works_without_script(show: Callable[..., Opened]) -> None:
     page = show(sample_report(), java_script_enabled=False).page
     assert page.locator("#theme").is_hidden() and page.locator("#expand").is_hidden()
     assert page.locator("details.dimension[open]").count() == 4
+
+
+def test_one_of_many_agents_is_found_by_typing(show: Callable[..., Opened]) -> None:
+    opened = show(many_agents(60), viewport={"width": 390, "height": 800})
+    rows = opened.page.locator("#everybody-table tbody tr:visible")
+    assert rows.count() == 60
+    opened.page.get_by_label("Find an agent").fill("DRIFTED agent-01")
+    assert rows.count() == 1 and opened.page.locator("#find-count").text_content() == "1 of 60"
+    rows.get_by_role("link").press("Enter")
+    assert opened.page.url.endswith("#agent-1")
+    opened.page.get_by_label("Find an agent").fill("nobody")
+    assert rows.count() == 0 and opened.page.get_by_text("Nobody is called that.").is_visible()
+    assert (opened.requests, opened.messages) == ([], [])
+    # A page is as wide as the window; what is wider scrolls within it.
+    assert opened.page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_without_script_everybody_is_there_and_nothing_asks_to_be_typed_into(show: Callable[..., Opened]) -> None:
+    opened = show(many_agents(60), java_script_enabled=False)
+    assert opened.page.locator("#everybody-table tbody tr").count() == 60
+    assert not opened.page.get_by_label("Find an agent").is_visible()

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from persona_pipeline.errors import ConfigError
 from persona_pipeline.suites.targets.output import Output
-from tests.suites.support import calls, grade
+from tests.suites.support import calls, grade, suite_of
 
 
 @pytest.mark.parametrize(
@@ -15,6 +16,19 @@ from tests.suites.support import calls, grade
         ({"type": "contains", "value": "DENIED"}, "Status: DENIED.", 1),
         ({"type": "contains", "value": "DENIED"}, "Status: denied.", 0),
         ({"type": "contains", "value": "é"}, "e\u0301", 0),
+        ({"type": "contains", "value": "DENIED", "ignore_case": True}, "Status: denied.", 1),
+        ({"type": "icontains", "value": "STRASSE"}, "Eine Straße", 1),
+        ({"type": "contains", "value": ["a", "b"]}, "b", 0),
+        ({"type": "contains-all", "value": ["a", "b"]}, "ba", 1),
+        ({"type": "contains_any", "value": ["a", "b"]}, "b", 1),
+        ({"type": "contains-any", "value": ["a", "b"]}, "B", 0),
+        ({"type": "icontains-any", "value": ["a", "b"]}, "B", 1),
+        ({"type": "icontains_all", "value": ["a", "b"]}, "B", 0),
+        ({"type": "starts-with", "value": "Dear"}, "\n Dear Sir", 1),
+        ({"type": "starts_with", "value": "Dear"}, "My Dear", 0),
+        ({"type": "starts_with", "value": ["Dear", "Hi"], "of": "any"}, "Hi you", 1),
+        ({"type": "ends-with", "value": "regards"}, "Best regards\n", 1),
+        ({"type": "contains", "value": "regards", "at": "end"}, "regards, me", 0),
         ({"type": "equals", "value": " 4 "}, "\n4", 1),
         ({"type": "equals", "value": "4"}, "4.", 0),
         ({"type": "regex", "value": "^a$"}, "a\n", 0),
@@ -28,6 +42,38 @@ def test_text(tmp_path: Path, item: dict[str, Any], answer: str, score: float) -
     found = grade(tmp_path, item, answer)
     assert found.score == score
     assert (len(found.hits), len(found.misses)) == ((1, 0) if score else (0, 1))
+
+
+def test_what_is_missing_is_named(tmp_path: Path) -> None:
+    found = grade(tmp_path, {"type": "icontains-all", "value": ["one", "two"]}, "ONE")
+    assert list(found.misses) == ["The answer does not contain all of 'one', 'two', capitals aside: 'two' missing."]
+    found = grade(tmp_path, {"type": "starts-with", "value": "one"}, "one")
+    assert list(found.hits) == ["The answer starts with 'one'."]
+
+
+def test_spellings_become_one_type(tmp_path: Path) -> None:
+    suite = suite_of(tmp_path, {"type": "icontains-any", "value": ["a", "b"]}, {"type": "contains", "value": "a"})
+    first, second = (item.dump() for item in suite.tests[0].asserts)
+    assert (first["type"], first["name"], first["ignore_case"], first["of"]) == (
+        "contains",
+        "icontains-any-a, b",
+        True,
+        "any",
+    )
+    assert set(second) == {"name", "type", "weight", "required", "value"}
+
+
+@pytest.mark.parametrize(
+    ("item", "said"),
+    [
+        ({"type": "contains-any", "value": []}, "value: must not be empty"),
+        ({"type": "contains", "value": ["a", 5]}, "value: must be a string or a list of strings, not 5"),
+        ({"type": "contains", "value": ["a"], "of": "most"}, "must be one of 'all', 'any'"),
+    ],
+)
+def test_text_that_cannot_be_looked_for(tmp_path: Path, item: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        suite_of(tmp_path, item)
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ def test_other_spellings_and_defaults(tmp_path: Path, item: dict[str, Any], expe
         ({"type": "contians", "value": "x"}, "type 'contians' is unknown; did you mean 'contains'?"),
         ({"type": "sentiment"}, "type 'sentiment' is unknown; known: contains, regex"),
         ({"type": "contains"}, "assert[0] (contains): value is required"),
-        ({"type": "contains", "value": 5}, "value: must be a string, not 5"),
+        ({"type": "contains", "value": 5}, "value: must be a string or a list of strings, not 5"),
         ({"type": "contains", "value": ""}, "value: must not be empty"),
         ({"type": "contains", "value": "x", "wieght": 2}, "unknown key 'wieght'; did you mean 'weight'?"),
         ({"type": "contains", "value": "x", "weight": "high"}, "weight: must be a finite number >= 0, not 'high'"),

@@ -66,9 +66,9 @@ def test_what_cannot_be_run_is_refused_with_a_remedy(pattern: str, said: str) ->
 
 @pytest.mark.parametrize("pattern", ["^(a+)+$", "(a|a)*$", "(.*a){20}", r"(\s*,?)*$"])
 def test_patterns_that_explode_elsewhere_take_linear_time(pattern: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     search(pattern, "a" * 5_000 + "!")
-    assert time.perf_counter() - started < 1.0
+    assert time.process_time() - started < 20
 
 
 @given(st.text(max_size=30))

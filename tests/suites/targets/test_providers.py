@@ -14,6 +14,7 @@ from persona_pipeline.suites.targets.fields import TargetFields
 from persona_pipeline.testing.messages_server import Hang, MessagesServer, Reply, message, status
 from persona_pipeline.testing.worlds import write_small_world
 from tests.suites.support import load, suite_of, three, write
+from tests.support.clock import LONG
 
 
 def target(folder: Path, **fields: Any) -> TargetFields:
@@ -23,7 +24,7 @@ def target(folder: Path, **fields: Any) -> TargetFields:
 
 def request(folder: Path, text: str = "hi", **fields: Any) -> Request:
     test = suite_of(folder, {"type": "is_json"}).tests[0]
-    return Request(test, [{"role": "user", "content": text}], text, **{"timeout": 10.0, **fields})
+    return Request(test, [{"role": "user", "content": text}], text, **{"timeout": LONG, **fields})
 
 
 def failure(found: TargetFields, asked: Request) -> TargetError:
@@ -91,7 +92,7 @@ class TestCli:
         ("code", "fields", "reason", "transient"),
         [
             ("import sys; sys.stderr.write('boom'); sys.exit(3)", {}, "target_failed", False),
-            ("import time; time.sleep(30)", {"timeout_seconds": 0.3}, "timeout", True),
+            ("import time; time.sleep(600)", {"timeout_seconds": 0.2}, "timeout", True),
         ],
     )
     def test_failures(self, tmp_path: Path, code: str, fields: Any, reason: str, transient: bool) -> None:
@@ -187,7 +188,7 @@ class TestAnthropic:
                 {"role": "assistant", "content": "yes"},
                 {"role": "tool", "content": "result"},
             ]
-            answer = found.respond(Request(request(tmp_path).test, messages, "", timeout=10))
+            answer = found.respond(Request(request(tmp_path).test, messages, "", timeout=LONG))
             body = server.calls[0].body
         assert body["system"] == "Be brief.\n\nYou count."
         assert [(turn["role"], [block["text"] for block in turn["content"]]) for turn in body["messages"]] == [
@@ -220,9 +221,9 @@ class TestAnthropic:
     def test_a_server_that_hangs_ends_at_the_deadline(self, tmp_path: Path) -> None:
         with MessagesServer(handler=lambda call: Hang()) as server:
             started = time.monotonic()
-            error = failure(self.ask(tmp_path, server), request(tmp_path, timeout=0.5))
+            error = failure(self.ask(tmp_path, server), request(tmp_path, timeout=0.3))
         assert (error.reason, error.transient) == ("timeout", True)
-        assert time.monotonic() - started < 3
+        assert time.monotonic() - started < LONG
 
     def test_without_a_key_it_says_so(self, tmp_path: Path) -> None:
         error = failure(target(tmp_path, provider="anthropic"), request(tmp_path))
@@ -230,7 +231,7 @@ class TestAnthropic:
 
     def test_only_what_is_asked_is_sent(self, tmp_path: Path) -> None:
         with MessagesServer() as server:
-            error = failure(self.ask(tmp_path, server), Request(request(tmp_path).test, [], "", timeout=5))
+            error = failure(self.ask(tmp_path, server), Request(request(tmp_path).test, [], "", timeout=LONG))
             assert (error.reason, server.calls) == ("invalid_request", [])
 
 

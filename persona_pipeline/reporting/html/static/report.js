@@ -26,5 +26,26 @@
       expand.textContent = open ? "Close all propositions" : "Open all propositions";
     });
   }
+  const find = document.getElementById("find");
+  if (find) {
+    const text = document.getElementById("find-text");
+    const count = document.getElementById("find-count");
+    const nobody = document.getElementById("find-nobody");
+    const rows = [...document.querySelectorAll("#everybody-table tbody tr")].map((row) => [row, row.textContent.toLowerCase()]);
+    const show = () => {
+      const words = text.value.toLowerCase().split(/\s+/).filter(Boolean);
+      let found = 0;
+      for (const [row, said] of rows) {
+        const hit = words.every((word) => said.includes(word));
+        row.hidden = !hit;
+        found += hit;
+      }
+      count.textContent = words.length ? `${found.toLocaleString("en")} of ${rows.length.toLocaleString("en")}` : "";
+      nobody.hidden = found > 0;
+    };
+    find.hidden = false;
+    text.addEventListener("input", show);
+    show();
+  }
   addEventListener("beforeprint", () => { for (const part of document.querySelectorAll("details")) part.open = true; });
 })();

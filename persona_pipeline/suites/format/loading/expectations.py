@@ -9,7 +9,8 @@ from persona_pipeline.suites.format.javascript import parse_float
 _SPELLED = re.compile(
     r"(?P<negated>not-)?(?P<kind>[a-z][a-z-]*)(?:\((?P<argument>[^()]*)\))?(?::(?P<value>.*))?\Z", re.DOTALL
 )
-_WITH_VALUE = ("contains", "equals", "regex")
+_LISTS = ("contains-all", "contains-any", "icontains-all", "icontains-any")
+_WITH_VALUE = ("contains", "equals", "regex", "icontains", "starts-with", "ends-with", *_LISTS)
 _KNOWN = (*_WITH_VALUE, "is-json", "llm-rubric", "grade", "latency", "cost")
 
 
@@ -48,6 +49,8 @@ def _item(kind: str, match: re.Match[str]) -> dict[str, Any]:
         return {"type": kind, "max_ms" if kind == "latency" else "max_usd": number}
     if not value:
         raise ExpectationError(f"{kind} needs a value, as in {kind}:text")
+    if kind in _LISTS:
+        value = [part.strip() for part in value.split(",") if part.strip()]
     if kind in _WITH_VALUE:
         return {"type": kind, "value": value}
     return {"type": "rubrics", "criteria": [value]}
@@ -56,7 +59,6 @@ def _item(kind: str, match: re.Match[str]) -> dict[str, Any]:
 def _looks_like_a_kind(word: str) -> bool:
     """Whether a word before a colon names a check of other tools: plain prose has such words too, but without a hyphen."""
     return "-" in word or word in (
-        "icontains",
         "javascript",
         "python",
         "webhook",

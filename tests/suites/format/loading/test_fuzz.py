@@ -91,20 +91,20 @@ def load(name: str, content: bytes) -> None:
         json.dumps(result.to_dict(), allow_nan=False)
 
 
-@settings(max_examples=250)
+@settings(max_examples=125)
 @given(SUITES)
 def test_any_data_under_the_keys_of_a_suite(data: Any) -> None:
     load("s.yaml", yaml.safe_dump(data, allow_unicode=False).encode("utf-8", "surrogatepass"))
 
 
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(st.lists(ASSERTS, min_size=1, max_size=3))
 def test_any_data_under_the_keys_of_an_assert(asserts: Any) -> None:
     data = {"tests": [{"id": "t", "input": "hi", "assert": asserts}]}
     load("s.yaml", yaml.safe_dump(data, allow_unicode=False).encode("utf-8", "surrogatepass"))
 
 
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(st.binary(max_size=200) | st.text(max_size=200).map(lambda text: text.encode("utf-8", "surrogatepass")))
 @example(b"a: &a [*a]")
 @example(b"tests: &x\n  - *x")
@@ -115,14 +115,14 @@ def test_any_bytes(content: bytes) -> None:
     load("s.yaml", content)
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(st.lists(TESTS | VALUES, max_size=3))
 def test_any_lines(rows: list[Any]) -> None:
     lines = "\n".join(json.dumps(row) for row in rows)
     load("s.jsonl", lines.encode("utf-8"))
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(st.text(alphabet=st.sampled_from(list('id,input"\n\r :{}[]_expected1ä\x00')), max_size=120))
 def test_any_table(text: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -148,7 +148,7 @@ TEXTS += [
 ]
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(st.data())
 def test_a_suite_with_a_slip_of_the_pen(data: st.DataObject) -> None:
     text = data.draw(st.sampled_from(TEXTS))

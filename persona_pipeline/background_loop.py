@@ -1,0 +1,64 @@
+"""An event loop in a thread of its own, for code that waits: clients stay open between calls, whatever loop the caller is in."""
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import TimeoutError as FutureTimeout
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
+
+
+class BackgroundLoop:
+    """Runs coroutines one caller at a time or many, from any thread. Begins with the first and ends with ``close``."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    def wait(self, work: Coroutine[Any, Any, Result], timeout: float | None = None) -> Result:
+        """Return what a coroutine returns.
+
+        Args:
+            timeout: seconds to wait; None: as long as it takes.
+
+        Raises:
+            TimeoutError: it took longer, and was cancelled.
+        """
+        future = asyncio.run_coroutine_threadsafe(work, self._started())
+        try:
+            return future.result(timeout)
+        except FutureTimeout:
+            if future.done():
+                # The work's own.
+                raise
+            future.cancel()
+            raise TimeoutError(f"not done within {timeout:g} s") from None
+
+    def close(self) -> None:
+        """Cancel what is under way and end the loop; another ``wait`` begins a new one."""
+        with self._lock:
+            if self._loop and self._thread:
+                asyncio.run_coroutine_threadsafe(_cancelled(), self._loop).result()
+                self._loop.call_soon_threadsafe(self._loop.stop)
+                self._thread.join()
+                self._loop.close()
+            self._loop = self._thread = None
+
+    def _started(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=self._loop.run_forever, name=self.name, daemon=True)
+                self._thread.start()
+            return self._loop
+
+
+async def _cancelled() -> None:
+    """Cancel what is still under way, and wait until it has let go of what it holds."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)

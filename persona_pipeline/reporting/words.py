@@ -1,0 +1,60 @@
+"""The words and number formats of every report."""
+
+from persona_pipeline.evaluation.report import EXIT_BUDGET, EXIT_CONFIG, EXIT_COVERAGE, EXIT_OK, EXIT_REGRESSION
+from persona_pipeline.propositions.models import ALL_DIMENSIONS, Dimension
+
+DIMENSION_LABELS = {name: name.replace("_", " ").capitalize() for name in ALL_DIMENSIONS} | {
+    Dimension.IDEAS_QUANTITY.value: "Ideas"
+}
+UNSCORED_LABELS = {
+    "no_evidence": "no evidence",
+    "not_applicable": "not applicable",
+    "refusal": "judge refused",
+    "truncated": "answer cut off",
+    "invalid_output": "invalid answer",
+    "timeout": "timed out",
+    "api_error": "API error",
+    "budget": "budget spent",
+    "unrecorded": "not recorded",
+}
+OUTCOMES = {
+    EXIT_OK: "in character",
+    EXIT_REGRESSION: "drifted",
+    EXIT_CONFIG: "not evaluated: configuration",
+    EXIT_COVERAGE: "not fully judged",
+    EXIT_BUDGET: "stopped by the budget",
+}
+# Headings of columns where there is little room, by their labels.
+SHORT_LABELS = {"adherence": "adher.", "consistency": "consist.", "convergence": "converg.", "judged": "n/m"}
+
+
+def dimension_label(name: str) -> str:
+    """Return the heading of a dimension."""
+    return DIMENSION_LABELS.get(name, name.replace("_", " ").capitalize())
+
+
+def unscored_label(reason: str | None) -> str:
+    """Return a reason for a missing score in plain words."""
+    return UNSCORED_LABELS.get(reason or "", (reason or "not evaluated").replace("_", " "))
+
+
+def format_score(value: float | None, digits: int = 2) -> str:
+    """Return a 0-9 score with fixed digits, or a dash."""
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def format_delta(value: float | None, digits: int = 2) -> str:
+    """Return a signed change with a real minus sign; what rounds to nothing is ``±0``; None is an empty string."""
+    if value is None:
+        return ""
+    rounded = round(value, digits)
+    if rounded == 0:
+        return "±0"
+    return f"{'+' if rounded > 0 else '−'}{abs(rounded):.{digits}f}"
+
+
+def format_usd(value: float | None) -> str:
+    """Return US dollars, to a hundredth of a cent below one dollar; None means that the price of a model is not known."""
+    if value is None:
+        return "unknown"
+    return f"${value:.2f}" if value == 0 or value >= 1 else f"${value:.4f}"

@@ -1,0 +1,220 @@
+"""``pairwise``: a judge says which of two answers is better, twice, with their places exchanged."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field, PrivateAttr
+
+from persona_pipeline.errors import ConfigError
+from persona_pipeline.suites.asserts.base import Assert
+from persona_pipeline.suites.asserts.context import Context
+from persona_pipeline.suites.asserts.grades import Grade, UngradedError
+from persona_pipeline.suites.asserts.judge_questions import (
+    PAIRWISE_ASK,
+    PAIRWISE_RULES,
+    PAIRWISE_SCHEMA,
+    evidence,
+    fill_prompt,
+    judge_question,
+    label_of,
+)
+from persona_pipeline.suites.asserts.llm_judge import read_prompt
+from persona_pipeline.suites.format.field_types import Text
+from persona_pipeline.suites.format.files import FileError
+from persona_pipeline.suites.format.javascript import trim
+from persona_pipeline.suites.format.problems import Reader
+from persona_pipeline.suites.format.sources import Entry
+from persona_pipeline.suites.targets.output import Output
+from persona_pipeline.suites.targets.responses import ResponseError, Responses, load_responses
+
+if TYPE_CHECKING:
+    from persona_pipeline.judging.questions import Answer, Question
+
+KIND = "pairwise"
+SECOND = "second"
+_PLACES = ("first", SECOND)
+_BETTER = (*_PLACES, "tie")
+_PLACE = re.compile(r"\{\{\s*(first|second)\s*\}\}")
+
+
+class Outcome(StrEnum):
+    """How an answer came out against another."""
+
+    WIN = "win"
+    TIE = "tie"
+    LOSS = "loss"
+
+    @property
+    def score(self) -> float:
+        """1 for a win, 0.5 for a tie, 0 for a loss."""
+        return {Outcome.WIN: 1.0, Outcome.TIE: 0.5, Outcome.LOSS: 0.0}[self]
+
+
+@dataclass(frozen=True)
+class PairwiseOutcome:
+    """One answer against another. ``orders``: the outcome with it in first and in second place; empty where nobody was asked."""
+
+    outcome: Outcome
+    orders: tuple[Outcome, ...] = ()
+    reasoning: str | None = None
+
+    @property
+    def consistent(self) -> bool:
+        """Whether exchanging the places left the outcome as it was."""
+        return len(set(self.orders)) <= 1
+
+
+class Pairwise(Assert):
+    """1 if a judge finds the answer better than another one, 0 if worse, 0.5 for a tie.
+
+    It is asked twice, with the places exchanged; if the two do not agree, that is a tie. The other answer is the test's
+    ``expected_output``, what ``target`` says, or what stands in ``responses``.
+    """
+
+    judged = True
+
+    target: Text | None = Field(None, description="Whose answer it is compared with; with responses: recorded there.")
+    responses: Text | None = Field(None, description="A file of recorded answers to compare with.")
+    prompt: str | None = Field(None, description="What makes an answer better: text, or a file.")
+    model: str | None = Field(None, description="A judge model for this assert alone, where the judge is live.")
+
+    _prompt_text: str | None = PrivateAttr(None)
+    _recorded: Responses | None = PrivateAttr(None)
+
+    @property
+    def asked(self) -> str | None:
+        """The target that is asked for the other answer, None where it is known."""
+        return self.target if self.responses is None else None
+
+    def resolve(self, entry: Entry, label: str, reader: Reader) -> None:
+        if self.prompt is not None:
+            self._prompt_text = read_prompt(self.prompt, entry, label, reader, known=_PLACES)
+            named = [
+                name for name in ("answer", "output") if re.search(r"\{\{\s*" + name + r"\s*\}\}", self._prompt_text)
+            ]
+            if named:
+                said = f"prompt names {{{{ {named[0]} }}}}; the two answers are {{{{ first }}}} and {{{{ second }}}}"
+                reader.fail(entry, f"{label}: {said}", "prompt")
+        if self.responses is not None:
+            try:
+                path = reader.files.find(self.responses, reader.folders(entry))
+                reader.files.read(path)
+                self._recorded = load_responses(path)
+            except FileError as problem:
+                reader.fail(entry, f"{label}: responses: {problem}", "responses")
+            except ConfigError as error:
+                reader.problems += error.problems
+
+    def grade(self, output: Output, context: Context) -> Grade:
+        other = self._other(context)
+        shown = shown_of(output, context, self._prompt_text, with_reference=self.target or self.responses)
+        label = label_of(self.name, context)
+        found = alike(output.text, other)
+        if found is None:
+            questions = both_orders(shown, output.text, other, label=label, prompt=self._prompt_text)
+            found = outcome_of(context.judge.answers(questions, context.time_left(), model=self.model))
+        return grade_of(found)
+
+    def _other(self, context: Context) -> str:
+        """Return the answer to compare with."""
+        if self._recorded is not None:
+            try:
+                return self._recorded.output(context.test.id, self.target, context.attempt).text
+            except ResponseError as problem:
+                raise UngradedError(problem.reason, problem.message) from problem
+        if self.target is not None:
+            if context.services.answer is None:
+                raise UngradedError("no_target", f"this run has no targets to ask for {self.target!r}")
+            return context.services.answer(self.target, context).text
+        if not context.test.reference_answer:
+            said = "the test has no expected_output to compare with; add one, or name target or responses"
+            raise UngradedError("no_reference", said)
+        return context.test.reference_answer
+
+
+def shown_of(
+    output: Output, context: Context, prompt: str | None = None, *, with_reference: Any = True
+) -> dict[str, Any]:
+    """Return what the judge sees beside the two answers. ``with_reference``: false where the reference is one of them."""
+    hidden = {"answer", "output", "file_changes"} | (
+        set() if with_reference else {"reference_answer", "expected_output"}
+    )
+    return {key: value for key, value in evidence(output, context, prompt).items() if key not in hidden}
+
+
+def alike(answer: str, other: str) -> PairwiseOutcome | None:
+    """Return the tie of two answers that are the same text, which nobody need be asked about."""
+    return PairwiseOutcome(Outcome.TIE) if trim(answer) == trim(other) else None
+
+
+def both_orders(
+    shown: Mapping[str, Any], answer: str, other: str, *, label: str, prompt: str | None = None
+) -> "list[Question]":
+    """Return the two questions about an answer and another one: the answer first, and the answer second."""
+    return [
+        judge_question(
+            KIND,
+            {**shown, "first": first, SECOND: second},
+            label=f"{label}, answer {place}",
+            rules=PAIRWISE_RULES,
+            ask=PAIRWISE_ASK
+            if prompt is None
+            else _PLACE.sub(r'[the field "\1" of the evidence]', fill_prompt(prompt)),
+            schema=PAIRWISE_SCHEMA,
+            subject={"prompt": prompt},
+            check=reply_problem,
+        )
+        for place, first, second in (("first", answer, other), (SECOND, other, answer))
+    ]
+
+
+def outcome_of(answers: "Sequence[Answer]") -> PairwiseOutcome:
+    """Return what the answers to ``both_orders`` say: win and loss only where both agree.
+
+    Raises:
+        UngradedError: one of them was not given.
+    """
+    for answer in answers:
+        if answer.data is None:
+            raise UngradedError(str(answer.unscored), answer.detail)
+    found = [answer.data or {} for answer in answers]
+    orders = tuple(
+        Outcome.TIE if reply["better"] == "tie" else Outcome.WIN if reply["better"] == place else Outcome.LOSS
+        for reply, place in zip(found, _PLACES, strict=True)
+    )
+    outcome = orders[0] if len(set(orders)) == 1 else Outcome.TIE
+    return PairwiseOutcome(
+        outcome, orders, " | ".join(reply["reasoning"] for reply in found if reply["reasoning"]) or None
+    )
+
+
+def reply_problem(data: Any) -> str | None:
+    """Return what is wrong with a reply, None when it can be used."""
+    if not isinstance(data, Mapping) or data.get("better") not in _BETTER:
+        return f"better must be one of {', '.join(_BETTER)}"
+    return None if isinstance(data.get("reasoning"), str) else "reasoning must be a text"
+
+
+def grade_of(found: PairwiseOutcome) -> Grade:
+    """Return the grade of a comparison."""
+    if not found.orders:
+        said = "Both answers are the same text."
+    elif not found.consistent:
+        said = "The judge's choice changed with the order of the answers: a tie."
+    else:
+        said = {
+            Outcome.WIN: "The answer is better than the other one, in either order.",
+            Outcome.TIE: "Neither answer is better, in either order.",
+            Outcome.LOSS: "The other answer is better, in either order.",
+        }[found.outcome]
+    won = found.outcome is Outcome.WIN
+    return Grade(
+        found.outcome.score,
+        (said,) if won else (),
+        () if won else (said,),
+        found.reasoning,
+        details={"outcome": found.outcome.value, "orders": [item.value for item in found.orders]},
+    )

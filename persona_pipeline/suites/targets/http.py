@@ -1,0 +1,198 @@
+"""``http``: an agent of your own answers behind a URL, in JSON of its own shape."""
+
+import asyncio
+import json
+import re
+import time
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Literal
+from urllib.parse import quote
+
+from pydantic import AfterValidator, Field, PrivateAttr
+
+from persona_pipeline.background_loop import BackgroundLoop
+from persona_pipeline.suites.format.field_types import Text
+from persona_pipeline.suites.targets.base import Request, TargetError
+from persona_pipeline.suites.targets.fields import TargetFields
+from persona_pipeline.suites.targets.output import Output, OutputError, parse_output
+
+MOST_BYTES = 16_000_000
+_PASSING = (408, 409, 425, 429, 500, 502, 503, 504)
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
+_SHOWN = 200
+_VARIABLE = re.compile(r"\{\{\s*(prompt|messages|test_id|attempt|metadata)\s*\}\}")
+
+
+def _is_path(text: str) -> str:
+    import jsonpath
+
+    try:
+        jsonpath.compile(text)
+    except jsonpath.JSONPathError as error:
+        raise ValueError(f"is no JSONPath: {str(error).splitlines()[0]}") from None
+    return text
+
+
+def _is_url(text: str) -> str:
+    if not text.startswith(("http://", "https://")):
+        raise ValueError("must begin with http:// or https://")
+    return text
+
+
+class HttpTarget(TargetFields):
+    """Sends a request made of the test, and takes the answer from the JSON that comes back.
+
+    In ``url``, ``headers`` and ``body`` stand ``{{ prompt }}``, ``{{ messages }}``, ``{{ test_id }}``, ``{{ attempt }}`` and
+    ``{{ metadata }}``. A value of the body that is nothing else becomes the thing itself, a list or a mapping; inside a text it is
+    text. Redirects are not followed.
+    """
+
+    asks_network: ClassVar[bool] = True
+
+    url: Annotated[Text, AfterValidator(_is_url)] = Field(description="Where the agent listens.")
+    method: Literal["GET", "POST", "PUT", "PATCH"] = Field("POST", description="How it is asked.")
+    headers: dict[str, str] = Field(default_factory=dict, description="Sent with each request.")
+    body: Any = Field(
+        default_factory=lambda: {"prompt": "{{ prompt }}"}, description="What is sent as JSON; none with GET."
+    )
+    answer: Annotated[Text, AfterValidator(_is_path)] | None = Field(
+        None, description="JSONPath of the answer: a text, a list of messages, or a mapping as recorded answers are."
+    )
+    max_retries: int = Field(2, ge=0, le=10, description="How often it is asked again after what can pass.")
+
+    _loop: BackgroundLoop = PrivateAttr(default_factory=lambda: BackgroundLoop("suite-http"))
+    _client: Any = PrivateAttr(None)
+
+    def respond(self, request: Request) -> Output:
+        if not self._grants.reaches:
+            raise TargetError(
+                "target_not_allowed",
+                f"target {self.name!r} asks a server; pass --allow-targets if you trust it, or give a targets file of your own",
+            )
+        started = time.monotonic()
+        try:
+            text = self._loop.wait(self._ask(request), request.timeout)
+        except TimeoutError:
+            said = f"target {self.name!r}: no answer within {request.timeout:g} s"
+            raise TargetError("timeout", said, transient=True) from None
+        output = self._read(text)
+        if output.duration_ms is None:
+            output.duration_ms = round((time.monotonic() - started) * 1000, 3)
+        return output
+
+    async def _ask(self, request: Request) -> str:
+        import httpx2
+
+        if self._client is None:
+            self._client = httpx2.AsyncClient(timeout=None, limits=httpx2.Limits(max_connections=None))
+        sent: dict[str, Any] = {
+            "method": self.method,
+            "url": self._url(request),
+            "headers": {name: str(_text(value, request)) for name, value in self.headers.items()},
+        }
+        if self.method != "GET":
+            sent["json"] = _filled(self.body, request)
+        for retry in range(self.max_retries + 1):
+            try:
+                async with self._client.stream(**sent) as response:
+                    text = await _content(response, self.name)
+            except httpx2.HTTPError as error:
+                problem = TargetError("connection", f"target {self.name!r}: {error or type(error).__name__}")
+                pause = None
+            else:
+                if response.is_success:
+                    return text
+                shown = " ".join(text.split())[:_SHOWN]
+                problem = TargetError("api_error", f"target {self.name!r} said {response.status_code}: {shown}")
+                if response.status_code not in _PASSING:
+                    raise problem
+                pause = _seconds(response.headers.get("retry-after"))
+            if retry == self.max_retries:
+                raise problem
+            await asyncio.sleep(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**retry) if pause is None else pause)
+        raise AssertionError("unreachable")
+
+    def _url(self, request: Request) -> str:
+        return _VARIABLE.sub(lambda match: quote(_as_text(_value(match[1], request)), safe=""), self.url)
+
+    @cached_property
+    def _path(self) -> Any:
+        import jsonpath
+
+        return None if self.answer is None else jsonpath.compile(self.answer)
+
+    def _read(self, text: str) -> Output:
+        try:
+            data: Any = json.loads(text)
+        except (ValueError, RecursionError):
+            if self._path is not None:
+                shown = " ".join(text.split())[:_SHOWN]
+                raise TargetError("invalid_response", f"target {self.name!r} did not send JSON: {shown}") from None
+            return parse_output(text)
+        if self._path is not None:
+            found = self._path.findall(data)
+            if not found:
+                raise TargetError("invalid_response", f"target {self.name!r}: nothing stands at {self.answer}")
+            data = found[0]
+        try:
+            return parse_output(data)
+        except OutputError as error:
+            if self._path is None:
+                # Of no shape that is known: what was sent is the answer.
+                return parse_output(text)
+            raise TargetError("invalid_response", f"target {self.name!r}, {self.answer}: {error}") from error
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._loop.wait(self._client.aclose())
+            self._client = None
+        self._loop.close()
+
+    def fingerprint(self) -> Mapping[str, Any]:
+        # Values of headers may be secrets.
+        return self.model_dump(mode="json", exclude={"headers"}) | {"headers": sorted(self.headers)}
+
+
+async def _content(response: Any, name: str) -> str:
+    read = bytearray()
+    async for part in response.aiter_bytes():
+        read += part
+        if len(read) > MOST_BYTES:
+            raise TargetError("invalid_response", f"target {name!r} sent more than {MOST_BYTES:,} bytes")
+    return read.decode("utf-8", "replace")
+
+
+def _seconds(text: str | None) -> float | None:
+    """Return the seconds of a Retry-After; None where there is none, or a date, which few send."""
+    return float(text) if text and text.isascii() and text.isdigit() else None
+
+
+def _value(name: str, request: Request) -> Any:
+    return {
+        "prompt": request.prompt,
+        "messages": list(request.messages),
+        "test_id": request.test.id,
+        "attempt": request.attempt,
+        "metadata": dict(request.test.metadata or {}),
+    }[name]
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _text(template: str, request: Request) -> Any:
+    """Return a text with its variables filled in; of one that is a variable and nothing else, the thing itself."""
+    whole = _VARIABLE.fullmatch(template.strip())
+    if whole:
+        return _value(whole[1], request)
+    return _VARIABLE.sub(lambda match: _as_text(_value(match[1], request)), template)
+
+
+def _filled(template: Any, request: Request) -> Any:
+    if isinstance(template, dict):
+        return {key: _filled(value, request) for key, value in template.items()}
+    if isinstance(template, list):
+        return [_filled(value, request) for value in template]
+    return _text(template, request) if isinstance(template, str) else template

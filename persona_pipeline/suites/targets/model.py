@@ -1,0 +1,112 @@
+"""What targets that are models have in common: one connection for a run, and failures in words."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import Field, PrivateAttr, SecretStr
+
+from persona_pipeline.background_loop import BackgroundLoop
+from persona_pipeline.errors import ConfigError
+from persona_pipeline.suites.format.field_types import Text
+from persona_pipeline.suites.targets.base import Request, TargetError
+from persona_pipeline.suites.targets.fields import TargetFields
+from persona_pipeline.suites.targets.output import Output
+
+if TYPE_CHECKING:
+    from persona_pipeline.judging.providers.base import Provider
+
+# What one request may take at most, whatever a run asks for: that ends sooner, by its own deadline.
+_LONGEST_SECONDS = 3600.0
+
+
+class ModelTarget(TargetFields):
+    """Sends the test's messages to a model, over a provider's SDK. Subclasses say in which words."""
+
+    asks_network: ClassVar[bool] = True
+
+    model: Text = Field(description="The model's id.")
+    max_tokens: int = Field(2048, ge=1, description="For the answer and the thinking before it.")
+    system: str | None = Field(None, description="Put before the test's own system messages.")
+    api_key: SecretStr | None = Field(None, description="By default that of the environment.")
+    max_retries: int = Field(2, ge=0, le=10, description="How often the SDK tries again what can pass.")
+    base_url: Text | None = Field(None, description="By default what the environment says, else the provider's own.")
+
+    _loop: BackgroundLoop = PrivateAttr(default_factory=lambda: BackgroundLoop("suite-target"))
+    _client: Any = PrivateAttr(None)
+
+    def provider_of_model(self) -> "Provider":
+        """Return whose SDK is used."""
+        raise NotImplementedError
+
+    def body(self, messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Return the request that continues a conversation; without a turn to answer, one without messages."""
+        raise NotImplementedError
+
+    def read(self, response: Any, duration_ms: float) -> Output:
+        """Return the output of a response.
+
+        Raises:
+            TargetError: it is none, or the model refused or said nothing.
+        """
+        raise NotImplementedError
+
+    def system_prompt(self) -> str:
+        """Return what stands before the test's own system messages."""
+        return self.system or ""
+
+    def respond(self, request: Request) -> Output:
+        if not self._grants.reaches:
+            raise TargetError(
+                "target_not_allowed",
+                f"target {self.name!r} asks a server; pass --allow-targets if you trust it, or give a targets file of your own",
+            )
+        if not any(message["role"] == "user" and message["content"].strip() for message in request.messages):
+            raise TargetError("invalid_request", "the test's input has no user message to answer")
+        started = time.monotonic()
+        response = self._loop.wait(self._send(self.body(request.messages), request.timeout))
+        return self.read(response, round((time.monotonic() - started) * 1000, 3))
+
+    async def _send(self, body: dict[str, Any], timeout: float) -> Any:
+        from persona_pipeline.judging.client import CallError, send
+        from persona_pipeline.judging.connection import Leave, connect
+        from persona_pipeline.judging.options import AnthropicOptions
+
+        provider = self.provider_of_model()
+        options = AnthropicOptions(
+            provider=provider,
+            model=self.model,
+            deadline=_LONGEST_SECONDS,
+            max_retries=self.max_retries,
+            base_url=self.base_url,
+            api_key=self.api_key,
+            # Whoever names the server gets no key but the one he names.
+            ambient_key=self.base_url is None or self._grants.own,
+        )
+        try:
+            if self._client is None:
+                self._client = connect(options)
+            return await send(provider, self._client, body, Leave(time.monotonic() + timeout))
+        except CallError as error:
+            # The SDK has retried what can pass; a test's own deadline is all that another try could change.
+            reason = str(error.reason)
+            raise TargetError(reason, f"target {self.name!r}: {error.detail}", transient=reason == "timeout") from error
+        except ConfigError as error:
+            raise TargetError("no_credentials", f"target {self.name!r}: {error}") from error
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._loop.wait(self._client.close())
+            self._client = None
+        self._loop.close()
+
+    def fingerprint(self) -> Mapping[str, Any]:
+        return self.model_dump(mode="json", exclude={"api_key"}) | {"system_prompt": self.system_prompt()}
+
+
+def check_said(text: str, calls: Sequence[Any], *, refused: bool, truncated: bool, name: str) -> None:
+    """Raises ``TargetError`` where a model refused, or said nothing."""
+    if refused:
+        raise TargetError("refusal", f"target {name!r} refused to answer")
+    if not text and not calls:
+        raise TargetError("truncated" if truncated else "empty", f"target {name!r} said nothing")

@@ -1,0 +1,191 @@
+"""``python``: a function answers, from a module of yours or handed over by the program that runs the suite."""
+
+import hashlib
+import importlib
+import inspect
+import sys
+import threading
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import Field, PrivateAttr
+
+from persona_pipeline.background_loop import BackgroundLoop
+from persona_pipeline.errors import ConfigError
+from persona_pipeline.suites.targets.base import Request, TargetError
+from persona_pipeline.suites.targets.fields import TargetFields
+from persona_pipeline.suites.targets.output import Output, OutputError, parse_output
+
+PREFIX = "python:"
+
+
+class PythonTarget(TargetFields):
+    """Calls a function with the prompt; parameters named ``messages``, ``request`` and the like get those.
+
+    The function may be a coroutine or a generator. It returns or yields text, messages, or a mapping as recorded answers are, with
+    tool calls, ``token_usage`` and ``cost_usd``. What it raises is the test's error.
+    """
+
+    runs_code: ClassVar[bool] = True
+
+    function: str = Field(
+        pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$",
+        description="package.module:function; modules beside the targets file are found too.",
+    )
+
+    _call: Callable[..., Any] | None = PrivateAttr(None)
+    _loop: BackgroundLoop = PrivateAttr(default_factory=lambda: BackgroundLoop("suite-python"))
+
+    def respond(self, request: Request) -> Output:
+        call = self._call or self._found()
+        try:
+            return answer_of(self._waited(call, request))
+        except TimeoutError:
+            raise TargetError("timeout", f"{self.function} took longer than {request.timeout:g} s") from None
+        except OutputError as error:
+            raise TargetError("invalid_response", f"{self.function}: {error}") from error
+        except TargetError:
+            raise
+        except Exception as error:  # A user's function may raise anything; one crash must not end the run.
+            raise TargetError("crashed", f"{self.function}: {type(error).__name__}: {error}") from error
+
+    def _found(self) -> Callable[..., Any]:
+        module, _, name = self.function.partition(":")
+        folder = str(self.folder.resolve())
+        if folder not in sys.path:
+            sys.path.insert(0, folder)
+        try:
+            found: Any = importlib.import_module(module)
+            for part in name.split("."):
+                found = getattr(found, part)
+        except Exception as error:
+            said = f"target {self.name!r}: {self.function} cannot be imported ({type(error).__name__}: {error})"
+            raise TargetError("no_function", said) from error
+        if not callable(found):
+            raise TargetError("no_function", f"target {self.name!r}: {self.function} is no function")
+        self._call = found
+        return found
+
+    def _waited(self, call: Callable[..., Any], request: Request) -> Any:
+        """Return what the function gives, or raise after the request's time. A function that waits is left behind then."""
+        if _is_async(call):
+            return self._loop.wait(_gathered(call, request), request.timeout)
+        done: list[Any] = []
+
+        def work() -> None:
+            try:
+                given = call(*_arguments(call, request))
+                if inspect.isawaitable(given) or isinstance(given, AsyncIterable):
+                    given = self._loop.wait(_awaited(given), request.timeout)
+                done.append(list(given) if _is_generator(given) else given)
+            except BaseException as error:
+                done.append(_Raised(error))
+
+        thread = threading.Thread(target=work, name=f"target {self.name}", daemon=True)
+        thread.start()
+        thread.join(request.timeout)
+        if not done:
+            raise TimeoutError
+        if isinstance(done[0], _Raised):
+            raise done[0].error
+        return done[0]
+
+    def close(self) -> None:
+        self._loop.close()
+
+    def fingerprint(self) -> Mapping[str, Any]:
+        call = self._call or self._found()
+        try:
+            source = inspect.getsourcefile(inspect.unwrap(call))
+        except TypeError:
+            source = None
+        text = Path(source).read_bytes() if source and Path(source).is_file() else b""
+        return self.model_dump(mode="json") | {"source": hashlib.sha256(text).hexdigest()}
+
+
+def target_of(call: Callable[..., Any], name: str) -> PythonTarget:
+    """Return a target that calls a function of the running program, which needs no leave."""
+    if not callable(call):
+        raise ConfigError(f"target {name!r} is no function")
+    shown = f"{getattr(call, '__module__', None) or 'program'}:{getattr(call, '__qualname__', 'function')}"
+    target = _Handed.model_validate({"name": name, "provider": "python", "function": re_named(shown)})
+    target._call = call
+    return target
+
+
+class _Handed(PythonTarget):
+    runs_code: ClassVar[bool] = False
+
+
+class _Raised:
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+def re_named(shown: str) -> str:
+    """Return a function's name as the field wants it: ``<locals>`` and ``<lambda>`` without their brackets."""
+    return shown.replace("<", "").replace(">", "")
+
+
+def answer_of(given: Any) -> Output:
+    """Return the output a function gave: what recorded answers may be, or the pieces a generator yielded.
+
+    Raises:
+        OutputError: it is none of these.
+    """
+    if isinstance(given, Output):
+        return given
+    if isinstance(given, list) and given and all(isinstance(part, str) for part in given):
+        return parse_output("".join(given))
+    if isinstance(given, list) and len(given) == 1 and isinstance(given[0], Mapping) and "role" not in given[0]:
+        return parse_output(given[0])
+    return parse_output(given)
+
+
+async def _gathered(call: Callable[..., Any], request: Request) -> Any:
+    return await _awaited(call(*_arguments(call, request)))
+
+
+async def _awaited(given: Awaitable[Any] | AsyncIterable[Any]) -> Any:
+    if isinstance(given, AsyncIterable):
+        return [part async for part in given]
+    return await given
+
+
+def _arguments(call: Callable[..., Any], request: Request) -> list[Any]:
+    """Return what the function's positional parameters stand for; the first of another name is the prompt."""
+    named = {
+        "prompt": request.prompt,
+        "messages": list(request.messages),
+        "request": request,
+        "test": request.test,
+        "attempt": request.attempt,
+        "workspace": request.workspace,
+        "files": list(request.files),
+    }
+    try:
+        parameters = list(inspect.signature(call).parameters.values())
+    except (TypeError, ValueError):
+        return [request.prompt]
+    wanted = [item for item in parameters if item.kind in (item.POSITIONAL_ONLY, item.POSITIONAL_OR_KEYWORD)]
+    given: list[Any] = []
+    for index, item in enumerate(wanted):
+        if item.name in named:
+            given.append(named[item.name])
+        elif index == 0:
+            given.append(request.prompt)
+        elif item.default is item.empty:
+            raise TargetError("no_function", f"parameter {item.name!r} is none of {', '.join(named)}")
+        else:
+            break
+    return given
+
+
+def _is_async(call: Callable[..., Any]) -> bool:
+    called = call if inspect.isroutine(call) else getattr(call, "__call__", call)  # noqa: B004
+    return inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called)
+
+
+def _is_generator(given: Any) -> bool:
+    return isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping | list | Output)

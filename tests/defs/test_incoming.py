@@ -1,0 +1,159 @@
+"""Messages come in by a run of their own, and a look does nothing but look."""
+
+import sqlite3
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import sqlalchemy as sa
+
+from persona_pipeline.defs.changes import incoming, sensors
+from persona_pipeline.defs.platform.settings import orchestration
+from persona_pipeline.judging.daily import DailyLimit
+from persona_pipeline.settings import get_settings
+from persona_pipeline.store import tables
+from persona_pipeline.store.leases import exclusive
+from persona_pipeline.world import World
+from persona_pipeline.world.mirroring import LEASE
+from persona_pipeline.world.reading import MessageFile
+from tests.defs.support import Project
+from tests.support.worlds import replace_in, write_jsonl, write_yaml
+
+OLD = {"id": "old", "agent_id": "ann", "channel": "c", "text": "Long ago.", "created_at": "2025-03-01T09:00:00Z"}
+
+
+@pytest.fixture
+def judged(small: Project) -> Project:
+    """The small world and a message of a year before, everybody evaluated on the newest week."""
+    write_jsonl(small.root / "messages/old.jsonl", [OLD])
+    small.tick()
+    for agent_id in ("ann", "bob"):
+        small.evaluate(agent_id)
+    assert small.agents_requested() == []
+    return small
+
+
+def by_hand(root: Path, statement: str) -> None:
+    """Write to the store as a runtime does, past this package."""
+    with sqlite3.connect(root / ".persona/store.db") as connection:
+        connection.execute(statement)
+    connection.close()
+
+
+CHANGES: dict[str, tuple[Callable[[Path], object], list[str]]] = {
+    "edited long ago": (lambda root: replace_in(root / "messages/old.jsonl", "Long ago.", "Long, long ago."), []),
+    "edited long ago by a runtime": (lambda root: by_hand(root, "UPDATE run_messages SET text = 'x' WHERE id = 'old'"), []),
+    "removed long ago": (lambda root: (root / "messages/old.jsonl").unlink(), []),
+    "said long ago, and late": (
+        lambda root: write_jsonl(root / "messages/late.jsonl", [{**OLD, "id": "late", "agent_id": "bob"}]), [],
+    ),
+    "of the future": (
+        lambda root: write_jsonl(root / "messages/f.jsonl", [{**OLD, "id": "f", "created_at": "2099-01-01T00:00:00Z"}]), [],
+    ),
+    "in the week that was judged": (lambda root: replace_in(root / "messages/all.jsonl", "You oiled", "They oiled"), ["ann"]),
+    "in the week before it": (lambda root: replace_in(root / "messages/all.jsonl", "Kettles do not age", "They do"), ["bob"]),
+    "in the week, by a runtime": (lambda root: by_hand(root, "UPDATE run_messages SET text = 'x' WHERE id = 'm6'"), ["ann"]),
+    "deleted by a runtime": (lambda root: by_hand(root, "DELETE FROM run_messages WHERE id = 'm7'"), ["bob"]),
+    "written by a runtime": (
+        lambda root: by_hand(root, "INSERT INTO run_messages (id, agent_id, channel_id, text, created_at) "
+        "VALUES ('sql', 'bob', 'general', 'Hello.', '2026-03-12 09:00:00.000000')"), ["bob"],
+    ),
+}  # fmt: skip
+
+
+def test_only_what_changes_in_a_window_that_was_judged_or_is_newer_starts_a_run(judged: Project) -> None:
+    for name, (change, expected) in CHANGES.items():
+        change(judged.root)
+        assert (name, judged.agents_requested()) == (name, expected)
+        assert judged.agents_requested() == []
+
+
+def test_a_look_opens_no_message_file_and_asks_for_one_run_at_a_time(
+    small: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise AssertionError("a message file was opened")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(MessageFile, "__init__", refused)
+        [request] = small.requests(incoming.message_files)
+        small.start(dg.RunRequest(job_name=incoming.read_messages.name, tags=request.tags))
+        assert small.look(incoming.message_files)[0].skip_message == "a run reads them already"  # pyright: ignore
+        assert isinstance(small.look(sensors.source_observations)[0], dg.SkipReason)
+    [waiting] = small.instance.get_runs()
+    small.instance.delete_run(waiting.run_id)
+    found = small.look(incoming.message_files)[0]
+    assert isinstance(found, dg.SkipReason) and "in a few minutes" in (found.skip_message or "")
+    long_ago = datetime.now(UTC) - timedelta(hours=1)
+    small.cursors["message_files"] = f"{(small.cursors['message_files'] or '').split()[0]} {long_ago.isoformat()}"
+    assert len(small.requests(incoming.message_files)) == 1
+    assert small.run(incoming.read_messages.name).success
+    assert small.requests(incoming.message_files) == []
+
+
+def test_half_of_what_is_being_read_is_no_version(judged: Project) -> None:
+    world = World.open(judged.root)
+    by_hand(judged.root, "UPDATE run_messages SET text = 'x' WHERE id = 'm6'")
+    write_yaml(judged.root / "personas/cleo.yaml", {"display_name": "Cleo", "persona": "Counts."})
+    with exclusive(world.store, [LEASE]):
+        assert judged.agents_requested() == []
+        assert "2 with new messages, which are being read" in judged.why_idle()
+    assert judged.agents_requested() == ["ann", "cleo"]
+    world.store.close()
+
+
+def test_once_a_day_the_counts_are_compared_with_all_messages(judged: Project) -> None:
+    world = World.open(judged.root)
+    with world.store.begin() as connection:
+        connection.execute(sa.delete(tables.message_days).where(tables.message_days.c.agent_id == "bob"))
+        connection.execute(sa.delete(tables.message_totals).where(tables.message_totals.c.agent_id == "bob"))
+    result = judged.run("check_message_counts")
+    [output] = [event for event in result.all_events if event.is_successful_output]
+    mended = {key: value.value for key, value in output.step_output_data.metadata.items()}
+    assert mended == {"agents_mended": 1, "days_mended": 3}
+    assert judged.agents_requested() == [], "they are as they were before they were lost"
+    world.store.close()
+
+
+def test_an_agent_that_was_evaluated_just_now_waits(judged: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERSONA_COOLDOWN_MINUTES", "60")
+    orchestration.cache_clear()
+    persona = judged.root / "personas/ann.yaml"
+    replace_in(persona, "dry", "wet")
+    assert judged.agents_requested() == []
+    replace_in(judged.root / "messages/all.jsonl", "You oiled", "They oiled")
+    write_yaml(judged.root / "personas/cleo.yaml", {"display_name": "Cleo", "persona": "Counts."})
+    assert judged.agents_requested() == ["cleo"], "who never was evaluated does not wait"
+    assert judged.agents_requested() == []
+    later = datetime.now(UTC) - timedelta(hours=2)
+    world = World.open(judged.root)
+    with world.store.begin() as connection:
+        connection.execute(sa.update(tables.evaluation_runs).values(created_at=later))
+        connection.execute(sa.update(tables.evaluations_asked).values(asked_at=later))
+    [request] = judged.requests(sensors.world_changes)
+    assert (request.partition_key, request.tags["reason"]) == ("ann", "messages and persona changed")
+    assert judged.agents_requested() == []
+    replace_in(persona, "wet", "damp")
+    assert judged.agents_requested() == [], "what a sensor of any host asked for counts too"
+    world.store.close()
+
+
+def test_when_the_days_dollars_are_spent_changes_wait_for_tomorrow(
+    judged: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERSONA_DAILY_USD", "2")
+    monkeypatch.setenv("PERSONA_JUDGE", "anthropic")
+    orchestration.cache_clear()
+    get_settings.cache_clear()
+    world = World.open(judged.root)
+    limit = DailyLimit(world.store, 2.0)
+    day = limit.take(2.0)
+    replace_in(judged.root / "personas/ann.yaml", "dry", "wet")
+    assert judged.agents_requested() == []
+    assert "today's 2 dollars are spent" in judged.why_idle(sensors.world_changes)
+    assert day
+    limit.settle(day, 2.0, 0.5)
+    assert judged.agents_requested() == ["ann"]
+    world.store.close()

@@ -1,0 +1,93 @@
+"""What is read of runs without their claims, and what stays of those whose claims were forgotten."""
+
+from datetime import timedelta
+
+import pytest
+import sqlalchemy as sa
+
+from persona_pipeline.corrections.effect import correction_effects
+from persona_pipeline.evaluation import evaluate_agent
+from persona_pipeline.evaluation.history import judged_messages, overall_points, score_history
+from persona_pipeline.evaluation.keeping import forget_reasons
+from persona_pipeline.evaluation.outlines import newest_outlines
+from persona_pipeline.evaluation.saving import latest_runs, load_run, mark_baseline, newest_p_values, newest_run
+from persona_pipeline.evaluation.stored import stored_report
+from persona_pipeline.reporting.gathering import gather
+from persona_pipeline.scoring.fading import message_scores
+from persona_pipeline.store import tables
+from persona_pipeline.testing.judges import ScriptedJudge
+from persona_pipeline.world import World
+
+WEEKS = 4
+
+
+@pytest.fixture
+def evaluated(sample_world: World) -> World:
+    """The sample world with pam and jim evaluated on four windows."""
+    sample_world.sync_messages()
+    newest = sample_world.newest_message_time()
+    assert newest is not None
+    for week in reversed(range(WEEKS)):
+        for agent_id in ("jim", "pam"):
+            judge = ScriptedJudge(lambda _: 7)
+            evaluate_agent(sample_world, agent_id, judge=judge, as_of=newest - timedelta(days=3 * week), window="3d")
+    return sample_world
+
+
+def test_an_outline_is_the_newest_run_without_its_claims(evaluated: World) -> None:
+    found = newest_outlines(evaluated.store)
+    assert set(found) == {"jim", "pam"}
+    for agent_id, outline in found.items():
+        run = newest_run(evaluated.store, agent_id)
+        assert run is not None and run.report is not None and outline.outlined
+        assert any(item.propositions for item in run.evaluation.dimensions.values())
+        bare = {
+            name: item.model_copy(update={"propositions": {}, "statistics": {}})
+            for name, item in run.evaluation.dimensions.items()
+        }
+        assert outline.evaluation == run.evaluation.model_copy(update={"dimensions": bare})
+        assert (outline.comparison, outline.findings) == (run.report.comparison, run.report.findings)
+
+
+def test_a_report_reads_the_claims_of_so_many_agents_and_no_more(evaluated: World) -> None:
+    report = stored_report(evaluated, ["jim", "pam"], whole=1)
+    assert sorted(item.outlined for item in report.agents.values()) == [False, True]
+    assert report.exit_code == stored_report(evaluated, ["jim", "pam"]).exit_code
+    history = gather(evaluated, report).statistics["history"]
+    assert {agent_id: len(points) for agent_id, points in history.items()} == {"jim": WEEKS, "pam": WEEKS}
+
+
+def test_message_scores_are_those_of_the_stored_claims(evaluated: World) -> None:
+    [run, *_] = [run.evaluation for run in reversed(latest_runs(evaluated.store, "pam"))]
+    [newest] = judged_messages(evaluated.store, "pam", run.provenance["persona_hash"], most=1)
+    assert newest.scores == message_scores(run.dimensions["adherence"])
+    assert judged_messages(evaluated.store, "pam", "another persona", most=9) == []
+
+
+def test_what_is_forgotten_leaves_history_as_it_was(evaluated: World) -> None:
+    store = evaluated.store
+    runs = [run.evaluation for run in latest_runs(store, "pam")]
+    mark_baseline(store, runs[1].run_id)
+    until = runs[-1].window_end
+
+    def drawn() -> list[object]:
+        return [
+            score_history(store, ["jim", "pam"]),
+            overall_points(store, ["jim", "pam"], until=until, most=9),
+            judged_messages(store, "pam", runs[-1].provenance["persona_hash"], most=9),
+            newest_outlines(store),
+            newest_p_values(store),
+            correction_effects(store, ["jim", "pam"]),
+        ]
+
+    before = drawn()
+    assert forget_reasons(store, 1, now=until + timedelta(days=2)) == 2 * WEEKS - 3
+    assert drawn() == before
+    # The newest, and the one the baseline was taken from.
+    assert [run.evaluation for run in latest_runs(store, "pam")] == [runs[1], runs[-1]]
+    assert load_run(store, runs[0].run_id) is None
+    with store.connect() as connection:
+        kept = connection.execute(sa.select(tables.evaluation_scores.c.evaluation_run_id).distinct()).scalars().all()
+    assert len(kept) == 3
+    assert forget_reasons(store, 1, now=until + timedelta(days=2)) == 0
+    assert forget_reasons(store, 30, now=until) == 0

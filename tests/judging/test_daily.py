@@ -1,0 +1,95 @@
+"""Dollars a day, over all who share a store."""
+
+import asyncio
+import threading
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import sqlalchemy as sa
+
+from persona_pipeline.judging.anthropic import AnthropicJudge, open_anthropic_judge
+from persona_pipeline.judging.backend import AnthropicBackend
+from persona_pipeline.judging.budget import Budget
+from persona_pipeline.judging.daily import DailyLimit
+from persona_pipeline.judging.options import AnthropicOptions
+from persona_pipeline.judging.verdict import Unscored
+from persona_pipeline.settings import Settings
+from persona_pipeline.store import Store, open_store, tables
+from persona_pipeline.testing.messages_server import MessagesServer
+from tests.support.judging import requests, trajectory
+
+
+def test_hosts_that_take_at_once_never_take_more_than_there_is(database_url: str) -> None:
+    open_store(database_url).close()
+    taken: list[float] = []
+    failed: list[BaseException] = []
+    start = threading.Barrier(4)
+
+    def work() -> None:
+        # A pool of its own is what another host has.
+        store = open_store(database_url)
+        limit = DailyLimit(store, 1.0)
+        try:
+            start.wait()
+            for _ in range(20):
+                day = limit.take(0.03)
+                if day:
+                    taken.append(0.03)
+                    limit.settle(day, 0.03, 0.03)
+        except BaseException as error:
+            failed.append(error)
+        finally:
+            store.close()
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    assert sum(taken) == pytest.approx(0.99)
+    store = open_store(database_url)
+    assert DailyLimit(store, 1.0).remaining == pytest.approx(0.01)
+    store.close()
+
+
+def test_a_day_is_spent_in_calls_of_several_judges_and_the_next_one_is_new(
+    server: MessagesServer, options: AnthropicOptions, store: Store
+) -> None:
+    limit = DailyLimit(store, 0.004)
+    spent = 0.0
+    stopped = []
+    for number in range(2):
+        judge = AnthropicJudge(AnthropicBackend(options, budget=Budget(None, limit)))
+        told = asyncio.run(judge.judge(requests(60, trajectory=trajectory(f"talk {number}", length=40))))
+        stopped += [verdict for verdict in told if verdict.unscored is Unscored.BUDGET]
+        spent += judge.backend.ledger.total.usd or 0.0
+    assert 0 < len(stopped) < 120
+    assert server.paid == 120 - len(stopped)
+    assert spent == pytest.approx(0.004 - limit.remaining)
+    assert spent <= 0.004
+    assert "limit of 0.004 dollars a day (PERSONA_DAILY_USD)" in stopped[0].detail
+    with store.begin() as connection:
+        yesterday = datetime.now(UTC).date() - timedelta(days=1)
+        connection.execute(sa.update(tables.spending_days).values(day=yesterday))
+    assert limit.remaining == 0.004
+
+
+def test_what_was_set_aside_by_who_was_killed_counts_as_spent(store: Store) -> None:
+    assert DailyLimit(store, 1.0).take(0.8)
+    again = DailyLimit(store, 1.0)
+    assert again.take(0.3) is None
+    assert again.take(0.2)
+    assert again.take(0.001) is None
+
+
+def test_the_limit_of_the_settings_holds_for_every_live_judge(
+    server: MessagesServer, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+    settings = Settings.model_validate({"daily_usd": 0.5})
+    for max_usd in (None, 0.2):
+        backend = open_anthropic_judge(settings, store=store, max_usd=max_usd).backend
+        assert backend.budget is not None
+        assert backend.budget.remaining == pytest.approx(max_usd or 0.5)
+    assert open_anthropic_judge(Settings.model_validate({"daily_usd": ""}), store=store).backend.budget is None

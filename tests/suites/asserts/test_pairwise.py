@@ -1,0 +1,154 @@
+"""``pairwise``: asked twice with the places exchanged; agreement wins, disagreement is a tie, silence is no number."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from persona_pipeline.errors import ConfigError
+from persona_pipeline.judging.questions import Question
+from persona_pipeline.judging.verdict import Unscored
+from persona_pipeline.suites import UngradedError, read_responses, run_suite
+from persona_pipeline.suites.asserts.suite_judge import SuiteJudge
+from persona_pipeline.suites.running.explain import explain
+from tests.suites.support import Given, ScriptedBackend, ScriptedSuiteJudge, grade, judging, suite_of, target, write
+
+PAIR = {"type": "pairwise"}
+
+
+def prefers(better: Callable[[str, str], str]) -> Callable[[Question], dict[str, Any]]:
+    def reply(question: Question) -> dict[str, Any]:
+        shown = json.loads(question.evidence)
+        return {"reasoning": "because", "better": better(shown["first"], shown["second"])}
+
+    return reply
+
+
+def longer(first: str, second: str) -> str:
+    return "tie" if len(first) == len(second) else "first" if len(first) > len(second) else "second"
+
+
+@pytest.mark.parametrize(
+    ("answer", "better", "score", "orders"),
+    [
+        ("a long answer", longer, 1.0, ["win", "win"]),
+        ("no", longer, 0.0, ["loss", "loss"]),
+        ("good", longer, 0.5, ["tie", "tie"]),
+        ("a long answer", lambda first, second: "first", 0.5, ["win", "loss"]),
+        ("a long answer", lambda first, second: "second", 0.5, ["loss", "win"]),
+        ("a long answer", lambda first, second: "tie" if first == "fine" else "first", 0.5, ["win", "tie"]),
+    ],
+    ids=["better", "worse", "neither", "always the first", "always the second", "half a win"],
+)
+def test_both_orders_make_the_score(
+    tmp_path: Path, answer: str, better: Callable[[str, str], str], score: float, orders: list[str]
+) -> None:
+    with judging(prefers(better)) as (services, judge):
+        found = grade(tmp_path, PAIR, answer, services=services, expected_output="fine")
+    assert (found.score, (found.details or {})["orders"]) == (score, orders)
+    shown = [json.loads(question.evidence) for question in judge.backend.asked]
+    assert [(item["first"], item["second"]) for item in shown] == [(answer, "fine"), ("fine", answer)]
+    # Neither is known to be the reference.
+    assert all(set(item) == {"question", "criteria", "first", "second"} for item in shown)
+    assert len({question.key for question in judge.backend.asked}) == 2
+
+
+def test_the_same_text_is_a_tie_nobody_is_asked_about(tmp_path: Path) -> None:
+    with judging(prefers(longer)) as (services, judge):
+        found = grade(tmp_path, PAIR, "fine\n", services=services, expected_output=" fine")
+    assert (found.score, judge.backend.asked) == (0.5, [])
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        (lambda question: Unscored.UNRECORDED, "unrecorded"),
+        (lambda question: {"reasoning": "r", "better": "both"}, "invalid_output"),
+        (
+            lambda question: (
+                {"reasoning": "r", "better": "first"} if question.label.endswith("first") else Unscored.UNRECORDED
+            ),
+            "unrecorded",
+        ),
+    ],
+    ids=["neither is answered", "no reply that can be used", "one of them is not answered"],
+)
+def test_what_is_not_judged_is_no_number(tmp_path: Path, reply: Any, reason: str) -> None:
+    with judging(reply) as (services, _), pytest.raises(UngradedError, match=reason):
+        grade(tmp_path, PAIR, "x", services=services, expected_output="fine")
+
+
+def test_without_a_reference_there_is_nothing_to_compare(tmp_path: Path) -> None:
+    with judging(prefers(longer)) as (services, _), pytest.raises(UngradedError, match="no_reference"):
+        grade(tmp_path, PAIR, "x", services=services)
+
+
+def test_the_question_keeps_a_reference_that_is_not_compared(tmp_path: Path) -> None:
+    write(tmp_path, {"old.json": '{"t": "old", "t@b": "the longest of them"}'})
+    with judging(prefers(longer)) as (services, judge):
+        old = grade(
+            tmp_path, {**PAIR, "responses": "old.json"}, "longer", services=services, expected_output="reference"
+        )
+        b = grade(tmp_path, {**PAIR, "responses": "old.json", "target": "b"}, "longer", services=services)
+    assert (old.score, b.score) == (1, 0)
+    assert json.loads(judge.backend.asked[0].evidence)["reference_answer"] == "reference"
+
+
+def test_a_prompt_names_both_places(tmp_path: Path) -> None:
+    item = {**PAIR, "prompt": "Is {{ first }} or {{second}} kinder, by {{ criteria }}?"}
+    with judging(prefers(longer)) as (services, judge):
+        grade(tmp_path, item, "x", services=services, expected_output="fine")
+    assert judge.backend.asked[0].ask == (
+        'Is [the field "first" of the evidence] or [the field "second" of the evidence] kinder, '
+        'by [the field "criteria" of the evidence]?'
+    )
+
+
+@pytest.mark.parametrize(
+    ("item", "said"),
+    [
+        ({**PAIR, "prompt": "Is {{ answer }} good?"}, "the two answers are {{ first }} and {{ second }}"),
+        ({**PAIR, "responses": "none.json"}, "responses: .*none.json"),
+        ({**PAIR, "responses": "broken.json"}, "is not JSON"),
+    ],
+)
+def test_mistakes_are_found_when_the_suite_is_loaded(tmp_path: Path, item: dict[str, Any], said: str) -> None:
+    write(tmp_path, {"broken.json": "{"})
+    with pytest.raises(ConfigError, match=said):
+        suite_of(tmp_path, item)
+
+
+def test_another_target_answers_the_same_test(tmp_path: Path) -> None:
+    suite = suite_of(tmp_path, {**PAIR, "target": "old"}, execution={"target": "new"})
+    old, new = target(lambda request: request.prompt * 3, name="old"), target(lambda request: "hello!", name="new")
+    judge = ScriptedSuiteJudge(ScriptedBackend(prefers(longer)))
+    result = run_suite(suite, targets=Given.of(old, new), judge=lambda: SuiteJudge(judge))
+    assert (result.tests[0].score, old.asked, new.asked) == (0.5, ["t#0"], ["t#0"])
+    assert explain(suite, suite.tests)[0].asserts[0].needs == ("judge",)
+
+
+@pytest.mark.parametrize(
+    ("answers", "options", "reason"),
+    [
+        ({"t@new": "a", "t@old": "bb"}, {}, None),
+        ({"t": "a"}, {}, "no_response"),
+        (None, {"workspace": {}}, "no_workspace"),
+        (None, {}, "no_target"),
+    ],
+    ids=["both are recorded", "only one is", "in a workspace", "no such target"],
+)
+def test_where_the_other_answer_comes_from(
+    tmp_path: Path, answers: dict[str, str] | None, options: dict[str, Any], reason: str | None
+) -> None:
+    suite = suite_of(tmp_path, {**PAIR, "target": "old"}, execution={"target": "new"}, **options)
+    judge = ScriptedSuiteJudge(ScriptedBackend(prefers(longer)))
+    result = run_suite(
+        suite,
+        targets=None if answers else Given.of(target(name="new")),
+        responses=read_responses(answers) if answers else None,
+        judge=lambda: SuiteJudge(judge),
+    )
+    error = result.tests[0].error
+    assert (error.reason if error else None, result.tests[0].score) == (reason, None if reason else 0.0)

@@ -1,0 +1,241 @@
+"""A deployment under way: everything of the compose file as processes, restarted and killed in the middle of a cohort.
+
+One test, because what it costs is starting processes. What it replaces stood in three: sensors and daemon, workers that share no
+disk, and the commands of the compose file.
+"""
+
+import json
+import os
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import redis
+import sqlalchemy as sa
+
+from persona_pipeline.defs.changes.sensors import world_changes
+from persona_pipeline.propositions import ALL_DIMENSIONS
+from persona_pipeline.store import open_store, tables
+from persona_pipeline.testing.messages_server import MessagesServer
+from tests.support.deployment import Deployment
+from tests.support.waiting import wait_until
+from tests.support.workers import steps_by_worker, take_baselines, write_cohort_world
+from tests.support.worlds import replace_in
+
+AGENTS = ("ada", "ben", "cleo", "dan")
+CLAIMS = len(ALL_DIMENSIONS)
+# A step an agent, and everybody in one run; what Compose gives its variables for otherwise.
+FAST = {
+    "PERSONA_SENSOR_SECONDS": "2",
+    "PERSONA_COHORT_SIZE": "2",
+    "PERSONA_SHARD_SIZE": "1",
+    # The judge is silent for as long as the test wants it.
+    "PERSONA_JUDGE_DEADLINE": "600",
+}
+START_SENSOR = """mutation($selector: SensorSelector!) { startSensor(sensorSelector: $selector) {
+  __typename ... on Sensor { sensorState { status } } } }"""
+LAUNCH = """mutation($selector: JobOrPipelineSelector!) { launchRun(executionParams: {selector: $selector}) {
+  __typename } }"""
+REPOSITORY = {"repositoryLocationName": "persona-pipeline", "repositoryName": "__repository__"}
+
+
+@pytest.fixture
+def deployment(tmp_path: Path, postgres_url: str, server: MessagesServer) -> Iterator[Deployment]:
+    """A world with baselines, and the deployment of it; nothing is started."""
+    world = write_cohort_world(tmp_path / "files", AGENTS)
+    take_baselines(world)
+    variables = {
+        "POSTGRES_PASSWORD": "unused",
+        "REDIS_PASSWORD": "letters",
+        "PERSONA_JUDGE": "anthropic",
+        "ANTHROPIC_API_KEY": "test-key",
+    }
+    addresses = {"PERSONA_DATABASE_URL": postgres_url, "ANTHROPIC_BASE_URL": server.url}
+    made = Deployment(tmp_path / "containers", world, variables, {**addresses, **FAST})
+    made.services["redis"]["command"] += ["--port", "6379", "--save", "", "--dir", str(tmp_path)]
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture
+def instance(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> Iterator[dg.DagsterInstance]:
+    """Dagster as whoever looks at the deployment sees it."""
+    for name, value in deployment.environment("daemon", "desk").items():
+        if name.startswith(("PERSONA_", "DAGSTER_")):
+            monkeypatch.setenv(name, value)
+    with dg.DagsterInstance.get() as opened:
+        yield opened
+
+
+def start_all(deployment: Deployment) -> None:
+    """Start everything in the order that ``depends_on`` asks for."""
+    deployment.start("redis")
+    deployment.start("migrate")
+    assert deployment.running.pop("migrate").wait(480) == 0, deployment.tail("migrate")
+    start_workers(deployment)
+    deployment.start("code")
+    deployment.wait_for("code", "Started Dagster code server")
+    for name in ("webserver", "viewer", "daemon"):
+        deployment.start(name)
+
+
+def start_workers(deployment: Deployment) -> None:
+    # The second is on another server: it shares no folder with anybody.
+    for name, apart in (("one", False), ("two", True)):
+        words = {"--concurrency=4": "--concurrency=1", "--hostname=worker@%h": f"--hostname=worker@{name}"}
+        deployment.start("worker", name, apart=apart, words=words)
+
+
+def told_to_start(deployment: Deployment) -> bool:
+    """Switch the sensor on at the webserver, as a person does; whether the webserver knows it already."""
+    if not deployment.serves("3000"):
+        return False
+    selector = {**REPOSITORY, "sensorName": world_changes.name}
+    return deployment.ask(START_SENSOR, selector=selector)["startSensor"]["__typename"] == "Sensor"
+
+
+def refuses_to_launch(deployment: Deployment) -> bool:
+    selector = {**REPOSITORY, "jobName": "review_baselines"}
+    answer = deployment.ask(LAUNCH, "3001", selector=selector)
+    return answer["launchRun"]["__typename"] == "UnauthorizedError"
+
+
+def events_by_agent(instance: dg.DagsterInstance) -> dict[str, Counter[str]]:
+    """Return how often each agent's scores, runs and comparisons were recorded, by asset."""
+    names = [*(f"{dimension}_scores" for dimension in ALL_DIMENSIONS), "evaluation_runs", "baseline_comparisons"]
+    found: dict[str, Counter[str]] = {}
+    for name in names:
+        records = instance.fetch_materializations(dg.AssetKey(name), limit=1000).records
+        found[name] = Counter(record.partition_key or "" for record in records)
+    return found
+
+
+def checks_by_agent(instance: dg.DagsterInstance) -> Counter[str]:
+    """Return how many checks of each agent's comparison were recorded."""
+    found: Counter[str] = Counter()
+    for run in instance.get_runs():
+        records = instance.get_records_for_run(run.run_id, of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION).records
+        for record in records:
+            event = record.event_log_entry.get_dagster_event()
+            check = event.asset_check_evaluation_data
+            if check.asset_key == dg.AssetKey("baseline_comparisons"):
+                found[check.partition or ""] += 1
+    return found
+
+
+def kill_children(pid: int) -> None:
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text("utf-8").split():
+        os.kill(int(child), signal.SIGKILL)
+
+
+def contents(server: MessagesServer, start: int) -> set[str]:
+    return {json.dumps(call.body, sort_keys=True) for call in server.calls[start:]}
+
+
+def only_run(instance: dg.DagsterInstance) -> dg.DagsterRun:
+    [run] = instance.get_runs()
+    return run
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("postgres")
+def test_everything_is_restarted_in_the_middle_of_a_cohort(
+    deployment: Deployment, instance: dg.DagsterInstance, server: MessagesServer, postgres_url: str
+) -> None:
+    asked, paid = len(server.calls), server.paid
+    calls = lambda: len(server.calls) - asked  # noqa: E731
+    start_all(deployment)
+    with ThreadPoolExecutor() as threads:
+        # In the middle of the first two agents the judge answers nobody any more.
+        server.answer_only(paid + 3)
+        wait_until(lambda: told_to_start(deployment), seconds=480)
+        checks = [
+            threads.submit(deployment.check, service, container)
+            for service, container in (
+                ("code", ""),
+                ("webserver", ""),
+                ("viewer", ""),
+                ("daemon", ""),
+                ("worker", "one"),
+            )
+        ]
+        wait_until(lambda: calls() >= 2 * CLAIMS, seconds=480)
+        assert [check.result() for check in checks] == [True] * len(checks)
+    assert refuses_to_launch(deployment)
+
+    # A worker is killed with the step it has; the other one finishes its step before it stops.
+    deployment.kill("two")
+    server.drop_unanswered()
+    server.answer_only(None)
+    deployment.stop("one")
+    server.answer_only(server.paid)
+    with redis.Redis(port=int(deployment.ports["6379"]), password="letters") as queue:
+        # Whose host died is given to another after PERSONA_CELERY_LOST_SECONDS: the hour is over.
+        lost = queue.zrange("unacked_index", 0, -1)
+        assert len(lost) == 1
+        queue.zadd("unacked_index", dict.fromkeys(lost, 0))
+    start_workers(deployment)
+    seen = calls()
+    for name in ("webserver", "daemon"):
+        deployment.stop(name)
+        deployment.start(name)
+    # Two agents again, of whom one has answers from before. The code server waits for its run, which cannot end yet.
+    wait_until(lambda: calls() > seen + CLAIMS, seconds=480)
+    draining = deployment.running.pop("code")
+    draining.terminate()
+    deployment.wait_for("webserver", "Serving dagster-webserver", 2)
+    assert draining.poll() is None and only_run(instance).status is dg.DagsterRunStatus.STARTED
+    server.answer_only(None)
+    draining.wait(480)
+    deployment.start("code")
+    wait_until(lambda: only_run(instance).is_finished, seconds=480)
+
+    run = only_run(instance)
+    assert run.status is dg.DagsterRunStatus.SUCCESS and run.job_name == "evaluate_cohort"
+    once = dict.fromkeys(AGENTS, 1)
+    assert events_by_agent(instance) == dict.fromkeys(events_by_agent(instance), once)
+    assert checks_by_agent(instance) == dict.fromkeys(AGENTS, 4)
+    assert server.paid - paid == len(contents(server, asked)) == len(AGENTS) * CLAIMS
+    assert set(steps_by_worker(instance, run.run_id)) == {"worker@one", "worker@two"}
+
+    # An edited persona, as git-sync brings it to each server. Killed are the process of the worker that has the step, which is done
+    # again at once, and then the code server with the run.
+    server.answer_only(server.paid)
+    for folder in (deployment.folder / "volumes", deployment.folder / "two"):
+        replace_in(folder / "world" / "personas" / "ben.yaml", "counts kettles", "counts spoons")
+    seen = calls()
+    wait_until(lambda: calls() > seen, seconds=480)
+    seen = calls()
+    for name in ("one", "two"):
+        kill_children(deployment.running[name].pid)
+    server.drop_unanswered()
+    wait_until(lambda: calls() > seen, seconds=480)
+    deployment.kill("code")
+    server.answer_only(None)
+    deployment.start("code")
+    wait_until(lambda: len(instance.get_runs()) == 3 and instance.get_runs()[0].is_finished, seconds=480)
+
+    retried, killed, _ = instance.get_runs()
+    assert (killed.status, retried.status) == (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.SUCCESS)
+    assert retried.parent_run_id == killed.run_id and killed.tags["reason"] == "persona changed"
+    edited = {**once, "ben": 2}
+    assert events_by_agent(instance) == dict.fromkeys(events_by_agent(instance), edited)
+    assert server.paid - paid == len(contents(server, asked)) > len(AGENTS) * CLAIMS
+
+    with open_store(postgres_url).connect() as connection:
+        runs = tables.evaluation_runs
+        query = (
+            sa.select(runs.c.agent_id, sa.func.count()).where(runs.c.status == "completed").group_by(runs.c.agent_id)
+        )
+        assert dict(connection.execute(query).tuples().all()) == edited
+    for shared in (deployment.folder / "volumes", deployment.folder / "two"):
+        written = {path.relative_to(shared / "world") for path in (shared / "world").rglob("*") if path.is_file()}
+        assert written == {path.relative_to(deployment.world) for path in deployment.world.rglob("*") if path.is_file()}
+    assert list(deployment.folder.glob("*/state/reports/cohort/report.html"))
+    assert list((deployment.folder / "volumes" / "logs").rglob("*.err")), "what steps print is kept on the volume"
