@@ -1,6 +1,7 @@
 """Messages and agents that change after they were read: what each agent is evaluated on then, and who is evaluated again."""
 
 import json
+import sqlite3
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -41,6 +42,20 @@ def written_by_a_runtime(root: Path) -> None:
     world.store.close()
 
 
+def appended(root: Path) -> None:
+    with (root / ALL).open("a", encoding="utf-8") as stream:
+        stream.write(json.dumps(row("new", "One more.", "2026-03-11T12:00:00Z")) + "\n")
+
+
+def written_in_sql(root: Path) -> None:
+    with sqlite3.connect(root / ".persona/store.db") as connection:
+        connection.execute(
+            "INSERT OR REPLACE INTO run_messages (id, agent_id, channel_id, text, created_at) "
+            "VALUES ('sql', 'ann', 'general', 'By hand.', '2026-03-08 09:00:00.000000')"
+        )
+    connection.close()
+
+
 def taken_out(root: Path) -> None:
     world = World.open(root)
     remove_messages(world.store, select_messages(world.store, Selection(ids=["m6"])))
@@ -68,6 +83,8 @@ def break_one_of_fifty(root: Path) -> None:
     ("change", "agent_id", "ids", "again"),
     [
         (written_by_a_runtime, "ann", "late m4 m6 m8", ["ann"]),
+        (appended, "ann", "m4 m6 m8 new", ["ann"]),
+        (written_in_sql, "ann", "m4 m6 m8 sql", ["ann"]),
         (lambda root: replace_in(root / ALL, "You oiled", "They oiled"), "ann", "m4 m6 m8", ["ann"]),
         (drop_last_line, "ann", "m4 m6", ["ann"]),
         (taken_out, "ann", "m4 m8", ["ann"]),
@@ -78,7 +95,10 @@ def break_one_of_fifty(root: Path) -> None:
         (alias, "ann", "m4 m6 m8 n", ["ann"]),
         (break_one_of_fifty, "ann", " ".join(["m4 m6 m8", *sorted(f"d{n}" for n in range(50) if n not in (7, 8))]), ["ann"]),
     ],
-    ids=["late", "edited", "removed", "taken out", "duplicated", "future", "deleted agent", "renamed agent", "alias", "broken"],
+    ids=[
+        "late", "appended", "in SQL", "edited", "removed", "taken out", "duplicated", "future", "deleted agent", "renamed agent",
+        "alias", "broken",
+    ],
 )  # fmt: skip
 def test_what_changed_is_read_as_it_is_now(
     small: Project, change: Callable[[Path], object], agent_id: str, ids: str, again: list[str]

@@ -18,6 +18,7 @@ from dagster._daemon import sensor as sensor_daemon
 from persona_pipeline.defs.agents.partitions import AGENTS
 from persona_pipeline.defs.changes.sensors import world_changes
 from persona_pipeline.settings import get_settings
+from persona_pipeline.world import World
 from tests.support.worlds import replace_in
 
 ORIGIN = InProcessCodeLocationOrigin(
@@ -73,6 +74,10 @@ def test_an_edit_leads_to_one_run_wherever_the_daemon_dies(
     tmp_path: Path, small_root: Path, monkeypatch: pytest.MonkeyPatch, killed: Crash
 ) -> None:
     monkeypatch.setenv("PERSONA_ROOT", str(small_root))
+    # What reads message files would be queued too.
+    world = World.open(small_root)
+    world.mirror_messages()
+    world.store.close()
     home = tmp_path / "dagster"
     home.mkdir()
     with dg.instance_for_test(overrides=QUEUED, temp_dir=str(home)) as instance:

@@ -25,6 +25,8 @@ DEPLOY = PROJECT / "deploy"
 BIN = Path(sys.executable).parent
 # What the image is made with.
 FOLDERS = {"/srv/world": "world", "/srv/state": "state"}
+# Seconds that a process may take on a machine that has other work as well.
+PATIENCE = 480
 _VARIABLE = re.compile(r"\$\{(\w+)(?::([-?])([^}]*))?\}")
 
 
@@ -130,7 +132,7 @@ class Deployment:
                 start_new_session=True,
             )
 
-    def stop(self, container: str, seconds: float = 120) -> None:
+    def stop(self, container: str, seconds: float = PATIENCE) -> None:
         """Stop a container as Compose does: SIGTERM to its first process, then patience."""
         process = self.running.pop(container)
         process.terminate()
@@ -158,12 +160,12 @@ class Deployment:
             cwd=self.folder / container,
             env={**environment, "HOSTNAME": container},
             capture_output=True,
-            timeout=480,
+            timeout=PATIENCE,
             check=False,
         )
         return done.returncode == 0
 
-    def wait_for(self, container: str, text: str, times: int = 1, seconds: float = 120) -> None:
+    def wait_for(self, container: str, text: str, times: int = 1, seconds: float = PATIENCE) -> None:
         """Wait until a container has said something so often.
 
         Raises:

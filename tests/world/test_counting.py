@@ -1,7 +1,9 @@
 """What is counted as messages are written is what a count of all messages gives, whoever wrote them and how."""
 
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -77,7 +79,7 @@ def inserted(message_id: str, agent_id: str, day: int, text: str, verb: str = "I
     def run(store: Store) -> None:
         known = select_ids(store)
         if message_id not in known or (verb != "INSERT" and store.is_sqlite):
-            write_messages(store, [message("parent", agent_id, made_up=True)])
+            write_messages(store, [message(f"parent-{agent_id}", agent_id, made_up=True)])
             sql(INSERT.replace("INSERT", verb, 1), id=message_id, agent=agent_id, text=text, at=at)(store)
 
     return run
@@ -282,3 +284,46 @@ def test_a_store_of_an_earlier_release_is_counted_when_it_is_opened(tmp_path: Pa
     assert_counted(opened)
     assert said_by_agent(opened)["ann"].all.messages == 1000
     opened.close()
+
+
+def test_who_writes_while_it_is_counted_is_counted(database_url: str) -> None:
+    open_store(database_url).close()
+    failed: list[BaseException] = []
+    done = threading.Event()
+
+    def work(task: Callable[[Store], object]) -> None:
+        # A pool of its own is what another process has.
+        store = open_store(database_url)
+        try:
+            task(store)
+        except BaseException as error:
+            failed.append(error)
+        finally:
+            store.close()
+
+    def write(store: Store, name: str, others: Sequence[str]) -> None:
+        for n in range(25):
+            # Several agents in one transaction, in another order than others write them: nobody may wait in a circle.
+            write_messages(store, [message(f"{name}-{n}-{other}", other, n % 3) for other in others])
+            if n % 5 == 4:
+                sql("DELETE FROM run_messages WHERE id = :id", id=f"{name}-{n - 2}-{others[0]}")(store)
+
+    def count(store: Store) -> None:
+        while not done.is_set():
+            count_messages(store)
+
+    writers = [threading.Thread(target=work, args=(partial(write, name="one", others=["ann", "bob"]),))]
+    writers += [threading.Thread(target=work, args=(partial(write, name="two", others=["bob", "ann"]),))]
+    counters = [threading.Thread(target=work, args=(count,)) for _ in range(2)]
+    for thread in (*writers, *counters):
+        thread.start()
+    for thread in writers:
+        thread.join()
+    done.set()
+    for thread in counters:
+        thread.join()
+    assert failed == []
+    store = open_store(database_url)
+    assert_counted(store)
+    assert sum(item.all.messages for item in said_by_agent(store).values()) == 90
+    store.close()
