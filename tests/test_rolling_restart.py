@@ -242,7 +242,7 @@ def test_everything_is_restarted_in_the_middle_of_a_cohort(
         query = (
             sa.select(runs.c.agent_id, sa.func.count()).where(runs.c.status == "completed").group_by(runs.c.agent_id)
         )
-        assert dict(connection.execute(query).tuples().all()) == edited
+        assert dict(map(tuple, connection.execute(query))) == edited
     for shared in (deployment.folder / "volumes", deployment.folder / "two"):
         written = {path.relative_to(shared / "world") for path in (shared / "world").rglob("*") if path.is_file()}
         assert written == {path.relative_to(deployment.world) for path in deployment.world.rglob("*") if path.is_file()}

@@ -1,7 +1,7 @@
 """Eval suites from Python: load one, run it, look at what came of it."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -37,7 +37,7 @@ class Running(TypedDict, total=False):
     Attributes:
         world: whose recordings, personas and store are used; None: those of the settings.
         responses: recorded answers, or a file of them: they are graded, and no target is asked.
-        targets: who may answer, or a targets file; None: the nearest ``targets.yaml``.
+        targets: who may answer, a targets file, a function that answers, or functions by name; None: the nearest ``targets.yaml``.
         target: who of them answers, instead of what the suite says.
         test_ids: globs; a test runs if one matches.
         tags: a test runs if it or its suite has one of them.
@@ -56,7 +56,7 @@ class Running(TypedDict, total=False):
 
     world: World | None
     responses: Responses | Path | str | None
-    targets: Targets | Path | str | None
+    targets: Targets | Path | str | Callable[..., Any] | Mapping[str, Callable[..., Any]] | None
     target: Sequence[str] | str
     test_ids: Sequence[str] | str
     tags: Sequence[str] | str

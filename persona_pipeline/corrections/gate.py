@@ -71,9 +71,11 @@ class ActionGate:
         most_at_once: int = MOST_AT_ONCE,
         bypasses: Bypasses | None = None,
     ) -> None:
-        self.world, self.backend, self.deadline = world, backend, deadline
+        self.world: World = world
+        self.backend: Backend = backend
+        self.deadline: float = deadline
         self._observer = observer
-        self.bypasses = bypasses or Bypasses(world.store)
+        self.bypasses: Bypasses = bypasses or Bypasses(world.store)
         self._judge = ActionJudge(
             world,
             backend,

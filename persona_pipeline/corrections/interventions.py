@@ -81,13 +81,15 @@ class Interventions:
         deadline: float = DEADLINE_SECONDS,
         voice_seconds: float = VOICE_SECONDS,
     ) -> None:
-        self.world, self.deadline = world, deadline
+        self.world: World = world
+        self.deadline: float = deadline
         self._lexicon = lexicon or world_lexicon(world.root)
         self._nudges = Nudges.load(world.root)
         self._catchphrases = Catchphrases(world.root)
         self._pool = DaemonPool(4, "interventions")
         self._breaker = Breaker(threshold=5)
-        self.voices, self._voice_seconds = LiveVoices(world), voice_seconds
+        self.voices: LiveVoices = LiveVoices(world)
+        self._voice_seconds = voice_seconds
 
     async def before_turn(self, agent_id: str, *, channel: str | None = None) -> Guidance:
         """Return the guidance for an agent's next turn, from what the store says was sent so far.

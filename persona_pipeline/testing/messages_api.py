@@ -160,7 +160,7 @@ class Batches:
         self.times: dict[str, datetime] = {}
         self.outcomes: dict[str, str] = {}
         self.lose_response: Any = None
-        self.forget_next = False
+        self.forget_next: bool = False
         self.refuse: Any = None
         self.break_results: Callable[[Any], Any] | None = None
         self.ended = True

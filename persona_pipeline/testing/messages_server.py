@@ -43,7 +43,7 @@ from persona_pipeline.testing.messages_replies import (
     status,
     verdicts,
 )
-from persona_pipeline.testing.protocols import PROTOCOLS
+from persona_pipeline.testing.protocols import PROTOCOLS, Protocol
 from persona_pipeline.testing.rate_limits import RateLimits
 
 __all__ = [
@@ -93,20 +93,20 @@ class MessagesServer:
         port: int = 0,
         protocol: str = "anthropic",
     ) -> None:
-        self.protocol = PROTOCOLS[protocol]
-        self.handler = handler or (lambda call: ANSWER)
+        self.protocol: Protocol = PROTOCOLS[protocol]
+        self.handler: Handler = handler or (lambda call: ANSWER)
         self.latency = latency
         self.latencies: Callable[[], float] | None = None
         self.structured_output = structured_output
         self.calls: list[Call] = []
         self.requests: list[tuple[str, str]] = []
         self.problems: list[str] = []
-        self.paid = 0
-        self.busiest = 0
-        self.connections = 0
+        self.paid: int = 0
+        self.busiest: int = 0
+        self.connections: int = 0
         self._meter = Meter()
-        self.usage = self._meter.total
-        self.batches = Batches()
+        self.usage: dict[str, int] = self._meter.total
+        self.batches: Batches = Batches()
         self.models: Reply | dict[str, Any] = {}
         self._script: deque[Outcome] = deque()
         self._always: Outcome | None = None

@@ -26,10 +26,10 @@ class RateLimits:
         left: Mapping[str, float] | None = None,
         still: bool = False,
     ) -> None:
-        self.per_minute = dict(per_minute)
-        self.told = told
-        self.still = still
-        self.refused = 0
+        self.per_minute: dict[str, float] = dict(per_minute)
+        self.told: bool = told
+        self.still: bool = still
+        self.refused: int = 0
         self._levels = dict(per_minute) | dict(left or {})
         self._at = time.monotonic()
 

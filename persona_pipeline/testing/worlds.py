@@ -40,7 +40,7 @@ class WorldBuilder:
     """
 
     def __init__(self, root: Path | str) -> None:
-        self.root = Path(root)
+        self.root: Path = Path(root)
         self._claims: dict[tuple[str, str | None], list[dict[str, Any]]] = {}
         self._count = 0
         (self.root / PERSONAS).mkdir(parents=True, exist_ok=True)

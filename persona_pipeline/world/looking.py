@@ -48,7 +48,8 @@ def unread_files(store: Store, files: Mapping[str, Path]) -> Unread:
         files: all there are, by the name the store has for them.
     """
     with store.connect() as connection:
-        seen = dict(connection.execute(sa.select(_SOURCES.c.path, _SOURCES.c.seen)).tuples().all())
+        rows = connection.execute(sa.select(_SOURCES.c.path, _SOURCES.c.seen))
+        seen = {row.path: row.seen for row in rows}
     looks = {name: look_at(path) for name, path in files.items()}
     unread = {name: look for name, look in looks.items() if not _is_read(files[name], look, seen.get(name))}
     return Unread(tuple(unread), frozenset(seen.keys() - files), tuple(unread.values()))

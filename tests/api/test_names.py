@@ -1,5 +1,6 @@
 """The front door: the names it has, what they weigh, and that each of them is typed."""
 
+import inspect
 import re
 import subprocess
 import sys
@@ -32,6 +33,23 @@ def test_every_public_name_says_what_it_is() -> None:
     # What is inherited says something of the parent.
     assert [name for name in NAMES if not (vars(getattr(pp, name)).get("__doc__") or getattr(pp, name).__doc__)] == []
     assert [name for name in pp.testing.__all__ if not getattr(pp.testing, name).__doc__] == []
+
+
+def test_every_public_call_is_typed() -> None:
+    calls = [getattr(pp, name) for name in (*NAMES, *pp.testing.__all__) if inspect.isfunction(getattr(pp, name, None))]
+    kinds = (pp.Evaluation, pp.EvaluationComparison, pp.SuiteComparison, pp.SuiteRun, pp.testing.WorldBuilder)
+    calls += [
+        call for kind in kinds for name, call in vars(kind).items() if inspect.isfunction(call) and name[0] != "_"
+    ]
+    assert len(calls) > 20
+    for call in calls:
+        signature = inspect.signature(call)
+        told = [
+            signature.return_annotation,
+            *(item.annotation for name, item in signature.parameters.items() if name != "self"),
+        ]
+        assert inspect.Signature.empty not in told, call
+    assert (Path(pp.__file__).parent / "py.typed").is_file()
 
 
 def test_the_page_names_them_all() -> None:

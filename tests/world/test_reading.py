@@ -70,7 +70,7 @@ def texts(world: World) -> dict[str, str]:
 def lines(world: World) -> dict[str, int]:
     found = sa.select(tables.run_messages.c.id, tables.run_messages.c.line)
     with world.store.connect() as connection:
-        return dict(connection.execute(found).tuples().all())
+        return dict(map(tuple, connection.execute(found)))
 
 
 TEN = [row(f"m{n}", f"Text {n}, said.\nTwice.") for n in range(10)]
