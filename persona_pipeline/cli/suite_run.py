@@ -46,6 +46,13 @@ def run(
     shard: Annotated[
         str | None, typer.Option(help="Only this part of the tests, such as 2/4.", show_default=False)
     ] = None,
+    changed: Annotated[
+        str | None,
+        typer.Option(
+            help="Only tests that differ from how they stand in this commit, such as HEAD.", show_default=False
+        ),
+    ] = None,
+    watch: Annotated[bool, typer.Option(help="Run again whenever a file in the suites' folders changes.")] = False,
     allow_code: Annotated[bool, typer.Option(help="Let the suite run its own programs.")] = False,
     allow_path: AllowPath = None,
     allow_env: AllowEnv = None,
@@ -101,6 +108,10 @@ def run(
     from persona_pipeline.suites.running.shared_judge import SharedJudge
 
     outputs = _outputs(out or [])
+    if watch:
+        from persona_pipeline.cli.suite_watch import run_again_and_again
+
+        run_again_and_again(find_suites(places), outputs)
     rows = next((path for path in outputs if path.suffix == ".jsonl"), None)
     if resume and rows is None:
         raise ConfigError("--resume needs --out with a .jsonl file: the one the run that stopped was writing")
@@ -109,6 +120,7 @@ def run(
         test_ids=tuple(test_id or ()),
         tags=tuple(tag or ()),
         shard=None if shard is None else parse_shard(shard),
+        changed_since=changed,
         targets=tuple(target or ()),
         workers=workers,
         timeout=timeout,
@@ -160,7 +172,7 @@ def run(
         store = open_store()
         for result in results:
             save_suite_result(store, result)
-    raise typer.Exit(0 if options.shard and not whole.tests else whole.exit_code)
+    raise typer.Exit(0 if options.may_leave_none and not whole.tests else whole.exit_code)
 
 
 def _outputs(paths: list[Path]) -> list[Path]:

@@ -60,10 +60,10 @@ def changed_things(root: Path, base: str, head: str = "HEAD") -> list[Change]:
     for commit in (base, head):
         if commit.startswith("-"):
             raise ConfigError(f"{commit!r} is no commit")
-    prefix = _git(root, "rev-parse", "--show-prefix").decode("utf-8").strip()
-    before = _git(root, "rev-parse", "--verify", "--quiet", f"{base}^{{commit}}").decode("ascii").strip()
-    after = _git(root, "rev-parse", "--verify", "--quiet", f"{head}^{{commit}}").decode("ascii").strip()
-    listed = _git(root, "diff-tree", "-r", "-z", "--no-renames", "--full-index", before, after, "--", *FOLDERS)
+    prefix = ask_git(root, "rev-parse", "--show-prefix").decode("utf-8").strip()
+    before = ask_git(root, "rev-parse", "--verify", "--quiet", f"{base}^{{commit}}").decode("ascii").strip()
+    after = ask_git(root, "rev-parse", "--verify", "--quiet", f"{head}^{{commit}}").decode("ascii").strip()
+    listed = ask_git(root, "diff-tree", "-r", "-z", "--no-renames", "--full-index", before, after, "--", *FOLDERS)
     changes: set[Change] = set()
     for path, old, new in _entries(listed):
         shown = path.removeprefix(prefix)
@@ -87,10 +87,10 @@ def commits_between(root: Path, start: datetime, end: datetime) -> list[Commit]:
     Raises:
         ConfigError: there is no git, or no repository.
     """
-    prefix = _git(root, "rev-parse", "--show-prefix").decode("utf-8").strip()
+    prefix = ask_git(root, "rev-parse", "--show-prefix").decode("utf-8").strip()
     span = (f"--since={start.isoformat()}", f"--until={end.isoformat()}", f"--max-count={_MOST_COMMITS}")
     form = ("-z", "--no-show-signature", "--name-only", "--format=%x1e%cI%x1f%h%x1f%s%x1f")
-    listed = _git(root, "log", *span, *form, "HEAD", "--", ".").decode("utf-8", "replace")
+    listed = ask_git(root, "log", *span, *form, "HEAD", "--", ".").decode("utf-8", "replace")
     found = []
     for entry in listed.split("\x1e")[1:]:
         at, name, subject, files = entry.split("\x1f", 3)
@@ -119,9 +119,9 @@ def _entries(listed: bytes) -> Iterator[tuple[str, str | None, str | None]]:
 def _blob(root: Path, name: str | None) -> bytes | None:
     if name is None or not name.strip("0"):
         return None
-    if int(_git(root, "cat-file", "-s", name)) > _LARGEST:
+    if int(ask_git(root, "cat-file", "-s", name)) > _LARGEST:
         return b""
-    return _git(root, "cat-file", "blob", name)
+    return ask_git(root, "cat-file", "blob", name)
 
 
 def _changes(path: str, old: bytes | None, new: bytes | None) -> Iterator[Change]:
@@ -213,7 +213,12 @@ def _yaml(data: bytes | None) -> dict[str, Any] | None:
     return content if isinstance(content, dict) else None
 
 
-def _git(root: Path, *arguments: str) -> bytes:
+def ask_git(root: Path, *arguments: str) -> bytes:
+    """Return what a git command prints about the repository a folder stands in.
+
+    Raises:
+        ConfigError: there is no git, no repository, or no such commit.
+    """
     # Neither hooks nor programs that the repository's configuration names are run by these commands.
     command = ["git", "-C", str(root), "--no-optional-locks", "-c", "core.fsmonitor=false", *arguments]
     try:

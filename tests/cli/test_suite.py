@@ -14,6 +14,8 @@ import pytest
 from persona_pipeline.cli import main
 from persona_pipeline.settings import get_settings
 from tests.suites.support import write
+from tests.support.stopping import stop_group
+from tests.support.waiting import wait_until
 
 SUITE = """
 name: desk
@@ -328,3 +330,137 @@ def test_folders_that_the_settings_allow(
     monkeypatch.setenv("PERSONA_SUITE_ALLOW_PATH", f"/nowhere, {elsewhere}")
     get_settings.cache_clear()
     assert suite("validate", "o.eval.yaml").returncode == 0
+
+
+def git(folder: Path, *arguments: str) -> None:
+    identity = ["-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "commit.gpgsign=false"]
+    subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True)
+
+
+CHANGING = """
+tests:
+  - {id: a, input: hi, assert: [{type: contains, value: ok}]}
+  - {id: b, input: ho, assert: [{type: contains, value: ok}]}
+  - file://more.jsonl
+"""
+
+
+class TestChanged:
+    """Only tests that differ from how they stand in a commit; a doubt is a difference."""
+
+    @pytest.fixture
+    def repository(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        lines = "".join(
+            json.dumps({"id": name, "input": "hi", "criteria": "c", "assert": [{"type": "is_json"}]}) + "\n"
+            for name in "cd"
+        )
+        write(
+            tmp_path,
+            {
+                "suites/x.eval.yaml": CHANGING,
+                "suites/more.jsonl": lines,
+                "other.txt": "",
+                "suites/judge.md": "Judge {{ answer }}",
+            },
+        )
+        git(tmp_path, "init", "-q")
+        git(tmp_path, "add", ".")
+        git(tmp_path, "commit", "-qm", "first")
+        monkeypatch.chdir(tmp_path)
+        write(tmp_path, {"answers.json": json.dumps(dict.fromkeys("abcdef", "ok"))})
+        return tmp_path
+
+    def ran(self, suite: Suite, commit: str = "HEAD") -> list[str]:
+        done = suite("run", "suites", "--responses", "answers.json", "--changed", commit, "--json")
+        assert done.returncode in (0, 1), done.stderr
+        return [test["id"] for test in json.loads(done.stdout)["tests"]]
+
+    @pytest.mark.parametrize(
+        ("file", "old", "new", "ids"),
+        [
+            ("other.txt", "", "x", []),
+            ("suites/x.eval.yaml", "input: ho", "input: hey", ["b"]),
+            (
+                "suites/x.eval.yaml",
+                "tests:\n",
+                "tests:\n  - {id: e, input: hi, criteria: c, assert: [{type: is_json}]}\n",
+                ["e"],
+            ),
+            ("suites/x.eval.yaml", "tests:", "assert: [{type: contains, value: k}]\ntests:", ["a", "b", "c", "d"]),
+            ("suites/x.eval.yaml", "tests:", "execution: {targets: [x]}\ntests:", ["a", "b", "c", "d"]),
+            ("suites/more.jsonl", '"id": "d", "input": "hi"', '"id": "d", "input": "hey"', ["d"]),
+            ("suites/judge.md", "Judge", "Grade", ["a", "b", "c", "d"]),
+        ],
+        ids=[
+            "another file",
+            "one test",
+            "a new one",
+            "a suite's assert",
+            "a suite's setting",
+            "in another file",
+            "a file beside it",
+        ],
+    )
+    def test_what_differs(
+        self,
+        repository: Path,
+        suite: Suite,
+        monkeypatch: pytest.MonkeyPatch,
+        file: str,
+        old: str,
+        new: str,
+        ids: list[str],
+    ) -> None:
+        monkeypatch.chdir(repository)
+        assert self.ran(suite) == []
+        path = repository / file
+        path.write_text(path.read_text(encoding="utf-8").replace(old, new, 1) if old else new, encoding="utf-8")
+        assert self.ran(suite) == ids
+        git(repository, "add", ".")
+        git(repository, "commit", "-qm", "second")
+        assert (self.ran(suite), self.ran(suite, "HEAD^")) == ([], ids)
+
+    def test_a_suite_the_commit_does_not_have_is_new(
+        self, repository: Path, suite: Suite, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(repository)
+        (repository / "suites/x.eval.yaml").rename(repository / "suites/y.eval.yaml")
+        assert self.ran(suite) == ["a", "b", "c", "d"]
+
+    @pytest.mark.parametrize("commit", ["nothing", "--output=/tmp/x"])
+    def test_a_commit_there_is_not(
+        self, repository: Path, suite: Suite, monkeypatch: pytest.MonkeyPatch, commit: str
+    ) -> None:
+        monkeypatch.chdir(repository)
+        done = suite("run", "suites", "--responses", "answers.json", f"--changed={commit}")
+        assert (done.returncode, "git cannot tell" in done.stderr) == (2, True)
+
+
+def test_a_watched_run_runs_again_when_a_file_changes(folder: Path) -> None:
+    (folder / "s.eval.yaml").write_text(SUITE, encoding="utf-8")
+    command = [
+        sys.executable,
+        "-m",
+        "persona_pipeline",
+        "suite",
+        "run",
+        "s.eval.yaml",
+        "--responses",
+        "good.json",
+        "--watch",
+        "--out",
+        "r.jsonl",
+    ]
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, start_new_session=True)
+    printed = lambda: (folder / "log").read_text(encoding="utf-8")  # noqa: E731
+    try:
+        wait_until(lambda: "desk: 2 of 2 passed" in printed())
+        (folder / "s.eval.yaml").write_text(
+            SUITE.replace("value: ok, required: true", "value: never"), encoding="utf-8"
+        )
+        wait_until(lambda: "s.eval.yaml changed" in printed() and "desk: 1 of 2 passed" in printed())
+    finally:
+        stop_group(process)
+    # What the run itself wrote was no reason to run again.
+    assert "r.jsonl" not in printed()

@@ -136,7 +136,7 @@ class Suite:
     """A whole suite.
 
     ``roots``: folders its files are confined to, None for no limit. ``warnings``: what a person should look at. ``missing``: files
-    of its programs that are not there.
+    of its programs that are not there. ``files``: those it was read from, prompts included.
     ``content_hash``: SHA-256 of every file it was read from, prompts included.
     """
 
@@ -154,6 +154,7 @@ class Suite:
     roots: tuple[Path, ...] | None = None
     warnings: tuple[Problem, ...] = field(default=(), compare=False)
     missing: tuple[Problem, ...] = field(default=(), compare=False)
+    files: tuple[Path, ...] = field(default=(), repr=False, compare=False)
     content_hash: str = ""
 
     @property

@@ -37,7 +37,7 @@ def plan(
         for test in select_tests(suite, options)
         for name in targets_of(suite, test, options, targets, responses)
     ]
-    if not named and suite.tests and options.shard is None:
+    if not named and suite.tests and not options.may_leave_none:
         raise ConfigError(f"no test of {suite.name} is for target {', '.join(options.targets)}")
     several = len({name for _, name in named}) > 1
     for test, name in named:
@@ -75,6 +75,11 @@ def select_tests(suite: Suite, options: RunOptions) -> list[Test]:
     if not tests and suite.tests:
         asked = ", ".join((*options.test_ids, *options.tags))
         raise ConfigError(f"no test of {suite.name} is left by the filters {asked}")
+    if options.changed_since is not None:
+        from persona_pipeline.suites.running.changed import changed_tests
+
+        changed = {test.id for test in changed_tests(suite, options.changed_since)}
+        tests = [test for test in tests if test.id in changed]
     if options.shard is not None:
         part, count = options.shard
         tests = tests[part - 1 :: count]

@@ -215,6 +215,7 @@ def _assembled(
         roots=reader.files.roots,
         warnings=tuple(dict.fromkeys(reader.warnings)),
         missing=tuple(dict.fromkeys(reader.missing)),
+        files=tuple(reader.files.read_files),
         content_hash=reader.files.content_hash(path.parent),
     )
 
