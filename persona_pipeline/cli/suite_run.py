@@ -95,6 +95,7 @@ def run(
     """
     from persona_pipeline.suites import RunOptions, load_responses, run_suite
     from persona_pipeline.suites.results.result_files import RowWriter, earlier_results
+    from persona_pipeline.suites.running.changed import changed_ids
     from persona_pipeline.suites.running.opening import judge_opener, open_targets, world_root
     from persona_pipeline.suites.running.plan import parse_shard, plan
     from persona_pipeline.suites.running.several import (
@@ -120,7 +121,6 @@ def run(
         test_ids=tuple(test_id or ()),
         tags=tuple(tag or ()),
         shard=None if shard is None else parse_shard(shard),
-        changed_since=changed,
         targets=tuple(target or ()),
         workers=workers,
         timeout=timeout,
@@ -138,8 +138,9 @@ def run(
         None if recorded else open_targets(suite.path, targets, environment=allow_env, network=allow_targets)
         for suite in suites
     ]
-    for suite, found in zip(suites, answering, strict=True):
-        list(plan(suite, options, found, recorded))
+    own = [replace(options, only=changed_ids(suite, changed)) for suite in suites]
+    for suite, found, how in zip(suites, answering, own, strict=True):
+        list(plan(suite, how, found, recorded))
     # What was loaded stays to the end of the process: nobody needs to look through it for garbage.
     gc.freeze()
     shared = SharedJudge(judge_opener(judge_name(judge), record=record, max_usd=max_usd))
@@ -147,7 +148,7 @@ def run(
     writer = None if rows is None else RowWriter(rows, append=resume)
     results: list[SuiteResult] = []
     try:
-        for suite, found, prefix in zip(suites, answering, prefixes(suites), strict=True):
+        for suite, found, how, prefix in zip(suites, answering, own, prefixes(suites), strict=True):
 
             def tell(test: "TestResult", prefix: str = prefix) -> None:
                 shown = with_prefix(test, prefix)
@@ -155,9 +156,9 @@ def run(
                     writer.write(shown)
                 _print_result(shown, as_json)
 
-            own = replace(options, earlier=tuple(without_prefix(earlier, prefix)))
+            how = replace(how, earlier=tuple(without_prefix(earlier, prefix)))
             results.append(
-                run_suite(suite, targets=found, responses=recorded, judge=shared, options=own, on_result=tell)
+                run_suite(suite, targets=found, responses=recorded, judge=shared, options=how, on_result=tell)
             )
     finally:
         shared.close()
@@ -172,7 +173,7 @@ def run(
         store = open_store()
         for result in results:
             save_suite_result(store, result)
-    raise typer.Exit(0 if options.may_leave_none and not whole.tests else whole.exit_code)
+    raise typer.Exit(0 if own[0].may_leave_none and not whole.tests else whole.exit_code)
 
 
 def _outputs(paths: list[Path]) -> list[Path]:

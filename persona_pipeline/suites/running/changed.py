@@ -15,6 +15,11 @@ from persona_pipeline.suites.running.suite_files import load_suite
 from persona_pipeline.world.changes import ask_git
 
 
+def changed_ids(suite: Suite, commit: str | None) -> frozenset[str] | None:
+    """Return the ids of ``changed_tests``, None for all where no commit is named."""
+    return None if commit is None else frozenset(test.id for test in changed_tests(suite, commit))
+
+
 def changed_tests(suite: Suite, commit: str) -> list[Test]:
     """Return the tests that are new or differ since a commit, uncommitted changes included; a doubt counts as a difference.
 

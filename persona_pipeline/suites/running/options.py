@@ -17,7 +17,7 @@ class RunOptions:
         allow_code: code judges, code aggregators, prompt scripts, workspace hooks and cli targets may run.
         test_ids: globs; a test runs if one matches. Empty: all.
         tags: a test runs if it or its suite has one of them. Empty: all.
-        changed_since: a commit: only tests that differ from how they stand in it; None: all.
+        only: ids of tests that may run; None: all. None of them is no mistake.
         shard: which part of the tests, and of how many, such as (2, 4); None: all.
         targets: who answers instead of those the suite names.
         workers: tests at once; None: what the target says, else 1, and 20 of recorded answers where a judge grades them.
@@ -36,7 +36,7 @@ class RunOptions:
     allow_code: bool = False
     test_ids: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
-    changed_since: str | None = None
+    only: frozenset[str] | None = None
     shard: tuple[int, int] | None = None
     targets: tuple[str, ...] = ()
     workers: int | None = None
@@ -53,5 +53,5 @@ class RunOptions:
 
     @property
     def may_leave_none(self) -> bool:
-        """Whether it is no mistake when no test is left: a shard may be empty, and a commit may have changed nothing."""
-        return self.shard is not None or self.changed_since is not None
+        """Whether it is no mistake when no test is left: a shard may be empty, and nothing may have changed."""
+        return self.shard is not None or self.only is not None
