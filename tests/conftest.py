@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import signal
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +26,10 @@ PROJECT = Path(__file__).parents[1]
 BEFORE_THE_DRIFT = datetime(2026, 6, 14, 23, 59, 59, tzinfo=UTC)
 SAMPLE_FOLDERS = ("personas", "propositions", "messages", "recordings", "baselines")
 POSTGRES = pytest.param("postgres", marks=pytest.mark.xdist_group("postgres"))
+
+# A shell lets programs ignore SIGINT that it starts in the background, and Dagster's take SIGTERM for it: none could be stopped.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("default")

@@ -8,6 +8,7 @@ deployments with one code server at a time, as Compose has.
 """
 
 import argparse
+import signal
 import socket
 import subprocess
 import threading
@@ -30,6 +31,8 @@ def runs_under_way(instance: dg.DagsterInstance) -> list[dg.DagsterRun]:
 
 def serve(host: str, port: int) -> None:
     """Run Dagster's code server until it is stopped and its runs are done."""
+    # Dagster takes a SIGTERM for a SIGINT, which a shell lets programs ignore that it starts in the background.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with dg.DagsterInstance.get() as instance:
         telling = threading.Thread(target=_tell, args=(instance, runs_under_way(instance), port), daemon=True)
         telling.start()
