@@ -25,7 +25,7 @@ demo: .venv/runtime
 
 test: .venv/dev
 	@command -v chromium >/dev/null || echo "no chromium: browser tests are skipped"
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 3 --dist loadgroup
 
 check: .venv/dev
 	$(BIN)/ruff format --check .
