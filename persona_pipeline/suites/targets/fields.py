@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from pydantic import ConfigDict, Field, PrivateAttr
 
 from persona_pipeline.suites.format.field_types import StrictFields, Text
-from persona_pipeline.suites.targets.base import Request
+from persona_pipeline.suites.targets.base import Request, TargetError
 from persona_pipeline.suites.targets.grants import OWN, Grants
 from persona_pipeline.suites.targets.output import Output
 
@@ -44,6 +44,14 @@ class TargetFields(StrictFields):
             TargetError: there is none.
         """
         raise NotImplementedError
+
+    def require_network(self) -> None:
+        """Raises ``TargetError`` where the suite names the target and nobody gave it leave to ask a server."""
+        if not self._grants.reaches:
+            raise TargetError(
+                "target_not_allowed",
+                f"target {self.name!r} asks a server; pass --allow-targets if you trust it, or give a targets file of your own",
+            )
 
     def close(self) -> None:
         """Let go of connections; one that answers again connects again."""

@@ -65,11 +65,7 @@ class HttpTarget(TargetFields):
     _client: Any = PrivateAttr(None)
 
     def respond(self, request: Request) -> Output:
-        if not self._grants.reaches:
-            raise TargetError(
-                "target_not_allowed",
-                f"target {self.name!r} asks a server; pass --allow-targets if you trust it, or give a targets file of your own",
-            )
+        self.require_network()
         started = time.monotonic()
         try:
             text = self._loop.wait(self._ask(request), request.timeout)

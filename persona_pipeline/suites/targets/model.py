@@ -56,11 +56,7 @@ class ModelTarget(TargetFields):
         return self.system or ""
 
     def respond(self, request: Request) -> Output:
-        if not self._grants.reaches:
-            raise TargetError(
-                "target_not_allowed",
-                f"target {self.name!r} asks a server; pass --allow-targets if you trust it, or give a targets file of your own",
-            )
+        self.require_network()
         if not any(message["role"] == "user" and message["content"].strip() for message in request.messages):
             raise TargetError("invalid_request", "the test's input has no user message to answer")
         started = time.monotonic()

@@ -17,8 +17,6 @@ from persona_pipeline.suites.targets.base import Request, TargetError
 from persona_pipeline.suites.targets.fields import TargetFields
 from persona_pipeline.suites.targets.output import Output, OutputError, parse_output
 
-PREFIX = "python:"
-
 
 class PythonTarget(TargetFields):
     """Calls a function with the prompt; parameters named ``messages``, ``request`` and the like get those.
@@ -109,7 +107,7 @@ def target_of(call: Callable[..., Any], name: str) -> PythonTarget:
     if not callable(call):
         raise ConfigError(f"target {name!r} is no function")
     shown = f"{getattr(call, '__module__', None) or 'program'}:{getattr(call, '__qualname__', 'function')}"
-    target = _Handed.model_validate({"name": name, "provider": "python", "function": re_named(shown)})
+    target = _Handed.model_validate({"name": name, "provider": "python", "function": _without_brackets(shown)})
     target._call = call
     return target
 
@@ -123,7 +121,7 @@ class _Raised:
         self.error = error
 
 
-def re_named(shown: str) -> str:
+def _without_brackets(shown: str) -> str:
     """Return a function's name as the field wants it: ``<locals>`` and ``<lambda>`` without their brackets."""
     return shown.replace("<", "").replace(">", "")
 
