@@ -1,8 +1,10 @@
 """Message files as this project writes them, and any others whose keys are mapped to theirs: JSON lines or CSV."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, ClassVar
 
+from persona_pipeline.errors import ConfigError
 from persona_pipeline.importing.base import Found, Importer, ReadOptions, Source
 from persona_pipeline.importing.records import first_records
 from persona_pipeline.world.ingest import parse_message
@@ -36,6 +38,9 @@ class OwnMessages(Importer):
                 record = {**{key: item for key, item in record.items() if key not in taken}, **options.given(record)}
             return parse_message(record)
 
-        with MessageFile(file.path, mapped=options.fields) as opened:
-            opened.require_text()
-            yield from opened.rows(parse)
+        try:
+            with MessageFile(file.path, mapped=options.fields) as opened:
+                opened.require_text()
+                yield from opened.rows(parse)
+        except ConfigError as error:
+            raise ConfigError([replace(problem, path=file.name) for problem in error.problems]) from error

@@ -27,8 +27,10 @@ def records(source: Source, within: Sequence[str] = ()) -> Iterator[Record]:
     """
     text = source.text()
     start = text.lstrip()[:1]
-    if start == "[":
+    if start == "[" and not _is_by_line(text):
         yield from _array(text)
+    elif start == "[":
+        yield from _lines(text)
     elif start != "{":
         yield from _csv(text)
     elif (whole := _whole(text)) is None:
@@ -67,6 +69,16 @@ def _first_csv(text: str) -> Iterator[dict[str, Any]]:
         yield from csv.DictReader(io.StringIO(text[: text.rfind("\n") + 1], newline=""))
     except csv.Error:
         return
+
+
+def _is_by_line(text: str) -> bool:
+    """Return whether the first line of several is a value of its own: such a file is one of lines, whatever they are."""
+    first, _, rest = text.strip().partition("\n")
+    try:
+        strict_json(first)
+    except JsonError:
+        return False
+    return bool(rest)
 
 
 def _whole(text: str) -> dict[str, Any] | None:
