@@ -12,10 +12,14 @@ LINE = {"who": {"id": "ann"}, "room": "general", "body": [{"type": "text", "text
 MAPPED = ["who.id=agent_id", "room=channel", "body=text", "at=created_at", "n=id"]
 
 
-def ingest(root: Path, *arguments: str, said: str = "") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "persona_pipeline", "ingest", *arguments]
+def run(root: Path, *arguments: str, said: str = "") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "persona_pipeline", *arguments]
     environment = {"PERSONA_ROOT": str(root), "PATH": "/usr/bin:/bin"}
     return subprocess.run(command, input=said, capture_output=True, text=True, env=environment, check=False)
+
+
+def ingest(root: Path, *arguments: str, said: str = "") -> subprocess.CompletedProcess[str]:
+    return run(root, "ingest", *arguments, said=said)
 
 
 def test_a_pipe_several_sources_and_keys_of_ones_own(small_root: Path, tmp_path: Path) -> None:
