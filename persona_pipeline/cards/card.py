@@ -18,7 +18,7 @@ _OLDER = {
     "mes_example": "example_dialogue",
 }
 _USER = "the user"
-_DEEPEST = 100
+_DEEPEST, _LONGEST_NAME = 100, 256
 _MACRO = re.compile(r"\{\{(char|user)\}\}|<(bot|user)>", re.IGNORECASE)
 _SPEAKER = re.compile(r"\s*(\{\{char\}\}|\{\{user\}\}|<bot>|<user>|[^\s:][^:\n]{0,63}):[ \t]*(.*)", re.IGNORECASE)
 _OWN = ("{{char}}", "<bot>")
@@ -51,6 +51,8 @@ class Card:
             raise ValueError(f"is nested deeper than {_DEEPEST}")
         if not card.name:
             raise ValueError("is no character card: it has no name")
+        if len(card.name) > _LONGEST_NAME:
+            raise ValueError(f"has a name longer than {_LONGEST_NAME} characters")
         return card
 
     @classmethod

@@ -228,10 +228,11 @@ LYING = zipped(**{"card.json": BOMB}).replace(struct.pack("<I", len(BOMB)), stru
         (b"[" * 100_000, "nested too deeply"),
         (b"\xff\xd8", "neither JSON, PNG nor CHARX"),
         (b'{"name": 5}', "has no name"),
+        (json.dumps({"name": "x" * 300}).encode(), "has a name longer than 256 characters"),
         (b'{"name": "x", "y": ' + b"[" * 120 + b"]" * 120 + b"}", "nested deeper than 100"),
         (b"[]", "is not an object"),
     ],
-    ids=range(21),
+    ids=range(22),
 )
 def test_hostile_and_foreign_files_are_refused(tmp_path: Path, data: bytes, says: str) -> None:
     (tmp_path / "personas").mkdir()

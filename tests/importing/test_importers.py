@@ -234,6 +234,7 @@ def test_a_group_chat_to_the_minute_keeps_its_order_and_its_names(tmp_path: Path
         {"output": {"type": "ai", "content": "x"}},
         {"output": "x"},
         [{"type": "ai", "data": {"content": "x"}}],
+        {"role": "model", "parts": [{"type": "text", "content": "x"}]},
         json.dumps({"answer": "x"}),
     ],
 )
@@ -350,3 +351,14 @@ def test_deeply_nested_and_long_lines_are_problems_and_not_crashes(tmp_path: Pat
             else:
                 found = rows_of(tmp_path, "deep.jsonl", json.dumps(data), format_name=name)
             assert found, (name, key)
+
+
+@pytest.mark.parametrize("name", ["messages", "slack", "sillytavern"])
+def test_a_message_that_was_edited_changes(name: str, empty_world: World, tmp_path: Path) -> None:
+    path = SAMPLES[name](tmp_path, len(TEXTS))
+    take(empty_world, path)
+    file = path / "general" / "2026-03-01.json" if path.is_dir() else path
+    file.write_text(file.read_text(encoding="utf-8").replace('"ok"', '"okay"'), encoding="utf-8")
+    written = take(empty_world, path).result.written
+    assert (written.inserted, written.updated, written.unchanged) == (0, 1, 4)
+    assert [text for *_, text, _ in said(empty_world)][2] == "okay"
