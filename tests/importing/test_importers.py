@@ -362,3 +362,20 @@ def test_a_message_that_was_edited_changes(name: str, empty_world: World, tmp_pa
     written = take(empty_world, path).result.written
     assert (written.inserted, written.updated, written.unchanged) == (0, 1, 4)
     assert [text for *_, text, _ in said(empty_world)][2] == "okay"
+
+
+def test_a_folder_of_files_is_read_file_by_file(empty_world: World, tmp_path: Path) -> None:
+    for place in ("a", "b/c"):
+        (tmp_path / "chats" / place).mkdir(parents=True)
+    SAMPLES["sillytavern"](tmp_path / "chats" / "a", 5)
+    SAMPLES["openai"](tmp_path / "chats" / "b" / "c", 2)
+    (tmp_path / "chats" / "picture.png").write_bytes(b"x")
+    imported = take(empty_world, tmp_path / "chats")
+    chats = tmp_path / "chats"
+    assert imported.formats == {f"{chats}/a/general.jsonl": "sillytavern", f"{chats}/b/c/chats.jsonl": "openai"}
+    assert imported.result.written.inserted == 7
+    with pytest.raises(ConfigError, match=r"has no day files such as general/2026-03-01\.json"):
+        take(empty_world, tmp_path / "chats", format="slack")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ConfigError, match=r"has no file in it that ends in \.jsonl"):
+        take(empty_world, tmp_path / "empty")
