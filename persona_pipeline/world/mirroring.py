@@ -108,21 +108,28 @@ def ingest_file(
     Raises:
         ConfigError: the file cannot be read at all.
     """
+    with MessageFile(path) as file:
+        file.require_text()
+        result = ingest_rows(store, file.rows(parse_message), source, owned, restore=restore)
+    return replace(result, problems=[replace(item, path=str(path)) for item in result.problems])
+
+
+def ingest_rows(
+    store: Store, rows: Iterator[Row], source: str, owned: Callable[[Message], Message], *, restore: bool = False
+) -> SyncResult:
+    """Add messages from anywhere; nothing is removed. Arguments as for ``ingest_file``."""
     # No other reading has this number: an id that this one met is told from one that was there before.
     result, reading = SyncResult(), Reading(source, -2 - secrets.randbelow(2**31 - 2))
     speakers: set[str] = set()
-    with MessageFile(path) as file:
-        file.require_text()
-        for lot in _batches(file.rows(parse_message)):
-            read, *wrong = _split(lot, source, owned)
-            with store.begin() as connection:
-                if restore:
-                    let_in(connection, [message for _, message in read])
-                done, refused = write_batch(store, connection, read, reading)
-            problems = [*wrong[0], *wrong[1], *refused]
-            result.name(replace(item, path=str(path)) for item in sorted(problems, key=lambda item: item.line or 0))
-            result.written += done
-            speakers.update(message.agent_id for _, message in read)
+    for lot in _batches(rows):
+        read, *wrong = _split(lot, source, owned)
+        with store.begin() as connection:
+            if restore:
+                let_in(connection, [message for _, message in read])
+            done, refused = write_batch(store, connection, read, reading)
+        result.name(sorted([*wrong[0], *wrong[1], *refused], key=lambda item: item.line or 0))
+        result.written += done
+        speakers.update(message.agent_id for _, message in read)
     count_messages(store)
     return replace(result, speakers=frozenset(speakers))
 

@@ -61,7 +61,10 @@ def request_tags(reason: str, *, agent_id: str | None = None) -> Mapping[str, st
 def runs_of(definitions: dg.Definitions) -> Ours:
     """Return what tells a run of these jobs, or of nothing but these assets, from others of the instance."""
     jobs = {job.name for job in definitions.jobs or ()}
-    keys = {spec.key for spec in definitions.resolve_all_asset_specs()}
+    keys: set[dg.AssetKey] = set()
+    for asset in definitions.assets or ():
+        if isinstance(asset, dg.AssetsDefinition):
+            keys |= asset.keys
 
     def ours(run: dg.DagsterRun) -> bool:
         about = run.asset_selection or {check.asset_key for check in run.asset_check_selection or ()}
