@@ -8,7 +8,7 @@ import dagster as dg
 from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.labels import OWNERS
 from persona_pipeline.defs.platform.place import Place
-from persona_pipeline.defs.platform.resources import WorldResource
+from persona_pipeline.defs.platform.resources import world_in_force
 from persona_pipeline.world.rows import bring_rows
 
 _MOST_NAMED = 20
@@ -30,9 +30,10 @@ def build_message_rows(place: Place, upstream: dg.AssetKey, columns: Mapping[str
         "removed. What is no message is left out and named in the log.",
     )
     @place.bound
-    def message_rows(context: dg.AssetExecutionContext, rows: Any, world: WorldResource) -> dg.MaterializeResult:
-        with known_failures():
-            result = bring_rows(world.open(), rows, source=upstream.to_user_string(), columns=columns)
+    def message_rows(context: dg.AssetExecutionContext, rows: Any) -> dg.MaterializeResult:
+        # That an agent is no partition yet tells sensors that it is new.
+        with known_failures(), world_in_force() as world:
+            result = bring_rows(world, rows, source=upstream.to_user_string(), columns=columns)
         for problem in result.problems[:_MOST_NAMED]:
             context.log.warning(f"left out: {problem}")
         written = result.written

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,12 +12,11 @@ from persona_pipeline.defs.component.world_settings import world_settings
 from persona_pipeline.defs.pictures import metadata
 from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.place import Place
-from persona_pipeline.defs.platform.resources import known_agents, logged_progress
+from persona_pipeline.defs.platform.resources import known_agents, logged_progress, world_in_force
 from persona_pipeline.errors import ConfigError, did_you_mean
 from persona_pipeline.evaluation import EvaluationRequest, run_evaluation
 from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
 from persona_pipeline.evaluation.report import AgentReport
-from persona_pipeline.world import World
 from persona_pipeline.world.rows import bring_rows
 
 MOST_LINES = 5
@@ -26,7 +24,7 @@ MOST_LINES = 5
 
 def build_persona_checks(
     *,
-    asset: dg.CoercibleToAssetKey | dg.AssetsDefinition,
+    asset: str | Sequence[str] | dg.AssetKey | dg.AssetsDefinition,
     world: str | Path,
     agents: Sequence[str] | None = None,
     returns: Literal["rows", "nothing"] = "rows",
@@ -61,9 +59,7 @@ def build_persona_checks(
     names = {_check_name(agent_id): agent_id for agent_id in chosen}
 
     def evaluate(asked: Sequence[str], rows: Any) -> Mapping[str, AgentReport]:
-        opened = World.open()
-        with ExitStack() as stack:
-            stack.callback(opened.store.close)
+        with world_in_force() as opened:
             if returns == "rows":
                 bring_rows(opened, rows, source=key.to_user_string(), columns=columns)
             options = JudgeOptions(max_usd=place.orchestration.max_usd or None, progress=logged_progress())

@@ -1,6 +1,7 @@
 """What every asset needs: the world, and how to judge it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -145,6 +146,16 @@ class EvaluationSettings(dg.ConfigurableResource):
             regression_delta=self.regression_delta,
             proposition_delta=self.proposition_delta,
         )
+
+
+@contextmanager
+def world_in_force() -> Iterator[World]:
+    """Open the world of the settings in force, for a step that makes no agent a partition, and close it again."""
+    opened = World.open()
+    try:
+        yield opened
+    finally:
+        opened.store.close()
 
 
 def at_place(resource: type[ResourceT], place: Place) -> type[ResourceT]:
