@@ -9,6 +9,7 @@ asset; checks, lists, and evaluates both with recorded judgments, without a key.
 
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -96,10 +97,10 @@ class Stranger:
     bin: Path
     home: Path
     cwd: Path
-    seconds: dict[str, float] = field(default_factory=dict)
+    seconds: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def run(self, *command: str, name: str = "", code: int = 0) -> str:
-        """Run a command of the environment and note its seconds; a name is what is noted."""
+        """Run a command of the environment and note its seconds, and those of CPU; ``name`` is what they are noted under."""
         environment = {
             key: value
             for key, value in os.environ.items()
@@ -112,7 +113,7 @@ class Stranger:
             "DAGSTER_DISABLE_TELEMETRY": "1",
             "COLUMNS": "200",
         }
-        started = time.perf_counter()
+        started, cpu = time.perf_counter(), _children()
         done = subprocess.run(
             [str(self.bin / command[0]), *command[1:]],
             cwd=self.cwd,
@@ -121,7 +122,7 @@ class Stranger:
             text=True,
             check=False,
         )
-        self.seconds[name or " ".join(command)] = time.perf_counter() - started
+        self.seconds[name or " ".join(command)] = (time.perf_counter() - started, _children() - cpu)
         if done.returncode != code:
             raise SystemExit(
                 f"{' '.join(command)} ended with {done.returncode}\n{done.stdout[-4000:]}\n{done.stderr[-8000:]}"
@@ -141,12 +142,10 @@ def main() -> None:
         for name in ("list components", "check yaml", "check defs"):
             said = stranger.run("dg", *name.split())
             assert name != "list components" or "persona_pipeline.PersonaWorld" in said, said
-        listed = stranger.run("dg", "list", "defs", "--json", name="dg list defs")
+        said = stranger.run("dg", "list", "defs", "--json", name="dg list defs")
+        listed = json.loads(said[said.index("{\n") : said.rindex("}") + 1])
         _materialize(stranger, worlds)
-        _report(
-            stranger,
-            json.loads(listed[listed.index("{") : listed.rindex("}") + 1] if listed.lstrip()[0] != "[" else listed),
-        )
+        _report(stranger, listed)
 
 
 def _environment(folder: Path) -> Stranger:
@@ -226,8 +225,14 @@ def _report(stranger: Stranger, listed: dict) -> None:
     for name in ("office", "lab"):
         lines = (stranger.cwd / "src" / "shop" / "defs" / name / "defs.yaml").read_text(encoding="utf-8").splitlines()
         print(f"{name}: {sum(bool(line.strip()) for line in lines)} lines of YAML")
-    for name, seconds in stranger.seconds.items():
-        print(f"{seconds:6.1f} s  {name}")
+    for name, (seconds, cpu) in stranger.seconds.items():
+        print(f"{seconds:6.1f} s {cpu:6.1f} CPU  {name}")
+
+
+def _children() -> float:
+    """Return the CPU seconds of the processes that were waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 if __name__ == "__main__":
