@@ -17,7 +17,6 @@ import pytest
 import redis
 import sqlalchemy as sa
 
-from persona_pipeline.defs.changes.sensors import world_changes
 from persona_pipeline.propositions import ALL_DIMENSIONS
 from persona_pipeline.store import open_store, tables
 from persona_pipeline.testing.messages_server import MessagesServer
@@ -99,7 +98,7 @@ def told_to_start(deployment: Deployment) -> bool:
     """Switch the sensor on at the webserver, as a person does; whether the webserver knows it already."""
     if not deployment.serves("3000"):
         return False
-    selector = {**REPOSITORY, "sensorName": world_changes.name}
+    selector = {**REPOSITORY, "sensorName": "world_changes"}
     return deployment.ask(START_SENSOR, selector=selector)["startSensor"]["__typename"] == "Sensor"
 
 
