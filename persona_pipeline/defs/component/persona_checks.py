@@ -79,7 +79,7 @@ def build_persona_checks(
             for name, agent_id in names.items()
         ],
         can_subset=True,
-        ins={"rows": dg.AssetIn(key, metadata={"allow_missing_partitions": True})} if returns == "rows" else None,
+        ins={"rows": dg.AssetIn(key)} if returns == "rows" else None,
     )
     @place.bound
     def checks(context: dg.AssetCheckExecutionContext, **inputs: Any) -> Iterator[dg.AssetCheckResult]:
