@@ -8,8 +8,9 @@ from typing import Any
 from persona_pipeline.errors import ConfigError, did_you_mean
 from persona_pipeline.world.aliases import Aliases
 from persona_pipeline.world.canonical import content_hash
+from persona_pipeline.world.counting import count_messages
 from persona_pipeline.world.ingest import parse_message
-from persona_pipeline.world.mirroring import SyncResult, ingest_rows
+from persona_pipeline.world.mirroring import Came, SyncResult, ingest_rows
 from persona_pipeline.world.reading import FIELDS, Row
 from persona_pipeline.world.world import World
 
@@ -35,7 +36,9 @@ def bring_rows(world: World, rows: Any, *, source: str, columns: Mapping[str, st
         if name not in FIELDS:
             raise ConfigError(f"a message has no {name!r}{did_you_mean(name, FIELDS)}; it has {', '.join(FIELDS)}")
     aliases = Aliases.of(world.names())
-    return ingest_rows(world.store, _read(records_of(rows), source, columns), source, aliases.owned)
+    result = ingest_rows(world.store, _read(records_of(rows), source, columns), Came(source, source), aliases.owned)
+    count_messages(world.store)
+    return result
 
 
 def records_of(rows: Any) -> Iterator[Mapping[str, Any]]:
