@@ -57,6 +57,8 @@ def build_persona_checks(
     place = Place((), *world_settings(root, settings or {}))
     key = asset.key if isinstance(asset, dg.AssetsDefinition) else dg.AssetKey.from_coercible(asset)
     names = {_check_name(agent_id): agent_id for agent_id in chosen}
+    if alike := set(chosen) - set(names.values()):
+        raise ConfigError(f"the check of {min(alike)!r} has the name of another agent's; check them apart")
 
     def evaluate(asked: Sequence[str], rows: Any) -> Mapping[str, AgentReport]:
         with world_in_force() as opened:
@@ -79,7 +81,7 @@ def build_persona_checks(
             for name, agent_id in names.items()
         ],
         can_subset=True,
-        ins={"rows": dg.AssetIn(key, metadata={"allow_missing_partitions": True})} if returns == "rows" else None,
+        ins={"rows": dg.AssetIn(key)} if returns == "rows" else None,
     )
     @place.bound
     def checks(context: dg.AssetCheckExecutionContext, **inputs: Any) -> Iterator[dg.AssetCheckResult]:
