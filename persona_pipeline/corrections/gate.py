@@ -16,12 +16,18 @@ from typing import Self, TypeVar
 from persona_pipeline.corrections.background import DaemonPool, QueueFullError
 from persona_pipeline.corrections.bypasses import Bypasses
 from persona_pipeline.corrections.decision import Action, GateDecision, Outcome, decide
-from persona_pipeline.corrections.judgment import INTERNAL_ERROR, MOST_AT_ONCE, ActionJudge, GateCall, NotJudgedError
-from persona_pipeline.corrections.prompt import claim_verdicts
+from persona_pipeline.corrections.judgment import (
+    INTERNAL_ERROR,
+    MOST_AT_ONCE,
+    ActionJudge,
+    GateCall,
+    NotJudgedError,
+    reviewed,
+)
+from persona_pipeline.corrections.prepare import GateFacts
 from persona_pipeline.corrections.records import CheckRecord, PriorAttempts, write_check
-from persona_pipeline.corrections.review import feedback_text, review_of
+from persona_pipeline.corrections.review import feedback_text
 from persona_pipeline.judging.questions import Backend
-from persona_pipeline.judging.verdict import Unscored
 from persona_pipeline.world.ingest import storable
 from persona_pipeline.world.models import CorrectionSettings
 from persona_pipeline.world.world import World
@@ -89,6 +95,7 @@ class ActionGate:
         self._answered: OrderedDict[tuple[str, str, int, int], GateDecision] = OrderedDict()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lock, self._process = threading.Lock(), os.getpid()
+        self._watching: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
         if isinstance(self.backend, AbstractAsyncContextManager):
@@ -96,6 +103,8 @@ class ActionGate:
         return self
 
     async def __aexit__(self, *error: object) -> None:
+        if self._watching:
+            await asyncio.wait(self._watching, timeout=self.deadline)
         if isinstance(self.backend, AbstractAsyncContextManager):
             await self.backend.__aexit__(None, None, None)
         await asyncio.to_thread(self.flush)
@@ -142,18 +151,17 @@ class ActionGate:
         decision = replace(record.decision, latency_ms=latency)
         record = replace(record, decision=decision, decided_at=datetime.now(UTC))
         self._end(call, record)
+        if decision.outcome is not Outcome.DISABLED and action_id:
+            self._answered[agent_id, action_id, decision.attempt, hash(text)] = replace(decision, text="")
+            _drop_oldest(self._answered, _MOST_REPEATABLE)
+        if decision.outcome is Outcome.SHADOW:
+            # The check is written down and counted when the judge has answered.
+            return decision
         if decision.outcome is Outcome.DISABLED:
             self.bypasses.count(Outcome.DISABLED.value, agent_id)
         else:
-            if action_id:
-                self._answered[agent_id, action_id, decision.attempt, hash(text)] = replace(decision, text="")
-                _drop_oldest(self._answered, _MOST_REPEATABLE)
             await self._write(record, call.ends)
-        try:
-            if self._observer:
-                self._observer(agent_id, decision)
-        except Exception:
-            _LOGGER.exception("the observer of the gate failed")
+        self._observed(agent_id, decision)
         return decision
 
     def check_sync(
@@ -232,13 +240,50 @@ class ActionGate:
                 first_text=facts.prior.first_text or record.first_text,
                 decision=replace(record.decision, attempt=call.attempt),
             )
-            answer = await self._judge.answer(call, facts)
-            review = review_of(claim_verdicts(answer.data or {}), facts.propositions, facts.variables)
-            if review.score is None:
-                raise NotJudgedError(Unscored.NOT_APPLICABLE.value, "no claim applies", answer.usage)
+            if facts.settings.shadow_mode:
+                self._watch(call, facts, record)
+                return replace(record, decision=replace(record.decision, outcome=Outcome.SHADOW))
+            return await self._scored(call, facts, record)
         except NotJudgedError as error:
             _LOGGER.warning("gate of %r fails open: %s", call.agent_id, error)
             return _failed_open(record, error)
+
+    def _watch(self, call: GateCall, facts: GateFacts, record: CheckRecord) -> None:
+        """Have the text judged behind the caller's back, which has its answer already."""
+        task = asyncio.get_running_loop().create_task(self._watched(call, facts, record))
+        self._watching.add(task)
+        task.add_done_callback(self._watching.discard)
+
+    async def _watched(self, call: GateCall, facts: GateFacts, record: CheckRecord) -> None:
+        started = time.monotonic()
+        try:
+            record = await self._scored(call, facts, record)
+            changes = {"action": Action.COMMIT, "outcome": Outcome.SHADOW, "would": record.decision.action}
+        except NotJudgedError as error:
+            record, changes = _failed_open(record, error), {}
+        except Exception:
+            _LOGGER.exception("gate of %r watches in vain", call.agent_id)
+            record, changes = _failed_open(record, NotJudgedError(INTERNAL_ERROR)), {}
+        latency = (time.monotonic() - started) * 1000
+        decision = replace(record.decision, feedback=None, latency_ms=latency, **changes)
+        await self._write(replace(record, decision=decision, decided_at=datetime.now(UTC)), call.ends)
+        self._observed(call.agent_id, decision)
+
+    def _observed(self, agent_id: str, decision: GateDecision) -> None:
+        try:
+            if self._observer:
+                self._observer(agent_id, decision)
+        except Exception:
+            _LOGGER.exception("the observer of the gate failed")
+
+    async def _scored(self, call: GateCall, facts: GateFacts, record: CheckRecord) -> CheckRecord:
+        """Return the record with what the judge says of the text.
+
+        Raises:
+            NotJudgedError: there is no score.
+        """
+        answer = await self._judge.answer(call, facts)
+        review = reviewed(answer, facts)
         settings, threshold = facts.settings, facts.settings.action_gate_threshold
         action = decide(review.score, threshold, attempt=call.attempt, max_attempts=settings.max_correction_attempts)
         decision = replace(
