@@ -123,9 +123,10 @@ def _corrections(text: str) -> "list[Correction]":
     wanted = names(text)
     if wanted is None:
         return list(Correction)
+    known = [item.value for item in Correction]
     for name in wanted:
-        if name not in list(Correction):
-            raise ConfigError(f"--corrections: unknown correction {name!r}{did_you_mean(name, list(Correction))}")
+        if name not in known:
+            raise ConfigError(f"--corrections: unknown correction {name!r}{did_you_mean(name, known)}")
     return [Correction(name) for name in dict.fromkeys(wanted)]
 
 

@@ -241,20 +241,17 @@ class ActionGate:
                 decision=replace(record.decision, attempt=call.attempt),
             )
             if facts.settings.shadow_mode:
-                self._watch(call, facts, record)
+                task = asyncio.get_running_loop().create_task(self._watched(call, facts, record))
+                self._watching.add(task)
+                task.add_done_callback(self._watching.discard)
                 return replace(record, decision=replace(record.decision, outcome=Outcome.SHADOW))
             return await self._scored(call, facts, record)
         except NotJudgedError as error:
             _LOGGER.warning("gate of %r fails open: %s", call.agent_id, error)
             return _failed_open(record, error)
 
-    def _watch(self, call: GateCall, facts: GateFacts, record: CheckRecord) -> None:
-        """Have the text judged behind the caller's back, which has its answer already."""
-        task = asyncio.get_running_loop().create_task(self._watched(call, facts, record))
-        self._watching.add(task)
-        task.add_done_callback(self._watching.discard)
-
     async def _watched(self, call: GateCall, facts: GateFacts, record: CheckRecord) -> None:
+        """Have the text judged behind the caller's back, which has its answer already."""
         started = time.monotonic()
         try:
             record = await self._scored(call, facts, record)

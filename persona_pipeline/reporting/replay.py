@@ -19,7 +19,10 @@ _NOTE = (
     "Share of messages that a threshold holds (the gate: below it) or nudges (the others: above it); good and bad are those "
     "known to be so. > is what is set now. Thresholds that are left out touch what the one above them does."
 )
-_CHART_NOTE = "dashed: set now; whole: proposed; green: known good; red: known bad; the heavy line: all"
+_CHART_NOTE = (
+    "In the charts the heavy line is all messages, the dashed one the known good, the dotted one the known bad; "
+    "upright, dashed: set now, whole: proposed."
+)
 
 
 def replay_page(found: Replay) -> Page:
@@ -27,6 +30,7 @@ def replay_page(found: Replay) -> Page:
     facts = [
         "Stored messages, looked at again as if each were on its way out, by today's personas and claims.",
         *found.notes,
+        _CHART_NOTE,
     ]
     if found.calls:
         calls = f"{found.calls} judge call{'' if found.calls == 1 else 's'}"
@@ -60,7 +64,7 @@ def _title(item: CorrectionReplay) -> str:
 
 def _findings(item: CorrectionReplay) -> Iterator[tuple[str, str]]:
     title, now = _title(item), next((t for t in item.touched if t.threshold == item.threshold), None)
-    why = "".join(f", {count} {reason}" for reason, count in item.unmeasured.items())
+    why = "".join(f", {count} {reason.replace('_', ' ')}" for reason, count in item.unmeasured.items())
     seen = f"{item.measured} of {item.messages} messages measured{why}; {item.good} known good, {item.bad} known bad"
     state = "" if item.enabled else " (off)"
     yield (
@@ -138,7 +142,7 @@ def _charts(item: CorrectionReplay) -> Iterator[tuple[str, Markup]]:
         ShareLine([touched.all for touched in item.touched]),
     ]
     yield (
-        f"{title}, share touched ({_CHART_NOTE})",
+        f"{title}, share touched",
         threshold_chart(
             [touched.threshold for touched in item.touched],
             lines,

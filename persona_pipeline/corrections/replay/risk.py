@@ -9,7 +9,8 @@ beyond it, so that what m of them show can be promised too.
 
 from math import exp, floor, lgamma, log
 
-CONFIDENCE = 0.95
+# So that 95 of 100 are seen where a few hundred draws are counted.
+CONFIDENCE = 0.97
 _MOST_NEEDED = 1_000_000
 
 
