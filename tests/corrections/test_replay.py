@@ -19,6 +19,7 @@ from persona_pipeline.corrections.replay.run import ReplayRequest, replay
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.judging.recorded import RecordingBackend, RecordingWriter
 from persona_pipeline.settings import get_settings
+from persona_pipeline.testing.messages_server import MessagesServer
 from persona_pipeline.world import CorrectionSettings, World
 from persona_pipeline.world.messages import write_messages
 from persona_pipeline.world.models import Message
@@ -251,6 +252,26 @@ def test_the_command_replays_recordings_and_sets_what_it_finds(world: World, mon
 def test_mistakes_are_named(world: World, monkeypatch: pytest.MonkeyPatch, arguments: list[str], problem: str) -> None:
     result = run(world, monkeypatch, *arguments)
     assert isinstance(result.exception, ConfigError) and problem in str(result.exception)
+
+
+def test_a_live_judge_is_asked_once_within_its_budget_and_recorded(
+    world: World, monkeypatch: pytest.MonkeyPatch, server: MessagesServer
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "test")
+    arguments = ["ann", "--corrections", "action_gate", "--judge", "anthropic", "--format", "json"]
+    assert "5 calls to" in run(world, monkeypatch, "ann", "--estimate").stdout
+    poor = run(world, monkeypatch, *arguments, "--max-usd", "0.000001")
+    assert poor.exit_code == 4 and json.loads(poor.stdout)["results"][0]["unmeasured"] == {"budget": 5}
+    rich = json.loads(run(world, monkeypatch, *arguments, "--max-usd", "1", "--record").stdout)
+    (live,) = rich["results"]
+    assert (live["measured"], rich["calls"], server.paid) == (5, 5, 5)
+    assert live["cost"]["checks"] == 5 and live["cost"]["usd"] > 0 and live["cost"]["p50_ms"] > 0
+    again = json.loads(run(world, monkeypatch, *arguments).stdout)
+    replayed = json.loads(run(world, monkeypatch, *arguments[:3], "--judge", "recorded", "--format", "json").stdout)
+    assert (again["calls"], replayed["calls"], server.paid) == (0, 0, 5)
+    assert again["results"][0]["touched"] == replayed["results"][0]["touched"] == live["touched"]
+    assert "0 calls" in run(world, monkeypatch, "ann", "--estimate").stdout
 
 
 def test_what_is_not_recorded_is_said_and_fails(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
