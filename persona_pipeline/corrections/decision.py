@@ -78,3 +78,12 @@ def decide(score: float | None, threshold: float, *, attempt: int, max_attempts:
     if score is None or score >= threshold - _TOLERANCE:
         return Action.COMMIT
     return Action.RETRY if attempt <= max_attempts else Action.FORCE
+
+
+def outcome_of(action: Action, attempt: int) -> Outcome:
+    """Return how a judged check ended."""
+    if action is Action.RETRY:
+        return Outcome.CORRECTED
+    if action is Action.FORCE:
+        return Outcome.FORCED_THROUGH
+    return Outcome.PASSED if attempt == 1 else Outcome.PASSED_AFTER_RETRY

@@ -82,7 +82,8 @@ def _said(before: Before | None) -> sa.ColumnElement[bool]:
     if before is None:
         return sa.true()
     moment, message_id = before
-    return sa.or_(_TABLE.c.created_at < moment, sa.and_(_TABLE.c.created_at == moment, _TABLE.c.id < message_id))
+    # The first half alone is a range that an index serves.
+    return sa.and_(_TABLE.c.created_at <= moment, sa.or_(_TABLE.c.created_at < moment, _TABLE.c.id < message_id))
 
 
 def _recent(connection: Connection, scope: sa.ColumnElement[bool], limit: int) -> list[Message]:
