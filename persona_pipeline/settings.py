@@ -1,8 +1,10 @@
 """Settings from the environment, prefix ``PERSONA_``."""
 
-from functools import lru_cache
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -40,8 +42,10 @@ class Settings(BaseSettings):
         judge_model: model id the live judge asks for.
         judge_prices: prices of models as ``MODEL=INPUT/OUTPUT[/CACHE WRITE/CACHE READ]`` with commas between them, in US dollars a
             million tokens.
+        judge_effort: how much the judge thinks, where the model can be told; empty: not sent.
         judge_grouping: claims of one transcript in one call.
         judge_width: calls to the judge under way at once.
+        judge_max_tokens: tokens of one answer and the thinking before it.
         judge_deadline: wall-clock seconds one judge call may take in all, retries included.
         judge_requests_per_minute, judge_input_tokens_per_minute, judge_output_tokens_per_minute: the most that the judge is asked;
             None: what the server says.
@@ -163,14 +167,37 @@ def read_prices(text: str) -> dict[str, TokenPrices]:
     return found
 
 
-@lru_cache
-def get_settings() -> Settings:
-    """Return the settings of this process, read once from the environment.
+class SettingsInForce(Generic[SettingsT]):
+    """Called, it returns the settings in force: those of ``using``, else this process's, read once from the environment.
 
     Raises:
         ConfigError: a variable has a value it cannot have; all such are named.
     """
-    return from_environment(Settings)
+
+    def __init__(self, kind: type[SettingsT]) -> None:
+        self._kind = kind
+        self._environment: SettingsT | None = None
+        self._chosen: ContextVar[SettingsT | None] = ContextVar(kind.__name__, default=None)
+
+    def __call__(self) -> SettingsT:
+        if chosen := self._chosen.get():
+            return chosen
+        if self._environment is None:
+            self._environment = from_environment(self._kind)
+        return self._environment
+
+    @contextmanager
+    def using(self, settings: SettingsT | None) -> Iterator[None]:
+        """Let other settings be in force in the clause, for this task or thread and those it starts; None: the process's."""
+        token = self._chosen.set(settings)
+        try:
+            yield
+        finally:
+            self._chosen.reset(token)
+
+    def cache_clear(self) -> None:
+        """Forget what was read from the environment."""
+        self._environment = None
 
 
 def from_environment(settings: type[SettingsT]) -> SettingsT:
@@ -191,3 +218,6 @@ def from_environment(settings: type[SettingsT]) -> SettingsT:
                 for item in error.errors(include_url=False)
             ]
         ) from None
+
+
+get_settings = SettingsInForce(Settings)
