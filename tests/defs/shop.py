@@ -31,13 +31,21 @@ def messages(world: dg.ResourceParam[str]):
 def evaluate_agent():
     pass
 
+@dg.op
+def break_down():
+    raise ValueError("the till is jammed")
+
+@dg.job
+def broken():
+    break_down()
+
 @dg.schedule(job=evaluate_agent, cron_schedule="0 0 * * *")
 def nightly():
     return dg.RunRequest()
 
 defs = dg.Definitions(
     assets=[messages],
-    jobs=[evaluate_agent],
+    jobs=[evaluate_agent, broken],
     schedules=[nightly],
     resources={{"world": "mine", "values": "mine", "evaluation": "mine"}},
     executor=dg.multi_or_in_process_executor,

@@ -20,7 +20,7 @@ from persona_pipeline.world import World
 from tests.defs.shop import CHATS, COLUMNS, OWN, Shop, open_shop
 
 ATTRIBUTES: dict[str, dict[str, Any]] = {
-    "office": {"settings": {"automation": True, "sensor_seconds": 7}},
+    "office": {"settings": {"automation": True, "sensor_seconds": 7, "alert_webhook": "http://127.0.0.1:1/nobody"}},
     "lab": {
         "messages": {"asset": "messages", "columns": COLUMNS},
         "leave_out": ["schedules", "batches"],
@@ -55,7 +55,17 @@ def saved(shop: Shop, name: str) -> tuple[int, int]:
 
 def test_nothing_of_a_world_has_a_name_of_another_or_of_what_was_there(shop: Shop) -> None:
     repository = shop.defs.get_repository_def()
-    own = {"messages", "evaluate_agent", "nightly", "world", "values", "evaluation", "io_manager", "__ASSET_JOB"}
+    own = {
+        "messages",
+        "evaluate_agent",
+        "nightly",
+        "world",
+        "values",
+        "evaluation",
+        "__ASSET_JOB",
+        "broken",
+        "break_down",
+    }
     names = [job.name for job in repository.get_all_jobs()]
     names += [sensor.name for sensor in repository.sensor_defs] + [item.name for item in repository.schedule_defs]
     names += [*(shop.defs.resources or {})]
@@ -194,7 +204,25 @@ def test_what_is_left_out_is_not_there(shop: Shop) -> None:
     assert "lab__submit_batches" not in jobs and "office__submit_batches" in jobs
 
 
-def test_tidying_and_alerts_are_about_the_worlds_own_runs(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_alerts_are_about_the_worlds_own_runs(shop: Shop) -> None:
+    def alert(result: dg.ExecuteInProcessResult) -> object:
+        name = "office__run_failure_alert"
+        context = dg.build_run_status_sensor_context(
+            sensor_name=name,
+            dagster_instance=shop.instance,
+            dagster_run=result.dagster_run,
+            dagster_event=result.get_run_failure_event(),
+        ).for_run_failure()
+        return shop.defs.resolve_sensor_def(name)(context)
+
+    for other in (shop.run("broken"), shop.run("lab__evaluate_agent", "nobody")):
+        assert isinstance(alert(other), dg.SkipReason)
+    # Nobody listens there: it tried.
+    with pytest.raises(RuntimeError, match="the alert was not delivered"):
+        alert(shop.run("office__evaluate_agent", "nobody"))
+
+
+def test_tidying_is_about_the_worlds_own_runs(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     mine = [shop.run("evaluate_agent").run_id for _ in range(2)]
     own = [shop.materialize("messages").run_id for _ in range(2)]
     lab = [shop.run("lab__check_message_counts").run_id for _ in range(2)]
