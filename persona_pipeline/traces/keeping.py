@@ -1,0 +1,120 @@
+"""Writing what traces say into the store, in one transaction with the pieces that say it."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from persona_pipeline.store import Store, tables, upsert
+from persona_pipeline.traces.pieces import Piece
+from persona_pipeline.traces.turns import PREFIX, Turn, turns_of, without_relayed, wordings
+from persona_pipeline.world.aliases import Aliases
+from persona_pipeline.world.evaluated_windows import touch_windows
+from persona_pipeline.world.messages import WriteResult, message_of, write_messages_in
+from persona_pipeline.world.world import World
+
+_PIECES, _MESSAGES = tables.trace_pieces, tables.run_messages
+_CHUNK = 500
+# Serialises collectors that share a Postgres database: each must see the pieces that the others wrote of the same trace.
+_ADVISORY_LOCK = 5_318_008_713
+
+
+@dataclass(frozen=True)
+class Kept:
+    """How many pieces were new, and what became of messages."""
+
+    pieces: int
+    written: WriteResult
+
+
+def keep_pieces(world: World, pieces: Sequence[Piece]) -> Kept:
+    """Write pieces of traces and the messages that follow from all that is known of these traces. Nothing is doubled."""
+    store, aliases = world.store, Aliases.of(world.names())
+    with store.begin() as connection:
+        if not store.is_sqlite:
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
+        trace_ids = sorted({piece.trace_id for piece in pieces})
+        before = _count(connection, trace_ids)
+        rows = [
+            {"trace_id": item.trace_id, "span_id": item.span_id, "key": item.key, "piece": item.to_json()}
+            for item in pieces
+        ]
+        upsert(store, connection, _PIECES, rows, update=False)
+        new = _count(connection, trace_ids) - before
+        if not new:
+            return Kept(0, WriteResult())
+        return Kept(new, _write(store, connection, trace_ids, aliases))
+
+
+def forget_pieces(store: Store, older_than: timedelta, now: datetime) -> int:
+    """Drop pieces that came longer ago, and return how many; their messages stay."""
+    with store.begin() as connection:
+        return connection.execute(sa.delete(_PIECES).where(_PIECES.c.received_at < now - older_than)).rowcount
+
+
+def _write(store: Store, connection: Connection, trace_ids: Sequence[str], aliases: Aliases) -> WriteResult:
+    found = turns_of(_pieces(connection, trace_ids), aliases)
+    known = _known(connection, found.turns)
+    turns = dict(found.turns)
+    for message_id, turn in known.items():
+        if message_id in found.former:
+            continue
+        # What another trace has of the same words stands where they were said first.
+        new = turns.get(message_id)
+        if new is None or (turn.trace_id != new.trace_id and turn.message.created_at <= new.message.created_at):
+            turns[message_id] = turn
+    kept, relayed = without_relayed(turns.values())
+    removed = _remove(connection, (found.former | relayed) - kept.keys())
+    written = write_messages_in(
+        store, connection, [turn.message for turn in kept.values() if turn != known.get(turn.message.id)], source=None, mirror=False
+    )
+    return written + WriteResult(removed=removed)
+
+
+def _pieces(connection: Connection, trace_ids: Sequence[str]) -> list[Piece]:
+    return [
+        Piece.from_json(piece)
+        for chunk in _chunks(trace_ids)
+        for piece in connection.execute(sa.select(_PIECES.c.piece).where(_PIECES.c.trace_id.in_(chunk))).scalars()
+    ]
+
+
+def _count(connection: Connection, trace_ids: Sequence[str]) -> int:
+    count = sa.select(sa.func.count()).select_from(_PIECES)
+    return sum(connection.execute(count.where(_PIECES.c.trace_id.in_(chunk))).scalar_one() for chunk in _chunks(trace_ids))
+
+
+def _known(connection: Connection, turns: Mapping[str, Turn]) -> dict[str, Turn]:
+    """Return stored turns that are, or may be, the same as some of these."""
+    by_place: dict[str, list[Turn]] = {}
+    for turn in turns.values():
+        by_place.setdefault(turn.message.channel or "", []).append(turn)
+    conditions = [_MESSAGES.c.id.in_(chunk) for chunk in _chunks(sorted(turns))]
+    ours = _MESSAGES.c.id.like(f"{PREFIX}%")
+    for places in _chunks(sorted(by_place)):
+        texts = sorted(wordings(turn for place in places for turn in by_place[place]))
+        there = ours & _MESSAGES.c.channel_id.in_(places)
+        conditions += [there & _MESSAGES.c.text.in_(chunk) for chunk in _chunks(texts)]
+    found = {}
+    for condition in conditions:
+        for row in connection.execute(sa.select(_MESSAGES).where(condition)):
+            message = message_of(row)
+            found[message.id] = Turn(message, message.extras.get("trace_id", ""), message.extras.get("told"))
+    return found
+
+
+def _remove(connection: Connection, ids: Collection[str]) -> int:
+    gone = {}
+    for chunk in _chunks(sorted(ids)):
+        columns = sa.select(_MESSAGES.c.id, _MESSAGES.c.created_at)
+        gone |= {row.id: row.created_at for row in connection.execute(columns.where(_MESSAGES.c.id.in_(chunk)))}
+    for chunk in _chunks(sorted(gone)):
+        connection.execute(sa.delete(_MESSAGES).where(_MESSAGES.c.id.in_(chunk)))
+    touch_windows(connection, gone.values())
+    return len(gone)
+
+
+def _chunks(values: Sequence[str]) -> Iterable[Sequence[str]]:
+    return (values[start : start + _CHUNK] for start in range(0, len(values), _CHUNK))

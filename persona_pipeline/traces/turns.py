@@ -1,0 +1,235 @@
+"""Messages from the pieces of traces. The same pieces give the same messages, in whatever order and however often they came.
+
+What a model answered is a message of its agent. What it was told since it last answered are messages of who told it; all that
+stands before is history, which was somebody's answer or last word in its own time, and is never read.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+from persona_pipeline.traces.contents import ASSISTANT, Said
+from persona_pipeline.traces.pieces import Piece, last_words
+from persona_pipeline.world.aliases import Aliases, same_name
+from persona_pipeline.world.canonical import content_hash
+from persona_pipeline.world.models import Message
+
+PREFIX = "otel-"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TICK = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A message, and what it takes to tell it from others.
+
+    Attributes:
+        told: the agent it was told to; None: an agent said it.
+        trace_id: which trace it comes from.
+    """
+
+    message: Message
+    trace_id: str
+    told: str | None = None
+
+
+@dataclass(frozen=True)
+class Turns:
+    """What traces say.
+
+    Attributes:
+        turns: messages by id; ``former``: ids that some of them had, or repetitions of them, while less was known.
+    """
+
+    turns: Mapping[str, Turn]
+    former: frozenset[str]
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A span, all its pieces together."""
+
+    span: Piece
+    inputs: tuple[Said, ...]
+    outputs: tuple[Said, ...]
+
+    @property
+    def answer(self) -> str:
+        """The words of the first choice that has any."""
+        return next((said.text for said in self.outputs if said.text.strip()), "")
+
+
+def turns_of(pieces: Iterable[Piece], aliases: Aliases) -> Turns:
+    """Return the turns of whole traces, each as its agent's.
+
+    Args:
+        pieces: all that are known of each trace.
+    """
+    traces: dict[str, dict[str, list[Piece]]] = defaultdict(lambda: defaultdict(list))
+    for piece in pieces:
+        traces[piece.trace_id][piece.span_id].append(piece)
+    turns: dict[str, Turn] = {}
+    former: set[str] = set()
+    for trace_id, spans in sorted(traces.items()):
+        found = _Trace(trace_id, {span_id: _call(listed) for span_id, listed in spans.items()}, aliases)
+        for turn in found.turns():
+            known = turns.setdefault(turn.message.id, turn)
+            if turn.message.created_at < known.message.created_at:
+                turns[turn.message.id] = turn
+        former |= found.ids
+    return Turns(turns, frozenset(former - turns.keys()))
+
+
+def without_relayed(turns: Iterable[Turn]) -> tuple[dict[str, Turn], set[str]]:
+    """Return turns by id without those that only hand one agent's words to another, and the ids of these."""
+    listed = list(turns)
+    said: dict[tuple[str | None, str], set[str]] = defaultdict(set)
+    for turn in listed:
+        if turn.told is None:
+            said[turn.message.channel, turn.message.text.strip()].add(turn.message.agent_id)
+    relayed = {turn.message.id for turn in listed if turn.told is not None and _is_relayed(turn, said)}
+    return {turn.message.id: turn for turn in listed if turn.message.id not in relayed}, relayed
+
+
+def wordings(turns: Iterable[Turn]) -> set[str]:
+    """Return the texts that a turn's words may stand under in another: as they are, and with their speaker's name before them."""
+    found: set[str] = set()
+    for turn in turns:
+        text = turn.message.text
+        named = (text.partition(": ")[2],) if turn.told else (f"{turn.message.agent_id}: {text}", f"{turn.message.speaker}: {text}")
+        found.update(item for item in (text, text.strip(), *named) if item)
+    return found
+
+
+def _is_relayed(turn: Turn, said: Mapping[tuple[str | None, str], set[str]]) -> bool:
+    """Whether another agent than the one who is told this said it in the same conversation."""
+    channel, text = turn.message.channel, turn.message.text.strip()
+    name, _, rest = text.partition(": ")
+    by = said.get((channel, text), set()) - {turn.told}
+    named = {agent for agent in said.get((channel, rest.strip()), set()) - {turn.told} if same_name(agent) == same_name(name)}
+    return bool(by or named)
+
+
+class _Trace:
+    """One trace: its spans with those above them."""
+
+    def __init__(self, trace_id: str, calls: Mapping[str, _Call], aliases: Aliases) -> None:
+        self._id, self._calls, self._aliases = trace_id, calls, aliases
+        self._places = sorted({call.span.conversation for call in calls.values() if call.span.conversation} | {self._alone})
+        self.ids: set[str] = set()
+
+    @property
+    def _alone(self) -> str:
+        """The conversation of a trace that names none."""
+        return f"trace-{self._id}"
+
+    def turns(self) -> Iterator[Turn]:
+        """Yield the turns; ``ids`` holds afterwards all the ids that they could have had."""
+        told: set[tuple[str, str, int]] = set()
+        covered = self._covered()
+        for call in sorted(self._calls.values(), key=lambda call: (call.span.start, call.span.span_id)):
+            if not call.outputs:
+                # A call that failed says nothing; the one that is made instead has the same input.
+                continue
+            answered = self._answer_id(call)
+            self.ids |= {answered, self._id_of(call.span.span_id)}
+            if call.answer and call.span.span_id not in covered:
+                yield Turn(self._message(call, answered, self._agent(call), call.answer, self._ended(call)), self._id)
+            yield from self._told(call, told)
+
+    def _told(self, call: _Call, told: set[tuple[str, str, int]]) -> Iterator[Turn]:
+        place, agent = self._place(call), self._agent(call)
+        before = next((said.text for said in call.inputs if said.role == ASSISTANT), None)
+        count: Counter[str] = Counter()
+        for number, said in enumerate(item for item in call.inputs if item.role != ASSISTANT):
+            nth = count[said.text]
+            count[said.text] += 1
+            self.ids.update(self._told_id(where, said.text, before, nth) for where in self._places)
+            if (place, said.text, nth) in told:
+                continue
+            told.add((place, said.text, nth))
+            speaker = said.name or self._first(call, lambda span: span.user) or "user"
+            moment = _moment(call.span.start) + number * _TICK
+            message = self._message(call, self._told_id(place, said.text, before, nth), speaker, said.text, moment)
+            told_to = self._aliases.agent_of(agent)
+            yield Turn(replace(message, extras={**message.extras, "told": told_to}), self._id, told_to)
+
+    def _told_id(self, place: str, text: str, before: str | None, nth: int) -> str:
+        # Without an answer before it, words may well be said again in another trace: a call need not send what was said before.
+        return PREFIX + content_hash([place, text, before, nth] if before else [self._id, text, nth])[:32]
+
+    def _answer_id(self, call: _Call) -> str:
+        # Two instrumentations of one call have spans of their own, and one response.
+        return self._id_of(call.span.response_id or call.span.span_id)
+
+    def _id_of(self, name: str) -> str:
+        return PREFIX + content_hash([self._id, name])[:32]
+
+    def _message(self, call: _Call, message_id: str, speaker: str, text: str, moment: datetime) -> Message:
+        span = call.span
+        known = {"trace_id": span.trace_id, "span_id": span.span_id, "response_id": span.response_id, "model": span.model}
+        extras = {name: value for name, value in known.items() if value is not None}
+        return self._aliases.owned(
+            Message(message_id, speaker, text, moment, channel=self._place(call), extras=extras)
+        )
+
+    def _ended(self, call: _Call) -> datetime:
+        return max(_moment(call.span.end), _moment(call.span.start) + len(call.inputs) * _TICK)
+
+    def _place(self, call: _Call) -> str:
+        return self._first(call, lambda span: span.conversation) or self._alone
+
+    def _agent(self, call: _Call) -> str:
+        """The agent by whichever of its names is one's, from the nearest span that names any; else the program."""
+        names = self._first(call, lambda span: span.agents) or ()
+        spoken = next((said.name for said in call.outputs if said.name), None)
+        known = next((name for name in names if self._aliases.agent_of(name) in self._aliases.agent_ids), None)
+        return known or next(iter(names), None) or spoken or self._first(call, lambda span: span.service) or ASSISTANT
+
+    def _first(self, call: _Call, get: Callable[[Piece], object]) -> object:
+        return next((found for above in self._upwards(call) if (found := get(above.span))), None)
+
+    def _upwards(self, call: _Call) -> Iterator[_Call]:
+        """Yield a call and those above it, as far as they are known."""
+        seen: set[str] = set()
+        above: _Call | None = call
+        while above is not None and above.span.span_id not in seen:
+            yield above
+            seen.add(above.span.span_id)
+            above = self._calls.get(above.span.parent_id or "")
+
+    def _covered(self) -> set[str]:
+        """Return spans whose answer is that of one below them: an agent's span repeats what its model said."""
+        found: set[str] = set()
+        for call in self._calls.values():
+            above = self._upwards(call) if call.answer else iter(())
+            next(above, None)
+            found.update(other.span.span_id for other in above if other.answer.strip() == call.answer.strip())
+        return found
+
+
+def _call(pieces: Sequence[Piece]) -> _Call:
+    """Return the call that pieces of one span tell of: what stands on the span itself goes before what events say."""
+    listed = sorted(pieces, key=lambda piece: (piece.key != "span", piece.key != "details", piece.key))
+    whole = [piece for piece in listed if piece.key in ("span", "details")]
+    events = [piece for piece in listed if piece not in whole]
+    inputs = next((piece.inputs for piece in whole if piece.inputs or piece.outputs), None)
+    outputs = next((piece.outputs for piece in whole if piece.outputs), None)
+    first, spanned = listed[0], [piece for piece in listed if piece.key == "span"] or listed
+    merged = replace(
+        first,
+        start=min(piece.start for piece in spanned),
+        end=max(piece.end for piece in spanned),
+        **{
+            name: next((found for piece in listed if (found := getattr(piece, name))), getattr(first, name))
+            for name in ("parent_id", "conversation", "agents", "user", "service", "model", "response_id")
+        },
+    )
+    if inputs is None:
+        inputs = last_words(said for piece in events for said in piece.inputs)
+    return _Call(merged, inputs, outputs or tuple(said for piece in events for said in piece.outputs))
+
+
+def _moment(nanoseconds: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=nanoseconds // 1000)
