@@ -17,6 +17,8 @@ from persona_pipeline.world.world import World
 
 _PIECES, _MESSAGES = tables.trace_pieces, tables.run_messages
 _CHUNK = 500
+# Under this key, beside no span, stands which messages a trace was written as.
+_WRITTEN = "messages"
 # Serialises collectors that share a Postgres database: each must see the pieces that the others wrote of the same trace.
 _ADVISORY_LOCK = 5_318_008_713
 
@@ -49,40 +51,54 @@ def keep_pieces(world: World, pieces: Sequence[Piece]) -> Kept:
 
 
 def forget_pieces(store: Store, older_than: timedelta, now: datetime) -> int:
-    """Drop pieces that came longer ago, and return how many; their messages stay."""
+    """Drop the pieces of traces of which none came since, and return how many; their messages stay."""
+    old = sa.select(_PIECES.c.trace_id).group_by(_PIECES.c.trace_id)
+    old = old.having(sa.func.max(_PIECES.c.received_at) < now - older_than)
     with store.begin() as connection:
-        return connection.execute(sa.delete(_PIECES).where(_PIECES.c.received_at < now - older_than)).rowcount
+        return connection.execute(sa.delete(_PIECES).where(_PIECES.c.trace_id.in_(old))).rowcount
 
 
 def _write(store: Store, connection: Connection, trace_ids: Sequence[str], aliases: Aliases) -> WriteResult:
-    found = turns_of(_pieces(connection, trace_ids), aliases)
-    known = _known(connection, found.turns)
-    turns = dict(found.turns)
+    turns = turns_of(_pieces(connection, trace_ids), aliases)
+    written = {trace_id: [] for trace_id in trace_ids}
+    for turn in turns.values():
+        written[turn.trace_id].append(turn.message.id)
+    former = _replace_written(store, connection, written)
+    known = _known(connection, turns)
     for message_id, turn in known.items():
-        if message_id in found.former:
-            continue
-        # What another trace has of the same words stands where they were said first.
         new = turns.get(message_id)
-        if new is None or (turn.trace_id != new.trace_id and turn.message.created_at <= new.message.created_at):
+        # What another trace has of the same words stands where they were said first.
+        other = new is not None and turn.trace_id != new.trace_id and turn.message.created_at <= new.message.created_at
+        if other or (new is None and message_id not in former):
             turns[message_id] = turn
     kept, relayed = without_relayed(turns.values())
-    removed = _remove(connection, (found.former | relayed) - kept.keys())
-    written = write_messages_in(
-        store, connection, [turn.message for turn in kept.values() if turn != known.get(turn.message.id)], source=None, mirror=False
-    )
-    return written + WriteResult(removed=removed)
+    gone = WriteResult(removed=_remove(connection, (former | relayed) - kept.keys()))
+    changed = [turn.message for turn in kept.values() if turn != known.get(turn.message.id)]
+    return gone + write_messages_in(store, connection, changed, source=None, mirror=False)
+
+
+def _replace_written(store: Store, connection: Connection, written: Mapping[str, Sequence[str]]) -> set[str]:
+    """Note which messages traces are written as, and return those they were written as before and are no more."""
+    mine = (_PIECES.c.span_id == "") & (_PIECES.c.key == _WRITTEN)
+    before: set[str] = set()
+    for chunk in _chunks(sorted(written)):
+        rows = connection.execute(sa.select(_PIECES.c.piece).where(_PIECES.c.trace_id.in_(chunk), mine)).scalars()
+        before.update(message_id for piece in rows for message_id in piece["ids"])
+    rows = [{"trace_id": name, "span_id": "", "key": _WRITTEN, "piece": {"ids": ids}} for name, ids in written.items()]
+    upsert(store, connection, _PIECES, rows)
+    return before - {message_id for ids in written.values() for message_id in ids}
 
 
 def _pieces(connection: Connection, trace_ids: Sequence[str]) -> list[Piece]:
     return [
         Piece.from_json(piece)
         for chunk in _chunks(trace_ids)
-        for piece in connection.execute(sa.select(_PIECES.c.piece).where(_PIECES.c.trace_id.in_(chunk))).scalars()
+        for piece in connection.execute(sa.select(_PIECES.c.piece).where(_PIECES.c.trace_id.in_(chunk), _PIECES.c.span_id != "")).scalars()
     ]
 
 
 def _count(connection: Connection, trace_ids: Sequence[str]) -> int:
-    count = sa.select(sa.func.count()).select_from(_PIECES)
+    count = sa.select(sa.func.count()).select_from(_PIECES).where(_PIECES.c.span_id != "")
     return sum(connection.execute(count.where(_PIECES.c.trace_id.in_(chunk))).scalar_one() for chunk in _chunks(trace_ids))
 
 

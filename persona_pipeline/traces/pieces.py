@@ -5,8 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from persona_pipeline.traces.contents import ASSISTANT, Said, contents, is_said, said_by_event
+from persona_pipeline.traces.contents import ASSISTANT, USER, Said, contents, is_said, said_by_event
 from persona_pipeline.traces.otlp import Item, attributes, plain
+from persona_pipeline.world.canonical import content_hash
 from persona_pipeline.world.ingest import MAX_TEXT
 
 # The last moment that a datetime can hold, in nanoseconds.
@@ -37,7 +38,7 @@ class Piece:
         key: tells the pieces of a span apart: ``span`` itself, ``details``, or an event by its content.
         start, end: nanoseconds since 1970.
         agents: names of who called the model, the best first; ``service``: the program, where that has a name.
-        inputs: what was said to the model since it last answered, with a digest of that answer before it.
+        inputs: what was said to the model since it last answered, with a digest of all before it.
         outputs: what it answered, one for each choice; one without a text counts as an answer all the same.
     """
 
@@ -129,28 +130,27 @@ def _piece(
         service=service if isinstance(service, str) and service and not service.startswith("unknown_service") else None,
         model=next(_values(found, _MODEL), None),
         response_id=_response_id(found),
-        inputs=last_words(inputs) if key in ("span", "details") else tuple(map(_short, inputs)),
+        inputs=last_words(inputs) if key in ("span", "details") else tuple(map(_without_answers, inputs)),
         outputs=tuple(outputs),
     )
 
 
 def last_words(said: Iterable[Said]) -> tuple[Said, ...]:
-    """Return what was said to a model since its last answer, that answer's digest first; what was said before is history.
+    """Return what was said to a model since its last answer, after a digest of all that was said up to there: that is history.
 
     An answer that the caller began for the model stands at the end and is left out.
     """
-    heard = [item for item in said if item.role in (ASSISTANT, "user")]
+    heard = [item for item in said if item.role in (ASSISTANT, USER)]
     while heard and heard[-1].role == ASSISTANT:
         heard.pop()
-    last = max((place for place, item in enumerate(heard) if item.role == ASSISTANT), default=0)
-    return tuple(_short(item) for item in heard[last:] if item.role == ASSISTANT or item.text.strip())
+    begin = max((place + 1 for place, item in enumerate(heard) if item.role == ASSISTANT), default=0)
+    history = (Said(ASSISTANT, content_hash([[item.role, item.text.strip()] for item in heard[:begin]])[:32]),)
+    return (history if begin else ()) + tuple(item for item in heard[begin:] if item.text.strip())
 
 
-def _short(said: Said) -> Said:
+def _without_answers(said: Said) -> Said:
     """An answer in a history is only ever compared."""
-    if said.role != ASSISTANT or (said.text.startswith("#") and len(said.text) == 33):
-        return said
-    return said._replace(text="#" + hashlib.sha256(said.text.strip().encode("utf-8", "surrogatepass")).hexdigest()[:32])
+    return said._replace(text=content_hash(said.text.strip())[:32]) if said.role == ASSISTANT else said
 
 
 def _ids(record: Any) -> tuple[str, str]:

@@ -35,18 +35,6 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class Turns:
-    """What traces say.
-
-    Attributes:
-        turns: messages by id; ``former``: ids that some of them had, or repetitions of them, while less was known.
-    """
-
-    turns: Mapping[str, Turn]
-    former: frozenset[str]
-
-
-@dataclass(frozen=True)
 class _Call:
     """A span, all its pieces together."""
 
@@ -60,8 +48,8 @@ class _Call:
         return next((said.text for said in self.outputs if said.text.strip()), "")
 
 
-def turns_of(pieces: Iterable[Piece], aliases: Aliases) -> Turns:
-    """Return the turns of whole traces, each as its agent's.
+def turns_of(pieces: Iterable[Piece], aliases: Aliases) -> dict[str, Turn]:
+    """Return the turns of whole traces by message id, each as its agent's.
 
     Args:
         pieces: all that are known of each trace.
@@ -70,15 +58,12 @@ def turns_of(pieces: Iterable[Piece], aliases: Aliases) -> Turns:
     for piece in pieces:
         traces[piece.trace_id][piece.span_id].append(piece)
     turns: dict[str, Turn] = {}
-    former: set[str] = set()
     for trace_id, spans in sorted(traces.items()):
-        found = _Trace(trace_id, {span_id: _call(listed) for span_id, listed in spans.items()}, aliases)
-        for turn in found.turns():
+        for turn in _Trace(trace_id, {span_id: _call(listed) for span_id, listed in spans.items()}, aliases).turns():
             known = turns.setdefault(turn.message.id, turn)
             if turn.message.created_at < known.message.created_at:
                 turns[turn.message.id] = turn
-        former |= found.ids
-    return Turns(turns, frozenset(former - turns.keys()))
+    return turns
 
 
 def without_relayed(turns: Iterable[Turn]) -> tuple[dict[str, Turn], set[str]]:
@@ -116,26 +101,16 @@ class _Trace:
 
     def __init__(self, trace_id: str, calls: Mapping[str, _Call], aliases: Aliases) -> None:
         self._id, self._calls, self._aliases = trace_id, calls, aliases
-        self._places = sorted({call.span.conversation for call in calls.values() if call.span.conversation} | {self._alone})
-        self.ids: set[str] = set()
-
-    @property
-    def _alone(self) -> str:
-        """The conversation of a trace that names none."""
-        return f"trace-{self._id}"
 
     def turns(self) -> Iterator[Turn]:
-        """Yield the turns; ``ids`` holds afterwards all the ids that they could have had."""
         told: set[tuple[str, str, int]] = set()
         covered = self._covered()
         for call in sorted(self._calls.values(), key=lambda call: (call.span.start, call.span.span_id)):
             if not call.outputs:
                 # A call that failed says nothing; the one that is made instead has the same input.
                 continue
-            answered = self._answer_id(call)
-            self.ids |= {answered, self._id_of(call.span.span_id)}
             if call.answer and call.span.span_id not in covered:
-                yield Turn(self._message(call, answered, self._agent(call), call.answer, self._ended(call)), self._id)
+                yield Turn(self._message(call, self._answer_id(call), self._agent(call), call.answer, self._ended(call)), self._id)
             yield from self._told(call, told)
 
     def _told(self, call: _Call, told: set[tuple[str, str, int]]) -> Iterator[Turn]:
@@ -145,7 +120,6 @@ class _Trace:
         for number, said in enumerate(item for item in call.inputs if item.role != ASSISTANT):
             nth = count[said.text]
             count[said.text] += 1
-            self.ids.update(self._told_id(where, said.text, before, nth) for where in self._places)
             if (place, said.text, nth) in told:
                 continue
             told.add((place, said.text, nth))
@@ -161,10 +135,7 @@ class _Trace:
 
     def _answer_id(self, call: _Call) -> str:
         # Two instrumentations of one call have spans of their own, and one response.
-        return self._id_of(call.span.response_id or call.span.span_id)
-
-    def _id_of(self, name: str) -> str:
-        return PREFIX + content_hash([self._id, name])[:32]
+        return PREFIX + content_hash([self._id, call.span.response_id or call.span.span_id])[:32]
 
     def _message(self, call: _Call, message_id: str, speaker: str, text: str, moment: datetime) -> Message:
         span = call.span
@@ -178,7 +149,7 @@ class _Trace:
         return max(_moment(call.span.end), _moment(call.span.start) + len(call.inputs) * _TICK)
 
     def _place(self, call: _Call) -> str:
-        return self._first(call, lambda span: span.conversation) or self._alone
+        return self._first(call, lambda span: span.conversation) or f"trace-{self._id}"
 
     def _agent(self, call: _Call) -> str:
         """The agent by whichever of its names is one's, from the nearest span that names any; else the program."""
