@@ -75,7 +75,17 @@ def measure(folder: Path, calls: int, turns: int, kills: int) -> None:
     with relaying(relay) as line:
         producers = [
             subprocess.Popen(
-                [sys.executable, "-m", "benchmarks.collect", "--turns", str(turns), "--produce", name, line.url, str(conversations)],
+                [
+                    sys.executable,
+                    "-m",
+                    "benchmarks.collect",
+                    "--turns",
+                    str(turns),
+                    "--produce",
+                    name,
+                    line.url,
+                    str(conversations),
+                ],
                 env=os.environ | environment,
                 stdout=subprocess.PIPE,
                 text=True,
@@ -107,7 +117,9 @@ def report(folder: Path, results: list[dict], relay: Relay, seconds: float) -> N
         for conversation, speaker, text in result["said"]:
             said[conversation].append((speaker, text))
     store = sqlite3.connect(folder / ".persona" / "store.db")
-    rows = store.execute("SELECT channel_id, agent_id, text FROM run_messages ORDER BY channel_id, created_at, id").fetchall()
+    rows = store.execute(
+        "SELECT channel_id, agent_id, text FROM run_messages ORDER BY channel_id, created_at, id"
+    ).fetchall()
     stored: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for conversation, speaker, text in rows:
         stored[conversation].append((speaker, text))
@@ -118,7 +130,9 @@ def report(folder: Path, results: list[dict], relay: Relay, seconds: float) -> N
     for key in [key for key in places if said[key] != stored[key]][:4]:
         print(f"{key}: said {said[key]}\n  stored {stored[key]}")
     spans = sum(result["calls"] for result in results)
-    print(f"{spans:,} calls of models traced by {len(results)} instrumentations, {sum(map(len, said.values())):,} lines said")
+    print(
+        f"{spans:,} calls of models traced by {len(results)} instrumentations, {sum(map(len, said.values())):,} lines said"
+    )
     for result in sorted(results, key=lambda result: result["name"]):
         print(f"  {result['name']}: {result['calls']:,} calls")
     print("requests on the line: " + ", ".join(f"{count:,} {name}" for name, count in sorted(relay.faults.items())))

@@ -13,6 +13,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Self, TypeVar
 
+from persona_pipeline.corrections.announcing import announce_decision
 from persona_pipeline.corrections.background import DaemonPool, QueueFullError
 from persona_pipeline.corrections.bypasses import Bypasses
 from persona_pipeline.corrections.decision import Action, GateDecision, Outcome, decide
@@ -22,6 +23,7 @@ from persona_pipeline.corrections.records import CheckRecord, PriorAttempts, wri
 from persona_pipeline.corrections.review import feedback_text, review_of
 from persona_pipeline.judging.questions import Backend
 from persona_pipeline.judging.verdict import Unscored
+from persona_pipeline.telemetry.events import emitter
 from persona_pipeline.world.canonical import storable
 from persona_pipeline.world.models import CorrectionSettings
 from persona_pipeline.world.world import World
@@ -85,6 +87,8 @@ class ActionGate:
             most_at_once=most_at_once,
         )
         self._writes = DaemonPool(2, "gate-write")
+        # What it takes is loaded now, and not while a text waits.
+        emitter()
         self._open: OrderedDict[tuple[str, str | None, str | None], tuple[str, PriorAttempts]] = OrderedDict()
         self._answered: OrderedDict[tuple[str, str, int, int], GateDecision] = OrderedDict()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -152,6 +156,7 @@ class ActionGate:
         try:
             if self._observer:
                 self._observer(agent_id, decision)
+            announce_decision(agent_id, decision)
         except Exception:
             _LOGGER.exception("the observer of the gate failed")
         return decision

@@ -13,6 +13,7 @@ from persona_pipeline.traces.turns import PREFIX, Turn, turns_of, without_relaye
 from persona_pipeline.world.aliases import Aliases
 from persona_pipeline.world.evaluated_windows import touch_windows
 from persona_pipeline.world.messages import WriteResult, message_of, write_messages_in
+from persona_pipeline.world.models import Message
 from persona_pipeline.world.world import World
 
 _PIECES, _MESSAGES = tables.trace_pieces, tables.run_messages
@@ -64,50 +65,58 @@ def _write(store: Store, connection: Connection, trace_ids: Sequence[str], alias
     for turn in turns.values():
         written[turn.trace_id].append(turn.message.id)
     former = _replace_written(store, connection, written)
-    known = _known(connection, turns)
+    known = _known(connection, turns, former)
+    # While not all of a trace is known it may seem to say what another one does say: that is the other's.
+    gone = {key for key, trace_id in former.items() if key in known and known[key].trace_id == trace_id}
     for message_id, turn in known.items():
         new = turns.get(message_id)
         # What another trace has of the same words stands where they were said first.
         other = new is not None and turn.trace_id != new.trace_id and turn.message.created_at <= new.message.created_at
-        if other or (new is None and message_id not in former):
+        if other or (new is None and message_id not in gone):
             turns[message_id] = turn
     kept, relayed = without_relayed(turns.values())
-    gone = WriteResult(removed=_remove(connection, (former | relayed) - kept.keys()))
+    removed = _remove(connection, [known[key].message for key in (gone | relayed) - kept.keys() if key in known])
     changed = [turn.message for turn in kept.values() if turn != known.get(turn.message.id)]
-    return gone + write_messages_in(store, connection, changed, source=None, mirror=False)
+    return WriteResult(removed=removed) + write_messages_in(store, connection, changed, source=None, mirror=False)
 
 
-def _replace_written(store: Store, connection: Connection, written: Mapping[str, Sequence[str]]) -> set[str]:
-    """Note which messages traces are written as, and return those they were written as before and are no more."""
+def _replace_written(store: Store, connection: Connection, written: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Note which messages traces are written as, and return those that they were written as before, with their traces."""
     mine = (_PIECES.c.span_id == "") & (_PIECES.c.key == _WRITTEN)
-    before: set[str] = set()
+    before: dict[str, str] = {}
     for chunk in _chunks(sorted(written)):
-        rows = connection.execute(sa.select(_PIECES.c.piece).where(_PIECES.c.trace_id.in_(chunk), mine)).scalars()
-        before.update(message_id for piece in rows for message_id in piece["ids"])
+        columns = sa.select(_PIECES.c.trace_id, _PIECES.c.piece)
+        for row in connection.execute(columns.where(_PIECES.c.trace_id.in_(chunk), mine)):
+            before |= dict.fromkeys(row.piece["ids"], row.trace_id)
     rows = [{"trace_id": name, "span_id": "", "key": _WRITTEN, "piece": {"ids": ids}} for name, ids in written.items()]
     upsert(store, connection, _PIECES, rows)
-    return before - {message_id for ids in written.values() for message_id in ids}
+    now = {message_id for ids in written.values() for message_id in ids}
+    return {message_id: trace_id for message_id, trace_id in before.items() if message_id not in now}
 
 
 def _pieces(connection: Connection, trace_ids: Sequence[str]) -> list[Piece]:
     return [
         Piece.from_json(piece)
         for chunk in _chunks(trace_ids)
-        for piece in connection.execute(sa.select(_PIECES.c.piece).where(_PIECES.c.trace_id.in_(chunk), _PIECES.c.span_id != "")).scalars()
+        for piece in connection.execute(
+            sa.select(_PIECES.c.piece).where(_PIECES.c.trace_id.in_(chunk), _PIECES.c.span_id != "")
+        ).scalars()
     ]
 
 
 def _count(connection: Connection, trace_ids: Sequence[str]) -> int:
     count = sa.select(sa.func.count()).select_from(_PIECES).where(_PIECES.c.span_id != "")
-    return sum(connection.execute(count.where(_PIECES.c.trace_id.in_(chunk))).scalar_one() for chunk in _chunks(trace_ids))
+    return sum(
+        connection.execute(count.where(_PIECES.c.trace_id.in_(chunk))).scalar_one() for chunk in _chunks(trace_ids)
+    )
 
 
-def _known(connection: Connection, turns: Mapping[str, Turn]) -> dict[str, Turn]:
-    """Return stored turns that are, or may be, the same as some of these."""
+def _known(connection: Connection, turns: Mapping[str, Turn], former: Collection[str]) -> dict[str, Turn]:
+    """Return stored turns that are, or may be, the same as some of these, or that these were before."""
     by_place: dict[str, list[Turn]] = {}
     for turn in turns.values():
         by_place.setdefault(turn.message.channel or "", []).append(turn)
-    conditions = [_MESSAGES.c.id.in_(chunk) for chunk in _chunks(sorted(turns))]
+    conditions = [_MESSAGES.c.id.in_(chunk) for chunk in _chunks(sorted({*turns, *former}))]
     ours = _MESSAGES.c.id.like(f"{PREFIX}%")
     for places in _chunks(sorted(by_place)):
         texts = sorted(wordings(turn for place in places for turn in by_place[place]))
@@ -121,15 +130,11 @@ def _known(connection: Connection, turns: Mapping[str, Turn]) -> dict[str, Turn]
     return found
 
 
-def _remove(connection: Connection, ids: Collection[str]) -> int:
-    gone = {}
-    for chunk in _chunks(sorted(ids)):
-        columns = sa.select(_MESSAGES.c.id, _MESSAGES.c.created_at)
-        gone |= {row.id: row.created_at for row in connection.execute(columns.where(_MESSAGES.c.id.in_(chunk)))}
-    for chunk in _chunks(sorted(gone)):
+def _remove(connection: Connection, messages: Sequence[Message]) -> int:
+    for chunk in _chunks([message.id for message in messages]):
         connection.execute(sa.delete(_MESSAGES).where(_MESSAGES.c.id.in_(chunk)))
-    touch_windows(connection, gone.values())
-    return len(gone)
+    touch_windows(connection, [message.created_at for message in messages])
+    return len(messages)
 
 
 def _chunks(values: Sequence[str]) -> Iterable[Sequence[str]]:

@@ -17,11 +17,11 @@ _HEX_IDS = frozenset({"traceId", "spanId", "parentSpanId", "trace_id", "span_id"
 _DEEPEST = 40
 
 
-class Unreadable(ValueError):
+class UnreadableError(ValueError):
     """A body that is not what it says it is; sending it again helps nobody."""
 
 
-class TooLarge(ValueError):
+class TooLargeError(ValueError):
     """A body that is larger than is taken."""
 
 
@@ -36,9 +36,11 @@ class Item:
 
 def require_otel() -> None:
     """Raise ``ConfigError`` where the packages are missing that read and write OpenTelemetry."""
+    from importlib import import_module
+
     try:
-        import opentelemetry.proto.collector.trace.v1.trace_service_pb2
-        import opentelemetry.sdk  # noqa: F401
+        import_module("opentelemetry.proto.collector.trace.v1.trace_service_pb2")
+        import_module("google.rpc.status_pb2")
     except ImportError as error:
         raise ConfigError(
             f"OpenTelemetry needs a package that is not installed ({error.name}); pip install 'persona-pipeline[otel]'"
@@ -52,8 +54,8 @@ def unpack(body: bytes, encoding: str, most: int) -> bytes:
         most: bytes that it may have then.
 
     Raises:
-        Unreadable: the encoding is neither gzip nor deflate, or the body is not written in it.
-        TooLarge: it has more bytes.
+        UnreadableError: the encoding is neither gzip nor deflate, or the body is not written in it.
+        TooLargeError: it has more bytes.
     """
     encoding = encoding.strip().lower()
     if encoding in ("", "identity"):
@@ -64,13 +66,13 @@ def unpack(body: bytes, encoding: str, most: int) -> bytes:
         try:
             unpacked = stream.decompress(body, most + 1)
         except zlib.error as error:
-            raise Unreadable(f"the body is not {encoding} ({error})") from error
+            raise UnreadableError(f"the body is not {encoding} ({error})") from error
         if len(unpacked) <= most and (not stream.eof or stream.unused_data):
-            raise Unreadable(f"the body is not one whole {encoding} stream")
+            raise UnreadableError(f"the body is not one whole {encoding} stream")
     else:
-        raise Unreadable(f"content encoding {encoding[:40]!r} is not known; use gzip or none")
+        raise UnreadableError(f"content encoding {encoding[:40]!r} is not known; use gzip or none")
     if len(unpacked) > most:
-        raise TooLarge(f"the body unpacked is larger than {most:,} bytes")
+        raise TooLargeError(f"the body unpacked is larger than {most:,} bytes")
     return unpacked
 
 
@@ -78,7 +80,7 @@ def read_request(body: bytes, content_type: str, *, logs: bool = False) -> list[
     """Return the spans (or log records) of an export request.
 
     Raises:
-        Unreadable: it is no such request.
+        UnreadableError: it is no such request.
     """
     request = _requests()[logs]()
     if content_type == JSON:
@@ -94,27 +96,27 @@ def _requests() -> tuple[type["Proto"], type["Proto"]]:
 
 
 def parsed(body: bytes, request: "Proto") -> "Proto":
-    """Return a protobuf request, read into ``request``; raises ``Unreadable``."""
+    """Return a protobuf request, read into ``request``; raises ``UnreadableError``."""
     from google.protobuf.message import DecodeError
 
     try:
         request.ParseFromString(body)
     except (DecodeError, RecursionError) as error:
-        raise Unreadable(f"the body is no {type(request).__name__} in protobuf ({error})") from error
+        raise UnreadableError(f"the body is no {type(request).__name__} in protobuf ({error})") from error
     return request
 
 
 def parsed_json(body: bytes | Mapping[str, Any], request: "Proto") -> "Proto":
-    """Return a request in OTLP's JSON, where ids are hexadecimal; raises ``Unreadable``."""
+    """Return a request in OTLP's JSON, where ids are hexadecimal; raises ``UnreadableError``."""
     from google.protobuf.json_format import ParseDict, ParseError
 
     try:
         value = json.loads(body) if isinstance(body, bytes) else body
         if not isinstance(value, dict):
-            raise Unreadable("the body is no JSON object")
+            raise UnreadableError("the body is no JSON object")
         ParseDict(_with_ids(value), request, ignore_unknown_fields=True)
     except (ParseError, ValueError, RecursionError, TypeError, AttributeError) as error:
-        raise Unreadable(f"the body is no {type(request).__name__} in JSON ({str(error)[:200]})") from error
+        raise UnreadableError(f"the body is no {type(request).__name__} in JSON ({str(error)[:200]})") from error
     return request
 
 

@@ -1,7 +1,7 @@
 """What is kept of a span or of an event: who called a model where, what was last said to it, and what it answered."""
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -26,7 +26,7 @@ _USER = ("user.id", "enduser.id", "traceloop.association.properties.user_id", "l
 _MODEL = ("gen_ai.response.model", "llm.response.model_name", "llm.model_name", "gen_ai.request.model")
 
 
-class Refused(ValueError):
+class RefusedError(ValueError):
     """A span or log record that is not taken, and why; the others of its request are."""
 
 
@@ -59,7 +59,9 @@ class Piece:
 
     def to_json(self) -> dict[str, Any]:
         """Return what differs from the defaults, as JSON."""
-        values = {item.name: getattr(self, item.name) for item in fields(self) if getattr(self, item.name) != item.default}
+        values = {
+            item.name: getattr(self, item.name) for item in fields(self) if getattr(self, item.name) != item.default
+        }
         for name in ("inputs", "outputs"):
             if name in values:
                 values[name] = [list(said) for said in values[name]]
@@ -78,7 +80,7 @@ def piece_of(item: Item) -> Piece | None:
     Of a span that calls no model its place is kept: an agent's name may stand on it, or on one above it.
 
     Raises:
-        Refused: it has no valid ids or times, or a text is too long.
+        RefusedError: it has no valid ids or times, or a text is too long.
     """
     record = item.record
     if item.is_span:
@@ -112,9 +114,9 @@ def _piece(
 ) -> Piece:
     inputs, outputs = said
     if any(len(text.text) > MAX_TEXT for text in (*inputs, *outputs)):
-        raise Refused(f"span {ids[1]}: a text is longer than {MAX_TEXT:,} characters")
+        raise RefusedError(f"span {ids[1]}: a text is longer than {MAX_TEXT:,} characters")
     if not 0 < times[0] <= times[1] <= _LATEST:
-        raise Refused(f"span {ids[1]}: its times are not valid")
+        raise RefusedError(f"span {ids[1]}: its times are not valid")
     service = item.resource.get("service.name")
     parent = getattr(item.record, "parent_span_id", b"")
     return Piece(
@@ -156,7 +158,7 @@ def _without_answers(said: Said) -> Said:
 def _ids(record: Any) -> tuple[str, str]:
     trace_id, span_id = record.trace_id, record.span_id
     if len(trace_id) != 16 or not any(trace_id) or len(span_id) != 8 or not any(span_id):
-        raise Refused(f"trace id {trace_id.hex()[:40]!r} and span id {span_id.hex()[:40]!r} are not both valid")
+        raise RefusedError(f"trace id {trace_id.hex()[:40]!r} and span id {span_id.hex()[:40]!r} are not both valid")
     return trace_id.hex(), span_id.hex()
 
 
@@ -171,7 +173,7 @@ def _response_id(found: Mapping[str, Any]) -> str | None:
     return given[:256] if isinstance(given, str) and given else None
 
 
-def _values(found: Mapping[str, Any], keys: Sequence[str]) -> Iterable[str]:
+def _values(found: Mapping[str, Any], keys: Sequence[str]) -> Iterator[str]:
     for key in keys:
         value = found.get(key)
         if isinstance(value, str | int) and not isinstance(value, bool) and str(value).strip():

@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from typing import TypeVar
 
 from persona_pipeline.traces.contents import ASSISTANT, Said
 from persona_pipeline.traces.pieces import Piece, last_words
@@ -16,6 +17,7 @@ from persona_pipeline.world.canonical import content_hash
 from persona_pipeline.world.models import Message
 
 PREFIX = "otel-"
+Found = TypeVar("Found")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TICK = timedelta(microseconds=1)
 
@@ -82,7 +84,11 @@ def wordings(turns: Iterable[Turn]) -> set[str]:
     found: set[str] = set()
     for turn in turns:
         text = turn.message.text
-        named = (text.partition(": ")[2],) if turn.told else (f"{turn.message.agent_id}: {text}", f"{turn.message.speaker}: {text}")
+        named = (
+            (text.partition(": ")[2],)
+            if turn.told
+            else (f"{turn.message.agent_id}: {text}", f"{turn.message.speaker}: {text}")
+        )
         found.update(item for item in (text, text.strip(), *named) if item)
     return found
 
@@ -92,7 +98,9 @@ def _is_relayed(turn: Turn, said: Mapping[tuple[str | None, str], set[str]]) -> 
     channel, text = turn.message.channel, turn.message.text.strip()
     name, _, rest = text.partition(": ")
     by = said.get((channel, text), set()) - {turn.told}
-    named = {agent for agent in said.get((channel, rest.strip()), set()) - {turn.told} if same_name(agent) == same_name(name)}
+    named = {
+        agent for agent in said.get((channel, rest.strip()), set()) - {turn.told} if same_name(agent) == same_name(name)
+    }
     return bool(by or named)
 
 
@@ -110,7 +118,10 @@ class _Trace:
                 # A call that failed says nothing; the one that is made instead has the same input.
                 continue
             if call.answer and call.span.span_id not in covered:
-                yield Turn(self._message(call, self._answer_id(call), self._agent(call), call.answer, self._ended(call)), self._id)
+                yield Turn(
+                    self._message(call, self._answer_id(call), self._agent(call), call.answer, self._ended(call)),
+                    self._id,
+                )
             yield from self._told(call, told)
 
     def _told(self, call: _Call, told: set[tuple[str, str, int]]) -> Iterator[Turn]:
@@ -139,11 +150,14 @@ class _Trace:
 
     def _message(self, call: _Call, message_id: str, speaker: str, text: str, moment: datetime) -> Message:
         span = call.span
-        known = {"trace_id": span.trace_id, "span_id": span.span_id, "response_id": span.response_id, "model": span.model}
+        known = {
+            "trace_id": span.trace_id,
+            "span_id": span.span_id,
+            "response_id": span.response_id,
+            "model": span.model,
+        }
         extras = {name: value for name, value in known.items() if value is not None}
-        return self._aliases.owned(
-            Message(message_id, speaker, text, moment, channel=self._place(call), extras=extras)
-        )
+        return self._aliases.owned(Message(message_id, speaker, text, moment, channel=self._place(call), extras=extras))
 
     def _ended(self, call: _Call) -> datetime:
         return max(_moment(call.span.end), _moment(call.span.start) + len(call.inputs) * _TICK)
@@ -153,12 +167,12 @@ class _Trace:
 
     def _agent(self, call: _Call) -> str:
         """The agent by whichever of its names is one's, from the nearest span that names any; else the program."""
-        names = self._first(call, lambda span: span.agents) or ()
+        names = self._first(call, lambda span: span.agents or None) or ()
         spoken = next((said.name for said in call.outputs if said.name), None)
         known = next((name for name in names if self._aliases.agent_of(name) in self._aliases.agent_ids), None)
         return known or next(iter(names), None) or spoken or self._first(call, lambda span: span.service) or ASSISTANT
 
-    def _first(self, call: _Call, get: Callable[[Piece], object]) -> object:
+    def _first(self, call: _Call, get: Callable[[Piece], Found | None]) -> Found | None:
         return next((found for above in self._upwards(call) if (found := get(above.span))), None)
 
     def _upwards(self, call: _Call) -> Iterator[_Call]:

@@ -1,4 +1,4 @@
-"""Conversations with model servers on this machine, traced by instrumentations as people install them, and sent by the real exporter."""
+"""Conversations with model servers on this machine, traced by instrumentations as people install them."""
 
 import itertools
 import json
@@ -85,7 +85,11 @@ class Model:
         number = next(self._numbers)
         if self._random.random() < 0.05:
             return 500, {"content-type": "application/json"}, b'{"error": {"message": "not now", "type": "api_error"}}'
-        text = f"{self._random.choice(ANSWERED)} {number}" if self._random.random() < 0.7 else self._random.choice(ANSWERED)
+        text = (
+            f"{self._random.choice(ANSWERED)} {number}"
+            if self._random.random() < 0.7
+            else self._random.choice(ANSWERED)
+        )
         if path.endswith("/messages"):
             answer: dict[str, Any] = {
                 "id": f"msg_{number}", "type": "message", "role": "assistant", "model": asked["model"],
@@ -118,9 +122,7 @@ def instrumented(name: str, tracer_provider: Any, logger_provider: Any) -> Itera
     # Read once a process, and this one wants to see both conventions.
     _semconv._OpenTelemetrySemanticConventionStability._initialized = False
     instrumentor: Any = Instrumentor()
-    instrumentor.instrument(
-        tracer_provider=tracer_provider, logger_provider=logger_provider, skip_dep_check=True
-    )
+    instrumentor.instrument(tracer_provider=tracer_provider, logger_provider=logger_provider, skip_dep_check=True)
     try:
         yield
     finally:
@@ -151,7 +153,13 @@ def client_of(name: str, url: str) -> Callable[[str, Sequence[dict[str, str]]], 
 
 
 def talk(
-    name: str, tracer_provider: Any, logger_provider: Any, conversations: Sequence[str], *, turns: int, agent: str = "michael"
+    name: str,
+    tracer_provider: Any,
+    logger_provider: Any,
+    conversations: Sequence[str],
+    *,
+    turns: int,
+    agent: str = "michael",
 ) -> tuple[list[Line], int]:
     """Hold conversations that an instrumentation traces.
 
@@ -169,7 +177,11 @@ def talk(
             given = (
                 {"openinference.span.kind": "AGENT", "agent.name": agent, "session.id": conversation}
                 if inference
-                else {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": agent, "gen_ai.conversation.id": conversation}
+                else {
+                    "gen_ai.operation.name": "invoke_agent",
+                    "gen_ai.agent.name": agent,
+                    "gen_ai.conversation.id": conversation,
+                }
             )
             for turn in range(turns):
                 asked = ASKED[turn % len(ASKED)] if turn % 2 else f"{ASKED[turn % len(ASKED)]} {turn}"

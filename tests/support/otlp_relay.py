@@ -71,9 +71,19 @@ class Relay:
         request.ParseFromString(body)
         halves = [type(request)(), type(request)()]
         if path.endswith("logs"):
-            found = [(group, scope, item) for group in request.resource_logs for scope in group.scope_logs for item in scope.log_records]
+            found = [
+                (group, scope, item)
+                for group in request.resource_logs
+                for scope in group.scope_logs
+                for item in scope.log_records
+            ]
         else:
-            found = [(group, scope, item) for group in request.resource_spans for scope in group.scope_spans for item in scope.spans]
+            found = [
+                (group, scope, item)
+                for group in request.resource_spans
+                for scope in group.scope_spans
+                for item in scope.spans
+            ]
         self._random.shuffle(found)
         for number, (group, scope, item) in enumerate(found):
             half = halves[number % 2]

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 from fastapi import FastAPI, Request, Response
+from sqlalchemy import event
 
 from persona_pipeline.corrections.service.boundary import Access, Boundary
 from persona_pipeline.traces.collector.metrics import CollectorMetrics
-from persona_pipeline.traces.collector.writer import StoreUnavailable, Writer
-from persona_pipeline.traces.otlp import JSON, PROTOBUF, TooLarge, Unreadable, read_request, unpack
-from persona_pipeline.traces.pieces import Piece, Refused, piece_of
+from persona_pipeline.traces.collector.writer import StoreUnavailableError, Writer
+from persona_pipeline.traces.otlp import JSON, PROTOBUF, TooLargeError, UnreadableError, read_request, unpack
+from persona_pipeline.traces.pieces import Piece, RefusedError, piece_of
 from persona_pipeline.world.world import World
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class Bounds:
     keep_days: float = 2.0
 
 
-class _Refusal(Exception):
+class _NotTakenError(Exception):
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
@@ -65,9 +66,9 @@ class _Collector:
         answer_type = JSON if content_type == JSON else PROTOBUF
         try:
             if content_type not in (PROTOBUF, JSON):
-                raise _Refusal(415, f"send {PROTOBUF} or {JSON}")
+                raise _NotTakenError(415, f"send {PROTOBUF} or {JSON}")
             refused = await self._take(request, content_type, logs)
-        except _Refusal as refusal:
+        except _NotTakenError as refusal:
             self.metrics.answered(refusal.status)
             headers = {"Retry-After": _RETRY_SECONDS} if refusal.status == 503 else {}
             body = _status(refusal.status, str(refusal))
@@ -79,7 +80,7 @@ class _Collector:
     async def _take(self, request: Request, content_type: str, logs: bool) -> Sequence[str]:
         """Store what a request brings and return why items of it were refused."""
         if self._waiting >= self.bounds.waiting:
-            raise _Refusal(503, "too many requests wait to be stored; come again")
+            raise _NotTakenError(503, "too many requests wait to be stored; come again")
         self._waiting += 1
         self.metrics.waiting.set(self._waiting)
         try:
@@ -90,14 +91,16 @@ class _Collector:
             if pieces:
                 await self.writer.store(pieces)
             return refused
-        except TooLarge as error:
-            raise _Refusal(413, str(error)) from error
-        except Unreadable as error:
-            raise _Refusal(400, str(error)) from error
-        except StoreUnavailable as error:
-            raise _Refusal(503, str(error)) from error
+        except TooLargeError as error:
+            raise _NotTakenError(413, str(error)) from error
+        except UnreadableError as error:
+            raise _NotTakenError(400, str(error)) from error
+        except StoreUnavailableError as error:
+            raise _NotTakenError(503, str(error)) from error
         except Exception as error:
-            raise _Refusal(500, f"this could not be stored ({type(error).__name__}); the log says more") from error
+            raise _NotTakenError(
+                500, f"this could not be stored ({type(error).__name__}); the log says more"
+            ) from error
         finally:
             self._waiting -= 1
             self.metrics.waiting.set(self._waiting)
@@ -107,7 +110,7 @@ class _Collector:
         for item in read_request(unpack(body, encoding, self.bounds.unpacked), content_type, logs=logs):
             try:
                 piece = piece_of(item)
-            except Refused as error:
+            except RefusedError as error:
                 refused.append(str(error))
             else:
                 pieces += [] if piece is None else [piece]
@@ -128,7 +131,9 @@ def create_app(world: World, *, access: Access | None = None, bounds: Bounds | N
         async with collector.writer:
             yield
 
-    app = FastAPI(title="persona-pipeline collector", lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title="persona-pipeline collector", lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None
+    )
 
     @app.post("/v1/traces")
     async def traces(request: Request) -> Response:
@@ -164,7 +169,7 @@ def _flush_every_commit(world: World) -> None:
     if not world.store.is_sqlite:
         return
 
-    @sa.event.listens_for(world.store.engine, "connect")
+    @event.listens_for(world.store.engine, "connect")
     def _configure(connection: object, _record: object) -> None:
         connection.execute("PRAGMA synchronous=FULL")  # pyright: ignore[reportAttributeAccessIssue]
 

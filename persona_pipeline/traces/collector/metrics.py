@@ -22,9 +22,7 @@ class CollectorMetrics:
         self._messages = Counter(
             "persona_collect_messages", "Messages inserted, updated, removed.", ("change",), registry=self.registry
         )
-        self.waiting = Gauge(
-            "persona_collect_waiting", "Requests that are not answered yet.", registry=self.registry
-        )
+        self.waiting = Gauge("persona_collect_waiting", "Requests that are not answered yet.", registry=self.registry)
 
     def answered(self, status: int) -> None:
         """Count a request."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -19,7 +19,7 @@ _FORGET_SECONDS = 3600.0
 _LOGGER = logging.getLogger("persona_pipeline.traces.collector")
 
 
-class StoreUnavailable(Exception):
+class StoreUnavailableError(Exception):
     """The store cannot be written just now; it is worth trying again."""
 
 
@@ -54,7 +54,7 @@ class Writer:
         """Return when these pieces are stored.
 
         Raises:
-            StoreUnavailable: they are not, and may be later.
+            StoreUnavailableError: they are not, and may be later.
             Exception: what the store said of them.
         """
         waiting = _Waiting(pieces, asyncio.get_running_loop().create_future())
@@ -77,23 +77,23 @@ class Writer:
         try:
             await self._keep_all([piece for waiting in lot for piece in waiting.pieces])
         except Exception as error:
-            if len(lot) > 1 and not isinstance(error, StoreUnavailable):
+            if len(lot) > 1 and not isinstance(error, StoreUnavailableError):
                 # One request must not be the reason why others' are not stored.
                 for waiting in lot:
                     await self._settle([waiting])
                 return
-            _LOGGER.error("not stored: %s", error, exc_info=not isinstance(error, StoreUnavailable))
+            _LOGGER.error("not stored: %s", error, exc_info=not isinstance(error, StoreUnavailableError))
             for waiting in lot:
-                _answer(waiting.stored, lambda stored: stored.set_exception(error))
+                _answer(waiting.stored, error)
             return
         for waiting in lot:
-            _answer(waiting.stored, lambda stored: stored.set_result(None))
+            _answer(waiting.stored, None)
 
     async def _keep_all(self, pieces: Sequence[Piece]) -> None:
         try:
             kept: Kept = await asyncio.to_thread(keep_pieces, self._world, pieces)
         except (OperationalError, InterfaceError) as error:
-            raise StoreUnavailable(f"the store cannot be written ({error.orig})") from error
+            raise StoreUnavailableError(f"the store cannot be written ({error.orig})") from error
         self._metrics.kept(kept, len(pieces))
 
     async def _forget(self) -> None:
@@ -105,7 +105,11 @@ class Writer:
             await asyncio.sleep(_FORGET_SECONDS)
 
 
-def _answer(stored: asyncio.Future[None], settle: Callable[[asyncio.Future[None]], None]) -> None:
+def _answer(stored: asyncio.Future[None], error: Exception | None) -> None:
     """Whoever asked may be gone."""
-    if not stored.done():
-        settle(stored)
+    if stored.done():
+        return
+    if error is None:
+        stored.set_result(None)
+    else:
+        stored.set_exception(error)
