@@ -4,7 +4,7 @@ import codecs
 import csv
 import hashlib
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +39,9 @@ class Row:
 class MessageFile:
     """A message file that is read from its start or from a place up to which it is known. Use it as a context manager.
 
+    Args:
+        mapped: message fields by columns of CSV that ``parse`` takes for them.
+
     Raises:
         ConfigError: the file cannot be read, or its ending is neither .jsonl nor .csv.
 
@@ -46,8 +49,8 @@ class MessageFile:
         end, lines: how many bytes and lines were read or skipped, without a last line that is not settled.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, mapped: Mapping[str, str] | None = None) -> None:
+        self.path, self._mapped = path, mapped or {}
         self._csv = path.suffix.lower() == ".csv"
         if path.suffix.lower() not in ENDINGS:
             raise ConfigError(Problem("is neither .jsonl nor .csv; rename or convert it", str(path)))
@@ -160,7 +163,7 @@ class MessageFile:
     def _csv_rows(self, parse: Callable[[Any], Message]) -> Iterator[Row]:
         with self.path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as start:
             names = next(csv.reader(start), [])
-        if wrong := _wrong_header(names):
+        if wrong := _wrong_header([self._mapped.get(name, name) for name in names]):
             raise ConfigError(Problem(f"{wrong}; the columns are {', '.join(FIELDS)}", str(self.path), 1))
         header = self.end == 0
         self._opened.seek(self.end)

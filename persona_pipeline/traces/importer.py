@@ -1,0 +1,133 @@
+"""Files of traces: JSON lines as the collector's file exporter writes them, or protobuf."""
+
+import json
+import struct
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+from persona_pipeline.errors import ConfigError, Problem
+from persona_pipeline.importing.base import Found, Importer, ReadOptions, Skipped, Source
+from persona_pipeline.traces.otlp import Item, UnreadableError, items, parsed, parsed_json, require_otel
+from persona_pipeline.traces.pieces import Piece, RefusedError, piece_of
+from persona_pipeline.traces.turns import turns_of, without_relayed
+from persona_pipeline.world.aliases import Aliases
+from persona_pipeline.world.reading import Row
+
+_KEYS = ("resourceSpans", "resource_spans", "resourceLogs", "resource_logs")
+_BINARY = (".pb", ".binpb", ".otlp")
+_LARGEST = 500_000_000
+Part = tuple[int, list[Item] | ValueError]
+
+
+class OTLPFile(Importer):
+    """Spans and events of a file, put together as the collector puts them together."""
+
+    name: ClassVar[str] = "otlp"
+    about: ClassVar[str] = "OpenTelemetry traces and events: OTLP as JSON lines or protobuf"
+
+    def recognises(self, source: Source) -> bool:
+        if source.is_folder:
+            return False
+        start = source.beginning.lstrip()[:200]
+        return source.path.suffix.lower() in _BINARY or (
+            start.startswith("{") and any(f'"{key}"' in start for key in _KEYS)
+        )
+
+    def rows(self, file: Source, options: ReadOptions) -> Iterator[Found]:
+        require_otel()
+        pieces: list[Piece] = []
+        lines: dict[tuple[str, str], int] = {}
+        silent: set[int] = set()
+        for line, part in _parts(file):
+            if isinstance(part, ValueError):
+                yield Row(line, part)
+                continue
+            silent.add(line)
+            for item in part:
+                try:
+                    piece = piece_of(item)
+                except RefusedError as error:
+                    yield Row(line, error)
+                    continue
+                if piece is not None:
+                    pieces.append(piece)
+                    lines.setdefault((piece.trace_id, piece.span_id), line)
+        # Whose name is whose alias is seen when the messages are stored.
+        kept, _ = without_relayed(turns_of(pieces, Aliases()).values())
+        for turn in sorted(kept.values(), key=lambda turn: (turn.message.created_at, turn.message.id)):
+            extras: Mapping[str, Any] = turn.message.extras
+            line = lines[extras["trace_id"], extras["span_id"]]
+            silent.discard(line)
+            yield Row(line, turn.message)
+        yield from (Skipped(line, "spans and events without a message") for line in sorted(silent))
+
+
+def _parts(file: Source) -> Iterator[Part]:
+    """Yield what the lines of a file hold; of a protobuf file, its messages by number."""
+    if file.path.suffix.lower() in _BINARY:
+        yield from _binary(file)
+        return
+    text = file.text()
+    lines = text.splitlines()
+    if not _is_json(next((line for line in lines if line.strip()), "{}")):
+        # One document over many lines.
+        yield _json(1, text)
+        return
+    yield from (_json(number, line) for number, line in enumerate(lines, start=1) if line.strip())
+
+
+def _is_json(line: str) -> bool:
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _json(line: int, text: str) -> Part:
+    try:
+        value = json.loads(text)
+        if not isinstance(value, dict) or not any(key in value for key in _KEYS):
+            raise UnreadableError("holds neither resourceSpans nor resourceLogs; it is no line of an OTLP file")
+        return line, [item for data in _data(value) for item in items(parsed_json(value, data))]
+    except (ValueError, RecursionError) as error:
+        return line, error if isinstance(error, UnreadableError) else ValueError(f"is not JSON ({error})")
+
+
+def _data(value: Mapping[str, Any]) -> Iterator[Any]:
+    from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
+    from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
+
+    if any(key in value for key in _KEYS[:2]):
+        yield TracesData()
+    if any(key in value for key in _KEYS[2:]):
+        yield LogsData()
+
+
+def _binary(file: Source) -> Iterator[Part]:
+    from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
+
+    try:
+        if file.path.stat().st_size > _LARGEST:
+            raise ConfigError(Problem("is larger than 500 MB; export it in parts", file.name))
+        content = file.path.read_bytes()
+    except OSError as error:
+        raise file.unreadable(error) from error
+    for number, body in enumerate(_messages(content), start=1):
+        try:
+            # Traces and logs look alike in protobuf: an event is a span without a span's fields.
+            yield number, items(parsed(body, TracesData()))
+        except UnreadableError as error:
+            yield number, error
+
+
+def _messages(content: bytes) -> list[bytes]:
+    """Return the messages of a file in which each stands behind its length in four bytes, or the one that it is."""
+    found, at = [], 0
+    while at + 4 <= len(content):
+        (size,) = struct.unpack_from(">I", content, at)
+        if at + 4 + size > len(content):
+            break
+        found.append(content[at + 4 : at + 4 + size])
+        at += 4 + size
+    return found if found and at == len(content) else [content]
