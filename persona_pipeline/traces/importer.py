@@ -3,6 +3,7 @@
 import json
 import struct
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any, ClassVar
 
 from persona_pipeline.errors import ConfigError, Problem
@@ -105,8 +106,6 @@ def _data(value: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def _binary(file: Source) -> Iterator[Part]:
-    from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
-
     try:
         if file.path.stat().st_size > _LARGEST:
             raise ConfigError(Problem("is larger than 500 MB; export it in parts", file.name))
@@ -115,10 +114,21 @@ def _binary(file: Source) -> Iterator[Part]:
         raise file.unreadable(error) from error
     for number, body in enumerate(_messages(content), start=1):
         try:
-            # Traces and logs look alike in protobuf: an event is a span without a span's fields.
-            yield number, items(parsed(body, TracesData()))
+            yield number, _spans_or_records(body)
         except UnreadableError as error:
             yield number, error
+
+
+def _spans_or_records(body: bytes) -> list[Item]:
+    """Return what a message holds. Nothing in protobuf says which it is; log records read as spans have no ids, or are not valid."""
+    from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
+    from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
+
+    with suppress(UnreadableError):
+        spans = items(parsed(body, TracesData()))
+        if not spans or any(item.record.trace_id for item in spans):
+            return spans
+    return items(parsed(body, LogsData()))
 
 
 def _messages(content: bytes) -> list[bytes]:

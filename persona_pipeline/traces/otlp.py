@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 PROTOBUF, JSON = "application/x-protobuf", "application/json"
 _HEX_IDS = frozenset({"traceId", "spanId", "parentSpanId", "trace_id", "span_id", "parent_span_id"})
-_DEEPEST = 40
 
 
 class UnreadableError(ValueError):
@@ -160,15 +159,15 @@ def attributes(pairs: Any) -> dict[str, Any]:
     return {pair.key: plain(pair.value) for pair in pairs}
 
 
-def plain(value: Any, depth: int = _DEEPEST) -> Any:
-    """Return an ``AnyValue`` as a JSON value; what nests deeper than 40 is None."""
+def plain(value: Any) -> Any:
+    """Return an ``AnyValue`` as a JSON value; how deeply it nests is bounded by protobuf."""
     kind = value.WhichOneof("value")
-    if kind is None or not depth:
+    if kind is None:
         return None
     if kind == "array_value":
-        return [plain(item, depth - 1) for item in value.array_value.values]
+        return [plain(item) for item in value.array_value.values]
     if kind == "kvlist_value":
-        return {pair.key: plain(pair.value, depth - 1) for pair in value.kvlist_value.values}
+        return {pair.key: plain(pair.value) for pair in value.kvlist_value.values}
     if kind == "bytes_value":
         return base64.b64encode(value.bytes_value).decode("ascii")
     return getattr(value, kind)

@@ -10,8 +10,6 @@ from persona_pipeline.traces.otlp import Item, attributes, plain
 from persona_pipeline.world.canonical import content_hash
 from persona_pipeline.world.ingest import MAX_TEXT
 
-# The last moment that a datetime can hold, in nanoseconds.
-_LATEST = 253_402_300_799 * 10**9
 DETAILS = "gen_ai.client.inference.operation.details"
 _CONVERSATION = (
     "gen_ai.conversation.id",
@@ -115,8 +113,8 @@ def _piece(
     inputs, outputs = said
     if any(len(text.text) > MAX_TEXT for text in (*inputs, *outputs)):
         raise RefusedError(f"span {ids[1]}: a text is longer than {MAX_TEXT:,} characters")
-    if not 0 < times[0] <= times[1] <= _LATEST:
-        raise RefusedError(f"span {ids[1]}: its times are not valid")
+    if not times[0]:
+        raise RefusedError(f"span {ids[1]}: it has no time")
     service = item.resource.get("service.name")
     parent = getattr(item.record, "parent_span_id", b"")
     return Piece(
@@ -142,9 +140,10 @@ def last_words(said: Iterable[Said]) -> tuple[Said, ...]:
 
     An answer that the caller began for the model stands at the end and is left out.
     """
-    heard = [item for item in said if item.role in (ASSISTANT, USER)]
-    while heard and heard[-1].role == ASSISTANT:
-        heard.pop()
+    whole = list(said)
+    while whole and whole[-1].role == ASSISTANT:
+        whole.pop()
+    heard = [item for item in whole if item.role in (ASSISTANT, USER)]
     begin = max((place + 1 for place, item in enumerate(heard) if item.role == ASSISTANT), default=0)
     history = (Said(ASSISTANT, content_hash([[item.role, item.text.strip()] for item in heard[:begin]])[:32]),)
     return (history if begin else ()) + tuple(item for item in heard[begin:] if item.text.strip())

@@ -82,14 +82,10 @@ def without_relayed(turns: Iterable[Turn]) -> tuple[dict[str, Turn], set[str]]:
 def wordings(turns: Iterable[Turn]) -> set[str]:
     """Return the texts that a turn's words may stand under in another: as they are, and with their speaker's name before them."""
     found: set[str] = set()
-    for turn in turns:
-        text = turn.message.text
-        named = (
-            (text.partition(": ")[2],)
-            if turn.told
-            else (f"{turn.message.agent_id}: {text}", f"{turn.message.speaker}: {text}")
-        )
-        found.update(item for item in (text, text.strip(), *named) if item)
+    for message, told in ((turn.message, turn.told) for turn in turns):
+        names = {message.agent_id, message.agent_id.title(), message.speaker or message.agent_id}
+        named = {message.text.partition(": ")[2]} if told else {f"{name}: {message.text}" for name in names}
+        found |= {message.text, message.text.strip(), *named} - {""}
     return found
 
 
