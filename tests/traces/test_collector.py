@@ -17,7 +17,6 @@ import sqlalchemy as sa
 from google.rpc.status_pb2 import Status
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
-
 from sqlalchemy.exc import OperationalError
 
 from persona_pipeline.corrections.service.boundary import Access
