@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write bytes, or text in UTF-8 with line feeds. A crash or an error leaves what was there before.
+    """Write bytes, or text as UTF-8 with line feeds. A crash or an error leaves what was there before.
 
     Raises:
         OSError: the file cannot be written.
