@@ -1,6 +1,5 @@
 """Files of traces: JSON lines as the collector's file exporter writes them, or protobuf."""
 
-import json
 import struct
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -8,6 +7,7 @@ from typing import Any, ClassVar
 
 from persona_pipeline.errors import ConfigError, Problem
 from persona_pipeline.importing.base import Found, Importer, ReadOptions, Skipped, Source
+from persona_pipeline.importing.records import records
 from persona_pipeline.traces.otlp import Item, UnreadableError, items, parsed, parsed_json, require_otel
 from persona_pipeline.traces.pieces import Piece, RefusedError, piece_of
 from persona_pipeline.traces.turns import turns_of, without_relayed
@@ -68,31 +68,17 @@ def _parts(file: Source) -> Iterator[Part]:
     if file.path.suffix.lower() in _BINARY:
         yield from _binary(file)
         return
-    text = file.text()
-    lines = text.splitlines()
-    if not _is_json(next((line for line in lines if line.strip()), "{}")):
-        # One document over many lines.
-        yield _json(1, text)
-        return
-    yield from (_json(number, line) for number, line in enumerate(lines, start=1) if line.strip())
+    for line, record in records(file):
+        try:
+            yield line, record if isinstance(record, ValueError) else _items(record)
+        except UnreadableError as error:
+            yield line, error
 
 
-def _is_json(line: str) -> bool:
-    try:
-        json.loads(line)
-    except (ValueError, RecursionError):
-        return False
-    return True
-
-
-def _json(line: int, text: str) -> Part:
-    try:
-        value = json.loads(text)
-        if not isinstance(value, dict) or not any(key in value for key in _KEYS):
-            raise UnreadableError("holds neither resourceSpans nor resourceLogs; it is no line of an OTLP file")
-        return line, [item for data in _data(value) for item in items(parsed_json(value, data))]
-    except (ValueError, RecursionError) as error:
-        return line, error if isinstance(error, UnreadableError) else ValueError(f"is not JSON ({error})")
+def _items(record: Mapping[str, Any]) -> list[Item]:
+    if not any(key in record for key in _KEYS):
+        raise UnreadableError("holds neither resourceSpans nor resourceLogs; it is no line of an OTLP file")
+    return [item for data in _data(record) for item in items(parsed_json(record, data))]
 
 
 def _data(value: Mapping[str, Any]) -> Iterator[Any]:

@@ -103,7 +103,11 @@ def world(tmp_path: Path) -> World:
 def answer(asked: JudgeRequest) -> Verdict:
     if asked.dimension == "fluency":
         return Verdict(asked.proposition_id, unscored=Unscored.TIMEOUT, reasoning="too late")
-    return Verdict(asked.proposition_id, score=8 if "I suppose." in str(asked.trajectory.entries[-1]) else 3, reasoning="A secret quote.")
+    return Verdict(
+        asked.proposition_id,
+        score=8 if "I suppose." in str(asked.trajectory.entries[-1]) else 3,
+        reasoning="A secret quote.",
+    )
 
 
 def evaluate(world: World) -> str:
