@@ -106,7 +106,7 @@ def _binary(file: Source) -> Iterator[Part]:
 
 
 def _spans_or_records(body: bytes) -> list[Item]:
-    """Return what a message holds. Nothing in protobuf says which it is; log records read as spans have no ids, or are not valid."""
+    """Return what a message holds. Nothing in protobuf says which it is; log records read as spans have no ids or fail."""
     from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
     from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 

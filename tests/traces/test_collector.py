@@ -62,6 +62,12 @@ def said(world: World) -> list[tuple[str | None, str, str]]:
 LINES = [("c", "user", "Hi"), ("c", "ann", "Yes?")]
 
 
+def test_what_is_stored_is_on_the_disk(world: World, url: str) -> None:
+    with world.store.connect() as connection:
+        # FULL: a commit returns when the disk has it.
+        assert connection.execute(sa.text("PRAGMA synchronous")).scalar() == 2
+
+
 @pytest.mark.parametrize(
     ("body", "headers"),
     [

@@ -4,6 +4,7 @@ import itertools
 import random
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -120,6 +121,20 @@ def test_the_same_pieces_give_the_same_messages_in_whatever_order_and_however_of
             keep_pieces(world, again[:size])
             again = again[size:]
         assert world.messages() == whole
+
+
+def test_every_database_says_the_same(tmp_path: Path, database_url: str) -> None:
+    WorldBuilder(tmp_path / "world").persona("ann", "Ann is dry.", aliases=["Ann the Agent"]).persona(
+        "bob", "Bob purrs."
+    )
+    world = World.open(tmp_path / "world", database_url)
+    found = _everything()
+    for number in (0, 1):
+        keep_pieces(world, found[number::2])
+    assert set(said(world)) == EVERYTHING
+    assert len(said(world)) == 6 + 6 + 3
+    assert forget_pieces(world.store, timedelta(days=1), world.clock() + timedelta(days=2)) > len(found) / 2
+    world.store.close()
 
 
 @pytest.mark.parametrize("order", itertools.permutations(range(3)))
