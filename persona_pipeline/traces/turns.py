@@ -4,7 +4,7 @@ What a model answered is a message of its agent. What it was told since it last 
 stands before is history, which was somebody's answer or last word in its own time, and is never read.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from persona_pipeline.traces.contents import ASSISTANT, Said
 from persona_pipeline.traces.pieces import Piece, last_words
+from persona_pipeline.traces.words import Told, Words, told_by
 from persona_pipeline.world.aliases import Aliases, same_name
 from persona_pipeline.world.canonical import content_hash
 from persona_pipeline.world.models import Message
@@ -107,38 +108,32 @@ class _Trace:
         self._id, self._calls, self._aliases = trace_id, calls, aliases
 
     def turns(self) -> Iterator[Turn]:
-        told: set[tuple[str, str, int]] = set()
         covered = self._covered()
-        for call in sorted(self._calls.values(), key=lambda call: (call.span.start, call.span.span_id)):
-            if not call.outputs:
-                # A call that failed says nothing; the one that is made instead has the same input.
-                continue
+        words: dict[str, Words] = defaultdict(Words)
+        # A call that failed says nothing; the one that is made instead has the same input.
+        answered = [call for call in self._calls.values() if call.outputs]
+        for call in sorted(answered, key=lambda call: (call.span.start, call.span.span_id)):
+            agent = self._agent(call)
             if call.answer and call.span.span_id not in covered:
-                yield Turn(
-                    self._message(call, self._answer_id(call), self._agent(call), call.answer, self._ended(call)),
-                    self._id,
-                )
-            yield from self._told(call, told)
+                message_id = self._answer_id(call)
+                yield Turn(self._message(call, message_id, agent, call.answer, self._ended(call)), self._id)
+            above = {other.span.span_id for other in self._upwards(call)}
+            for told in told_by(call.span.span_id, call.inputs):
+                words[self._place(call)].add(agent, told, above)
+        for place, heard in words.items():
+            yield from (self._told(place, message) for message in heard.messages())
 
-    def _told(self, call: _Call, told: set[tuple[str, str, int]]) -> Iterator[Turn]:
-        place, agent = self._place(call), self._agent(call)
-        before = next((said.text for said in call.inputs if said.role == ASSISTANT), None)
-        count: Counter[str] = Counter()
-        for number, said in enumerate(item for item in call.inputs if item.role != ASSISTANT):
-            nth = count[said.text]
-            count[said.text] += 1
-            if (place, said.text, nth) in told:
-                continue
-            told.add((place, said.text, nth))
-            speaker = said.name or self._first(call, lambda span: span.user) or "user"
-            moment = _moment(call.span.start) + number * _TICK
-            message = self._message(call, self._told_id(place, said.text, before, nth), speaker, said.text, moment)
-            told_to = self._aliases.agent_of(agent)
-            yield Turn(replace(message, extras={**message.extras, "told": told_to}), self._id, told_to)
-
-    def _told_id(self, place: str, text: str, before: str | None, nth: int) -> str:
-        # Without an answer before it, words may well be said again in another trace: a call need not send what was said before.
-        return PREFIX + content_hash([place, text, before, nth] if before else [self._id, text, nth])[:32]
+    def _told(self, place: str, message: Sequence[Told]) -> Turn:
+        first = min(message, key=lambda told: (self._calls[told.span_id].span.start, told.span_id))
+        call = self._calls[first.span_id]
+        speaker = first.said.name or self._first(call, lambda span: span.user) or "user"
+        moment = _moment(call.span.start) + first.number * _TICK
+        at = next((told.place for told in message if told.place.before), first.place)
+        # Without a history words may well be said again in another trace: a call need not send what was said before.
+        key = [place, first.said.text, *at] if at.before else [self._id, first.said.text, at.nth]
+        told_to = self._aliases.agent_of(self._agent(call))
+        said = self._message(call, PREFIX + content_hash(key)[:32], speaker, first.said.text, moment)
+        return Turn(replace(said, extras={**said.extras, "told": told_to}), self._id, told_to)
 
     def _answer_id(self, call: _Call) -> str:
         # Two instrumentations of one call have spans of their own, and one response.

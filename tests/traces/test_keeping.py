@@ -181,6 +181,35 @@ def test_what_two_spans_say_of_one_answer_is_said_once(world: World) -> None:
     assert [text for _, _, text in said(world)] == ["Hi", "Yes?"]
 
 
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_trace_may_be_a_whole_conversation(world: World, nested: bool) -> None:
+    spans = [agent(1, "ann", "c")]
+    history: list[str] = []
+    for turn in range(4):
+        history.append("ok")
+        at, number = 10 * turn, 10 * (turn + 1)
+        # A span of its own for each turn that holds what is new, above the call that holds everything.
+        spans += [chat(number, ["ok"], f"Answer {turn % 2}", parent=1, at=at)] if nested else []
+        spans.append(chat(number + 1, history, f"Answer {turn % 2}", parent=number if nested else 1, at=at))
+        history.append(f"Answer {turn % 2}")
+    keep(world, request(*spans))
+    assert said(world) == LINES
+
+
+def test_what_two_agents_are_told_is_one_message_as_often_as_each_is_told_it(world: World) -> None:
+    spans = [span(1, {"gen_ai.conversation.id": "c"})]
+    ann, bob = ["ok"], ["ok"]
+    for turn in range(3):
+        for number, (name, heard, answer) in enumerate((("ann", ann, f"Dry {turn}"), ("bob", bob, f"Purr {turn}"))):
+            given = {"gen_ai.agent.name": name}
+            spans.append(chat(10 * turn + number + 2, heard, answer, parent=1, at=10 * turn + number, given=given))
+            heard += [answer, "ok"]
+    keep(world, request(*spans))
+    assert [text for _, _, text in said(world)] == [
+        text for turn in range(3) for text in ("ok", f"Dry {turn}", f"Purr {turn}")
+    ]
+
+
 def test_an_answer_that_is_made_anew_answers_the_same_words(world: World) -> None:
     given = {"gen_ai.conversation.id": "c", "gen_ai.agent.name": "ann"}
     keep(world, request(chat(1, ["Hi", "Yes?", "Tea?"], "No.", trace=2, at=10, given=given)))
