@@ -121,7 +121,9 @@ class Deployment:
         """Start a container of a service. ``words`` of its command are replaced."""
         container = container or service
         environment = self.environment(service, container, apart=apart)
-        command = [self._real((words or {}).get(word, word)) for word in self.services[service]["command"]]
+        # This machine is every host.
+        words = {"code": "127.0.0.1", **(words or {})}
+        command = [self._real(words.get(word, word)) for word in self.services[service]["command"]]
         with self.log(container).open("ab") as log:
             self.running[container] = subprocess.Popen(
                 [program(command[0]), *command[1:]],
