@@ -19,7 +19,9 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from sqlalchemy.exc import OperationalError
 
+from persona_pipeline.cli.collect import collect
 from persona_pipeline.corrections.service.boundary import Access
+from persona_pipeline.errors import ConfigError
 from persona_pipeline.store import tables
 from persona_pipeline.testing.worlds import WorldBuilder
 from persona_pipeline.traces.collector.app import Bounds, create_app
@@ -220,6 +222,18 @@ def test_only_what_may_go_better_is_a_reason_to_come_again(
     assert said(world) == []
     assert post(f"{url}/v1/traces", SPANS.SerializeToString())[0] == 200
     assert said(world) == LINES
+
+
+def test_the_command_listens_to_others_only_with_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PERSONA_COLLECT_TOKEN", raising=False)
+    with pytest.raises(ConfigError, match="PERSONA_COLLECT_TOKEN"):
+        collect(host="0.0.0.0")
+
+
+def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "opentelemetry.proto.collector.trace.v1.trace_service_pb2", None)
+    with pytest.raises(ConfigError, match=r"persona-pipeline\[otel\]"):
+        collect()
 
 
 class Process:
