@@ -1,12 +1,12 @@
 """Requests of the OpenTelemetry protocol as they come over the wire: protobuf or JSON, packed or not, within bounds."""
 
 import base64
-import json
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from persona_pipeline.documents import strict_json
 from persona_pipeline.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def parsed_json(body: bytes | Mapping[str, Any], request: "Proto") -> "Proto":
     from google.protobuf.json_format import ParseDict, ParseError
 
     try:
-        value = json.loads(body) if isinstance(body, bytes) else body
+        value = strict_json(body.decode("utf-8")) if isinstance(body, bytes) else body
         if not isinstance(value, dict):
             raise UnreadableError("the body is no JSON object")
         ParseDict(_with_ids(value), request, ignore_unknown_fields=True)

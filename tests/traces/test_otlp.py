@@ -58,6 +58,7 @@ def test_json_may_have_fields_that_are_not_known_yet() -> None:
         (b"\xff\xff\xff", PROTOBUF),
         (b"{", JSON),
         (b"[]", JSON),
+        (b'{"resourceSpans": [], "resourceSpans": []}', JSON),
         (b"\xff", JSON),
         (b'{"resourceSpans": 3}', JSON),
         (b'{"resourceSpans": [{"scopeSpans": [{"spans": [{"traceId": "xyz"}]}]}]}', JSON),
