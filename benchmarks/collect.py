@@ -162,8 +162,8 @@ def produce(name: str, endpoint: str, conversations: str, *, turns: int) -> None
     trace.set_tracer_provider(spans)
     places = [f"{name}-{number}" for number in range(int(conversations))]
     said, calls = talk(name, spans, logs, places, turns=turns)
-    spans.shutdown()
-    logs.shutdown()
+    spans.force_flush()
+    logs.force_flush()
     lines = [[line.conversation, line.speaker, line.text] for line in said]
     print(json.dumps({"name": name, "calls": calls, "said": lines}))
 

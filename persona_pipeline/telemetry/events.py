@@ -116,9 +116,14 @@ class Emitter:
 
     def close(self, seconds: float = _PATIENCE) -> None:
         """Send what waits, for so long at most."""
-        closing = threading.Thread(target=self._provider.shutdown, name="telemetry-close", daemon=True)
+        closing = threading.Thread(target=self._close, name="telemetry-close", daemon=True)
         closing.start()
         closing.join(seconds)
+
+    def _close(self) -> None:
+        # To shut down alone would drop what is not sent in a time of its own.
+        self._provider.force_flush()
+        self._provider.shutdown()
 
 
 def _context_of(span: SpanIds | None) -> Any:

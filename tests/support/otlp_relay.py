@@ -1,6 +1,7 @@
 """What stands between an exporter and a collector on a bad day: requests are lost, answers are lost, things come twice and late."""
 
 import gzip
+import itertools
 import random
 import threading
 import time
@@ -14,6 +15,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from tests.support.instrumented import QuietServer
 
+FAILURES, MOST_FAILURES = ("lost", "answer lost"), 2
 PROTOBUF = {"content-type": "application/x-protobuf"}
 
 
@@ -34,16 +36,20 @@ class Relay:
 
     def __init__(self, target: str, seed: int) -> None:
         self._target, self._random = target, random.Random(seed)
+        self._order = itertools.cycle(("lost", "apart", "answer lost", "none", "twice", "apart", "none"))
         self._lock = threading.Lock()
         self._held: list[tuple[str, bytes]] = []
+        self._failed: Counter[bytes] = Counter()
         self.faults: Counter[str] = Counter()
-        self.spans = 0
 
     def __call__(self, path: str, headers: dict[str, str], body: bytes) -> tuple[int, dict[str, str], bytes]:
+        whole = gzip.decompress(body) if headers.get("content-encoding") == "gzip" else body
         with self._lock:
-            fault = self._random.choice(("lost", "answer lost", "twice", "apart", "apart", "none", "none"))
+            # Exporters give up after a few times.
+            may_fail = self._failed[whole] < MOST_FAILURES
+            fault = next(fault for fault in self._order if may_fail or fault not in FAILURES)
+            self._failed[whole] += fault in FAILURES
             self.faults[fault] += 1
-            whole = gzip.decompress(body) if headers.get("content-encoding") == "gzip" else body
             parts = self._apart(path, whole) if fault == "apart" else [whole]
             if fault == "apart":
                 self._held.append((path, parts.pop()))

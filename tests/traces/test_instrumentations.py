@@ -39,6 +39,8 @@ def test_every_line_of_every_conversation_is_stored_once(world: World, monkeypat
                 logged = OTLPLogExporter(f"{line.url}/v1/logs", timeout=LONG)
                 logs.add_log_record_processor(BatchLogRecordProcessor(logged, max_export_batch_size=5))
                 lines += talk(name, spans, logs, [f"{name}-1", f"{name}-2"], turns=4, agent="ann")[0]
+                spans.force_flush()
+                logs.force_flush()
                 spans.shutdown()
                 logs.shutdown()
             relay.release()
