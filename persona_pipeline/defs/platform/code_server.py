@@ -52,12 +52,13 @@ def runs_under_way(instance: dg.DagsterInstance, address: Address) -> list[dg.Da
     return [run for run in runs if address.launched(run)]
 
 
-def serve(host: str, address: Address) -> None:
+def serve(host: str, address: Address, module: str = "persona_pipeline.definitions") -> None:
     """Run Dagster's code server until it is stopped and its runs are done.
 
     Args:
         host: the interface it listens on.
         address: as the workspace file has it.
+        module: the definitions.
     """
     # Dagster takes a SIGTERM for a SIGINT, which a shell lets programs ignore that it starts in the background.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -70,7 +71,7 @@ def serve(host: str, address: Address) -> None:
             with suppress(subprocess.TimeoutExpired):
                 # That is how it says that its patience is over. Its runs go on: they are children of a process of their own.
                 arguments = ["--host", host, "--port", str(address.port)]
-                run_code_server([*arguments, "--module-name", "persona_pipeline.definitions"])
+                run_code_server([*arguments, "--module-name", module])
             own = runs_under_way(instance, address)
             while _still(instance, own):
                 time.sleep(_LOOK_SECONDS)
@@ -116,5 +117,6 @@ if __name__ == "__main__":
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--known-as", metavar="HOST", help="the host that the workspace file has for it; without: any")
+    parser.add_argument("--module-name", default="persona_pipeline.definitions", help="definitions of your own")
     options = parser.parse_args()
-    serve(options.host, Address(options.known_as, options.port))
+    serve(options.host, Address(options.known_as, options.port), options.module_name)
