@@ -1,6 +1,5 @@
 """A character card: what of it is a persona, what it calls the character, and how it lets the character speak."""
 
-import copy
 import json
 import re
 from collections.abc import Mapping
@@ -19,6 +18,7 @@ _OLDER = {
     "mes_example": "example_dialogue",
 }
 _USER = "the user"
+_DEEPEST, _LONGEST_NAME = 100, 256
 _MACRO = re.compile(r"\{\{(char|user)\}\}|<(bot|user)>", re.IGNORECASE)
 _SPEAKER = re.compile(r"\s*(\{\{char\}\}|\{\{user\}\}|<bot>|<user>|[^\s:][^:\n]{0,63}):[ \t]*(.*)", re.IGNORECASE)
 _OWN = ("{{char}}", "<bot>")
@@ -47,8 +47,12 @@ class Card:
         if not isinstance(data, dict):
             raise ValueError("is no character card: it is not an object")
         card = cls(data)
+        if not _is_shallow(data):
+            raise ValueError(f"is nested deeper than {_DEEPEST}")
         if not card.name:
             raise ValueError("is no character card: it has no name")
+        if len(card.name) > _LONGEST_NAME:
+            raise ValueError(f"has a name longer than {_LONGEST_NAME} characters")
         return card
 
     @classmethod
@@ -129,8 +133,10 @@ class Card:
             values |= {"description": persona, "personality": "", "scenario": ""}
         if not values:
             return self
-        data = copy.deepcopy(dict(self.data))
+        data = dict(self.data)
         inner = data.get("data")
+        if isinstance(inner, dict):
+            inner = data["data"] = dict(inner)
         for fields in (data, inner) if isinstance(inner, dict) else (data,):
             # Some write the first version's fields beside the second's: those say the same.
             own = values if fields is inner or self.version == 1 else {k: v for k, v in values.items() if k in fields}
@@ -147,3 +153,14 @@ class Card:
         """Return the card's JSON, letters of any script as themselves."""
         text = json.dumps(self.data, ensure_ascii=False, allow_nan=False, indent=2)
         return _LONE_SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
+
+
+def _is_shallow(data: Any) -> bool:
+    """Return whether data nests no deeper than what every program can write again."""
+    level = [data]
+    for _ in range(_DEEPEST):
+        inner = [item.values() if isinstance(item, dict) else item for item in level if isinstance(item, (dict, list))]
+        level = [value for values in inner for value in values]
+        if not level:
+            return True
+    return False

@@ -14,6 +14,7 @@ from persona_pipeline.cards.charx import is_charx, read_charx, write_charx
 from persona_pipeline.cards.png import KEYWORDS, MOST_CARD, is_png, read_png, write_png
 from persona_pipeline.documents.yaml_text import to_yaml
 from persona_pipeline.errors import ConfigError, Problem
+from persona_pipeline.world.aliases import read_names, same_name
 from persona_pipeline.world.files import check_agent_id, find_yaml, is_name
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.personas import PERSONAS, load_persona
@@ -123,7 +124,12 @@ def import_card(root: Path, path: Path, agent_id: str | None = None) -> tuple[st
     there = [*filter(None, [find_yaml(root / PERSONAS, agent_id)]), *_stored(root, agent_id)]
     if there:
         raise ConfigError(Problem("is there already; remove it, or name another agent with --agent", str(there[0])))
-    names = dict.fromkeys(name for name in (card.name, card.called) if name != agent_id and is_name(name))
+    taken = {
+        same_name(name) for item in read_names(root).values() for name in (item.agent_id, *dict(item.aliases or ()))
+    }
+    names = dict.fromkeys(
+        name for name in (card.name, card.called) if name != agent_id and is_name(name) and same_name(name) not in taken
+    )
     data = {"agent_id": agent_id, "display_name": card.name, "persona": card.persona}
     persona, kept = root / PERSONAS / f"{agent_id}.yaml", root / CARDS / f"{agent_id}.{file.format}"
     head = "# yaml-language-server: $schema=../schemas/persona.json\n"
@@ -222,8 +228,12 @@ def _agent_id(name: str, path: Path) -> str:
     return found
 
 
-def card_notes(card: Card) -> Iterator[str]:
-    """Yield what of a card a persona has no place for, in words."""
+def card_notes(root: Path, agent_id: str) -> Iterator[str]:
+    """Yield what of an agent's card its persona has no place for, in words."""
+    card, aliases = read_card(_stored(root, agent_id)[0]).card, load_persona(root, agent_id).aliases
+    for name in dict.fromkeys((card.name, card.called)):
+        if name != agent_id and name not in aliases:
+            yield f"messages under {name!r} are not its own: that is another agent's name"
     examples = sum(map(len, card.examples()))
     if examples:
         yield f"{examples} example message{'s' if examples > 1 else ''}: its voice is learnt from them while it has said too little"

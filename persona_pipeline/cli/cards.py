@@ -15,7 +15,7 @@ def import_cards(
     agent: Annotated[str | None, typer.Option(help="The agent's id; default: made of the character's name.")] = None,
 ) -> None:
     """Make personas of character cards: personas/AGENT.yaml, and the card as it came in cards/. Overwrites nothing."""
-    from persona_pipeline.cards.files import card_notes, import_card, read_card
+    from persona_pipeline.cards.files import card_notes, import_card
     from persona_pipeline.reporting.text import one_line
     from persona_pipeline.world import World
 
@@ -25,7 +25,7 @@ def import_cards(
     for path in cards:
         agent_id, written = import_card(root, path, agent)
         typer.echo(f"{agent_id}: {', '.join(item.relative_to(root).as_posix() for item in written)}")
-        for note in card_notes(read_card(written[-1]).card):
+        for note in card_notes(root, agent_id):
             typer.echo(f"  {one_line(note)}", err=True)
 
 

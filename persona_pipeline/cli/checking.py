@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from persona_pipeline.cards.files import CARDS, CardFormat, read_card
 from persona_pipeline.corrections.nudges import NUDGES, Nudges
 from persona_pipeline.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.propositions import (
@@ -52,7 +53,7 @@ def check_world(root: Path) -> Checked:
     """Check everything in a world, merged sets of every agent too."""
     checked = check_paths(
         path
-        for name in (PERSONAS, "propositions", "messages", "recordings", "labels", "baselines", "suites")
+        for name in (PERSONAS, CARDS, "propositions", "messages", "recordings", "labels", "baselines", "suites")
         for path in [root / name]
         if path.exists()
     )
@@ -155,6 +156,8 @@ def _check_file(path: Path, checked: Checked) -> None:
         checked.run(lambda: load_persona(path.resolve().parent.parent, path.stem))
     elif suffix in (".yaml", ".yml") and "propositions" in parents:
         checked.run(lambda: _propositions(path, checked))
+    elif path.resolve().parent.name == CARDS and suffix.removeprefix(".") in list(CardFormat):
+        checked.run(lambda: read_card(path))
     elif suffix == ".json" and path.resolve().parent.name == "baselines":
         checked.run(lambda: _baseline(path))
     elif suffix == ".jsonl" and "recordings" in parents:

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import sqlalchemy as sa
 
-from persona_pipeline.cards.files import example_messages
+from persona_pipeline.cards.files import CARDS, CardFormat, example_messages
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation.history import NEWEST_LAST
 from persona_pipeline.evaluation.report import EXIT_OK, Finding
@@ -242,7 +242,11 @@ def _changes(world: World, agent_id: str, span: Window) -> Iterator[Change]:
 
 def _touched(commit: Commit, agent_id: str) -> str:
     """Return which files of a commit may change how an agent speaks: its persona, and what is no part of a world."""
-    own = [f"personas/{agent_id}.yaml", f"personas/{agent_id}.yml"]
+    own = [
+        f"personas/{agent_id}.yaml",
+        f"personas/{agent_id}.yml",
+        *(f"{CARDS}/{agent_id}.{name}" for name in CardFormat),
+    ]
     found = [path for path in commit.paths if path in own or path.partition("/")[0] not in FOLDERS]
     more = f" and {len(found) - MOST_QUOTES} more" if len(found) > MOST_QUOTES else ""
     return ", ".join(sorted(found, key=lambda path: path not in own)[:MOST_QUOTES]) + more

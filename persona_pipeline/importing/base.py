@@ -101,6 +101,8 @@ class Importer(ABC):
     # What ``--format`` calls it, and one line about it for people who look for theirs.
     name: ClassVar[str]
     about: ClassVar[str]
+    # Whether it is read from a folder; a folder of files is read file by file.
+    of_folders: ClassVar[bool] = False
 
     @abstractmethod
     def recognises(self, source: Source) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from functools import lru_cache
 from importlib.metadata import EntryPoint
+from pathlib import Path
 
 from persona_pipeline.entry_points import load_class, offered
 from persona_pipeline.errors import ConfigError, Problem, did_you_mean
@@ -11,6 +12,7 @@ from persona_pipeline.importing.own import OwnMessages
 
 ENTRY_POINTS = "persona_pipeline.importers"
 _HERE = "persona_pipeline.importing"
+_ENDINGS = (".jsonl", ".json", ".csv")
 # Known without the metadata of an installed package, and nobody else's to name.
 BUILT_IN = {
     "messages": f"{_HERE}.own:OwnMessages",
@@ -41,6 +43,23 @@ def find_importer(name: str) -> type[Importer]:
 def format_names() -> list[str]:
     """Return what ``--format`` takes: the built-in formats, then others'."""
     return [*BUILT_IN, *sorted(offered(ENTRY_POINTS).keys() - BUILT_IN.keys())]
+
+
+def files_of(source: Source, name: str | None = None) -> list[Source]:
+    """Return a source, or, of a folder that is of no format as a whole, the files in it that may be messages.
+
+    Raises:
+        ConfigError: no format of that name, or no such file in a folder.
+    """
+    whole = [name] if name is not None else format_names()
+    if not source.is_folder or any(
+        find_importer(each).of_folders and (name is not None or _made(each).recognises(source)) for each in whole
+    ):
+        return [source]
+    paths = sorted(path for path in source.path.rglob("*") if path.suffix.lower() in _ENDINGS and path.is_file())
+    if not paths:
+        raise ConfigError(Problem(f"has no file in it that ends in {', '.join(_ENDINGS)}", source.name))
+    return [Source(path, str(Path(source.name) / path.relative_to(source.path))) for path in paths]
 
 
 def importer_of(source: Source, name: str | None = None, *, mapped: bool = False) -> Importer:

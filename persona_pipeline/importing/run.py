@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.importing.base import Importer, ReadOptions, Skipped, Source
-from persona_pipeline.importing.registry import importer_of
+from persona_pipeline.importing.registry import files_of, importer_of
 from persona_pipeline.world.extras import cut_keys
 from persona_pipeline.world.mirroring import Came, SyncResult
 from persona_pipeline.world.models import Message
@@ -65,12 +65,13 @@ def import_messages(world: World, given: Sequence[str | Path], options: ImportOp
     with ExitStack() as stack:
         files: list[tuple[Came, _Rows]] = []
         for item in given:
-            source = _stdin(stack) if str(item) == STDIN else Source(Path(item), str(item))
-            importer = importer_of(source, options.format, mapped=bool(options.reading.fields))
-            imported.formats[source.name] = importer.name
-            for file in importer.files(source):
-                stored = source.name if str(item) == STDIN else world.message_source(file.path)
-                files.append((Came(stored, file.name), _Rows(importer, file, options.reading)))
+            named = _stdin(stack) if str(item) == STDIN else Source(Path(item), str(item))
+            for source in files_of(named, options.format):
+                importer = importer_of(source, options.format, mapped=bool(options.reading.fields))
+                imported.formats[source.name] = importer.name
+                for file in importer.files(source):
+                    stored = source.name if str(item) == STDIN else world.message_source(file.path)
+                    files.append((Came(stored, file.name), _Rows(importer, file, options.reading)))
         imported.result = world.ingest_all(files, mapping=options.speakers, restore=options.restore)
     for _, rows in files:
         imported.skipped += rows.counted.skipped

@@ -16,6 +16,7 @@ from persona_pipeline.world.reading import Row
 
 _HEADER = ("chat_metadata", "user_name", "character_name", "create_date")
 _UNUSED = ("", "unused", None)
+_LONGEST_TIME = 64
 _SYSTEM = "SillyTavern System"
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _MERIDIEM = re.compile(r"(\w{3})\w*\s+(\d{1,2}),\s*(\d{4})\s+(\d{1,2}):(\d{2})\s*([ap])m", re.IGNORECASE)
@@ -131,7 +132,7 @@ def sent_at(sent: Any) -> datetime:
     try:
         if type(sent) in (int, float) or (isinstance(sent, str) and sent.isdecimal()):
             return parse_time(timestamp(float(sent) / 1000 if float(sent) > 0 else -1))
-        text = str(sent).strip()
+        text = str(sent).strip()[:_LONGEST_TIME]
         if match := _MERIDIEM.search(text):
             hour = int(match[4]) % 12 + (12 if match[6].lower() == "p" else 0)
             month = _MONTHS.index(match[1].lower()) + 1

@@ -28,6 +28,8 @@ class SlackExport(Importer):
     name: ClassVar[str] = "slack"
     about: ClassVar[str] = "a Slack export, unpacked: a folder a channel with a JSON file a day, and users.json"
 
+    of_folders: ClassVar[bool] = True
+
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
         self._conversations: dict[str, Mapping[str, Any]] = {}

@@ -45,7 +45,8 @@ def turn_of(value: Any) -> Turn:
     if not isinstance(value, Mapping):
         raise ValueError('is not a message; write {"role": ..., "content": ...}')
     value = _plain(value)
-    role, content = value.get("role"), value.get("content")
+    # Some call the list of parts by its name.
+    role, content = value.get("role"), value.get("content", value.get("parts"))
     if not isinstance(role, str):
         raise ValueError("a message has no role")
     role = _ROLES.get(role.lower(), role.lower())
@@ -54,7 +55,7 @@ def turn_of(value: Any) -> Turn:
     name = value.get("name")
     if name is not None and not isinstance(name, str):
         raise ValueError("a message's name must be a string")
-    known = {"role", "content", "name"}
+    known = {"role", "content", "parts", "name"}
     extras = {key: item for key, item in value.items() if key not in known and item not in (None, [], {})}
     if isinstance(content, list) and any(not _is_text(part) for part in content):
         extras["content"] = content

@@ -16,8 +16,8 @@ from typing import Any
 from persona_pipeline.documents import JsonError, parse_document, strict_json
 from persona_pipeline.errors import ConfigError
 
-FOLDERS = ("personas", "propositions", "baselines", "recordings", "messages", "suites")
-_WHAT = {"personas": "persona", "baselines": "baseline", "messages": "messages", "suites": "suite"}
+FOLDERS = ("personas", "cards", "propositions", "baselines", "recordings", "messages", "suites")
+_WHAT = {"personas": "persona", "cards": "card", "baselines": "baseline", "messages": "messages", "suites": "suite"}
 _LARGEST = 20_000_000
 _MOST_COMMITS = 200
 _GIT_SECONDS = 60
@@ -37,7 +37,7 @@ class Change:
 
     Attributes:
         what: ``persona``, ``claim``, ``claims`` (a file's other settings, or a file that cannot be read), ``baseline``,
-            ``recording``, ``messages`` or ``suite``.
+            ``card``, ``recording``, ``messages`` or ``suite``.
         name: the agent's id; of a claim ``dimension/file: id``; of a recording what it is of.
         path: relative to the world's folder.
     """
@@ -145,7 +145,7 @@ def _changes(path: str, old: bytes | None, new: bytes | None) -> Iterator[Change
 
 
 def _named(parts: tuple[str, ...], stem: str) -> str:
-    return stem if len(parts) == 2 and parts[0] in ("personas", "baselines") else "/".join(parts[1:])
+    return stem if len(parts) == 2 and parts[0] in ("personas", "cards", "baselines") else "/".join(parts[1:])
 
 
 def _by_name(

@@ -22,17 +22,12 @@ def bounded_extras(found: Mapping[str, Any]) -> dict[str, Any]:
     cut: list[str] = []
     room = MOST_EXTRAS
     for key, value in found.items():
-        name = storable(key)
-        try:
-            one = {name: _clean(value, DEEPEST)}
-        except ValueError:
-            one = {}
-        size = len(json.dumps(one, ensure_ascii=False, allow_nan=False))
-        if one and size <= room:
-            kept |= one
-            room -= size
-        else:
-            cut.append(name[:_LONGEST_NAME])
+        one = _cleaned(key, value, room)
+        if one is None:
+            cut.append(storable(key[:_LONGEST_NAME]))
+            continue
+        kept |= one
+        room -= len(json.dumps(one, ensure_ascii=False))
     return {**kept, CUT: cut[:_MOST_NAMED]} if cut else kept
 
 
@@ -40,6 +35,17 @@ def cut_keys(extras: Mapping[str, Any]) -> Iterable[str]:
     """Return the names of the keys that a message did not keep."""
     cut = extras.get(CUT)
     return [str(name) for name in cut] if isinstance(cut, list) else []
+
+
+def _cleaned(key: str, value: Any, room: int) -> dict[str, Any] | None:
+    """Return a key and its value as they are stored, None where they are too much."""
+    try:
+        # Cheap, and so comes first: what is cleaned is no longer than it was.
+        if len(json.dumps({key: value}, ensure_ascii=False, allow_nan=False)) > room:
+            return None
+        return {storable(key): _clean(value, DEEPEST)}
+    except (ValueError, TypeError, RecursionError):
+        return None
 
 
 def _clean(value: Any, depth: int) -> Any:

@@ -22,6 +22,7 @@ from persona_pipeline.cards.png import read_png, write_png
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.world import World
 from persona_pipeline.world.personas import load_persona
+from tests.support.command_line import in_process
 from tests.support.worlds import replace_in
 
 PICTURE = _minimal_png()
@@ -227,9 +228,11 @@ LYING = zipped(**{"card.json": BOMB}).replace(struct.pack("<I", len(BOMB)), stru
         (b"[" * 100_000, "nested too deeply"),
         (b"\xff\xd8", "neither JSON, PNG nor CHARX"),
         (b'{"name": 5}', "has no name"),
+        (json.dumps({"name": "x" * 300}).encode(), "has a name longer than 256 characters"),
+        (b'{"name": "x", "y": ' + b"[" * 120 + b"]" * 120 + b"}", "nested deeper than 100"),
         (b"[]", "is not an object"),
     ],
-    ids=range(20),
+    ids=range(22),
 )
 def test_hostile_and_foreign_files_are_refused(tmp_path: Path, data: bytes, says: str) -> None:
     (tmp_path / "personas").mkdir()
@@ -299,3 +302,25 @@ def test_examples_seed_a_voice_that_has_said_too_little(small_root: Path) -> Non
     assert (again.learnt.model.provenance.messages, again.learnt.model.provenance.examples) == (35, 0)
     assert all(not message.synthetic for message in world.messages(agent_id="sera-phina"))
     world.store.close()
+
+
+def test_cards_from_the_command_line(
+    small_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = in_process(small_root, monkeypatch, capsys)
+    path = tmp_path / "card.png"
+    path.write_bytes(packed({**V2, "data": {**V2["data"], "name": "Ann"}}, "png"))
+    done = run("personas", "import", str(path), "--agent", "ann-too")
+    assert (done.returncode, done.stdout) == (0, "ann-too: personas/ann-too.yaml, cards/ann-too.png\n"), done.stderr
+    assert "messages under 'Ann' are not its own: that is another agent's name" in done.stderr
+    assert "1 example message: its voice is learnt from them" in done.stderr
+    done = run("validate", str(small_root / "cards"), str(small_root / "personas"))
+    assert done.returncode == 0, done.stderr
+    out = tmp_path / "out.json"
+    done = run("personas", "export", "ann-too", "--format", "json", "--out", str(out))
+    assert (done.returncode, json.loads(out.read_text(encoding="utf-8"))["data"]["name"]) == (0, "Ann"), done.stderr
+    done = run("personas", "export", "ann-too", "--out", str(out))
+    assert (done.returncode, "is there already; name another with --out" in done.stderr) == (2, True)
+    (small_root / "cards" / "ann-too.png").write_bytes(PICTURE)
+    done = run("validate", str(small_root / "cards"))
+    assert (done.returncode, "ann-too.png: has no character card" in done.stderr + done.stdout) == (2, True)

@@ -1,35 +1,19 @@
 """A misspelt name, from the command that says it first to the one that takes it out, on a real store."""
 
 import json
-import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from persona_pipeline.cli import main
-from persona_pipeline.settings import get_settings
 from persona_pipeline.testing.messages_server import MessagesServer
 from persona_pipeline.testing.worlds import write_small_world
+from tests.support.command_line import Cli, Done, in_process
 from tests.support.worlds import write_jsonl, write_yaml
 
 MISSPELT = "'Micheal' has 3 messages and no persona; did you mean 'michael'?"
 SILENT = "'michael' has a persona and no messages"
 PERSON = "without a persona, and so not evaluated: visitor (1 message)"
 DAY = "2026-03-10T"
-
-
-@dataclass(frozen=True)
-class Done:
-    """How the command line ended."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-Cli = Callable[..., Done]
 
 
 @pytest.fixture
@@ -54,18 +38,7 @@ def export(tmp_path: Path) -> Path:
 @pytest.fixture
 def cli(root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
     """The command line's own ``main``, in this process, on the world."""
-    monkeypatch.setenv("PERSONA_ROOT", str(root))
-
-    def run(*arguments: str) -> Done:
-        get_settings.cache_clear()
-        monkeypatch.setattr(sys, "argv", ["persona-pipeline", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-            sys.exit(0)
-        said = capsys.readouterr()
-        return Done(int(ended.value.code or 0), said.out, said.err)
-
-    return run
+    return in_process(root, monkeypatch, capsys)
 
 
 def write_michael(root: Path, **more: object) -> None:

@@ -58,7 +58,7 @@ def written(folder: Path, name: str, lines: list[Any], *, array: bool) -> tuple[
     lines=st.lists(st.dictionaries(st.sampled_from(KEYS), JSON, max_size=8) | JSON, min_size=2, max_size=4),
     array=st.booleans(),
 )
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_every_line_is_accounted_for(name: str, lines: list[Any], array: bool, tmp_path: Path) -> None:
     source, count = written(tmp_path, name, lines, array=array and name != "messages")
     made: Any = find_importer(name)
@@ -74,7 +74,7 @@ def test_every_line_is_accounted_for(name: str, lines: list[Any], array: bool, t
 
 @pytest.mark.parametrize("name", SAMPLES)
 @given(cut=st.integers(0, 3000), noise=st.binary(max_size=12))
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_damaged_file_is_no_crash(name: str, cut: int, noise: bytes, tmp_path: Path) -> None:
     path = SAMPLES[name](tmp_path, 5)
     damaged = path / "general" / "2026-03-01.json" if path.is_dir() else path

@@ -235,6 +235,7 @@ def test_a_group_chat_to_the_minute_keeps_its_order_and_its_names(tmp_path: Path
         {"output": {"type": "ai", "content": "x"}},
         {"output": "x"},
         [{"type": "ai", "data": {"content": "x"}}],
+        {"role": "model", "parts": [{"type": "text", "content": "x"}]},
         json.dumps({"answer": "x"}),
     ],
 )
@@ -294,3 +295,88 @@ def test_the_built_in_formats_are_entry_points_too() -> None:
     project = tomllib.loads((Path(here).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["entry-points"]["persona_pipeline.importers"] == BUILT_IN
     assert format_names()[: len(BUILT_IN)] == [*BUILT_IN]
+
+
+def test_another_package_adds_the_format_of_the_page(
+    empty_world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import re
+    import sys
+    from importlib.metadata import EntryPoint
+    from types import ModuleType
+
+    from persona_pipeline.importing import registry
+
+    page = (Path(registry.__file__).parents[2] / "docs" / "importing.md").read_text(encoding="utf-8")
+    module = ModuleType("acme_formats")
+    exec(
+        next(text for text in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "(Importer)" in text), vars(module)
+    )
+    monkeypatch.setitem(sys.modules, "acme_formats", module)
+    points = {"irc": EntryPoint("irc", "acme_formats:IrcLog", registry.ENTRY_POINTS)}
+    points["wrong"] = EntryPoint("wrong", "acme_formats:message_row", registry.ENTRY_POINTS)
+    monkeypatch.setattr(registry, "offered", {registry.ENTRY_POINTS: points}.get)
+    registry.find_importer.cache_clear()
+    try:
+        path = tmp_path / "general.irc"
+        path.write_text(
+            "2026-03-01T10:00:00Z <ann> hi\n2026-03-01T10:00:09Z bob joined\nsoon <ann> ho\n", encoding="utf-8"
+        )
+        imported = take(empty_world, path, format="irc")
+        assert (imported.result.written.inserted, dict(imported.skipped)) == (1, {"notice": 1})
+        assert [str(problem) for problem in imported.result.problems] == [
+            f"{path}:3: created_at 'soon' is not an RFC 3339 time such as 2026-06-01T09:30:00Z"
+        ]
+        with pytest.raises(
+            ConfigError, match=r"importer 'wrong' .* is no subclass of persona_pipeline\.importing\.base\.Importer"
+        ):
+            take(empty_world, path, format="wrong")
+    finally:
+        registry.find_importer.cache_clear()
+
+
+def test_deeply_nested_and_long_lines_are_problems_and_not_crashes(tmp_path: Path) -> None:
+    deep = json.loads("[" * 900 + "]" * 900)
+    for name in BUILT_IN:
+        for key in ("messages", "ts", "send_date", "mes", "input", "outputs", "text", "content"):
+            line = {
+                "id": "t", "timestamp": "2026-03-01T10:00:00Z", "run_type": "llm", "start_time": "2026-03-01T10:00:00Z",
+                "is_user": True, "name": "x", "mes": "x", "messages": [{"role": "user", "content": "hi"}], "type": "message",
+            }  # fmt: skip
+            data = {**line, key: deep}
+            if name == "slack":
+                (tmp_path / "c").mkdir(exist_ok=True)
+                (tmp_path / "c" / "2026-03-01.json").write_text(json.dumps([data]), encoding="utf-8")
+                importer = importer_of(Source(tmp_path, "x"), name)
+                found = list(importer.rows(importer.files(Source(tmp_path, "x"))[0], ReadOptions()))
+            else:
+                found = rows_of(tmp_path, "deep.jsonl", json.dumps(data), format_name=name)
+            assert found, (name, key)
+
+
+@pytest.mark.parametrize("name", ["messages", "slack", "sillytavern"])
+def test_a_message_that_was_edited_changes(name: str, empty_world: World, tmp_path: Path) -> None:
+    path = SAMPLES[name](tmp_path, len(TEXTS))
+    take(empty_world, path)
+    file = path / "general" / "2026-03-01.json" if path.is_dir() else path
+    file.write_text(file.read_text(encoding="utf-8").replace('"ok"', '"okay"'), encoding="utf-8")
+    written = take(empty_world, path).result.written
+    assert (written.inserted, written.updated, written.unchanged) == (0, 1, 4)
+    assert [text for *_, text, _ in said(empty_world)][2] == "okay"
+
+
+def test_a_folder_of_files_is_read_file_by_file(empty_world: World, tmp_path: Path) -> None:
+    for place in ("a", "b/c"):
+        (tmp_path / "chats" / place).mkdir(parents=True)
+    SAMPLES["sillytavern"](tmp_path / "chats" / "a", 5)
+    SAMPLES["openai"](tmp_path / "chats" / "b" / "c", 2)
+    (tmp_path / "chats" / "picture.png").write_bytes(b"x")
+    imported = take(empty_world, tmp_path / "chats")
+    chats = tmp_path / "chats"
+    assert imported.formats == {f"{chats}/a/general.jsonl": "sillytavern", f"{chats}/b/c/chats.jsonl": "openai"}
+    assert imported.result.written.inserted == 7
+    with pytest.raises(ConfigError, match=r"has no day files such as general/2026-03-01\.json"):
+        take(empty_world, tmp_path / "chats", format="slack")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ConfigError, match=r"has no file in it that ends in \.jsonl"):
+        take(empty_world, tmp_path / "empty")

@@ -10,7 +10,10 @@ from functools import partial
 from math import log
 from pathlib import Path
 
+from persona_pipeline.cards.card import Card
 from persona_pipeline.corrections.prompt import gate_question
+from persona_pipeline.importing import ReadOptions, Source
+from persona_pipeline.importing.registry import importer_of
 from persona_pipeline.judging import injection
 from persona_pipeline.judging.prompt import proposition_question
 from persona_pipeline.judging.request import RequestStyle
@@ -81,6 +84,33 @@ def _ingest(text: str) -> object:
         return parse_messages(path)
 
 
+def _import(text: str) -> object:
+    said = {"role": "user", "content": text, "name": "ann", "extra": {text[:500]: text}}
+    records = {
+        "openai": {"messages": [said], "created": NOON.isoformat()},
+        "langfuse": {"id": "t", "timestamp": NOON.isoformat(), "input": text, "output": said, "metadata": text},
+        "slack": {"type": "message", "user": text, "ts": "1772352000.000100", "text": text, "username": text},
+        "sillytavern": {"name": "ann", "is_user": True, "mes": text, "send_date": text},
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "general", "2026-03-01.json")
+        path.parent.mkdir()
+        found = []
+        for name, record in records.items():
+            path.write_text(json.dumps([record]), encoding="utf-8")
+            source = Source(path.parent.parent if name == "slack" else path, "export")
+            importer = importer_of(source, name)
+            found += [row for file in importer.files(source) for row in importer.rows(file, ReadOptions())]
+        return found
+
+
+def _card(text: str) -> object:
+    card = Card.parse(
+        json.dumps({"name": f"a{text[:200]}", "description": text, "mes_example": f"{{{{char}}}}: {text}"})
+    )
+    return card.persona, card.examples(), card.changed("x", text).text()
+
+
 def _plan(text: str) -> object:
     own = [_message(1, "ann", text), _message(3, "ann", "The kettle is old.")]
     everybody = [own[0], _message(2, "bob", "I oiled it."), own[1]]
@@ -132,6 +162,8 @@ def _report(text: str) -> object:
 
 STAGES: dict[str, Stage] = {
     "ingest": _ingest,
+    "import": _import,
+    "card": _card,
     "plan": _plan,
     "ask a judge": _ask,
     "injection check": injection.reads_as_injection,

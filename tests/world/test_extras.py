@@ -94,5 +94,5 @@ def test_what_does_not_fit_is_named(value: object) -> None:
     message = parse_message({**GOOD, "small": 1, "big": value, "last": 2})
     assert message.extras == {"small": 1, "last": 2, CUT: ["big"]}
     assert cut_keys(message.extras) == ["big"]
-    many = bounded_extras({f"{n}" * 100: value for n in range(500)})
+    many = bounded_extras({f"{n}" * 100: value for n in range(50)})
     assert len(json.dumps(many)) < 2 * MOST_EXTRAS
