@@ -21,6 +21,8 @@ PREFIX = "otel-"
 Found = TypeVar("Found")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TICK = timedelta(microseconds=1)
+# Spans above a call that are looked at; they may also go round in a ring.
+_MOST_ABOVE = 64
 
 
 @dataclass(frozen=True)
@@ -167,12 +169,12 @@ class _Trace:
         return next((found for above in self._upwards(call) if (found := get(above.span))), None)
 
     def _upwards(self, call: _Call) -> Iterator[_Call]:
-        """Yield a call and those above it, as far as they are known."""
-        seen: set[str] = set()
+        """Yield a call and those above it, as far as they are known, and not without end."""
         above: _Call | None = call
-        while above is not None and above.span.span_id not in seen:
+        for _ in range(_MOST_ABOVE):
+            if above is None:
+                return
             yield above
-            seen.add(above.span.span_id)
             above = self._calls.get(above.span.parent_id or "")
 
     def _covered(self) -> set[str]:

@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from persona_pipeline.traces.contents import ASSISTANT, Said
@@ -29,13 +29,6 @@ class Told:
     place: Place
 
 
-@dataclass
-class _Word:
-    """A message, and where one agent's calls have it."""
-
-    told: list[Told] = field(default_factory=list)
-
-
 def told_by(span_id: str, inputs: Iterable[Said]) -> Iterator[Told]:
     """Yield the words in a call's input."""
     listed = list(inputs)
@@ -54,7 +47,12 @@ class Words:
     """
 
     def __init__(self) -> None:
-        self._heard: dict[tuple[str, str], list[_Word]] = defaultdict(list)
+        # Of each agent and text: how many messages there are, and which of them stands where.
+        self._count: Counter[tuple[str, str]] = Counter()
+        self._places: dict[tuple[str, str, Place], int] = {}
+        # By spans that nobody below them has repeated yet.
+        self._unrepeated: dict[tuple[str, str, str], int] = {}
+        self._messages: dict[tuple[str, int], list[Told]] = defaultdict(list)
 
     def add(self, agent: str, told: Told, above: Collection[str]) -> None:
         """Take words in.
@@ -62,19 +60,17 @@ class Words:
         Args:
             above: the spans above the call.
         """
-        words = self._heard[agent, told.said.text]
-        word = next((word for word in words if any(known.place == told.place for known in word.told)), None)
-        if word is None:
-            # A span that nobody below it has repeated yet.
-            word = next((word for word in words if len(word.told) == 1 and word.told[0].span_id in above), None)
-        if word is None:
-            words.append(word := _Word())
-        word.told.append(told)
+        text = told.said.text
+        number = self._places.get((agent, text, told.place))
+        if number is None:
+            repeated = next((key for span_id in above if (key := (agent, text, span_id)) in self._unrepeated), None)
+            number = self._count[agent, text] if repeated is None else self._unrepeated.pop(repeated)
+            if repeated is None:
+                self._count[agent, text] += 1
+                self._unrepeated[agent, text, told.span_id] = number
+            self._places[agent, text, told.place] = number
+        self._messages[text, number].append(told)
 
     def messages(self) -> Iterator[Sequence[Told]]:
-        """Yield each message as everybody who was told it has it, the first first."""
-        together: dict[tuple[str, int], list[Told]] = defaultdict(list)
-        for (_, text), words in self._heard.items():
-            for number, word in enumerate(words):
-                together[text, number] += word.told
-        yield from together.values()
+        """Yield each message as everybody who was told it has it."""
+        yield from self._messages.values()
