@@ -21,6 +21,7 @@ def decision_event(agent_id: str, decision: GateDecision) -> EvaluationEvent:
         attributes={
             "gen_ai.agent.id": agent_id,
             "persona.gate.action": decision.action.value,
+            "persona.gate.would": decision.would.value if decision.would else None,
             "persona.gate.action_id": decision.action_id or None,
             "persona.gate.threshold": decision.threshold,
             "persona.gate.attempt": decision.attempt,
