@@ -59,6 +59,7 @@ class Settings(BaseSettings):
         keep_text_days: days after which texts in the log of corrections lose their words; None: never.
         min_coverage_replay, min_coverage_live: share of expected judgments (0-1) below which the gate fails.
         require_calibration: a dimension fails the gate whose judge people's labels do not show to be better than chance.
+        otel_events: send scores as OpenTelemetry events; ``otel_explanations``: the judge's reasons along with them.
     """
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="ignore")
@@ -89,6 +90,8 @@ class Settings(BaseSettings):
     min_coverage_replay: float = 1.0
     min_coverage_live: float = 0.95
     require_calibration: bool = False
+    otel_events: bool = False
+    otel_explanations: bool = False
 
     @field_validator(
         "database_url",
@@ -106,6 +109,11 @@ class Settings(BaseSettings):
     @classmethod
     def _blank_is_unset(cls, value: object) -> object:
         return None if value == "" else value
+
+    @field_validator("otel_events", "otel_explanations", mode="before")
+    @classmethod
+    def _blank_is_off(cls, value: object) -> object:
+        return False if value == "" else value
 
     @field_validator("daily_usd", mode="before")
     @classmethod

@@ -7,6 +7,7 @@ from persona_pipeline.cli.calibrate import calibrate
 from persona_pipeline.cli.canary import canary
 from persona_pipeline.cli.cards import personas
 from persona_pipeline.cli.changes import changes
+from persona_pipeline.cli.collect import collect
 from persona_pipeline.cli.corrections import app as corrections
 from persona_pipeline.cli.doctor import doctor
 from persona_pipeline.cli.evaluate import evaluate
@@ -37,6 +38,7 @@ app.command()(baseline)
 app.command()(validate)
 app.command()(changes)
 app.command()(ingest)
+app.command()(collect)
 app.command()(report)
 app.command()(forget)
 app.command()(schema)

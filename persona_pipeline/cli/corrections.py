@@ -1,6 +1,5 @@
 """``persona-pipeline corrections``: the service, each agent's settings, and what the gate did."""
 
-import ipaddress
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from persona_pipeline.cli.corrections_replay import replay
-from persona_pipeline.cli.options import Agents, WindowLength, names
+from persona_pipeline.cli.options import Agents, WindowLength, is_loopback, names
 from persona_pipeline.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ def serve(
     config_token = os.environ.get(config_token_env, "").strip() or None
     if config_token is not None and config_token == token:
         raise ConfigError(f"{config_token_env} and {token_env} hold the same token; whoever may check could configure")
-    if token is None and unix_socket is None and not _is_loopback(host):
+    if token is None and unix_socket is None and not is_loopback(host):
         raise ConfigError(f"{host} can be reached from outside; put a token into {token_env}, or listen on 127.0.0.1")
     from persona_pipeline.corrections.service.app import create_app
     from persona_pipeline.corrections.service.boundary import Access
@@ -221,13 +220,6 @@ def _backend(judge: str | None, world: "World") -> "Backend":
     from persona_pipeline.settings import get_settings
 
     return gate_backend(options=AnthropicOptions.from_settings(get_settings(), judge))
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _print_settings(settings: dict[str, object], source: str | None, as_json: bool) -> None:

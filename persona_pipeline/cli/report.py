@@ -3,12 +3,17 @@
 import sys
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from persona_pipeline.cli.options import Agents, names
 from persona_pipeline.errors import ConfigError
+
+if TYPE_CHECKING:
+    from persona_pipeline.evaluation.report import RunReport
+
+TABLES = ("csv", "parquet")
 
 
 def report(
@@ -17,9 +22,11 @@ def report(
         str | None, typer.Option(help="Only windows that end after this: a time, or a length such as 30d.")
     ] = None,
     output: Annotated[Path | None, typer.Option(help="Write to this file instead of stdout.")] = None,
-    format: Annotated[str, typer.Option(help="html, json, markdown or junit.")] = "html",
+    format: Annotated[str, typer.Option(help="html, json, markdown, junit, prometheus, csv or parquet.")] = "html",
+    by: Annotated[str, typer.Option(help="A row of csv and parquet: an agent, a dimension or a claim.")] = "dimension",
 ) -> None:
     """Render the newest evaluation of each agent with its history; judges nothing."""
+    from persona_pipeline.atomic_files import write_atomically
     from persona_pipeline.evaluation.request import select_agents
     from persona_pipeline.evaluation.stored import stored_report
     from persona_pipeline.reporting.gathering import gather
@@ -35,13 +42,28 @@ def report(
     whole = MOST_WHOLE if format == "html" and len(chosen) > MANY else None
     run = gather(world, stored_report(world, chosen, since=after, whole=whole), since=after)
     print_table(run, sys.stderr, exits=False)
-    text = render(run, format)
+    content = _table(run, by, format) if format in TABLES else render(run, format)
     if output is None:
-        sys.stdout.write(text)
+        if isinstance(content, bytes):
+            raise ConfigError(f"--format {format} is no text; say with --output where it goes")
+        sys.stdout.write(content)
         return
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(text, encoding="utf-8")
+    write_atomically(output, content)
     typer.echo(f"report written: {output}", err=True)
+
+
+def _table(run: "RunReport", by: str, format: str) -> str | bytes:
+    from persona_pipeline.api.frames import report_frame
+
+    frame = report_frame(run, by)
+    if format == "csv":
+        return frame.to_csv(index=False, date_format="%Y-%m-%dT%H:%M:%S%z")
+    try:
+        return frame.to_parquet(index=False)
+    except ImportError as error:
+        raise ConfigError(
+            "parquet needs a package that is not installed; pip install 'persona-pipeline[parquet]'"
+        ) from error
 
 
 def _since(text: str | None, newest: datetime | None) -> datetime | None:

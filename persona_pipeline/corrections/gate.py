@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Self
 
+from persona_pipeline.corrections.announcing import announce_decision
 from persona_pipeline.corrections.background import DaemonPool, QueueFullError
 from persona_pipeline.corrections.bypasses import Bypasses
 from persona_pipeline.corrections.decision import Action, GateDecision, Outcome, decide, outcome_of
@@ -28,6 +29,7 @@ from persona_pipeline.corrections.records import CheckRecord, write_check
 from persona_pipeline.corrections.remembered import Remembered
 from persona_pipeline.corrections.review import feedback_text
 from persona_pipeline.judging.questions import Backend
+from persona_pipeline.telemetry.events import emitter
 from persona_pipeline.world.canonical import storable
 from persona_pipeline.world.models import CorrectionSettings
 from persona_pipeline.world.world import World
@@ -87,6 +89,8 @@ class ActionGate:
             most_at_once=most_at_once,
         )
         self._writes = DaemonPool(2, "gate-write")
+        # What it takes is loaded now, and not while a text waits.
+        emitter()
         self._remembered = Remembered()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lock, self._process = threading.Lock(), os.getpid()
@@ -259,6 +263,7 @@ class ActionGate:
         try:
             if self._observer:
                 self._observer(agent_id, decision)
+            announce_decision(agent_id, decision)
         except Exception:
             _LOGGER.exception("the observer of the gate failed")
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from persona_pipeline.baselines import find_baseline, watched_agents
 from persona_pipeline.baselines.families import MOST_TOGETHER
 from persona_pipeline.errors import ConfigError, Problem
+from persona_pipeline.evaluation.announcing import announce
 from persona_pipeline.evaluation.comparison import Evaluated, Guard, compared, confirm
 from persona_pipeline.evaluation.gate import GateRules
 from persona_pipeline.evaluation.judged import Judged, evaluation_of, judge_plans
@@ -73,6 +74,7 @@ def evaluate_scopes(world: World, scopes: Sequence[AgentScope], judge: Judge, re
         watched = _watched_points(world, guard)
         for result in (_with_warnings(world, result, guard, watched) for result in found):
             save_run(world.store, _run_of(result))
+            announce(world, result.report)
             results.found.append(_as_paid(result))
     return results
 

@@ -21,6 +21,7 @@ BUILT_IN = {
     "langfuse": f"{_HERE}.langfuse:LangfuseExport",
     "langsmith": f"{_HERE}.langsmith:LangSmithExport",
     "sillytavern": f"{_HERE}.sillytavern:SillyTavernChats",
+    "otlp": "persona_pipeline.traces.importer:OTLPFile",
 }
 
 

@@ -5,7 +5,7 @@ from persona_pipeline.evaluation.report import RunReport
 
 
 def render(report: RunReport, format: str) -> str:
-    """Return the report as ``json``, ``markdown`` (the PR comment), ``html`` or ``junit``.
+    """Return the report as ``json``, ``markdown`` (the PR comment), ``html``, ``junit`` or ``prometheus``.
 
     Raises:
         ConfigError: the format is unknown.
@@ -26,4 +26,8 @@ def render(report: RunReport, format: str) -> str:
         from persona_pipeline.reporting.junit import render_junit
 
         return render_junit(report)
-    raise ConfigError(f"format {format!r} is unknown; use json, markdown, html or junit")
+    if format == "prometheus":
+        from persona_pipeline.reporting.prometheus import render_prometheus
+
+        return render_prometheus(report)
+    raise ConfigError(f"format {format!r} is unknown; use json, markdown, html, junit or prometheus")

@@ -115,6 +115,12 @@ def read_messages(
     return sorted(map(message_of, rows), key=lambda message: (message.created_at, message.id))
 
 
+def messages_by_id(store: Store, ids: Sequence[str]) -> dict[str, Message]:
+    """Return those messages of these ids that there are, by id."""
+    with store.connect() as connection:
+        return _known(connection, ids)
+
+
 def speaker_counts(store: Store, *, without: Collection[str] = ()) -> dict[str, int]:
     """Return how many real messages everybody has, but for those from some files."""
     if not without:

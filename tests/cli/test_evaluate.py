@@ -1,5 +1,6 @@
 """The command line as a user runs it: its exit code and its two streams, in a process of its own where that is the point."""
 
+import io
 import json
 import os
 import subprocess
@@ -8,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from persona_pipeline.cli import main
 from persona_pipeline.settings import get_settings
@@ -270,6 +272,45 @@ def test_report_shows_what_the_store_holds(cli: Cli, tmp_path: Path) -> None:
     done = cli("report", "--since", "10d", "--format", "json")
     assert done.returncode == 0
     assert json.loads(done.stdout)["agents"]["michael"]["regressions"]
+
+
+def test_the_newest_scores_are_a_table_and_metrics(cli: Cli, tmp_path: Path) -> None:
+    import pandas as pd
+
+    run = json.loads(cli("evaluate", "--agents", "michael", "--dimensions", "adherence,fluency").stdout)
+    scores = {(a, d): item["score"] for a, agent in run["agents"].items() for d, item in agent["dimensions"].items()}
+    table = pd.read_csv(io.StringIO(cli("report", "--agents", "michael", "--format", "csv").stdout))
+    assert dict(zip(zip(table["agent"], table["dimension"], strict=True), table["score"], strict=True)) == scores
+    path = tmp_path / "made" / "claims.parquet"
+    assert (
+        cli("report", "--agents", "michael", "--format", "parquet", "--by", "claim", "--output", str(path)).returncode
+        == 0
+    )
+    claims = pd.read_parquet(path)
+    assert {"claim_id", "score", "quote"} <= set(claims.columns) and len(claims) > 10
+    metrics = cli("report", "--agents", "michael", "--format", "prometheus").stdout
+    parsed = {
+        (sample.labels["agent"], sample.labels["dimension"]): sample.value
+        for family in text_string_to_metric_families(metrics)
+        if family.name == "persona_score"
+        for sample in family.samples
+    }
+    assert parsed == scores
+    assert 'persona_findings{agent="michael",kind="regression"} 2.0' in metrics
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--format", "parquet"), "say with --output where it goes"),
+        (("--format", "csv", "--by", "word"), "there is no row a 'word'"),
+        (("--format", "xlsx"), "use json, markdown, html, junit or prometheus"),
+    ],
+)
+def test_a_table_that_cannot_be_made_is_named(cli: Cli, arguments: tuple[str, ...], says: str) -> None:
+    cli("evaluate", "--agents", "pam", "--dimensions", "fluency")
+    done = cli("report", "--agents", "pam", *arguments)
+    assert (done.returncode, says in done.stderr) == (2, True)
 
 
 def test_the_json_schemas_in_the_project_are_current() -> None:

@@ -133,6 +133,40 @@ def sillytavern(folder: Path, count: int) -> Path:
     return write_jsonl(folder / "general.jsonl", rows)
 
 
+def otlp(folder: Path, count: int) -> Path:
+    """Spans of the current conventions, a line each: Bob looks something up before he answers."""
+
+    def message(role: str, *parts: dict[str, Any]) -> dict[str, Any]:
+        return {"role": role, "parts": list(parts)}
+
+    def words(text: str) -> dict[str, Any]:
+        return {"type": "text", "content": text}
+
+    def span(trace: int, number: int, heard: list[Any], answer: Any, times: tuple[str, str]) -> dict[str, Any]:
+        given = {
+            "gen_ai.operation.name": "chat", "gen_ai.agent.name": "bob", "gen_ai.conversation.id": "general", "user.id": "ann",
+            "gen_ai.input.messages": json.dumps(heard), "gen_ai.output.messages": json.dumps([answer]),
+        }  # fmt: skip
+        start, end = (str(int(datetime.fromisoformat(time).timestamp()) * 10**9) for time in times)
+        made = {
+            "traceId": f"{trace + 1:032x}", "spanId": f"{number:016x}", "startTimeUnixNano": start, "endTimeUnixNano": end,
+            "attributes": [{"key": key, "value": {"stringValue": value}} for key, value in given.items()],
+        }  # fmt: skip
+        return {"resourceSpans": [{"scopeSpans": [{"spans": [made]}]}]}
+
+    rows, history = [], [message("system", words("You are Bob."))]
+    looked = message("assistant", {"type": "tool_call", "id": "c1", "name": "look", "arguments": {}})
+    result = message("tool", {"type": "tool_call_response", "id": "c1", "response": "42"})
+    for n in range(0, count, 2):
+        history.append(message("user", words(TEXTS[n][1])))
+        rows.append(span(n, 1, history, looked, (TEXTS[n][2], TEXTS[n][2])))
+        if n + 1 < count:
+            answer = message("assistant", words(TEXTS[n + 1][1]))
+            rows.append(span(n, 2, [*history, looked, result], answer, (TEXTS[n][2], TEXTS[n + 1][2])))
+            history.append(answer)
+    return write_jsonl(folder / "spans.jsonl", rows)
+
+
 SAMPLES: dict[str, Callable[[Path, int], Path]] = {
     "messages": own,
     "openai": openai,
@@ -140,6 +174,7 @@ SAMPLES: dict[str, Callable[[Path, int], Path]] = {
     "langfuse": langfuse,
     "langsmith": langsmith,
     "sillytavern": sillytavern,
+    "otlp": otlp,
 }
 
 

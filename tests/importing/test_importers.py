@@ -66,6 +66,7 @@ def test_what_is_no_message_is_counted(empty_world: World, tmp_path: Path) -> No
         "langfuse": {"step within a trace": 2, "said before": 6},
         "langsmith": {"step within a trace": 2, "said before": 10},
         "sillytavern": {"header": 1, "system note": 1},
+        "otlp": {},
     }
 
 

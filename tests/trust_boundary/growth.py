@@ -86,11 +86,17 @@ def _ingest(text: str) -> object:
 
 def _import(text: str) -> object:
     said = {"role": "user", "content": text, "name": "ann", "extra": {text[:500]: text}}
+    given = {"gen_ai.prompt.0.content": text, "gen_ai.completion.0.content": text, "session.id": text}
+    span = {
+        "traceId": "1" * 32, "spanId": "1" * 16, "startTimeUnixNano": "1", "endTimeUnixNano": "2",
+        "attributes": [{"key": key, "value": {"stringValue": value}} for key, value in given.items()],
+    }  # fmt: skip
     records = {
         "openai": {"messages": [said], "created": NOON.isoformat()},
         "langfuse": {"id": "t", "timestamp": NOON.isoformat(), "input": text, "output": said, "metadata": text},
         "slack": {"type": "message", "user": text, "ts": "1772352000.000100", "text": text, "username": text},
         "sillytavern": {"name": "ann", "is_user": True, "mes": text, "send_date": text},
+        "otlp": {"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]},
     }
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "general", "2026-03-01.json")

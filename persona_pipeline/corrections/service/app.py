@@ -39,6 +39,7 @@ from persona_pipeline.corrections.service.wire import (
 from persona_pipeline.corrections.statistics import CorrectionStatistics, correction_statistics
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.judging.questions import Backend
+from persona_pipeline.telemetry.events import within_span
 from persona_pipeline.world.models import Window
 from persona_pipeline.world.windows import parse_window
 from persona_pipeline.world.world import World
@@ -154,16 +155,17 @@ def _corrections(service: _Service) -> APIRouter:
 
     @router.post("/gate", summary="May this text be sent?")
     async def gate(request: GateRequest, http: Request) -> GateResponse:
-        decision = await service.gate.check(
-            request.agent_id,
-            request.text,
-            channel=request.channel,
-            recipient=request.recipient,
-            attempt=request.attempt,
-            action_id=request.action_id,
-            run_id=request.run_id,
-            arrived=http.scope.get(ARRIVED),
-        )
+        with within_span(http.headers.get("traceparent")):
+            decision = await service.gate.check(
+                request.agent_id,
+                request.text,
+                channel=request.channel,
+                recipient=request.recipient,
+                attempt=request.attempt,
+                action_id=request.action_id,
+                run_id=request.run_id,
+                arrived=http.scope.get(ARRIVED),
+            )
         alarm = service.interventions.voices.known(request.agent_id)
         service.metrics.heard(request.agent_id, alarm)
         return GateResponse.of(decision, alarm)

@@ -23,6 +23,7 @@ from persona_pipeline.store.tables.messages import (
     message_totals,
     removed_messages,
     run_messages,
+    trace_pieces,
 )
 from persona_pipeline.store.tables.work import evaluations_asked, leases, remembered, spending_days
 from persona_pipeline.store.tables.world import (
@@ -63,5 +64,6 @@ __all__ = [
     "runs",
     "spending_days",
     "suite_runs",
+    "trace_pieces",
     "voice_models",
 ]

@@ -111,3 +111,15 @@ message_totals = sa.Table(
     sa.Column("unjudged_messages", sa.BigInteger(), nullable=False, server_default="0"),
     sa.Column("unjudged_digest", sa.BigInteger(), nullable=False, server_default="0"),
 )
+
+trace_pieces = sa.Table(
+    "trace_pieces",
+    metadata,
+    # What spans and events say of conversations, each once, whichever came first; kept until no more of a trace is expected.
+    sa.Column("trace_id", sa.Text(), primary_key=True),
+    sa.Column("span_id", sa.Text(), primary_key=True),
+    sa.Column("key", sa.Text(), primary_key=True),
+    sa.Column("piece", JsonColumn, nullable=False),
+    created_at("received_at"),
+    sa.Index(None, "received_at"),
+)

@@ -10,6 +10,7 @@ from persona_pipeline.suites.asserts.context import Services
 from persona_pipeline.suites.asserts.grades import Failure, SuiteVerdict
 from persona_pipeline.suites.format.files import state_folder
 from persona_pipeline.suites.format.models import Suite
+from persona_pipeline.suites.results.announcing import announce_suite
 from persona_pipeline.suites.results.suite_result import Attempt, SuiteResult, TestResult
 from persona_pipeline.suites.running.cells import CellRunner
 from persona_pipeline.suites.running.options import RunOptions
@@ -75,7 +76,7 @@ def run_suite(
         workspaces.close()
         if targets is not None:
             targets.close()
-    return SuiteResult(
+    result = SuiteResult(
         suite.name,
         str(suite.path),
         results,
@@ -84,6 +85,8 @@ def run_suite(
         shared.name,
         shared.usage_since(before),
     )
+    announce_suite(result)
+    return result
 
 
 def _run_all(

@@ -1,0 +1,1 @@
+"""Scores as OpenTelemetry events."""

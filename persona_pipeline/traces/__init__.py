@@ -1,0 +1,1 @@
+"""OpenTelemetry and OpenInference traces as messages: read from files, or collected over OTLP/HTTP."""

@@ -1,0 +1,290 @@
+"""The endpoint over a real socket: what it answers, and that what it acknowledged is stored."""
+
+import gzip
+import json
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from google.rpc.status_pb2 import Status
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+from sqlalchemy.exc import OperationalError
+
+from persona_pipeline.cli.collect import collect
+from persona_pipeline.corrections.service.boundary import Access
+from persona_pipeline.errors import ConfigError
+from persona_pipeline.store import tables
+from persona_pipeline.testing.worlds import WorldBuilder
+from persona_pipeline.traces.collector.app import Bounds, create_app
+from persona_pipeline.world import World
+from tests.support.clock import LONG, held
+from tests.support.otlp_relay import post
+from tests.support.serving import serving
+from tests.support.spans import agent, chat, event, logs, request
+from tests.support.waiting import wait_until
+from tests.traces.test_otlp import as_json
+
+JSON = {"content-type": "application/json"}
+SPANS = request(chat(2, ["Hi"], "Yes?", parent=1), agent(1, "ann", "c"))
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return WorldBuilder(tmp_path_factory.mktemp("world")).persona("ann", "Ann is dry.").open()
+
+
+@pytest.fixture
+def world(opened: World) -> World:
+    """A world in which nothing was said."""
+    with opened.store.begin() as connection:
+        for table in (tables.run_messages, tables.trace_pieces, tables.removed_messages):
+            connection.execute(sa.delete(table))
+    return opened
+
+
+@pytest.fixture
+def url(world: World) -> Iterator[str]:
+    with serving(create_app(world, bounds=Bounds(unpacked=100_000))) as address:
+        yield address
+
+
+def said(world: World) -> list[tuple[str | None, str, str]]:
+    return [(message.channel, message.agent_id, message.text) for message in world.messages()]
+
+
+LINES = [("c", "user", "Hi"), ("c", "ann", "Yes?")]
+
+
+def test_what_is_stored_is_on_the_disk(world: World, url: str) -> None:
+    with world.store.connect() as connection:
+        # FULL: a commit returns when the disk has it.
+        assert connection.execute(sa.text("PRAGMA synchronous")).scalar() == 2
+
+
+@pytest.mark.parametrize(
+    ("body", "headers"),
+    [
+        (SPANS.SerializeToString(), {}),
+        (gzip.compress(SPANS.SerializeToString()), {"content-encoding": "gzip"}),
+        (json.dumps(as_json(SPANS)).encode(), JSON),
+        (
+            gzip.compress(json.dumps(as_json(SPANS)).encode()),
+            {"content-type": "application/json; charset=utf-8", "content-encoding": "gzip"},
+        ),
+    ],
+    ids=["protobuf", "protobuf, packed", "JSON", "JSON, packed"],
+)
+def test_what_is_acknowledged_is_stored_once(world: World, url: str, body: bytes, headers: dict[str, str]) -> None:
+    for _ in range(2):
+        status, given, answer = post(f"{url}/v1/traces", body, headers)
+        assert status == 200
+        assert said(world) == LINES
+        assert given["content-type"] == headers.get("content-type", "application/x-protobuf").partition(";")[0]
+        assert answer == (b"{}" if "json" in given["content-type"] else b"")
+
+
+def test_events_come_by_another_path(world: World, url: str) -> None:
+    records = logs(
+        event(2, "gen_ai.user.message", {"content": "Hi"}),
+        event(2, "gen_ai.choice", {"message": {"content": "Yes?"}}, at=1),
+    )
+    status, _, answer = post(f"{url}/v1/logs", records.SerializeToString())
+    assert (status, ExportLogsServiceResponse.FromString(answer).partial_success.rejected_log_records) == (200, 0)
+    assert [text for _, _, text in said(world)] == ["Hi", "Yes?"]
+
+
+def test_spans_that_are_not_valid_are_refused_and_the_others_stored(world: World, url: str) -> None:
+    wrong = [chat(number, ["Hi"], "No.") for number in range(3, 10)]
+    for item in wrong:
+        item.trace_id = b"short"
+    body = request(*wrong, *SPANS.resource_spans[0].scope_spans[0].spans)
+    status, _, answer = post(f"{url}/v1/traces", body.SerializeToString())
+    partial = ExportTraceServiceResponse.FromString(answer).partial_success
+    assert (status, partial.rejected_spans) == (200, 7)
+    assert "73686f7274" in partial.error_message
+    assert partial.error_message.endswith("and 2 more")
+    assert said(world) == LINES
+    as_text = json.loads(post(f"{url}/v1/traces", json.dumps(as_json(body)).encode(), JSON)[2])
+    assert int(as_text["partialSuccess"]["rejectedSpans"]) == 7
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status"),
+    [
+        (b"\xff\xff", {}, 400),
+        (b"{", JSON, 400),
+        (b"plain", {"content-encoding": "gzip"}, 400),
+        (b"plain", {"content-encoding": "br"}, 400),
+        (b"{}", {"content-type": "text/plain"}, 415),
+        (gzip.compress(bytes(100_001)), {"content-encoding": "gzip"}, 413),
+    ],
+)
+def test_what_cannot_be_taken_is_not_to_be_sent_again(
+    world: World, url: str, body: bytes, headers: dict[str, str], status: int
+) -> None:
+    answered, given, answer = post(f"{url}/v1/traces", body, headers)
+    assert (answered, "retry-after" in given) == (status, False)
+    message = (
+        json.loads(answer)["message"]
+        if given["content-type"] == "application/json"
+        else Status.FromString(answer).message
+    )
+    assert message
+    assert said(world) == []
+
+
+def test_a_body_larger_than_allowed_is_not_read(world: World) -> None:
+    with serving(create_app(world, access=Access(max_body=2000))) as url:
+        assert post(f"{url}/v1/traces", bytes(2001))[0] == 413
+
+
+def test_a_token_is_asked_for_where_one_is_set(world: World) -> None:
+    with serving(create_app(world, access=Access(token="secret"))) as url:
+        body = SPANS.SerializeToString()
+        assert post(f"{url}/v1/traces", body)[0] == 401
+        assert post(f"{url}/v1/traces", body, {"authorization": "Bearer wrong"})[0] == 401
+        assert said(world) == []
+        assert post(f"{url}/v1/traces", body, {"authorization": "Bearer secret"})[0] == 200
+    assert said(world) == LINES
+
+
+def test_without_a_token_only_this_machine_is_served(world: World, url: str) -> None:
+    assert post(f"{url}/v1/traces", SPANS.SerializeToString(), {"host": "office.example"})[0] == 421
+
+
+def test_more_requests_than_may_wait_are_told_to_come_again(world: World) -> None:
+    answers: list[int] = []
+    with (
+        serving(create_app(world, bounds=Bounds(waiting=2))) as url,
+        held(world.store, lambda text: "trace_pieces" in text) as stuck,
+    ):
+
+        def send(number: int) -> None:
+            answers.append(
+                post(
+                    f"{url}/v1/traces", request(chat(2, [f"Hi {number}"], "Yes?", trace=number + 5)).SerializeToString()
+                )[0]
+            )
+
+        threads = [threading.Thread(target=send, args=(number,)) for number in (1, 2)]
+        for thread in threads:
+            thread.start()
+        gauge = "persona_collect_waiting 2.0"
+        wait_until(lambda: stuck.waiting > 0 and gauge in _metrics(url), pause=0.01)
+        status, given, answer = post(f"{url}/v1/traces", SPANS.SerializeToString())
+        assert (status, given["retry-after"]) == (503, "1")
+        assert "come again" in Status.FromString(answer).message
+        stuck.released.set()
+        for thread in threads:
+            thread.join()
+        assert answers == [200, 200]
+        assert post(f"{url}/v1/traces", SPANS.SerializeToString())[0] == 200
+        assert 'persona_collect_requests_total{status="503"} 1.0' in _metrics(url)
+    assert len(said(world)) == 6
+
+
+def _metrics(url: str) -> str:
+    from urllib.request import urlopen
+
+    with urlopen(f"{url}/metrics") as answer:
+        return answer.read().decode()
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "retry"),
+    [
+        (OperationalError("INSERT", None, sqlite3.OperationalError("disk I/O error")), 503, "1"),
+        (ValueError("nobody knows"), 500, None),
+    ],
+)
+def test_only_what_may_go_better_is_a_reason_to_come_again(
+    world: World, url: str, error: Exception, status: int, retry: str | None
+) -> None:
+    def fail(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        if "trace_pieces" in statement:
+            raise error
+
+    sa.event.listen(world.store.engine, "before_cursor_execute", fail)
+    try:
+        answered, given, _ = post(f"{url}/v1/traces", SPANS.SerializeToString())
+        assert (answered, given.get("retry-after")) == (status, retry)
+    finally:
+        sa.event.remove(world.store.engine, "before_cursor_execute", fail)
+    assert said(world) == []
+    assert post(f"{url}/v1/traces", SPANS.SerializeToString())[0] == 200
+    assert said(world) == LINES
+
+
+def test_the_command_listens_to_others_only_with_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PERSONA_COLLECT_TOKEN", raising=False)
+    with pytest.raises(ConfigError, match="PERSONA_COLLECT_TOKEN"):
+        collect(host="0.0.0.0")
+
+
+def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "opentelemetry.proto.collector.trace.v1.trace_service_pb2", None)
+    with pytest.raises(ConfigError, match=r"persona-pipeline\[otel\]"):
+        collect()
+
+
+class Process:
+    """``persona-pipeline collect`` as it is run."""
+
+    def __init__(self, world: World) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            self._port = taken.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self._port}/v1/traces"
+        self._environment = os.environ | {
+            "PERSONA_ROOT": str(world.root),
+            "PERSONA_DATABASE_URL": str(world.store.engine.url),
+        }
+        self.start()
+
+    def start(self) -> None:
+        code = "from persona_pipeline.cli import main; main()"
+        arguments = [sys.executable, "-c", code, "collect", "--port", str(self._port)]
+        self.process = subprocess.Popen(arguments, env=self._environment, stderr=subprocess.DEVNULL)
+        wait_until(lambda: post(self.url, b"")[0] == 200, pause=0.05)
+
+    def end(self, how: signal.Signals) -> None:
+        self.process.send_signal(how)
+        self.process.wait(LONG)
+
+
+def test_what_was_acknowledged_is_stored_however_the_collector_ends(world: World) -> None:
+    bodies = {n: request(chat(2, [f"Hi {n}"], f"Yes {n}", trace=n, at=n)).SerializeToString() for n in range(1, 1500)}
+    collector = Process(world)
+    for how in (signal.SIGKILL, signal.SIGTERM):
+        acknowledged: set[int] = set()
+        go_on = threading.Event()
+
+        def send(share: int, acknowledged: set[int] = acknowledged, go_on: threading.Event = go_on) -> None:
+            for number in range(1 + share, 1500, 4):
+                if post(collector.url, bodies[number])[0] != 200:
+                    return
+                acknowledged.add(number)
+                if len(acknowledged) >= 40:
+                    go_on.set()
+
+        threads = [threading.Thread(target=send, args=(share,)) for share in range(4)]
+        for thread in threads:
+            thread.start()
+        assert go_on.wait(LONG)
+        collector.end(how)
+        for thread in threads:
+            thread.join()
+        texts = [text for _, _, text in said(world)]
+        assert {f"{word} {number}" for number in acknowledged for word in ("Hi", "Yes")} <= set(texts)
+        # What came twice, as whoever was not answered sends it again, stands there once.
+        assert len(texts) == len(set(texts))
+        if how is signal.SIGKILL:
+            collector.start()

@@ -1,0 +1,159 @@
+"""Every convention's way to write down what was said to a model and what it answered."""
+
+import json
+from typing import Any
+
+import pytest
+
+from persona_pipeline.traces.contents import Said, contents, said_by_event, text_of
+from persona_pipeline.traces.pieces import last_words
+
+HEARD = (
+    [Said("system", "Be Ann."), Said("user", "Hi"), Said("assistant", "Yes?"), Said("user", "Tea?")],
+    [Said("assistant", "Please.")],
+)
+PARTS = [
+    {"role": "system", "parts": [{"type": "text", "content": "Be Ann."}]},
+    {"role": "user", "parts": [{"type": "text", "content": "Hi"}]},
+    {"role": "assistant", "parts": [{"type": "reasoning", "content": "hm"}, {"type": "text", "content": "Yes?"}]},
+    {"role": "user", "parts": [{"type": "text", "content": "Tea?"}]},
+]
+ANSWER = [{"role": "assistant", "parts": [{"type": "text", "content": "Please."}], "finish_reason": "stop"}]
+CURRENT = {"gen_ai.input.messages": PARTS, "gen_ai.output.messages": ANSWER}
+OPENINFERENCE = {
+    "openinference.span.kind": "LLM",
+    "llm.input_messages.0.message.role": "system",
+    "llm.input_messages.0.message.content": "Be Ann.",
+    "llm.input_messages.1.message.role": "user",
+    "llm.input_messages.1.message.contents.0.message_content.type": "text",
+    "llm.input_messages.1.message.contents.0.message_content.text": "Hi",
+    "llm.input_messages.2.message.role": "assistant",
+    "llm.input_messages.2.message.content": "Yes?",
+    "llm.input_messages.3.message.role": "user",
+    "llm.input_messages.3.message.content": "Tea?",
+    "llm.output_messages.0.message.role": "assistant",
+    "llm.output_messages.0.message.contents.1.message_content.type": "text",
+    "llm.output_messages.0.message.contents.1.message_content.text": "Please.",
+    "llm.output_messages.0.message.contents.0.message_content.type": "image",
+}
+
+
+def _numbered(prompt: str, completion: str) -> dict[str, Any]:
+    found = {}
+    for number, said in enumerate(HEARD[0]):
+        found |= {f"{prompt}.{number}.role": said.role, f"{prompt}.{number}.content": said.text}
+    return found | {f"{completion}.0.role": "assistant", f"{completion}.0.content": "Please."}
+
+
+EVENTS = [
+    ("gen_ai.system.message", {"content": "Be Ann.", "gen_ai.system": "openai"}),
+    ("gen_ai.user.message", {"content": "Hi"}),
+    ("gen_ai.assistant.message", {"content": "Yes?"}),
+    ("gen_ai.user.message", {"content": "Tea?"}),
+    ("gen_ai.choice", {"index": 0, "message": json.dumps({"role": "assistant", "content": "Please."})}),
+    ("gen_ai.choice", {"index": 1, "message": json.dumps({"content": "Never read."})}),
+]
+PROMPT = json.dumps([{"role": said.role, "content": said.text} for said in HEARD[0]])
+
+
+@pytest.mark.parametrize(
+    ("found", "events"),
+    [
+        pytest.param(CURRENT, (), id="current, structured"),
+        pytest.param({key: json.dumps(value) for key, value in CURRENT.items()}, (), id="current, as JSON"),
+        pytest.param({}, [("gen_ai.client.inference.operation.details", CURRENT)], id="details as a span's event"),
+        pytest.param(OPENINFERENCE, (), id="OpenInference"),
+        pytest.param(_numbered("gen_ai.prompt", "gen_ai.completion"), (), id="OpenLLMetry"),
+        pytest.param(_numbered("llm.prompts", "llm.completions"), (), id="OpenLLMetry of old"),
+        pytest.param({}, EVENTS, id="one event a message"),
+        pytest.param(
+            {},
+            [
+                ("gen_ai.content.prompt", {"gen_ai.prompt": PROMPT}),
+                (
+                    "gen_ai.content.completion",
+                    {"gen_ai.completion": json.dumps([{"role": "assistant", "content": "Please."}])},
+                ),
+            ],
+            id="one event a side",
+        ),
+    ],
+)
+def test_every_convention_says_the_same(found: dict[str, Any], events: list[Any]) -> None:
+    inputs, outputs = contents(found, events)
+    assert (list(inputs), list(outputs)) == HEARD
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        {},
+        {"http.route": "/chat", "input.value": "Hi"},
+        {"openinference.span.kind": "CHAIN", "llm.input_messages.0.message.content": "Hi"},
+        {"gen_ai.operation.name": "chat", "gen_ai.response.id": "r"},
+        {"gen_ai.input.messages": "[not JSON"},
+        {"gen_ai.input.messages": 7},
+        {"gen_ai.prompt.x.content": "Hi"},
+    ],
+)
+def test_spans_without_contents_say_nothing(found: dict[str, Any]) -> None:
+    assert contents(found, ()) == ((), ()) or contents(found, ()) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("Hi", "Hi"),
+        (None, ""),
+        (
+            [{"type": "text", "text": "one"}, {"type": "image_url", "image_url": "x"}, {"type": "text", "text": "two"}],
+            "one\ntwo",
+        ),
+        ('[{"type": "text", "text": "packed"}]', "packed"),
+        ('[{"type": "mine", "text": "data"}]', '[{"type": "mine", "text": "data"}]'),
+        ('{"type": "answer", "value": 3}', '{"type": "answer", "value": 3}'),
+        ("[{broken", "[{broken"),
+        ([{"type": "tool_result", "content": "72 F"}], ""),
+        ({"type": "text", "content": "alone"}, "alone"),
+        ("null\x00byte", "null\ufffdbyte"),
+    ],
+)
+def test_words_of_a_content(content: Any, text: str) -> None:
+    assert text_of(content) == text
+
+
+def test_an_event_has_its_words_in_its_body_or_in_its_attributes() -> None:
+    assert said_by_event("gen_ai.user.message", {"content": "Hi"}, {}) == ((Said("user", "Hi"),), ())
+    assert said_by_event("gen_ai.user.message", None, {"content": "Hi"}) == ((Said("user", "Hi"),), ())
+    assert said_by_event("gen_ai.user.message", "Hi", {}) == ((Said("user", "Hi"),), ())
+    choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "Yes?"}}
+    assert said_by_event("gen_ai.choice", choice, {}) == ((), (Said("assistant", "Yes?"),))
+
+
+def _words(*said: tuple[str, str]) -> list[str]:
+    return [item.text for item in last_words(Said(*item) for item in said) if item.role == "user"]
+
+
+def test_only_what_was_said_since_the_last_answer_is_new() -> None:
+    assert _words(("user", "Hi")) == ["Hi"]
+    assert _words(("user", "Hi"), ("assistant", "Yes?"), ("user", "Tea?"), ("user", "Or not?")) == ["Tea?", "Or not?"]
+    # The call of a tool is an answer, and its result is nobody's word.
+    assert _words(("user", "Hi"), ("assistant", ""), ("tool", "72 F")) == []
+    # What the caller wrote for the model to go on from.
+    assert _words(("user", "Hi"), ("assistant", "Yes?"), ("user", "Tea?"), ("assistant", "{")) == ["Tea?"]
+
+
+def test_a_history_tells_words_apart_that_are_said_again() -> None:
+    first = last_words([Said("user", "ok"), Said("assistant", "Sure."), Said("user", "ok")])
+    again = last_words(
+        [
+            Said("user", "ok"),
+            Said("assistant", "Sure."),
+            Said("user", "ok"),
+            Said("assistant", "Sure."),
+            Said("user", "ok"),
+        ]
+    )
+    assert first[0].role == again[0].role == "assistant"
+    assert first[0] != again[0]
+    assert first[1:] == again[1:] == (Said("user", "ok"),)

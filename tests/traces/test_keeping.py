@@ -1,0 +1,297 @@
+"""Messages in the store from pieces of traces: each once, whatever way they came."""
+
+import itertools
+import random
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from persona_pipeline.store import tables
+from persona_pipeline.testing.worlds import WorldBuilder
+from persona_pipeline.traces.keeping import forget_pieces, keep_pieces
+from persona_pipeline.traces.otlp import items
+from persona_pipeline.traces.pieces import Piece, RefusedError, piece_of
+from persona_pipeline.world import World
+from tests.support.spans import agent, chat, event, logs, request, span
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> World:
+    builder = WorldBuilder(tmp_path_factory.mktemp("world"))
+    builder.persona("ann", "Ann is dry.", aliases=["Ann the Agent", "asst_1"])
+    return builder.persona("bob", "Bob purrs.").open()
+
+
+@pytest.fixture
+def world(opened: World) -> World:
+    """A world in which nothing was said."""
+    with opened.store.begin() as connection:
+        for table in (tables.run_messages, tables.trace_pieces, tables.removed_messages):
+            connection.execute(sa.delete(table))
+    return opened
+
+
+def pieces(*requests: Any) -> list[Piece]:
+    found = (piece_of(item) for each in requests for item in items(each))
+    return [piece for piece in found if piece is not None]
+
+
+def keep(world: World, *requests: Any) -> None:
+    keep_pieces(world, pieces(*requests))
+
+
+def said(world: World) -> list[tuple[str | None, str, str]]:
+    return [(message.channel, message.agent_id, message.text) for message in world.messages()]
+
+
+def conversation(turns: int, *, trace: int = 1, name: str = "c", by: str = "ann", parent: bool = True) -> Iterable[Any]:
+    """Return the spans of a conversation, a trace a turn, each call with the whole history."""
+    history: list[str] = []
+    for turn in range(turns):
+        history.append("ok")
+        place: dict[str, Any] = {"trace": trace + turn, "at": 10 * turn}
+        given = None if parent else {"gen_ai.agent.name": by, "gen_ai.conversation.id": name}
+        yield chat(2, history, f"Answer {turn % 2}", parent=1 if parent else None, given=given, **place)
+        if parent:
+            yield agent(1, by, name, **place)
+        history.append(f"Answer {turn % 2}")
+
+
+LINES = [("c", "user", "ok"), ("c", "ann", "Answer 0"), ("c", "user", "ok"), ("c", "ann", "Answer 1")] * 2
+
+
+@pytest.mark.parametrize("parent", [True, False])
+def test_a_history_in_every_call_doubles_nothing(world: World, parent: bool) -> None:
+    keep(world, request(*conversation(4, parent=parent)))
+    assert said(world) == LINES
+
+
+def _legacy(number: int, history: Sequence[str], answer: str, *, trace: int, at: float) -> Iterable[Any]:
+    names = ("gen_ai.user.message", "gen_ai.assistant.message")
+    for place, text in enumerate(history):
+        yield event(number, names[place % 2], {"content": text}, trace=trace, at=at + place / 1000)
+    yield event(number, "gen_ai.choice", {"index": 0, "message": {"content": answer}}, trace=trace, at=at + 0.4)
+
+
+def _everything() -> list[Piece]:
+    """A conversation whose contents stand in events, one that has an agent's span above, one of two agents and a failed call."""
+    history: list[str] = []
+    found: list[Any] = []
+    for turn in range(3):
+        history.append("ok")
+        found += [request(span(2, {"gen_ai.response.id": f"r{turn}"}, trace=20 + turn, parent=1, at=10 * turn))]
+        found += [request(agent(1, "ann", "events", trace=20 + turn, at=10 * turn))]
+        found += [logs(record) for record in _legacy(2, history, f"Answer {turn}", trace=20 + turn, at=10 * turn)]
+        history.append(f"Answer {turn}")
+    found += [request(each) for each in conversation(3, trace=40, name="spans")]
+    both = {"trace": 60, "parent": 1}
+    found += [request(span(1, {"session.id": "both"}, trace=60, at=50))]
+    found += [request(chat(2, ["Who is there?"], "Ann is.", at=50, given={"agent.name": "Ann the Agent"}, **both))]
+    relayed = chat(3, ["Ann is."], "And Bob.", at=51, given={"agent.name": "bob"}, **both)
+    failed = chat(4, ["Who is there?"], None, at=49, given={"agent.name": "ann"}, **both)
+    return pieces(*found, request(relayed), request(failed))
+
+
+EVERYTHING = {
+    ("events", "ann", "Answer 0"), ("events", "ann", "Answer 1"), ("events", "ann", "Answer 2"), ("events", "user", "ok"),
+    ("spans", "ann", "Answer 0"), ("spans", "ann", "Answer 1"), ("spans", "user", "ok"),
+    ("both", "user", "Who is there?"), ("both", "ann", "Ann is."), ("both", "bob", "And Bob."),
+}  # fmt: skip
+
+
+def test_the_same_pieces_give_the_same_messages_in_whatever_order_and_however_often(world: World) -> None:
+    found = _everything()
+    keep_pieces(world, found)
+    whole = world.messages()
+    assert set(said(world)) == EVERYTHING
+    assert len(whole) == 6 + 6 + 3
+    for seed in range(6):
+        with world.store.begin() as connection:
+            connection.execute(sa.delete(tables.run_messages))
+            connection.execute(sa.delete(tables.trace_pieces))
+        rolls = random.Random(seed)
+        again = [*found, *rolls.sample(found, len(found) // 2)]
+        rolls.shuffle(again)
+        while again:
+            size = rolls.randint(1, 9)
+            keep_pieces(world, again[:size])
+            again = again[size:]
+        assert world.messages() == whole
+
+
+def test_every_database_says_the_same(tmp_path: Path, database_url: str) -> None:
+    WorldBuilder(tmp_path / "world").persona("ann", "Ann is dry.", aliases=["Ann the Agent"]).persona(
+        "bob", "Bob purrs."
+    )
+    world = World.open(tmp_path / "world", database_url)
+    found = _everything()
+    for number in (0, 1):
+        keep_pieces(world, found[number::2])
+    assert set(said(world)) == EVERYTHING
+    assert len(said(world)) == 6 + 6 + 3
+    assert forget_pieces(world.store, timedelta(days=1), world.clock() + timedelta(days=2)) > len(found) / 2
+    world.store.close()
+
+
+@pytest.mark.parametrize("order", itertools.permutations(range(3)))
+def test_whose_words_they_were_may_come_later(world: World, order: Sequence[int]) -> None:
+    parts = [
+        chat(3, ["Hi"], "Yes?", parent=2),
+        span(2, {"http.route": "/chat"}, parent=1),
+        agent(1, "Ann the Agent", "c"),
+    ]
+    for place in order:
+        keep(world, request(parts[place], service="shop"))
+    assert said(world) == [("c", "user", "Hi"), ("c", "ann", "Yes?")]
+    (message,) = world.messages(agent_id="ann")
+    assert message.speaker == "Ann the Agent"
+
+
+def test_what_a_message_comes_from_stands_in_its_extras(world: World) -> None:
+    given = {
+        "gen_ai.response.id": "resp_1",
+        "gen_ai.response.model": "m-1",
+        "gen_ai.agent.name": "Mystery",
+        "gen_ai.agent.id": "asst_1",
+    }
+    keep(world, request(chat(5, ["Hi"], "Yes?", given={**given, "user.id": "eve"})))
+    asked, answered = world.messages()
+    ids = {"trace_id": f"{1:032x}", "span_id": f"{5:016x}"}
+    assert answered.extras == {**ids, "response_id": "resp_1", "model": "m-1"}
+    assert asked.extras == {**answered.extras, "told": "ann"}
+    # Of the names that a span gives, the one that is an agent's counts; without a conversation, the trace is one.
+    assert (answered.agent_id, asked.agent_id, answered.channel) == ("ann", "eve", f"trace-{1:032x}")
+    assert answered.created_at - asked.created_at == timedelta(seconds=0.5)
+
+
+def test_what_two_spans_say_of_one_answer_is_said_once(world: World) -> None:
+    repeated = {"gen_ai.output.messages": '[{"role": "assistant", "parts": [{"type": "text", "content": "Yes?"}]}]'}
+    above = span(1, {"gen_ai.agent.name": "ann", **repeated})
+    outer = chat(2, ["Hi"], "Yes?", parent=1)
+    inner = chat(3, ["Hi"], "Yes?", parent=2, given={"gen_ai.response.id": "r"})
+    beside = chat(4, ["Hi"], "Yes?", parent=1, given={"gen_ai.response.id": "r"})
+    keep(world, request(above))
+    assert [text for _, _, text in said(world)] == ["Yes?"]
+    keep(world, request(outer))
+    keep(world, request(inner, beside))
+    assert [text for _, _, text in said(world)] == ["Hi", "Yes?"]
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_trace_may_be_a_whole_conversation(world: World, nested: bool) -> None:
+    spans = [agent(1, "ann", "c")]
+    history: list[str] = []
+    for turn in range(4):
+        history.append("ok")
+        at, number = 10 * turn, 10 * (turn + 1)
+        # A span of its own for each turn that holds what is new, above the call that holds everything.
+        spans += [chat(number, ["ok"], f"Answer {turn % 2}", parent=1, at=at)] if nested else []
+        spans.append(chat(number + 1, history, f"Answer {turn % 2}", parent=number if nested else 1, at=at))
+        history.append(f"Answer {turn % 2}")
+    keep(world, request(*spans))
+    assert said(world) == LINES
+
+
+def test_what_two_agents_are_told_is_one_message_as_often_as_each_is_told_it(world: World) -> None:
+    spans = [span(1, {"gen_ai.conversation.id": "c"})]
+    ann, bob = ["ok"], ["ok"]
+    for turn in range(3):
+        for number, (name, heard, answer) in enumerate((("ann", ann, f"Dry {turn}"), ("bob", bob, f"Purr {turn}"))):
+            given = {"gen_ai.agent.name": name}
+            spans.append(chat(10 * turn + number + 2, heard, answer, parent=1, at=10 * turn + number, given=given))
+            heard += [answer, "ok"]
+    keep(world, request(*spans))
+    assert [text for _, _, text in said(world)] == [
+        text for turn in range(3) for text in ("ok", f"Dry {turn}", f"Purr {turn}")
+    ]
+
+
+def test_an_answer_that_is_made_anew_answers_the_same_words(world: World) -> None:
+    given = {"gen_ai.conversation.id": "c", "gen_ai.agent.name": "ann"}
+    keep(world, request(chat(1, ["Hi", "Yes?", "Tea?"], "No.", trace=2, at=10, given=given)))
+    keep(world, request(chat(1, ["Hi", "Yes?", "Tea?"], "Please.", trace=1, at=5, given=given)))
+    assert said(world) == [("c", "user", "Tea?"), ("c", "ann", "Please."), ("c", "ann", "No.")]
+
+
+def test_calls_that_send_no_history_say_the_same_again(world: World) -> None:
+    given = {"gen_ai.conversation.id": "c", "gen_ai.agent.name": "ann"}
+    for turn in range(3):
+        keep(world, request(chat(1, ["ok"], "Sure.", trace=turn + 1, at=turn * 10, given=given)))
+    assert said(world) == [("c", "user", "ok"), ("c", "ann", "Sure.")] * 3
+
+
+def test_examples_in_a_prompt_were_never_said(world: World) -> None:
+    given = {"gen_ai.conversation.id": "c", "gen_ai.agent.name": "ann"}
+    keep(world, request(chat(1, ["Example?", "Example.", "Hi"], "Yes?", given=given)))
+    assert said(world) == [("c", "user", "Hi"), ("c", "ann", "Yes?")]
+
+
+@pytest.mark.parametrize("handed", ["The kettle is on.", "ann: The kettle is on.", "Ann: The kettle is on."])
+@pytest.mark.parametrize("turned", [False, True])
+def test_what_one_agent_is_told_of_another_was_said_by_that_one(world: World, handed: str, turned: bool) -> None:
+    first = chat(
+        1, ["Report."], "The kettle is on.", trace=1, given={"gen_ai.agent.name": "ann", "gen_ai.conversation.id": "c"}
+    )
+    then = chat(
+        1, [handed], "It purrs.", trace=2, at=5, given={"gen_ai.agent.name": "bob", "gen_ai.conversation.id": "c"}
+    )
+    for each in (then, first) if turned else (first, then):
+        keep(world, request(each))
+    assert said(world) == [("c", "user", "Report."), ("c", "ann", "The kettle is on."), ("c", "bob", "It purrs.")]
+
+
+def test_a_user_may_say_what_the_agent_said(world: World) -> None:
+    given = {"gen_ai.conversation.id": "c", "gen_ai.agent.name": "ann"}
+    keep(world, request(chat(1, ["Hello!"], "Hello!", given=given)))
+    keep(world, request(chat(1, ["Hello!", "Hello!", "Hello!"], "Hello!", trace=2, at=5, given=given)))
+    assert said(world) == [("c", "user", "Hello!"), ("c", "ann", "Hello!")] * 2
+
+
+def test_pieces_are_dropped_when_no_more_of_their_trace_is_expected(world: World) -> None:
+    keep(world, request(*conversation(2)))
+    now = world.clock()
+    assert forget_pieces(world.store, timedelta(days=1), now) == 0
+    assert forget_pieces(world.store, timedelta(days=1), now + timedelta(days=2)) == 6
+    assert len(said(world)) == 4
+    keep(world, request(*conversation(2)))
+    assert len(said(world)) == 4
+
+
+def test_what_a_person_took_out_stays_out(world: World) -> None:
+    from persona_pipeline.world.removing import Selection, remove_messages, select_messages
+
+    keep(world, request(chat(2, ["Hi"], "Yes?", parent=1)))
+    remove_messages(world.store, select_messages(world.store, Selection(agents=["assistant"])))
+    keep(world, request(span(1, {"http.route": "/"})))
+    assert [text for _, _, text in said(world)] == ["Hi"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "problem"),
+    [
+        ({"trace_id": b""}, "trace id ''"),
+        ({"span_id": bytes(8)}, "span id '0000000000000000'"),
+        ({"start_time_unix_nano": 0, "end_time_unix_nano": 0}, "no time"),
+    ],
+)
+def test_a_span_without_valid_ids_and_times_is_refused(changed: dict[str, Any], problem: str) -> None:
+    wrong = chat(1, ["Hi"], "Yes?")
+    for name, value in changed.items():
+        setattr(wrong, name, value)
+    with pytest.raises(RefusedError, match=problem):
+        pieces(request(wrong))
+
+
+def test_a_text_that_no_message_may_have_is_refused() -> None:
+    with pytest.raises(RefusedError, match="longer than 1,000,000"):
+        pieces(request(chat(1, ["x" * 1_000_001], "Yes?")))
+
+
+def test_names_that_are_no_names_are_made_some(world: World) -> None:
+    given = {"gen_ai.conversation.id": "c" * 300, "gen_ai.agent.name": "An\nn"}
+    keep(world, request(chat(1, ["Hi"], "Yes?", given=given)))
+    assert {(len(channel or ""), name) for channel, name, _ in said(world)} == {(256, "user"), (256, "An n")}
