@@ -6,6 +6,7 @@ from persona_pipeline.cli.baseline import baseline
 from persona_pipeline.cli.calibrate import calibrate
 from persona_pipeline.cli.canary import canary
 from persona_pipeline.cli.changes import changes
+from persona_pipeline.cli.compare import compare
 from persona_pipeline.cli.corrections import app as corrections
 from persona_pipeline.cli.doctor import doctor
 from persona_pipeline.cli.drafts import personas
@@ -36,6 +37,7 @@ app.command()(evaluate)
 app.command()(baseline)
 app.command()(validate)
 app.command()(changes)
+app.command()(compare)
 app.command()(ingest)
 app.command()(report)
 app.command()(forget)
