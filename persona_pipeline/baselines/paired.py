@@ -62,7 +62,7 @@ def paired_change(differences: Sequence[float], level: float, *, widest: float =
     shifts = np.arange(-widest, widest + _STEP / 2, _STEP)
     # No change is tested exactly, not at the nearest point of a grid.
     shifts[np.argmin(np.abs(shifts))] = 0.0
-    highest = _highest_wealth(values, shifts)
+    highest = log_wealth(values, shifts).max(axis=1)
     inside = shifts[highest < math.log(1.0 / level)]
     mean = float(values.mean())
     low, high = (float(inside[0]), float(inside[-1])) if len(inside) else (mean, mean)
@@ -70,16 +70,19 @@ def paired_change(differences: Sequence[float], level: float, *, widest: float =
     return PairedChange(len(values), mean, p_value, low, high)
 
 
-def _highest_wealth(values: NDArray[np.float64], shifts: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the log of the most that was ever held by who bets against each shift, half on up and half on down."""
+def log_wealth(values: NDArray[np.float64], shifts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the log of what is held after each difference by who bets against each shift, half on up and half on down.
+
+    Returns:
+        An array of (shifts, differences); it begins with one unit of money.
+    """
     rates = _RATES[:, None] / _spreads(values)[None, :]
     stakes = np.tanh(rates[:, None, :] * (values[None, :] - shifts[:, None])[None, :, :])
     stakes = np.clip(stakes, -_LARGEST_STAKE, _LARGEST_STAKE)
     up, down = np.cumsum(np.log1p(stakes), axis=2), np.cumsum(np.log1p(-stakes), axis=2)
     both = np.concatenate([up, down])
     top = both.max(axis=0)
-    wealth = top + np.log(np.exp(both - top).mean(axis=0))
-    return wealth.max(axis=1)
+    return top + np.log(np.exp(both - top).mean(axis=0))
 
 
 def _spreads(values: NDArray[np.float64]) -> NDArray[np.float64]:

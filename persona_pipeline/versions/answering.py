@@ -17,6 +17,7 @@ from persona_pipeline.suites.format.models import Suite, Test
 from persona_pipeline.suites.targets import Request, TargetError, TargetFields
 from persona_pipeline.suites.targets.asking import ask
 from persona_pipeline.suites.targets.cache import OutputCache, cache_key, request_key
+from persona_pipeline.suites.targets.model import ModelTarget
 from persona_pipeline.suites.targets.output import Output
 from persona_pipeline.suites.targets.persona import PersonaTarget, persona_prompt
 from persona_pipeline.suites.targets.prompts import PromptFiles, message_text
@@ -52,10 +53,14 @@ class Asked:
         return said
 
     @property
-    def key(self) -> str:
-        """What the answer depends on; the same for both versions where nothing differs."""
+    def is_kept(self) -> bool:
+        """Whether all its answer depends on is in its key."""
+        return isinstance(self.target, ModelTarget)
+
+    def key(self, fingerprint: Mapping[str, Any]) -> str:
+        """Return what the answer depends on; the same for both versions where nothing differs."""
         asked = request_key(self.messages, {})
-        return cache_key(self.target.fingerprint(), asked, test_id=self.scene.id, attempt=self.scene.attempt)
+        return cache_key(fingerprint, asked, test_id=self.scene.id, attempt=self.scene.attempt)
 
 
 @dataclass
@@ -66,14 +71,15 @@ class Answering:
         targets: of before and after.
         with_persona: each version's persona goes along; off for bots that have their own.
         allow_code: targets that run programs may.
-        cache: where answers are kept; a run that was stopped goes on from them.
+        cache: where answers of models are kept, so that a run that was stopped goes on from them; those of bots, which may change
+            behind their address, never are. None: nothing is kept.
         budget: what answers may cost together with judging; None: no limit.
         usd: dollars of answers so far; None: a target does not tell.
         failures: why answers did not come, with how often.
     """
 
     targets: tuple[TargetFields, TargetFields]
-    cache: OutputCache
+    cache: OutputCache | None = None
     with_persona: bool = True
     allow_code: bool = False
     timeout: float = 120.0
@@ -82,6 +88,7 @@ class Answering:
     usd: float | None = 0.0
     failures: Counter[str] = field(default_factory=Counter)
     out_of_money: bool = False
+    _fingerprints: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for target in self.targets:
@@ -95,8 +102,10 @@ class Answering:
 
     def answers(self, asked: Sequence[Asked]) -> list[str | None]:
         """Return what was answered, in order; None where there is no answer, and why is counted. Equal ones are asked once."""
-        known: dict[str, Output | None] = {item.key: self.cache.get(item.key) for item in asked}
-        new = {item.key: item for item in asked if known[item.key] is None}
+        keys = [item.key(self._fingerprint(item.target)) for item in asked]
+        wanted = dict(zip(keys, asked, strict=True))
+        known = {key: self.cache.get(key) if self.cache and item.is_kept else None for key, item in wanted.items()}
+        new = {key: item for key, item in wanted.items() if known[key] is None}
         reserved = self._reserve(list(new.values()))
         if reserved is None:
             self.out_of_money = True
@@ -109,17 +118,23 @@ class Answering:
                 self.asked += 1
                 if output is not None:
                     spent = None if spent is None or output.cost_usd is None else spent + output.cost_usd
-                    self.cache.put(key, output)
+                    if self.cache and new[key].is_kept:
+                        self.cache.put(key, output)
         if reserved:
             reserved.settle(spent)
         self.usd = None if self.usd is None or spent is None else self.usd + spent
-        found = [known[item.key] for item in asked]
+        found = [known[key] for key in keys]
         return [output.text if output is not None and output.text.strip() else None for output in found]
 
     def close(self) -> None:
         """Let go of the targets' connections."""
         for target in self.targets:
             target.close()
+
+    def _fingerprint(self, target: TargetFields) -> Mapping[str, Any]:
+        if target.name not in self._fingerprints:
+            self._fingerprints[target.name] = target.fingerprint()
+        return self._fingerprints[target.name]
 
     def _reserve(self, new: Sequence[Asked]) -> Reservation | None:
         """Set aside the most that answers may cost, as far as they have a price; None where it is not there."""

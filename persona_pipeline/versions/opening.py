@@ -109,7 +109,7 @@ def _answering(world: World, asked: AnsweringOptions, judge: Judge, options: Jud
     before, after = (targets.open(name) for name in asked.names)
     return Answering(
         (before, after),
-        OutputCache(answers_folder(world.root)),
+        None if options.fresh else OutputCache(answers_folder(world.root)),
         with_persona=asked.with_persona,
         allow_code=asked.allow_code,
         budget=budget,
