@@ -3,6 +3,7 @@
 import typer
 
 from persona_pipeline.cli.baseline import baseline
+from persona_pipeline.cli.bisect import bisect
 from persona_pipeline.cli.calibrate import calibrate
 from persona_pipeline.cli.canary import canary
 from persona_pipeline.cli.changes import changes
@@ -38,6 +39,7 @@ app.command()(baseline)
 app.command()(validate)
 app.command()(changes)
 app.command()(compare)
+app.command()(bisect)
 app.command()(ingest)
 app.command()(report)
 app.command()(forget)

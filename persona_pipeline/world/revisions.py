@@ -64,6 +64,15 @@ def revisions_between(root: Path, good: str, bad: str, paths: Sequence[str]) -> 
     return [first, *_revisions(root, span)]
 
 
+def revisions_of(root: Path, paths: Sequence[str], most: int) -> list[Revision]:
+    """Return the newest commits up to now that touch paths of a world's folder, oldest first, along first parents.
+
+    Raises:
+        ConfigError: there is no git, or no repository.
+    """
+    return _revisions(root, ["--first-parent", f"--max-count={most}", "HEAD", "--", *paths])[::-1]
+
+
 def tree_of(root: Path, commit: str, folders: Sequence[str] = READ) -> dict[str, str]:
     """Return the blobs of a commit's regular files by their path in the world's folder; links are left out.
 
@@ -84,16 +93,13 @@ def tree_of(root: Path, commit: str, folders: Sequence[str] = READ) -> dict[str,
     return found
 
 
-def write_tree(root: Path, blobs: Mapping[str, str], folder: Path) -> None:
-    """Write files of a commit into a folder.
-
-    Args:
-        blobs: by path, as of ``tree_of``.
+def write_files(files: Mapping[str, bytes], folder: Path) -> None:
+    """Write files of a commit, by their path as of ``tree_of``, into a folder.
 
     Raises:
-        ConfigError: git cannot read them, or they are too large.
+        ConfigError: one would lie elsewhere.
     """
-    for path, data in zip(blobs, read_blobs(root, blobs.values()), strict=True):
+    for path, data in files.items():
         place = folder / path
         if not place.resolve().is_relative_to(folder.resolve()):
             raise ConfigError(f"{path!r} leads out of the world's folder; the commit is not read")
@@ -134,7 +140,7 @@ def revision_folder(root: Path, revision: Revision, folders: Sequence[str] = REA
     if not any(path.startswith("personas/") for path in blobs):
         raise ConfigError(f"{revision.name} ({revision.short}) has no personas in this folder; name another commit")
     with tempfile.TemporaryDirectory(prefix="persona-revision-") as name:
-        write_tree(root, blobs, Path(name))
+        write_files(dict(zip(blobs, read_blobs(root, blobs.values()), strict=True)), Path(name))
         yield Path(name)
 
 
