@@ -51,6 +51,7 @@ class History:
     model: str = "judge-1"
     salt: int = 0
     commits: int = 0
+    planted: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.git("init", "-q", "-b", "main")
@@ -140,7 +141,7 @@ class History:
         if kind == "persona":
             self.persona[self.rng.randrange(4)] = f"Ann cares about thing {self.salt} now."
         elif kind == "claim":
-            key = self.rng.choice(list(self.claims))
+            key = self.rng.choice([name for name in self.claims if name not in self.planted])
             self.claims[key] = {"claim": f"{{{{agent_name}}}} shows habit {self.salt} of late"}
         elif kind == "message":
             self.say(f"Another plain line {self.salt}.")
@@ -174,6 +175,7 @@ def plant(history: History, kind: Kind, beside: str) -> Planted:
         names = (f"personas/{AGENT}.yaml:{line + 3}",)
     elif kind is Kind.CLAIMS:
         chosen = history.rng.sample(list(history.claims), 3)
+        history.planted |= set(chosen)
         for key in chosen:
             history.claims[key] = {"claim": f"{{{{agent_name}}}} does the IMPOSSIBLE {key}"}
         names = tuple(f"adherence/{key}" for key in chosen)
@@ -266,9 +268,9 @@ def main() -> None:
     right = sum(count for (_, beside, answer), count in results.items() if beside != "together" and answer == "named")
     both = [(answer, count) for (_, beside, answer), count in results.items() if beside == "together"]
     honest = sum(count for answer, count in both if answer in ("named", "said that it cannot be told"))
-    print(
-        f"named where it can be told: {right} of {tellable}; right or said to be unknown where it cannot: {honest} of {sum(c for _, c in both)}"
-    )
+    unknown = sum(count for _, count in both)
+    print(f"named where it can be told: {right} of {tellable}")
+    print(f"where it cannot: right, or said to be unknown with the cause among the candidates: {honest} of {unknown}")
     print(
         f"calls {calls}; {looked / told.histories:.1f} points scored a history of {commits / told.histories:.1f} commits"
     )

@@ -164,6 +164,8 @@ def _compared(
         judged = asking if live else replace(asking, judge=RECORDED, options=replace(asking.options, record=False))
         judged = replace(judged, options=replace(judged.options, progress=progress))
         with open_contest(world, *versions, judged) as contest:
+            for name in contest.unreadable:
+                typer.echo(f"warning: recordings of {name} are not valid and are not used", err=True)
             scenes = scenes_of(contest, request, asking.answering.suites if asking.answering else ())
             if only_estimate or contest.pays:
                 provider = None if asking.judge == RECORDED else asking.judge

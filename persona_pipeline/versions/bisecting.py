@@ -10,7 +10,6 @@ from persona_pipeline.evaluation.judges import RECORDINGS
 from persona_pipeline.evaluation.report import EXIT_COVERAGE, EXIT_OK
 from persona_pipeline.evaluation.request import WINDOW, select_dimensions
 from persona_pipeline.evaluation.verdicts import KnownVerdicts
-from persona_pipeline.judging.recorded import RecordedBackend, RecordedJudge
 from persona_pipeline.judging.verdict import Judge
 from persona_pipeline.version import __version__
 from persona_pipeline.versions.causes import THE_CAUSE, Step
@@ -18,7 +17,7 @@ from persona_pipeline.versions.evidence import cause_of
 from persona_pipeline.versions.finding import Bisection, Cause, Fall, Kind, Point
 from persona_pipeline.versions.histories import CommitHistory, History, RunHistory
 from persona_pipeline.versions.searching import find_step
-from persona_pipeline.versions.states import Answers, CommitStates, State
+from persona_pipeline.versions.states import Answers, CommitStates, State, readable_recordings
 from persona_pipeline.world import World
 from persona_pipeline.world.changes import ask_git
 from persona_pipeline.world.revisions import READ, find_revision, revisions_between, tree_of
@@ -67,8 +66,8 @@ def bisect_commits(world: World, request: BisectRequest, live: Judge | None = No
     answers = Answers(KnownVerdicts.of(world), live=live)
     with CommitStates(world, request.agent_id, answers, request.window) as states:
         history = CommitHistory(states, revisions_between(world.root, good, request.bad, [*READ]))
-        newest = states.root(history.revisions[-1]) / RECORDINGS
-        answers.also = RecordedJudge(RecordedBackend(world.root / RECORDINGS, [newest]))
+        newest = states.root(history.revisions[-1])
+        answers.also = tuple(readable_recordings(root / RECORDINGS) for root in (world.root, newest))
         return _searched(history, request), answers
 
 

@@ -31,12 +31,14 @@ class Contest:
         sides: before and after.
         judges: theirs, mostly the same one twice.
         answering: both answer the same scenes; None: the same messages are judged.
+        unreadable: versions whose recordings cannot be believed or are of an older form: they are not used.
     """
 
     world: World
     sides: tuple[Side, Side]
     judges: tuple[Judge, Judge]
     answering: Answering | None = None
+    unreadable: tuple[str, ...] = ()
 
     @property
     def pays(self) -> bool:

@@ -15,6 +15,7 @@ from persona_pipeline.versions.comparing import Contest
 from persona_pipeline.versions.opening import Asking
 from persona_pipeline.versions.request import ComparisonRequest
 from persona_pipeline.versions.scenes import Scene
+from persona_pipeline.versions.states import readable_recordings
 
 # Of an answer in a chat: short, about, long.
 _ANSWER = (20, 90, 350)
@@ -95,7 +96,7 @@ def estimate_comparison(
 def _unrecorded(contest: Contest, requests: Sequence[JudgeRequest], options: JudgeOptions) -> list[JudgeRequest]:
     if options.fresh:
         return list(requests)
-    also = tuple(side.recordings for side in reversed(contest.sides))
+    also = tuple(side.recordings for side in reversed(contest.sides) if readable_recordings(side.recordings))
     recorded = RecordedJudge(RecordedBackend(contest.world.root / RECORDINGS, also))
     return [item for item in requests if not recorded.has_recorded([item])]
 

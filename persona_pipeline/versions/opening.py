@@ -18,6 +18,7 @@ from persona_pipeline.versions.judging import one_judge, two_judges
 from persona_pipeline.versions.request import ComparisonRequest
 from persona_pipeline.versions.scenes import Scene, moments, suite_scenes, window_scenes
 from persona_pipeline.versions.sides import open_sides
+from persona_pipeline.versions.states import readable_recordings
 from persona_pipeline.world import World
 
 
@@ -68,7 +69,9 @@ def open_contest(world: World, before: str, after: str, asking: Asking) -> Itera
     """
     with open_sides(world.root, before, after) as sides:
         # What is recorded now comes first, then what the newer version has: one answer for both sides to one question.
-        folders = tuple(side.recordings for side in reversed(sides) if side.root != world.root)
+        others = [side for side in reversed(sides) if side.root != world.root]
+        folders = tuple(side.recordings for side in others if readable_recordings(side.recordings) is not None)
+        left_out = tuple(side.name for side in others if side.recordings not in folders)
         options = replace(asking.options, also=folders)
         if asking.models:
             judges = two_judges(world, asking.judge, asking.models, options)
@@ -76,7 +79,7 @@ def open_contest(world: World, before: str, after: str, asking: Asking) -> Itera
             judges = one_judge(world, asking.judge, options)
         answering = _answering(world, asking.answering, judges[0], options) if asking.answering else None
         try:
-            yield Contest(world, sides, judges, answering)
+            yield Contest(world, sides, judges, answering, left_out)
         finally:
             if answering:
                 answering.close()

@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation.concurrency import run_async
 from persona_pipeline.evaluation.judged import Judged
 from persona_pipeline.evaluation.judges import RECORDINGS
@@ -72,13 +73,13 @@ class Answers:
 
     Attributes:
         known: of the world.
-        also: recordings of other states.
+        also: recordings of now and of other states.
         live: asked for what nobody said; None: nobody is.
         missing: what nobody said, by key.
     """
 
     known: KnownVerdicts
-    also: RecordedJudge | None = None
+    also: tuple[RecordedJudge | None, ...] = ()
     live: Judge | None = None
     missing: dict[str, JudgeRequest] = field(default_factory=dict)
     calls: int = 0
@@ -107,7 +108,7 @@ class Answers:
 
         found: dict[str, Verdict] = {}
         wanted = {request.key: request for request in requests}
-        for judge in filter(None, (own, self.also)):
+        for judge in filter(None, (own, *self.also)):
             rest = [request for key, request in wanted.items() if key not in found]
             if rest:
                 found |= {r.key: v for r, v in zip(rest, run_async(judge.judge(rest)), strict=True) if holds(v)}
@@ -149,8 +150,7 @@ class CommitStates(AbstractContextManager["CommitStates"]):
 
     def fingerprint(self, revision: Revision) -> frozenset[tuple[str, str]]:
         """Return the files of a commit that can change a score of the agent, with their contents' names."""
-        tree = self._tree(revision)
-        return frozenset((path, blob) for path, blob in tree.items() if not _is_anothers(path, self.agent_id))
+        return frozenset(self._tree(revision).items())
 
     def root(self, revision: Revision) -> Path:
         """Return a folder that holds the world of a commit."""
@@ -180,14 +180,15 @@ class CommitStates(AbstractContextManager["CommitStates"]):
             return None
         window = Window.ending(newest, None if self.length == ALL_TIME else parse_window(self.length))
         path = next(path for path in self._tree(revision) if path.startswith(f"personas/{self.agent_id}.y"))
-        own = RecordedJudge(RecordedBackend(root / RECORDINGS))
+        own = readable_recordings(root / RECORDINGS)
         found = state_of(source, side.agent(self.agent_id, ALL_DIMENSIONS), window, self.answers, own)
         text = (root / path).read_text(encoding="utf-8-sig")
         return replace(found, label=revision.short, revision=revision, persona_file=(path, text))
 
     def _tree(self, revision: Revision) -> dict[str, str]:
         if revision.id not in self._trees:
-            self._trees[revision.id] = tree_of(self.world.root, revision.id)
+            tree = tree_of(self.world.root, revision.id)
+            self._trees[revision.id] = {k: v for k, v in tree.items() if not _is_anothers(k, self.agent_id)}
         return self._trees[revision.id]
 
 
@@ -215,6 +216,14 @@ def state_of(
     verdicts = answers.of([item for item in plan.requests if item.trajectory.entries], own, models)
     told = [verdicts.get(item.key) or _nobody(item) for item in plan.requests]
     return State("", plan, Judged(plan, told).dimensions(), verdicts, agent)
+
+
+def readable_recordings(folder: Path) -> RecordedJudge | None:
+    """Return what is recorded in a folder; None where a line of it cannot be believed, as in forms of older versions."""
+    try:
+        return RecordedJudge(RecordedBackend(folder))
+    except ConfigError:
+        return None
 
 
 def _nobody(request: JudgeRequest) -> Verdict:
