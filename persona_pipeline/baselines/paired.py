@@ -38,36 +38,41 @@ class PairedChange:
         pairs: how many there are.
         mean: their mean; None without any.
         p_value: that there is no change; at any time, and of whatever number of looks.
+        margin_p: the same that it is as large as the margin, up or down: the larger of the two.
         low, high: the confidence sequence at the level asked for; the widest there can be while nothing is known.
     """
 
     pairs: int
     mean: float | None
     p_value: float
+    margin_p: float
     low: float
     high: float
 
 
-def paired_change(differences: Sequence[float], level: float, *, widest: float = WIDEST) -> PairedChange:
+def paired_change(
+    differences: Sequence[float], level: float, *, margin: float = 1.0, widest: float = WIDEST
+) -> PairedChange:
     """Return what differences say, after the last of them; earlier looks are accounted for.
 
     Args:
         differences: after minus before, a scene each, in the order they came.
         level: share (0-1) of runs in which the interval may miss the change at some time.
+        margin: a change that matters, in points.
         widest: the largest difference there can be.
     """
     values = np.asarray(differences, dtype=float)
     if not len(values):
-        return PairedChange(0, None, 1.0, -widest, widest)
+        return PairedChange(0, None, 1.0, 1.0, -widest, widest)
     shifts = np.arange(-widest, widest + _STEP / 2, _STEP)
-    # No change is tested exactly, not at the nearest point of a grid.
-    shifts[np.argmin(np.abs(shifts))] = 0.0
-    highest = log_wealth(values, shifts).max(axis=1)
+    # No change and the margin are tested exactly, not at the nearest point of a grid.
+    highest = log_wealth(values, np.concatenate([shifts, [0.0, -margin, margin]])).max(axis=1)
+    nothing, *margins = (min(1.0, math.exp(-float(most))) for most in highest[-3:])
+    highest = highest[:-3]
     inside = shifts[highest < math.log(1.0 / level)]
     mean = float(values.mean())
     low, high = (float(inside[0]), float(inside[-1])) if len(inside) else (mean, mean)
-    p_value = min(1.0, math.exp(-float(highest[np.flatnonzero(shifts == 0.0)[0]])))
-    return PairedChange(len(values), mean, p_value, low, high)
+    return PairedChange(len(values), mean, nothing, max(margins), low, high)
 
 
 def log_wealth(values: NDArray[np.float64], shifts: NDArray[np.float64]) -> NDArray[np.float64]:

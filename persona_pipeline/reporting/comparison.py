@@ -19,9 +19,10 @@ def comparison_lines(found: VersionComparison) -> Iterator[str]:
         yield f"{one_line(agent.agent_id, 64)}: {', '.join(notes)}"
         for name, item in agent.dimensions.items():
             yield f"  {_SAID[item.moved]:<12} {dimension_label(name).lower():<16} {_numbers(item)}"
-        for row in agent.moved:
+        for row in (*agent.moved, *agent.suspects):
+            said = _SAID[row.difference.moved] if row.difference.moved is not Moved.OPEN else "perhaps"
             yield (
-                f"  {_SAID[row.difference.moved]:<12} {one_line(f'{row.dimension}/{row.id}', 60)} {_numbers(row.difference)}"
+                f"  {said:<12} {one_line(f'{row.dimension}/{row.id}', 60)} {_numbers(row.difference)}"
                 f"{', edited' if row.edited else ''}: {one_line(row.claim, _CLAIM)}"
             )
     for text in _remarks(found):
@@ -38,14 +39,14 @@ def render_comparison(found: VersionComparison, limit: int = 20_000) -> str:
         "|:--|:--|--:|--:|--:|--:|:--|",
     ]
     rows = [_row(agent, name, item) for agent in found.agents.values() for name, item in agent.dimensions.items()]
-    moved = [_claim(agent, row) for agent in found.agents.values() for row in agent.moved]
+    moved = [_claim(agent, row) for agent in found.agents.values() for row in (*agent.moved, *agent.suspects)]
     notes = [f"- {markdown_text(text)}" for text in (*_agent_notes(found), *_remarks(found))]
     fixed = sum(len(line) + 1 for line in (*lines, *notes))
     kept_rows, room = _within(rows, limit - fixed - 200)
     kept_moved, _ = _within(moved, room)
     lines += kept_rows
     if kept_moved:
-        lines += ["", "Claims that moved:", "", *kept_moved]
+        lines += ["", f"Claims that moved ({_ICONS[Moved.OPEN]}: not by itself told from chance):", "", *kept_moved]
     if left := len(rows) + len(moved) - len(kept_rows) - len(kept_moved):
         lines += ["", f"*Shortened: {left} more lines are in the JSON.*"]
     return "\n".join([*lines, "", *notes])[:limit].rstrip() + "\n"

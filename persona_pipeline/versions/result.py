@@ -9,7 +9,7 @@ from persona_pipeline.documents.strict_json import strict_json
 from persona_pipeline.errors import ConfigError, Problem
 from persona_pipeline.scoring.results import UsageSummary
 
-MAX_BYTES = 20_000_000
+MAX_BYTES, MOST_SUSPECTS = 20_000_000, 3
 
 
 class Moved(StrEnum):
@@ -84,6 +84,19 @@ class AgentDifference(_Value):
         shown = [item for item in self.claims if item.difference.moved in (Moved.FELL, Moved.ROSE)]
         return sorted(shown, key=lambda item: item.difference.change or 0.0)
 
+    @property
+    def suspects(self) -> list[ClaimDifference]:
+        """Claims that moved as far as their dimension, which moved, and are not by themselves told from chance: at most three."""
+        found = []
+        for name, dimension in self.dimensions.items():
+            if dimension.moved not in (Moved.FELL, Moved.ROSE):
+                continue
+            own = [item for item in self.claims if item.dimension == name and item.difference.moved is Moved.OPEN]
+            sign = -1.0 if dimension.moved is Moved.FELL else 1.0
+            far = [item for item in own if sign * (item.difference.change or 0.0) >= abs(dimension.change or 0.0)]
+            found += sorted(far, key=lambda item: -sign * (item.difference.change or 0.0))[:MOST_SUSPECTS]
+        return found
+
 
 class VersionComparison(_Value):
     """Two versions side by side.
@@ -149,6 +162,8 @@ def read_comparison(text: str, place: str) -> VersionComparison:
     Raises:
         ConfigError: it holds none.
     """
+    if len(text) > MAX_BYTES:
+        raise ConfigError(Problem(f"is longer than {MAX_BYTES:,} characters: no comparison of versions", place))
     try:
         return VersionComparison.model_validate(strict_json(text), strict=False)
     except (JsonError, ValueError) as error:

@@ -14,7 +14,7 @@ from persona_pipeline.baselines.families import (
     families_named,
     level_of,
 )
-from persona_pipeline.baselines.paired import paired_change
+from persona_pipeline.baselines.paired import PairedChange, paired_change
 from persona_pipeline.evaluation.plan import AgentPlan
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
@@ -23,6 +23,8 @@ from persona_pipeline.versions.sides import SideAgent
 
 RULE = "{families}; p-values and intervals hold whenever one looks, all intervals together in {together:.0%} of comparisons"
 Scored = DimensionEvaluation | PropositionResult
+# A change that matters is called none in so small a share of what chance is given: to look on costs less than to miss it.
+_SURE = 0.05
 _ANSWERS = {reason.value for reason in Unscored if reason.is_answer}
 
 
@@ -158,8 +160,10 @@ def differences_of(tallies: Sequence[AgentTally], change: float) -> list[AgentDi
     single = [tallies[place].claims[key] for place, key in claims]
     levels = _levels([place for place, _ in dimensions], len(tallies), DIMENSIONS_SHARE)
     claim_levels = _levels([place for place, _ in claims], len(tallies), CLAIMS_SHARE)
-    found = [paired_change(item.differences, level) for item, level in zip(own, levels, strict=True)]
-    found_single = [paired_change(item.differences, level) for item, level in zip(single, claim_levels, strict=True)]
+    found = [paired_change(item.differences, level, margin=change) for item, level in zip(own, levels, strict=True)]
+    found_single = [
+        paired_change(item.differences, level, margin=change) for item, level in zip(single, claim_levels, strict=True)
+    ]
     right = corrected(
         np.array([item.p_value for item in found]),
         np.array([place for place, _ in dimensions], dtype=np.intp),
@@ -170,11 +174,13 @@ def differences_of(tallies: Sequence[AgentTally], change: float) -> list[AgentDi
     )
     by_agent = [{name: _alike(tally.dimensions[name]) for name in tally.compared} for tally in tallies]
     rows: list[list[ClaimDifference]] = [[] for _ in tallies]
-    for (place, name), series, item, p in zip(dimensions, own, found, right.dimensions, strict=True):
-        by_agent[place][name] = _difference(series, item.low, item.high, float(p), change)
-    for (place, (name, key)), series, item, p in zip(claims, single, found_single, right.claims, strict=True):
+    for (place, name), series, item, p, level in zip(dimensions, own, found, right.dimensions, levels, strict=True):
+        by_agent[place][name] = _difference(series, item, float(p), level)
+    for (place, (name, key)), series, item, p, level in zip(
+        claims, single, found_single, right.claims, claim_levels, strict=True
+    ):
         text, edited = tallies[place].text_of(name, key)
-        difference = _difference(series, item.low, item.high, float(p), change)
+        difference = _difference(series, item, float(p), level)
         rows[place].append(ClaimDifference(dimension=name, id=key, claim=text, edited=edited, difference=difference))
     return [
         AgentDifference(
@@ -215,23 +221,23 @@ def _alike(series: Series) -> Difference:
     )
 
 
-def _difference(series: Series, low: float, high: float, p_value: float, change: float) -> Difference:
+def _difference(series: Series, found: PairedChange, p_value: float, level: float) -> Difference:
     if not series.pairs:
         return Difference(unjudged=series.unjudged, silent=series.silent)
     before, after = (sum(side) / len(series.pairs) for side in zip(*series.pairs, strict=True))
     moved = Moved.OPEN
     if p_value <= LEVEL:
         # The middle of the interval, since single scenes far off move the mean.
-        moved = Moved.FELL if low + high < 0 else Moved.ROSE
-    elif -change < low and high < change:
+        moved = Moved.FELL if found.low + found.high < 0 else Moved.ROSE
+    elif found.margin_p <= level * _SURE:
         moved = Moved.SAME
     known = len(series.pairs) > 1
     return Difference(
         before=before,
         after=after,
         change=after - before,
-        low=low if known else None,
-        high=high if known else None,
+        low=found.low if known else None,
+        high=found.high if known else None,
         p_value=p_value,
         moved=moved,
         scenes=len(series.pairs),
