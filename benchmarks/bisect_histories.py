@@ -198,17 +198,17 @@ def plant(history: History, kind: Kind, beside: str) -> Planted:
     return Planted(kind, history.commit(subject), names, beside, beside != "together")
 
 
-def generate(root: Path, seed: int) -> tuple[Planted, int]:
+def generate(root: Path, seed: int, most: int = 8) -> tuple[Planted, int]:
     """Make a history and return what was planted in it, and how many commits it has."""
     rng = random.Random(seed)
     history = History(root, rng)
     history.commit("Begin")
     kind = CAUSES[seed % len(CAUSES)]
     beside = BESIDE[seed // len(CAUSES) % len(BESIDE)]
-    for _ in range(rng.randint(1, 8)):
+    for _ in range(rng.randint(1, most)):
         history.commit(history.harmless())
     planted = plant(history, kind, beside)
-    for _ in range(rng.randint(1, 8)):
+    for _ in range(rng.randint(1, most)):
         history.commit(history.harmless())
     return planted, history.commits
 

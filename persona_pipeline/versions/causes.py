@@ -148,7 +148,7 @@ class Step:
             return next(iter(kinds))
         if not kinds or len(old) != len(new):
             return None
-        mixed = Mixtures(self, key, old, new)
+        mixed = Mixtures(self, key, old, new, kinds)
         whole = mixed.fall(kinds)
         if whole is None or abs(whole) < _SMALLEST:
             return None
@@ -175,6 +175,7 @@ class Mixtures:
     key: str
     old: Sequence[JudgeRequest]
     new: Sequence[JudgeRequest]
+    kinds: frozenset[Kind]
     missing: list[JudgeRequest] = field(default_factory=list)
 
     def fall(self, changed: Iterable[Kind]) -> float | None:
@@ -184,6 +185,9 @@ class Mixtures:
         return None if before is None or after is None else before - after
 
     def _score(self, changed: frozenset[Kind]) -> float | None:
+        if not changed or changed >= self.kinds:
+            state = self.step.after if changed else self.step.before
+            return state.value(self.step.dimension, self.key)
         requests = [self._mixed(one, other, changed) for one, other in zip(self.old, self.new, strict=True)]
         state = self.step.after if Kind.JUDGE in changed else self.step.before
         models = _models(self.new if Kind.JUDGE in changed else self.old, state)
@@ -269,4 +273,5 @@ def _model(verdict: Verdict) -> str:
 
 
 def _models(requests: Sequence[JudgeRequest], state: State) -> set[str]:
-    return {_model(state.verdicts[request.key]) for request in requests if request.key in state.verdicts}
+    told = {_model(state.verdicts[request.key]) for request in requests if request.key in state.verdicts}
+    return told or {model_name(name) for name in state.fingerprint.get(Kind.JUDGE, "").split(", ")}
