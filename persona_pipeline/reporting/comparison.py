@@ -116,6 +116,8 @@ def _notes(agent: AgentDifference) -> Iterator[str]:
     yield f"persona {'edited' if agent.persona_changed else 'unchanged'}"
     if agent.left_out:
         yield f"{agent.left_out} scenes left out, of which nothing is recorded"
+    if agent.repeated:
+        yield f"{agent.repeated} scenes answered word by word as before, which tells nothing new"
     for when, claims in (("before", agent.only_before), ("after", agent.only_after)):
         if claims:
             yield f"only {when}: {', '.join(claims)}"

@@ -168,8 +168,10 @@ def _take(
         said = texts[agent_id]
         if said is None:
             tally.failed()
-        else:
-            plans.append((tally, *_due(contest, tally, contest.plans(tally, scene, said, request))))
+            continue
+        before, after = _due(contest, tally, contest.plans(tally, scene, said, request))
+        if contest.answering is None or tally.is_new(before, after):
+            plans.append((tally, before, after))
     befores, afters = [before for _, before, _ in plans], [after for _, _, after in plans]
     if contest.judges[0] is contest.judges[1]:
         # One call: what both versions ask alike is asked, and paid, once.

@@ -64,7 +64,8 @@ class AgentDifference(_Value):
 
     Attributes:
         persona_changed: whether its name or persona text differ.
-        scenes: how many were looked at; ``left_out``: of how many nothing is recorded in either version.
+        scenes: how many were looked at; ``left_out``: of how many nothing is recorded in either version;
+            ``repeated``: in how many both answered word by word as before.
         only_before, only_after: claims, as ``dimension/id``, that the other version does not have.
     """
 
@@ -73,6 +74,7 @@ class AgentDifference(_Value):
     persona_changed: bool
     scenes: int = 0
     left_out: int = 0
+    repeated: int = 0
     dimensions: dict[str, Difference] = Field(default_factory=dict)
     claims: tuple[ClaimDifference, ...] = ()
     only_before: tuple[str, ...] = ()

@@ -58,6 +58,7 @@ class AgentTally:
     """One agent's scores in both versions, by dimension and by claim.
 
     Attributes:
+        repeated: of how many scenes both answered word by word what they had answered before: they tell nothing new.
         done: dimensions that are decided: nothing more is asked of them.
         alike: dimensions, and claims as (dimension, id), of which the judge is asked the same for both: nothing can have changed.
     """
@@ -68,8 +69,10 @@ class AgentTally:
     claims: dict[tuple[str, str], Series] = field(default_factory=lambda: defaultdict(Series))
     scenes: int = 0
     left_out: int = 0
+    repeated: int = 0
     done: set[str] = field(default_factory=set)
     alike: set[str | tuple[str, str]] = field(default_factory=set)
+    seen: set[tuple[tuple[str, ...], ...]] = field(default_factory=set)
 
     @property
     def compared(self) -> list[str]:
@@ -97,6 +100,16 @@ class AgentTally:
                 self.claims[name, key].add(
                     one.propositions.get(key), other.propositions.get(key) if other is not None else None
                 )
+
+    def is_new(self, before: AgentPlan, after: AgentPlan) -> bool:
+        """Whether the judge is asked something of these scenes that it was not asked before; it would only say the same."""
+        asked = tuple(tuple(request.key for request in plan.requests) for plan in (before, after))
+        if asked not in self.seen:
+            self.seen.add(asked)
+            return True
+        self.scenes += 1
+        self.repeated += 1
+        return False
 
     def note_alike(self, before: AgentPlan, after: AgentPlan) -> None:
         """Note what is asked alike of a scene; what the one is asked, the other is, of whatever scene."""
@@ -189,6 +202,7 @@ def differences_of(tallies: Sequence[AgentTally], change: float) -> list[AgentDi
             persona_changed=tally.before.persona.hash != tally.after.persona.hash,
             scenes=tally.scenes,
             left_out=tally.left_out,
+            repeated=tally.repeated,
             dimensions=own_dimensions,
             claims=tuple(own_claims),
             only_before=tally.only(tally.before, tally.after),

@@ -10,13 +10,15 @@ import pytest
 from benchmarks.compare import contest_of, world_of
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Usage, Verdict
+from persona_pipeline.suites.targets import Targets
 from persona_pipeline.testing import ScriptedJudge, WorldBuilder
+from persona_pipeline.versions.answering import Answering
 from persona_pipeline.versions.comparing import Contest, compare_versions
 from persona_pipeline.versions.opening import scenes_of
 from persona_pipeline.versions.request import ComparisonRequest
 from persona_pipeline.versions.result import Moved, VersionComparison, read_comparison
 from persona_pipeline.versions.scenes import moments
-from persona_pipeline.versions.sides import open_sides, split_versions
+from persona_pipeline.versions.sides import Side, open_sides, split_versions
 from persona_pipeline.world import World
 from tests.world.test_changes import git
 
@@ -212,3 +214,17 @@ def test_answers_of_both_are_judged_until_it_is_decided(tmp_path: Path, drop: fl
     assert (item.moved, found.exit_code, found.stopped) == (moved, code, "all is decided")
     assert found.answers == 2 * found.agents["ann"].scenes < 80
     assert counted["judged"] == 4 * found.answers
+
+
+def test_answers_that_were_given_before_are_no_new_evidence(tmp_path: Path) -> None:
+    """Two bots that always say the same: one noisy judgment of each must not be counted forty times."""
+    world, request = world_of(tmp_path, 2), ComparisonRequest(agents=["ann"], dimensions=["adherence"], scenes=40)
+    targets = Targets.of({"before": lambda prompt: "Yes.", "after": lambda prompt: "No."})
+    answering = Answering((targets.open("before"), targets.open("after")))
+    judge = ScriptedJudge(lambda item: 8 if item.trajectory.entries[0].text == "Yes." else 7, live=True)
+    sides = (Side("before", world.root), Side("after", world.root))
+    scenes = {"ann": moments(world, "ann", request)}
+    found = compare_versions(Contest(world, sides, (judge, judge), answering), scenes, request)
+    agent = found.agents["ann"]
+    assert (agent.scenes, agent.repeated, agent.dimensions["adherence"].scenes) == (40, 39, 1)
+    assert agent.dimensions["adherence"].moved is Moved.OPEN
