@@ -170,10 +170,11 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--runs", type=int, default=4000, help="of the statistics alone, a cell")
     parser.add_argument("--whole", type=int, default=500, help="of the whole way")
+    parser.add_argument("--sd", type=float, nargs="*", default=[0.5, 1.0, 1.5], help="of the judge, the whole way")
     told = parser.parse_args()
     if told.runs:
         statistics_alone(told.runs)
-    for sd in (0.5, 1.0, 1.5) if told.whole else ():
+    for sd in told.sd if told.whole else ():
         print(f"the whole way, {told.whole} runs, 5 claims, judge sd {sd}")
         whole_way(told.whole, sd, 5)
 

@@ -51,7 +51,7 @@ class PairedChange:
 
 
 def paired_change(
-    differences: Sequence[float], level: float, *, margin: float = 1.0, widest: float = WIDEST
+    differences: Sequence[float], level: float, *, margin: float = 1.0, widest: float = WIDEST, interval: bool = True
 ) -> PairedChange:
     """Return what differences say, after the last of them; earlier looks are accounted for.
 
@@ -60,18 +60,22 @@ def paired_change(
         level: share (0-1) of runs in which the interval may miss the change at some time.
         margin: a change that matters, in points.
         widest: the largest difference there can be.
+        interval: off where only the p-values are wanted, which is a thousand times less work.
     """
     values = np.asarray(differences, dtype=float)
     if not len(values):
         return PairedChange(0, None, 1.0, 1.0, -widest, widest)
-    shifts = np.arange(-widest, widest + _STEP / 2, _STEP)
+    shifts = np.arange(-widest, widest + _STEP / 2, _STEP) if interval else np.empty(0)
     # No change and the margin are tested exactly, not at the nearest point of a grid.
     highest = log_wealth(values, np.concatenate([shifts, [0.0, -margin, margin]])).max(axis=1)
     nothing, *margins = (min(1.0, math.exp(-float(most))) for most in highest[-3:])
     highest = highest[:-3]
     inside = shifts[highest < math.log(1.0 / level)]
     mean = float(values.mean())
-    low, high = (float(inside[0]), float(inside[-1])) if len(inside) else (mean, mean)
+    if len(inside):
+        low, high = float(inside[0]), float(inside[-1])
+    else:
+        low, high = (mean, mean) if interval else (-widest, widest)
     return PairedChange(len(values), mean, nothing, max(margins), low, high)
 
 

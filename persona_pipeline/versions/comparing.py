@@ -218,7 +218,8 @@ def _texts(contest: Contest, due: dict[str, tuple[AgentTally, Scene]]) -> dict[s
 
 def _decide(tallies: dict[str, AgentTally], request: ComparisonRequest) -> bool:
     """Mark the dimensions that are decided, and return whether all of all agents are."""
-    for tally, agent in zip(tallies.values(), differences_of(list(tallies.values()), request.change), strict=True):
+    found = differences_of(list(tallies.values()), request.change, intervals=False)
+    for tally, agent in zip(tallies.values(), found, strict=True):
         tally.done |= {name for name, item in agent.dimensions.items() if item.moved is not Moved.OPEN}
     return all(set(tally.compared) <= tally.done for tally in tallies.values())
 

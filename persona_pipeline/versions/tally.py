@@ -164,8 +164,12 @@ def rule_of(agents: int) -> str:
     return RULE.format(families=families_named(agents), together=1 - LEVEL)
 
 
-def differences_of(tallies: Sequence[AgentTally], change: float) -> list[AgentDifference]:
-    """Return what the scores of all agents come to; every p-value is corrected for all of them."""
+def differences_of(tallies: Sequence[AgentTally], change: float, *, intervals: bool = True) -> list[AgentDifference]:
+    """Return what the scores of all agents come to; every p-value is corrected for all of them.
+
+    Args:
+        intervals: off for a look in between, which asks only what is decided.
+    """
     # What is asked alike is no test: its differences are nothing, whatever the judge says.
     dimensions = [(p, name) for p, tally in enumerate(tallies) for name in tally.compared if name not in tally.alike]
     claims = [(p, key) for p, tally in enumerate(tallies) for key in tally.shared if key not in tally.alike]
@@ -173,9 +177,13 @@ def differences_of(tallies: Sequence[AgentTally], change: float) -> list[AgentDi
     single = [tallies[place].claims[key] for place, key in claims]
     levels = _levels([place for place, _ in dimensions], len(tallies), DIMENSIONS_SHARE)
     claim_levels = _levels([place for place, _ in claims], len(tallies), CLAIMS_SHARE)
-    found = [paired_change(item.differences, level, margin=change) for item, level in zip(own, levels, strict=True)]
+    found = [
+        paired_change(item.differences, level, margin=change, interval=intervals)
+        for item, level in zip(own, levels, strict=True)
+    ]
     found_single = [
-        paired_change(item.differences, level, margin=change) for item, level in zip(single, claim_levels, strict=True)
+        paired_change(item.differences, level, margin=change, interval=intervals)
+        for item, level in zip(single, claim_levels, strict=True)
     ]
     right = corrected(
         np.array([item.p_value for item in found]),
