@@ -143,7 +143,13 @@ class _Search:
     def _subjects(self, good: State, bad: State) -> list[tuple[str, str | None]]:
         """Return what fell, or is not judged at one end: dimensions, and claims of those that did not."""
         if self.request.dimension and self.request.claim:
-            return [(self.request.dimension, self.request.claim)]
+            name, key = self.request.dimension, self.request.claim
+            for state in (good, bad):
+                if name not in state.dimensions or key not in state.dimensions[name].propositions:
+                    raise ConfigError(
+                        f"{name}/{key} is no claim of {self.request.agent_id} at {state.label}; name another"
+                    )
+            return [(name, key)]
         found: list[tuple[str, str | None]] = []
         named = [self.request.dimension] if self.request.dimension else None
         for name in select_dimensions(named):

@@ -148,6 +148,7 @@ def test_two_judges_are_compared_by_what_both_said(
         (["bisect", AGENT, "--live"], "needs a budget"),
         (["bisect", AGENT, "--by", "x"], "--by"),
         (["bisect", "nobody"], "nobody"),
+        (["bisect", AGENT, "--dimension", "adherence", "--claim", "x", "--window", "all"], "adherence/x is no claim"),
     ],
 )
 def test_what_does_not_go_is_said(
