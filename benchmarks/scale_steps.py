@@ -60,29 +60,22 @@ def look() -> Counted:
     """Let both sensors look, record what they saw as the daemon does, and look again; with "edit" after an edited persona."""
     import dagster as dg
 
-    from persona_pipeline.defs.changes import sensors
-
-    try:
-        from persona_pipeline.defs.changes import incoming
-    except ImportError:
-        # Up to release 4 the sensor read the files itself.
-        incoming = None
+    from persona_pipeline.definitions import defs
     from persona_pipeline.defs.platform.resources import WorldResource
 
-    def tick(sensor: dg.SensorDefinition, cursor: str | None = None) -> dg.SensorResult | dg.SkipReason:
+    def tick(name: str, cursor: str | None = None) -> dg.SensorResult | dg.SkipReason:
         with dg.build_sensor_context(
             instance=instance, resources={"world": WorldResource(root=str(ROOT))}, cursor=cursor
         ) as context:
-            result = sensor(context)
+            result = defs.resolve_sensor_def(name)(context)
         assert isinstance(result, dg.SensorResult | dg.SkipReason)
         return result
 
     def both(cursor: str | None = None) -> tuple[float, float, int, int, str | None]:
         """Return the seconds and CPU seconds of looking, how many events were seen and runs asked for, and the cursor."""
         started, cpu = time.perf_counter(), time.process_time()
-        if incoming is not None:
-            tick(incoming.message_files)
-        seen = tick(sensors.source_observations)
+        tick("message_files")
+        seen = tick("source_observations")
         seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
         events = list(seen.asset_events) if isinstance(seen, dg.SensorResult) else []
         for event in events:
@@ -92,7 +85,7 @@ def look() -> Counted:
                 if isinstance(request, dg.AddDynamicPartitionsRequest):
                     instance.add_dynamic_partitions(request.partitions_def_name, list(request.partition_keys))
         started, began = time.perf_counter(), time.process_time()
-        asked = tick(sensors.world_changes, cursor)
+        asked = tick("world_changes", cursor)
         seconds, cpu = seconds + time.perf_counter() - started, cpu + time.process_time() - began
         runs = len(asked.run_requests or ()) if isinstance(asked, dg.SensorResult) else 0
         cursor = asked.cursor if isinstance(asked, dg.SensorResult) and asked.cursor else cursor

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from persona_pipeline.corrections.gate import ActionGate
     from persona_pipeline.corrections.interventions import Interventions
     from persona_pipeline.corrections.statistics import correction_statistics
+    from persona_pipeline.defs.component.persona_checks import build_persona_checks
+    from persona_pipeline.defs.component.persona_world import PersonaWorld
     from persona_pipeline.errors import ConfigError, PersonaError, Problem
     from persona_pipeline.evaluation.report import AgentReport, Finding, RunReport
     from persona_pipeline.evaluation.results import AgentEvaluation
@@ -63,6 +65,7 @@ __all__ = [
     "Judge",
     "JudgeRequest",
     "PersonaError",
+    "PersonaWorld",
     "Problem",
     "PropositionResult",
     "Responses",
@@ -75,6 +78,7 @@ __all__ = [
     "UnscoredError",
     "Verdict",
     "World",
+    "build_persona_checks",
     "compare",
     "correction_statistics",
     "estimate",
@@ -114,6 +118,8 @@ _MODULES = {
     "corrections.gate": ("ActionGate",),
     "corrections.interventions": ("Interventions",),
     "corrections.statistics": ("correction_statistics",),
+    "defs.component.persona_checks": ("build_persona_checks",),
+    "defs.component.persona_world": ("PersonaWorld",),
     "errors": ("ConfigError", "PersonaError", "Problem"),
     "evaluation.report": ("AgentReport", "Finding", "RunReport"),
     "evaluation.results": ("AgentEvaluation",),

@@ -1,22 +1,11 @@
-"""What Dagster loads: the domains, merged."""
-
-import warnings
+"""What Dagster loads: the world of the environment, which has this code location for itself."""
 
 import dagster as dg
 
-# Partitioned asset checks are a preview in Dagster 1.13; the tests hold what we use of them.
-warnings.filterwarnings("ignore", category=dg.PreviewWarning)
-warnings.filterwarnings("ignore", category=dg.BetaWarning)
+from persona_pipeline.defs.component.building import build_world
+from persona_pipeline.defs.platform.place import Place
 
-from persona_pipeline.defs.agents import definitions as agents  # noqa: E402
-from persona_pipeline.defs.batches import definitions as batches  # noqa: E402
-from persona_pipeline.defs.changes import definitions as changes  # noqa: E402
-from persona_pipeline.defs.cohort import definitions as cohort  # noqa: E402
-from persona_pipeline.defs.corrections import definitions as corrections  # noqa: E402
-from persona_pipeline.defs.platform import definitions as platform  # noqa: E402
-from persona_pipeline.defs.suites import definitions as suites  # noqa: E402
-from persona_pipeline.defs.upkeep import definitions as upkeep  # noqa: E402
+_PLACE = Place()
 
-DOMAINS = (agents, cohort, changes, upkeep, suites, corrections, batches, platform)
-
-defs = dg.Definitions.merge(*(domain.defs for domain in DOMAINS))
+# Of the jobs each names its own; this one is for what is materialized by hand.
+defs = dg.Definitions.merge(build_world(_PLACE), dg.Definitions(executor=_PLACE.executor))

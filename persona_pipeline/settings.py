@@ -1,8 +1,10 @@
 """Settings from the environment, prefix ``PERSONA_``."""
 
-from functools import lru_cache
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -163,14 +165,37 @@ def read_prices(text: str) -> dict[str, TokenPrices]:
     return found
 
 
-@lru_cache
-def get_settings() -> Settings:
-    """Return the settings of this process, read once from the environment.
+class SettingsInForce(Generic[SettingsT]):
+    """Called, it returns the settings in force: those of ``using``, else this process's, read once from the environment.
 
     Raises:
         ConfigError: a variable has a value it cannot have; all such are named.
     """
-    return from_environment(Settings)
+
+    def __init__(self, kind: type[SettingsT]) -> None:
+        self._kind = kind
+        self._environment: SettingsT | None = None
+        self._chosen: ContextVar[SettingsT | None] = ContextVar(kind.__name__, default=None)
+
+    def __call__(self) -> SettingsT:
+        if chosen := self._chosen.get():
+            return chosen
+        if self._environment is None:
+            self._environment = from_environment(self._kind)
+        return self._environment
+
+    @contextmanager
+    def using(self, settings: SettingsT | None) -> Iterator[None]:
+        """Let other settings be in force in the clause, for this task or thread and those it starts; None: the process's."""
+        token = self._chosen.set(settings)
+        try:
+            yield
+        finally:
+            self._chosen.reset(token)
+
+    def cache_clear(self) -> None:
+        """Forget what was read from the environment."""
+        self._environment = None
 
 
 def from_environment(settings: type[SettingsT]) -> SettingsT:
@@ -191,3 +216,6 @@ def from_environment(settings: type[SettingsT]) -> SettingsT:
                 for item in error.errors(include_url=False)
             ]
         ) from None
+
+
+get_settings = SettingsInForce(Settings)

@@ -14,13 +14,14 @@ import dagster as dg
 import pytest
 import yaml
 
-from persona_pipeline.cli.init import deployment, new_world, write_new
+from persona_pipeline.cli.init import deployment
 from persona_pipeline.defs.platform.instance_storage import URL_VARIABLES
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
 from persona_pipeline.defs.platform.step_logs import VARIABLE as STEP_LOGS
 from persona_pipeline.deployment import render_deployment
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.settings import Settings
+from persona_pipeline.world.new_world import template_world, write_new
 from tests.support.deployment import DEPLOY, example_environment, interpolated, load
 from tests.support.workers import PROJECT
 
@@ -50,7 +51,7 @@ def test_they_are_what_the_templates_give() -> None:
 
 def test_a_world_of_ones_own_gets_them_with_its_name_and_the_versions_of_here(tmp_path: Path) -> None:
     world = tmp_path / "My Museum"
-    write_new(world, new_world(world, deploy=True))
+    write_new(world, {**template_world(), **deployment(world)})
     written = {path.name: path.read_text(encoding="utf-8") for path in (world / "deploy").iterdir()}
     assert set(written) == {*TEXTS, "constraints.txt"}
     compose = yaml.safe_load(written["compose.yaml"])

@@ -18,10 +18,12 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
+import persona_pipeline as pp
 from persona_pipeline.cli.app import app
 from persona_pipeline.corrections import Outcome
 from persona_pipeline.corrections.nudges import Nudges
 from persona_pipeline.corrections.service.app import create_app
+from persona_pipeline.defs.component.persona_world import MessagesFrom
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
 from persona_pipeline.documents import parse_document, validate_document
 from persona_pipeline.judging.recorded import RecordedBackend
@@ -223,6 +225,10 @@ def test_yaml_is_what_it_shows(block: Block, tmp_path: Path, monkeypatch: pytest
         validate_document(PropositionFile, document)
     elif "display_name" in data:
         validate_document(PersonaFile, document)
+    elif "type" in data:
+        world = getattr(pp, data["type"].removeprefix("persona_pipeline."))
+        monkeypatch.setenv("LAB_DATABASE_URL", "sqlite:///lab.db")
+        assert world.resolve_from_yaml(json.dumps(data["attributes"])).prefix == data["attributes"]["prefix"]
     elif "load_from" in data:
         shipped = parse_document((PROJECT / "deploy" / "workspace.yaml").read_text(encoding="utf-8"), "workspace.yaml")
         shipped.data["load_from"][0]["grpc_server"]["host"] = "127.0.0.1"
@@ -280,6 +286,7 @@ FIELDS = [
     ("docs/suites.md", tuple(model for name in known_providers() if (model := find_provider(name)))),
     ("docs/corrections.md", (CorrectionSettings,)),
     ("docs/labels.md", (Label,)),
+    ("docs/component.md", (pp.PersonaWorld, MessagesFrom)),
     ("docs/propositions.md", (PropositionFile, PropositionEntry, CatchphraseEntry)),
 ]
 

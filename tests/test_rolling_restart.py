@@ -17,7 +17,6 @@ import pytest
 import redis
 import sqlalchemy as sa
 
-from persona_pipeline.defs.changes.sensors import world_changes
 from persona_pipeline.propositions import ALL_DIMENSIONS
 from persona_pipeline.store import open_store, tables
 from persona_pipeline.testing.messages_server import MessagesServer
@@ -44,6 +43,30 @@ START_SENSOR = """mutation($selector: SensorSelector!) { startSensor(sensorSelec
 LAUNCH = """mutation($selector: JobOrPipelineSelector!) { launchRun(executionParams: {selector: $selector}) {
   __typename } }"""
 REPOSITORY = {"repositoryLocationName": "persona-pipeline", "repositoryName": "__repository__"}
+# Somebody's own project with a code server of its own beside: another world in it, and a job that waits for a file.
+OTHERS = """
+import time
+from pathlib import Path
+
+import dagster as dg
+
+from persona_pipeline.defs.component.building import build_world
+from persona_pipeline.defs.component.world_settings import world_settings
+from persona_pipeline.defs.platform.place import Place
+
+@dg.op
+def wait():
+    while not Path({file!r}).exists():
+        time.sleep(0.1)
+
+@dg.job(executor_def=dg.in_process_executor)
+def waiting():
+    wait()
+
+place = Place(("others",), *world_settings(Path({root!r}), {{}}))
+defs = dg.Definitions.merge(build_world(place), dg.Definitions(jobs=[waiting]))
+"""
+WAITING = {"repositoryLocationName": "others", "repositoryName": "__repository__", "jobName": "waiting"}
 
 
 @pytest.fixture
@@ -57,8 +80,13 @@ def deployment(tmp_path: Path, postgres_url: str, server: MessagesServer) -> Ite
         "PERSONA_JUDGE": "anthropic",
         "ANTHROPIC_API_KEY": "test-key",
     }
+    others = write_cohort_world(tmp_path / "others", ("eve",))
+    module = OTHERS.format(file=str(tmp_path / "go on"), root=str(others))
+    (tmp_path / "modules").mkdir()
+    (tmp_path / "modules" / "others.py").write_text(module, encoding="utf-8")
     addresses = {"PERSONA_DATABASE_URL": postgres_url, "ANTHROPIC_BASE_URL": server.url}
-    made = Deployment(tmp_path / "containers", world, variables, {**addresses, **FAST})
+    everybody = {**addresses, **FAST, "PYTHONPATH": str(tmp_path / "modules")}
+    made = Deployment(tmp_path / "containers", world, variables, everybody, ["others"])
     made.services["redis"]["command"] += ["--port", "6379", "--save", "", "--dir", str(tmp_path)]
     try:
         yield made
@@ -82,8 +110,10 @@ def start_all(deployment: Deployment) -> None:
     deployment.start("migrate")
     assert deployment.running.pop("migrate").wait(PATIENCE) == 0, deployment.tail("migrate")
     start_workers(deployment)
-    deployment.start("code")
-    deployment.wait_for("code", "Started Dagster code server")
+    for name in ("code", "others"):
+        deployment.start(name)
+    for name in ("code", "others"):
+        deployment.wait_for(name, "Started Dagster code server")
     for name in ("webserver", "viewer", "daemon"):
         deployment.start(name)
 
@@ -99,7 +129,7 @@ def told_to_start(deployment: Deployment) -> bool:
     """Switch the sensor on at the webserver, as a person does; whether the webserver knows it already."""
     if not deployment.serves("3000"):
         return False
-    selector = {**REPOSITORY, "sensorName": world_changes.name}
+    selector = {**REPOSITORY, "sensorName": "world_changes"}
     return deployment.ask(START_SENSOR, selector=selector)["startSensor"]["__typename"] == "Sensor"
 
 
@@ -154,7 +184,11 @@ def only_run(instance: dg.DagsterInstance) -> dg.DagsterRun:
 @pytest.mark.slow
 @pytest.mark.xdist_group("postgres")
 def test_everything_is_restarted_in_the_middle_of_a_cohort(
-    deployment: Deployment, instance: dg.DagsterInstance, server: MessagesServer, postgres_url: str
+    deployment: Deployment,
+    instance: dg.DagsterInstance,
+    server: MessagesServer,
+    postgres_url: str,
+    tmp_path: Path,
 ) -> None:
     asked, paid = len(server.calls), server.paid
     calls = lambda: len(server.calls) - asked  # noqa: E731
@@ -163,6 +197,7 @@ def test_everything_is_restarted_in_the_middle_of_a_cohort(
         # In the middle of the first two agents the judge answers nobody any more.
         server.answer_only(paid + 3)
         wait_until(lambda: told_to_start(deployment), seconds=PATIENCE)
+        assert deployment.ask(LAUNCH, selector=WAITING)["launchRun"]["__typename"] == "LaunchRunSuccess"
         checks = [
             threads.submit(deployment.check, service, container)
             for service, container in (
@@ -236,6 +271,18 @@ def test_everything_is_restarted_in_the_middle_of_a_cohort(
     edited = {**once, "ben": 2}
     assert events_by_agent(instance) == dict.fromkeys(events_by_agent(instance), edited)
     assert server.paid - paid == len(contents(server, asked)) == len(AGENTS) * CLAIMS + OF_THE_PERSONA
+
+    # The other code server's run went on all the time. Killed with it, the next one says so, and it is started again.
+    [waiting] = runs_of(instance, "waiting")
+    assert waiting.status is dg.DagsterRunStatus.STARTED
+    deployment.kill("others")
+    deployment.start("others")
+    wait_until(lambda: len(runs_of(instance, "waiting")) == 2, seconds=PATIENCE)
+    (tmp_path / "go on").touch()
+    wait_until(lambda: all(run.is_finished for run in runs_of(instance, "waiting")), seconds=PATIENCE)
+    again, lost_run = runs_of(instance, "waiting")
+    assert (lost_run.run_id, lost_run.status) == (waiting.run_id, dg.DagsterRunStatus.FAILURE)
+    assert (again.parent_run_id, again.status) == (waiting.run_id, dg.DagsterRunStatus.SUCCESS)
 
     with open_store(postgres_url).connect() as connection:
         runs = tables.evaluation_runs

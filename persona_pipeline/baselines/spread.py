@@ -228,6 +228,8 @@ def _judged(row: PropositionResult) -> _Judged:
         degrees = count - 1 if row.spread is not None else 0
         return _Judged(np.nan, count, golden_level(0.0, ClaimSpread(spread=row.spread, degrees=degrees)).judge)
     groups = _groups(row)
+    if len(row.samples) == len(groups):
+        return _Judged(np.nan, len(row.samples), NO_REPEATS)
     longest = max(len(values) for _, values in groups)
     table = np.array([[*values, *[np.nan] * (longest - len(values))] for _, values in groups])
     weights = np.array([weight for weight, _ in groups])

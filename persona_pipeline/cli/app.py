@@ -6,11 +6,11 @@ from persona_pipeline.cli.baseline import baseline
 from persona_pipeline.cli.bisect import bisect
 from persona_pipeline.cli.calibrate import calibrate
 from persona_pipeline.cli.canary import canary
+from persona_pipeline.cli.cards import personas
 from persona_pipeline.cli.changes import changes
 from persona_pipeline.cli.compare import compare
 from persona_pipeline.cli.corrections import app as corrections
 from persona_pipeline.cli.doctor import doctor
-from persona_pipeline.cli.drafts import personas
 from persona_pipeline.cli.evaluate import evaluate
 from persona_pipeline.cli.forget import forget
 from persona_pipeline.cli.ingest import ingest

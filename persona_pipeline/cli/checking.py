@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from persona_pipeline.corrections.nudges import NUDGES, Nudges
-from persona_pipeline.errors import ConfigError, Problem
+from persona_pipeline.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.propositions import (
     ALL_DIMENSIONS,
     TEMPLATE_VARIABLES,
@@ -23,7 +23,7 @@ from persona_pipeline.world.ingest import parse_messages
 from persona_pipeline.world.missing import missing_agent_problems
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.personas import PERSONAS, load_persona, parse_persona
-from persona_pipeline.world.reading import ENDINGS
+from persona_pipeline.world.reading import ENDINGS, FIELDS
 from persona_pipeline.world.speakers import count_speakers, match_names
 
 if TYPE_CHECKING:
@@ -169,6 +169,15 @@ def _messages(path: Path, checked: Checked) -> None:
     parsed = parse_messages(path)
     checked.problems += parsed.problems
     checked.messages += parsed.messages
+    odd: dict[str, int] = {}
+    for message in parsed.messages:
+        for key in message.extras:
+            odd.setdefault(key, parsed.lines[message.id])
+    for key, line in odd.items():
+        if near := did_you_mean(key, FIELDS):
+            checked.warnings.append(
+                Problem(f"key {key[:40]!r} is kept as an extra and not judged{near}", str(path), line)
+            )
 
 
 def _propositions(path: Path, checked: Checked) -> None:

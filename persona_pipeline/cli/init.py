@@ -1,18 +1,14 @@
 """``persona-pipeline init``: a small world to start from, and the files to deploy one with."""
 
-import os
 import re
-from collections.abc import Mapping
-from importlib.resources import as_file, files
+from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from persona_pipeline.errors import ConfigError, Problem
+from persona_pipeline.world.new_world import template_world, write_new
 
-# Names that would mean something where the template itself is kept.
-_RENAMED = {"gitignore": ".gitignore", "gitattributes": ".gitattributes", "keep": ".gitkeep"}
 DEPLOY, _DAGSTER = "deploy", "dagster.yaml"
 
 
@@ -28,7 +24,8 @@ def init(
     Nothing is overwritten: if a file is in the way, nothing is written.
     """
     there = (directory / "personas").is_dir()
-    written = write_new(directory, deployment(directory) if deploy and there else new_world(directory, deploy=deploy))
+    texts = {} if deploy and there else template_world()
+    written = write_new(directory, {**texts, **(deployment(directory) if deploy else {})})
     typer.echo(f"{len(written)} files written to {directory}")
     typer.echo("Next:")
     if directory.resolve() != Path.cwd():
@@ -48,20 +45,7 @@ def create_world(directory: Path) -> list[Path]:
     Raises:
         ConfigError: a file is in the way (each is named), or the folder cannot be written.
     """
-    return write_new(directory, new_world(directory))
-
-
-def new_world(directory: Path, *, deploy: bool = False) -> dict[str, str]:
-    """Return the files of the template world, text by path."""
-    with as_file(files("persona_pipeline.world") / "template") as template:
-        sources = sorted(path for path in template.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
-        world = {
-            source.relative_to(template).with_name(_RENAMED.get(source.name, source.name)).as_posix(): source.read_text(
-                encoding="utf-8"
-            )
-            for source in sources
-        }
-    return {**world, **(deployment(directory) if deploy else {})}
+    return write_new(directory, template_world())
 
 
 def deployment(directory: Path) -> dict[str, str]:
@@ -72,24 +56,3 @@ def deployment(directory: Path) -> dict[str, str]:
     written = {f"{DEPLOY}/{path}": text for path, text in render_deployment(name).items()}
     settings = files("persona_pipeline.world") / "template" / _DAGSTER
     return written if (directory / _DAGSTER).exists() else {_DAGSTER: settings.read_text(encoding="utf-8"), **written}
-
-
-def write_new(directory: Path, texts: Mapping[str, str]) -> list[Path]:
-    """Write files, text by path, and return them.
-
-    Raises:
-        ConfigError: a file is in the way (each is named), or the folder cannot be written; nothing is written then.
-    """
-    targets = {directory / name: text for name, text in texts.items()}
-    # A broken link is in the way too.
-    taken = [target for target in targets if os.path.lexists(target)]
-    if taken:
-        raise ConfigError([Problem("exists already; choose another folder or remove it", str(path)) for path in taken])
-    try:
-        for target, text in targets.items():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(text, encoding="utf-8", newline="\n")
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise ConfigError(f"{directory} cannot be written ({reason}); choose another folder") from error
-    return [*targets]

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from persona_pipeline.corrections.background import DaemonPool
 from persona_pipeline.store import Store, tables
-from persona_pipeline.world.ingest import storable
+from persona_pipeline.world.canonical import storable
 
 _TABLE = tables.gate_bypasses
 # Reasons and agents told apart between two writes; a caller that makes names up fills no memory.

@@ -22,7 +22,7 @@ from persona_pipeline.corrections.records import CheckRecord, PriorAttempts, wri
 from persona_pipeline.corrections.review import feedback_text, review_of
 from persona_pipeline.judging.questions import Backend
 from persona_pipeline.judging.verdict import Unscored
-from persona_pipeline.world.ingest import storable
+from persona_pipeline.world.canonical import storable
 from persona_pipeline.world.models import CorrectionSettings
 from persona_pipeline.world.world import World
 

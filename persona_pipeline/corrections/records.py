@@ -9,7 +9,7 @@ from sqlalchemy.engine import Connection
 
 from persona_pipeline.corrections.decision import GateDecision, Outcome
 from persona_pipeline.store import Store, tables, upsert
-from persona_pipeline.world.ingest import storable
+from persona_pipeline.world.canonical import storable
 
 LOGGED = (Outcome.CORRECTED, Outcome.PASSED_AFTER_RETRY, Outcome.FORCED_THROUGH)
 # An agent that takes longer than this to write again has forgotten what it was about.

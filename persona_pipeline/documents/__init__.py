@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from persona_pipeline.documents.parsing import DEFAULT_LIMITS, Document, Limits, Location, load_document, parse_document
-from persona_pipeline.documents.strict_json import JsonError, strict_json
+from persona_pipeline.documents.strict_json import JsonError, strict_array, strict_json
 
 if TYPE_CHECKING:
     from persona_pipeline.documents.validation import model_problems, validate_document
@@ -17,6 +17,7 @@ __all__ = [
     "load_document",
     "model_problems",
     "parse_document",
+    "strict_array",
     "strict_json",
     "validate_document",
 ]

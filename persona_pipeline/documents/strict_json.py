@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Iterator
 from typing import Any
 
 
@@ -23,6 +24,43 @@ def strict_json(text: str) -> Any:
         raise JsonError(error.msg, text, error.pos) from None
     except RecursionError:
         raise JsonError("nested too deeply", text, 0) from None
+
+
+def strict_array(text: str) -> Iterator[tuple[int, Any]]:
+    """Yield the values of a JSON array, each with the 1-based line it begins on.
+
+    Raises:
+        JsonError: it is no JSON array; what came before was yielded.
+    """
+    at, line, counted = _pass(text, 0), 1, 0
+    if not text.startswith("[", at):
+        raise JsonError("Expecting '['", text, at)
+    at = _pass(text, at + 1)
+    while not text.startswith("]", at):
+        line, counted = line + text.count("\n", counted, at), at
+        try:
+            value, end = _DECODER.raw_decode(text, at)
+        except _OddJsonError as error:
+            raise JsonError(str(error), text, at) from None
+        except json.JSONDecodeError as error:
+            raise JsonError(error.msg, text, error.pos) from None
+        except RecursionError:
+            raise JsonError("nested too deeply", text, at) from None
+        yield line, value
+        at = _pass(text, end)
+        if text.startswith(",", at):
+            at = _pass(text, at + 1)
+        elif not text.startswith("]", at):
+            raise JsonError("Expecting ',' delimiter", text, at)
+    if _pass(text, at + 1) != len(text):
+        raise JsonError("Extra data", text, at + 1)
+
+
+def _pass(text: str, at: int) -> int:
+    """Return where white space ends."""
+    while at < len(text) and text[at] in " \t\n\r":
+        at += 1
+    return at
 
 
 class _OddJsonError(Exception):

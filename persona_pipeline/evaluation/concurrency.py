@@ -1,6 +1,7 @@
 """Running asynchronous work from synchronous code."""
 
 import asyncio
+import contextvars
 import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
@@ -22,7 +23,7 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
         except BaseException as error:
             outcome["error"] = error
 
-    thread = threading.Thread(target=target, name="evaluation")
+    thread = threading.Thread(target=contextvars.copy_context().run, args=(target,), name="evaluation")
     thread.start()
     thread.join()
     if "error" in outcome:

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import sqlalchemy as sa
 
+from persona_pipeline.cards.files import example_messages
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation.history import NEWEST_LAST
 from persona_pipeline.evaluation.report import EXIT_OK, Finding
@@ -43,7 +44,7 @@ class VoiceState:
 
     Attributes:
         learnt: the voice; without a model, why there is none.
-        own: messages of its own it can be learnt from, while it is not.
+        own: messages of its own it can be learnt from, while it is not; ``examples``: how many of them its character card made up.
         readings: of its newest messages, oldest first: all since the voice was learnt, of many the newest 500 to 1000.
         alarms: those raised in the window, and the one that stands at its end; oldest first.
         stands: the last of them stands: the agent does not sound like itself.
@@ -54,6 +55,7 @@ class VoiceState:
     readings: tuple[VoiceReading, ...] = ()
     alarms: tuple[VoiceChange, ...] = ()
     stands: bool = False
+    examples: int = 0
 
     @property
     def agent_id(self) -> str:
@@ -71,10 +73,14 @@ class VoiceState:
         since = self.learnt.since
         anew = f"; its persona changed, and what it said up to {since.isoformat()} no longer counts" if since else ""
         if self.learnt.model is None:
-            return f"not learnt yet: {self.own} of {FEWEST_OWN} messages{anew}"
+            made_up = f", {self.examples} of them examples of its character card" if self.examples else ""
+            return f"not learnt yet: {self.own} of {FEWEST_OWN} messages{made_up}{anew}"
+        if examples := self.learnt.model.provenance.examples:
+            of_all = f"{examples} of the {self.learnt.model.provenance.messages} messages it was learnt from"
+            anew += f"; {of_all} are examples of its character card (`watch --relearn` learns it from what it says)"
         if self.alarms:
             ended = "" if self.stands else "; it has its voice back"
-            return f"{self.alarms[-1].alarm.text}{ended}"
+            return f"{self.alarms[-1].alarm.text}{ended}{anew}"
         if not self.readings:
             return f"learnt, and nothing said since{anew}"
         return f"sounds like itself in the {len(self.readings)} messages that were read{anew}"
@@ -109,7 +115,8 @@ def learn_voice_before(world: World, agent_id: str, moment: datetime, *, again: 
     state = _known(world, agent_id, moment)
     learnt = state.learnt
     if state.learnable or (again and learnt.model is not None):
-        history = _history(world, agent_id, _span(world, learnt, moment))
+        span = _span(world, learnt, moment)
+        history = [*_examples(world, agent_id, span), *_history(world, agent_id, span)]
         found = learn_stored_voice(world.store, agent_id, learnt.persona_hash, history, again=again)
         return VoiceState(replace(found, note=learnt.note), state.own)
     return state
@@ -121,8 +128,20 @@ def _known(world: World, agent_id: str, moment: datetime) -> VoiceState:
     learnt = current_voice(world.store, agent_id, persona.hash, newest[0].created_at if newest else None)
     if learnt.model is not None:
         return VoiceState(learnt)
-    counts = message_counts(world.store, _span(world, learnt, moment), agent_id=agent_id)
-    return VoiceState(learnt, counts.get(agent_id, 0))
+    span = _span(world, learnt, moment)
+    examples = len(_examples(world, agent_id, span))
+    return VoiceState(learnt, _said(world, agent_id, span) + examples, examples=examples)
+
+
+def _said(world: World, agent_id: str, span: Window) -> int:
+    return message_counts(world.store, span, agent_id=agent_id).get(agent_id, 0)
+
+
+def _examples(world: World, agent_id: str, span: Window) -> list[Message]:
+    """Return what the agent's character card lets it say, as long as it has said too little itself to be learnt from."""
+    if _said(world, agent_id, span) >= FEWEST_OWN:
+        return []
+    return example_messages(world.root, agent_id, span.start)
 
 
 def _span(world: World, learnt: LearntVoice, moment: datetime) -> Window:

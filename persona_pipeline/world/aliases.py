@@ -1,7 +1,7 @@
 """Other names of agents: what comes under an alias in a persona file is the agent's own."""
 
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -10,10 +10,8 @@ from persona_pipeline.documents import parse_document
 from persona_pipeline.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.world.canonical import content_hash
 from persona_pipeline.world.files import find_yaml, is_agent_id, is_name, yaml_stems
-from persona_pipeline.world.ingest import parse_message
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.personas import PERSONAS
-from persona_pipeline.world.reading import MessageFile
 
 _MOST_CACHED = 4096
 _LARGEST = 1_000_000
@@ -136,17 +134,16 @@ class Aliases:
         )
 
 
-def check_mapping(path: Path, mapping: Mapping[str, str], agent_ids: frozenset[str]) -> None:
-    """Look whether speakers of a message file can be mapped to agents.
+def check_mapping(speakers: Collection[str], mapping: Mapping[str, str], agent_ids: Collection[str]) -> None:
+    """Look whether speakers can be mapped to agents.
 
     Args:
+        speakers: who speaks in what is read.
         mapping: agent ids by speaker.
 
     Raises:
-        ConfigError: one is no agent, or nobody of that name speaks in the file; or the file cannot be read.
+        ConfigError: one is no agent, or nobody of that name speaks.
     """
-    with MessageFile(path) as file:
-        speakers = {row.found.agent_id for row in file.rows(parse_message) if isinstance(row.found, Message)}
     problems = [
         Problem(f"--map {speaker}={agent_id}: there is no personas/{agent_id}.yaml{did_you_mean(agent_id, agent_ids)}")
         for speaker, agent_id in mapping.items()

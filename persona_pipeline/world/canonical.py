@@ -19,3 +19,8 @@ def content_hash(value: Any) -> str:
 def rfc3339(moment: datetime, *, exact: bool = False) -> str:
     """Return a time in UTC, such as ``2026-06-01T09:30:00Z``: to the second, or ``exact``, with what parts of a second it has."""
     return moment.astimezone(UTC).isoformat(timespec="auto" if exact else "seconds").replace("+00:00", "Z")
+
+
+def storable(text: str) -> str:
+    """Return the text with NUL and lone surrogates, which no database takes, as U+FFFD."""
+    return text.replace("\x00", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -10,7 +10,7 @@ from persona_pipeline.errors import Problem
 from persona_pipeline.store import Store, tables, upsert
 from persona_pipeline.world.evaluated_windows import touch_windows
 from persona_pipeline.world.ingest import taken
-from persona_pipeline.world.messages import WriteResult, message_of, row_of, write_parents
+from persona_pipeline.world.messages import WriteResult, message_of, row_of, touched_moments, write_parents
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.removing import kept_out, let_in
 
@@ -72,8 +72,8 @@ def write_batch(
     _find(connection, done.found, reading)
     copies = [{"id": message_id, "path": reading.source} for message_id in done.copies]
     upsert(store, connection, _COPIES, copies, update=False)
-    moved = (known[message.id].created_at for message in done.updated)
-    touch_windows(connection, (*moved, *(message.created_at for message in changed)))
+    updated = [(message_of(known[message.id]), message) for message in done.updated]
+    touch_windows(connection, touched_moments(done.inserted, updated))
     let_in(connection, list(done.inserted))
     unchanged = len(kept) - len(changed) - len(done.problems)
     written = WriteResult(len(done.inserted), len(done.updated), unchanged, 0, len(out))

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from persona_pipeline.errors import Problem, did_you_mean
+from persona_pipeline.world.canonical import storable
+from persona_pipeline.world.extras import bounded_extras
 from persona_pipeline.world.files import is_name
 from persona_pipeline.world.models import Message
-from persona_pipeline.world.reading import FIELDS, MessageFile
+from persona_pipeline.world.reading import FIELDS, REQUIRED, MessageFile
 
 MAX_TEXT = 1_000_000
 _NAMES = ("id", "agent_id", "channel", "recipient")
@@ -57,7 +59,7 @@ def taken(message_id: str, line: int | None) -> str:
 
 
 def parse_message(row: Any) -> Message:
-    """Return the message of one decoded line.
+    """Return the message of one decoded line; keys that are not known are kept among its extras.
 
     Raises:
         ValueError: what is wrong and how to mend it; a ``ValueError`` passed in as the row is raised again.
@@ -66,13 +68,11 @@ def parse_message(row: Any) -> Message:
         raise row
     if not isinstance(row, dict):
         raise ValueError('is not an object; write {"id": ..., "agent_id": ..., ...}')
-    unknown = next((key for key in row if key not in FIELDS), None)
-    if unknown is not None:
-        raise ValueError(f"unknown key {unknown!r}{did_you_mean(str(unknown), FIELDS)}")
-    values = {key: value for key, value in row.items() if value is not None}
-    for name in ("id", "agent_id", "text", "created_at"):
+    values = {key: value for key, value in row.items() if key in FIELDS and value is not None}
+    extras = {str(key): value for key, value in row.items() if key not in FIELDS}
+    for name in REQUIRED:
         if name not in values:
-            raise ValueError(f"{name} is missing")
+            raise ValueError(f"{name} is missing{did_you_mean(name, extras)}")
     for name, value in values.items():
         if not isinstance(value, str):
             raise ValueError(f"{name} must be a string, not {json.dumps(value)[:40]}")
@@ -80,7 +80,8 @@ def parse_message(row: Any) -> Message:
         if name in values and not is_name(values[name]):
             raise ValueError(f"{name} {values[name][:40]!r} must be 1 to 256 printable characters")
     if ("channel" in values) == ("recipient" in values):
-        raise ValueError("must have either a channel or a recipient (a direct message)")
+        near = "" if "channel" in values else did_you_mean("channel", extras) or did_you_mean("recipient", extras)
+        raise ValueError(f"must have either a channel or a recipient (a direct message){near}")
     if len(values["text"]) > MAX_TEXT:
         raise ValueError(f"text is longer than {MAX_TEXT:,} characters; split the message")
     return Message(
@@ -91,12 +92,8 @@ def parse_message(row: Any) -> Message:
         channel=values.get("channel"),
         recipient=values.get("recipient"),
         run_id=_run_id(values.get("run_id")),
+        extras=bounded_extras(extras) if extras else extras,
     )
-
-
-def storable(text: str) -> str:
-    """Return the text with NUL and lone surrogates, which no database takes, as U+FFFD."""
-    return text.replace("\x00", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def parse_time(text: str, *, name: str = "time") -> datetime:

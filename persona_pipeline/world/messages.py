@@ -1,8 +1,8 @@
 """Messages in the store: writing them idempotently, and reading a window of them."""
 
 import uuid
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import sqlalchemy as sa
@@ -75,8 +75,8 @@ def write_messages_in(
     changed = inserted + updated
     write_parents(store, connection, changed)
     upsert(store, connection, _TABLE, [row_of(message, source) for message in changed])
-    moved = (known[message.id].created_at for message in updated)
-    touch_windows(connection, (*gone.values(), *moved, *(m.created_at for m in changed if not m.synthetic)))
+    moments = touched_moments(inserted, [(known[message.id], message) for message in updated])
+    touch_windows(connection, (*gone.values(), *moments))
     let_in(connection, inserted)
     return WriteResult(len(inserted), len(updated), len(messages) - len(changed), len(gone), len(out))
 
@@ -181,6 +181,20 @@ def write_parents(store: Store, connection: Connection, messages: Sequence[Messa
     upsert(store, connection, tables.runs, [{"id": uuid.UUID(run)} for run in runs], update=False)
 
 
+def touched_moments(inserted: Iterable[Message], updated: Iterable[tuple[Message, Message]]) -> Iterator[datetime]:
+    """Yield when that was said which a window may have to be judged anew for; extras are not judged.
+
+    Args:
+        updated: messages as they were and as they are.
+    """
+    for was, now in updated:
+        if replace(was, extras={}) != replace(now, extras={}):
+            yield was.created_at
+            if not now.synthetic:
+                yield now.created_at
+    yield from (message.created_at for message in inserted if not message.synthetic)
+
+
 def row_of(message: Message, source: str | None) -> dict[str, object]:
     """Return the row of a message from a file; None: from elsewhere."""
     return {
@@ -194,6 +208,7 @@ def row_of(message: Message, source: str | None) -> dict[str, object]:
         "source": source,
         "speaker": message.speaker,
         "addressee": message.addressee,
+        "extras": dict(message.extras) or None,
         "created_at": message.created_at,
     }
 
@@ -211,4 +226,5 @@ def message_of(row: sa.Row) -> Message:
         synthetic=row.synthetic,
         speaker=row.speaker,
         addressee=row.addressee,
+        extras=row.extras or {},
     )

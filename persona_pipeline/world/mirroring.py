@@ -48,6 +48,13 @@ class SyncResult:
     speakers: frozenset[str] = frozenset()
     unnamed: int = 0
 
+    def add(self, other: "SyncResult") -> None:
+        """Take in what bringing another file in did."""
+        self.name(other.problems)
+        self.unnamed += other.unnamed
+        self.written += other.written
+        self.speakers |= other.speakers
+
     def name(self, problems: Iterable[Problem]) -> None:
         """Take problems in, as many as are named."""
         for problem in problems:
@@ -55,6 +62,14 @@ class SyncResult:
                 self.problems.append(problem)
             else:
                 self.unnamed += 1
+
+
+@dataclass(frozen=True)
+class Came:
+    """Where messages came from: ``source`` is its name in the store, ``shown`` what people call it."""
+
+    source: str
+    shown: str
 
 
 def is_any_known(store: Store) -> bool:
@@ -96,10 +111,10 @@ def mirror_files(store: Store, files: Mapping[str, Path], aliases: Aliases) -> S
     return result
 
 
-def ingest_file(
-    store: Store, path: Path, source: str, owned: Callable[[Message], Message], *, restore: bool = False
+def ingest_rows(
+    store: Store, rows: Iterator[Row], came: Came, owned: Callable[[Message], Message], *, restore: bool = False
 ) -> SyncResult:
-    """Add the messages of a file from anywhere; nothing is removed.
+    """Add the messages of a file from anywhere; nothing is removed. The caller counts messages afterwards.
 
     Args:
         owned: makes a message its agent's.
@@ -109,21 +124,18 @@ def ingest_file(
         ConfigError: the file cannot be read at all.
     """
     # No other reading has this number: an id that this one met is told from one that was there before.
-    result, reading = SyncResult(), Reading(source, -2 - secrets.randbelow(2**31 - 2))
+    result, reading = SyncResult(), Reading(came.source, -2 - secrets.randbelow(2**31 - 2))
     speakers: set[str] = set()
-    with MessageFile(path) as file:
-        file.require_text()
-        for lot in _batches(file.rows(parse_message)):
-            read, *wrong = _split(lot, source, owned)
-            with store.begin() as connection:
-                if restore:
-                    let_in(connection, [message for _, message in read])
-                done, refused = write_batch(store, connection, read, reading)
-            problems = [*wrong[0], *wrong[1], *refused]
-            result.name(replace(item, path=str(path)) for item in sorted(problems, key=lambda item: item.line or 0))
-            result.written += done
-            speakers.update(message.agent_id for _, message in read)
-    count_messages(store)
+    for lot in _batches(rows):
+        read, *wrong = _split(lot, came.source, owned)
+        with store.begin() as connection:
+            if restore:
+                let_in(connection, [message for _, message in read])
+            done, refused = write_batch(store, connection, read, reading)
+        problems = [*wrong[0], *wrong[1], *refused]
+        result.name(replace(item, path=came.shown) for item in sorted(problems, key=lambda item: item.line or 0))
+        result.written += done
+        speakers.update(message.agent_id for _, message in read)
     return replace(result, speakers=frozenset(speakers))
 
 

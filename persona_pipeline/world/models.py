@@ -1,6 +1,7 @@
 """What is evaluated: personas, messages, windows of time."""
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -52,6 +53,7 @@ class Message:
 
     Attributes:
         speaker, addressee: the names its source has for ``agent_id`` and ``recipient``, where those are aliases of agents.
+        extras: what else its source says of it, JSON values by key (``extras.bounded_extras``). No judge and no page is shown them.
     """
 
     id: str
@@ -64,6 +66,7 @@ class Message:
     synthetic: bool = False
     speaker: str | None = None
     addressee: str | None = None
+    extras: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @property
     def is_direct(self) -> bool:

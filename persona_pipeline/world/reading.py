@@ -4,7 +4,7 @@ import codecs
 import csv
 import hashlib
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,7 @@ from persona_pipeline.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.world.models import Message
 
 FIELDS = ("id", "agent_id", "channel", "recipient", "text", "created_at", "run_id")
+REQUIRED = ("id", "agent_id", "text", "created_at")
 ENDINGS = (".jsonl", ".csv")
 _BLOCK = 1 << 20
 # The longest text that is taken, each character of it escaped, and some more.
@@ -38,6 +39,9 @@ class Row:
 class MessageFile:
     """A message file that is read from its start or from a place up to which it is known. Use it as a context manager.
 
+    Args:
+        mapped: message fields by columns of CSV that ``parse`` takes for them.
+
     Raises:
         ConfigError: the file cannot be read, or its ending is neither .jsonl nor .csv.
 
@@ -45,8 +49,8 @@ class MessageFile:
         end, lines: how many bytes and lines were read or skipped, without a last line that is not settled.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, mapped: Mapping[str, str] | None = None) -> None:
+        self.path, self._mapped = path, mapped or {}
         self._csv = path.suffix.lower() == ".csv"
         if path.suffix.lower() not in ENDINGS:
             raise ConfigError(Problem("is neither .jsonl nor .csv; rename or convert it", str(path)))
@@ -122,7 +126,7 @@ class MessageFile:
             parse: makes a message of a decoded line, or raises a ``ValueError``.
 
         Raises:
-            ConfigError: it cannot be read, or CSV has no header, or an unknown column.
+            ConfigError: it cannot be read, or CSV has no header that names what a message needs.
         """
         with self._errors():
             yield from self._csv_rows(parse) if self._csv else self._jsonl_rows(parse)
@@ -159,10 +163,8 @@ class MessageFile:
     def _csv_rows(self, parse: Callable[[Any], Message]) -> Iterator[Row]:
         with self.path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as start:
             names = next(csv.reader(start), [])
-        unknown = [name for name in names if name not in FIELDS]
-        if not names or unknown:
-            found = f"unknown column {unknown[0]!r}{did_you_mean(unknown[0], FIELDS)}" if unknown else "has no header"
-            raise ConfigError(Problem(f"{found}; the columns are {', '.join(FIELDS)}", str(self.path), 1))
+        if wrong := _wrong_header([self._mapped.get(name, name) for name in names]):
+            raise ConfigError(Problem(f"{wrong}; the columns are {', '.join(FIELDS)}", str(self.path), 1))
         header = self.end == 0
         self._opened.seek(self.end)
         text = io.TextIOWrapper(self._opened, encoding="utf-8", errors="surrogateescape", newline="")
@@ -203,6 +205,17 @@ class MessageFile:
             yield
         except OSError as error:
             raise ConfigError(Problem(f"cannot be read ({error.strerror}); check the path", str(self.path))) from error
+
+
+def _wrong_header(names: Sequence[str]) -> str:
+    """Return what is wrong with the names of columns; a name that is not known is an extra."""
+    missing = next((name for name in REQUIRED if name not in names), None)
+    twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
+    if not set(names) & set(FIELDS):
+        return "has no header"
+    if missing:
+        return f"column {missing!r} is missing{did_you_mean(missing, names)}"
+    return f"column {twice!r} stands twice" if twice is not None else ""
 
 
 def _parsed(parse: Callable[[Any], Message], value: Any) -> Message | ValueError:

@@ -1,6 +1,6 @@
 """A world: a folder of personas, propositions, messages, recordings, baselines and suites, and the store behind it."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,18 +14,20 @@ from persona_pipeline.store import Store, open_store, tables, upsert
 from persona_pipeline.store.leases import is_held
 from persona_pipeline.world import personas
 from persona_pipeline.world.aliases import AgentNames, Aliases, alias_problems, check_mapping, mapped, read_names
-from persona_pipeline.world.counting import said_by_agent
+from persona_pipeline.world.counting import count_messages, said_by_agent
+from persona_pipeline.world.ingest import parse_message
 from persona_pipeline.world.looking import Unread, unread_files
 from persona_pipeline.world.messages import later_messages, newest_message_time, read_messages
 from persona_pipeline.world.mirroring import (
     LEASE,
+    Came,
     SyncResult,
-    ingest_file,
+    ingest_rows,
     is_any_known,
     mirror_files,
 )
 from persona_pipeline.world.models import Message, Persona, Window
-from persona_pipeline.world.reading import ENDINGS
+from persona_pipeline.world.reading import ENDINGS, MessageFile, Row
 from persona_pipeline.world.renaming import names_are_followed, rename_stored
 
 MESSAGES = "messages"
@@ -190,15 +192,36 @@ class World:
         Raises:
             ConfigError: the file cannot be read at all, or the mapping names no agent or nobody who speaks in it.
         """
-        names = self.names()
+
+        def rows() -> Iterator[Row]:
+            with MessageFile(path) as file:
+                file.require_text()
+                yield from file.rows(parse_message)
+
+        came = Came(self.message_source(path), str(path))
+        return self.ingest_all([(came, rows)], mapping=mapping, restore=restore)
+
+    def ingest_all(
+        self,
+        files: Sequence[tuple[Came, Callable[[], Iterator[Row]]]],
+        *,
+        mapping: Mapping[str, str] | None = None,
+        restore: bool = False,
+    ) -> SyncResult:
+        """Like ``ingest`` for several files, each with what reads it from its start."""
+        names, result = self.names(), SyncResult()
         if mapping:
-            check_mapping(path, mapping, frozenset(names))
+            found = (row.found for _, rows in files for row in rows())
+            check_mapping({item.agent_id for item in found if isinstance(item, Message)}, mapping, names.keys())
         aliases = Aliases.of(names)
 
         def owned(message: Message) -> Message:
             return aliases.owned(mapped(message, mapping) if mapping else message)
 
-        return ingest_file(self.store, path, self.message_source(path), owned, restore=restore)
+        for came, rows in files:
+            result.add(ingest_rows(self.store, rows(), came, owned, restore=restore))
+        count_messages(self.store)
+        return result
 
     def message_source(self, path: Path | str) -> str:
         """Return the name under which the store has messages of a file: from the world's folder on, where it is in its messages."""

@@ -14,8 +14,8 @@ NAMES = re.findall(
     """
     ActionGate AgentEvaluation AgentReport Asking Baseline ConfigError CorrectionSettings DimensionEvaluation
     Evaluation EvaluationComparison Evidence Finding GateDecision Interventions Judge JudgeRequest PersonaError
-    Problem PropositionResult Responses RunReport Running Suite SuiteComparison SuiteRun Unscored UnscoredError
-    Verdict World compare correction_statistics estimate evaluate evaluate_async load_baseline load_responses
+    PersonaWorld Problem PropositionResult Responses RunReport Running Suite SuiteComparison SuiteRun Unscored UnscoredError
+    Verdict World build_persona_checks compare correction_statistics estimate evaluate evaluate_async load_baseline load_responses
     load_suite load_world open_gate open_judge read_responses run_suite run_suite_async take_baselines
     take_baselines_async
     """,

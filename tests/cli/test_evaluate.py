@@ -198,11 +198,13 @@ def test_lines_that_were_left_out_are_named(cli: Cli, sample_root: Path, command
 
 def test_ingest_names_bad_lines_and_keeps_good_ones(cli: Cli, tmp_path: Path) -> None:
     row = {"id": "x1", "agent_id": "jim", "channel": "general", "text": "hi", "created_at": "2026-06-01T10:00:00Z"}
-    path = write_jsonl(tmp_path / "more.jsonl", [row, {**row, "id": "x2", "txt": "?"}])
+    path = write_jsonl(
+        tmp_path / "more.jsonl", [row, {**{k: v for k, v in row.items() if k != "text"}, "id": "x2", "txt": "?"}]
+    )
     done = cli("ingest", str(path))
     assert done.returncode == 2
     assert "1 added, 0 changed, 0 known, 1 left out" in done.stdout
-    assert f"{path}:2: unknown key 'txt'; did you mean 'text'?" in done.stderr
+    assert f"{path}:2: text is missing; did you mean 'txt'?" in done.stderr
     path = write_jsonl(path, [row])
     assert (cli("ingest", str(path)).returncode, "0 added") == (0, cli("ingest", str(path)).stdout[:7])
 

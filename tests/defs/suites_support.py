@@ -8,10 +8,10 @@ import dagster as dg
 
 from persona_pipeline.changes.suite_files import suite_files
 from persona_pipeline.defs.platform.event_log_values import event_log_values
+from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.resources import EvaluationSettings
-from persona_pipeline.defs.suites import assets as suites
-from persona_pipeline.defs.suites import jobs as suites_job
-from persona_pipeline.defs.suites import sensors as suites_automation
+from persona_pipeline.defs.suites.assets import build_source, build_suite
+from persona_pipeline.defs.suites.jobs import build_run_eval_suites
 from tests.defs.support import PARTITION, Watched
 
 DESK = """
@@ -47,10 +47,10 @@ class Suites(Watched):
     @property
     def definitions(self) -> dg.Definitions:
         """What the code location would be made of if it were loaded now."""
-        files = suite_files(self.root)
+        place, files = Place(), suite_files(self.root)
         return dg.Definitions(
-            assets=[*map(suites.build_suite, files), *map(suites.build_source, files)],
-            jobs=[suites_job.run_eval_suites],
+            assets=[*(build_suite(place, file) for file in files), *(build_source(place, file) for file in files)],
+            jobs=[build_run_eval_suites(place)],
             resources={"world": self.world, "evaluation": EvaluationSettings(), "values": event_log_values},
         )
 
@@ -75,10 +75,10 @@ class Suites(Watched):
     def tick(self) -> list[str]:
         """Let the sensor that is always on record what is there, and return the suites the other asks to run."""
         self.observe()
-        return [name for request in self.requests(suites_automation.suite_changes) for name in suites_of(request)]
+        return [name for request in self.requests("suite_changes") for name in suites_of(request)]
 
     def observe(self) -> None:
-        self.requests(suites_automation.suite_observations)
+        self.requests("suite_observations")
 
     def targets(self, name: str = "desk") -> list[str]:
         return list(self.instance.get_dynamic_partitions(f"suite_targets/{name}"))

@@ -7,7 +7,6 @@ from typing import Any
 import dagster as dg
 
 from persona_pipeline.definitions import defs
-from persona_pipeline.defs.changes import incoming, sensors
 from persona_pipeline.defs.platform.resources import AGENTS, WorldResource
 
 PARTITION, RUN_KEY = "dagster/partition", "dagster/run_key"
@@ -42,25 +41,25 @@ class Watched:
     def world(self) -> WorldResource:
         return WorldResource(root=str(self.root), database_url=self.database_url)
 
-    def look(self, sensor: dg.SensorDefinition) -> tuple[dg.SensorResult | dg.SkipReason, str | None]:
+    def look(self, name: str) -> tuple[dg.SensorResult | dg.SkipReason, str | None]:
         """Run a sensor once and return its result and cursor; nothing is done with them."""
         with dg.build_sensor_context(
-            instance=self.instance, resources={"world": self.world}, cursor=self.cursors.get(sensor.name)
+            instance=self.instance, resources={"world": self.world}, cursor=self.cursors.get(name)
         ) as context:
-            result = sensor(context)
+            result = defs.resolve_sensor_def(name)(context)
             cursor = context.cursor
         assert isinstance(result, dg.SensorResult | dg.SkipReason)
         return result, cursor
 
-    def requests(self, sensor: dg.SensorDefinition, *, dies_after: int | None = None) -> list[dg.RunRequest]:
+    def requests(self, name: str, *, dies_after: int | None = None) -> list[dg.RunRequest]:
         """Run a sensor once, do what the daemon does with its result, and return the runs it asked for.
 
         Args:
             dies_after: how many observations the daemon still records before it dies, and the runs with it; None: it lives.
         """
-        result, cursor = self.look(sensor)
+        result, cursor = self.look(name)
         if isinstance(result, dg.SkipReason):
-            self.cursors[sensor.name] = cursor
+            self.cursors[name] = cursor
             return []
         # In the daemon's order: what was seen is recorded first, then partitions come and go, then runs and cursor are noted.
         for event in result.asset_events[:dies_after]:
@@ -73,7 +72,7 @@ class Watched:
             else:
                 for key in request.partition_keys:
                     self.instance.delete_dynamic_partition(request.partitions_def_name, key)
-        self.cursors[sensor.name] = result.cursor or cursor
+        self.cursors[name] = result.cursor or cursor
         return [request for request in result.run_requests or () if not self._known(request)]
 
     def _known(self, request: dg.RunRequest) -> bool:
@@ -98,12 +97,12 @@ class Project(Watched):
     def observe(self) -> None:
         """Let the sensors that are always on have message files read and record what is there."""
         self.read_messages()
-        self.requests(sensors.source_observations)
+        self.requests("source_observations")
 
     def read_messages(self) -> None:
         """Let the sensor of message files ask for the run that reads them, and run it."""
-        for request in self.requests(incoming.message_files):
-            assert self.run(request.job_name or incoming.read_messages.name).success
+        for request in self.requests("message_files"):
+            assert self.run(request.job_name or "read_messages").success
 
     def tick(self) -> list[Requested]:
         """Observe once, then return the runs the other sensor asks for."""
@@ -117,7 +116,7 @@ class Project(Watched):
                 else None,
                 dict(request.run_config),
             )
-            for request in self.requests(sensors.world_changes)
+            for request in self.requests("world_changes")
         ]
 
     def remember(self) -> None:
@@ -132,7 +131,7 @@ class Project(Watched):
         """Observe once and return whom the other sensor asks to evaluate."""
         return [item.agent_id or "" for item in self.tick()]
 
-    def why_idle(self, sensor: dg.SensorDefinition = sensors.source_observations) -> str:
+    def why_idle(self, sensor: str = "source_observations") -> str:
         """Run a sensor once and return why it did nothing."""
         self.read_messages()
         result, _ = self.look(sensor)

@@ -6,8 +6,9 @@ import dagster as dg
 import pytest
 from pytest_httpserver import HTTPServer
 
+from persona_pipeline.definitions import defs
 from persona_pipeline.defs.platform.settings import OrchestrationSettings, orchestration
-from persona_pipeline.defs.upkeep.sensors import alert_text, post, run_failure_alert
+from persona_pipeline.defs.upkeep.sensors import alert_text, post
 from tests.defs.support import Project
 
 SETTINGS = OrchestrationSettings.model_validate({"dagster_url": "http://dagster.example/"})
@@ -20,7 +21,7 @@ def alert_about(project: Project, result: dg.ExecuteInProcessResult) -> dg.SkipR
         dagster_run=result.dagster_run,
         dagster_event=result.get_run_failure_event(),
     ).for_run_failure()
-    return run_failure_alert(context)  # type: ignore[return-value]
+    return defs.resolve_sensor_def("run_failure_alert")(context)  # type: ignore[return-value]
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from persona_pipeline.defs.batches import jobs as batches
-from persona_pipeline.defs.batches import sensors as batch_sensors
+from persona_pipeline.definitions import defs
+from persona_pipeline.defs.batches.planning import count_open
 from persona_pipeline.testing.messages_server import MessagesServer, Reset, status
 from persona_pipeline.world import World
 from tests.defs.support import Project
@@ -40,7 +40,7 @@ def collected(project: Project) -> dict[str, Any]:
 
 def polled(project: Project) -> dg.RunRequest | dg.SkipReason:
     with dg.build_sensor_context(instance=project.instance, resources={"world": project.world}) as context:
-        found = batch_sensors.open_batches(context)
+        found = defs.resolve_sensor_def("open_batches")(context)
     assert isinstance(found, dg.RunRequest | dg.SkipReason)
     return found
 
@@ -136,7 +136,7 @@ def test_collections_do_not_pile_up(small: Project, server: MessagesServer) -> N
     request = polled(small)
     assert isinstance(request, dg.RunRequest)
     assert request.tags["reason"] == "1 open batches"
-    run = small.instance.create_run_for_job(batches.collect_batches, status=dg.DagsterRunStatus.STARTED)
+    run = small.instance.create_run_for_job(defs.resolve_job_def("collect_batches"), status=dg.DagsterRunStatus.STARTED)
     assert isinstance(polled(small), dg.SkipReason)
     small.instance.delete_run(run.run_id)
     assert isinstance(polled(small), dg.RunRequest)
@@ -144,5 +144,5 @@ def test_collections_do_not_pile_up(small: Project, server: MessagesServer) -> N
 
 def test_a_store_without_batches_is_not_polled(small_root: Path) -> None:
     world = World.open(small_root)
-    assert batches.count_open(world.store) == 0
+    assert count_open(world.store) == 0
     world.store.close()

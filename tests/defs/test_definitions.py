@@ -17,6 +17,7 @@ from persona_pipeline.defs.platform.executor import build_executor
 from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
 from persona_pipeline.defs.suites.jobs import SuitesConfig
+from persona_pipeline.judging.prompt import PROMPT_VERSION
 from tests.defs.support import Project
 
 PROJECT = Path(__file__).parents[2]
@@ -56,13 +57,10 @@ def test_settings_that_make_no_sense_start_nothing(small: Project, settings: dic
 
 
 def test_scores_carry_prompt_and_model_in_their_code_version_and_share_the_judge_pool() -> None:
-    from persona_pipeline.defs.agents.assets import AGENT_ASSETS
-    from persona_pipeline.defs.platform.labels import JUDGE_VERSION
-
-    [scores] = [asset for asset in AGENT_ASSETS if asset.op.name == "scores"]
-    assert scores.op.pool == "judge"
-    assert {spec.code_version for spec in scores.specs} == {JUDGE_VERSION}
-    assert JUDGE_VERSION.endswith(":claude-haiku-5-5")
+    scores = defs.resolve_assets_def("fluency_scores")
+    assert (scores.op.name, scores.op.pool) == ("scores", "judge")
+    [version] = {spec.code_version for spec in scores.specs}
+    assert version == f"{PROMPT_VERSION}:claude-haiku-5-5"
 
 
 def test_only_sensors_that_cost_nothing_run_from_the_start() -> None:

@@ -158,10 +158,13 @@ def test_a_defect_is_not_tried_again(small: Project, monkeypatch: pytest.MonkeyP
 
 def test_every_check_of_a_partitioned_asset_is_partitioned_alike() -> None:
     # Dagster accepts a check without partitions in silence and hands it every agent at once.
-    from persona_pipeline.defs.agents.checks import gate_checks
-    from persona_pipeline.defs.agents.partitions import agents
+    from persona_pipeline.defs.agents.definitions import build_agents
+    from persona_pipeline.defs.platform.place import Place
 
-    assert all(spec.partitions_def == agents for spec in gate_checks.check_specs)
+    [gate] = build_agents(Place()).definitions.asset_checks or ()
+    agents = dg.DynamicPartitionsDefinition(name="agents")
+    assert isinstance(gate, dg.AssetChecksDefinition)
+    assert all(spec.partitions_def == agents for spec in gate.check_specs)
 
 
 def test_metadata_shows_scores_history_and_the_voice_of_the_agent(sample: Project) -> None:

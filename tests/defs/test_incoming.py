@@ -9,7 +9,6 @@ import dagster as dg
 import pytest
 import sqlalchemy as sa
 
-from persona_pipeline.defs.changes import incoming, sensors
 from persona_pipeline.defs.platform.settings import orchestration
 from persona_pipeline.judging.daily import DailyLimit
 from persona_pipeline.settings import get_settings
@@ -78,20 +77,20 @@ def test_a_look_opens_no_message_file_and_asks_for_one_run_at_a_time(
 
     with monkeypatch.context() as patched:
         patched.setattr(MessageFile, "__init__", refused)
-        [request] = small.requests(incoming.message_files)
-        small.start(dg.RunRequest(job_name=incoming.read_messages.name, tags=request.tags))
-        assert small.look(incoming.message_files)[0].skip_message == "a run reads them already"  # pyright: ignore
-        seen = small.look(sensors.source_observations)[0]
+        [request] = small.requests("message_files")
+        small.start(dg.RunRequest(job_name="read_messages", tags=request.tags))
+        assert small.look("message_files")[0].skip_message == "a run reads them already"  # pyright: ignore
+        seen = small.look("source_observations")[0]
         assert isinstance(seen, dg.SensorResult) and not seen.asset_events
     [waiting] = small.instance.get_runs()
     small.instance.delete_run(waiting.run_id)
-    found = small.look(incoming.message_files)[0]
+    found = small.look("message_files")[0]
     assert isinstance(found, dg.SkipReason) and "in a few minutes" in (found.skip_message or "")
     long_ago = datetime.now(UTC) - timedelta(hours=1)
     small.cursors["message_files"] = f"{(small.cursors['message_files'] or '').split()[0]} {long_ago.isoformat()}"
-    assert len(small.requests(incoming.message_files)) == 1
-    assert small.run(incoming.read_messages.name).success
-    assert small.requests(incoming.message_files) == []
+    assert len(small.requests("message_files")) == 1
+    assert small.run("read_messages").success
+    assert small.requests("message_files") == []
 
 
 def test_half_of_what_is_being_read_is_no_version(judged: Project) -> None:
@@ -133,7 +132,7 @@ def test_an_agent_that_was_evaluated_just_now_waits(judged: Project, monkeypatch
     with world.store.begin() as connection:
         connection.execute(sa.update(tables.evaluation_runs).values(created_at=later))
         connection.execute(sa.update(tables.evaluations_asked).values(asked_at=later))
-    [request] = judged.requests(sensors.world_changes)
+    [request] = judged.requests("world_changes")
     assert (request.partition_key, request.tags["reason"]) == ("ann", "messages and persona changed")
     assert judged.agents_requested() == []
     replace_in(persona, "wet", "damp")
@@ -153,7 +152,7 @@ def test_when_the_days_dollars_are_spent_changes_wait_for_tomorrow(
     day = limit.take(2.0)
     replace_in(judged.root / "personas/ann.yaml", "dry", "wet")
     assert judged.agents_requested() == []
-    assert "today's 2 dollars are spent" in judged.why_idle(sensors.world_changes)
+    assert "today's 2 dollars are spent" in judged.why_idle("world_changes")
     assert day
     limit.settle(day, 2.0, 0.5)
     assert judged.agents_requested() == ["ann"]

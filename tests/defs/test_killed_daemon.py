@@ -15,8 +15,7 @@ from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import InProcessWorkspaceLoadTarget
 from dagster._daemon import sensor as sensor_daemon
 
-from persona_pipeline.defs.agents.partitions import AGENTS
-from persona_pipeline.defs.changes.sensors import world_changes
+from persona_pipeline.defs.platform.resources import AGENTS
 from persona_pipeline.settings import get_settings
 from persona_pipeline.world import World
 from tests.support.worlds import replace_in
@@ -44,7 +43,7 @@ def look(reference: InstanceRef, killed: Crash | None) -> None:
     ):
         [location] = workspace.create_request_context().code_locations
         [repository] = location.get_repositories().values()
-        instance.start_sensor(repository.get_sensor(world_changes.name))
+        instance.start_sensor(repository.get_sensor("world_changes"))
         logger = logging.getLogger("daemon")
         for _ in range(2):
             list(sensor_daemon.execute_sensor_iteration(workspace, logger, None, None, debug_crash_flags=crash))
@@ -66,8 +65,8 @@ def requested(instance: dg.DagsterInstance) -> list[tuple[str, str]]:
 @pytest.mark.parametrize(
     "killed",
     [
-        pytest.param((world_changes.name, "AUTOMATION_EVALUATIONS_ADDED"), id="runs not noted"),
-        pytest.param((world_changes.name, "RUN_LAUNCHED"), id="one run started"),
+        pytest.param(("world_changes", "AUTOMATION_EVALUATIONS_ADDED"), id="runs not noted"),
+        pytest.param(("world_changes", "RUN_LAUNCHED"), id="one run started"),
     ],
 )
 def test_an_edit_leads_to_one_run_wherever_the_daemon_dies(

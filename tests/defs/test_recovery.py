@@ -11,7 +11,7 @@ from tests.defs.suites_support import Suites, suites_of
 from tests.defs.support import Project
 from tests.support.worlds import replace_in
 
-OBSERVER, LAUNCHER = sensors.source_observations, sensors.world_changes
+OBSERVER, LAUNCHER = "source_observations", "world_changes"
 EVERYTHING = 100
 
 
@@ -76,10 +76,10 @@ def test_a_tick_that_failed_half_way_starts_only_the_other_half(settled: Project
     replace_in(settled.root / "personas/ann.yaml", "dry", "wry")
     edit(settled)
     settled.observe()
-    cursor = settled.cursors[LAUNCHER.name]
+    cursor = settled.cursors[LAUNCHER]
     ann, bob = settled.requests(LAUNCHER)
     settled.start(ann)
-    settled.cursors[LAUNCHER.name] = cursor
+    settled.cursors[LAUNCHER] = cursor
     assert (ann.partition_key, bob.partition_key) == ("ann", "bob")
     assert settled.agents_requested() == ["bob"]
     assert settled.agents_requested() == []
@@ -93,12 +93,12 @@ def test_runs_that_were_started_all_the_same_are_not_started_again(
     replace_in(settled.root / "personas/ann.yaml", "dry", "wry")
     edit(settled)
     settled.observe()
-    cursor = settled.cursors[LAUNCHER.name]
+    cursor = settled.cursors[LAUNCHER]
     for request in settled.requests(LAUNCHER):
         settled.start(request)
-    settled.cursors[LAUNCHER.name] = cursor
+    settled.cursors[LAUNCHER] = cursor
     assert settled.agents_requested() == []
-    assert settled.cursors[LAUNCHER.name] != cursor, "it is not looked up for ever"
+    assert settled.cursors[LAUNCHER] != cursor, "it is not looked up for ever"
 
 
 def test_a_removed_agent_is_not_waited_for(settled: Project) -> None:
@@ -123,8 +123,8 @@ def test_a_suite_runs_once_however_often_the_daemon_dies(world: Suites, edited: 
     kept = path.read_text(encoding="utf-8")
     replace_in(path, "hello", "hallo")
     for _ in range(2):
-        world.requests(suite_sensors.suite_observations, dies_after=1)
-        assert world.requests(suite_sensors.suite_changes, dies_after=1) == []
+        world.requests("suite_observations", dies_after=1)
+        assert world.requests("suite_changes", dies_after=1) == []
     path.write_text(edited(path.read_text(encoding="utf-8")), encoding="utf-8")
     assert (world.tick(), world.tick()) == (["desk"], [])
     path.write_text(kept, encoding="utf-8")
@@ -132,17 +132,17 @@ def test_a_suite_runs_once_however_often_the_daemon_dies(world: Suites, edited: 
 
 
 def test_a_suite_that_was_started_all_the_same_is_not_started_again(world: Suites) -> None:
-    launcher = suite_sensors.suite_changes
+    launcher = "suite_changes"
     world.write("other.eval.yaml", "execution: {target: good}\ntests: [{id: t, input: hi, criteria: c}]\n")
     world.observe()
-    cursor = world.cursors.get(launcher.name)
+    cursor = world.cursors.get(launcher)
     desk, other = world.requests(launcher)
     world.start(desk)
-    world.cursors[launcher.name] = cursor
+    world.cursors[launcher] = cursor
     [again] = world.requests(launcher)
     assert suites_of(again) == suites_of(other) == ["other"]
     world.start(again)
-    world.cursors[launcher.name] = cursor
+    world.cursors[launcher] = cursor
     assert world.tick() == []
     assert world.tick() == []
 

@@ -6,10 +6,16 @@ import dagster as dg
 import pytest
 
 from persona_pipeline.definitions import defs
-from persona_pipeline.defs.cohort.schedules import nightly_schedule
+from persona_pipeline.defs.cohort.schedules import build_nightly
+from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
 from tests.defs.support import Project
 from tests.support.worlds import write_yaml
+
+
+def nightly_schedule(settings: OrchestrationSettings) -> dg.ScheduleDefinition:
+    evaluate_cohort = defs.resolve_job_def("evaluate_cohort")
+    return build_nightly(Place(orchestration_settings=settings), evaluate_cohort)
 
 
 @pytest.fixture

@@ -6,8 +6,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from persona_pipeline.defs.agents.partitions import AGENTS
-from persona_pipeline.defs.changes import sensors
+from persona_pipeline.defs.platform.resources import AGENTS
 from tests.defs.support import Project
 from tests.support.worlds import replace_in, write_jsonl, write_yaml
 
@@ -43,7 +42,7 @@ def test_the_first_tick_adds_and_evaluates_everybody(small: Project) -> None:
 def test_nothing_changed_nothing_runs(small: Project) -> None:
     small.tick()
     assert small.why_idle() == "2 agents, nothing changed"
-    assert small.why_idle(sensors.world_changes) == "nothing was observed to change"
+    assert small.why_idle("world_changes") == "nothing was observed to change"
 
 
 def test_memory_survives_a_restart_and_the_loss_of_its_cursor(
@@ -51,7 +50,7 @@ def test_memory_survives_a_restart_and_the_loss_of_its_cursor(
 ) -> None:
     project = Project(small_root, instance_on_disk)
     project.observe()
-    for request in project.requests(sensors.world_changes):
+    for request in project.requests("world_changes"):
         project.start(request)
     with dg.DagsterInstance.from_ref(instance_on_disk.get_ref()) as restarted:
         assert Project(small_root, restarted, cursors=project.cursors).agents_requested() == []
@@ -236,14 +235,14 @@ def test_a_message_file_that_cannot_be_read_stops_nobody(small: Project) -> None
 
 
 def test_partitions_follow_the_persona_files_without_a_run(small: Project) -> None:
-    first, _ = small.look(sensors.source_observations)
+    first, _ = small.look("source_observations")
     assert isinstance(first, dg.SensorResult) and not first.run_requests and first.dynamic_partitions_requests
     [request] = first.dynamic_partitions_requests
     assert list(request.partition_keys) == ["ann", "bob"]
     assert not first.asset_events, "versions wait for the messages, which nobody has read yet"
     small.read_messages()
     small.instance.add_dynamic_partitions(AGENTS, ["ann", "bob", "gone"])
-    second, _ = small.look(sensors.source_observations)
+    second, _ = small.look("source_observations")
     assert isinstance(second, dg.SensorResult) and second.dynamic_partitions_requests
     [removal] = second.dynamic_partitions_requests
     assert isinstance(removal, dg.DeleteDynamicPartitionsRequest) and list(removal.partition_keys) == ["gone"]

@@ -120,11 +120,11 @@ def test_a_verdict_fits_a_label(lines: list[AgentLine], expected: str) -> None:
 def test_runs_and_comparisons_grow_old(
     hours: str, expected: tuple[int, int] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from persona_pipeline.defs.agents import specs
+    from persona_pipeline.defs.agents.specs import freshness
 
     monkeypatch.setenv("PERSONA_FRESH_HOURS", hours)
     orchestration.cache_clear()
-    policy = specs.freshness()
+    policy = freshness(orchestration())
     if expected is None:
         assert policy is None
     else:

@@ -6,8 +6,8 @@ from dagster._core.definitions.data_version import CachingStaleStatusResolver, S
 from dagster._core.loader import LoadingContextForTest
 
 from persona_pipeline.changes.suite_files import SuiteFile, suite_version
-from persona_pipeline.defs.suites import sensors as suites_automation
-from persona_pipeline.defs.suites.schedules import nightly_suites
+from persona_pipeline.definitions import defs
+from persona_pipeline.defs.suites.sensors import reload_note
 from tests.defs.suites_support import DESK, TARGETS, Suites
 from tests.support.worlds import replace_in, write_yaml
 
@@ -97,17 +97,17 @@ class TestAutomation:
     def test_a_suite_the_graph_was_loaded_without_is_named(self) -> None:
         files = [SuiteFile((name,), f"{name}.eval.yaml") for name in ("kept", "gone", "new")]
         kept, gone, new = files
-        assert suites_automation.reload_note([kept], [kept]) == ""
-        note = suites_automation.reload_note([kept, new], [kept, gone])
+        assert reload_note([kept], [kept]) == ""
+        note = reload_note([kept, new], [kept, gone])
         assert "new: new; gone: gone" in note and "reload the code location" in note
 
     def test_a_missing_file_has_a_version(self, world: Suites) -> None:
         assert suite_version(world.root, SuiteFile(("gone",), "gone.eval.yaml")).startswith("invalid-")
 
     def test_only_what_starts_nothing_runs_without_being_asked(self) -> None:
-        assert suites_automation.suite_observations.default_status is dg.DefaultSensorStatus.RUNNING
-        assert suites_automation.suite_changes.default_status is dg.DefaultSensorStatus.STOPPED
-        assert nightly_suites.default_status is dg.DefaultScheduleStatus.STOPPED
+        assert defs.resolve_sensor_def("suite_observations").default_status is dg.DefaultSensorStatus.RUNNING
+        assert defs.resolve_sensor_def("suite_changes").default_status is dg.DefaultSensorStatus.STOPPED
+        assert defs.resolve_schedule_def("nightly_suites").default_status is dg.DefaultScheduleStatus.STOPPED
 
 
 def statuses(world: Suites) -> dict[str, StaleStatus]:

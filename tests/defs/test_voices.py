@@ -9,7 +9,6 @@ import dagster as dg
 import pytest
 import sqlalchemy as sa
 
-from persona_pipeline.defs.changes.voices import voice_alarms
 from persona_pipeline.defs.platform.resources import AGENTS, EvaluationSettings
 from persona_pipeline.scoring.voice_alarm import stored_voice
 from persona_pipeline.store import tables
@@ -91,7 +90,7 @@ def test_a_voice_that_cannot_be_learnt_yet_says_how_much_is_missing(small: Proje
 
 
 def test_an_alarm_is_one_run_for_its_window_and_the_next_look_is_quiet(learnt: Project) -> None:
-    [request] = learnt.requests(voice_alarms)
+    [request] = learnt.requests("voice_alarms")
     assert (request.job_name, request.partition_key, request.run_key) == (
         "evaluate_agent",
         "michael",
@@ -103,16 +102,16 @@ def test_an_alarm_is_one_run_for_its_window_and_the_next_look_is_quiet(learnt: P
     }
     assert request.tags["reason"] == "voice alarm"
     learnt.start(request)
-    assert learnt.why_idle(voice_alarms) == "4 agents, nobody has said anything new"
+    assert learnt.why_idle("voice_alarms") == "4 agents, nobody has said anything new"
     say(learnt, "michael", 1)
-    assert learnt.requests(voice_alarms) == [], "the same alarm is no second run"
+    assert learnt.requests("voice_alarms") == [], "the same alarm is no second run"
     say(learnt, "pam", 1)
-    result, _ = learnt.look(voice_alarms)
+    result, _ = learnt.look("voice_alarms")
     assert isinstance(result, dg.SensorResult) and not result.run_requests
 
 
 def test_the_run_of_an_alarm_evaluates_its_messages_and_no_others(learnt: Project) -> None:
-    [request] = learnt.requests(voice_alarms)
+    [request] = learnt.requests("voice_alarms")
     config = request.run_config["resources"]["evaluation"]["config"]
     result = learnt.run(
         "evaluate_agent", {PARTITION: "michael", RUN_KEY: request.run_key or ""}, ("messages",), **config
@@ -124,43 +123,43 @@ def test_the_run_of_an_alarm_evaluates_its_messages_and_no_others(learnt: Projec
 
 def test_who_has_no_voice_yet_is_learnt_by_a_run_first_and_then_followed(learnt: Project) -> None:
     voice = forget(learnt, "michael")
-    [request] = learnt.requests(voice_alarms)
+    [request] = learnt.requests("voice_alarms")
     assert (request.job_name, request.partition_key) == ("follow_voices", "michael")
     learnt.start(request)
-    assert learnt.requests(voice_alarms) == [], "its run is under way"
+    assert learnt.requests("voice_alarms") == [], "its run is under way"
     world = World.open(learnt.root)
     with world.store.begin() as connection:
         connection.execute(tables.voice_models.insert().values(voice))
     world.store.close()
-    assert [request.run_key for request in learnt.requests(voice_alarms)] == ["michael/direct-034"]
+    assert [request.run_key for request in learnt.requests("voice_alarms")] == ["michael/direct-034"]
 
 
 def test_after_a_change_of_persona_the_voice_starts_over(learnt: Project) -> None:
-    learnt.requests(voice_alarms)
+    learnt.requests("voice_alarms")
     replace_in(learnt.root / "personas/michael.yaml", "display_name: ", "display_name: The new ")
     say(learnt, "michael", 3)
-    assert learnt.requests(voice_alarms) == []
+    assert learnt.requests("voice_alarms") == []
     world = World.open(learnt.root)
     known = stored_voice(world.store, "michael")
     world.store.close()
     assert known is not None and known.model is None and known.since == LATER + timedelta(minutes=2)
     say(learnt, "michael", 30, LATER + timedelta(days=1))
-    [request] = learnt.requests(voice_alarms)
+    [request] = learnt.requests("voice_alarms")
     assert request.job_name == "follow_voices"
     assert learnt.run("follow_voices", {PARTITION: "michael"}).success
-    assert learnt.requests(voice_alarms) == [], "it is in its new voice"
+    assert learnt.requests("voice_alarms") == [], "it is in its new voice"
 
 
 def test_a_broken_persona_and_a_strange_cursor_stop_nobody(learnt: Project) -> None:
-    learnt.cursors[voice_alarms.name] = "event 12"
+    learnt.cursors["voice_alarms"] = "event 12"
     (learnt.root / "personas/jim.yaml").write_text("display_name: [unclosed", encoding="utf-8")
-    assert [request.partition_key for request in learnt.requests(voice_alarms)] == ["michael"]
-    assert set(json.loads(learnt.cursors[voice_alarms.name] or "")) == set(NAMES)
+    assert [request.partition_key for request in learnt.requests("voice_alarms")] == ["michael"]
+    assert set(json.loads(learnt.cursors["voice_alarms"] or "")) == set(NAMES)
 
 
 def test_many_agents_are_looked_at_in_several_looks(learnt: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("persona_pipeline.defs.changes.voices.MOST_SECONDS", -1.0)
-    assert learnt.requests(voice_alarms) == []
-    assert json.loads(learnt.cursors[voice_alarms.name] or "") == {}
+    assert learnt.requests("voice_alarms") == []
+    assert json.loads(learnt.cursors["voice_alarms"] or "") == {}
     monkeypatch.undo()
-    assert [request.partition_key for request in learnt.requests(voice_alarms)] == ["michael"]
+    assert [request.partition_key for request in learnt.requests("voice_alarms")] == ["michael"]

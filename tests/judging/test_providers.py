@@ -277,7 +277,7 @@ def test_another_package_adds_a_judge_by_entry_point(monkeypatch: pytest.MonkeyP
         # What is built in is nobody else's to name.
         "openai": EntryPoint("openai", f"{__name__}:HomeProvider", registry.ENTRY_POINTS),
     }
-    monkeypatch.setattr(registry, "_entry_points", lambda: points)
+    monkeypatch.setattr(registry, "offered", {registry.ENTRY_POINTS: points}.get)
     find_provider.cache_clear()
     try:
         with MessagesServer() as server:

@@ -1,7 +1,9 @@
 """A store of an earlier version is carried over: nothing that was evaluated is lost."""
 
+import hashlib
 import uuid
 from datetime import UTC, datetime
+from pathlib import Path
 
 import sqlalchemy as sa
 from alembic import command
@@ -11,11 +13,15 @@ from persona_pipeline.evaluation.saving import newest_run
 from persona_pipeline.scoring.fading import message_scores
 from persona_pipeline.store import open_store, tables
 from persona_pipeline.store.migrate import HEAD, alembic_config, current_revision
+from persona_pipeline.testing.worlds import write_small_world
+from persona_pipeline.world import World
 from persona_pipeline.world.evaluated_windows import newest_window, touched_windows
 from persona_pipeline.world.models import Window
 
 FIRST, SECOND = datetime(2026, 3, 8, tzinfo=UTC), datetime(2026, 3, 15, tzinfo=UTC)
 RUN = uuid.uuid4()
+SOURCE = "messages/general.jsonl"
+LINE = '{"id": "1", "agent_id": "ann", "channel": "c", "text": "hi", "created_at": "2026-03-20T10:00:00Z", "mood": "glad"}\n'
 ADHERENCE = {
     "dimension": "adherence", "score": 6.5, "n_scored": 2, "n_expected": 2, "statistics": {"channels": {}},
     "propositions": {
@@ -59,6 +65,10 @@ def _first_schema(database_url: str) -> None:
                 "comparison": {"agent_id": "ann"}, "findings": [finding],
             },
             "message_windows": {"messages_hash": "x", **bounds},
+            "message_sources": {
+                "path": SOURCE, "content_hash": hashlib.sha256(LINE.encode()).hexdigest(),
+                "problems": [{"message": "unknown key 'mood'", "path": SOURCE, "line": 1, "column": None}],
+            },
         }  # fmt: skip
         for name, row in rows.items():
             connection.execute(sa.insert(table(name)).values(row))
@@ -84,3 +94,15 @@ def test_runs_keep_their_comparison_and_windows_stand_side_by_side(database_url:
         judged = connection.execute(sa.select(tables.evaluation_runs.c.message_scores)).scalar_one()
     assert judged == message_scores(run.evaluation.dimensions["adherence"]) == {"m1": 7.0}
     store.close()
+
+
+def test_a_line_that_was_left_out_for_a_key_nobody_knew_is_a_message_now(database_url: str, tmp_path: Path) -> None:
+    _first_schema(database_url)
+    root = write_small_world(tmp_path / "small")
+    for path in (root / "messages").iterdir():
+        path.unlink()
+    (root / SOURCE).write_text(LINE, encoding="utf-8")
+    world = World.open(root, database_url)
+    assert world.sync_messages().problems == []
+    assert [(message.id, message.extras) for message in world.messages()] == [("1", {"mood": "glad"})]
+    world.store.close()

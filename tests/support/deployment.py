@@ -10,7 +10,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -83,17 +83,24 @@ class Deployment:
     Attributes:
         variables: what stands in ``deploy/.env``.
         overrides: variables of every process whose value names a host of the compose file.
+        locations: modules that have a code server of their own beside the compose file's, under their name.
     """
 
     folder: Path
     world: Path
     variables: Mapping[str, str]
     overrides: Mapping[str, str] = field(default_factory=dict)
+    locations: Sequence[str] = ()
     running: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.services = interpolated(load("compose.yaml")["services"], {**example_environment(), **self.variables})
         self.ports = {port: str(free_port()) for port in ("3000", "3001", "4000", "6379")}
+        for port, module in enumerate(self.locations, 4001):
+            self.ports[str(port)] = str(free_port())
+            code = self.services["code"]
+            command = [*(str(port) if word == "4000" else word for word in code["command"]), "--module-name", module]
+            self.services[module] = {**code, "command": command}
 
     def environment(self, service: str, container: str, *, apart: bool = False) -> dict[str, str]:
         """Return the environment of a service's process; its folders are made if they are not there."""
@@ -103,6 +110,8 @@ class Deployment:
             home.mkdir(parents=True)
             shutil.copy(PROJECT / "dagster.yaml", home)
             workspace = (DEPLOY / "workspace.yaml").read_text(encoding="utf-8").replace("host: code", "host: 127.0.0.1")
+            for port, module in enumerate(self.locations, 4001):
+                workspace += f"  - grpc_server: {{host: 127.0.0.1, port: {port}, location_name: {module}}}\n"
             (home / "workspace.yaml").write_text(self._real(workspace), encoding="utf-8")
             (shared / "logs").mkdir(parents=True, exist_ok=True)
             (home / ".dagster").symlink_to(shared / "logs")
@@ -121,7 +130,9 @@ class Deployment:
         """Start a container of a service. ``words`` of its command are replaced."""
         container = container or service
         environment = self.environment(service, container, apart=apart)
-        command = [self._real((words or {}).get(word, word)) for word in self.services[service]["command"]]
+        # This machine is every host.
+        words = {"code": "127.0.0.1", **(words or {})}
+        command = [self._real(words.get(word, word)) for word in self.services[service]["command"]]
         with self.log(container).open("ab") as log:
             self.running[container] = subprocess.Popen(
                 [program(command[0]), *command[1:]],
@@ -191,7 +202,7 @@ class Deployment:
 
     def _real(self, text: str) -> str:
         text = text.replace("@redis:", "@127.0.0.1:")
-        return re.sub(r"\b(3000|3001|4000|6379)\b", lambda match: self.ports[match[0]], text)
+        return re.sub(rf"\b({'|'.join(self.ports)})\b", lambda match: self.ports[match[0]], text)
 
     def ask(self, query: str, port: str = "3000", **variables: Any) -> dict[str, Any]:
         """Ask a webserver by GraphQL, as its pages do.

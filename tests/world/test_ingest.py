@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.store import open_store
 from persona_pipeline.world import World
-from persona_pipeline.world.ingest import parse_message, parse_messages, storable
+from persona_pipeline.world.canonical import storable
+from persona_pipeline.world.ingest import parse_message, parse_messages
 from persona_pipeline.world.messages import read_messages, write_messages
 from tests.support.worlds import write_jsonl
 
@@ -25,7 +26,14 @@ GOOD = {"id": "1", "agent_id": "ann", "channel": "general", "text": "hi", "creat
         ("[1]", "is not an object"),
         ('"text"', "is not an object"),
         ("[" * 100_000, "nested too deeply"),
-        (json.dumps({**GOOD, "agnet_id": "x"}), "unknown key 'agnet_id'; did you mean 'agent_id'?"),
+        (
+            json.dumps({("agnet_id" if k == "agent_id" else k): v for k, v in GOOD.items()}),
+            "agent_id is missing; did you mean 'agnet_id'?",
+        ),
+        (
+            json.dumps({("chanel" if k == "channel" else k): v for k, v in GOOD.items()}),
+            "either a channel or a recipient (a direct message); did you mean 'chanel'?",
+        ),
         (json.dumps({k: v for k, v in GOOD.items() if k != "text"}), "text is missing"),
         (json.dumps({**GOOD, "text": None}), "text is missing"),
         (json.dumps({**GOOD, "text": 5}), "text must be a string, not 5"),
@@ -82,7 +90,9 @@ def test_csv_means_the_same_as_jsonl(tmp_path: Path) -> None:
     ("content", "says"),
     [
         ("", "has no header"),
-        ("id,wer\n", "unknown column 'wer'"),
+        ("id,wer\n", "column 'agent_id' is missing"),
+        ("id,agent_id,channel,text,created_at,id\n", "column 'id' stands twice"),
+        ("1,ann,c,hi,2026-03-01T10:00:00Z\n", "has no header"),
         ("id,agent_id,channel,text,created_at\n1,ann,c,hi,2026-03-01T10:00:00Z,extra\n", ":2: has more cells"),
         ("id,agent_id,channel,text,created_at\n1,ann,c,hi\n", ":2: created_at is missing"),
         ('id,agent_id,channel,text,created_at\n1,ann,c,"hi"x,2026-03-01T10:00:00Z\n', ":2: is not CSV"),

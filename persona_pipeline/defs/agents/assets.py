@@ -1,16 +1,15 @@
 """The steps that make the lineage of one agent: six of them, of which two make an asset a dimension."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import dagster as dg
 
-from persona_pipeline.defs.agents import outcomes, specs
-from persona_pipeline.defs.agents.partitions import agents
+from persona_pipeline.defs.agents import outcomes
+from persona_pipeline.defs.agents.specs import Specs
 from persona_pipeline.defs.agents.together import Event, evaluate_together
 from persona_pipeline.defs.agents.verdicts import agent_line, agent_lines, failure_of, red_agents, verdict
 from persona_pipeline.defs.platform import run_tags
 from persona_pipeline.defs.platform.failures import known_failures, retry_unanswered
-from persona_pipeline.defs.platform.labels import JUDGE_POOL
 from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource
 from persona_pipeline.errors import ConfigError, Problem
 from persona_pipeline.evaluation.history import overall_history
@@ -23,71 +22,76 @@ from persona_pipeline.world.speakers import stored_names
 
 Context = dg.AssetExecutionContext
 Made = Iterator[dg.MaterializeResult | Event]
-Step = Callable[[Context, World, EvaluationSettings, str], Made]
+Step = Callable[[Specs, Context, World, EvaluationSettings, str], Made]
 
 
-def make_personas(context: Context, world: World, evaluation: EvaluationSettings, agent_id: str) -> Made:
+def make_personas(specs: Specs, context: Context, world: World, evaluation: EvaluationSettings, agent_id: str) -> Made:
     """Bring the persona into the store."""
-    yield outcomes.persona_outcome(world.sync_persona(agent_id)).result(specs.PERSONAS)
+    yield outcomes.persona_outcome(world.sync_persona(agent_id)).result(specs.personas)
 
 
-def make_messages(context: Context, world: World, evaluation: EvaluationSettings, agent_id: str) -> Made:
+def make_messages(specs: Specs, context: Context, world: World, evaluation: EvaluationSettings, agent_id: str) -> Made:
     """Fix the window of messages, which the run keeps to. A past one is evaluated at once, beside the newest results."""
     for problem in world.sync_messages().problems:
         context.log.warning(f"left out: {problem}")
     scope = open_scope(world, agent_id, evaluation.request())
     if scope.past:
-        yield from evaluate_several(context, world, evaluation, [agent_id])
+        yield from evaluate_several(specs, context, world, evaluation, [agent_id])
         return
     run_tags.pin_window(context.instance, context.run_id, scope.window)
     said = world.messages(scope.window, agent_id=agent_id)
     names = stored_names(world).of([agent_id])
     for line in names.warnings():
         context.log.warning(line)
-    yield outcomes.messages_outcome(evaluation.window, scope.window, said, names).result(specs.MESSAGES)
+    yield outcomes.messages_outcome(evaluation.window, scope.window, said, names).result(specs.messages)
 
 
-def make_proposition_sets(context: Context, world: World, evaluation: EvaluationSettings, agent_id: str) -> Made:
+def make_proposition_sets(
+    specs: Specs, context: Context, world: World, evaluation: EvaluationSettings, agent_id: str
+) -> Made:
     """Merge the claims of the dimensions that are asked for; a broken file stops none of the others."""
     problems: list[Problem] = []
-    for dimension in _asked(context, specs.PROPOSITIONS):
+    for dimension in _asked(context, specs.propositions):
         try:
             stored = sync_propositions(world, agent_id, dimension)
         except ConfigError as error:
             problems += error.problems
             continue
-        yield outcomes.propositions_outcome(stored).result(specs.PROPOSITIONS[dimension])
+        yield outcomes.propositions_outcome(stored).result(specs.propositions[dimension])
     if problems:
         raise ConfigError(problems)
 
 
-def make_scores(context: Context, world: World, evaluation: EvaluationSettings, agent_id: str) -> Made:
+def make_scores(specs: Specs, context: Context, world: World, evaluation: EvaluationSettings, agent_id: str) -> Made:
     """Score the dimensions that are asked for, with their judgments in one fan-out."""
-    asked = _asked(context, specs.SCORES)
+    asked = _asked(context, specs.scores)
     judge = evaluation.open_judge(world)
     run = score_scope(world, _scope(context, world, agent_id, asked), judge, evaluation.request())
     found = [run.dimensions.get(dimension) for dimension in asked]
     for scored in found:
         retry_unanswered(scored.unscored_reasons if scored else {}, judge, context.retry_number)
     for dimension, scored in zip(asked, found, strict=True):
-        yield outcomes.scores_outcome(scored).result(specs.SCORES[dimension])
+        yield outcomes.scores_outcome(scored).result(specs.scores[dimension])
 
 
-def make_runs(context: Context, world: World, evaluation: EvaluationSettings, agent_id: str) -> Made:
+def make_runs(specs: Specs, context: Context, world: World, evaluation: EvaluationSettings, agent_id: str) -> Made:
     """Complete the run that the scores make up, and keep it with its comparison."""
     run = _finished(context, world, evaluation, agent_id).evaluation
     history = overall_history(world.store, agent_id, until=run.window_end)
-    yield outcomes.run_outcome(run, history).result(specs.RUNS)
+    yield outcomes.run_outcome(run, history).result(specs.runs)
 
 
-def make_comparisons(context: Context, world: World, evaluation: EvaluationSettings, agent_id: str) -> Made:
+def make_comparisons(
+    specs: Specs, context: Context, world: World, evaluation: EvaluationSettings, agent_id: str
+) -> Made:
     """Compare the run with the agent's baseline as it is now; what fell is judged again before it is called a fall."""
     report = _finished(context, world, evaluation, agent_id)
     run_tags.label_verdict(context.instance, context.run_id, verdict([agent_line(report)]))
-    yield outcomes.comparison_outcome(report, red_agents(world.store)).result(specs.COMPARISONS)
+    yield outcomes.comparison_outcome(report, red_agents(world.store)).result(specs.comparisons)
 
 
 def evaluate_several(
+    specs: Specs,
     context: Context,
     world: World,
     evaluation: EvaluationSettings,
@@ -101,14 +105,14 @@ def evaluate_several(
     """
     if len(agent_ids) > 1:
         run_tags.add_run_tags(context.instance, context.run_id, {run_tags.AGENT: f"{len(agent_ids)} agents"})
-    result = yield from evaluate_together(context, world, evaluation, evaluation.request(agent_ids, dimensions))
+    result = yield from evaluate_together(specs, context, world, evaluation, evaluation.request(agent_ids, dimensions))
     lines = agent_lines(result)
     run_tags.label_verdict(context.instance, context.run_id, verdict(lines))
     if failure := failure_of(lines):
         raise failure
 
 
-def asked_dimensions(context: Context) -> Sequence[str] | None:
+def asked_dimensions(specs: Specs, context: Context) -> Sequence[str] | None:
     """Return the dimensions whose scores a run over several agents is asked for; None: everything from the persona on.
 
     Raises:
@@ -117,17 +121,19 @@ def asked_dimensions(context: Context) -> Sequence[str] | None:
     asked = context.run.asset_selection
     if not asked:
         return None
-    if specs.COMPARISONS.key not in asked:
+    if specs.comparisons.key not in asked:
         raise dg.Failure(
             "several agents are evaluated together down to the comparison: select baseline_comparisons too, or one agent",
             allow_retries=False,
         )
-    if not asked.isdisjoint({specs.PERSONAS.key, specs.MESSAGES.key}):
+    if not asked.isdisjoint({specs.personas.key, specs.messages.key}):
         return None
-    return [name for name, spec in specs.SCORES.items() if spec.key in asked]
+    return [name for name, spec in specs.scores.items() if spec.key in asked]
 
 
-def build_step(name: str, step: Step, made: Sequence[dg.AssetSpec], pool: str | None = None) -> dg.AssetsDefinition:
+def build_step(
+    specs: Specs, name: str, step: Step, made: Sequence[dg.AssetSpec], pool: str | None = None
+) -> dg.AssetsDefinition:
     """Return the step that makes some assets of an agent, or those of them that are asked for.
 
     Several partitions are one run, not one each: its first step evaluates them together and says what it found of each, and
@@ -135,22 +141,24 @@ def build_step(name: str, step: Step, made: Sequence[dg.AssetSpec], pool: str | 
     """
 
     @dg.multi_asset(
-        name=name,
+        name=specs.place.name(name),
         specs=made,
-        partitions_def=agents,
+        partitions_def=specs.agents,
         can_subset=len(made) > 1,
         pool=pool,
         backfill_policy=dg.BackfillPolicy.single_run(),
         description=step.__doc__,
     )
+    @specs.place.bound
     def assets(context: dg.AssetExecutionContext, world: WorldResource, evaluation: EvaluationSettings) -> Made:
         agent_ids = [context.partition_key] if context.has_partition_key else list(context.partition_keys)
         with known_failures():
             opened = world.open()
             if len(agent_ids) > 1:
-                yield from evaluate_several(context, opened, evaluation, agent_ids, asked_dimensions(context))
+                asked = asked_dimensions(specs, context)
+                yield from evaluate_several(specs, context, opened, evaluation, agent_ids, asked)
             else:
-                yield from step(context, opened, evaluation, agent_ids[0])
+                yield from step(specs, context, opened, evaluation, agent_ids[0])
 
     return assets
 
@@ -172,15 +180,17 @@ def _finished(context: Context, world: World, evaluation: EvaluationSettings, ag
     return results.found[0].report
 
 
-def _asked(context: Context, made: dict[str, dg.AssetSpec]) -> list[str]:
+def _asked(context: Context, made: Mapping[str, dg.AssetSpec]) -> list[str]:
     return [dimension for dimension, spec in made.items() if spec.key in context.selected_asset_keys]
 
 
-AGENT_ASSETS = [
-    build_step("personas", make_personas, [specs.PERSONAS]),
-    build_step("messages", make_messages, [specs.MESSAGES]),
-    build_step("proposition_sets", make_proposition_sets, list(specs.PROPOSITIONS.values())),
-    build_step("scores", make_scores, list(specs.SCORES.values()), pool=JUDGE_POOL),
-    build_step("evaluation_runs", make_runs, [specs.RUNS]),
-    build_step("baseline_comparisons", make_comparisons, [specs.COMPARISONS]),
-]
+def build_steps(specs: Specs) -> list[dg.AssetsDefinition]:
+    """Return the steps of a place's agents."""
+    return [
+        build_step(specs, "personas", make_personas, [specs.personas]),
+        build_step(specs, "messages", make_messages, [specs.messages]),
+        build_step(specs, "proposition_sets", make_proposition_sets, list(specs.propositions.values())),
+        build_step(specs, "scores", make_scores, list(specs.scores.values()), pool=specs.place.judge_pool),
+        build_step(specs, "evaluation_runs", make_runs, [specs.runs]),
+        build_step(specs, "baseline_comparisons", make_comparisons, [specs.comparisons]),
+    ]

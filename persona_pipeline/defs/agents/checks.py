@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from persona_pipeline.defs.agents.partitions import agents
-from persona_pipeline.defs.agents.specs import COMPARISONS
+from persona_pipeline.defs.agents.specs import Specs
 from persona_pipeline.defs.agents.verdicts import MOST_LINE, agent_line, failure_of, first_lines, red_agents, some
 from persona_pipeline.defs.pictures import metadata
 from persona_pipeline.defs.platform.failures import known_failures
@@ -42,12 +41,12 @@ class GateCheck:
         """Whether a failure fails the run."""
         return self.severity is ERROR
 
-    def result(self, report: AgentReport, red: Sequence[str] = ()) -> dg.AssetCheckResult:
+    def result(self, specs: Specs, report: AgentReport, red: Sequence[str] = ()) -> dg.AssetCheckResult:
         """Return the check's result; ``red``: the agents with findings, who are named where this one has none."""
         wrong = self.find(report)
         rows = [{"what": one_line(line, MOST_LINE)} for line in wrong]
         return dg.AssetCheckResult(
-            asset_key=COMPARISONS.key,
+            asset_key=specs.comparisons.key,
             check_name=self.name,
             passed=not wrong,
             severity=self.severity,
@@ -114,30 +113,36 @@ GATE = (
 )
 
 
-@dg.multi_asset_check(
-    name="gate",
-    specs=[
-        dg.AssetCheckSpec(
-            gate.name,
-            asset=COMPARISONS.key,
-            blocking=gate.blocking,
-            partitions_def=agents,
-            description=gate.description,
-        )
-        for gate in GATE
-    ],
-    can_subset=True,
-    description="Asks the gate's questions of one agent's comparison with its baseline.",
-)
-def gate_checks(context: dg.AssetCheckExecutionContext, world: WorldResource) -> Iterator[dg.AssetCheckResult]:
-    report = _report(context.partition_key, world)
-    red = red_agents(world.open().store)
-    asked = [gate for gate in GATE if gate.name in {key.name for key in context.selected_asset_check_keys}]
-    for gate in asked:
-        yield gate.result(report, red)
-    # Dagster would end the step too, with the name of a check; this says what fell.
-    if any(gate.blocking and gate.find(report) for gate in asked) and (failure := failure_of([agent_line(report)])):
-        raise failure
+def build_gate(specs: Specs) -> dg.AssetChecksDefinition:
+    """Return the checks on the comparison of a place's agents with their baselines."""
+
+    @dg.multi_asset_check(
+        name=specs.place.name("gate"),
+        specs=[
+            dg.AssetCheckSpec(
+                gate.name,
+                asset=specs.comparisons.key,
+                blocking=gate.blocking,
+                partitions_def=specs.agents,
+                description=gate.description,
+            )
+            for gate in GATE
+        ],
+        can_subset=True,
+        description="Asks the gate's questions of one agent's comparison with its baseline.",
+    )
+    @specs.place.bound
+    def gate_checks(context: dg.AssetCheckExecutionContext, world: WorldResource) -> Iterator[dg.AssetCheckResult]:
+        report = _report(context.partition_key, world)
+        red = red_agents(world.open().store)
+        asked = [gate for gate in GATE if gate.name in {key.name for key in context.selected_asset_check_keys}]
+        for gate in asked:
+            yield gate.result(specs, report, red)
+        # Dagster would end the step too, with the name of a check; this says what fell.
+        if any(gate.blocking and gate.find(report) for gate in asked) and (failure := failure_of([agent_line(report)])):
+            raise failure
+
+    return gate_checks
 
 
 def _report(agent_id: str, world: WorldResource) -> AgentReport:

@@ -4,7 +4,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import dagster as dg
 
-from persona_pipeline.defs.agents import checks, outcomes, sources, specs
+from persona_pipeline.defs.agents import checks, outcomes
+from persona_pipeline.defs.agents.specs import Specs
 from persona_pipeline.defs.platform.dagster_internals import (
     MATERIALIZED,
     OBSERVED,
@@ -23,9 +24,6 @@ Key = dg.AssetKey
 Events = dict[Key, dict[str, int]]
 Versions = dict[Key, dict[str, str]]
 
-# From upstream to downstream, each with what it is made from: the same edges as the assets themselves.
-PARENTS: Mapping[Key, tuple[Key, ...]] = {spec.key: tuple(dep.asset_key for dep in spec.deps) for spec in specs.ALL}
-
 
 class Lineage:
     """The newest event and version of every asset of some agents, read once and then kept up to date.
@@ -34,10 +32,16 @@ class Lineage:
     the events must be those from before the evaluation.
     """
 
-    def __init__(self, instance: dg.DagsterInstance, agent_ids: Iterable[str]) -> None:
+    def __init__(self, specs: Specs, instance: dg.DagsterInstance, agent_ids: Iterable[str]) -> None:
+        self._specs = specs
         self._instance = instance
         self._agents = set(agent_ids)
-        keys = [(spec.key, OBSERVED) for spec in sources.SOURCES] + [(key, MATERIALIZED) for key in PARENTS]
+        # From upstream to downstream, each with what it is made from: the same edges as the assets themselves.
+        self._parents = {spec.key: tuple(dep.asset_key for dep in spec.deps) for spec in specs.evaluated}
+        self._inputs = {specs.personas.key, *(spec.key for spec in specs.propositions.values())}
+        self._code_versions = {spec.key: spec.code_version for spec in specs.evaluated}
+        keys = [(spec.key, OBSERVED) for spec in specs.sources.by_name.values()]
+        keys += [(key, MATERIALIZED) for key in self._parents]
         self._events: Events = {key: self._newest_events(key, kind) for key, kind in keys}
         self._versions: Versions = {key: self._newest_versions(key, kind) for key, kind in keys}
 
@@ -50,9 +54,9 @@ class Lineage:
             names: the dimensions that were scored; None: everything was.
             red: all agents with findings.
         """
-        for key, found in _outcomes(result, names, red):
+        for key, found in _outcomes(self._specs, result, names, red):
             changed = {
-                a: outcome for a, outcome in found.items() if key not in _INPUTS or self._is_new(key, a, outcome)
+                a: outcome for a, outcome in found.items() if key not in self._inputs or self._is_new(key, a, outcome)
             }
             with in_one_batch(self._instance):
                 for agent_id, outcome in changed.items():
@@ -63,7 +67,7 @@ class Lineage:
             if changed:
                 # What has just been written is what the next asset downstream rests on.
                 self._events[key] |= self._newest_events(key, MATERIALIZED, set(changed))
-        yield from check_evaluations({a: item.report for a, item in _newest(result).items()}, red)
+        yield from check_evaluations(self._specs, {a: item.report for a, item in _newest(result).items()}, red)
 
     def observations(self, result: CohortResult, red: Sequence[str]) -> Iterator[dg.AssetObservation]:
         """Yield what was found about the past: beside the newest results, whose place it does not take."""
@@ -71,8 +75,8 @@ class Lineage:
             if not report.past:
                 continue
             for key, outcome in (
-                (specs.RUNS.key, outcomes.run_outcome(report.evaluation)),
-                (specs.COMPARISONS.key, outcomes.comparison_outcome(report, red)),
+                (self._specs.runs.key, outcomes.run_outcome(report.evaluation)),
+                (self._specs.comparisons.key, outcomes.comparison_outcome(report, red)),
             ):
                 text = f"As of {report.evaluation.window_end.isoformat()}; the newest results stay as they are."
                 yield dg.AssetObservation(key, partition=agent_id, metadata=outcome.metadata, description=text)
@@ -81,14 +85,14 @@ class Lineage:
         own = self._events[key].get(agent_id)
         if own is None or self._versions[key].get(agent_id) != outcome.version:
             return True
-        return any(self._events[parent].get(agent_id, 0) > own for parent in PARENTS[key])
+        return any(self._events[parent].get(agent_id, 0) > own for parent in self._parents[key])
 
     def _tags(self, key: Key, agent_id: str, outcome: Outcome) -> dict[str, str]:
         inputs = {
             parent: (self._versions[parent].get(agent_id), self._events[parent].get(agent_id))
-            for parent in PARENTS[key]
+            for parent in self._parents[key]
         }
-        return lineage_tags(outcome.version, _CODE_VERSIONS[key], inputs)
+        return lineage_tags(outcome.version, self._code_versions[key], inputs)
 
     def _newest_events(self, key: Key, kind: dg.DagsterEventType, agent_ids: set[str] | None = None) -> dict[str, int]:
         return newest_events(self._instance, key, kind, agent_ids or self._agents)
@@ -97,13 +101,15 @@ class Lineage:
         return newest_versions(self._instance, key, kind, sorted(self._agents))
 
 
-def check_evaluations(reports: Mapping[str, AgentReport], red: Sequence[str]) -> Iterator[dg.AssetCheckEvaluation]:
+def check_evaluations(
+    specs: Specs, reports: Mapping[str, AgentReport], red: Sequence[str]
+) -> Iterator[dg.AssetCheckEvaluation]:
     """Yield what the gate says of each agent."""
     for agent_id, report in reports.items():
         for gate in checks.GATE:
-            verdict = gate.result(report, red)
+            verdict = gate.result(specs, report, red)
             yield dg.AssetCheckEvaluation(
-                asset_key=specs.COMPARISONS.key,
+                asset_key=specs.comparisons.key,
                 check_name=gate.name,
                 passed=verdict.passed,
                 metadata=verdict.metadata,
@@ -115,16 +121,12 @@ def check_evaluations(reports: Mapping[str, AgentReport], red: Sequence[str]) ->
             )
 
 
-_CODE_VERSIONS = {spec.key: spec.code_version for spec in specs.ALL}
-_INPUTS = {specs.PERSONAS.key, *(spec.key for spec in specs.PROPOSITIONS.values())}
-
-
 def _newest(result: CohortResult) -> dict[str, AgentResult]:
     return {agent_id: item for agent_id, item in result.results.items() if not item.report.past}
 
 
 def _outcomes(
-    result: CohortResult, names: Collection[str] | None, red: Sequence[str]
+    specs: Specs, result: CohortResult, names: Collection[str] | None, red: Sequence[str]
 ) -> Iterator[tuple[Key, dict[str, Outcome]]]:
     """Yield the outcomes of each asset by agent, upstream first. An agent that could not be evaluated has none."""
     newest = _newest(result)
@@ -133,7 +135,7 @@ def _outcomes(
         # A part that became a whole evaluation scored more than was asked for.
         return newest if names is None else {a: item for a, item in newest.items() if name in item.plan.plans}
 
-    yield specs.PERSONAS.key, {a: outcomes.persona_outcome(item.plan.persona) for a, item in newest.items()}
+    yield specs.personas.key, {a: outcomes.persona_outcome(item.plan.persona) for a, item in newest.items()}
     if names is None:
         said = {
             a: outcomes.messages_outcome(
@@ -141,19 +143,19 @@ def _outcomes(
             )
             for a, item in newest.items()
         }
-        yield specs.MESSAGES.key, said
+        yield specs.messages.key, said
     for name in ALL_DIMENSIONS:
         sets = {a: outcomes.propositions_outcome(item.plan.sets[name]) for a, item in scored(name).items()}
-        yield specs.PROPOSITIONS[name].key, sets
+        yield specs.propositions[name].key, sets
     for name in ALL_DIMENSIONS:
         found = {
             a: outcomes.scores_outcome(item.report.evaluation.dimensions.get(name)) for a, item in scored(name).items()
         }
-        yield specs.SCORES[name].key, found
+        yield specs.scores[name].key, found
     if names is None or names:
         runs = {
             a: outcomes.run_outcome(item.report.evaluation, result.histories.get(a, ())) for a, item in newest.items()
         }
-        yield specs.RUNS.key, runs
+        yield specs.runs.key, runs
     compared = {a: outcomes.comparison_outcome(item.report, red) for a, item in newest.items()}
-    yield specs.COMPARISONS.key, compared
+    yield specs.comparisons.key, compared

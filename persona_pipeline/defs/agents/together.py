@@ -6,6 +6,7 @@ from dataclasses import replace
 import dagster as dg
 
 from persona_pipeline.defs.agents.lineage import Lineage, check_evaluations
+from persona_pipeline.defs.agents.specs import Specs
 from persona_pipeline.defs.agents.verdicts import red_agents
 from persona_pipeline.defs.platform.failures import known_failures, retry_unanswered
 from persona_pipeline.defs.platform.resources import EvaluationSettings
@@ -21,7 +22,7 @@ Event = dg.AssetMaterialization | dg.AssetCheckEvaluation | dg.AssetObservation
 
 
 def evaluate_together(
-    context: Context, world: World, evaluation: EvaluationSettings, request: EvaluationRequest
+    specs: Specs, context: Context, world: World, evaluation: EvaluationSettings, request: EvaluationRequest
 ) -> Generator[Event, None, CohortResult]:
     """Evaluate agents with their judgments pooled, yield what a run of each would have left, and return what was found.
 
@@ -32,7 +33,7 @@ def evaluate_together(
         request: names the agents. Dimensions None: everything, on the newest window; else these on each agent's last window,
             none: only compare.
     """
-    lineage = Lineage(context.instance, request.agents or ())
+    lineage = Lineage(specs, context.instance, request.agents or ())
     with known_failures():
         judge = evaluation.open_judge(world)
         asked = replace(request, newest_window=request.dimensions is not None)
@@ -43,7 +44,7 @@ def evaluate_together(
     yield from lineage.observations(result, red)
     # Dagster planned their checks when the run was made: said again, they stay as they were.
     past = [agent_id for agent_id, report in result.reports.items() if report.past]
-    yield from check_evaluations(newest_reports(world, past), red)
+    yield from check_evaluations(specs, newest_reports(world, past), red)
     return result
 
 

@@ -2,9 +2,12 @@
 
 import dagster as dg
 
-from persona_pipeline.defs.batches import jobs, sensors
+from persona_pipeline.defs.batches.jobs import build_collect_batches, build_submit_batches
+from persona_pipeline.defs.batches.sensors import build_open_batches
+from persona_pipeline.defs.platform.place import Place
 
-defs = dg.Definitions(
-    jobs=[jobs.submit_batches, jobs.collect_batches],
-    sensors=[sensors.open_batches],
-)
+
+def build_batches(place: Place) -> dg.Definitions:
+    """Return what is about the message batches of a place."""
+    collect = build_collect_batches(place)
+    return dg.Definitions(jobs=[build_submit_batches(place), collect], sensors=[build_open_batches(place, collect)])

@@ -9,6 +9,7 @@ from persona_pipeline.defs.batches.planning import BatchConfig, count_open, plan
 from persona_pipeline.defs.pictures import metadata
 from persona_pipeline.defs.platform import run_tags
 from persona_pipeline.defs.platform.failures import known_failures
+from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource
 from persona_pipeline.judging import batches as message_batches
 from persona_pipeline.judging.batch_records import BatchSummary
@@ -18,6 +19,7 @@ from persona_pipeline.settings import get_settings
 
 API_RETRIES, API_SECONDS = 2, 60.0
 _MOST_TEXT = 300
+_TAGS = {run_tags.JUDGE: "anthropic, in batches"}
 
 
 @contextmanager
@@ -36,62 +38,82 @@ def api_failures() -> Iterator[None]:
         raise dg.RetryRequested(max_retries=API_RETRIES, seconds_to_wait=API_SECONDS) from error
 
 
-@dg.op
-def submit_planned_requests(
-    context: dg.OpExecutionContext, world: WorldResource, evaluation: EvaluationSettings, config: BatchConfig
-) -> None:
-    """Submit every judgment an evaluation would ask for that is neither answered nor under way."""
-    with known_failures(), api_failures():
-        opened = world.open()
-        options = AnthropicOptions.from_settings(get_settings())
-        questions = planned_questions(opened, options, evaluation, config)
-        if evaluation.max_usd or get_settings().daily_usd:
-            require_affordable(opened.store, options, questions, evaluation.max_usd or None)
-        done = message_batches.submit_batch(opened.store, options, questions)
-    if done.uncertain:
-        context.log.warning(
-            f"{done.uncertain} submissions had no answer; collect_batches finds out what became of them"
-        )
-    context.add_output_metadata(
-        {
-            "judgments": len(questions),
-            "submitted": done.submitted,
-            "answered_before": done.cached,
-            "under_way": done.waiting,
-            "uncertain_submissions": done.uncertain,
-            "batches": ", ".join(done.batch_ids) or "none",
-        }
-    )
+def build_submit_batches(place: Place) -> dg.JobDefinition:
+    """Return the job that submits batches."""
 
-
-@dg.op
-def collect_ended_batches(context: dg.OpExecutionContext, world: WorldResource) -> None:
-    """Bring the answers of ended batches into the store."""
-    with known_failures(), api_failures():
-        opened = world.open()
-        summaries = message_batches.collect_batches(opened.store, AnthropicOptions.from_settings(get_settings()))
-    for summary in summaries:
-        for reason, count in summary.reasons.items():
+    @dg.op(name=place.name("submit_planned_requests"))
+    @place.bound
+    def submit_planned_requests(
+        context: dg.OpExecutionContext, world: WorldResource, evaluation: EvaluationSettings, config: BatchConfig
+    ) -> None:
+        """Submit every judgment an evaluation would ask for that is neither answered nor under way."""
+        with known_failures(), api_failures():
+            opened = world.open()
+            options = AnthropicOptions.from_settings(get_settings())
+            questions = planned_questions(opened, options, evaluation, config)
+            if evaluation.max_usd or get_settings().daily_usd:
+                require_affordable(opened.store, options, questions, evaluation.max_usd or None)
+            done = message_batches.submit_batch(opened.store, options, questions)
+        if done.uncertain:
             context.log.warning(
-                f"{summary.batch_id}: {count} judgments are unscored ({reason}); submit_batches submits them again"
+                f"{done.uncertain} submissions had no answer; collect_batches finds out what became of them"
             )
-    context.add_output_metadata({**summary_metadata(summaries), "still_open": count_open(opened.store)})
+        context.add_output_metadata(
+            {
+                "judgments": len(questions),
+                "submitted": done.submitted,
+                "answered_before": done.cached,
+                "under_way": done.waiting,
+                "uncertain_submissions": done.uncertain,
+                "batches": ", ".join(done.batch_ids) or "none",
+            }
+        )
+
+    submit = submit_planned_requests.alias("submit_planned_requests")
+
+    @dg.job(
+        name=place.name("submit_batches"),
+        tags=_TAGS,
+        executor_def=place.executor,
+        description="Submits what an evaluation would ask the judge as message batches, at half the price. Run twice, it bills "
+        "once.",
+    )
+    def submit_batches() -> None:
+        submit()
+
+    return submit_batches
 
 
-@dg.job(
-    tags={run_tags.JUDGE: "anthropic, in batches"},
-    description="Submits what an evaluation would ask the judge as message batches, at half the price. Run twice, it bills once.",
-)
-def submit_batches() -> None:
-    submit_planned_requests()
+def build_collect_batches(place: Place) -> dg.JobDefinition:
+    """Return the job that collects batches."""
 
+    @dg.op(name=place.name("collect_ended_batches"))
+    @place.bound
+    def collect_ended_batches(context: dg.OpExecutionContext, world: WorldResource) -> None:
+        """Bring the answers of ended batches into the store."""
+        with known_failures(), api_failures():
+            opened = world.open()
+            summaries = message_batches.collect_batches(opened.store, AnthropicOptions.from_settings(get_settings()))
+        for summary in summaries:
+            for reason, count in summary.reasons.items():
+                context.log.warning(
+                    f"{summary.batch_id}: {count} judgments are unscored ({reason}); submit_batches submits them again"
+                )
+        context.add_output_metadata({**summary_metadata(summaries), "still_open": count_open(opened.store)})
 
-@dg.job(
-    tags={run_tags.JUDGE: "anthropic, in batches"},
-    description="Collects message batches that have ended; an evaluation with the judge anthropic then pays for nothing in them.",
-)
-def collect_batches() -> None:
-    collect_ended_batches()
+    collect = collect_ended_batches.alias("collect_ended_batches")
+
+    @dg.job(
+        name=place.name("collect_batches"),
+        tags=_TAGS,
+        executor_def=place.executor,
+        description="Collects message batches that have ended; an evaluation with the judge anthropic then pays for nothing in "
+        "them.",
+    )
+    def collect_batches() -> None:
+        collect()
+
+    return collect_batches
 
 
 def summary_metadata(summaries: Sequence[BatchSummary]) -> metadata.Metadata:

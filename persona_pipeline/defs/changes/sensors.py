@@ -16,14 +16,12 @@ import dagster as dg
 from persona_pipeline.changes.detection import Debounce, Work, find_changes
 from persona_pipeline.changes.pauses import evaluated_since, note_asked
 from persona_pipeline.changes.versions import SOURCES, source_versions
-from persona_pipeline.defs.agents import specs
-from persona_pipeline.defs.agents.jobs import evaluate_agent
-from persona_pipeline.defs.agents.partitions import agents
+from persona_pipeline.defs.agents.definitions import Agents
+from persona_pipeline.defs.agents.specs import Specs
 from persona_pipeline.defs.changes.observations import find_work, new_events, observation, recorded_versions
-from persona_pipeline.defs.cohort.jobs import evaluate_cohort
-from persona_pipeline.defs.platform.resources import AGENTS, WorldResource, known_agents
+from persona_pipeline.defs.platform.resources import WorldResource, known_agents
 from persona_pipeline.defs.platform.run_tags import request_tags
-from persona_pipeline.defs.platform.settings import OrchestrationSettings, orchestration
+from persona_pipeline.defs.platform.settings import orchestration
 from persona_pipeline.judging.daily import daily_limit
 from persona_pipeline.judging.providers.registry import RECORDED
 from persona_pipeline.propositions import ALL_DIMENSIONS
@@ -33,76 +31,102 @@ MOST_NAMED = 2
 _CURSOR = "event "
 
 
-@dg.sensor(
-    asset_selection=dg.AssetSelection.assets(*(spec.key for spec in specs.ALL)),
-    minimum_interval_seconds=orchestration().sensor_seconds,
-    default_status=dg.DefaultSensorStatus.RUNNING,
-    description="Records which versions of files and messages there are, so that scores of an edited persona show as stale, and "
-    "keeps the partitions in step with personas/. Starts no run.",
-)
-def source_observations(context: dg.SensorEvaluationContext, world: WorldResource) -> dg.SensorResult | dg.SkipReason:
-    """Compare files and messages with what was last recorded and record what changed."""
-    settings, instance, opened = orchestration(), context.instance, world.open()
-    now, known = source_versions(opened.root, opened.store), instance.get_dynamic_partitions(AGENTS)
-    for name in now.misnamed:
-        context.log.warning(f"personas/{name}.yaml is left out: {name!r} cannot be an agent's id")
-    debounce = Debounce(settings.new_messages, timedelta(minutes=settings.quiet_minutes))
-    reading = opened.is_reading_messages
-    changes, waiting = find_changes(
-        now, recorded_versions(instance), known=known, debounce=debounce, at=datetime.now(UTC), reading=reading
+def build_source_observations(specs: Specs) -> dg.SensorDefinition:
+    """Return the sensor that records what changed of a place's agents."""
+    place = specs.place
+
+    @dg.sensor(
+        name=place.name("source_observations"),
+        asset_selection=dg.AssetSelection.assets(*(spec.key for spec in specs.evaluated)),
+        minimum_interval_seconds=place.orchestration.sensor_seconds,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Records which versions of files and messages there are, so that scores of an edited persona show as stale, "
+        "and keeps the partitions in step with personas/. Starts no run.",
     )
-    partitions = partition_requests(now.agent_ids, known)
-    if not (changes or partitions):
-        why = "which are being read" if reading else "not yet enough or quiet"
-        more = f"; {len(waiting)} with new messages, {why}" if waiting else ""
-        return dg.SkipReason(f"{len(now.agent_ids)} agents, nothing changed{more}")
-    for change in changes[: settings.cohort_size]:
-        context.log.info(f"{change.agent_id}: {change.source} changed")
-    return dg.SensorResult(
-        # Nothing is started; without it the page says that the result was empty.
-        skip_reason=f"{len(changes)} versions of {len({change.agent_id for change in changes})} agents recorded",
-        dynamic_partitions_requests=partitions,
-        asset_events=[observation(change) for change in changes],
-    )
+    @place.bound
+    def source_observations(
+        context: dg.SensorEvaluationContext, world: WorldResource
+    ) -> dg.SensorResult | dg.SkipReason:
+        """Compare files and messages with what was last recorded and record what changed."""
+        settings, instance, opened = orchestration(), context.instance, world.open()
+        now, known = (
+            source_versions(opened.root, opened.store),
+            instance.get_dynamic_partitions(specs.sources.agents_name),
+        )
+        for name in now.misnamed:
+            context.log.warning(f"personas/{name}.yaml is left out: {name!r} cannot be an agent's id")
+        debounce = Debounce(settings.new_messages, timedelta(minutes=settings.quiet_minutes))
+        reading = opened.is_reading_messages
+        changes, waiting = find_changes(
+            now,
+            recorded_versions(specs, instance),
+            known=known,
+            debounce=debounce,
+            at=datetime.now(UTC),
+            reading=reading,
+        )
+        partitions = partition_requests(specs.agents, now.agent_ids, known)
+        if not (changes or partitions):
+            why = "which are being read" if reading else "not yet enough or quiet"
+            more = f"; {len(waiting)} with new messages, {why}" if waiting else ""
+            return dg.SkipReason(f"{len(now.agent_ids)} agents, nothing changed{more}")
+        for change in changes[: settings.cohort_size]:
+            context.log.info(f"{change.agent_id}: {change.source} changed")
+        return dg.SensorResult(
+            # Nothing is started; without it the page says that the result was empty.
+            skip_reason=f"{len(changes)} versions of {len({change.agent_id for change in changes})} agents recorded",
+            dynamic_partitions_requests=partitions,
+            asset_events=[observation(specs, change) for change in changes],
+        )
+
+    return source_observations
 
 
-@dg.sensor(
-    jobs=[evaluate_agent, evaluate_cohort],
-    minimum_interval_seconds=max(1, orchestration().sensor_seconds // 3),
-    default_status=orchestration().sensor_status,
-    description="Evaluates exactly what source_observations saw change: an edited persona its agent, an edited proposition file "
-    "its dimension (of everybody for _default.yaml), an edited baseline the comparison, new messages their agent. Many agents "
-    "at once become one run.",
-)
-def world_changes(context: dg.SensorEvaluationContext, world: WorldResource) -> dg.SensorResult | dg.SkipReason:
-    """Request the runs that are needed for what was observed since the last look."""
-    settings, instance, opened = orchestration(), context.instance, world.open()
-    daily = daily_limit(get_settings(), opened.store) if settings.judge != RECORDED else None
-    if daily and not daily.remaining:
-        return dg.SkipReason(f"today's {daily.max_usd:g} dollars are spent; what changes is evaluated tomorrow")
-    after, waiting = acted_upon(context.cursor)
-    found = new_events(instance, None if after is None else min([after, *waiting.values()]))
-    if after is not None:
-        found = _unanswered(found, after, waiting)
-    if not found:
-        return dg.SkipReason("nothing was observed to change")
-    cooldown = timedelta(minutes=settings.cooldown_minutes)
-    early = evaluated_since(opened.store, found, datetime.now(UTC) - cooldown) if cooldown else set()
-    # Whoever was evaluated just now waits: what changes meanwhile is one run then.
-    resting = {agent_id: min(found[agent_id].values()) - 1 for agent_id in sorted(early)}
-    there = known_agents(opened.root)
-    events = {agent_id: found[agent_id] for agent_id in there if agent_id in found and agent_id not in resting}
-    work = find_work(instance, opened.store, events)
-    added = sorted(events.keys() - set(instance.get_dynamic_partitions(AGENTS)))
-    newest = max([after or 0, *(event for seen in found.values() for event in seen.values())])
-    note_asked(opened.store, [item.agent_id for item in work])
-    return dg.SensorResult(
-        run_requests=list(run_requests(work, events, settings)),
-        skip_reason=None if work else f"{len(resting)} agents were evaluated less than {cooldown} ago",
-        # Of a new agent: the sensor that saw it may not have come as far as its partition.
-        dynamic_partitions_requests=[agents.build_add_request(added)] if added else [],
-        cursor=_cursor(newest, resting),
+def build_world_changes(agents: Agents, evaluate_cohort: dg.JobDefinition) -> dg.SensorDefinition:
+    """Return the sensor that asks for what recorded changes need."""
+    specs, place = agents.specs, agents.specs.place
+
+    @dg.sensor(
+        name=place.name("world_changes"),
+        jobs=[agents.evaluate_agent, evaluate_cohort],
+        minimum_interval_seconds=max(1, place.orchestration.sensor_seconds // 3),
+        default_status=place.orchestration.sensor_status,
+        description="Evaluates exactly what source_observations saw change: an edited persona its agent, an edited proposition "
+        "file its dimension (of everybody for _default.yaml), an edited baseline the comparison, new messages their "
+        "agent. Many agents at once become one run.",
     )
+    @place.bound
+    def world_changes(context: dg.SensorEvaluationContext, world: WorldResource) -> dg.SensorResult | dg.SkipReason:
+        """Request the runs that are needed for what was observed since the last look."""
+        settings, instance, opened = orchestration(), context.instance, world.open()
+        daily = daily_limit(get_settings(), opened.store) if settings.judge != RECORDED else None
+        if daily and not daily.remaining:
+            return dg.SkipReason(f"today's {daily.max_usd:g} dollars are spent; what changes is evaluated tomorrow")
+        after, waiting = acted_upon(context.cursor)
+        found = new_events(specs, instance, None if after is None else min([after, *waiting.values()]))
+        if after is not None:
+            found = _unanswered(found, after, waiting)
+        if not found:
+            return dg.SkipReason("nothing was observed to change")
+        cooldown = timedelta(minutes=settings.cooldown_minutes)
+        early = evaluated_since(opened.store, found, datetime.now(UTC) - cooldown) if cooldown else set()
+        # Whoever was evaluated just now waits: what changes meanwhile is one run then.
+        resting = {agent_id: min(found[agent_id].values()) - 1 for agent_id in sorted(early)}
+        there = known_agents(opened.root)
+        events = {agent_id: found[agent_id] for agent_id in there if agent_id in found and agent_id not in resting}
+        work = find_work(specs, instance, opened.store, events)
+        added = sorted(events.keys() - set(instance.get_dynamic_partitions(specs.sources.agents_name)))
+        newest = max([after or 0, *(event for seen in found.values() for event in seen.values())])
+        note_asked(opened.store, [item.agent_id for item in work])
+        return dg.SensorResult(
+            run_requests=list(run_requests(agents, evaluate_cohort, work, events)),
+            skip_reason=None if work else f"{len(resting)} agents were evaluated less than {cooldown} ago",
+            # Of a new agent: the sensor that saw it may not have come as far as its partition.
+            dynamic_partitions_requests=[specs.agents.build_add_request(added)] if added else [],
+            cursor=_cursor(newest, resting),
+        )
+
+    return world_changes
 
 
 def acted_upon(cursor: str | None) -> tuple[int | None, Mapping[str, int]]:
@@ -134,7 +158,7 @@ def _unanswered(
 
 
 def partition_requests(
-    agent_ids: Sequence[str], known: Sequence[str]
+    agents: dg.DynamicPartitionsDefinition, agent_ids: Sequence[str], known: Sequence[str]
 ) -> list[dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest]:
     """Return what brings the partitions in step with the agents."""
     added = sorted(set(agent_ids) - set(known))
@@ -146,24 +170,24 @@ def partition_requests(
 
 
 def run_requests(
-    work: Sequence[Work], events: Mapping[str, Mapping[str, int]], settings: OrchestrationSettings
+    agents: Agents, evaluate_cohort: dg.JobDefinition, work: Sequence[Work], events: Mapping[str, Mapping[str, int]]
 ) -> Iterator[dg.RunRequest]:
     """Yield a run an agent, or one run for all where there are many."""
     keys = {item.agent_id: f"{item.agent_id}@{max(events[item.agent_id].values())}" for item in work}
-    if len(work) > settings.cohort_size:
-        yield cohort_request(work, hashlib.sha256(" ".join(keys.values()).encode()).hexdigest())
+    if len(work) > orchestration().cohort_size:
+        yield cohort_request(evaluate_cohort, work, hashlib.sha256(" ".join(keys.values()).encode()).hexdigest())
         return
     for item in work:
         yield dg.RunRequest(
-            job_name=evaluate_agent.name,
+            job_name=agents.evaluate_agent.name,
             run_key=keys[item.agent_id],
             partition_key=item.agent_id,
-            asset_selection=None if item.dimensions is None else selection(item.dimensions),
+            asset_selection=None if item.dimensions is None else selection(agents.specs, item.dimensions),
             tags=request_tags(_because(item.reasons), agent_id=item.agent_id),
         )
 
 
-def cohort_request(work: Sequence[Work], run_key: str) -> dg.RunRequest:
+def cohort_request(evaluate_cohort: dg.JobDefinition, work: Sequence[Work], run_key: str) -> dg.RunRequest:
     """Return the one run that does it all: everything if one agent needs that, else the dimensions any agent needs."""
     reasons = {reason for item in work for reason in item.reasons}
     whole = any(item.whole for item in work)
@@ -181,12 +205,12 @@ def cohort_request(work: Sequence[Work], run_key: str) -> dg.RunRequest:
     )
 
 
-def selection(dimensions: Sequence[str]) -> list[dg.AssetKey]:
+def selection(specs: Specs, dimensions: Sequence[str]) -> list[dg.AssetKey]:
     """Return the assets downstream of the dimensions' proposition files; of none: the comparison alone."""
     if not dimensions:
-        return [specs.COMPARISONS.key]
-    scored = [spec.key for name in dimensions for spec in (specs.PROPOSITIONS[name], specs.SCORES[name])]
-    return [*scored, specs.RUNS.key, specs.COMPARISONS.key]
+        return [specs.comparisons.key]
+    scored = [spec.key for name in dimensions for spec in (specs.propositions[name], specs.scores[name])]
+    return [*scored, specs.runs.key, specs.comparisons.key]
 
 
 def _because(reasons: Collection[str]) -> str:

@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
-from persona_pipeline.defs.agents.jobs import evaluate_agent
-from persona_pipeline.defs.agents.voices import follow_voices
-from persona_pipeline.defs.platform.resources import AGENTS, WorldResource, known_agents
+from persona_pipeline.defs.agents.definitions import Agents
+from persona_pipeline.defs.platform.place import EVALUATION
+from persona_pipeline.defs.platform.resources import WorldResource, known_agents
 from persona_pipeline.defs.platform.run_tags import request_tags
 from persona_pipeline.defs.platform.settings import orchestration
 from persona_pipeline.errors import ConfigError
@@ -30,44 +30,52 @@ MOST_SECONDS = 20.0
 MOST_LEARNING = 10
 
 
-@dg.sensor(
-    jobs=[evaluate_agent, follow_voices],
-    minimum_interval_seconds=orchestration().sensor_seconds,
-    default_status=orchestration().sensor_status,
-    description="Follows what agents say and, when one no longer sounds like itself, has the judge evaluate the messages of that "
-    "alarm, once. A voice that is not learnt is learnt first, by follow_voices. No alarm, no judgment.",
-)
-def voice_alarms(context: dg.SensorEvaluationContext, world: WorldResource) -> dg.SensorResult | dg.SkipReason:
-    """Look at the agents with new messages and request a run for each new alarm."""
-    opened = world.open()
-    counts = {name: said.all.messages for name, said in said_by_agent(opened.store, opened.horizon).items()}
-    looked = _looked(context.cursor)
-    partitions = set(context.instance.get_dynamic_partitions(AGENTS))
-    there = [name for name in known_agents(opened.root) if name in partitions]
-    waiting = [name for name in there if counts.get(name, 0) != looked.get(name, 0)]
-    if not waiting or opened.newest_message_time() is None:
-        return dg.SkipReason(f"{len(there)} agents, nobody has said anything new")
-    window = resolve_window(opened, orchestration().window, None)
-    done = {name: looked[name] for name in there if name in looked}
-    requests: list[dg.RunRequest] = []
-    learning = 0
-    ends = time.monotonic() + MOST_SECONDS
-    for name in waiting:
-        if time.monotonic() > ends:
-            break
-        state = _state(context, opened, name, window)
-        if state is not None and state.learnable:
-            if learning < MOST_LEARNING:
-                requests.append(_learning(state, counts[name]))
-                learning += 1
-            continue
-        done[name] = counts.get(name, 0)
-        if state is not None:
-            requests += [_judging(found) for found in state.alarms]
-    if not requests:
-        said = f"{len(waiting)} of {len(there)} agents have said something new, each in its own voice as far as that is learnt"
-        return dg.SensorResult(skip_reason=said, cursor=_cursor(done))
-    return dg.SensorResult(run_requests=requests, cursor=_cursor(done))
+def build_voice_alarms(agents: Agents) -> dg.SensorDefinition:
+    """Return the sensor that follows the voices of a place's agents."""
+    place = agents.specs.place
+
+    @dg.sensor(
+        name=place.name("voice_alarms"),
+        jobs=[agents.evaluate_agent, agents.follow_voices],
+        minimum_interval_seconds=place.orchestration.sensor_seconds,
+        default_status=place.orchestration.sensor_status,
+        description="Follows what agents say and, when one no longer sounds like itself, has the judge evaluate the messages of "
+        "that alarm, once. A voice that is not learnt is learnt first, by follow_voices. No alarm, no judgment.",
+    )
+    @place.bound
+    def voice_alarms(context: dg.SensorEvaluationContext, world: WorldResource) -> dg.SensorResult | dg.SkipReason:
+        """Look at the agents with new messages and request a run for each new alarm."""
+        opened = world.open()
+        counts = {name: said.all.messages for name, said in said_by_agent(opened.store, opened.horizon).items()}
+        looked = _looked(context.cursor)
+        partitions = set(context.instance.get_dynamic_partitions(agents.specs.sources.agents_name))
+        there = [name for name in known_agents(opened.root) if name in partitions]
+        waiting = [name for name in there if counts.get(name, 0) != looked.get(name, 0)]
+        if not waiting or opened.newest_message_time() is None:
+            return dg.SkipReason(f"{len(there)} agents, nobody has said anything new")
+        window = resolve_window(opened, orchestration().window, None)
+        done = {name: looked[name] for name in there if name in looked}
+        requests: list[dg.RunRequest] = []
+        learning = 0
+        ends = time.monotonic() + MOST_SECONDS
+        for name in waiting:
+            if time.monotonic() > ends:
+                break
+            state = _state(context, opened, name, window)
+            if state is not None and state.learnable:
+                if learning < MOST_LEARNING:
+                    requests.append(_learning(agents, state, counts[name]))
+                    learning += 1
+                continue
+            done[name] = counts.get(name, 0)
+            if state is not None:
+                requests += [_judging(agents, found) for found in state.alarms]
+        if not requests:
+            said = f"{len(waiting)} of {len(there)} agents have said something new, each in its own voice as far as that is learnt"
+            return dg.SensorResult(skip_reason=said, cursor=_cursor(done))
+        return dg.SensorResult(run_requests=requests, cursor=_cursor(done))
+
+    return voice_alarms
 
 
 def _state(context: dg.SensorEvaluationContext, world: World, agent_id: str, window: Window) -> VoiceState | None:
@@ -83,25 +91,25 @@ def _state(context: dg.SensorEvaluationContext, world: World, agent_id: str, win
     return state
 
 
-def _learning(state: VoiceState, count: int) -> dg.RunRequest:
+def _learning(agents: Agents, state: VoiceState, count: int) -> dg.RunRequest:
     return dg.RunRequest(
-        job_name=follow_voices.name,
+        job_name=agents.follow_voices.name,
         run_key=f"{state.agent_id}/{state.learnt.persona_hash[:16]}@{count}",
         partition_key=state.agent_id,
         tags=request_tags("voice not learnt yet", agent_id=state.agent_id),
     )
 
 
-def _judging(found: VoiceChange) -> dg.RunRequest:
+def _judging(agents: Agents, found: VoiceChange) -> dg.RunRequest:
     """Return the one run an alarm is worth: an evaluation of its messages and of no others."""
     window, agent_id = alarm_window(found), found.alarm.agent_id
     assert window.start is not None
     config = {"since": _moment(window.start), "as_of": _moment(window.end)}
     return dg.RunRequest(
-        job_name=evaluate_agent.name,
+        job_name=agents.evaluate_agent.name,
         run_key=f"{agent_id}/{found.alarm.raised_at.id}",
         partition_key=agent_id,
-        run_config={"resources": {"evaluation": {"config": config}}},
+        run_config={"resources": {agents.specs.place.name(EVALUATION): {"config": config}}},
         tags=request_tags("voice alarm", agent_id=agent_id),
     )
 

@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from persona_pipeline.defs.agents.specs import COMPARISONS
+from persona_pipeline.defs.agents.specs import Specs
 from persona_pipeline.defs.agents.verdicts import overview, verdict
 from persona_pipeline.defs.cohort.regression import GATE_PASSED, REPORT, gate_fields, report_metadata, write_reports
 from persona_pipeline.defs.cohort.report import COHORT_REPORTS, newest_lines, report_of_interest
@@ -14,38 +14,45 @@ from persona_pipeline.evaluation.report import worst_exit_code
 from persona_pipeline.reporting.places import reports_folder
 
 
-@dg.asset(
-    key=REPORT,
-    group_name="evaluation",
-    deps=[COMPARISONS],
-    kinds={"sql", "html"},
-    owners=OWNERS,
-    check_specs=[
-        dg.AssetCheckSpec(
-            GATE_PASSED,
-            asset=REPORT,
-            blocking=True,
-            description="No agent regressed, and everything that should be judged was.",
-        )
-    ],
-)
-def regression_report(context: dg.AssetExecutionContext, world: WorldResource) -> dg.MaterializeResult:
-    """Every agent's newest comparison with its baseline on one page, as `baseline_comparisons` left it. Judges nothing."""
-    with known_failures():
-        opened = world.open()
-        lines = newest_lines(opened, known_agents(opened.root))
-        report = report_of_interest(opened, lines)
-        folder = write_reports(report, reports_folder(opened.root) / COHORT_REPORTS)
-    said = verdict(lines)
-    run_tags.label_verdict(context.instance, context.run_id, said)
-    wrong = [text for line in lines for text in line.wrong] + [finding.text for finding in report.findings]
-    exit_code = worst_exit_code({code for line in lines for code in line.exit_codes} | {report.exit_code})
-    return dg.MaterializeResult(
-        metadata={
-            "verdict": said,
-            "overview": dg.MetadataValue.md(overview(lines)),
-            **report_metadata(report, folder, opened.root),
-            "exit_code": exit_code,
-        },
-        check_results=[dg.AssetCheckResult(**gate_fields(wrong, exit_code))],
+def build_regression_report(specs: Specs) -> dg.AssetsDefinition:
+    """Return the report over all agents of a place."""
+    key = specs.place.key(REPORT)
+
+    @dg.asset(
+        key=key,
+        group_name=specs.place.path("evaluation"),
+        deps=[specs.comparisons],
+        kinds={"sql", "html"},
+        owners=OWNERS,
+        check_specs=[
+            dg.AssetCheckSpec(
+                GATE_PASSED,
+                asset=key,
+                blocking=True,
+                description="No agent regressed, and everything that should be judged was.",
+            )
+        ],
     )
+    @specs.place.bound
+    def regression_report(context: dg.AssetExecutionContext, world: WorldResource) -> dg.MaterializeResult:
+        """Every agent's newest comparison with its baseline on one page, as `baseline_comparisons` left it. Judges nothing."""
+        with known_failures():
+            opened = world.open()
+            lines = newest_lines(opened, known_agents(opened.root))
+            report = report_of_interest(opened, lines)
+            folder = write_reports(report, reports_folder(opened.root) / COHORT_REPORTS)
+        said = verdict(lines)
+        run_tags.label_verdict(context.instance, context.run_id, said)
+        wrong = [text for line in lines for text in line.wrong] + [finding.text for finding in report.findings]
+        exit_code = worst_exit_code({code for line in lines for code in line.exit_codes} | {report.exit_code})
+        return dg.MaterializeResult(
+            metadata={
+                "verdict": said,
+                "overview": dg.MetadataValue.md(overview(lines)),
+                **report_metadata(report, folder, opened.root),
+                "exit_code": exit_code,
+            },
+            check_results=[dg.AssetCheckResult(**gate_fields(wrong, exit_code))],
+        )
+
+    return regression_report

@@ -12,7 +12,7 @@ from persona_pipeline.defs.agents.verdicts import agent_line, verdict
 from persona_pipeline.defs.pictures import metadata, plots
 from persona_pipeline.defs.platform import run_tags
 from persona_pipeline.defs.platform.failures import known_failures
-from persona_pipeline.defs.platform.labels import JUDGE_POOL
+from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.resources import WorldResource, logged_progress, moment_of
 from persona_pipeline.defs.platform.settings import orchestration
 from persona_pipeline.evaluation import EvaluationRequest, RunReport, run_evaluation
@@ -20,7 +20,7 @@ from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
 from persona_pipeline.reporting.gathering import gather
 from persona_pipeline.reporting.places import reports_folder, write_texts
 
-REPORT = dg.AssetKey("regression_report")
+REPORT = "regression_report"
 GATE_PASSED = "gate_passed"
 FORMATS = {"json": "report.json", "markdown": "comment.md", "html": "report.html", "junit": "junit.xml"}
 
@@ -137,20 +137,27 @@ def gate_fields(wrong: Sequence[str], exit_code: int) -> dict[str, Any]:
     }
 
 
-@dg.op(pool=JUDGE_POOL)
-def evaluate_everybody(
-    context: dg.OpExecutionContext, world: WorldResource, config: RegressionConfig
-) -> Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation | dg.Output]:
-    """Evaluate every agent in this process and report it as the asset regression_report; fails when one regressed."""
-    from persona_pipeline.reporting.table import print_table
+def build_evaluate_everybody(place: Place) -> dg.OpDefinition:
+    """Return the one step of the gate of CI."""
 
-    report, folder = evaluate_by_config(context, world, config)
-    print_table(report, sys.stdout)
-    lines = [agent_line(agent) for agent in report.agents.values()]
-    run_tags.label_verdict(context.instance, context.run_id, verdict(lines))
-    wrong = [finding.text for finding in report.all_findings()]
-    if report.exit_code:
-        context.log.error("\n".join([f"exit code {report.exit_code}", *wrong]))
-    yield dg.AssetMaterialization(REPORT, metadata=report_metadata(report, folder, world.open().root))
-    yield dg.AssetCheckEvaluation(asset_key=REPORT, blocking=True, **gate_fields(wrong, report.exit_code))
-    yield dg.Output(None)
+    @dg.op(name=place.name("evaluate_everybody"), pool=place.judge_pool)
+    @place.bound
+    def evaluate_everybody(
+        context: dg.OpExecutionContext, world: WorldResource, config: RegressionConfig
+    ) -> Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation | dg.Output]:
+        """Evaluate every agent in this process and report it as the asset regression_report; fails when one regressed."""
+        from persona_pipeline.reporting.table import print_table
+
+        key = place.key(REPORT)
+        report, folder = evaluate_by_config(context, world, config)
+        print_table(report, sys.stdout)
+        lines = [agent_line(agent) for agent in report.agents.values()]
+        run_tags.label_verdict(context.instance, context.run_id, verdict(lines))
+        wrong = [finding.text for finding in report.all_findings()]
+        if report.exit_code:
+            context.log.error("\n".join([f"exit code {report.exit_code}", *wrong]))
+        yield dg.AssetMaterialization(key, metadata=report_metadata(report, folder, world.open().root))
+        yield dg.AssetCheckEvaluation(asset_key=key, blocking=True, **gate_fields(wrong, report.exit_code))
+        yield dg.Output(None)
+
+    return evaluate_everybody

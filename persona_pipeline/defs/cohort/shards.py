@@ -6,13 +6,14 @@ from dataclasses import replace
 import dagster as dg
 from pydantic import BaseModel, ConfigDict, Field
 
+from persona_pipeline.defs.agents.specs import Specs
 from persona_pipeline.defs.agents.together import Event, evaluate_together
 from persona_pipeline.defs.agents.verdicts import AgentLine, agent_lines, failure_of, overview, verdict
 from persona_pipeline.defs.cohort.regression import report_metadata, write_reports
 from persona_pipeline.defs.cohort.report import COHORT_REPORTS, report_of_interest
 from persona_pipeline.defs.platform import run_tags
 from persona_pipeline.defs.platform.failures import known_failures
-from persona_pipeline.defs.platform.labels import JUDGE_POOL
+from persona_pipeline.defs.platform.place import VALUES, Place
 from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource, known_agents
 from persona_pipeline.defs.platform.settings import orchestration
 from persona_pipeline.reporting.places import reports_folder
@@ -45,55 +46,78 @@ class Shard(BaseModel):
     touched: bool = False
 
 
-@dg.op(out=dg.DynamicOut(dict, io_manager_key="values"))
-def cohort_shards(
-    context: dg.OpExecutionContext, world: WorldResource, config: CohortConfig
-) -> Iterator[dg.DynamicOutput]:
-    """Cut the cohort into shards, with the messages brought into the store once."""
-    with known_failures():
-        opened = world.open()
-        for problem in opened.sync_messages().problems:
-            context.log.warning(f"left out: {problem}")
-    agents = sorted(set(config.agents)) or known_agents(opened.root)
-    run_tags.add_run_tags(context.instance, context.run_id, {run_tags.AGENT: f"{len(agents)} agents"})
-    dimensions = [] if config.compare_only else config.dimensions or None
-    size = config.shard_size or orchestration().shard_size
-    for start in range(0, len(agents), size):
-        shard = Shard(agents=agents[start : start + size], dimensions=dimensions, touched=config.touched)
-        yield dg.DynamicOutput(
-            shard.model_dump(), mapping_key=f"from_{start + 1}", metadata={"agents": ", ".join(shard.agents)}
+def build_cohort_shards(place: Place) -> dg.OpDefinition:
+    """Return the step that cuts a cohort."""
+
+    @dg.op(name=place.name("cohort_shards"), out=dg.DynamicOut(dict, io_manager_key=place.name(VALUES)))
+    @place.bound
+    def cohort_shards(
+        context: dg.OpExecutionContext, world: WorldResource, config: CohortConfig
+    ) -> Iterator[dg.DynamicOutput]:
+        """Cut the cohort into shards, with the messages brought into the store once."""
+        with known_failures():
+            opened = world.open()
+            for problem in opened.sync_messages().problems:
+                context.log.warning(f"left out: {problem}")
+        agents = sorted(set(config.agents)) or known_agents(opened.root)
+        run_tags.add_run_tags(context.instance, context.run_id, {run_tags.AGENT: f"{len(agents)} agents"})
+        dimensions = [] if config.compare_only else config.dimensions or None
+        size = config.shard_size or orchestration().shard_size
+        for start in range(0, len(agents), size):
+            shard = Shard(agents=agents[start : start + size], dimensions=dimensions, touched=config.touched)
+            yield dg.DynamicOutput(
+                shard.model_dump(), mapping_key=f"from_{start + 1}", metadata={"agents": ", ".join(shard.agents)}
+            )
+
+    return cohort_shards
+
+
+def build_evaluate_shard(specs: Specs) -> dg.OpDefinition:
+    """Return the step that evaluates a shard."""
+    place = specs.place
+
+    @dg.op(
+        name=place.name("evaluate_shard"), pool=place.judge_pool, out=dg.Out(list, io_manager_key=place.name(VALUES))
+    )
+    @place.bound
+    def evaluate_shard(
+        context: dg.OpExecutionContext, shard: dict, world: WorldResource, evaluation: EvaluationSettings
+    ) -> Iterator[Event | dg.Output]:
+        """Evaluate a shard's agents with their judgments pooled. A broken agent is reported and stops no other."""
+        part = Shard.model_validate(shard)
+        asked = replace(evaluation.request(part.agents, part.dimensions), touched=part.touched)
+        result = yield from evaluate_together(specs, context, world.open(), evaluation, asked)
+        lines = agent_lines(result)
+        for line in lines:
+            for problem in line.broken:
+                context.log.error(f"{line.agent_id}: {problem}")
+        yield dg.Output(
+            [line.model_dump() for line in lines], metadata={"overview": dg.MetadataValue.md(overview(lines))}
         )
 
-
-@dg.op(pool=JUDGE_POOL, out=dg.Out(list, io_manager_key="values"))
-def evaluate_shard(
-    context: dg.OpExecutionContext, shard: dict, world: WorldResource, evaluation: EvaluationSettings
-) -> Iterator[Event | dg.Output]:
-    """Evaluate a shard's agents with their judgments pooled. A broken agent is reported and stops no other."""
-    part = Shard.model_validate(shard)
-    asked = replace(evaluation.request(part.agents, part.dimensions), touched=part.touched)
-    result = yield from evaluate_together(context, world.open(), evaluation, asked)
-    lines = agent_lines(result)
-    for line in lines:
-        for problem in line.broken:
-            context.log.error(f"{line.agent_id}: {problem}")
-    yield dg.Output([line.model_dump() for line in lines], metadata={"overview": dg.MetadataValue.md(overview(lines))})
+    return evaluate_shard
 
 
-@dg.op
-def cohort_report(context: dg.OpExecutionContext, world: WorldResource, shards: list) -> None:
-    """Say how the cohort did; fails when an agent is broken, regressed or could not be judged."""
-    lines = [AgentLine.model_validate(line) for shard in shards for line in shard]
-    with known_failures():
-        opened = world.open()
-        report = report_of_interest(opened, lines)
-        folder = write_reports(report, reports_folder(opened.root) / COHORT_REPORTS)
-    facts = {
-        "agents": len(lines),
-        "overview": dg.MetadataValue.md(overview(lines)),
-        **report_metadata(report, folder, opened.root),
-    }
-    run_tags.label_verdict(context.instance, context.run_id, verdict(lines))
-    if failure := failure_of(lines, report.exit_code, facts):
-        raise failure
-    context.add_output_metadata(facts)
+def build_cohort_report(place: Place) -> dg.OpDefinition:
+    """Return the step that says how a cohort did."""
+
+    @dg.op(name=place.name("cohort_report"))
+    @place.bound
+    def cohort_report(context: dg.OpExecutionContext, world: WorldResource, shards: list) -> None:
+        """Say how the cohort did; fails when an agent is broken, regressed or could not be judged."""
+        lines = [AgentLine.model_validate(line) for shard in shards for line in shard]
+        with known_failures():
+            opened = world.open()
+            report = report_of_interest(opened, lines)
+            folder = write_reports(report, reports_folder(opened.root) / COHORT_REPORTS)
+        facts = {
+            "agents": len(lines),
+            "overview": dg.MetadataValue.md(overview(lines)),
+            **report_metadata(report, folder, opened.root),
+        }
+        run_tags.label_verdict(context.instance, context.run_id, verdict(lines))
+        if failure := failure_of(lines, report.exit_code, facts):
+            raise failure
+        context.add_output_metadata(facts)
+
+    return cohort_report

@@ -13,6 +13,7 @@ from persona_pipeline.defs.pictures import metadata
 from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.labels import OWNERS
 from persona_pipeline.defs.platform.outcome import Outcome
+from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.resources import WorldResource, moment_of
 from persona_pipeline.reporting.view import dimension_label, format_delta, format_score
 from persona_pipeline.world import parse_window
@@ -42,14 +43,22 @@ class CorrectionsConfig(dg.Config):
         return Window(end=end, start=end - parse_window(self.window))
 
 
-@dg.asset(group_name="corrections", kinds={"sql"}, owners=OWNERS)
-def correction_statistics(
-    context: dg.AssetExecutionContext, world: WorldResource, config: CorrectionsConfig
-) -> dg.MaterializeResult:
-    """What the gate did to outgoing messages: passed, corrected, forced, let through unchecked; how fast, for how much."""
-    with known_failures():
-        found = statistics.correction_statistics(world.open().store, config.span())
-    return corrections_outcome(found).result()
+def build_correction_statistics(place: Place) -> dg.AssetsDefinition:
+    """Return the statistics of a place's gate."""
+
+    @dg.asset(
+        key=place.key("correction_statistics"), group_name=place.path("corrections"), kinds={"sql"}, owners=OWNERS
+    )
+    @place.bound
+    def correction_statistics(
+        context: dg.AssetExecutionContext, world: WorldResource, config: CorrectionsConfig
+    ) -> dg.MaterializeResult:
+        """What the gate did to outgoing messages: passed, corrected, forced, let through unchecked; how fast, for how much."""
+        with known_failures():
+            found = statistics.correction_statistics(world.open().store, config.span())
+        return corrections_outcome(found).result()
+
+    return correction_statistics
 
 
 def corrections_outcome(found: CorrectionStatistics) -> Outcome:

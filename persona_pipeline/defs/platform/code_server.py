@@ -3,11 +3,14 @@
 A run is a child of the code server that launched it. Dagster's own, when it is stopped, waits half a minute for its runs and then
 goes; in a container they go with it. This one waits until they are done, as long as whoever stops it lets it. One that was killed,
 with its machine or for its memory, left nobody to say that its runs are gone: they would count as running for hours and hold back
-what waits for them. So the next one says it, and the daemon starts them again: they do what was not done yet. Only for
-deployments with one code server at a time, as Compose has.
+what waits for them. So the next one at the same address says it, and the daemon starts them again: they do what was not done yet.
+
+Any number run side by side, one a world, each at an address of its own. Where a new one takes the address of one that is still
+waiting for its runs, it leaves those alone until the other is gone: who is there holds a lease in the store.
 """
 
 import argparse
+import json
 import signal
 import socket
 import subprocess
@@ -15,40 +18,92 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 import dagster as dg
 
 from persona_pipeline.defs.platform.dagster_internals import LAUNCHED_BY, fail_run, run_code_server
+from persona_pipeline.store import open_store
+from persona_pipeline.store.leases import exclusive
 
 _UNDER_WAY = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
-_LOOK_SECONDS = 1.0
+_LOOK_SECONDS, _GIVE_BACK_SECONDS = 1.0, 5.0
 
 
-def runs_under_way(instance: dg.DagsterInstance) -> list[dg.DagsterRun]:
-    """Return the runs that code servers execute, or did until they were killed."""
-    return [run for run in instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY)) if LAUNCHED_BY in run.tags]
+@dataclass(frozen=True)
+class Address:
+    """Where webserver and daemon find a code server. ``host`` None: whatever they call it, the port tells it apart."""
+
+    host: str | None
+    port: int
+
+    def launched(self, run: dg.DagsterRun) -> bool:
+        """Return whether the code server of this address executes a run, or did until it was killed."""
+        by = json.loads(run.tags.get(LAUNCHED_BY, "{}"))
+        return by.get("port") == self.port and self.host in (None, by["host"])
+
+    def __str__(self) -> str:
+        return f"{self.host or ''}:{self.port}"
 
 
-def serve(host: str, port: int) -> None:
-    """Run Dagster's code server until it is stopped and its runs are done."""
+def runs_under_way(instance: dg.DagsterInstance, address: Address) -> list[dg.DagsterRun]:
+    """Return the runs that the code server of an address executes, or did until it was killed."""
+    runs = instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY))
+    return [run for run in runs if address.launched(run)]
+
+
+def serve(host: str, address: Address, module: str = "persona_pipeline.definitions") -> None:
+    """Run Dagster's code server until it is stopped and its runs are done.
+
+    Args:
+        host: the interface it listens on.
+        address: as the workspace file has it.
+        module: the definitions.
+    """
     # Dagster takes a SIGTERM for a SIGINT, which a shell lets programs ignore that it starts in the background.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    done = threading.Event()
     with dg.DagsterInstance.get() as instance:
-        telling = threading.Thread(target=_tell, args=(instance, runs_under_way(instance), port), daemon=True)
+        before = runs_under_way(instance, address)
+        telling = threading.Thread(target=take_over, args=(instance, address, before, done), daemon=True)
         telling.start()
-        with suppress(subprocess.TimeoutExpired):
-            # That is how it says that its patience is over. Its runs go on: they are children of a process of their own.
-            run_code_server(["--host", host, "--port", str(port), "--module-name", "persona_pipeline.definitions"])
-        while runs_under_way(instance):
-            time.sleep(_LOOK_SECONDS)
+        try:
+            with suppress(subprocess.TimeoutExpired):
+                # That is how it says that its patience is over. Its runs go on: they are children of a process of their own.
+                arguments = ["--host", host, "--port", str(address.port)]
+                run_code_server([*arguments, "--module-name", module])
+            own = runs_under_way(instance, address)
+            while _still(instance, own):
+                time.sleep(_LOOK_SECONDS)
+        finally:
+            done.set()
+            # Where it waits for an earlier one there is nothing to give back.
+            telling.join(_GIVE_BACK_SECONDS)
 
 
-def _tell(instance: dg.DagsterInstance, lost: Sequence[dg.DagsterRun], port: int) -> None:
-    """Mark runs as lost once the code server answers: the daemon asks it how to start them again, and asks once."""
-    while not _accepts(port):
-        time.sleep(_LOOK_SECONDS)
-    for run in lost:
-        fail_run(instance, run, "The code server that executed this run is gone, and the run with it.")
+def take_over(
+    instance: dg.DagsterInstance, address: Address, before: Sequence[dg.DagsterRun], done: threading.Event
+) -> None:
+    """Mark the runs that an earlier code server of this address left behind, and hold the address until ``done``.
+
+    Args:
+        before: what was under way when this one came; where the earlier one is alive, it is waited for first.
+    """
+    # The daemon asks the code server how to start a lost run again, and asks once.
+    while not _accepts(address.port):
+        if done.wait(_LOOK_SECONDS):
+            return
+    with exclusive(open_store(), [f"code server {address}"]):
+        for run in _still(instance, before):
+            fail_run(instance, run, "The code server that executed this run is gone, and the run with it.")
+        done.wait()
+
+
+def _still(instance: dg.DagsterInstance, runs: Sequence[dg.DagsterRun]) -> list[dg.DagsterRun]:
+    """Return those of some runs that are under way."""
+    if not runs:
+        return []
+    return list(instance.get_runs(dg.RunsFilter(run_ids=[run.run_id for run in runs], statuses=_UNDER_WAY)))
 
 
 def _accepts(port: int) -> bool:
@@ -61,5 +116,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--known-as", metavar="HOST", help="the host that the workspace file has for it; without: any")
+    parser.add_argument("--module-name", default="persona_pipeline.definitions", help="definitions of your own")
     options = parser.parse_args()
-    serve(options.host, options.port)
+    serve(options.host, Address(options.known_as, options.port), options.module_name)

@@ -14,6 +14,7 @@ from dagster._core.definitions.data_version import (
     get_input_data_version_tag,
     get_input_event_pointer_tag,
 )
+from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition as AssetJob
 
 # What ``dagster.yaml`` may name as its storage has to derive from the first and the last of these, and as its keeper of step logs
 # from the second, which is made of the others.
@@ -40,6 +41,7 @@ from sqlalchemy import Engine
 __all__ = [
     "INDEX_SHARD_NAME",
     "IO_TYPE_EXTENSION",
+    "AssetJob",
     "CloudStorageComputeLogManager",
     "ComputeIOType",
     "ConfigurableClass",

@@ -1,18 +1,20 @@
-"""What every run needs: the world, how it is judged, and where steps run."""
+"""What every run needs: the world, how it is judged, and where small values stay between steps."""
 
 import dagster as dg
 
 from persona_pipeline.defs.platform.event_log_values import event_log_values
-from persona_pipeline.defs.platform.executor import build_executor
-from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource
-from persona_pipeline.defs.platform.settings import orchestration
+from persona_pipeline.defs.platform.place import EVALUATION, VALUES, WORLD, Place
+from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource, at_place
 
-_SETTINGS = orchestration()
-defs = dg.Definitions(
-    resources={
-        "world": WorldResource(),
-        "evaluation": EvaluationSettings(judge=_SETTINGS.judge, window=_SETTINGS.window, max_usd=_SETTINGS.max_usd),
-        "values": event_log_values,
-    },
-    executor=build_executor(_SETTINGS),
-)
+
+def build_platform(place: Place) -> dg.Definitions:
+    """Return the resources of a world."""
+    settings = place.orchestration
+    evaluation = at_place(EvaluationSettings, place)
+    return dg.Definitions(
+        resources={
+            place.name(WORLD): at_place(WorldResource, place)(),
+            place.name(EVALUATION): evaluation(judge=settings.judge, window=settings.window, max_usd=settings.max_usd),
+            place.name(VALUES): event_log_values,
+        }
+    )

@@ -1,15 +1,18 @@
 """What every asset needs: the world, and how to judge it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
+from typing import ClassVar, TypeVar
 
 import dagster as dg
 from pydantic import Field, PrivateAttr
 
 from persona_pipeline.defs.platform import run_tags
 from persona_pipeline.defs.platform.failures import known_failures
+from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation import EvaluationRequest
 from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
@@ -25,9 +28,13 @@ AGENTS = "agents"
 # The job that reads message files. It makes no agent a partition: that an agent is none yet tells sensors that it is new.
 READS_MESSAGES = "read_messages"
 
+ResourceT = TypeVar("ResourceT", bound=dg.ConfigurableResource)
+
 
 class WorldResource(dg.ConfigurableResource):
     """The world on disk and its store. Registers the agents as partitions when a run starts."""
+
+    place: ClassVar[Place] = Place()
 
     root: str = Field(default="", description="The world's folder; empty: PERSONA_ROOT, else the project.")
     database_url: str = Field(
@@ -42,15 +49,15 @@ class WorldResource(dg.ConfigurableResource):
             dagster.Failure: it cannot be opened; nothing a retry would mend.
         """
         if self._world is None:
-            with known_failures(retry=False):
+            with known_failures(retry=False), self.place.entered():
                 self._world = World.open(self.root or None, self.database_url or None)
         return self._world
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
         # A blank instance (CI) knows no agents, and a step's output fails on a partition that is not registered.
         # Outside a run the sensor adds and removes them.
-        if context.instance and context.run and context.run.job_name != READS_MESSAGES:
-            context.instance.add_dynamic_partitions(AGENTS, known_agents(self.open().root))
+        if context.instance and context.run and context.run.job_name != self.place.name(READS_MESSAGES):
+            context.instance.add_dynamic_partitions(self.place.path(AGENTS), known_agents(self.open().root))
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
         if self._world is not None:
@@ -65,6 +72,8 @@ def logged_progress() -> Progress:
 
 class EvaluationSettings(dg.ConfigurableResource):
     """How a run evaluates: window, judge, and when it fails."""
+
+    place: ClassVar[Place] = Place()
 
     window: str = Field(default="7d", description="Length of the window, such as 7d or 12h, or 'all'.")
     as_of: str = Field(default="", description="Where the window ends (RFC 3339); empty: the newest message.")
@@ -99,7 +108,8 @@ class EvaluationSettings(dg.ConfigurableResource):
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
         if context.instance and context.run:
             begins = f"since {self.since}" if self.since else self.window
-            run_tags.label_run(context.instance, context.run, judge=self.judge, window=begins, as_of=self.as_of)
+            with self.place.entered():
+                run_tags.label_run(context.instance, context.run, judge=self.judge, window=begins, as_of=self.as_of)
 
     def open_judge(self, world: World) -> Judge:
         """Return the judge, opened once a process and world."""
@@ -136,6 +146,23 @@ class EvaluationSettings(dg.ConfigurableResource):
             regression_delta=self.regression_delta,
             proposition_delta=self.proposition_delta,
         )
+
+
+@contextmanager
+def world_in_force() -> Iterator[World]:
+    """Open the world of the settings in force, for a step that makes no agent a partition, and close it again."""
+    opened = World.open()
+    try:
+        yield opened
+    finally:
+        opened.store.close()
+
+
+def at_place(resource: type[ResourceT], place: Place) -> type[ResourceT]:
+    """Return a resource whose settings are those of a place."""
+    return type(
+        resource.__name__, (resource,), {"place": place, "__module__": resource.__module__, "__doc__": resource.__doc__}
+    )
 
 
 def moment_of(text: str, name: str) -> datetime | None:

@@ -2,7 +2,7 @@
 
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import cache
 
@@ -15,6 +15,9 @@ from persona_pipeline.world.models import Window
 AGENT, JUDGE, WINDOW, COMMIT, REASON = "agent", "judge", "window", "commit", "reason"
 VERDICT, PINNED_WINDOW = "persona/verdict", "persona/window"
 _GIT_SECONDS = 5
+
+# Whether a run is one of a world's.
+Ours = Callable[[dg.DagsterRun], bool]
 
 
 def label_run(instance: dg.DagsterInstance, run: dg.DagsterRun, *, judge: str, window: str, as_of: str = "") -> None:
@@ -53,6 +56,21 @@ def pinned_window(instance: dg.DagsterInstance, run_id: str) -> Window | None:
 def request_tags(reason: str, *, agent_id: str | None = None) -> Mapping[str, str]:
     """Return the tags a sensor or a schedule requests a run with."""
     return {REASON: reason, AGENT: agent_id} if agent_id else {REASON: reason}
+
+
+def runs_of(definitions: dg.Definitions) -> Ours:
+    """Return what tells a run of these jobs, or of nothing but these assets, from others of the instance."""
+    jobs = {job.name for job in definitions.jobs or ()}
+    keys: set[dg.AssetKey] = set()
+    for asset in definitions.assets or ():
+        if isinstance(asset, dg.AssetsDefinition):
+            keys |= asset.keys
+
+    def ours(run: dg.DagsterRun) -> bool:
+        about = run.asset_selection or {check.asset_key for check in run.asset_check_selection or ()}
+        return run.job_name in jobs or (bool(about) and keys.issuperset(about))
+
+    return ours
 
 
 @cache

@@ -1,13 +1,12 @@
 """How Dagster runs this project, from the environment: prefix ``PERSONA_``."""
 
-from functools import lru_cache
 from typing import Literal
 
 import dagster as dg
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from persona_pipeline.settings import from_environment
+from persona_pipeline.settings import SettingsInForce
 
 
 class OrchestrationSettings(BaseSettings):
@@ -93,7 +92,4 @@ class OrchestrationSettings(BaseSettings):
         return [name.strip() for name in self.nightly_agents.split(",") if name.strip()]
 
 
-@lru_cache
-def orchestration() -> OrchestrationSettings:
-    """Return the settings of this process, read once from the environment."""
-    return from_environment(OrchestrationSettings)
+orchestration = SettingsInForce(OrchestrationSettings)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import dagster as dg
 
 from persona_pipeline.baselines import Baseline, find_baseline
-from persona_pipeline.defs.agents.specs import COMPARISONS
+from persona_pipeline.defs.agents.specs import Specs
 from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.labels import OWNERS
 from persona_pipeline.defs.platform.resources import WorldResource, known_agents
@@ -73,43 +73,52 @@ def _drift(report: AgentReport) -> Sequence[str]:
     return [*remarks, *([f"no baseline of {', '.join(missing)}"] if missing else [])]
 
 
-@dg.asset(
-    group_name="evaluation",
-    deps=[COMPARISONS],
-    kinds={"json", "sql"},
-    owners=OWNERS,
-    check_specs=[
-        dg.AssetCheckSpec(
-            NOTHING_DUE,
-            asset="baseline_review",
-            description="No baseline is old, missing, outgrown or of another judge.",
+def build_baseline_review(specs: Specs) -> dg.AssetsDefinition:
+    """Return the review of a place's baselines."""
+    key = specs.place.key("baseline_review")
+
+    @dg.asset(
+        key=key,
+        group_name=specs.place.path("evaluation"),
+        deps=[specs.comparisons],
+        kinds={"json", "sql"},
+        owners=OWNERS,
+        check_specs=[
+            dg.AssetCheckSpec(
+                NOTHING_DUE,
+                asset=key,
+                description="No baseline is old, missing, outgrown or of another judge.",
+            )
+        ],
+    )
+    @specs.place.bound
+    def baseline_review(context: dg.AssetExecutionContext, world: WorldResource) -> dg.MaterializeResult:
+        """Which golden baselines need a person: too old, missing, taken with another judge, regressed, outgrown. Judges nothing."""
+        days = orchestration().review_days
+        with known_failures():
+            opened = world.open()
+            now, trust = datetime.now(UTC), known_trust(opened)
+            reviewed = [
+                review_agent(opened, agent_id, now=now, days=days, trust=trust)
+                for agent_id in known_agents(opened.root)
+            ]
+        due = [item for item in reviewed if item.remarks]
+        check = dg.AssetCheckResult(
+            check_name=NOTHING_DUE,
+            passed=not due,
+            severity=dg.AssetCheckSeverity.WARN,
+            metadata={"to_review": ", ".join(item.agent_id for item in due) or "nobody"},
         )
-    ],
-)
-def baseline_review(context: dg.AssetExecutionContext, world: WorldResource) -> dg.MaterializeResult:
-    """Which golden baselines need a person: too old, missing, taken with another judge, regressed or outgrown. Judges nothing."""
-    days = orchestration().review_days
-    with known_failures():
-        opened = world.open()
-        now, trust = datetime.now(UTC), known_trust(opened)
-        reviewed = [
-            review_agent(opened, agent_id, now=now, days=days, trust=trust) for agent_id in known_agents(opened.root)
-        ]
-    due = [item for item in reviewed if item.remarks]
-    check = dg.AssetCheckResult(
-        check_name=NOTHING_DUE,
-        passed=not due,
-        severity=dg.AssetCheckSeverity.WARN,
-        metadata={"to_review": ", ".join(item.agent_id for item in due) or "nobody"},
-    )
-    return dg.MaterializeResult(
-        metadata={
-            "baselines": sum(item.captured_at is not None for item in reviewed),
-            "to_review": len(due),
-            "review": dg.MetadataValue.md(review_table(due) if due else "Nothing to do."),
-        },
-        check_results=[check],
-    )
+        return dg.MaterializeResult(
+            metadata={
+                "baselines": sum(item.captured_at is not None for item in reviewed),
+                "to_review": len(due),
+                "review": dg.MetadataValue.md(review_table(due) if due else "Nothing to do."),
+            },
+            check_results=[check],
+        )
+
+    return baseline_review
 
 
 def review_table(due: Sequence[Reviewed]) -> str:

@@ -8,6 +8,7 @@ from persona_pipeline.calibration.models import Calibration, DimensionCalibratio
 from persona_pipeline.defs.pictures import metadata
 from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.labels import OWNERS
+from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.resources import WorldResource
 from persona_pipeline.evaluation.calibrating import calibrate_world
 from persona_pipeline.reporting.calibration import measured
@@ -18,38 +19,46 @@ COLUMNS = ("dimension", "judge", "judged", "labelled", "belief", "rank", "kappa"
 MOST_SHOWN = 5
 
 
-@dg.asset(
-    group_name="evaluation",
-    owners=OWNERS,
-    kinds={"python"},
-    check_specs=[
-        dg.AssetCheckSpec(
-            BELIEVED, asset="calibration", description="No judge is no better than chance where people labelled enough."
-        ),
-        dg.AssetCheckSpec(
-            ENOUGH, asset="calibration", description="Every dimension has the labels it takes to know its judge."
-        ),
-        dg.AssetCheckSpec(
-            CURRENT,
-            asset="calibration",
-            description="No label is of a claim, a persona or messages that changed since.",
-        ),
-    ],
-)
-def calibration(context: dg.AssetExecutionContext, world: WorldResource) -> dg.MaterializeResult:
-    """How each judge agrees with people on each dimension, and what people would give. Judges nothing."""
-    with known_failures():
-        found = calibrate_world(world.open())
-    chance = [_named(item) for item in found.dimensions if item.belief == "chance"]
-    few = [f"{_named(item)}: {item.missing} missing" for item in found.dimensions if item.missing]
-    return dg.MaterializeResult(
-        metadata=calibration_metadata(found),
-        check_results=[
-            _check(BELIEVED, chance),
-            _check(ENOUGH, few if any(item.people for item in found.dimensions) else [NOBODY]),
-            _check(CURRENT, found.stale),
+def build_calibration(place: Place) -> dg.AssetsDefinition:
+    """Return the calibration of a place's judges."""
+    key = place.key("calibration")
+
+    @dg.asset(
+        key=key,
+        group_name=place.path("evaluation"),
+        owners=OWNERS,
+        kinds={"python"},
+        check_specs=[
+            dg.AssetCheckSpec(
+                BELIEVED, asset=key, description="No judge is no better than chance where people labelled enough."
+            ),
+            dg.AssetCheckSpec(
+                ENOUGH, asset=key, description="Every dimension has the labels it takes to know its judge."
+            ),
+            dg.AssetCheckSpec(
+                CURRENT,
+                asset=key,
+                description="No label is of a claim, a persona or messages that changed since.",
+            ),
         ],
     )
+    @place.bound
+    def calibration(context: dg.AssetExecutionContext, world: WorldResource) -> dg.MaterializeResult:
+        """How each judge agrees with people on each dimension, and what people would give. Judges nothing."""
+        with known_failures():
+            found = calibrate_world(world.open())
+        chance = [_named(item) for item in found.dimensions if item.belief == "chance"]
+        few = [f"{_named(item)}: {item.missing} missing" for item in found.dimensions if item.missing]
+        return dg.MaterializeResult(
+            metadata=calibration_metadata(found),
+            check_results=[
+                _check(BELIEVED, chance),
+                _check(ENOUGH, few if any(item.people for item in found.dimensions) else [NOBODY]),
+                _check(CURRENT, found.stale),
+            ],
+        )
+
+    return calibration
 
 
 def calibration_metadata(found: Calibration) -> metadata.Metadata:

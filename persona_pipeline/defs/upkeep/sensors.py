@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import dagster as dg
 
 from persona_pipeline.defs.platform.dagster_internals import events_of_run
-from persona_pipeline.defs.platform.run_tags import AGENT
+from persona_pipeline.defs.platform.place import Place
+from persona_pipeline.defs.platform.run_tags import AGENT, Ours
 from persona_pipeline.defs.platform.settings import OrchestrationSettings, orchestration
 from persona_pipeline.reporting.text import one_line
 
@@ -16,25 +17,36 @@ MOST_CHARACTERS = 300
 SECONDS = 10
 
 
-@dg.run_failure_sensor(
-    default_status=dg.DefaultSensorStatus.RUNNING if orchestration().alert_webhook else dg.DefaultSensorStatus.STOPPED,
-    description="Posts failed runs to PERSONA_ALERT_WEBHOOK (a Slack incoming webhook, or anything that takes its JSON).",
-)
-def run_failure_alert(context: dg.RunFailureSensorContext) -> dg.SkipReason | None:
-    """Post what failed, with the first reasons."""
-    settings = orchestration()
-    if settings.alert_webhook is None:
-        return dg.SkipReason("PERSONA_ALERT_WEBHOOK is not set")
-    run_id, kind = context.dagster_run.run_id, dg.DagsterEventType.ASSET_CHECK_EVALUATION
-    evaluations = [event.asset_check_evaluation_data for event in events_of_run(context.instance, run_id, kind)]
-    failed = [item for item in evaluations if not item.passed and item.severity is dg.AssetCheckSeverity.ERROR]
-    reasons = [f"{item.check_name}: {item.description}" for item in failed]
-    if not reasons:
-        reasons = [_error_of(event) for event in context.get_step_failure_events()] or [
-            context.failure_event.message or ""
-        ]
-    post(settings.alert_webhook.get_secret_value(), alert_text(context.dagster_run, reasons, settings))
-    return None
+def build_run_failure_alert(place: Place, ours: Ours) -> dg.SensorDefinition:
+    """Return the sensor of failed runs."""
+
+    @dg.run_failure_sensor(
+        name=place.name("run_failure_alert"),
+        default_status=dg.DefaultSensorStatus.RUNNING
+        if place.orchestration.alert_webhook
+        else dg.DefaultSensorStatus.STOPPED,
+        description="Posts failed runs to PERSONA_ALERT_WEBHOOK (a Slack incoming webhook, or anything that takes its JSON).",
+    )
+    @place.bound
+    def run_failure_alert(context: dg.RunFailureSensorContext) -> dg.SkipReason | None:
+        """Post what failed, with the first reasons."""
+        settings = orchestration()
+        if settings.alert_webhook is None:
+            return dg.SkipReason("PERSONA_ALERT_WEBHOOK is not set")
+        if not ours(context.dagster_run):
+            return dg.SkipReason("it was no run of this world")
+        run_id, kind = context.dagster_run.run_id, dg.DagsterEventType.ASSET_CHECK_EVALUATION
+        evaluations = [event.asset_check_evaluation_data for event in events_of_run(context.instance, run_id, kind)]
+        failed = [item for item in evaluations if not item.passed and item.severity is dg.AssetCheckSeverity.ERROR]
+        reasons = [f"{item.check_name}: {item.description}" for item in failed]
+        if not reasons:
+            reasons = [_error_of(event) for event in context.get_step_failure_events()] or [
+                context.failure_event.message or ""
+            ]
+        post(settings.alert_webhook.get_secret_value(), alert_text(context.dagster_run, reasons, settings))
+        return None
+
+    return run_failure_alert
 
 
 def alert_text(run: dg.DagsterRun, reasons: Sequence[str], settings: OrchestrationSettings) -> str:

@@ -2,7 +2,9 @@
 
 from functools import lru_cache
 from importlib.metadata import EntryPoint
+from typing import Any
 
+from persona_pipeline.entry_points import load_class, offered
 from persona_pipeline.errors import ConfigError, did_you_mean
 from persona_pipeline.judging.providers.base import Provider
 
@@ -25,30 +27,16 @@ def find_provider(name: str) -> Provider:
     Raises:
         ConfigError: nobody offers one of that name, or it cannot be loaded.
     """
-    point = EntryPoint(name, BUILT_IN[name], ENTRY_POINTS) if name in BUILT_IN else _entry_points().get(name)
+    point = EntryPoint(name, BUILT_IN[name], ENTRY_POINTS) if name in BUILT_IN else offered(ENTRY_POINTS).get(name)
     if point is None:
         known = judge_names()
         raise ConfigError(
             f"unknown judge {name!r}{did_you_mean(name, known) or '; the judges are ' + ', '.join(known)}"
         )
-    try:
-        provider = point.load()
-    except Exception as error:
-        raise ConfigError(f"judge {name!r} ({point.value}) cannot be loaded: {error}") from error
-    if not (isinstance(provider, type) and issubclass(provider, Provider)):
-        raise ConfigError(
-            f"judge {name!r} ({point.value}) is no subclass of persona_pipeline.judging.providers.base.Provider"
-        )
+    provider: Any = load_class(point, Provider, "judge")
     return provider()
 
 
 def judge_names() -> list[str]:
     """Return what ``--judge`` takes: the recorded judge, then the providers."""
-    return [RECORDED, *BUILT_IN, *sorted(_entry_points().keys() - BUILT_IN.keys())]
-
-
-@lru_cache(maxsize=1)
-def _entry_points() -> dict:
-    from importlib.metadata import entry_points
-
-    return {point.name: point for point in entry_points(group=ENTRY_POINTS)}
+    return [RECORDED, *BUILT_IN, *sorted(offered(ENTRY_POINTS).keys() - BUILT_IN.keys())]

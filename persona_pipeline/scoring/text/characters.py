@@ -7,7 +7,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -50,10 +49,18 @@ def grams(text: str, kind: GramKind) -> Iterable[str]:
                 break
 
 
-@lru_cache(maxsize=16_384)
-def counted_grams(text: str, kind: GramKind) -> Counter[str]:
-    """Return how often each n-gram stands in a text. Kept: do not change it."""
-    return Counter(grams(text, kind))
+class CountedGrams:
+    """How often each n-gram stands in each text, counted once: texts are looked at several times, and forgotten together."""
+
+    def __init__(self) -> None:
+        self._counted: dict[tuple[str, GramKind], Counter[str]] = {}
+
+    def of(self, text: str, kind: GramKind) -> Counter[str]:
+        """Return how often each n-gram stands in a text; do not change it."""
+        found = self._counted.get((text, kind))
+        if found is None:
+            found = self._counted[text, kind] = Counter(grams(text, kind))
+        return found
 
 
 class GramCounts:
@@ -68,7 +75,7 @@ class GramCounts:
 
     def count(self, text: str) -> Counts:
         """Return the n-grams of a text."""
-        found = counted_grams(text, self.kind)
+        found = Counter(grams(text, self.kind))
         numbers = [self._numbers.setdefault(gram, len(self._numbers)) for gram in found]
         return np.array(numbers, dtype=np.int64), np.fromiter(found.values(), dtype=float, count=len(found))
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from persona_pipeline.scoring.text.characters import VOICE, WORDS, counted_grams, unit
+from persona_pipeline.scoring.text.characters import VOICE, WORDS, CountedGrams, unit
 from persona_pipeline.scoring.text.ridge import ridge
 
 # The regression's penalty and the parts of its cross-validation; measured on real dialogue.
@@ -61,22 +61,25 @@ class KnownVoices:
 
     def measure(self, lines: Lines) -> Measured:
         """Measure new messages of the same speakers in blocks of the same size."""
-        predicted = _predicted(self.models, _rows(lines, self.words, self.voice), len(lines), self.size).mean(axis=0)
-        return Measured(_alike(lines, self.size, self.words), np.moveaxis(predicted, 1, 0))
+        counted = CountedGrams()
+        rows = _rows(lines, counted, self.words, self.voice)
+        predicted = _predicted(self.models, rows, len(lines), self.size).mean(axis=0)
+        return Measured(_alike(lines, self.size, counted, self.words), np.moveaxis(predicted, 1, 0))
 
 
-@lru_cache(maxsize=8)
+# Ten megabytes each, and who shares a channel asks one after the other.
+@lru_cache(maxsize=2)
 def learn_voices(history: tuple[tuple[str, ...], ...], size: int) -> KnownVoices:
     """Learn the voices of some speakers from equally many messages of each, cut into blocks of ``size``.
 
     What tells them apart is a ridge regression of who speaks on the character n-grams of a message.
     """
-    texts = [text for own in history for text in own]
+    texts, counted = [text for own in history for text in own], CountedGrams()
     words, voice = (
-        _Frequencies(Counter(g for t in texts for g in counted_grams(t, kind)), len(texts)) for kind in (WORDS, VOICE)
+        _Frequencies(Counter(g for t in texts for g in counted.of(t, kind)), len(texts)) for kind in (WORDS, VOICE)
     )
     blocks = len(history[0]) // size
-    rows = _rows(history, words, voice)
+    rows = _rows(history, counted, words, voice)
     # Neighbouring blocks share their subject, so what is left out at once is a stretch of them.
     folds = min(_FOLDS, blocks)
     fold_of_block = np.arange(blocks) * folds // blocks
@@ -87,7 +90,9 @@ def learn_voices(history: tuple[tuple[str, ...], ...], size: int) -> KnownVoices
     models = np.moveaxis(models.reshape(-1, folds, len(history)), 1, 0)
     predicted = _predicted(models, rows, len(history), size)
     held_out = np.array([predicted[fold, :, block] for block, fold in enumerate(fold_of_block)])
-    return KnownVoices(size, Measured(_alike(history, size, words, counted=True), held_out), words, voice, models)
+    return KnownVoices(
+        size, Measured(_alike(history, size, counted, words, within=True), held_out), words, voice, models
+    )
 
 
 @dataclass(frozen=True)
@@ -106,20 +111,20 @@ class _Frequencies:
         return {gram: (number, self.weight(gram)) for number, gram in enumerate(shared)}
 
 
-def _alike(lines: Lines, size: int, words: _Frequencies, *, counted: bool = False) -> Any:
-    """``counted``: the lines are among those the frequencies were counted in.
+def _alike(lines: Lines, size: int, counted: CountedGrams, words: _Frequencies, *, within: bool = False) -> Any:
+    """``within``: the lines are among those the frequencies were counted in.
 
     Then a block's own lines are left out of them: what nobody said before weighs as much in a block of history as in a window.
     """
     found = []
     for start in range(0, len(lines[0]), size):
-        here = [text for own in lines for text in own[start : start + size]] if counted else []
-        holders = Counter(gram for text in here for gram in counted_grams(text, WORDS))
+        here = [text for own in lines for text in own[start : start + size]] if within else []
+        holders = Counter(gram for text in here for gram in counted.of(text, WORDS))
         blocks: list[Counter[str]] = []
         for own in lines:
             block: Counter[str] = Counter()
             for text in own[start : start + size]:
-                block.update(counted_grams(text, WORDS))
+                block.update(counted.of(text, WORDS))
             blocks.append(block)
         numbers = {
             gram: number for number, gram in enumerate(dict.fromkeys(gram for block in blocks for gram in block))
@@ -137,7 +142,7 @@ def _alike(lines: Lines, size: int, words: _Frequencies, *, counted: bool = Fals
     return np.array(found)
 
 
-def _rows(lines: Lines, words: _Frequencies, voice: _Frequencies) -> Any:
+def _rows(lines: Lines, counted: CountedGrams, words: _Frequencies, voice: _Frequencies) -> Any:
     """Return a sparse row a message, speaker by speaker: its n-grams of both kinds, each of unit length, by its worth."""
     starts: list[int] = [0]
     columns: list[int] = []
@@ -147,7 +152,7 @@ def _rows(lines: Lines, words: _Frequencies, voice: _Frequencies) -> Any:
         for kind, frequencies, first in ((WORDS, words, 0), (VOICE, voice, len(words.columns))):
             found = [
                 (*known, count)
-                for gram, count in counted_grams(text, kind).items()
+                for gram, count in counted.of(text, kind).items()
                 if (known := frequencies.columns.get(gram)) is not None
             ]
             weighted = [(1 + log(count)) * weight for _, weight, count in found]

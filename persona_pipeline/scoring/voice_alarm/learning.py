@@ -61,6 +61,7 @@ def learn_voice(
         messages=len(own),
         conversations=int(conversations(own).max()) + 1,
         others=len(others),
+        examples=sum(message.synthetic for message in own),
         false_alarms=false_alarms,
         horizon=HORIZON,
     )

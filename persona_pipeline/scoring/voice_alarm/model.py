@@ -31,6 +31,7 @@ class VoiceProvenance(BaseModel):
         persona_hash: of the persona it belongs to; another persona is another voice.
         first_message, last_message: ids of the agent's own messages; until: when the last was sent.
         messages, conversations: of the agent's own; others: messages of other agents.
+        examples: how many of its own it never said: its character card has them as examples.
         false_alarms, horizon: share (0-1) of stretches of ``horizon`` own messages that raise an alarm.
     """
 
@@ -46,6 +47,7 @@ class VoiceProvenance(BaseModel):
     others: int
     false_alarms: float
     horizon: int
+    examples: int = 0
     version: Literal[2] = 2
 
 

@@ -23,6 +23,8 @@ run_messages = sa.Table(
     # What its source calls the agent and the recipient, where that is an alias; NULL: as they are called here.
     sa.Column("speaker", sa.Text()),
     sa.Column("addressee", sa.Text()),
+    # What else its source says of it. Not JSONB, which writes numbers in another way than they were read.
+    sa.Column("extras", sa.JSON(none_as_null=True)),
     created_at(),
     sa.Index(None, "agent_id", "created_at"),
     sa.Index(None, "channel_id", "created_at"),

@@ -2,6 +2,7 @@
 
 from functools import lru_cache
 
+from persona_pipeline.entry_points import load_class, offered
 from persona_pipeline.errors import ConfigError, did_you_mean
 from persona_pipeline.suites.asserts.agent_judge import AgentJudge
 from persona_pipeline.suites.asserts.base import Assert
@@ -83,23 +84,14 @@ def find_type(name: str) -> type[Assert] | None:
         ConfigError: an entry point of that name cannot be loaded.
     """
     if name not in _TYPES and name in _entry_points():
-        point = _entry_points()[name]
-        try:
-            model = point.load()
-        except Exception as error:
-            raise ConfigError(f"assert type {name!r} ({point.value}) cannot be loaded: {error}") from error
-        if not (isinstance(model, type) and issubclass(model, Assert)):
-            raise ConfigError(f"assert type {name!r} ({point.value}) is no subclass of persona_pipeline.suites.Assert")
-        _TYPES[name] = model
+        _TYPES[name] = load_class(_entry_points()[name], Assert, "assert type")
     return _TYPES.get(name)
 
 
 @lru_cache(maxsize=1)
 def _entry_points() -> dict:
     # Looking through every installed package takes time, so only an unknown type brings us here.
-    from importlib.metadata import entry_points
-
-    return {canonical_type(point.name): point for point in entry_points(group=ENTRY_POINTS)}
+    return {canonical_type(point.name): point for point in offered(ENTRY_POINTS).values()}
 
 
 def known_types() -> list[str]:

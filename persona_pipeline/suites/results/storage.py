@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from persona_pipeline.suites.results.suite_result import SuiteResult, TestResult
 from persona_pipeline.suites.results.summaries import by_target, summary_of
-from persona_pipeline.world.ingest import storable
+from persona_pipeline.world.canonical import storable
 
 if TYPE_CHECKING:
     from persona_pipeline.store import Store

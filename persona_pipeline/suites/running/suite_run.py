@@ -1,6 +1,7 @@
 """Running a suite: every test by every target, graded, in order, and resumable."""
 
 import contextlib
+import contextvars
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -127,8 +128,10 @@ def _in_order(one: Callable[[Cell], TestResult], cells: Sequence[Cell], workers:
     from concurrent.futures import ThreadPoolExecutor
 
     pool = ThreadPoolExecutor(workers, thread_name_prefix="suite")
+    # The settings in force here are in force there.
+    here = contextvars.copy_context()
     try:
-        return list(pool.map(one, cells))
+        return list(pool.map(lambda cell: here.copy().run(one, cell), cells))
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 

@@ -1,11 +1,10 @@
 """Kinds of targets by name: the built-in ones, and those other packages add by entry point ``persona_pipeline.targets``."""
 
 from collections.abc import Mapping
-from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.entry_points import load_class, offered
 from persona_pipeline.suites.targets.fields import TargetFields
 
 ENTRY_POINTS = "persona_pipeline.targets"
@@ -25,7 +24,7 @@ _BUILT_IN = {
 
 def known_providers() -> list[str]:
     """Return every kind of target there is, built-in ones first."""
-    return [*_BUILT_IN, *(name for name in _entry_points() if name not in _BUILT_IN)]
+    return [*_BUILT_IN, *(name for name in offered(ENTRY_POINTS) if name not in _BUILT_IN)]
 
 
 def find_provider(name: str) -> type[TargetFields] | None:
@@ -38,18 +37,8 @@ def find_provider(name: str) -> type[TargetFields] | None:
     if name in _BUILT_IN:
         module, _, cls = _BUILT_IN[name].partition(":")
         return getattr(import_module(f"persona_pipeline.suites.targets.{module}"), cls)
-    point = _entry_points().get(name)
-    if point is None:
-        return None
-    try:
-        model = point.load()
-    except Exception as error:
-        raise ConfigError(f"provider {name!r} ({point.value}) cannot be loaded: {error}") from error
-    if not (isinstance(model, type) and issubclass(model, TargetFields)):
-        raise ConfigError(
-            f"provider {name!r} ({point.value}) is no subclass of persona_pipeline.suites.targets.TargetFields"
-        )
-    return model
+    point = offered(ENTRY_POINTS).get(name)
+    return load_class(point, TargetFields, "provider") if point else None
 
 
 def with_function(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -58,10 +47,3 @@ def with_function(data: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(provider, str) and provider.startswith(PYTHON):
         return {**data, "provider": "python", "function": provider.removeprefix(PYTHON)}
     return dict(data)
-
-
-@lru_cache(maxsize=1)
-def _entry_points() -> dict[str, Any]:
-    from importlib.metadata import entry_points
-
-    return {point.name: point for point in entry_points(group=ENTRY_POINTS)}

@@ -1,3 +1,6 @@
+import gc
+from collections import Counter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -60,3 +63,15 @@ def test_the_same_text_gives_the_same_number_whatever_the_order_of_the_speakers(
 @given(st.floats(-8, 8), st.integers(5, 60))
 def test_a_quantile_of_t_becomes_one_of_the_normal_distribution(t: float, degrees: int) -> None:
     assert normal_quantile(t, degrees) == pytest.approx(stats.norm.ppf(stats.t.cdf(t, degrees)), abs=0.05)
+
+
+def test_a_thousand_channels_take_no_more_memory_than_the_last_two() -> None:
+    def counted() -> int:
+        """Return how many counts of n-grams are in memory."""
+        gc.collect()
+        return sum(isinstance(item, Counter) for item in gc.get_objects())
+
+    before = counted()
+    for seed in range(20):
+        assert nearness(conversation(DISTINCT, 4, seed), conversation(DISTINCT, 12, 100 + seed)).z is not None
+    assert counted() - before <= 10

@@ -21,7 +21,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
         name: EntryPoint(name, value, registry.ENTRY_POINTS)
         for name, value in (("parrot", f"{__name__}:Parrot"), ("gone", "no_such_module:X"), ("odd", "json:dumps"))
     }
-    monkeypatch.setattr(registry, "_entry_points", lambda: points)
+    monkeypatch.setattr(registry, "offered", {registry.ENTRY_POINTS: points}.get)
 
 
 @pytest.mark.usefixtures("installed")

@@ -1,0 +1,107 @@
+"""Exports of Langfuse: traces and observations, from its pages, its blob storage or its API."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+from persona_pipeline.documents import JsonError, strict_json
+from persona_pipeline.importing.base import ReadOptions, Skipped, Source
+from persona_pipeline.importing.records import first_records
+from persona_pipeline.importing.traced import TracedConversations, Unit, agent_in, moment_of
+
+_MODEL_CALLS = ("GENERATION", "generation")
+
+
+class LangfuseExport(TracedConversations):
+    """A session is a conversation; a trace without one is its own."""
+
+    name: ClassVar[str] = "langfuse"
+    about: ClassVar[str] = "traces, observations or a session of Langfuse: JSON lines, JSON or CSV"
+    within = ("data", "traces")
+
+    def recognises(self, source: Source) -> bool:
+        if source.is_folder:
+            return False
+        return any(_kind(record) in ("trace", "observation") for record in first_records(source, self.within)[:3])
+
+    def units(self, line: int, record: Mapping[str, Any], options: ReadOptions) -> Iterator[Unit | Skipped]:
+        kind = _kind(record)
+        if kind == "score":
+            yield Skipped(line, "score")
+            return
+        if kind is None:
+            raise ValueError("is neither a trace nor an observation of Langfuse")
+        if isinstance(inner := record.get("trace"), dict) and "id" in inner:
+            record = {**inner, **{key: value for key, value in record.items() if key != "trace"}}
+        own, given = _get(record, "id"), options.given(record)
+        trace = _get(record, "traceId", "trace_id") if kind == "observation" else own
+        metadata = _decoded(record.get("metadata"))
+        listed = record.get("observations")
+        steps = [step for step in listed if isinstance(step, dict)] if isinstance(listed, list) else []
+        started = moment_of(given.get("created_at"), *_values(record, "startTime", "start_time", "timestamp"))
+        ended = moment_of(*_values(record, "endTime", "end_time"), *_last_end(steps), started.isoformat())
+        beside = ("name", "version", "release", "environment", "tags", "model", "id", "traceId", "trace_id")
+        yield Unit(
+            line=line,
+            id=f"{kind}:{own}",
+            trace=str(trace or own),
+            parent=_parent(record, trace) if kind == "observation" else None,
+            calls_model=record.get("type") in _MODEL_CALLS,
+            conversation=given.get("channel") or str(_get(record, "sessionId", "session_id") or trace or own),
+            started=started,
+            ended=max(started, ended),
+            asked=_decoded(record.get("input")),
+            answered=_decoded(record.get("output")),
+            user=_get(record, "userId", "user_id"),
+            agent=given.get("agent_id") or agent_in(metadata),
+            extras={f"langfuse_{key}": record[key] for key in beside if record.get(key)} | _beside(metadata),
+        )
+        for step in steps:
+            whole = {
+                "traceId": own,
+                "sessionId": _get(record, "sessionId", "session_id"),
+                "metadata": record.get("metadata"),
+            }
+            told = {key: value for key, value in step.items() if value is not None}
+            yield from self.units(line, {**whole, "userId": _get(record, "userId", "user_id"), **told}, options)
+
+
+def _kind(record: Mapping[str, Any]) -> str | None:
+    if "traceId" in record or "trace_id" in record:
+        if "dotted_order" in record or "run_type" in record:
+            return None
+        return "score" if "value" in record and "input" not in record and "type" not in record else "observation"
+    if isinstance(record.get("trace"), dict) or "observations" in record:
+        return "trace"
+    return "trace" if "id" in record and "timestamp" in record and ("input" in record or "output" in record) else None
+
+
+def _parent(record: Mapping[str, Any], trace: Any) -> str | None:
+    parent = _get(record, "parentObservationId", "parent_observation_id")
+    return f"observation:{parent}" if parent else f"trace:{trace}"
+
+
+def _get(record: Mapping[str, Any], *keys: str) -> Any:
+    return next((record[key] for key in keys if record.get(key)), None)
+
+
+def _values(record: Mapping[str, Any], *keys: str) -> list[Any]:
+    return [record.get(key) for key in keys]
+
+
+def _last_end(steps: list[dict[str, Any]]) -> list[Any]:
+    ends = [str(end) for step in steps if (end := _get(step, "endTime", "end_time"))]
+    return [max(ends)] if ends else []
+
+
+def _decoded(value: Any) -> Any:
+    """Return what a text says that is JSON, as inputs and outputs of exported tables are."""
+    if isinstance(value, str) and value[:1] in ("{", "[", '"'):
+        try:
+            return strict_json(value)
+        except JsonError:
+            return value
+    return value
+
+
+def _beside(metadata: Any) -> dict[str, Any]:
+    return {"langfuse_metadata": metadata} if metadata else {}

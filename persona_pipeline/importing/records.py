@@ -1,0 +1,136 @@
+"""Records of an export: JSON lines, a JSON array, an object around one, or CSV; each with the line it begins on."""
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from persona_pipeline.documents import JsonError, strict_array, strict_json
+from persona_pipeline.documents.csv_rows import csv_rows
+from persona_pipeline.errors import Problem
+from persona_pipeline.importing.base import Source
+
+# Of a file that goes on behind its beginning, the records that are whole.
+_DECODER = json.JSONDecoder()
+Record = tuple[int, dict[str, Any] | ValueError]
+
+
+def records(source: Source, within: Sequence[str] = ()) -> Iterator[Record]:
+    """Yield the records of a file; what is none is a ``ValueError`` that says what and how to mend it.
+
+    Args:
+        within: keys of an object under which the list of records may stand.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    text = source.text()
+    start = text.lstrip()[:1]
+    if start == "[" and not _is_by_line(text):
+        yield from _array(text)
+    elif start == "[":
+        yield from _lines(text)
+    elif start != "{":
+        yield from _csv(text)
+    elif (whole := _whole(text)) is None:
+        yield from _lines(text)
+    else:
+        listed = next((whole[key] for key in within if isinstance(whole.get(key), list)), [whole])
+        yield from ((1, _object(value, f"record {number} ")) for number, value in enumerate(listed, start=1))
+
+
+def first_records(source: Source, within: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Return the records in the beginning of a file, as far as they can be read."""
+    text = source.beginning.lstrip()
+    if text[:1] not in ("[", "{"):
+        return list(_first_csv(text))
+    found: list[dict[str, Any]] = []
+    at = text.find("[") + 1 if text[0] == "[" or _is_within(text, within) else 0
+    while at < len(text):
+        while at < len(text) and text[at] in " \t\r\n,":
+            at += 1
+        try:
+            value, at = _DECODER.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            break
+        if isinstance(value, dict):
+            found.append(value)
+    return found
+
+
+def _is_within(text: str, within: Sequence[str]) -> bool:
+    key = text[1:].lstrip()[:40]
+    return any(key.startswith(f'"{name}"') for name in within)
+
+
+def _first_csv(text: str) -> Iterator[dict[str, Any]]:
+    try:
+        yield from csv.DictReader(io.StringIO(text[: text.rfind("\n") + 1], newline=""))
+    except csv.Error:
+        return
+
+
+def _is_by_line(text: str) -> bool:
+    """Return whether the first line of several is a value of its own: such a file is one of lines, whatever they are."""
+    first, _, rest = text.strip().partition("\n")
+    try:
+        strict_json(first)
+    except JsonError:
+        return False
+    return bool(rest)
+
+
+def _whole(text: str) -> dict[str, Any] | None:
+    """Return the object a file is, None where it is one a line."""
+    try:
+        value = strict_json(text)
+    except JsonError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _array(text: str) -> Iterator[Record]:
+    try:
+        for line, value in strict_array(text):
+            yield line, _object(value)
+    except JsonError as error:
+        yield error.lineno, ValueError(f"is not JSON ({error.msg}); what follows is not read, export it again")
+
+
+def _lines(text: str) -> Iterator[Record]:
+    # Not splitlines(): a text may hold U+2028.
+    for line, raw in enumerate(text.split("\n"), start=1):
+        if raw.strip():
+            try:
+                yield line, _object(strict_json(raw))
+            except JsonError as error:
+                yield line, ValueError(f"is not JSON ({error.msg}); write one object a line")
+
+
+def _csv(text: str) -> Iterator[Record]:
+    problems: list[Problem] = []
+    header: list[str] | None = None
+    for line, cells in csv_rows(text, "", problems):
+        if header is None:
+            header = cells
+        elif len(cells) > len(header):
+            yield line, ValueError("has more cells than the header; quote cells that hold commas")
+        elif cells:
+            yield line, {name: _cell(cell) for name, cell in zip(header, cells, strict=False) if cell}
+    for problem in problems:
+        yield problem.line or 1, ValueError(problem.message)
+
+
+def _cell(cell: str) -> Any:
+    """Return what a cell says: exports write objects and lists as JSON."""
+    if cell[:1] in ("{", "[", '"'):
+        try:
+            return strict_json(cell)
+        except JsonError:
+            return cell
+    return cell
+
+
+def _object(value: Any, which: str = "") -> dict[str, Any] | ValueError:
+    return value if isinstance(value, dict) else ValueError(f"{which}is not an object; export it again")

@@ -1,0 +1,146 @@
+"""Chats of SillyTavern: JSON lines, a header and then a message each."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import PurePath
+from typing import Any, ClassVar
+
+from persona_pipeline.errors import ConfigError
+from persona_pipeline.importing.base import Found, Importer, ReadOptions, Skipped, Source, message_row, timestamp
+from persona_pipeline.importing.records import first_records, records
+from persona_pipeline.world.canonical import rfc3339
+from persona_pipeline.world.ingest import parse_time
+from persona_pipeline.world.reading import Row
+
+_HEADER = ("chat_metadata", "user_name", "character_name", "create_date")
+_UNUSED = ("", "unused", None)
+_SYSTEM = "SillyTavern System"
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_MERIDIEM = re.compile(r"(\w{3})\w*\s+(\d{1,2}),\s*(\d{4})\s+(\d{1,2}):(\d{2})\s*([ap])m", re.IGNORECASE)
+_HUMANIZED = re.compile(
+    r"(\d{4})-(\d{1,2})-(\d{1,2})\s?@(\d{1,2})h\s?(\d{1,2})m\s?(\d{1,2})s(?:\s?(\d{1,3})ms)?", re.IGNORECASE
+)
+# Times to the minute leave the order open, which is the file's; a later line may be this much earlier.
+_SLACK, _STEP = timedelta(hours=1), timedelta(milliseconds=1)
+
+
+class SillyTavernChats(Importer):
+    """A chat a file, with one character or a group; of a message that was swiped, the text that was kept."""
+
+    name: ClassVar[str] = "sillytavern"
+    about: ClassVar[str] = "chats of SillyTavern: JSON lines with name, is_user, mes, send_date"
+
+    def recognises(self, source: Source) -> bool:
+        found = first_records(source)[:2]
+        return any("mes" in record and "is_user" in record for record in found) or (
+            bool(found) and sum(key in found[0] for key in _HEADER) > 1
+        )
+
+    def rows(self, file: Source, options: ReadOptions) -> Iterator[Found]:
+        if options.fields:
+            raise ConfigError("--map KEY=FIELD is not for sillytavern, whose keys are known; --map SPEAKER=AGENT is")
+        lines = list(records(file))
+        chat = _Chat.of(PurePath(file.name).stem, [item for _, item in lines if isinstance(item, dict)])
+        for line, item in lines:
+            if isinstance(item, ValueError):
+                yield Row(line, item)
+            elif "mes" not in item and any(key in item for key in _HEADER):
+                yield Skipped(line, "header")
+            else:
+                yield chat.found(line, item, options)
+
+
+@dataclass
+class _Chat:
+    name: str
+    key: str
+    character: str
+    user: str
+    place: int = 0
+    before: datetime | None = field(default=None)
+
+    @classmethod
+    def of(cls, name: str, items: list[dict[str, Any]]) -> "_Chat":
+        header = items[0] if items and "mes" not in items[0] else {}
+        named: dict[bool, Any] = {True: header.get("user_name"), False: header.get("character_name")}
+        for is_user in named:
+            if named[is_user] in _UNUSED or not isinstance(named[is_user], str):
+                said = (item.get("name") for item in items if "mes" in item and bool(item.get("is_user")) is is_user)
+                named[is_user] = next((name for name in said if isinstance(name, str)), "")
+        own = header.get("character_name")
+        folder = own if isinstance(own, str) and own not in _UNUSED else ""
+        return cls(name, f"{folder}:{name}", named[False], named[True])
+
+    def found(self, line: int, item: Mapping[str, Any], options: ReadOptions) -> Found:
+        self.place += 1
+        speaker, text = item.get("name"), item.get("mes")
+        if not isinstance(text, str) or not isinstance(speaker, str):
+            return Row(line, ValueError("is no message: name and mes must be texts"))
+        inner = item.get("extra")
+        if item.get("is_system") and (speaker == _SYSTEM or (isinstance(inner, dict) and inner.get("type"))):
+            return Skipped(line, "system note")
+        if not text.strip():
+            return Skipped(line, "message without text")
+        try:
+            moment = self._time(item.get("send_date"), options)
+        except ValueError as error:
+            return Row(line, error)
+        beside = {key: value for key, value in item.items() if key not in ("name", "mes", "swipes", "swipe_info")}
+        beside |= {key: item[key] for key in ("swipes", "swipe_info") if key in item}
+        values = {
+            **beside, "id": f"sillytavern:{self.key}:{self.place}", "agent_id": speaker,
+            "channel": self.name, "recipient": None, "run_id": None, "text": self._filled(text, item),
+            "created_at": rfc3339(moment, exact=True),
+        }  # fmt: skip
+        return message_row(line, values)
+
+    def _time(self, sent: Any, options: ReadOptions) -> datetime:
+        if sent in (None, "") and options.starting is not None:
+            moment = options.starting + timedelta(seconds=self.place - 1)
+        else:
+            moment = sent_at(sent)
+        if self.before is not None and timedelta() <= self.before - moment <= _SLACK:
+            moment = self.before + _STEP
+        self.before = moment
+        return moment
+
+    def _filled(self, text: str, item: Mapping[str, Any]) -> str:
+        """Return a text with the names that SillyTavern shows for its macros."""
+        character = self.character if item.get("is_user") else str(item["name"])
+        return fill_macros(text, character, self.user)
+
+
+def fill_macros(text: str, character: str, user: str) -> str:
+    """Return a text with ``{{char}}``, ``{{user}}``, ``<BOT>`` and ``<USER>`` as names; a name that is empty fills nothing."""
+    names = {"char": character, "bot": character, "user": user}
+
+    def name(match: re.Match[str]) -> str:
+        return names[(match[1] or match[2]).lower()] or match[0]
+
+    return re.sub(r"\{\{(char|user)\}\}|<(bot|user)>", name, text, flags=re.IGNORECASE)
+
+
+def sent_at(sent: Any) -> datetime:
+    """Return the time of a ``send_date``; one without an offset is taken for UTC.
+
+    Raises:
+        ValueError: it is in none of the forms SillyTavern has written.
+    """
+    try:
+        if type(sent) in (int, float) or (isinstance(sent, str) and sent.isdecimal()):
+            return parse_time(timestamp(float(sent) / 1000 if float(sent) > 0 else -1))
+        text = str(sent).strip()
+        if match := _MERIDIEM.search(text):
+            hour = int(match[4]) % 12 + (12 if match[6].lower() == "p" else 0)
+            month = _MONTHS.index(match[1].lower()) + 1
+            return datetime(int(match[3]), month, int(match[2]), hour, int(match[5]), tzinfo=UTC)
+        if match := _HUMANIZED.search(text):
+            year, month, day, hour, minute, second = (int(part) for part in match.groups()[:6])
+            return datetime(year, month, day, hour, minute, second, int(match[7] or 0) * 1000, tzinfo=UTC)
+        moment = datetime.fromisoformat(text.upper())
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        said = f"send_date {str(sent)[:40]!r} is no time that SillyTavern writes"
+        raise ValueError(f"{said}; correct it, or give --starting where it has none") from None

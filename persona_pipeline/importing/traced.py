@@ -1,0 +1,211 @@
+"""Conversations out of traces: every call of a model repeats what was said before it; what is new in each was said then."""
+
+from abc import abstractmethod
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from persona_pipeline.importing.base import Found, Importer, ReadOptions, Skipped, Source, as_text, message_row
+from persona_pipeline.importing.records import Record, records
+from persona_pipeline.importing.turns import Turn, TurnIds, turn_of
+from persona_pipeline.world.canonical import rfc3339
+from persona_pipeline.world.ingest import parse_time
+from persona_pipeline.world.reading import Row
+
+_INPUTS = ("messages", "input", "inputs", "question", "query", "prompt", "text", "content", "human_input", "user_input")
+_OUTPUTS = ("messages", "output", "outputs", "answer", "response", "completion", "text", "content", "result", "message")
+_AGENTS = ("agent_id", "agent_name", "agent", "character", "ls_agent_name", "langgraph_agent")
+_DEEPEST = 5
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A trace or a step of one.
+
+    Attributes:
+        trace, parent: ids; ``calls_model``: it is a call of a model, where nothing around it says what was said.
+        asked, answered: its input and output, in whatever form.
+    """
+
+    line: int
+    id: str
+    trace: str
+    parent: str | None
+    calls_model: bool
+    conversation: str
+    started: datetime
+    ended: datetime
+    asked: Any
+    answered: Any
+    user: str | None = None
+    agent: str | None = None
+    extras: Mapping[str, Any] = field(default_factory=dict)
+    turns: tuple[tuple[Turn, ...], tuple[Turn, ...]] = ((), ())
+
+
+class TracedConversations(Importer):
+    """A format of traces. Those of one conversation are put together; of each, the outermost step that has messages is read."""
+
+    # Keys of an object under which its records may be listed.
+    within: Sequence[str] = ()
+
+    @abstractmethod
+    def units(self, line: int, record: Mapping[str, Any], options: ReadOptions) -> Iterator[Unit | Skipped]:
+        """Yield what a record holds.
+
+        Raises:
+            ValueError: what is wrong with it.
+        """
+
+    def rows(self, file: Source, options: ReadOptions) -> Iterator[Found]:
+        traces: dict[str, list[Unit]] = defaultdict(list)
+        for found in self._units(records(file, self.within), options):
+            if isinstance(found, Unit):
+                traces[found.trace].append(found)
+            else:
+                yield found
+        conversations: dict[str, list[Unit]] = defaultdict(list)
+        for steps in traces.values():
+            for item in _outermost(steps):
+                if isinstance(item, Unit):
+                    conversations[item.conversation].append(item)
+                else:
+                    yield item
+        ids = TurnIds()
+        for conversation, steps in conversations.items():
+            yield from _told(conversation, sorted(steps, key=lambda unit: (unit.started, unit.ended, unit.id)), ids)
+
+    def _units(self, found: Iterator[Record], options: ReadOptions) -> Iterator[Unit | Found]:
+        for line, record in found:
+            try:
+                if isinstance(record, ValueError):
+                    raise record
+                yield from self.units(line, record, options)
+            except ValueError as error:
+                yield Row(line, error)
+
+
+def _outermost(steps: Sequence[Unit]) -> Iterator[Unit | Found]:
+    """Yield the outermost steps of a trace in which somebody says something, and what becomes of the others."""
+    ids = {unit.id for unit in steps}
+    roots = [unit for unit in steps if unit.parent is None or unit.parent not in ids]
+    read, wrong = {}, None
+    for candidates in (roots, [unit for unit in steps if unit.calls_model]):
+        for unit in candidates:
+            try:
+                asked, answered = turns_in(unit.asked, "user"), turns_in(unit.answered, "assistant")
+            except ValueError as error:
+                wrong = wrong or Row(unit.line, error)
+                continue
+            if any(not turn.skipped for turn in answered) or (asked and len(steps) == 1):
+                read[unit.id] = replace(unit, turns=(tuple(asked), tuple(answered)))
+        if read:
+            break
+    yield from read.values()
+    if not read and wrong:
+        yield wrong
+    for unit in steps:
+        if unit.id not in read and not (wrong and not read and unit.line == wrong.line):
+            yield Skipped(unit.line, "step within a trace" if read else "trace without messages")
+
+
+def _told(conversation: str, steps: Sequence[Unit], ids: TurnIds) -> Iterator[Found]:
+    """Yield what is new in each step of a conversation; the history that a step repeats is told apart."""
+    known: list[tuple[str, str]] = []
+    for unit in steps:
+        for turns, moment in (
+            (unit.turns[0], unit.started),
+            (unit.turns[1], unit.ended),
+        ):
+            said = [turn for turn in turns if not turn.skipped]
+            yield from (Skipped(unit.line, turn.skipped) for turn in turns if turn.skipped)
+            told = [(turn.role, turn.text) for turn in said]
+            repeated = overlap(known, told)
+            yield from (Skipped(unit.line, "said before") for _ in range(repeated))
+            known += told[repeated:]
+            for place, turn in enumerate(said[repeated:]):
+                own = {"user": unit.user, "assistant": unit.agent}.get(turn.role)
+                speaker = turn.name or own or turn.role
+                values = {
+                    **unit.extras, **turn.extras, "role": turn.role, "id": ids.next(conversation, speaker, turn.text),
+                    "agent_id": speaker, "channel": conversation, "recipient": None, "run_id": None, "text": turn.text,
+                    "created_at": rfc3339(moment + timedelta(microseconds=place), exact=True),
+                }  # fmt: skip
+                yield message_row(unit.line, values)
+
+
+def overlap(known: Sequence[tuple[str, str]], told: Sequence[tuple[str, str]]) -> int:
+    """Return how many turns at the start of what is told are the last ones known; takes time linear in what is told."""
+    tail = known[max(0, len(known) - len(told)) :]
+    line = [*told, None, *tail]
+    borders = [0] * len(line)
+    for place in range(1, len(line)):
+        length = borders[place - 1]
+        while length and line[place] != line[length]:
+            length = borders[length - 1]
+        borders[place] = length + 1 if line[place] == line[length] else 0
+    return borders[-1] if tail else 0
+
+
+def turns_in(value: Any, role: str, depth: int = _DEEPEST) -> list[Turn]:
+    """Return the turns of an input or output: a text, a message, a list of them, or an object around one.
+
+    Args:
+        role: whose a text without a role is.
+
+    Raises:
+        ValueError: there are none in it that anybody could find.
+    """
+    if value in (None, "", [], {}):
+        return []
+    if isinstance(value, str):
+        return [Turn(role, value)]
+    if isinstance(value, list) and depth:
+        if value and all(
+            isinstance(item, Mapping) and item.get("type") == "text" and "role" not in item for item in value
+        ):
+            return [turn_of({"role": role, "content": value})]
+        return [turn for item in value for turn in turns_in(item, role, depth - 1)]
+    if isinstance(value, Mapping) and depth:
+        if _is_message(value):
+            return [turn_of(value)]
+        for key in ("choices", "generations"):
+            if isinstance(value.get(key), list):
+                first = value[key][:1]
+                return turns_in(first[0] if first and isinstance(first[0], list) else first, role, depth - 1)
+        for key in ("message", *(_INPUTS if role == "user" else _OUTPUTS)):
+            if value.get(key):
+                return turns_in(value[key], role, depth - 1)
+    said = ", ".join(map(str, value)) if isinstance(value, Mapping) else type(value).__name__
+    raise ValueError(f"no messages were found in its {'input' if role == 'user' else 'output'} ({said[:100]})")
+
+
+def _is_message(value: Mapping[str, Any]) -> bool:
+    if "lc" in value:
+        return isinstance(value.get("kwargs"), Mapping)
+    typed = isinstance(value.get("type"), str) and ("content" in value or isinstance(value.get("data"), Mapping))
+    return "role" in value or typed
+
+
+def moment_of(*values: Any) -> datetime:
+    """Return the first of some times that there is; one without an offset is UTC.
+
+    Raises:
+        ValueError: there is none, or it is no time.
+    """
+    value = as_text("created_at", next((value for value in values if value not in (None, "")), None))
+    if not isinstance(value, str):
+        raise ValueError("says no time")
+    try:
+        return parse_time(value)
+    except ValueError:
+        return parse_time(f"{value}Z")
+
+
+def agent_in(*found: Any) -> str | None:
+    """Return the agent that metadata names."""
+    listed = [item for item in found if isinstance(item, Mapping)]
+    names = (item.get(key) for key in _AGENTS for item in listed)
+    return next((name for name in names if isinstance(name, str) and name), None)

@@ -1,0 +1,107 @@
+"""Whatever a file holds: no importer crashes, and every line is a message, a named problem, or counted as none."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from persona_pipeline.errors import ConfigError
+from persona_pipeline.importing import Importer, ReadOptions, Skipped, Source
+from persona_pipeline.importing.registry import BUILT_IN, find_importer, importer_of
+from persona_pipeline.importing.traced import overlap
+from persona_pipeline.world.ingest import parse_time
+from persona_pipeline.world.reading import Row
+from tests.importing.samples import SAMPLES
+
+KEYS = tuple(
+    "id messages role content name text type input output inputs outputs timestamp startTime start_time traceId run_type mes "  # noqa: SIM905
+    "is_user send_date chat_metadata ts user subtype edited attachments metadata observations generations choices kwargs lc "
+    "data created".split()
+)
+LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from(
+    ["", "user", "hi", "2026-03-01T10:00:00Z", "1772352000.000100", "message", "llm", "{}", "[[1]]", "\ud800", "\x00", "GENERATION"]
+)  # fmt: skip
+JSON = st.recursive(
+    LEAVES,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=6),
+    max_leaves=25,
+)
+OPTIONS = ReadOptions(starting=parse_time("2026-03-01T09:00:00Z"))
+
+
+def read(importer: Importer, source: Source) -> list[Row | Skipped]:
+    found = [item for file in importer.files(source) for item in importer.rows(file, OPTIONS)]
+    for item in found:
+        assert item.line >= 1
+        assert isinstance(item, Skipped) or str(item.found)
+    return found
+
+
+def written(folder: Path, name: str, lines: list[Any], *, array: bool) -> tuple[Source, int]:
+    """Write values as a file of a format; return it and how many lines must be accounted for."""
+    if name == "slack":
+        path = folder / "general" / "2026-03-01.json"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("[" + ",\n".join(map(json.dumps, lines)) + "]", encoding="utf-8")
+        return Source(folder, "export"), len(lines)
+    path = folder / "file.jsonl"
+    text = "\n".join(map(json.dumps, lines))
+    path.write_text("[" + ",\n".join(map(json.dumps, lines)) + "]" if array else text, encoding="utf-8")
+    return Source(path, "file.jsonl"), len(lines)
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+@given(
+    lines=st.lists(st.dictionaries(st.sampled_from(KEYS), JSON, max_size=8) | JSON, min_size=2, max_size=4),
+    array=st.booleans(),
+)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_every_line_is_accounted_for(name: str, lines: list[Any], array: bool, tmp_path: Path) -> None:
+    source, count = written(tmp_path, name, lines, array=array and name != "messages")
+    made: Any = find_importer(name)
+    try:
+        found = read(made(), source)
+    except ConfigError as error:
+        # Lines that do not begin as JSON make it a file of CSV.
+        assert name == "messages" or "[" not in source.beginning[:1], error
+        return
+    if source.beginning.lstrip()[:1] in ("{", "["):
+        assert {item.line for item in found} == set(range(1, count + 1)), (lines, array, found)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+@given(cut=st.integers(0, 3000), noise=st.binary(max_size=12))
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_damaged_file_is_no_crash(name: str, cut: int, noise: bytes, tmp_path: Path) -> None:
+    path = SAMPLES[name](tmp_path, 5)
+    damaged = path / "general" / "2026-03-01.json" if path.is_dir() else path
+    data = damaged.read_bytes()
+    at = cut % (len(data) + 1)
+    damaged.write_bytes(data[:at] + noise + data[at + len(noise) // 2 :])
+    try:
+        read(importer_of(Source(path, "it"), name), Source(path, "it"))
+    except ConfigError as error:
+        assert str(error).startswith("it"), error
+
+
+@given(st.lists(st.sampled_from("ab"), max_size=12), st.lists(st.sampled_from("ab"), max_size=12))
+def test_the_overlap_is_the_longest(known: list[str], told: list[str]) -> None:
+    longest = max(n for n in range(min(len(known), len(told)) + 1) if n == 0 or known[-n:] == told[:n])
+    assert overlap([("r", text) for text in known], [("r", text) for text in told]) == longest
+
+
+def test_lines_that_cannot_be_decoded_stand_where_they_stand(tmp_path: Path) -> None:
+    path = tmp_path / "chats.jsonl"
+    good = {"messages": [{"role": "user", "content": "hi"}], "created": 1}
+    path.write_text(f'{json.dumps(good)}\n{{"a": 1, "a": 2}}\n{{\n{json.dumps(good)}\n', encoding="utf-8")
+    found = read(importer_of(Source(path, "it")), Source(path, "it"))
+    said = [
+        (item.line, str(item.found)[:40])
+        for item in found
+        if isinstance(item, Row) and isinstance(item.found, ValueError)
+    ]
+    assert said == [(2, "is not JSON (the key 'a' stands twice in"), (3, "is not JSON (Expecting property name enc")]
+    assert len(found) == 4
