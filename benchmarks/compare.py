@@ -10,6 +10,7 @@ First the statistics alone, many runs; then the whole way: targets that answer, 
 import argparse
 import math
 import tempfile
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -114,14 +115,16 @@ def world_of(folder: Path, claims: int) -> World:
 def contest_of(world: World, seed: int, sd: float, drop: float, claims: int) -> tuple[Contest, dict[str, int]]:
     """Return two versions whose answers tell the judge how good they are, and the calls that were made."""
     rng = np.random.default_rng([seed, int(sd * 10), int(drop * 10)])
-    level, scenes, calls = rng.uniform(5.5, 8.0, claims), {}, {"judged": 0}
+    level, scenes, calls, lock = rng.uniform(5.5, 8.0, claims), {}, {"judged": 0}, threading.Lock()
 
     def answering(shift: float) -> Any:
         def answer(request: Request) -> str:
             asked = request.test.id, request.attempt
-            if asked not in scenes:
-                scenes[asked] = rng.normal(0, 0.7) + rng.normal(0, 0.5, claims)
-            true = level + scenes[asked] + shift + rng.normal(0, ANSWER_SD, claims)
+            # Both sides answer at the same time, and what the scene does is done to both.
+            with lock:
+                if asked not in scenes:
+                    scenes[asked] = rng.normal(0, 0.7) + rng.normal(0, 0.5, claims)
+                true = level + scenes[asked] + shift + rng.normal(0, ANSWER_SD, claims)
             return " ".join(f"{value:.3f}" for value in true)
 
         return answer
