@@ -1,4 +1,4 @@
-"""Does ``bisect`` name what made a score fall? ``python benchmarks/bisect_histories.py [--histories 200]``.
+"""Does ``bisect`` name what made a score fall? ``python benchmarks/bisect_histories.py [--histories 300]``.
 
 Each history is a git repository of its own: an agent with a persona, claims and messages, judged in every commit by a stand-in
 whose verdicts are recorded, as CI keeps them. Somewhere one thing makes scores fall: a line of the persona, a claim, the judge's
@@ -246,7 +246,7 @@ def _right(kind: Kind, what: tuple[str, ...], planted: Planted) -> bool:
 def main() -> None:
     """Generate histories, search them, and count."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--histories", type=int, default=200)
+    parser.add_argument("--histories", type=int, default=300)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--show", action="store_true")
     told = parser.parse_args()

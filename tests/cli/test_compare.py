@@ -16,14 +16,23 @@ from persona_pipeline.versions.finding import Kind
 from persona_pipeline.versions.result import Moved, read_comparison
 
 
-@pytest.fixture
-def history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> History:
-    monkeypatch.setenv("PERSONA_ROOT", str(tmp_path))
-    get_settings.cache_clear()
-    found = History(tmp_path, random.Random(0))
-    (tmp_path / ".gitignore").write_text(".persona\n", "utf-8")
+def begun(root: Path, monkeypatch: pytest.MonkeyPatch) -> History:
+    monkeypatch.setenv("PERSONA_ROOT", str(root))
+    found = History(root, random.Random(0))
+    (root / ".gitignore").write_text(".persona\n", "utf-8")
     found.commit("Begin")
     return found
+
+
+@pytest.fixture
+def history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> History:
+    return begun(tmp_path, monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def untouched(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        return begun(tmp_path_factory.mktemp("untouched"), monkeypatch).root
 
 
 def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[int, str, str]:
@@ -152,12 +161,13 @@ def test_two_judges_are_compared_by_what_both_said(
     ],
 )
 def test_what_does_not_go_is_said(
-    history: History,
+    untouched: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     arguments: list[str],
     said: str,
 ) -> None:
+    monkeypatch.setenv("PERSONA_ROOT", str(untouched))
     code, _, err = run(capsys, monkeypatch, *arguments)
     assert code == 2
     assert said in " ".join(err.split())

@@ -208,7 +208,7 @@ def test_two_folders_are_compared_and_one_without_personas_is_refused(builder: W
 @pytest.mark.parametrize(("drop", "moved", "code"), [(0.0, Moved.SAME, 0), (2.0, Moved.FELL, 1)])
 def test_answers_of_both_are_judged_until_it_is_decided(tmp_path: Path, drop: float, moved: Moved, code: int) -> None:
     world, request = world_of(tmp_path, 4), ComparisonRequest(agents=["ann"], dimensions=["adherence"], scenes=80)
-    opened, counted = contest_of(world, 3, 0.8, drop, 4)
+    opened, counted = contest_of(world, 3, 0.3, drop, 4)
     found = compare_versions(opened, {"ann": moments(world, "ann", request)}, request)
     item = found.agents["ann"].dimensions["adherence"]
     assert (item.moved, found.exit_code, found.stopped) == (moved, code, "all is decided")
