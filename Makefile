@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 DEMO := .persona/demo
 
-.PHONY: demo test check lock dev baseline clean
+.PHONY: demo test check lock dev docs baseline clean
 
 # The main job on the sample world, recorded judge: no key, no database, no network. The world it shows drifts, so the job fails: that
 # is the point of it, and the demo succeeds when the job failed for that reason and the report is there.
@@ -33,6 +33,10 @@ check: .venv/dev
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 	$(BIN)/dagster definitions validate -m persona_pipeline.definitions
+
+# The documentation as a site in .persona/site, with generated reference pages; nothing is fetched, every link is checked.
+docs: .venv/dev
+	$(BIN)/python docs_site/build.py
 
 dev: .venv/runtime
 	$(BIN)/dagster dev

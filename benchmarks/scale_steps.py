@@ -74,7 +74,8 @@ def look() -> Counted:
     def both(cursor: str | None = None) -> tuple[float, float, int, int, str | None]:
         """Return the seconds and CPU seconds of looking, how many events were seen and runs asked for, and the cursor."""
         started, cpu = time.perf_counter(), time.process_time()
-        tick("message_files")
+        if reads_apart:
+            tick("message_files")
         seen = tick("source_observations")
         seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
         events = list(seen.asset_events) if isinstance(seen, dg.SensorResult) else []
@@ -91,6 +92,8 @@ def look() -> Counted:
         cursor = asked.cursor if isinstance(asked, dg.SensorResult) and asked.cursor else cursor
         return seconds, cpu, len(events), runs, cursor
 
+    # Up to release 4 the sensor read the files itself.
+    reads_apart = defs.get_repository_def().has_sensor_def("message_files")
     with dg.DagsterInstance.get() as instance:
         first, _, events, _, cursor = both()
         idle = [both(cursor) for _ in range(7)]

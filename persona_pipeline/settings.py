@@ -42,8 +42,10 @@ class Settings(BaseSettings):
         judge_model: model id the live judge asks for.
         judge_prices: prices of models as ``MODEL=INPUT/OUTPUT[/CACHE WRITE/CACHE READ]`` with commas between them, in US dollars a
             million tokens.
+        judge_effort: how much the judge thinks, where the model can be told; empty: not sent.
         judge_grouping: claims of one transcript in one call.
         judge_width: calls to the judge under way at once.
+        judge_max_tokens: tokens of one answer and the thinking before it.
         judge_deadline: wall-clock seconds one judge call may take in all, retries included.
         judge_requests_per_minute, judge_input_tokens_per_minute, judge_output_tokens_per_minute: the most that the judge is asked;
             None: what the server says.

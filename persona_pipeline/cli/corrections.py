@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from persona_pipeline.cli.corrections_replay import replay
 from persona_pipeline.cli.options import Agents, WindowLength, names
 from persona_pipeline.errors import ConfigError
 
@@ -20,6 +21,7 @@ FORMATS = ("table", "json")
 app = typer.Typer(help="Runtime corrections: serve them, set them, count them.", no_args_is_help=True)
 config = typer.Typer(help="An agent's corrections: all are off unless set.", no_args_is_help=True)
 app.add_typer(config, name="config")
+app.command()(replay)
 
 Agent = Annotated[str, typer.Argument(help="The agent's id.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -126,6 +128,10 @@ def set_(
     max_correction_attempts: Annotated[
         int | None, typer.Option(help="Rejections (0-10) after which a message goes out as it is.")
     ] = None,
+    shadow: Annotated[
+        bool | None,
+        typer.Option("--shadow/--no-shadow", help="Only measure and record what corrections would have done."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Change some of an agent's settings. From then on its persona file does not change them (see reset)."""
@@ -142,6 +148,7 @@ def set_(
         "repetition_suppression_enabled": repetition_suppression,
         "repetition_threshold": repetition_threshold,
         "max_correction_attempts": max_correction_attempts,
+        "shadow_mode": shadow,
     }
     changes = {name: value for name, value in given.items() if value is not None}
     if not changes:

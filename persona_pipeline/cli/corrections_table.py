@@ -48,6 +48,13 @@ def statistics_lines(found: "CorrectionStatistics", width: int | None = None) ->
     if reasons:
         yield ""
         yield "Sent unchecked: " + ", ".join(f"{reason} {count:,}" for reason, count in reasons.items())
+    if found.total.shadowed:
+        yield ""
+        yield "Only watched, and would have been held: " + ", ".join(
+            f"{agent_id} {item.would_hold:,} of {item.shadowed:,}"
+            for agent_id, item in found.agents.items()
+            if item.shadowed
+        )
     if found.total.unpriced_checks:
         yield f"+ left out: checks of unknown price ({found.total.unpriced_checks:,})"
 

@@ -110,7 +110,7 @@ def test(
     from persona_pipeline.reporting.claims.pages import matrix_page
     from persona_pipeline.world import World
 
-    _check_format(format)
+    check_format(format)
     request = TrialRequest(
         agent_id=agent,
         dimensions=names(dimension),
@@ -130,7 +130,7 @@ def test(
     if opened.live:
         typer.echo(trial.estimate(), err=True)
     matrix = run_trial(trial, opened)
-    _emit(matrix_page(matrix), matrix.to_dict(), format, output)
+    emit(matrix_page(matrix), matrix.to_dict(), format, output)
     raise typer.Exit(matrix.exit_code)
 
 
@@ -146,12 +146,12 @@ def noise(
     from persona_pipeline.reporting.claims.pages import noise_page
     from persona_pipeline.world import World
 
-    _check_format(format)
+    check_format(format)
     report = measure_noise(World.open(), None if agent is None else [agent], names(dimension))
-    _emit(noise_page(report), report.to_dict(), format, output)
+    emit(noise_page(report), report.to_dict(), format, output)
 
 
-def _check_format(format: str) -> None:
+def check_format(format: str) -> None:
     from persona_pipeline.errors import ConfigError
     from persona_pipeline.reporting.claims.render import FORMATS
 
@@ -159,7 +159,7 @@ def _check_format(format: str) -> None:
         raise ConfigError(f"--format {format!r} is unknown; use {', '.join(FORMATS)}")
 
 
-def _emit(page: "Page", data: "Mapping[str, object]", format: str, output: Path | None) -> None:
+def emit(page: "Page", data: "Mapping[str, object]", format: str, output: Path | None) -> None:
     from persona_pipeline.atomic_files import write_atomically
     from persona_pipeline.reporting.claims.render import render_page
     from persona_pipeline.reporting.table import transliterated

@@ -39,24 +39,32 @@ class AntiConvergence:
             messages: of one channel, oldest first; the last ten count. Direct messages never lead to a nudge.
         """
         found = self.find(agent_id, messages, agent_name=agent_name)
-        return guidance_block([found]) if found else None
+        return guidance_block([found]) if found and not self._settings_of(agent_id).shadow_mode else None
+
+    def ratio(self, messages: Sequence[Message | str]) -> float | None:
+        """Return the share (0-1) of agreeing messages that the threshold is held against; None: there is nothing to look at."""
+        latest = messages[-WINDOW:]
+        if not latest or any(_is_direct(message) for message in latest):
+            return None
+        return agreement_ratio([_text(message) for message in latest], self._lexicon)
 
     def find(self, agent_id: str, messages: Sequence[Message | str], *, agent_name: str = "") -> Nudge | None:
         """Return the nudge behind the block, with the agreement ratio that led to it."""
         settings = self._settings_of(agent_id)
+        ratio = self.ratio(messages) if settings.anti_convergence_enabled else None
+        if ratio is None or not ratio > settings.convergence_threshold:
+            return None
         latest = messages[-WINDOW:]
-        if not settings.anti_convergence_enabled or not latest or any(_is_direct(message) for message in latest):
-            return None
-        texts = [message if isinstance(message, str) else message.text for message in latest]
-        ratio = agreement_ratio(texts, self._lexicon)
-        if not ratio > settings.convergence_threshold:
-            return None
         variables = {"agent_name": agent_name or agent_id}
         channels = {message.channel for message in latest if isinstance(message, Message)}
         if len(channels) == 1 and (channel := channels.pop()) is not None:
             variables["channel_name"] = channel
-        text = self._nudges.choose(agent_id, texts[-1], variables=variables)
+        text = self._nudges.choose(agent_id, _text(latest[-1]), variables=variables)
         return Nudge(Intervention.ANTI_CONVERGENCE, text, ratio, settings.convergence_threshold)
+
+
+def _text(message: Message | str) -> str:
+    return message if isinstance(message, str) else message.text
 
 
 def _is_direct(message: Message | str) -> bool:

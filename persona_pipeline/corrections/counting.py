@@ -14,7 +14,17 @@ from persona_pipeline.world.models import Window
 
 _CHECKS, _DAYS = tables.gate_checks, tables.gate_days
 _CHUNK = 5000
-_COLUMNS = ("agent_id", "attempt_number", "decision", "reason", "latency_ms", "token_usage", "usd", "created_at")
+_COLUMNS = (
+    "agent_id",
+    "attempt_number",
+    "decision",
+    "shadow",
+    "reason",
+    "latency_ms",
+    "token_usage",
+    "usd",
+    "created_at",
+)
 
 
 def count_new_checks(store: Store, *, most: int | None = None) -> int:

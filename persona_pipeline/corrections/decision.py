@@ -22,7 +22,7 @@ class Outcome(StrEnum):
 
     ``passed``: first try. ``corrected``: this text was rejected and feedback given. ``passed_after_retry``: a
     later attempt reached the threshold. ``forced_through``: still below it after the last attempt.
-    ``fail_open``: no score, so it passes. ``disabled``: the agent has no gate.
+    ``fail_open``: no score, so it passes. ``disabled``: the agent has no gate. ``shadow``: the gate only watches.
     """
 
     PASSED = "passed"
@@ -31,6 +31,7 @@ class Outcome(StrEnum):
     FORCED_THROUGH = "forced_through"
     FAIL_OPEN = "fail_open"
     DISABLED = "disabled"
+    SHADOW = "shadow"
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class GateDecision:
         action_id: the same for all attempts at one message.
         attempt: 1 for the first text.
         latency_ms: wall-clock time of the check.
+        would: what a gate that only watches would have said; None: it does not only watch, or the judge has not answered yet.
     """
 
     action: Action
@@ -57,6 +59,7 @@ class GateDecision:
     attempt: int = 1
     latency_ms: float = 0.0
     usage: Usage = field(default_factory=Usage)
+    would: Action | None = None
 
     @property
     def sends(self) -> bool:
@@ -75,3 +78,12 @@ def decide(score: float | None, threshold: float, *, attempt: int, max_attempts:
     if score is None or score >= threshold - _TOLERANCE:
         return Action.COMMIT
     return Action.RETRY if attempt <= max_attempts else Action.FORCE
+
+
+def outcome_of(action: Action, attempt: int) -> Outcome:
+    """Return how a judged check ended."""
+    if action is Action.RETRY:
+        return Outcome.CORRECTED
+    if action is Action.FORCE:
+        return Outcome.FORCED_THROUGH
+    return Outcome.PASSED if attempt == 1 else Outcome.PASSED_AFTER_RETRY

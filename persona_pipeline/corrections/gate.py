@@ -6,22 +6,28 @@ import os
 import threading
 import time
 import uuid
-from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Self, TypeVar
+from typing import Self
 
 from persona_pipeline.corrections.background import DaemonPool, QueueFullError
 from persona_pipeline.corrections.bypasses import Bypasses
-from persona_pipeline.corrections.decision import Action, GateDecision, Outcome, decide
-from persona_pipeline.corrections.judgment import INTERNAL_ERROR, MOST_AT_ONCE, ActionJudge, GateCall, NotJudgedError
-from persona_pipeline.corrections.prompt import claim_verdicts
-from persona_pipeline.corrections.records import CheckRecord, PriorAttempts, write_check
-from persona_pipeline.corrections.review import feedback_text, review_of
+from persona_pipeline.corrections.decision import Action, GateDecision, Outcome, decide, outcome_of
+from persona_pipeline.corrections.judgment import (
+    INTERNAL_ERROR,
+    MOST_AT_ONCE,
+    ActionJudge,
+    GateCall,
+    NotJudgedError,
+    reviewed,
+)
+from persona_pipeline.corrections.prepare import GateFacts
+from persona_pipeline.corrections.records import CheckRecord, write_check
+from persona_pipeline.corrections.remembered import Remembered
+from persona_pipeline.corrections.review import feedback_text
 from persona_pipeline.judging.questions import Backend
-from persona_pipeline.judging.verdict import Unscored
 from persona_pipeline.world.canonical import storable
 from persona_pipeline.world.models import CorrectionSettings
 from persona_pipeline.world.world import World
@@ -32,13 +38,9 @@ _MARGIN_SECONDS = 0.02
 _RECORD_WAIT_SECONDS = 0.25
 # Past the deadline, for a loop of its own that does not answer at all.
 _LOOP_GRACE_SECONDS = 0.25
-_MOST_OPEN_ACTIONS = 10_000
-_MOST_REPEATABLE = 1000
 _LOGGER = logging.getLogger(__name__)
 
 Observer = Callable[[str, GateDecision], None]
-Key = TypeVar("Key")
-Value = TypeVar("Value")
 
 
 class ActionGate:
@@ -85,10 +87,10 @@ class ActionGate:
             most_at_once=most_at_once,
         )
         self._writes = DaemonPool(2, "gate-write")
-        self._open: OrderedDict[tuple[str, str | None, str | None], tuple[str, PriorAttempts]] = OrderedDict()
-        self._answered: OrderedDict[tuple[str, str, int, int], GateDecision] = OrderedDict()
+        self._remembered = Remembered()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lock, self._process = threading.Lock(), os.getpid()
+        self._watching: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
         if isinstance(self.backend, AbstractAsyncContextManager):
@@ -96,6 +98,8 @@ class ActionGate:
         return self
 
     async def __aexit__(self, *error: object) -> None:
+        if self._watching:
+            await asyncio.wait(self._watching, timeout=self.deadline)
         if isinstance(self.backend, AbstractAsyncContextManager):
             await self.backend.__aexit__(None, None, None)
         await asyncio.to_thread(self.flush)
@@ -127,10 +131,8 @@ class ActionGate:
             ``feedback`` and check that with the next attempt. ``commit`` and ``force``: send it.
         """
         started = arrived if arrived is not None else time.monotonic()
-        # Once: an agent that never counts its attempts must not be asked for the same text for ever.
-        answered = self._answered.pop((agent_id, action_id, attempt, hash(text)), None) if action_id else None
-        if answered:
-            return replace(answered, text=text)
+        if answered := self._remembered.answer(agent_id, action_id, attempt, text):
+            return answered
         call = self._begin(agent_id, text, channel, recipient, attempt, action_id, started)
         record = CheckRecord(agent_id, _unscored_decision(call), call.known.first_text or text, run_id=run_id)
         try:
@@ -141,19 +143,17 @@ class ActionGate:
         latency = (time.monotonic() - started) * 1000
         decision = replace(record.decision, latency_ms=latency)
         record = replace(record, decision=decision, decided_at=datetime.now(UTC))
-        self._end(call, record)
+        self._remembered.decided(call.place, decision, record.first_text)
+        if decision.outcome is not Outcome.DISABLED and action_id:
+            self._remembered.keep_answer(agent_id, decision, text)
+        if decision.outcome is Outcome.SHADOW:
+            # The check is written down and counted when the judge has answered.
+            return decision
         if decision.outcome is Outcome.DISABLED:
             self.bypasses.count(Outcome.DISABLED.value, agent_id)
         else:
-            if action_id:
-                self._answered[agent_id, action_id, decision.attempt, hash(text)] = replace(decision, text="")
-                _drop_oldest(self._answered, _MOST_REPEATABLE)
             await self._write(record, call.ends)
-        try:
-            if self._observer:
-                self._observer(agent_id, decision)
-        except Exception:
-            _LOGGER.exception("the observer of the gate failed")
+        self._observed(agent_id, decision)
         return decision
 
     def check_sync(
@@ -213,10 +213,7 @@ class ActionGate:
         started: float,
     ) -> GateCall:
         channel, recipient = (place if place is None else storable(place) for place in (channel, recipient))
-        known = PriorAttempts()
-        remembered = self._open.get((agent_id, channel, recipient))
-        if remembered and (action_id == remembered[0] or (action_id is None and attempt > 1)):
-            action_id, known = remembered
+        action_id, known = self._remembered.prior((agent_id, channel, recipient), action_id, attempt)
         attempt = max(attempt, known.rejections + 1)
         ends = started + self.deadline - _MARGIN_SECONDS
         return GateCall(agent_id, text, channel, recipient, attempt, action_id or uuid.uuid4().hex, known, ends)
@@ -232,34 +229,59 @@ class ActionGate:
                 first_text=facts.prior.first_text or record.first_text,
                 decision=replace(record.decision, attempt=call.attempt),
             )
-            answer = await self._judge.answer(call, facts)
-            review = review_of(claim_verdicts(answer.data or {}), facts.propositions, facts.variables)
-            if review.score is None:
-                raise NotJudgedError(Unscored.NOT_APPLICABLE.value, "no claim applies", answer.usage)
+            if facts.settings.shadow_mode:
+                task = asyncio.get_running_loop().create_task(self._watched(call, facts, record))
+                self._watching.add(task)
+                task.add_done_callback(self._watching.discard)
+                return replace(record, decision=replace(record.decision, outcome=Outcome.SHADOW))
+            return await self._scored(call, facts, record)
         except NotJudgedError as error:
             _LOGGER.warning("gate of %r fails open: %s", call.agent_id, error)
             return _failed_open(record, error)
+
+    async def _watched(self, call: GateCall, facts: GateFacts, record: CheckRecord) -> None:
+        """Have the text judged behind the caller's back, which has its answer already."""
+        started = time.monotonic()
+        try:
+            record = await self._scored(call, facts, record)
+            changes = {"action": Action.COMMIT, "outcome": Outcome.SHADOW, "would": record.decision.action}
+        except NotJudgedError as error:
+            record, changes = _failed_open(record, error), {}
+        except Exception:
+            _LOGGER.exception("gate of %r watches in vain", call.agent_id)
+            record, changes = _failed_open(record, NotJudgedError(INTERNAL_ERROR)), {}
+        latency = (time.monotonic() - started) * 1000
+        decision = replace(record.decision, feedback=None, latency_ms=latency, **changes)
+        await self._write(replace(record, decision=decision, decided_at=datetime.now(UTC)), call.ends)
+        self._observed(call.agent_id, decision)
+
+    def _observed(self, agent_id: str, decision: GateDecision) -> None:
+        try:
+            if self._observer:
+                self._observer(agent_id, decision)
+        except Exception:
+            _LOGGER.exception("the observer of the gate failed")
+
+    async def _scored(self, call: GateCall, facts: GateFacts, record: CheckRecord) -> CheckRecord:
+        """Return the record with what the judge says of the text.
+
+        Raises:
+            NotJudgedError: there is no score.
+        """
+        answer = await self._judge.answer(call, facts)
+        review = reviewed(answer, facts)
         settings, threshold = facts.settings, facts.settings.action_gate_threshold
         action = decide(review.score, threshold, attempt=call.attempt, max_attempts=settings.max_correction_attempts)
         decision = replace(
             record.decision,
             action=action,
-            outcome=_outcome(action, call.attempt),
+            outcome=outcome_of(action, call.attempt),
             feedback=feedback_text(review, threshold) if action is Action.RETRY else None,
             score=review.score,
             threshold=threshold,
             usage=answer.usage,
         )
         return replace(record, decision=decision, reasoning=review.reasoning(threshold), judge_model=answer.model)
-
-    def _end(self, call: GateCall, record: CheckRecord) -> None:
-        """Remember an action that goes on, forget one that has ended."""
-        decision = record.decision
-        if decision.sends:
-            self._open.pop(call.place, None)
-            return
-        self._open[call.place] = (decision.action_id, PriorAttempts(decision.attempt, record.first_text))
-        _drop_oldest(self._open, _MOST_OPEN_ACTIONS)
 
     async def _write(self, record: CheckRecord, ends: float) -> None:
         """Write the check down; slow or failing, it goes on without the caller."""
@@ -286,11 +308,6 @@ class ActionGate:
             self.bypasses.count(record.decision.reason or INTERNAL_ERROR, record.agent_id)
 
 
-def _drop_oldest(entries: OrderedDict[Key, Value], most: int) -> None:
-    while len(entries) > most:
-        entries.popitem(last=False)
-
-
 def _unscored_decision(call: GateCall) -> GateDecision:
     return GateDecision(Action.COMMIT, Outcome.FAIL_OPEN, call.text, action_id=call.action_id, attempt=call.attempt)
 
@@ -298,11 +315,3 @@ def _unscored_decision(call: GateCall) -> GateDecision:
 def _failed_open(record: CheckRecord, error: NotJudgedError) -> CheckRecord:
     decision = replace(record.decision, outcome=Outcome.FAIL_OPEN, reason=error.reason, usage=error.usage)
     return replace(record, decision=decision)
-
-
-def _outcome(action: Action, attempt: int) -> Outcome:
-    if action is Action.RETRY:
-        return Outcome.CORRECTED
-    if action is Action.FORCE:
-        return Outcome.FORCED_THROUGH
-    return Outcome.PASSED if attempt == 1 else Outcome.PASSED_AFTER_RETRY

@@ -1,6 +1,7 @@
 """What was said before, as corrections need it: a handful of rows, whatever the size of the store."""
 
 from collections.abc import Sequence
+from datetime import datetime
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -11,6 +12,8 @@ from persona_pipeline.world.trajectory import Entry, Omission, Trajectory
 
 _TABLE = tables.run_messages
 EARLIER, UNDER_REVIEW = "earlier", "under review"
+# Time and id of a stored message: what was said before it is what stood in the store when it was sent.
+Before = tuple[datetime, str]
 
 
 def action_trajectory(
@@ -23,15 +26,17 @@ def action_trajectory(
     whole_channel: bool,
     first_n: int,
     last_n: int,
+    before: Before | None = None,
 ) -> Trajectory:
     """Return what was said before an action, windowed, and the action itself as the last entry.
 
     Args:
         whole_channel: everybody's messages of the conversation instead of the agent's own anywhere.
         first_n, last_n: of what was said before; the action is always shown.
+        before: of an action that is looked at again; None: all that is stored was said before.
     """
     scope = _conversation(agent_id, channel, recipient) if whole_channel else _TABLE.c.agent_id == agent_id
-    scope = sa.and_(scope, _TABLE.c.synthetic.is_(False))
+    scope = sa.and_(scope, _TABLE.c.synthetic.is_(False), _said(before))
     order = (_TABLE.c.created_at, _TABLE.c.id)
     total = connection.execute(sa.select(sa.func.count()).select_from(_TABLE).where(scope)).scalar_one()
     first_n = min(first_n, total)
@@ -59,14 +64,26 @@ def action_trajectory(
     return Trajectory(tuple(items))
 
 
-def recent_channel_messages(connection: Connection, channel: str, limit: int) -> list[Message]:
+def recent_channel_messages(
+    connection: Connection, channel: str, limit: int, before: Before | None = None
+) -> list[Message]:
     """Return the newest messages of a channel, oldest first."""
-    return _recent(connection, _TABLE.c.channel_id == channel, limit)
+    return _recent(connection, sa.and_(_TABLE.c.channel_id == channel, _said(before)), limit)
 
 
-def recent_agent_messages(connection: Connection, agent_id: str, limit: int) -> list[Message]:
+def recent_agent_messages(
+    connection: Connection, agent_id: str, limit: int, before: Before | None = None
+) -> list[Message]:
     """Return the newest messages of an agent in all channels and direct messages, oldest first."""
-    return _recent(connection, _TABLE.c.agent_id == agent_id, limit)
+    return _recent(connection, sa.and_(_TABLE.c.agent_id == agent_id, _said(before)), limit)
+
+
+def _said(before: Before | None) -> sa.ColumnElement[bool]:
+    if before is None:
+        return sa.true()
+    moment, message_id = before
+    # The first half alone is a range that an index serves.
+    return sa.and_(_TABLE.c.created_at <= moment, sa.or_(_TABLE.c.created_at < moment, _TABLE.c.id < message_id))
 
 
 def _recent(connection: Connection, scope: sa.ColumnElement[bool], limit: int) -> list[Message]:

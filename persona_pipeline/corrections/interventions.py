@@ -39,6 +39,7 @@ class Guidance:
     """What an agent is told for its next turn, and what is to be known of its voice.
 
     Attributes:
+        withheld: nudges that are not given, as the agent's corrections only watch.
         failed: nothing could be looked up, so there is no guidance.
         voice_alarm: the agent has lost its voice, as far as messages alone can tell. Nothing is held back for it.
     """
@@ -46,6 +47,7 @@ class Guidance:
     nudges: tuple[Nudge, ...] = ()
     failed: bool = False
     voice_alarm: VoiceAlarm | None = None
+    withheld: tuple[Nudge, ...] = ()
 
     @property
     def block(self) -> str | None:
@@ -127,7 +129,8 @@ class Interventions:
             convergence.find(agent_id, turn.channel_messages, agent_name=turn.agent_name),
             suppression.find(agent_id, turn.own_messages),
         )
-        return Guidance(tuple(nudge for nudge in found if nudge))
+        nudges = tuple(nudge for nudge in found if nudge)
+        return Guidance(withheld=nudges) if turn.settings.shadow_mode else Guidance(nudges)
 
     def _turn(self, agent_id: str, channel: str | None) -> _Turn:
         settings = read_config(self.world.store, agent_id).settings

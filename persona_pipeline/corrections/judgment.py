@@ -9,8 +9,9 @@ from typing import TypeVar
 
 from persona_pipeline.corrections.background import DaemonPool, QueueFullError
 from persona_pipeline.corrections.prepare import GateFacts, Propositions, gather_facts
-from persona_pipeline.corrections.prompt import gate_question
+from persona_pipeline.corrections.prompt import claim_verdicts, gate_question
 from persona_pipeline.corrections.records import PriorAttempts
+from persona_pipeline.corrections.review import Review, review_of
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.judging.breaker import AgentBreakers, Breaker
 from persona_pipeline.judging.questions import Answer, Backend, Blame, Question
@@ -55,6 +56,39 @@ class GateCall:
     @property
     def place(self) -> tuple[str, str | None, str | None]:
         return self.agent_id, self.channel, self.recipient
+
+
+def question_of(agent_id: str, facts: GateFacts) -> Question:
+    """Return what the judge is asked about an action.
+
+    Raises:
+        NotJudgedError: there is more to read than a judge can.
+    """
+    size = sum(len(entry.text) for entry in facts.trajectory.entries)
+    if size > _MOST_CHARACTERS:
+        raise NotJudgedError(TOO_LONG, f"{size:,} characters")
+    return gate_question(
+        facts.propositions.propositions,
+        facts.trajectory,
+        agent_id=agent_id,
+        persona=facts.persona if facts.propositions.include_personas else None,
+        variables=facts.variables,
+    )
+
+
+def reviewed(answer: Answer, facts: GateFacts) -> Review:
+    """Return the review that an answer stands for.
+
+    Raises:
+        NotJudgedError: it holds no verdicts, or no claim applies.
+    """
+    if answer.data is None:
+        reason = answer.unscored or Unscored.INVALID_OUTPUT
+        raise NotJudgedError(reason.value, answer.detail, answer.usage)
+    review = review_of(claim_verdicts(answer.data), facts.propositions, facts.variables)
+    if review.score is None:
+        raise NotJudgedError(Unscored.NOT_APPLICABLE.value, "no claim applies", answer.usage)
+    return review
 
 
 class ActionJudge:
@@ -133,18 +167,9 @@ class ActionJudge:
         """Return the judge's answer on an action.
 
         Raises:
-            NotJudgedError: there is none in time, it holds no verdicts, or there is more to read than a judge can.
+            NotJudgedError: there is none in time, or there is more to read than a judge can.
         """
-        size = sum(len(entry.text) for entry in facts.trajectory.entries)
-        if size > _MOST_CHARACTERS:
-            raise NotJudgedError(TOO_LONG, f"{size:,} characters")
-        question = gate_question(
-            facts.propositions.propositions,
-            facts.trajectory,
-            agent_id=call.agent_id,
-            persona=facts.persona if facts.propositions.include_personas else None,
-            variables=facts.variables,
-        )
+        question = question_of(call.agent_id, facts)
         now = time.monotonic()
         async with self._places.one(now + _SHARE_FOR_WAITING * (call.ends - now)):
             return await self._asked(call, question)
@@ -165,9 +190,6 @@ class ActionJudge:
             self._judge.failed("judge", type(error).__name__)
             raise NotJudgedError(Unscored.API_ERROR.value, f"{type(error).__name__}: {error}") from error
         self._note(call.agent_id, answer, started)
-        if answer.data is None:
-            reason = answer.unscored or Unscored.INVALID_OUTPUT
-            raise NotJudgedError(reason.value, answer.detail, answer.usage)
         return answer
 
     def _note(self, agent_id: str, answer: Answer, started: float) -> None:

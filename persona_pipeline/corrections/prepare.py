@@ -7,7 +7,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from persona_pipeline.corrections.configuration import read_config
-from persona_pipeline.corrections.history import action_trajectory
+from persona_pipeline.corrections.history import Before, action_trajectory
 from persona_pipeline.corrections.records import PriorAttempts, prior_attempts
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.propositions import PROPOSITIONS, load_proposition_set, proposition_files_hash
@@ -63,12 +63,14 @@ def gather_facts(
     action_id: str | None,
     known: PriorAttempts,
     settings: CorrectionSettings | None,
+    before: Before | None = None,
 ) -> GateFacts | None:
     """Return the facts of a check, or None when the agent's gate is off.
 
     Args:
         action_id: looked up for earlier attempts where this process remembers none; None on a first attempt.
         known: earlier attempts this process remembers.
+        before: of a stored message that is looked at again; see ``action_trajectory``.
 
     Raises:
         ConfigError: the agent has no persona or no valid propositions.
@@ -94,6 +96,7 @@ def gather_facts(
             whole_channel=found.target_type == "environment",
             first_n=first_n,
             last_n=last_n,
+            before=before,
         )
         if action_id is not None and known.first_text is None:
             known = prior_attempts(connection, agent_id, action_id)

@@ -70,7 +70,8 @@ def write_check(store: Store, record: CheckRecord) -> None:
             sa.insert(tables.gate_checks),
             common
             | {
-                "decision": decision.action.value,
+                "decision": (decision.would or decision.action).value,
+                "shadow": decision.would is not None,
                 "reason": decision.reason,
                 "latency_ms": decision.latency_ms,
                 "usd": usd,

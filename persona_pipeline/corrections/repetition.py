@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from persona_pipeline.corrections.anti_convergence import SettingsOf
 from persona_pipeline.corrections.guidance import Intervention, Nudge, guidance_block
 from persona_pipeline.propositions.models import Catchphrase
-from persona_pipeline.scoring.text.repetition import Repetition, excessive_repetition
+from persona_pipeline.scoring.text.repetition import Repetition, excessive_repetition, find_repetition
 from persona_pipeline.world.models import CorrectionSettings, Message
 
 WINDOW = 5
@@ -38,15 +38,18 @@ class RepetitionSuppression:
                 its own).
         """
         found = self.find(agent_id, messages)
-        return guidance_block([found]) if found else None
+        return guidance_block([found]) if found and not self._settings_of(agent_id).shadow_mode else None
+
+    def measure(self, agent_id: str, messages: Sequence[Message | str]) -> Repetition:
+        """Return how far the agent's last messages repeat one another, too much or not."""
+        return find_repetition(_own(agent_id, messages), self._catchphrases_of(agent_id))
 
     def find(self, agent_id: str, messages: Sequence[Message | str]) -> Nudge | None:
         """Return the nudge behind the block, with the share of repetition (which an opener, phrase or copy does not need)."""
         settings = self._settings_of(agent_id)
         if not settings.repetition_suppression_enabled:
             return None
-        own = [m if isinstance(m, str) else m.text for m in messages if isinstance(m, str) or m.agent_id == agent_id]
-        latest = own[-WINDOW:]
+        latest = _own(agent_id, messages)
         catchphrases = self._catchphrases_of(agent_id)
         repetition = excessive_repetition(latest, settings.repetition_threshold, catchphrases)
         if repetition is None:
@@ -54,6 +57,11 @@ class RepetitionSuppression:
         return Nudge(
             Intervention.REPETITION, _text(repetition, latest), repetition.share, settings.repetition_threshold
         )
+
+
+def _own(agent_id: str, messages: Sequence[Message | str]) -> list[str]:
+    own = [m if isinstance(m, str) else m.text for m in messages if isinstance(m, str) or m.agent_id == agent_id]
+    return own[-WINDOW:]
 
 
 def _text(repetition: Repetition, messages: Sequence[str]) -> str:

@@ -32,6 +32,7 @@ class GateStatistics(BaseModel):
         passed_after_retry: reached it at a later one.
         forced: sent below the threshold after the last attempt.
         fail_open: sent without a score, ``fail_open_by_reason`` says why.
+        shadowed: sent whatever the score, as the gate only watched; ``would_hold`` of them it would have sent back.
         abandoned: rejected, and nothing came after that.
         corrected: rejected at least once, however they ended.
         pass_rate: (passed + passed_after_retry) / actions that ended with a score, 0-1; None without one.
@@ -50,6 +51,8 @@ class GateStatistics(BaseModel):
     forced: int = 0
     fail_open: int = 0
     fail_open_by_reason: dict[str, int] = Field(default_factory=dict)
+    shadowed: int = 0
+    would_hold: int = 0
     abandoned: int = 0
     corrected: int = 0
     pass_rate: float | None = None
@@ -121,7 +124,7 @@ def _statistics(tally: Tally) -> GateStatistics:
     unchecked = tally.reasons.total()
     cached = tally.cache_creation_tokens + tally.cache_read_tokens
     # An action id that is used again ends more than once.
-    actions = max(tally.actions, judged + unchecked)
+    actions = max(tally.actions, judged + unchecked + tally.shadowed)
     return GateStatistics(
         actions=actions,
         passed=tally.passed,
@@ -129,7 +132,9 @@ def _statistics(tally: Tally) -> GateStatistics:
         forced=tally.forced,
         fail_open=unchecked,
         fail_open_by_reason=dict(sorted(tally.reasons.items())),
-        abandoned=actions - judged - unchecked,
+        shadowed=tally.shadowed,
+        would_hold=tally.would_hold,
+        abandoned=actions - judged - unchecked - tally.shadowed,
         corrected=tally.corrected,
         pass_rate=(tally.passed + tally.passed_after_retry) / judged if judged else None,
         first_pass_rate=tally.passed / judged if judged else None,

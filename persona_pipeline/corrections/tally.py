@@ -16,6 +16,8 @@ _SUMS = (
     "passed",
     "passed_after_retry",
     "forced",
+    "shadowed",
+    "would_hold",
     "corrected",
     "checks",
     "rejections",
@@ -34,6 +36,7 @@ class Tally:
     """Sums over checks. An action is one message over all its attempts; it ends with the check that sends it.
 
     Attributes:
+        shadowed: actions that a gate only watched; ``would_hold`` of them were below the threshold.
         reasons: actions sent without a score, by why.
         latencies: checks by class of latency; ``highest`` is exact, in milliseconds.
         priced: checks whose price is known; ``usd`` is the sum of their prices.
@@ -43,6 +46,8 @@ class Tally:
     passed: int = 0
     passed_after_retry: int = 0
     forced: int = 0
+    shadowed: int = 0
+    would_hold: int = 0
     corrected: int = 0
     checks: int = 0
     rejections: int = 0
@@ -58,12 +63,15 @@ class Tally:
 
     def add(self, check: Any, *, first: bool) -> None:
         """Count a row of ``gate_checks``; ``first``: it is the first of its action."""
-        rejected = check.decision == Action.RETRY
+        rejected = check.decision == Action.RETRY and not check.shadow
         self.actions += first
         self.checks += 1
         self.rejections += rejected
         self.corrected += first and rejected
-        if check.decision == Action.FORCE:
+        if check.shadow:
+            self.shadowed += 1
+            self.would_hold += check.decision != Action.COMMIT
+        elif check.decision == Action.FORCE:
             self.forced += 1
         elif not rejected and check.reason is not None:
             self.reasons[check.reason] += 1
@@ -102,7 +110,8 @@ class Tally:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        sums = {name: data[name] for name in (*_SUMS, "highest")}
+        # Days that were summed up by an earlier version know nothing of what came later.
+        sums = {name: data.get(name, 0) for name in (*_SUMS, "highest")}
         latencies = Counter({int(level): count for level, count in data["latencies"].items()})
         return cls(**sums, reasons=Counter(data["reasons"]), latencies=latencies)
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from persona_pipeline.judging.progress import Progress
-from persona_pipeline.judging.recorded import RecordedJudge
+from persona_pipeline.judging.questions import Answer, Backend, Question
+from persona_pipeline.judging.recorded import RecordedBackend, RecordedJudge
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Verdict
 
 
@@ -59,6 +60,31 @@ class RecordedFirstJudge:
             told = await self.judging.judge([requests[place] for place in asked])
             verdicts |= dict(zip(asked, told, strict=True))
         return [verdicts[place] for place in range(len(requests))]
+
+
+@dataclass(frozen=True)
+class RecordedFirstBackend:
+    """A live backend that is asked only what is not recorded."""
+
+    asking: Backend
+    recorded: RecordedBackend
+
+    @property
+    def name(self) -> str:
+        return self.asking.name
+
+    @property
+    def live(self) -> bool:
+        return self.asking.live
+
+    async def ask(self, questions: Sequence[Question]) -> list[Answer]:
+        """Return answers in the order of the questions; a recording that does not hold any more is asked anew."""
+        answers = await self.recorded.ask(questions)
+        missing = [place for place, answer in enumerate(answers) if answer.data is None]
+        asked = await self.asking.ask([questions[place] for place in missing]) if missing else []
+        for place, answer in zip(missing, asked, strict=True):
+            answers[place] = answer
+        return answers
 
 
 def _holds(verdict: Verdict) -> bool:

@@ -18,6 +18,7 @@ class CorrectionSettings(BaseModel):
         action_gate_threshold: score 0-9 an action must reach.
         convergence_threshold, repetition_threshold: shares 0-1 above which a nudge is given.
         max_correction_attempts: rejections before the text goes through.
+        shadow_mode: corrections that are on measure and record what they would have done, and do nothing.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -29,6 +30,7 @@ class CorrectionSettings(BaseModel):
     repetition_suppression_enabled: bool = False
     repetition_threshold: float = Field(default=0.3, ge=0, le=1, allow_inf_nan=False)
     max_correction_attempts: int = Field(default=2, ge=0, le=10)
+    shadow_mode: bool = False
 
 
 @dataclass(frozen=True)

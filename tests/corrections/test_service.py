@@ -17,6 +17,7 @@ from persona_pipeline.store import open_store
 from persona_pipeline.world import CorrectionSettings, World
 from tests.corrections.support import TextBackend, say, spoil_settings
 from tests.support.clock import LONG
+from tests.support.waiting import wait_until
 
 LOCAL = "http://localhost"
 TOKEN = "s3cret-tökén"
@@ -96,7 +97,21 @@ def test_interventions(client: TestClient, world: World) -> None:
         ("anti_convergence", 1.0, 0.6)
     ]
     quiet = client.post("/v1/interventions", json={"agent_id": "bob"}).json()
-    assert quiet == {"guidance": None, "nudges": [], "failed": False, "voice_alarm": None}
+    assert quiet == {"guidance": None, "nudges": [], "withheld": [], "failed": False, "voice_alarm": None}
+
+
+def test_corrections_that_only_watch_answer_at_once_and_are_counted(client: TestClient, world: World) -> None:
+    watching = {"action_gate_enabled": True, "anti_convergence_enabled": True, "shadow_mode": True}
+    write_config(world.store, "ann", CorrectionSettings(**watching))
+    say(world, *[("bob", "general", "I agree")] * 10)
+    answer = client.post("/v1/gate", json={"agent_id": "ann", "channel": "general", "text": "Bad. 1"}).json()
+    assert (answer["action"], answer["outcome"], answer["score"]) == ("commit", "shadow", None)
+    body = client.post("/v1/interventions", json={"agent_id": "ann", "channel": "general"}).json()
+    assert (body["guidance"], body["nudges"], [item["share"] for item in body["withheld"]]) == (None, [], [1.0])
+    wait_until(lambda: "persona_gate_shadow_held_total 1.0" in client.get("/metrics").text)
+    assert 'persona_shadow_nudges_total{kind="anti_convergence"} 1.0' in client.get("/metrics").text
+    ann = client.get("/v1/statistics").json()["agents"]["ann"]
+    assert (ann["shadowed"], ann["would_hold"], ann["passed"]) == (1, 1, 0)
 
 
 def test_settings_are_read_and_replaced(client: TestClient) -> None:

@@ -1,6 +1,6 @@
 """Prometheus metrics of the service, in a registry of their own. No agent ids: labels stay few."""
 
-from persona_pipeline.corrections.decision import GateDecision, Outcome
+from persona_pipeline.corrections.decision import Action, GateDecision, Outcome
 from persona_pipeline.corrections.interventions import Guidance
 from persona_pipeline.scoring.voice_alarm import VoiceAlarm
 
@@ -29,6 +29,17 @@ class ServiceMetrics:
             "gate_unchecked", "Texts that went out unchecked, by reason.", ("reason",), registry=self.registry
         )
         self._nudges = Counter("persona_nudges", "Nudges given before a turn.", ("kind",), registry=self.registry)
+        self._shadow_held = Counter(
+            "persona_gate_shadow_held",
+            "Texts that a gate that only watches would have sent back.",
+            registry=self.registry,
+        )
+        self._shadow_nudges = Counter(
+            "persona_shadow_nudges",
+            "Nudges found and not given, as the agent's corrections only watch.",
+            ("kind",),
+            registry=self.registry,
+        )
         self._lookups = Counter(
             "persona_interventions", "Turns looked at for nudges.", ("result",), registry=self.registry
         )
@@ -46,6 +57,8 @@ class ServiceMetrics:
     def decided(self, _agent_id: str, decision: GateDecision) -> None:
         """Count a decision; fits ``ActionGate(observer=...)``."""
         self._checks.labels(decision.outcome.value, decision.reason or "").inc()
+        if decision.would not in (None, Action.COMMIT):
+            self._shadow_held.inc()
         if decision.outcome is Outcome.FAIL_OPEN:
             self._unchecked.labels(decision.reason or "").inc()
         self._seconds.observe(decision.latency_ms / 1000)
@@ -63,6 +76,8 @@ class ServiceMetrics:
         self._lookups.labels("failed" if guidance.failed else "ok").inc()
         for nudge in guidance.nudges:
             self._nudges.labels(nudge.kind.value).inc()
+        for nudge in guidance.withheld:
+            self._shadow_nudges.labels(nudge.kind.value).inc()
 
     def heard(self, agent_id: str, alarm: VoiceAlarm | None) -> None:
         """Count an agent's voice alarm the first time that it is seen; None: it sounds like itself."""

@@ -140,17 +140,21 @@ class InterventionsResponse(_Wire):
 
     guidance: str | None
     nudges: list[NudgeResponse]
+    withheld: list[NudgeResponse] = Field(description="Found and not given: the agent's corrections only watch.")
     failed: bool = Field(description="Nothing could be looked up in time, so there is no guidance.")
     voice_alarm: VoiceAlarmResponse | None = Field(description="Null: none, or no voice is learnt.")
 
     @classmethod
     def of(cls, guidance: Guidance) -> Self:
-        nudges = [
-            NudgeResponse(kind=item.kind, text=item.text, share=item.share, threshold=item.threshold)
-            for item in guidance.nudges
-        ]
+        nudges, withheld = (
+            [
+                NudgeResponse(kind=item.kind, text=item.text, share=item.share, threshold=item.threshold)
+                for item in found
+            ]
+            for found in (guidance.nudges, guidance.withheld)
+        )
         alarm = VoiceAlarmResponse.of(guidance.voice_alarm)
-        return cls(guidance=guidance.block, nudges=nudges, failed=guidance.failed, voice_alarm=alarm)
+        return cls(guidance=guidance.block, nudges=nudges, withheld=withheld, failed=guidance.failed, voice_alarm=alarm)
 
 
 class ConfigRequest(CorrectionSettings):

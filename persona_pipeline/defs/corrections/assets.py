@@ -21,7 +21,17 @@ from persona_pipeline.world.canonical import content_hash
 from persona_pipeline.world.models import Window
 
 ALL_TIME = "all"
-_COUNTED = ("actions", "passed", "passed_after_retry", "corrected", "forced", "fail_open", "abandoned")
+_COUNTED = (
+    "actions",
+    "passed",
+    "passed_after_retry",
+    "corrected",
+    "forced",
+    "fail_open",
+    "shadowed",
+    "would_hold",
+    "abandoned",
+)
 _COLUMNS = (*_COUNTED, "pass_rate", "p50_ms", "p95_ms", "p99_ms", "checks", "usd")
 
 

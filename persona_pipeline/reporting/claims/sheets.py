@@ -20,7 +20,16 @@ from persona_pipeline.reporting.text import html_text, markdown_text, one_line
 
 _PACKAGE = "persona_pipeline.reporting.claims"
 # A matrix is wider than a telephone; its names stay whole.
-_WIDE = """.wide { overflow-x: auto; } .wide th, .wide td { overflow-wrap: normal; } .wide .number { white-space: normal; }"""
+_WIDE = """.wide { overflow-x: auto; } .wide th, .wide td { overflow-wrap: normal; } .wide .number { white-space: normal; }
+.charts { display: grid; gap: 24px; grid-template-columns: repeat(auto-fit, minmax(min(100%, 380px), 1fr)); }
+figure { margin: 0; } figcaption { font-weight: 600; margin: 0 0 6px; }
+.chart { display: block; width: 100%; height: auto; } .chart text { font: 12px var(--sans); fill: var(--muted); }
+.chart .grid { stroke: var(--line); } .chart .axis { stroke: var(--muted); stroke-opacity: .5; }
+.chart .line { fill: none; stroke: var(--ink); stroke-width: 2.5; stroke-linejoin: round; }
+.chart .line.d1 { stroke: var(--good); stroke-dasharray: 6 3; } .chart .line.d2 { stroke: var(--bad); stroke-dasharray: 2 3; }
+.chart .change { stroke: var(--muted); stroke-width: 1.5; stroke-dasharray: 4 3; }
+.chart .limit { stroke: var(--warn); stroke-width: 1.5; }
+@media (max-width: 640px) { .chart text { font-size: 15px; } }"""
 
 
 @dataclass(frozen=True)
@@ -35,12 +44,13 @@ class Sheet:
 
 @dataclass(frozen=True)
 class Page:
-    """``facts`` first, then what was found as (kind, text), then the tables."""
+    """``facts`` first, then what was found as (kind, text), then the tables; ``charts`` (title, SVG) stand in HTML alone."""
 
     title: str
     facts: Sequence[str] = ()
     findings: Sequence[tuple[str, str]] = ()
     sheets: Sequence[Sheet] = field(default_factory=tuple)
+    charts: Sequence[tuple[str, Markup]] = ()
 
 
 def text_of(page: Page, width: int | None = None) -> str:

@@ -43,6 +43,8 @@ gate_checks = sa.Table(
     sa.Column("token_usage", JsonColumn),
     sa.Column("usd", sa.Float()),
     created_at(),
+    # The agent's corrections only watched: the text went out whatever stands under decision.
+    sa.Column("shadow", sa.Boolean(), nullable=False, server_default=sa.false()),
     # Whether the row is part of its day's tally in gate_days.
     sa.Column("counted", sa.Boolean(), nullable=False, server_default=sa.false()),
     sa.Index(None, "agent_id", "created_at"),
@@ -90,6 +92,7 @@ agent_evaluation_config = sa.Table(
     sa.Column("repetition_suppression_enabled", sa.Boolean(), nullable=False, server_default=sa.false()),
     sa.Column("repetition_threshold", sa.REAL(), nullable=False, server_default="0.3"),
     sa.Column("max_correction_attempts", sa.Integer(), nullable=False, server_default="2"),
+    sa.Column("shadow_mode", sa.Boolean(), nullable=False, server_default=sa.false()),
     created_at("updated_at"),
     # Where the row came from: 'persona' (its file) or 'api' (set by command line or service, which then wins).
     sa.Column("source", sa.Text(), nullable=False, server_default="persona"),

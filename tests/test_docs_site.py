@@ -1,0 +1,165 @@
+"""The site of the documentation: every page in its navigation, every link whole, every command run."""
+
+import shlex
+import shutil
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from docs_site.build import BESIDE, DOCS, build, check
+from docs_site.generated import cli_commands, described_fields, generated_pages
+from persona_pipeline.cli.app import app
+from persona_pipeline.defs.platform.settings import OrchestrationSettings
+from persona_pipeline.settings import Settings, get_settings
+from tests.test_docs import COMMANDS, PROJECT, blocks
+
+CONFIGURATION = tomllib.loads((PROJECT / "docs_site" / "zensical.toml").read_text(encoding="utf-8"))
+
+
+def pages_of(entries: Any) -> Iterator[str]:
+    if isinstance(entries, str):
+        yield entries
+        return
+    for entry in entries.values() if isinstance(entries, dict) else entries:
+        yield from pages_of(entry)
+
+
+def test_every_page_is_in_the_navigation_once() -> None:
+    pages = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")} - {"README.md"}
+    pages |= {"index.md", *BESIDE.values(), *generated_pages()}
+    listed = list(pages_of(CONFIGURATION["project"]["nav"]))
+    assert pages - {*listed} == set(), "add these to nav in docs_site/zensical.toml"
+    assert sorted(listed) == sorted(pages)
+
+
+def test_every_kind_of_reader_has_a_page() -> None:
+    nav = {title: pages for entry in CONFIGURATION["project"]["nav"] for title, pages in entry.items()}
+    readers = {
+        "Character authors": "authors",
+        "Engineers": "engineers",
+        "Platforms": "platforms",
+        "Researchers": "researchers",
+    }
+    assert {title: nav[title][0] for title in readers} == {title: f"for-{name}.md" for title, name in readers.items()}
+
+
+def test_the_generated_pages_hold_every_command_setting_and_name() -> None:
+    pages = generated_pages()
+    for name, command in cli_commands():
+        assert f"\n## {name}\n" in pages["commands.md"]
+        section = pages["commands.md"].partition(f"\n## {name}\n")[2].partition("\n## ")[0]
+        assert [p.opts[0] for p in command.params if f"`{p.opts[0]}`" not in section] == []
+    for model in (Settings, OrchestrationSettings):
+        described = {name for name, field in model.model_fields.items() if field.description} | {
+            *described_fields(model)
+        }
+        assert {*model.model_fields} - described == set()
+        assert [name for name in model.model_fields if f"`PERSONA_{name.upper()}`" not in pages["settings.md"]] == []
+
+
+def test_what_is_wrong_with_a_site_is_found(tmp_path: Path) -> None:
+    (tmp_path / "other.html").write_text('<h1 id="top">x</h1>', encoding="utf-8")
+    (tmp_path / "index.html").write_text(
+        '<a href="other.html#top">a</a><a href="other.html#gone">b</a><a href="gone.html">c</a><a href="https://a.example">d</a>'
+        '<script src="//cdn.example/x.js"></script><link rel="stylesheet" href="https://fonts.example/x.css"><img src="x.png">',
+        encoding="utf-8",
+    )
+    assert check(tmp_path) == [
+        "index.html: loads //cdn.example/x.js",
+        "index.html: loads https://fonts.example/x.css",
+        "index.html: other.html#gone has no such anchor",
+        "index.html: gone.html leads nowhere",
+        "index.html: x.png leads nowhere",
+    ]
+
+
+@pytest.mark.slow
+def test_the_site_is_built_whole(tmp_path: Path) -> None:
+    build(tmp_path / "site")
+    assert len(list((tmp_path / "site").rglob("*.html"))) > len(list(DOCS.rglob("*.md")))
+
+
+# Why a command is not run here, by how it begins.
+NOT_RUN = {
+    "label": "waits for a person",
+    "watch": "watches until it is stopped; tests/corrections watch",
+    "corrections serve": "serves until it is stopped; tests/corrections run it",
+    "canary": "asks a live judge; --estimate is run",
+    "propositions draft": "asks a live judge",
+    "personas draft": "asks a live judge",
+    "ingest FILE": "names no file of the sample world",
+    "suite import": "names files that are the reader's own; tests/suites import theirs",
+    "suite run suites/order-desk.eval.yaml 'more/*.eval.yaml'": "names files that are the reader's own",
+    "migrate": "asks for a Postgres; tests/store migrate one",
+    "doctor": "asks a live judge",
+}
+LIVE = ("--judge anthropic", "--judge bedrock", "--judge vertex", "--judge openai")
+# What the sample world, which drifts and is recorded once, makes of them; every other command ends with 0.
+ENDS = {
+    "evaluate": {1},
+    "evaluate --estimate": {0},
+    "baseline": {0},
+    "baseline --samples 3": {3},
+    "report": {0, 1},
+    "suite compare": {0, 1},
+    "suite run greeting.eval.yaml": {1},
+    "suite run suites": {3},
+    "suite run suites/": {0},
+    "corrections replay": {3},
+}
+
+
+def reason_not_to_run(text: str) -> str | None:
+    if any(live in text for live in LIVE):
+        return "asks a live judge"
+    if text == "canary --estimate":
+        return None
+    return next((why for begin, why in NOT_RUN.items() if text.startswith(begin)), None)
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sample world, with the files that pages tell their readers to write."""
+    root = tmp_path_factory.mktemp("reader")
+    for name in ("personas", "propositions", "messages", "recordings", "baselines", "labels", "suites"):
+        shutil.copytree(PROJECT / name, root / name)
+    (root / "greeting.eval.yaml").write_text(blocks("yaml", "docs/suites.md")[0].text, encoding="utf-8")
+    (root / "answers.json").write_text(blocks("json", "docs/suites.md")[0].text, encoding="utf-8")
+    return root
+
+
+# tests/test_docs.py goes through getting-started.md from top to bottom.
+RUN = list(
+    dict.fromkeys(
+        text.removeprefix("persona-pipeline ")
+        for page, text, complete in COMMANDS
+        if complete and page != "docs/getting-started.md"
+    )
+)
+
+
+def test_what_is_not_run_is_named_and_there() -> None:
+    told = {begin for begin in NOT_RUN if not any(text.startswith(begin) for text in RUN)}
+    assert told == set()
+
+
+@pytest.mark.slow
+def test_every_command_runs(reader: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(reader)
+    monkeypatch.setenv("PERSONA_DATABASE_URL", f"sqlite:///{reader}/store.db")
+    monkeypatch.setenv("PERSONA_ROOT", str(reader))
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    wrong = []
+    for text in RUN:
+        if reason_not_to_run(text):
+            continue
+        get_settings.cache_clear()
+        done = CliRunner().invoke(app, shlex.split(text))
+        expected = next((codes for begin, codes in sorted(ENDS.items(), reverse=True) if text.startswith(begin)), {0})
+        if done.exit_code not in expected or (done.exception and not isinstance(done.exception, SystemExit)):
+            wrong.append(f"{text}: {done.exit_code} {done.exception!r} {done.output[-300:]}")
+    assert wrong == []
