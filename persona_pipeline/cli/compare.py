@@ -139,6 +139,8 @@ def compare(
     if found is None:
         return
     _print(found, format, output)
+    if any(item.unjudged for agent in found.agents.values() for item in agent.dimensions.values()):
+        typer.echo("hint: not all of it is judged; --judge anthropic --estimate says what that would cost", err=True)
     raise typer.Exit(0 if fail_on == "none" else found.exit_code)
 
 
