@@ -96,6 +96,9 @@ NOT_RUN = {
     "suite run suites/order-desk.eval.yaml 'more/*.eval.yaml'": "names files that are the reader's own",
     "migrate": "asks for a Postgres; tests/store migrate one",
     "doctor": "asks a live judge",
+    "compare main": "names commits of the reader's own; tests/cli compare others",
+    "compare worlds/a": "names worlds of the reader's own; tests/versions compare others",
+    "bisect": "searches commits of the reader's own; tests/cli search others",
 }
 LIVE = ("--judge anthropic", "--judge bedrock", "--judge vertex", "--judge openai")
 # What the sample world, which drifts and is recorded once, makes of them; every other command ends with 0.

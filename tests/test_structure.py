@@ -8,7 +8,12 @@ from pathlib import Path
 import grimp
 import pytest
 
-PACKAGES = ("persona_pipeline.suites", "persona_pipeline.evaluation", "persona_pipeline.defs")
+PACKAGES = (
+    "persona_pipeline.suites",
+    "persona_pipeline.evaluation",
+    "persona_pipeline.versions",
+    "persona_pipeline.defs",
+)
 
 
 def module_graph(package: str) -> dict[str, set[str]]:

@@ -3,11 +3,13 @@
 import typer
 
 from persona_pipeline.cli.baseline import baseline
+from persona_pipeline.cli.bisect import bisect
 from persona_pipeline.cli.calibrate import calibrate
 from persona_pipeline.cli.canary import canary
 from persona_pipeline.cli.cards import personas
 from persona_pipeline.cli.changes import changes
 from persona_pipeline.cli.collect import collect
+from persona_pipeline.cli.compare import compare
 from persona_pipeline.cli.corrections import app as corrections
 from persona_pipeline.cli.doctor import doctor
 from persona_pipeline.cli.evaluate import evaluate
@@ -37,6 +39,8 @@ app.command()(evaluate)
 app.command()(baseline)
 app.command()(validate)
 app.command()(changes)
+app.command()(compare)
+app.command()(bisect)
 app.command()(ingest)
 app.command()(collect)
 app.command()(report)

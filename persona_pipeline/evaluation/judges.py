@@ -1,11 +1,12 @@
 """Which judge a run uses: recorded by default, live by name."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.judging.progress import Progress
 from persona_pipeline.judging.providers.registry import RECORDED
-from persona_pipeline.judging.recorded import RecordedJudge, RecordingJudge, RecordingWriter
+from persona_pipeline.judging.recorded import RecordedBackend, RecordedJudge, RecordingJudge, RecordingWriter
 from persona_pipeline.judging.recorded_first import RecordedFirstJudge
 from persona_pipeline.judging.verdict import Judge
 from persona_pipeline.settings import get_settings
@@ -24,6 +25,7 @@ class JudgeOptions:
         fresh: ask anew what recordings or the store already answer.
         grouping: claims of one transcript in one call; None: as the settings say.
         progress: hears of every judgment of a live judge.
+        also: further folders of recordings; the world's own come first.
     """
 
     max_usd: float | None = None
@@ -31,6 +33,7 @@ class JudgeOptions:
     fresh: bool = False
     grouping: int | None = None
     progress: Progress | None = None
+    also: tuple[Path, ...] = ()
 
 
 def open_judge(name: str, world: World, options: JudgeOptions | None = None) -> Judge:
@@ -43,10 +46,11 @@ def open_judge(name: str, world: World, options: JudgeOptions | None = None) -> 
     if name == RECORDED:
         if options.record:
             raise ConfigError("--record needs a live judge; add --judge anthropic")
-        return RecordedJudge(world.root / RECORDINGS)
+        return RecordedJudge(RecordedBackend(world.root / RECORDINGS, options.also))
     from persona_pipeline.judging.anthropic import open_anthropic_judge
 
     folder = world.root / RECORDINGS
+    recorded = RecordedJudge(RecordedBackend(folder, options.also))
     judge: Judge = open_anthropic_judge(
         get_settings(),
         judge=name,
@@ -58,4 +62,4 @@ def open_judge(name: str, world: World, options: JudgeOptions | None = None) -> 
     )
     if options.record:
         judge = RecordingJudge(judge, RecordingWriter(folder))
-    return judge if options.fresh else RecordedFirstJudge(judge, RecordedJudge(folder), progress=options.progress)
+    return judge if options.fresh else RecordedFirstJudge(judge, recorded, progress=options.progress)

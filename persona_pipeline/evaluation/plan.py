@@ -1,8 +1,10 @@
 """What an agent's evaluation asks the judge: its case, read from the store, and every question about it."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol
 
 from persona_pipeline.baselines import Baseline, find_baseline
 from persona_pipeline.errors import ConfigError
@@ -19,6 +21,24 @@ from persona_pipeline.world.messages import messages_hash
 from persona_pipeline.world.models import Message, Window
 
 HISTORY_WINDOWS = 4
+
+
+class MessageSource(Protocol):
+    """Where messages and names are read from: a world's store, or a folder as it stood in a commit."""
+
+    @property
+    def root(self) -> Path: ...
+
+    def messages(
+        self,
+        window: Window | None = None,
+        *,
+        agent_id: str | None = None,
+        channels: Iterable[str] | None = None,
+        synthetic: bool = False,
+    ) -> list[Message]: ...
+
+    def display_names(self) -> dict[str, str]: ...
 
 
 @dataclass(frozen=True)
@@ -110,11 +130,22 @@ def plan_agent(world: World, scope: AgentScope, request: EvaluationRequest) -> A
         raise ConfigError(
             f"the {missing} propositions of {scope.agent_id!r} are not in the store; materialize proposition_sets/{missing}"
         )
+    baseline = None if scope.synthetic else find_baseline(world.root, scope.agent_id)
     case = build_case(world, persona, scope, request.samples)
+    return replace(plan_case(case, replace(scope, persona=persona), sets), baseline=baseline, read_at=read_at)
+
+
+def plan_case(case: AgentCase, scope: AgentScope, sets: Mapping[str, StoredSet]) -> AgentPlan:
+    """Return what must be judged of a case, by claims from wherever; it is compared with no baseline.
+
+    Args:
+        scope: with its persona.
+    """
+    if scope.persona is None:
+        raise ValueError("the scope has no persona")
     around = [*case.channels.values(), *case.earlier_channels.values()]
     everything = [*case.messages, *case.earlier, *(message for channel in around for message in channel)]
-    baseline = None if scope.synthetic else find_baseline(world.root, scope.agent_id)
-    plan = AgentPlan(scope, persona, case, sets, {}, messages_hash(everything), baseline, read_at)
+    plan = AgentPlan(scope, scope.persona, case, sets, {}, messages_hash(everything), None, datetime.now(UTC))
     return planned(plan, scope.dimensions)
 
 
@@ -128,7 +159,7 @@ def planned(plan: AgentPlan, dimensions: Collection[str]) -> AgentPlan:
     return replace(plan, plans=questions)
 
 
-def build_case(world: World, persona: Persona, scope: AgentScope, samples: int) -> AgentCase:
+def build_case(world: MessageSource, persona: Persona, scope: AgentScope, samples: int) -> AgentCase:
     """Read an agent's case from the store, from real messages or from generated ones, never from both."""
     agent_id, window, synthetic = scope.agent_id, scope.window, scope.synthetic
     messages = world.messages(window, agent_id=agent_id, synthetic=synthetic)
@@ -151,7 +182,7 @@ def build_case(world: World, persona: Persona, scope: AgentScope, samples: int) 
     )
 
 
-def _history(world: World, channels: Sequence[str], window: Window) -> dict[str, list[str]]:
+def _history(world: MessageSource, channels: Sequence[str], window: Window) -> dict[str, list[str]]:
     """Return what was said in the channels in the windows before, by speaker, oldest first: how near voices were by themselves."""
     if window.start is None:
         return {}
@@ -162,7 +193,9 @@ def _history(world: World, channels: Sequence[str], window: Window) -> dict[str,
     return found
 
 
-def _by_channel(world: World, channels: Sequence[str], window: Window, synthetic: bool) -> dict[str, list[Message]]:
+def _by_channel(
+    world: MessageSource, channels: Sequence[str], window: Window, synthetic: bool
+) -> dict[str, list[Message]]:
     found: dict[str, list[Message]] = {channel: [] for channel in channels}
     for message in world.messages(window, channels=channels, synthetic=synthetic) if channels else []:
         found[message.channel or ""].append(message)

@@ -18,16 +18,21 @@ from persona_pipeline.world.canonical import rfc3339
 class RecordedBackend:
     """Answers questions from the recordings of a folder, loaded when it is made.
 
+    Args:
+        also: further folders; what the first one holds is taken from there.
+
     Raises:
-        ConfigError: the folder holds lines that are no recordings.
+        ConfigError: a folder holds lines that are no recordings.
     """
 
     name = "recorded"
     live = False
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, also: Sequence[Path] = ()) -> None:
         self.folder = folder
         self.recordings = load_recordings(folder)
+        for further in also:
+            self.recordings = load_recordings(further) | self.recordings
         self.replayed: set[str] = set()
 
     async def ask(self, questions: Sequence[Question]) -> list[Answer]:

@@ -1,9 +1,9 @@
 """Render the pull-request comment from a report's JSON: ``python -m persona_pipeline.reporting.comment REPORT COMMENT``.
 
 For CI, where the JSON was made by code of a pull request and is only data: it is validated, and all of its text is
-neutralised. What else the comment says does not come from it: with ``--base`` and ``--head`` what the change touches, from
-git; with ``--conclusion`` whether the report says the same as the workflow that made it. Exit code 2 when there is no report
-and no conclusion.
+neutralised; so is that of ``--comparison``, the JSON of ``persona-pipeline compare``, where it is there. What else the comment says
+does not come from it: with ``--base`` and ``--head`` what the change touches, from git; with ``--conclusion`` whether the report
+says the same as the workflow that made it. Exit code 2 when there is no report and no conclusion.
 """
 
 import argparse
@@ -13,16 +13,24 @@ from pathlib import Path
 from persona_pipeline.errors import ConfigError, Problem
 from persona_pipeline.evaluation.report import EXIT_OK, RunReport
 from persona_pipeline.reporting.changes import TITLE, render_changes
+from persona_pipeline.reporting.comparison import TITLE as COMPARED
+from persona_pipeline.reporting.comparison import render_comparison
 from persona_pipeline.reporting.json_report import MAX_BYTES, read_json
 from persona_pipeline.reporting.markdown import COMMENT_LIMIT, MARKER, render_comment
 from persona_pipeline.reporting.text import markdown_text
+from persona_pipeline.versions.result import read_comparison
 from persona_pipeline.world.changes import changed_things
 
 CONCLUSIONS = ("success", "failure")
 
 
 def comment_text(
-    report: RunReport | None, *, conclusion: str | None = None, changes: str = "", problem: str = ""
+    report: RunReport | None,
+    *,
+    conclusion: str | None = None,
+    changes: str = "",
+    comparison: str = "",
+    problem: str = "",
 ) -> str:
     """Return the comment.
 
@@ -30,8 +38,9 @@ def comment_text(
         report: None: there is none that can be read, and ``problem`` says why.
         conclusion: of the workflow, ``success`` or ``failure``, as GitHub tells it.
         changes: Markdown of what the change touches, which comes before the report.
+        comparison: Markdown of two versions side by side, which comes between the two.
     """
-    before = "".join(f"{part}\n" for part in (_warning(report, conclusion, problem), changes) if part)
+    before = "".join(f"{part}\n" for part in (_warning(report, conclusion, problem), changes, comparison) if part)
     if report is None:
         return f"{MARKER}\n{before}"
     rendered = render_comment(report, COMMENT_LIMIT - len(before))
@@ -55,6 +64,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--conclusion", choices=CONCLUSIONS)
     parser.add_argument("--base", help="the commit the change is compared with")
     parser.add_argument("--head", help="the change's newest commit")
+    parser.add_argument("--comparison", type=Path, help="the JSON of persona-pipeline compare; none is no mistake")
     parser.add_argument("--world", type=Path, default=Path(), help="the world's folder in the repository")
     try:
         told = parser.parse_args(arguments)
@@ -69,7 +79,8 @@ def main(arguments: list[str]) -> int:
             return 2
         problem = error.problems[0].message
     changes = _changes(told.world, told.base, told.head) if told.base and told.head else ""
-    text = comment_text(report, conclusion=told.conclusion, changes=changes, problem=problem)
+    comparison = _comparison(told.comparison) if told.comparison and told.comparison.exists() else ""
+    text = comment_text(report, conclusion=told.conclusion, changes=changes, comparison=comparison, problem=problem)
     told.comment.write_text(text, encoding="utf-8", newline="\n")
     return 0
 
@@ -97,16 +108,25 @@ def _changes(world: Path, base: str, head: str) -> str:
         return f"{TITLE}\n\nIt could not be told: {markdown_text(str(error), 200)}\n"
 
 
-def _read(report: Path) -> RunReport:
+def _comparison(path: Path) -> str:
     try:
-        with report.open("rb") as stream:
-            data = stream.read(MAX_BYTES + 1)
-        text = data.decode("utf-8")
+        return render_comparison(read_comparison(_text(path), str(path)))
+    except ConfigError as error:
+        return f"{COMPARED}\n\nIt could not be read: {markdown_text(error.problems[0].message, 200)}\n"
+
+
+def _read(report: Path) -> RunReport:
+    return read_json(_text(report), str(report))
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as stream:
+            return stream.read(MAX_BYTES + 1).decode("utf-8")
     except OSError as error:
-        raise ConfigError(Problem(f"cannot be read: {error.strerror}", str(report))) from None
+        raise ConfigError(Problem(f"cannot be read: {error.strerror}", str(path))) from None
     except UnicodeDecodeError:
-        raise ConfigError(Problem("not UTF-8: not a report", str(report))) from None
-    return read_json(text, str(report))
+        raise ConfigError(Problem("not UTF-8: not a report", str(path))) from None
 
 
 if __name__ == "__main__":

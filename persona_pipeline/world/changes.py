@@ -213,8 +213,11 @@ def _yaml(data: bytes | None) -> dict[str, Any] | None:
     return content if isinstance(content, dict) else None
 
 
-def ask_git(root: Path, *arguments: str) -> bytes:
+def ask_git(root: Path, *arguments: str, standard_input: bytes | None = None) -> bytes:
     """Return what a git command prints about the repository a folder stands in.
+
+    Args:
+        standard_input: what it reads; None: nothing.
 
     Raises:
         ConfigError: there is no git, no repository, or no such commit.
@@ -222,7 +225,9 @@ def ask_git(root: Path, *arguments: str) -> bytes:
     # Neither hooks nor programs that the repository's configuration names are run by these commands.
     command = ["git", "-C", str(root), "--no-optional-locks", "-c", "core.fsmonitor=false", *arguments]
     try:
-        done = subprocess.run(command, capture_output=True, timeout=_GIT_SECONDS, check=False)
+        done = subprocess.run(
+            command, capture_output=True, timeout=_GIT_SECONDS, check=False, input=standard_input or b""
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ConfigError(f"git cannot be run ({type(error).__name__}); what has changed cannot be told") from error
     if done.returncode:

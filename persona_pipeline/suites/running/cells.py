@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-import random
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from persona_pipeline.suites.running.plan import Cell
 from persona_pipeline.suites.running.scoring import score_test
 from persona_pipeline.suites.running.trials import run_trials
 from persona_pipeline.suites.sandbox.workspaces import WorkspaceError, WorkspaceFolder, Workspaces
+from persona_pipeline.suites.targets.asking import ask
 from persona_pipeline.suites.targets.base import Request, TargetError
 from persona_pipeline.suites.targets.cache import OutputCache, cache_key, request_key
 from persona_pipeline.suites.targets.config import Targets
@@ -31,8 +31,6 @@ from persona_pipeline.suites.targets.fields import TargetFields
 from persona_pipeline.suites.targets.output import Output
 from persona_pipeline.suites.targets.prompts import FileError, PromptFiles, file_parts, message_text, prompt_text
 from persona_pipeline.suites.targets.responses import ResponseError, Responses
-
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 8.0
 
 
 @dataclass
@@ -224,22 +222,11 @@ class CellRunner:
             known = self.cache.get(key)
             if known is not None:
                 return known, True, 0
-        output, retries = self._ask(target, self._request(cell.test, asked, number, made), deadline)
+        request = self._request(cell.test, asked, number, made)
+        output, retries = ask(target, request, most_retries=self.options.max_retries, deadline=deadline)
         if key is not None:
             self.cache.put(key, output)
         return output, False, retries
-
-    def _ask(self, target: TargetFields, request: Request, deadline: float) -> tuple[Output, int]:
-        for retry in range(self.options.max_retries + 1):
-            # A retry has the whole time again: what can pass is a timeout, and it would have none left.
-            left = deadline - time.monotonic() if retry == 0 else self.options.timeout
-            try:
-                return target.respond(dataclasses.replace(request, timeout=max(0.001, left))), retry
-            except TargetError as problem:
-                if not problem.transient or retry == self.options.max_retries:
-                    raise
-                time.sleep(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**retry) * random.uniform(0.5, 1.0))
-        raise AssertionError("unreachable")
 
     def _request(self, test: Test, key: str, number: int, made: WorkspaceFolder | None) -> Request:
         messages = [

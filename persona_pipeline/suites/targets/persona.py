@@ -1,6 +1,7 @@
 """``persona``: an agent of the world answers in character, through the Messages API."""
 
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
@@ -8,11 +9,20 @@ from persona_pipeline.errors import ConfigError
 from persona_pipeline.suites.format.field_types import Text
 from persona_pipeline.suites.targets.anthropic import AnthropicTarget
 
+if TYPE_CHECKING:
+    from persona_pipeline.world.models import Persona
+
 _FRAME = """\
 You are {name}. Stay in character in everything you write. Answer with what {name} would send in the chat, and nothing else.
 
 # Who you are
 {persona}"""
+
+
+def persona_prompt(persona: "Persona") -> str:
+    """Return the system prompt of a model that plays a persona."""
+    # Plain replacement: nothing in a persona is a template.
+    return _FRAME.replace("{name}", persona.display_name).replace("{persona}", persona.persona)
 
 
 class PersonaTarget(AnthropicTarget):
@@ -29,9 +39,7 @@ class PersonaTarget(AnthropicTarget):
         from persona_pipeline.world.personas import load_persona
 
         root = self.folder / self.root if self.root else get_settings().world_root
-        persona = load_persona(root, self.agent)
-        # Plain replacement: nothing in a persona is a template.
-        return _FRAME.replace("{name}", persona.display_name).replace("{persona}", persona.persona)
+        return persona_prompt(load_persona(root, self.agent))
 
     def open(self) -> None:
         """Read the persona.

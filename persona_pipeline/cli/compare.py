@@ -1,0 +1,190 @@
+"""``persona-pipeline compare``: two versions of a world on the same scenes."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from persona_pipeline.cli.options import (
+    Agents,
+    AsOf,
+    Dimensions,
+    Fresh,
+    Grouping,
+    JudgeName,
+    MaxUsd,
+    Record,
+    Samples,
+    WindowLength,
+    judge_name,
+    moment,
+    names,
+)
+from persona_pipeline.cli.suite_options import AllowEnv, AllowPath, AllowTargets, TargetsFile, load
+from persona_pipeline.errors import ConfigError
+
+if TYPE_CHECKING:
+    from persona_pipeline.versions.opening import Asking
+    from persona_pipeline.versions.request import ComparisonRequest
+    from persona_pipeline.versions.result import VersionComparison
+    from persona_pipeline.world import World
+
+FORMATS = ("table", "json", "markdown")
+FAIL_ON = ("worse", "none")
+Suites = Annotated[
+    list[Path] | None,
+    typer.Option("--suite", help="Scenes are the inputs of this suite's tests; repeatable.", show_default=False),
+]
+
+
+def compare(
+    versions: Annotated[
+        str, typer.Argument(help="REV..REV, REV...REV, or one: a commit, or a folder with a world.", show_default=False)
+    ] = "",
+    other: Annotated[
+        str, typer.Argument(help="The other version: a commit or a folder; by default the world as it stands.")
+    ] = "",
+    agents: Agents = "all",
+    dimensions: Dimensions = "all",
+    window: WindowLength = "7d",
+    as_of: AsOf = None,
+    scenes: Annotated[int, typer.Option(min=1, max=1000, help="Scenes an agent, at most.")] = 40,
+    change: Annotated[float, typer.Option(help="Points that matter: less on both sides is called the same.")] = 1.0,
+    samples: Samples = 1,
+    target: Annotated[
+        str | None,
+        typer.Option(help="Who answers, by the name in the targets file: one, or BEFORE..AFTER.", show_default=False),
+    ] = None,
+    targets: TargetsFile = None,
+    suite: Suites = None,
+    yardstick: Annotated[
+        str, typer.Option(help="Whose persona and claims answers are judged by: after, before or own.")
+    ] = "after",
+    send_persona: Annotated[
+        bool, typer.Option(help="Send the target each version's persona; off for a bot that has its own.")
+    ] = True,
+    allow_code: Annotated[bool, typer.Option(help="Let targets run programs.")] = False,
+    allow_env: AllowEnv = None,
+    allow_targets: AllowTargets = False,
+    allow_path: AllowPath = None,
+    judge: JudgeName = None,
+    judges: Annotated[
+        str | None,
+        typer.Option(help="Compare two judges instead: MODEL..MODEL, on the same messages.", show_default=False),
+    ] = None,
+    record: Record = False,
+    fresh: Fresh = False,
+    grouping: Grouping = None,
+    max_usd: MaxUsd = None,
+    estimate: Annotated[bool, typer.Option(help="Print what it takes at most; ask nobody.")] = False,
+    seed: Annotated[int, typer.Option(help="Of the order of scenes.")] = 0,
+    output: Annotated[Path | None, typer.Option(help="Write the JSON to this file too.")] = None,
+    format: Annotated[str, typer.Option(help="table, json or markdown.")] = "table",
+    fail_on: Annotated[str, typer.Option(help="worse: something fell; none.")] = "worse",
+) -> None:
+    """Compare two versions scene by scene, and stop when it is decided.
+
+    Without --target the same messages are judged by each version's persona and claims; with it both answer the same scenes.
+    Commits are read from git as data; the checkout is not touched, and nothing of them is run.
+
+    Exit codes: 0 nothing fell, 1 something did, 2 usage or configuration, 3 not fully judged, 4 budget.
+    """
+    from persona_pipeline.evaluation.judges import JudgeOptions
+    from persona_pipeline.versions.opening import AnsweringOptions, Asking
+    from persona_pipeline.versions.request import ComparisonRequest
+    from persona_pipeline.versions.sides import split_versions
+    from persona_pipeline.world import World
+
+    if format not in FORMATS:
+        raise ConfigError(f"--format {format!r} is unknown; use {', '.join(FORMATS)}")
+    if fail_on not in FAIL_ON:
+        raise ConfigError(f"--fail-on {fail_on!r} is unknown; use {' or '.join(FAIL_ON)}")
+    if not versions and not judges and not (target and ".." in target):
+        raise ConfigError("nothing to compare: name two versions (main..HEAD), --target A..B or --judges A..B")
+    if suite and not target:
+        raise ConfigError("--suite needs --target: somebody has to answer its tests")
+    if judges and target:
+        raise ConfigError("--judges compares judges on the same messages; leave --target out")
+    request = ComparisonRequest(
+        agents=names(agents),
+        dimensions=names(dimensions),
+        window=window,
+        as_of=moment(as_of),
+        scenes=scenes,
+        change=change,
+        samples=samples,
+        yardstick=yardstick,
+        seed=seed,
+    )
+    asking = Asking(
+        judge_name(judge),
+        JudgeOptions(max_usd=max_usd, record=record, fresh=fresh, grouping=grouping),
+        models=_pair(judges, "--judges") if judges else None,
+        answering=None
+        if target is None
+        else AnsweringOptions(
+            _pair(target, "--target") if ".." in target else (target, target),
+            targets,
+            with_persona=send_persona,
+            allow_code=allow_code,
+            environment=allow_env or (),
+            network=allow_targets,
+            suites=[load(path, allow_path) for path in suite or ()],
+        ),
+    )
+    before, after = (versions, other) if other else split_versions(versions)
+    found = _compared(World.open(), (before, after), request, asking, only_estimate=estimate)
+    if found is None:
+        return
+    _print(found, format, output)
+    if any(item.unjudged for agent in found.agents.values() for item in agent.dimensions.values()):
+        typer.echo("hint: not all of it is judged; --judge anthropic --estimate says what that would cost", err=True)
+    raise typer.Exit(0 if fail_on == "none" else found.exit_code)
+
+
+def _pair(text: str, option: str) -> tuple[str, str]:
+    before, _, after = text.partition("..")
+    if not before or not after:
+        raise ConfigError(f"{option} {text!r} does not name two; write BEFORE..AFTER")
+    return before, after
+
+
+def _compared(
+    world: "World", versions: tuple[str, str], request: "ComparisonRequest", asking: "Asking", *, only_estimate: bool
+) -> "VersionComparison | None":
+    from persona_pipeline.cli.progress import watched_judging
+    from persona_pipeline.judging.providers.registry import RECORDED
+    from persona_pipeline.versions.comparing import compare_versions
+    from persona_pipeline.versions.estimating import estimate_comparison
+    from persona_pipeline.versions.opening import open_contest, scenes_of
+
+    with watched_judging() as progress:
+        live = asking.judge != RECORDED and not only_estimate
+        # An estimate needs neither a key nor money.
+        judged = asking if live else replace(asking, judge=RECORDED, options=replace(asking.options, record=False))
+        judged = replace(judged, options=replace(judged.options, progress=progress))
+        with open_contest(world, *versions, judged) as contest:
+            for name in contest.unreadable:
+                typer.echo(f"warning: recordings of {name} are not valid and are not used", err=True)
+            scenes = scenes_of(contest, request, asking.answering.suites if asking.answering else ())
+            if only_estimate or contest.pays:
+                provider = None if asking.judge == RECORDED else asking.judge
+                typer.echo(str(estimate_comparison(contest, scenes, request, provider, judged)), err=not only_estimate)
+            return None if only_estimate else compare_versions(contest, scenes, request)
+
+
+def _print(found: "VersionComparison", format: str, output: Path | None) -> None:
+    from persona_pipeline.atomic_files import write_atomically
+    from persona_pipeline.cli.suite_options import print_lines
+    from persona_pipeline.reporting.comparison import comparison_lines, render_comparison
+
+    data = found.model_dump_json(indent=2)
+    if output is not None:
+        write_atomically(output, data + "\n")
+        typer.echo(f"comparison written: {output}", err=True)
+    if format == "table":
+        print_lines(comparison_lines(found))
+    else:
+        sys.stdout.write(data + "\n" if format == "json" else render_comparison(found))

@@ -1,0 +1,154 @@
+"""A world as it stands in a commit: read from git as data, into a folder of its own. No checkout, and nothing of it is run."""
+
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path, PurePosixPath
+
+from persona_pipeline.errors import ConfigError
+from persona_pipeline.world.changes import ask_git
+
+LEXICONS = "lexicons"
+# All of a commit that is read by an evaluation.
+READ = ("personas", "propositions", "messages", "recordings", LEXICONS)
+_LARGEST = 200_000_000
+
+
+@dataclass(frozen=True)
+class Revision:
+    """A commit of the repository a world stands in.
+
+    Attributes:
+        id: all 40 digits; ``name``: what was asked for; ``subject``: the first line of its message.
+    """
+
+    id: str
+    name: str
+    subject: str = ""
+    at: datetime | None = None
+
+    @property
+    def short(self) -> str:
+        return self.id[:10]
+
+
+def find_revision(root: Path, name: str) -> Revision:
+    """Return the commit that a name means, such as ``origin/main`` or ``HEAD~3``.
+
+    Raises:
+        ConfigError: there is no git, no repository, or no such commit.
+    """
+    if not name or name.startswith("-"):
+        raise ConfigError(f"{name!r} is no commit")
+    found = ask_git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+    return next(iter(_revisions(root, ["-1", found.decode("ascii").strip()], name)))
+
+
+def revisions_between(root: Path, good: str, bad: str, paths: Sequence[str]) -> list[Revision]:
+    """Return the commits from ``good`` to ``bad`` that touch paths of a world's folder, oldest first, along first parents.
+
+    ``good`` stands first, whatever it touches.
+
+    Raises:
+        ConfigError: there is no git, no repository, or no such commit, or the one is no ancestor of the other.
+    """
+    first, last = find_revision(root, good), find_revision(root, bad)
+    if first.id == last.id:
+        return [first]
+    base = ask_git(root, "merge-base", first.id, last.id).decode("ascii").strip()
+    if base != first.id:
+        raise ConfigError(f"{good} is no ancestor of {bad}; name a commit that {bad} came from, such as {base[:10]}")
+    span = ["--first-parent", "--reverse", f"{first.id}..{last.id}", "--", *paths]
+    return [first, *_revisions(root, span)]
+
+
+def revisions_of(root: Path, paths: Sequence[str], most: int) -> list[Revision]:
+    """Return the newest commits up to now that touch paths of a world's folder, oldest first, along first parents.
+
+    Raises:
+        ConfigError: there is no git, or no repository.
+    """
+    return _revisions(root, ["--first-parent", f"--max-count={most}", "HEAD", "--", *paths])[::-1]
+
+
+def tree_of(root: Path, commit: str, folders: Sequence[str] = READ) -> dict[str, str]:
+    """Return the blobs of a commit's regular files by their path in the world's folder; links are left out.
+
+    Raises:
+        ConfigError: git cannot tell.
+    """
+    prefix = ask_git(root, "rev-parse", "--show-prefix").decode("utf-8").strip()
+    listed = ask_git(root, "ls-tree", "-r", "-z", "--full-tree", commit, "--", *(f"{prefix}{name}" for name in folders))
+    found = {}
+    for entry in listed.split(b"\0"):
+        if not entry:
+            continue
+        meta, path = entry.split(b"\t", 1)
+        mode, kind, blob = meta.decode("ascii").split(" ")
+        name = path.decode("utf-8", "surrogateescape").removeprefix(prefix)
+        if kind == "blob" and mode.startswith("100") and ".." not in PurePosixPath(name).parts:
+            found[name] = blob
+    return found
+
+
+def write_files(files: Mapping[str, bytes], folder: Path) -> None:
+    """Write files of a commit, by their path as of ``tree_of``, into a folder.
+
+    Raises:
+        ConfigError: one would lie elsewhere.
+    """
+    for path, data in files.items():
+        place = folder / path
+        if not place.resolve().is_relative_to(folder.resolve()):
+            raise ConfigError(f"{path!r} leads out of the world's folder; the commit is not read")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(data)
+
+
+def read_blobs(root: Path, blobs: Iterable[str]) -> list[bytes]:
+    """Return the content of blobs, in their order: the bytes that are stored, without any filter.
+
+    Raises:
+        ConfigError: git cannot read one, or all together are larger than 200 MB.
+    """
+    wanted = list(blobs)
+    if not wanted:
+        return []
+    names = "".join(f"{name}\n" for name in wanted).encode("ascii")
+    sizes = ask_git(root, "cat-file", "--batch-check=%(objectsize)", standard_input=names).split()
+    if sum(map(int, sizes)) > _LARGEST:
+        raise ConfigError(f"the world's files of a commit are larger than {_LARGEST:,} bytes; compare folders instead")
+    told = ask_git(root, "cat-file", "--batch", standard_input=names)
+    found, at = [], 0
+    for size in map(int, sizes):
+        at = told.index(b"\n", at) + 1
+        found.append(told[at : at + size])
+        at += size + 1
+    return found
+
+
+@contextmanager
+def revision_folder(root: Path, revision: Revision, folders: Sequence[str] = READ) -> Iterator[Path]:
+    """Give a folder with the world's files as they stand in a commit, while it is needed.
+
+    Raises:
+        ConfigError: git cannot tell, or the commit has no persona.
+    """
+    blobs = tree_of(root, revision.id, folders)
+    if not any(path.startswith("personas/") for path in blobs):
+        raise ConfigError(f"{revision.name} ({revision.short}) has no personas in this folder; name another commit")
+    with tempfile.TemporaryDirectory(prefix="persona-revision-") as name:
+        write_files(dict(zip(blobs, read_blobs(root, blobs.values()), strict=True)), Path(name))
+        yield Path(name)
+
+
+def _revisions(root: Path, arguments: Sequence[str], name: str | None = None) -> list[Revision]:
+    form = ("-z", "--no-show-signature", "--format=%H%x1f%cI%x1f%s")
+    listed = ask_git(root, "log", *form, *arguments).decode("utf-8", "replace")
+    found = []
+    for entry in filter(None, listed.split("\0")):
+        commit, at, subject = entry.strip("\n").split("\x1f", 2)
+        found.append(Revision(commit, name or commit[:10], subject, datetime.fromisoformat(at)))
+    return found

@@ -1,0 +1,197 @@
+"""``compare`` and ``bisect`` from the command line, on real repositories, stores and a judge behind a socket."""
+
+import json
+import random
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.bisect_histories import AGENT, History, plant
+from persona_pipeline.cli import main
+from persona_pipeline.reporting.comment import main as comment
+from persona_pipeline.settings import get_settings
+from persona_pipeline.testing.messages_server import MessagesServer
+from persona_pipeline.versions.finding import Kind
+from persona_pipeline.versions.result import Moved, read_comparison
+
+
+def begun(root: Path, monkeypatch: pytest.MonkeyPatch) -> History:
+    monkeypatch.setenv("PERSONA_ROOT", str(root))
+    found = History(root, random.Random(0))
+    (root / ".gitignore").write_text(".persona\n", "utf-8")
+    found.commit("Begin")
+    return found
+
+
+@pytest.fixture
+def history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> History:
+    return begun(tmp_path, monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def untouched(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        return begun(tmp_path_factory.mktemp("untouched"), monkeypatch).root
+
+
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[int, str, str]:
+    monkeypatch.setattr(sys, "argv", ["persona-pipeline", *arguments])
+    get_settings.cache_clear()
+    try:
+        code = main()
+    except SystemExit as ended:
+        code = int(ended.code or 0)
+    told = capsys.readouterr()
+    return int(code or 0), told.out, told.err
+
+
+def test_recorded_versions_and_the_comment(
+    history: History, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    plant(history, Kind.PERSONA, "")
+    output = tmp_path / "comparison.json"
+    told = run(
+        capsys,
+        monkeypatch,
+        "compare",
+        "HEAD~1..HEAD",
+        "--window",
+        "all",
+        "--output",
+        str(output),
+        "--format",
+        "markdown",
+    )
+    code, out, _ = told
+    assert code == 0
+    found = read_comparison(output.read_text("utf-8"), "x")
+    item = found.agents[AGENT].dimensions["adherence"]
+    # One window is one pair: the difference is said, and nothing is concluded from it.
+    assert (item.scenes, item.low, item.moved) == (1, None, Moved.OPEN)
+    assert item.change is not None and item.change < -3
+    assert found.agents[AGENT].persona_changed
+    assert "HEAD~1" in out and "| `ann` | Adherence |" in out
+    hostile = (
+        output.read_text("utf-8")
+        .replace("Ann shows habit 0", "<img src=x> [a](http://x) @all")
+        .replace('"stopped": "', '"stopped": "<b>')
+    )
+    output.write_text(hostile, "utf-8")
+    written = tmp_path / "comment.md"
+    assert comment([str(tmp_path / "none"), str(written), "--conclusion", "success", "--comparison", str(output)]) == 0
+    text = written.read_text("utf-8")
+    assert "### Compared with `HEAD~1" in text
+    assert "<b>" not in text and "<img" not in text
+    output.write_text("{}", "utf-8")
+    assert comment([str(tmp_path / "none"), str(written), "--conclusion", "success", "--comparison", str(output)]) == 0
+    assert "It could not be read" in written.read_text("utf-8")
+
+
+def test_answers_and_judge_over_sockets(
+    history: History, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A bot that answers, and a judge that is asked about it: estimate first, then within a budget, then from what is kept."""
+    plant(history, Kind.PERSONA, "")
+    (tmp_path / "bot.py").write_text(
+        "def bot(messages):\n    return messages[-1]['content'] + ('FORGETS' in messages[0]['content'] and 'Eh.' or 'Yes.')\n"
+    )
+    (tmp_path / "targets.yaml").write_text("targets:\n- {name: bot, provider: 'python:bot:bot'}\n")
+    arguments = [
+        "compare",
+        "HEAD~1..HEAD",
+        "--target",
+        "bot",
+        "--scenes",
+        "2",
+        "--judge",
+        "anthropic",
+        "--agents",
+        AGENT,
+    ]
+    arguments += ["--dimensions", "adherence", "--format", "json", "--window", "all"]
+    with MessagesServer() as server:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "test")
+        code, _, err = run(capsys, monkeypatch, *arguments)
+        assert (code, "--allow-code" in err) == (2, True)
+        code, out, _ = run(capsys, monkeypatch, *arguments, "--allow-code", "--estimate")
+        assert (code, server.paid) == (0, 0)
+        assert "at most 2 scenes an agent" in out and "4 answers: no price is known" in out
+        code, out, err = run(capsys, monkeypatch, *arguments, "--allow-code", "--max-usd", "1")
+        found = read_comparison(out, "x")
+        claims = len(history.claims)
+        assert found.usage.calls == server.paid == 4 * claims
+        assert found.answers == 4 and found.answers_usd is None
+        assert "at most 2 scenes an agent" in err
+        assert found.agents[AGENT].dimensions["adherence"].scenes == 2
+        assert run(capsys, monkeypatch, *arguments, "--allow-code", "--max-usd", "1")[0] == code
+        assert server.paid == 4 * claims
+        code, out, _ = run(capsys, monkeypatch, *arguments, "--allow-code", "--fresh", "--max-usd", "0.0001")
+        assert (code, json.loads(out)["stopped"]) == (4, "the budget is spent")
+
+
+def test_two_judges_are_compared_by_what_both_said(
+    history: History, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ["compare", "--judges", "judge-1..judge-2", "--window", "all", "--agents", AGENT, "--format", "json"]
+    code, out, _ = run(capsys, monkeypatch, *arguments)
+    found = read_comparison(out, "x")
+    assert code == 3
+    assert found.judges == ("recorded:judge-1", "recorded:judge-2")
+    assert found.agents[AGENT].dimensions["adherence"].unjudged == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["compare"], "nothing to compare"),
+        (["compare", "HEAD", "--fail-on", "x"], "--fail-on"),
+        (["compare", "nowhere..HEAD"], "no such commit"),
+        (["compare", "HEAD", "--suite", "x"], "--suite needs --target"),
+        (["compare", "HEAD", "--target", "bot"], "no targets file"),
+        (["compare", "HEAD", "--change", "0"], "--change"),
+        (["compare", "--judges", "a..", "HEAD"], "does not name two"),
+        (["bisect", AGENT, "--claim", "c0"], "--claim needs --dimension"),
+        (["bisect", AGENT, "--max-usd", "1"], "without --live"),
+        (["bisect", AGENT, "--live"], "needs a budget"),
+        (["bisect", AGENT, "--by", "x"], "--by"),
+        (["bisect", "nobody"], "nobody"),
+        (["bisect", AGENT, "--dimension", "adherence", "--claim", "x", "--window", "all"], "adherence/x is no claim"),
+    ],
+)
+def test_what_does_not_go_is_said(
+    untouched: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    said: str,
+) -> None:
+    monkeypatch.setenv("PERSONA_ROOT", str(untouched))
+    code, _, err = run(capsys, monkeypatch, *arguments)
+    assert code == 2
+    assert said in " ".join(err.split())
+
+
+def test_bisect_names_the_line_and_says_what_more_would_cost(
+    history: History, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted = plant(history, Kind.PERSONA, "")
+    code, out, _ = run(capsys, monkeypatch, "bisect", AGENT, "--window", "all", "--good", "HEAD~1")
+    assert code == 0
+    assert planted.commit[:10] in out and f"cause: persona: {planted.names[0]}" in out
+    assert "+ Ann FORGETS who she is." in out
+    assert out.endswith("2 commits were scored; 0 calls, $0.0000\n")
+    code, out, _ = run(capsys, monkeypatch, "bisect", AGENT, "--window", "all", "--good", "HEAD", "--json")
+    assert (code, json.loads(out)["falls"]) == (0, [])
+
+
+def test_bisect_says_that_it_cannot_tell(
+    history: History, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(history, Kind.PERSONA, "together")
+    code, out, err = run(capsys, monkeypatch, "bisect", AGENT, "--window", "all", "--good", "HEAD~1")
+    assert code == 3
+    assert "cannot tell: messages and persona changed together" in out
+    assert "it may be: messages, persona" in out
+    assert "--live --max-usd N" in err

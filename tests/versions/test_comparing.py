@@ -1,0 +1,230 @@
+"""Two versions of a world, scene by scene, with a judge that says what it is told to."""
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from benchmarks.compare import contest_of, world_of
+from persona_pipeline.errors import ConfigError
+from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Usage, Verdict
+from persona_pipeline.suites.targets import Targets
+from persona_pipeline.testing import ScriptedJudge, WorldBuilder
+from persona_pipeline.versions.answering import Answering
+from persona_pipeline.versions.comparing import Contest, compare_versions
+from persona_pipeline.versions.opening import scenes_of
+from persona_pipeline.versions.request import ComparisonRequest
+from persona_pipeline.versions.result import Moved, VersionComparison, read_comparison
+from persona_pipeline.versions.scenes import moments
+from persona_pipeline.versions.sides import Side, open_sides, split_versions
+from persona_pipeline.world import World
+from tests.world.test_changes import git
+
+WEEKS = 14
+
+
+@pytest.fixture
+def builder(tmp_path: Path) -> WorldBuilder:
+    """Ann speaks every week; her persona is committed, then edited."""
+    builder = WorldBuilder(tmp_path / "world").persona("ann", "Ann is dry.").persona("bob", "Bob is loud.")
+    for name in ("dry", "brief"):
+        builder.claim("adherence", name, f"{{{{agent_name}}}} is {name}")
+    builder.claim("fluency", "varied", "{{agent_name}} varies")
+    for week in range(WEEKS):
+        builder.say("ann", f"Week {week}.", at=f"2026-{3 + week // 4:02}-{1 + 7 * (week % 4):02}T09:00:00Z")
+    git(builder.root, "init", "-q")
+    commit(builder.root)
+    return builder
+
+
+def commit(root: Path) -> None:
+    git(root, "add", "-A")
+    git(root, "commit", "-q", "--allow-empty", "-m", "x")
+
+
+@contextmanager
+def contest(world: World, judge: ScriptedJudge, before: str = "HEAD", after: str = "") -> Iterator[Contest]:
+    with open_sides(world.root, before, after) as sides:
+        yield Contest(world, sides, (judge, judge))
+
+
+def compared(
+    world: World, answer: Callable[[JudgeRequest], Verdict | int], *, live: bool = True, **asked: object
+) -> tuple[VersionComparison, ScriptedJudge]:
+    judge = ScriptedJudge(answer, live=live)
+    request = ComparisonRequest(**asked)  # pyright: ignore[reportArgumentType]
+    with contest(world, judge) as found:
+        return compare_versions(found, scenes_of(found, request), request), judge
+
+
+def by_persona(request: JudgeRequest) -> int:
+    noise = random.Random(request.key).choice((0, 0, 1))
+    return 8 - noise - (3 if "rude" in (request.persona or "") else 0)
+
+
+def test_a_worse_persona_is_found_and_what_cannot_have_changed_is_never_asked(builder: WorldBuilder) -> None:
+    builder.persona("ann", "Ann is rude.")
+    found, judge = compared(builder.open(), by_persona, agents=["ann"])
+    agent = found.agents["ann"]
+    assert agent.persona_changed
+    adherence, fluency = agent.dimensions["adherence"], agent.dimensions["fluency"]
+    assert adherence.moved is Moved.FELL
+    assert adherence.low is not None and adherence.high is not None
+    assert adherence.low < -3 < adherence.high < 0
+    assert {item.id for item in agent.moved} <= {"dry", "brief"}
+    assert fluency.asked_alike and fluency.moved is Moved.SAME
+    assert {request.dimension for request in judge.asked} == {"adherence"}
+    assert found.stopped == "all is decided"
+    assert agent.scenes < WEEKS
+    assert found.exit_code == 1
+    assert read_comparison(found.model_dump_json(), "x") == found
+
+
+def test_the_same_version_twice_costs_nothing(builder: WorldBuilder) -> None:
+    found, judge = compared(builder.open(), by_persona, agents=["ann"])
+    assert judge.asked == []
+    assert found.exit_code == 0
+    assert {item.moved for agent in found.agents.values() for item in agent.dimensions.values()} == {Moved.SAME}
+
+
+def test_an_edited_claim_is_compared_and_the_others_are_not(builder: WorldBuilder) -> None:
+    path = builder.root / "propositions" / "adherence" / "_default.yaml"
+    path.write_text(path.read_text("utf-8").replace("is brief", "is never wrong"), "utf-8")
+    found, _ = compared(
+        builder.open(), lambda item: 2 if "wrong" in item.claim else 8, agents=["ann"], dimensions=["adherence"]
+    )
+    agent = found.agents["ann"]
+    assert agent.dimensions["adherence"].moved is Moved.FELL
+    (claim,) = (*agent.moved, *agent.suspects)
+    assert (claim.id, claim.edited, claim.difference.change) == ("brief", True, -6.0)
+
+
+def test_claims_of_one_version_alone_are_named(builder: WorldBuilder) -> None:
+    builder.claim("adherence", "new", "{{agent_name}} is new")
+    found, _ = compared(builder.open(), lambda item: 8, agents=["ann"], dimensions=["adherence"])
+    assert found.agents["ann"].only_after == ("adherence/new",)
+    assert found.agents["ann"].claims == ()
+
+
+def unrecorded(request: JudgeRequest) -> Verdict:
+    return Verdict(request.proposition_id, unscored=Unscored.UNRECORDED)
+
+
+@pytest.mark.parametrize(
+    ("answer", "left_out", "exit_code"),
+    [
+        pytest.param(unrecorded, WEEKS, 3, id="nothing is recorded"),
+        pytest.param(
+            lambda item: unrecorded(item) if "rude" in (item.persona or "") else 8, 0, 3, id="one side is not recorded"
+        ),
+        pytest.param(
+            lambda item: unrecorded(item) if item.trajectory.entries[0].text > "Week 5" else by_persona(item),
+            5,
+            1,
+            id="some scenes are not recorded at all",
+        ),
+    ],
+)
+def test_what_is_not_recorded_is_said(
+    builder: WorldBuilder, answer: Callable[[JudgeRequest], Verdict | int], left_out: int, exit_code: int
+) -> None:
+    builder.persona("ann", "Ann is rude.")
+    found, _ = compared(builder.open(), answer, live=False, agents=["ann"], dimensions=["adherence"])
+    assert (found.agents["ann"].left_out, found.exit_code) == (left_out, exit_code)
+
+
+def test_half_a_scene_is_no_pair_when_money_runs_out(builder: WorldBuilder) -> None:
+    builder.persona("ann", "Ann is rude.")
+    asked = []
+
+    def answer(request: JudgeRequest) -> Verdict:
+        asked.append(request)
+        if len(asked) > 6:
+            return Verdict(request.proposition_id, unscored=Unscored.BUDGET)
+        return Verdict(request.proposition_id, score=5, usage=Usage(calls=1, usd=0.01))
+
+    found, _ = compared(builder.open(), answer, agents=["ann"], dimensions=["adherence"])
+    assert found.exit_code == 4
+    assert found.agents["ann"].dimensions["adherence"].scenes == 1
+    assert found.usage.calls == 6
+    assert found.usd == pytest.approx(0.06)
+
+
+def test_agents_of_one_version_are_named_and_unknown_ones_refused(builder: WorldBuilder) -> None:
+    builder.persona("cat", "A cat.")
+    found, _ = compared(builder.open(), lambda item: 8)
+    assert found.only_after == ("cat",)
+    with pytest.raises(ConfigError, match="cat: not in both versions"):
+        compared(builder.open(), lambda item: 8, agents=["cat"])
+
+
+def test_what_is_wrong_in_a_commit_is_said_of_the_commit(builder: WorldBuilder) -> None:
+    path = builder.root / "personas" / "ann.yaml"
+    kept = path.read_text("utf-8")
+    path.write_text("persona: 1\n", "utf-8")
+    commit(builder.root)
+    path.write_text(kept, "utf-8")
+    with pytest.raises(ConfigError, match=r"HEAD:personas/ann\.yaml"):
+        compared(builder.open(), lambda item: 8)
+
+
+@pytest.mark.parametrize(
+    ("text", "sides"),
+    [
+        ("main..HEAD", ("main", "HEAD")),
+        ("main..", ("main", "HEAD")),
+        ("main", ("main", "")),
+        ("main...topic", ("main...topic", "topic")),
+    ],
+)
+def test_versions_are_named_as_git_does(text: str, sides: tuple[str, str]) -> None:
+    assert split_versions(text) == sides
+
+
+def test_three_dots_compare_with_where_the_two_parted(builder: WorldBuilder) -> None:
+    git(builder.root, "branch", "topic")
+    builder.persona("bob", "Bob is gone.")
+    commit(builder.root)
+    with open_sides(builder.root, "HEAD...topic", "topic") as (before, after):
+        assert before.revision is not None and after.revision is not None
+        assert before.revision.id == after.revision.id
+
+
+def test_two_folders_are_compared_and_one_without_personas_is_refused(builder: WorldBuilder, tmp_path: Path) -> None:
+    other = WorldBuilder(tmp_path / "other").persona("ann", "Ann is rude.")
+    other.claim("adherence", "dry", "{{agent_name}} is dry")
+    judge = ScriptedJudge(by_persona, live=True)
+    request = ComparisonRequest(dimensions=["adherence"])
+    with contest(builder.open(), judge, str(builder.root), str(other.root)) as opened:
+        found = compare_versions(opened, scenes_of(opened, request), request)
+    assert found.fell[0] == "ann/adherence"
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ConfigError, match="is no world"), contest(builder.open(), judge, str(tmp_path / "empty")):
+        pass
+
+
+@pytest.mark.parametrize(("drop", "moved", "code"), [(0.0, Moved.SAME, 0), (2.0, Moved.FELL, 1)])
+def test_answers_of_both_are_judged_until_it_is_decided(tmp_path: Path, drop: float, moved: Moved, code: int) -> None:
+    world, request = world_of(tmp_path, 4), ComparisonRequest(agents=["ann"], dimensions=["adherence"], scenes=80)
+    opened, counted = contest_of(world, 3, 0.3, drop, 4)
+    found = compare_versions(opened, {"ann": moments(world, "ann", request)}, request)
+    item = found.agents["ann"].dimensions["adherence"]
+    assert (item.moved, found.exit_code, found.stopped) == (moved, code, "all is decided")
+    assert found.answers == 2 * found.agents["ann"].scenes < 80
+    assert counted["judged"] == 4 * found.answers
+
+
+def test_answers_that_were_given_before_are_no_new_evidence(tmp_path: Path) -> None:
+    """Two bots that always say the same: one noisy judgment of each must not be counted forty times."""
+    world, request = world_of(tmp_path, 2), ComparisonRequest(agents=["ann"], dimensions=["adherence"], scenes=40)
+    targets = Targets.of({"before": lambda prompt: "Yes.", "after": lambda prompt: "No."})
+    answering = Answering((targets.open("before"), targets.open("after")))
+    judge = ScriptedJudge(lambda item: 8 if item.trajectory.entries[0].text == "Yes." else 7, live=True)
+    sides = (Side("before", world.root), Side("after", world.root))
+    scenes = {"ann": moments(world, "ann", request)}
+    found = compare_versions(Contest(world, sides, (judge, judge), answering), scenes, request)
+    agent = found.agents["ann"]
+    assert (agent.scenes, agent.repeated, agent.dimensions["adherence"].scenes) == (40, 39, 1)
+    assert agent.dimensions["adherence"].moved is Moved.OPEN
