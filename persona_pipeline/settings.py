@@ -59,7 +59,8 @@ class Settings(BaseSettings):
         keep_text_days: days after which texts in the log of corrections lose their words; None: never.
         min_coverage_replay, min_coverage_live: share of expected judgments (0-1) below which the gate fails.
         require_calibration: a dimension fails the gate whose judge people's labels do not show to be better than chance.
-        otel_events: send scores as OpenTelemetry events; ``otel_explanations``: the judge's reasons along with them.
+        otel_events: send scores as OpenTelemetry events.
+        otel_explanations: send the judge's reasons along with them.
     """
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="ignore")

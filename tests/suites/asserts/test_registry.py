@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from persona_pipeline.entry_points import offered
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.suites import Assert, Context, Grade, Output, register
 from persona_pipeline.suites.asserts import registry
@@ -16,11 +17,16 @@ from tests.suites.support import run, suite_of
 @pytest.fixture(autouse=True)
 def _types_of_this_test() -> Iterator[None]:
     known = dict(registry._TYPES)
-    registry._entry_points.cache_clear()
+    _forget_packages()
     yield
     registry._TYPES.clear()
     registry._TYPES.update(known)
+    _forget_packages()
+
+
+def _forget_packages() -> None:
     registry._entry_points.cache_clear()
+    offered.cache_clear()
 
 
 class Shouts(Assert):
