@@ -19,6 +19,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 import persona_pipeline as pp
+from docs_site.generated import cli_commands
 from persona_pipeline.cli.app import app
 from persona_pipeline.corrections import Outcome
 from persona_pipeline.corrections.nudges import Nudges
@@ -298,17 +299,6 @@ def test_every_key_of_a_file_is_described(page: str, models: tuple[type, ...]) -
     for model in models:
         missing = {field.alias or key for key, field in model.model_fields.items()} - known
         assert missing == set(), model.__name__
-
-
-def cli_commands() -> Iterator[tuple[str, Any]]:
-    """Every command of the command line by its whole name."""
-    todo = [("", typer.main.get_command(app))]
-    while todo:
-        name, command = todo.pop()
-        subcommands: dict[str, Any] = getattr(command, "commands", {})
-        todo += [(f"{name} {key}".strip(), value) for key, value in subcommands.items()]
-        if not subcommands:
-            yield name, command
 
 
 PAGE_OF_GROUP = {"suite": "docs/suites.md", "corrections": "docs/corrections.md"}
