@@ -30,7 +30,10 @@ def bisect(
     claim: Annotated[str | None, typer.Option(help="Only this claim of --dimension.", show_default=False)] = None,
     window: WindowLength = "7d",
     by: Annotated[
-        str, typer.Option(help="commits, evaluations (those in the store), or auto: commits where messages are in git.")
+        str,
+        typer.Option(
+            help="commits, evaluations (those in the store), or auto: commits where messages are in git and changed there."
+        ),
     ] = "auto",
     live: Annotated[bool, typer.Option(help="Ask a live judge for judgments that nobody made.")] = False,
     judge: JudgeName = None,
@@ -45,7 +48,13 @@ def bisect(
     """
     from persona_pipeline.cli.suite_options import print_lines
     from persona_pipeline.reporting.bisection import bisection_lines
-    from persona_pipeline.versions.bisecting import BisectRequest, bisect_commits, bisect_evaluations, has_messages
+    from persona_pipeline.versions.bisecting import (
+        BisectRequest,
+        bisect_commits,
+        bisect_evaluations,
+        has_messages,
+        stored_evaluations,
+    )
     from persona_pipeline.versions.voices import voice_lines
     from persona_pipeline.world import World
 
@@ -59,8 +68,12 @@ def bisect(
         raise ConfigError("--live needs a budget; add --max-usd")
     world = World.open()
     request = BisectRequest(agent, good, bad, dimension, claim, window)
-    search = bisect_commits if by == "commits" or (by == "auto" and has_messages(world, bad)) else bisect_evaluations
-    found, answers = search(world, request, _live(world, judge, max_usd) if live else None)
+    asked = _live(world, judge, max_usd) if live else None
+    in_git = by == "commits" or (by == "auto" and has_messages(world, bad))
+    found, answers = (bisect_commits if in_git else bisect_evaluations)(world, request, asked)
+    if by == "auto" and in_git and found.good == found.bad and stored_evaluations(world, agent) > 1:
+        # What it depends on never changed since it was well: then time did it.
+        found, answers = bisect_evaluations(world, request, asked)
     found = found.model_copy(update={"voice": voice_lines(world, agent)})
     if as_json:
         sys.stdout.write(found.model_dump_json(indent=2) + "\n")

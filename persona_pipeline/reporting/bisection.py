@@ -12,14 +12,19 @@ _LINE = 300
 def bisection_lines(found: Bisection) -> Iterator[str]:
     """Yield each fall, where it happened, what caused it or why that cannot be told, and what was spent."""
     who = one_line(found.agent_id, 64)
-    if not found.falls:
+    if not found.falls and found.good == found.bad:
+        yield (
+            f"{who}: there is nothing to compare: since {one_line(found.good)} nothing changed in git that its scores rest on. "
+            "If messages came all the while, evaluate it at an earlier moment too (--as-of), and search with --by evaluations"
+        )
+    elif not found.falls:
         yield f"{who}: nothing fell between {one_line(found.good)} and {one_line(found.bad)}"
     for fall in found.falls:
         yield from _fall(fall)
     for line in found.voice:
         yield f"voice: {one_line(line, _LINE)}"
     usd = "unknown dollars" if found.usd is None else f"${found.usd:.4f}"
-    yield f"{found.looked_at} {found.source} were scored; {found.calls} calls, {usd}"
+    yield f"scored: {found.looked_at} {found.source}; {found.calls} calls, {usd}"
 
 
 def _fall(fall: Fall) -> Iterator[str]:

@@ -9,6 +9,7 @@ from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation.judges import RECORDINGS
 from persona_pipeline.evaluation.report import EXIT_COVERAGE, EXIT_OK
 from persona_pipeline.evaluation.request import WINDOW, select_dimensions
+from persona_pipeline.evaluation.saving import latest_runs
 from persona_pipeline.evaluation.verdicts import KnownVerdicts
 from persona_pipeline.judging.verdict import Judge
 from persona_pipeline.version import __version__
@@ -91,6 +92,11 @@ def has_messages(world: World, commit: str) -> bool:
         return bool(tree_of(world.root, find_revision(world.root, commit).id, [MESSAGES]))
     except ConfigError:
         return False
+
+
+def stored_evaluations(world: World, agent_id: str) -> int:
+    """Return how many windows of an agent were evaluated."""
+    return sum(not run.evaluation.synthetic for run in latest_runs(world.store, agent_id))
 
 
 def _searched(history: History, request: BisectRequest) -> Bisection:

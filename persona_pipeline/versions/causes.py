@@ -100,9 +100,12 @@ class Step:
             yield Unit(key, points, kinds, next(iter(kinds)) if len(kinds) == 1 else None)
 
     def wording(self, key: str) -> Kind:
-        """Return what changes how a claim reads: its file, or the persona's name in it."""
+        """Return what changes how a claim reads: its file, the persona's name in it, or the label that messages deal."""
         old, new = (_item(_set(state, self.dimension), key) for state in (self.before, self.after))
-        return Kind.PERSONA if old is not None and new is not None and old.claim == new.claim else Kind.CLAIMS
+        if old is None or new is None or old.claim != new.claim:
+            return Kind.CLAIMS
+        names = {state.agent.persona.display_name for state in (self.before, self.after) if state.agent}
+        return Kind.PERSONA if len(names) > 1 else Kind.MESSAGES
 
     def _rows(self, state: State) -> dict[str, PropositionResult]:
         found = state.dimensions.get(self.dimension)
@@ -125,7 +128,6 @@ class Step:
         shown = set(_shown_kinds(old, new))
         yield from shown - {Kind.MESSAGES, Kind.CLAIMS}
         if Kind.CLAIMS in shown:
-            # The agent's name stands in claims; it is part of the persona.
             yield self.wording(old[0].proposition_id)
         if Kind.MESSAGES in shown:
             yield Kind.MESSAGES if _messages_differ(self.before, self.after) else Kind.NAMES

@@ -9,11 +9,13 @@ import pytest
 
 from benchmarks.bisect_histories import AGENT, History, plant
 from persona_pipeline.cli import main
+from persona_pipeline.propositions import ALL_DIMENSIONS
 from persona_pipeline.reporting.comment import main as comment
 from persona_pipeline.settings import get_settings
 from persona_pipeline.testing.messages_server import MessagesServer
 from persona_pipeline.versions.finding import Kind
 from persona_pipeline.versions.result import Moved, read_comparison
+from persona_pipeline.world.changes import ask_git
 
 
 def begun(root: Path, monkeypatch: pytest.MonkeyPatch) -> History:
@@ -181,7 +183,7 @@ def test_bisect_names_the_line_and_says_what_more_would_cost(
     assert code == 0
     assert planted.commit[:10] in out and f"cause: persona: {planted.names[0]}" in out
     assert "+ Ann FORGETS who she is." in out
-    assert out.endswith("2 commits were scored; 0 calls, $0.0000\n")
+    assert out.endswith("scored: 2 commits; 0 calls, $0.0000\n")
     code, out, _ = run(capsys, monkeypatch, "bisect", AGENT, "--window", "all", "--good", "HEAD", "--json")
     assert (code, json.loads(out)["falls"]) == (0, [])
 
@@ -195,3 +197,24 @@ def test_bisect_says_that_it_cannot_tell(
     assert "cannot tell: messages and persona changed together" in out
     assert "it may be: messages, persona" in out
     assert "--live --max-usd N" in err
+
+
+def test_what_was_said_is_the_cause_where_nothing_else_changed_in_git(
+    sample_root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERSONA_ROOT", str(sample_root))
+    monkeypatch.setenv("PERSONA_DATABASE_URL", f"sqlite:///{sample_root}/store.db")
+    for words in (["init", "-q"], ["add", "personas", "propositions", "messages", "recordings", "baselines"]):
+        ask_git(sample_root, *words)
+    ask_git(sample_root, "-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "-qm", "A world")
+    code, out, _ = run(capsys, monkeypatch, "bisect", "michael")
+    assert code == 0
+    assert "nothing changed in git" in out and "--by evaluations" in out
+    for moment in ("2026-06-14T23:59:59Z", "2026-06-21T23:59:59Z"):
+        run(capsys, monkeypatch, "evaluate", "--agents", "michael", "--as-of", moment)
+    code, out, _ = run(capsys, monkeypatch, "bisect", "michael", "--json")
+    found = json.loads(out)
+    assert (code, found["source"], found["calls"]) == (0, "evaluations", 0)
+    assert {fall["dimension"]: fall["cause"]["kind"] for fall in found["falls"]} == dict.fromkeys(
+        ALL_DIMENSIONS, Kind.MESSAGES
+    )
