@@ -1,26 +1,19 @@
 """``persona-pipeline collect``: messages from OpenTelemetry traces, over HTTP."""
 
-import os
 from typing import Annotated
 
 import typer
 
-from persona_pipeline.cli.options import is_loopback
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.cli.serving import HeaderTimeout, Host, Port, TokenEnv, require_token, token_in
 
 # Where exporters send to unless they are told otherwise.
 DEFAULT_PORT = 4318
 
 
 def collect(
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = DEFAULT_PORT,
-    token_env: Annotated[
-        str,
-        typer.Option(
-            help="Environment variable that holds the bearer token; needed to listen on more than this machine."
-        ),
-    ] = "PERSONA_COLLECT_TOKEN",
+    host: Host = "127.0.0.1",
+    port: Port = DEFAULT_PORT,
+    token_env: TokenEnv = "PERSONA_COLLECT_TOKEN",
     max_body: Annotated[int, typer.Option(min=1024, help="Largest request in bytes, as it is sent.")] = 16 * 1024**2,
     max_unpacked: Annotated[int, typer.Option(min=1024, help="Largest request in bytes, unpacked.")] = 64 * 1024**2,
     waiting: Annotated[
@@ -30,16 +23,15 @@ def collect(
         float, typer.Option(min=0.01, help="How long pieces of traces wait for what else belongs to them.")
     ] = 2.0,
     connections: Annotated[int, typer.Option(min=1, help="Connections open at once.")] = 64,
-    header_timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for the head of a request to arrive.")] = 5.0,
+    header_timeout: HeaderTimeout = 5.0,
     body_timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for its body to arrive.")] = 30.0,
 ) -> None:
     """Take OpenTelemetry traces and events over OTLP/HTTP, and add the messages in them to the store.
 
     A request is answered with success when what it brought is stored, and not before.
     """
-    token = os.environ.get(token_env, "").strip() or None
-    if token is None and not is_loopback(host):
-        raise ConfigError(f"{host} can be reached from outside; put a token into {token_env}, or listen on 127.0.0.1")
+    token = token_in(token_env)
+    require_token(token, token_env, host)
     from persona_pipeline.traces.otlp import require_otel
 
     require_otel()

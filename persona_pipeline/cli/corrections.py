@@ -1,13 +1,13 @@
 """``persona-pipeline corrections``: the service, each agent's settings, and what the gate did."""
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from persona_pipeline.cli.corrections_replay import replay
-from persona_pipeline.cli.options import Agents, WindowLength, is_loopback, names
+from persona_pipeline.cli.options import Agents, WindowLength, names
+from persona_pipeline.cli.serving import HeaderTimeout, Host, Port, TokenEnv, require_token, token_in
 from persona_pipeline.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -28,14 +28,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 @app.command()
 def serve(
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = DEFAULT_PORT,
-    token_env: Annotated[
-        str,
-        typer.Option(
-            help="Environment variable that holds the bearer token; needed to listen on more than this machine."
-        ),
-    ] = "PERSONA_CORRECTIONS_TOKEN",
+    host: Host = "127.0.0.1",
+    port: Port = DEFAULT_PORT,
+    token_env: TokenEnv = "PERSONA_CORRECTIONS_TOKEN",
     config_token_env: Annotated[
         str,
         typer.Option(
@@ -59,15 +54,15 @@ def serve(
     ] = 100,
     connections: Annotated[int, typer.Option(min=16, help="Connections open at once, of all clients.")] = 2000,
     connections_per_address: Annotated[int, typer.Option(min=1, help="Of one address.")] = 1000,
-    header_timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for the head of a request to arrive.")] = 5.0,
+    header_timeout: HeaderTimeout = 5.0,
 ) -> None:
     """Serve the gate and the interventions over HTTP. GET /openapi.json describes them."""
-    token = os.environ.get(token_env, "").strip() or None
-    config_token = os.environ.get(config_token_env, "").strip() or None
+    token = token_in(token_env)
+    config_token = token_in(config_token_env)
     if config_token is not None and config_token == token:
         raise ConfigError(f"{config_token_env} and {token_env} hold the same token; whoever may check could configure")
-    if token is None and unix_socket is None and not is_loopback(host):
-        raise ConfigError(f"{host} can be reached from outside; put a token into {token_env}, or listen on 127.0.0.1")
+    if unix_socket is None:
+        require_token(token, token_env, host)
     from persona_pipeline.corrections.service.app import create_app
     from persona_pipeline.corrections.service.boundary import Access
     from persona_pipeline.corrections.service.server import Limits

@@ -1,6 +1,5 @@
 """Options that several commands share."""
 
-import ipaddress
 from datetime import datetime
 from typing import Annotated
 
@@ -83,10 +82,3 @@ def live_judge_name(judge: str | None = None) -> str:
     """Return the judge that is meant where only a live one will do: the setting's, else Anthropic."""
     named = judge_name(judge)
     return "anthropic" if judge is None and named == "recorded" else named
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -22,7 +22,6 @@ from sqlalchemy.exc import OperationalError
 from persona_pipeline.cli.collect import collect
 from persona_pipeline.corrections.service.boundary import Access
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.store import tables
 from persona_pipeline.testing.worlds import WorldBuilder
 from persona_pipeline.traces.collector.app import Bounds, create_app
 from persona_pipeline.world import World
@@ -40,15 +39,6 @@ SPANS = request(chat(2, ["Hi"], "Yes?", parent=1), agent(1, "ann", "c"))
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory: pytest.TempPathFactory) -> World:
     return WorldBuilder(tmp_path_factory.mktemp("world")).persona("ann", "Ann is dry.").open()
-
-
-@pytest.fixture
-def world(opened: World) -> World:
-    """A world in which nothing was said."""
-    with opened.store.begin() as connection:
-        for table in (tables.run_messages, tables.trace_pieces, tables.removed_messages):
-            connection.execute(sa.delete(table))
-    return opened
 
 
 @pytest.fixture

@@ -17,11 +17,11 @@ from tests.support.clock import LONG
 from tests.support.instrumented import ENVIRONMENT, Line, talk
 from tests.support.otlp_relay import Relay, relaying
 from tests.support.serving import serving
-from tests.traces.test_collector import opened, world  # noqa: F401
+from tests.traces.test_collector import opened  # noqa: F401
 
 
 @pytest.mark.filterwarnings("default")
-def test_every_line_of_every_conversation_is_stored_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+def test_every_line_of_every_conversation_is_stored_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """``python -m benchmarks.collect`` does the same with 10,000 calls and a collector that is killed."""
     lines: list[Line] = []
     with serving(create_app(world)) as address:

@@ -26,15 +26,6 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> World:
     return builder.persona("bob", "Bob purrs.").open()
 
 
-@pytest.fixture
-def world(opened: World) -> World:
-    """A world in which nothing was said."""
-    with opened.store.begin() as connection:
-        for table in (tables.run_messages, tables.trace_pieces, tables.removed_messages):
-            connection.execute(sa.delete(table))
-    return opened
-
-
 def pieces(*requests: Any) -> list[Piece]:
     found = (piece_of(item) for each in requests for item in items(each))
     return [piece for piece in found if piece is not None]
