@@ -58,6 +58,7 @@ class Settings(BaseSettings):
         keep_reasons_days: days after whose end a window's run loses claims, reasons and quotes; None: never.
         keep_text_days: days after which texts in the log of corrections lose their words; None: never.
         min_coverage_replay, min_coverage_live: share of expected judgments (0-1) below which the gate fails.
+        undecided_delta: points (0-9) from which a dimension's drop cannot be told rather than have held, where it may be chance.
         require_calibration: a dimension fails the gate whose judge people's labels do not show to be better than chance.
         otel_events: send scores as OpenTelemetry events.
         otel_explanations: send the judge's reasons along with them.
@@ -90,6 +91,7 @@ class Settings(BaseSettings):
     keep_text_days: int | None = Field(default=None, ge=1)
     min_coverage_replay: float = 1.0
     min_coverage_live: float = 0.95
+    undecided_delta: float = Field(default=2.5, ge=0, le=9)
     require_calibration: bool = False
     otel_events: bool = False
     otel_explanations: bool = False

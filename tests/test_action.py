@@ -101,7 +101,7 @@ def test_a_world_in_a_folder_is_evaluated_and_what_changed_is_named(runner: Runn
     assert {file.name for file in reports.iterdir()} == {"comment.md", "junit.xml", "report.html", "report.json"}
     report = json.loads((reports / "report.json").read_text(encoding="utf-8"))
     assert set(report["agents"]) == {"jim", "pam"} and report["exit_code"] == 1
-    assert "1 of 2 agents drifted" in runner.summary
+    assert "1 in character, 1 drifted" in runner.summary
     assert not (tmp_path / "shadowed").exists(), "code of the checkout was executed"
     config = json.loads((runner.temp / "persona-evaluation.json").read_text(encoding="utf-8"))
     assert "fail_on" not in config["ops"]["regression_report"]["config"]

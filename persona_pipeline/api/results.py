@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 from persona_pipeline.api.notebook import Cell, block, lines, table
 from persona_pipeline.errors import ConfigError, PersonaError, did_you_mean
-from persona_pipeline.evaluation.report import AgentReport, Finding
+from persona_pipeline.evaluation.report import AgentReport, Conclusion, Finding
 from persona_pipeline.evaluation.run import EvaluationRun
 from persona_pipeline.reporting.view import (
     AgentRow,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FORMATS = {".json": "json", ".md": "markdown", ".html": "html", ".xml": "junit"}
-_TONES = {AgentStatus.DRIFTED: "bad", AgentStatus.INCOMPLETE: "warn"}
+_TONES = {AgentStatus.FELL: "bad", AgentStatus.CANNOT_TELL: "warn", AgentStatus.NOTHING: "dim"}
 
 
 class UnscoredError(PersonaError):
@@ -55,8 +55,13 @@ class Evaluation(EvaluationRun):
 
     @property
     def exit_code(self) -> int:
-        """0 clean, 1 something fell or is below the threshold, 3 not fully judged, 4 the budget was used up."""
+        """0 held, 1 something fell or is below the threshold, 3 something cannot be told, 4 the budget was used up."""
         return self.report.exit_code
+
+    @property
+    def conclusion(self) -> Conclusion:
+        """What the run comes to: ``verdict`` is ``held``, ``fell`` or ``cannot_tell``; ``reason`` says why."""
+        return self.report.conclusion
 
     def __getitem__(self, agent_id: str) -> AgentReport:
         """Return one agent's evaluation, comparison and findings.

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from persona_pipeline.baselines.families import CLAIMS_SHARE, DIMENSIONS_SHARE, 
 from persona_pipeline.baselines.fleet import Compared, Tabled, tabled
 from persona_pipeline.baselines.models import Baseline, BaselineComparison, ClaimTest, DimensionComparison, Sight
 from persona_pipeline.baselines.noise import Drops
-from persona_pipeline.baselines.regression import PROPOSITION_DELTA, REGRESSION_DELTA
+from persona_pipeline.baselines.regression import PROPOSITION_DELTA, REGRESSION_DELTA, TOLERANCE, UNDECIDED_DELTA
 from persona_pipeline.baselines.variance import Numbers
 from persona_pipeline.baselines.week import SOURCES
 
@@ -32,12 +33,14 @@ def settled(
     fleet: Mapping[str, Baseline] | None = None,
     watched: int | None = None,
     others: Mapping[str, float] | None = None,
+    undecided_delta: float = UNDECIDED_DELTA,
 ) -> dict[str, BaselineComparison]:
     """Return the comparisons of a run with only those falls that judge and week do not explain.
 
     Dimensions and claims get the interval of their change, their corrected p-value and what could have been seen. What fell
-    beyond its delta and may be chance becomes a warning. Where baseline and run judged the same messages and nothing was
-    judged twice, the deltas alone decide, and so they do where nothing is known of judge or week.
+    beyond its delta and may be chance becomes a warning; a dimension that dropped by more than ``undecided_delta`` is undecided
+    then. Where baseline and run judged the same messages and nothing was judged twice, the deltas alone decide, and so they do
+    where nothing is known of judge or week.
 
     Args:
         fleet: the baselines of all agents that are watched, whether they are in this run or not; the same on every way into
@@ -51,7 +54,7 @@ def settled(
     _write_dimensions(result, agents, table, decided, watched)
     for comparison in result.values():
         for item in comparison.dimensions.values():
-            _judge(item, comparison.warnings)
+            _judge(item, comparison.warnings, undecided_delta)
     for number, agent_id in enumerate(table.agents):
         if agent_id in result and any(item.sight for item in result[agent_id].dimensions.values()):
             result[agent_id].families = families_named(watched)
@@ -168,10 +171,10 @@ def _sight(drops: Drops, levels: Numbers, row: int, smallest: float, messages: i
     )
 
 
-def _judge(item: DimensionComparison, warnings: list[str]) -> None:
-    """Turn what fell beyond its delta and may be chance into a warning."""
+def _judge(item: DimensionComparison, warnings: list[str], undecided_delta: float) -> None:
+    """Turn what fell beyond its delta and may be chance into a warning, a large drop of a dimension into an open question."""
     if item.status == "regressed" and item.p_value is not None and item.p_value >= LEVEL:
-        item.status = "ok"
+        item.status = not_shown(item, undecided_delta)
         warnings.append(f"{item.dimension}: {_explained(-(item.delta or 0.0), item.p_value)}")
     kept = []
     for drop in item.drops:
@@ -185,6 +188,11 @@ def _judge(item: DimensionComparison, warnings: list[str]) -> None:
         else:
             kept.append(drop.model_copy(update={"interval": test.interval, "p_value": test.p_value}))
     item.drops = kept
+
+
+def not_shown(item: DimensionComparison, undecided_delta: float) -> Literal["ok", "undecided"]:
+    """Return what a dimension is whose drop is not shown to be more than chance: undecided where nobody could pass it over."""
+    return "undecided" if -(item.delta or 0.0) > undecided_delta + TOLERANCE else "ok"
 
 
 def _explained(drop: float, p_value: float) -> str:

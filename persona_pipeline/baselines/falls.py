@@ -15,7 +15,7 @@ from persona_pipeline.baselines.families import (
 )
 from persona_pipeline.baselines.level import Fleet, Indices, Mask
 from persona_pipeline.baselines.noise import Drops, drops_of
-from persona_pipeline.baselines.regression import PROPOSITION_DELTA, REGRESSION_DELTA, TOLERANCE
+from persona_pipeline.baselines.regression import PROPOSITION_DELTA, REGRESSION_DELTA, TOLERANCE, UNDECIDED_DELTA
 from persona_pipeline.baselines.variance import Numbers
 
 CONFIRMATIONS = 5
@@ -30,6 +30,7 @@ class Decided:
     """The drops of a run with what is decided of them: corrected p-values, and masks of what is a fall.
 
     ``beyond_*``: beyond its delta. ``fell_*``: beyond it, and more than judge and week explain where that can be tested.
+    ``undecided``: dimensions that dropped too far to be passed over, and by no more than judge and week explain.
     """
 
     dimensions: Drops
@@ -39,6 +40,7 @@ class Decided:
     beyond_claims: Mask
     fell_dimensions: Mask
     fell_claims: Mask
+    undecided: Mask
 
 
 def decide(
@@ -48,6 +50,7 @@ def decide(
     watched: int,
     delta: float = REGRESSION_DELTA,
     proposition_delta: float = PROPOSITION_DELTA,
+    undecided_delta: float = UNDECIDED_DELTA,
     others: Numbers | None = None,
 ) -> Decided:
     """Decide what fell in a run.
@@ -55,6 +58,7 @@ def decide(
     Args:
         agents, watched, others: see ``corrected``; agents of the fleet that are not in the run have no ``now`` and no test.
         delta, proposition_delta: points a dimension and a claim may fall.
+        undecided_delta: points from which a dimension's drop that may be chance is undecided.
     """
     dimensions, claims = drops_of(fleet)
     at = fleet.agent_of[fleet.dimension_of]
@@ -62,14 +66,16 @@ def decide(
         dimensions.p_value, fleet.agent_of, claims.p_value, at, agents=agents, watched=watched, others=others
     )
     beyond, beyond_claims = dimensions.fallen > delta + TOLERANCE, claims.fallen > proposition_delta + TOLERANCE
+    chance = p_values.dimensions >= LEVEL
     return Decided(
         dimensions,
         claims,
         p_values,
         beyond,
         beyond_claims,
-        beyond & ~(p_values.dimensions >= LEVEL),
+        beyond & ~chance,
         beyond_claims & ~(p_values.claims >= LEVEL),
+        beyond & chance & (dimensions.fallen > undecided_delta + TOLERANCE),
     )
 
 

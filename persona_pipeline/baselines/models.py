@@ -129,9 +129,10 @@ class JudgeShift(BaseModel):
 class DimensionComparison(BaseModel):
     """One dimension beside its baseline.
 
-    status: ``ok``, ``regressed``, ``no_baseline`` (scored, nothing to compare with), ``unscored`` (no score now),
-    ``incomplete`` (coverage below the minimum, so the mean is not compared), ``other_judge`` (nor is it with another judge's).
-    doubted: what fell by the rule of a judge that is no better than chance there, a sentence each: no regression.
+    status: ``ok``, ``regressed``, ``undecided`` (it dropped, and that is neither shown nor to be passed over), ``no_baseline``
+    (scored, nothing to compare with), ``unscored`` (no score now), ``incomplete`` (coverage below the minimum, so the mean is not
+    compared), ``other_judge`` (nor is it with another judge's).
+    doubted: what fell by the rule, a sentence each, where its judge cannot be believed: neither a regression nor none.
     interval: of the change (current - baseline), 95 %; p_value: of a fall, corrected for all that was compared.
     sight, claims: what could have been seen, and the test of each claim; None and empty where nothing can be tested.
     """
@@ -139,7 +140,7 @@ class DimensionComparison(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     dimension: str
-    status: Literal["ok", "regressed", "no_baseline", "unscored", "incomplete", "other_judge"]
+    status: Literal["ok", "regressed", "undecided", "no_baseline", "unscored", "incomplete", "other_judge"]
     current: float | None = None
     baseline: float | None = None
     delta: float | None = None

@@ -79,8 +79,8 @@ def evaluate(
     fail_on: Annotated[
         str | None,
         typer.Option(
-            help="Only these set the exit code: regression, threshold, coverage, no_baseline, budget, calibration, and trend, "
-            "injection, names, voices, voice_alarm, doubted and judge_changed, which only warn otherwise; or 'none'."
+            help="Only these set the exit code: regression, threshold, undecided, coverage, no_baseline, budget, calibration, "
+            "and trend, injection, names, voices, voice_alarm and judge_changed, which only warn otherwise; or 'none'."
         ),
     ] = None,
     require_calibration: Annotated[
@@ -95,7 +95,8 @@ def evaluate(
 
     Prints the report on stdout and a table on stderr.
 
-    Exit codes: 0 clean, 1 regression or below the threshold, 2 usage or configuration, 3 not fully judged, 4 budget.
+    Exit codes: 0 all that was asked held, 1 something fell or is below the threshold, 2 usage or configuration, 3 nothing fell and
+    something cannot be told, 4 budget.
     """
     from persona_pipeline.evaluation.judges import JudgeOptions
     from persona_pipeline.evaluation.request import EvaluationRequest

@@ -82,15 +82,21 @@ def compared(
     comparison = _tested(evaluation, now.baseline, guard)
     if baseline and now.shifts:
         strict = _tested(evaluation, now.strict, guard) if now.strict else None
-        comparison = set_apart(comparison, strict, now.shifts, baseline)
-    allowed = (guard.rules.regression_delta, guard.rules.proposition_delta)
-    return judge_agent(evaluation, told(evaluation, comparison, guard.trust, allowed), guard.rules)
+        comparison = set_apart(comparison, strict, now.shifts, baseline, guard.rules.undecided_delta)
+    return judge_agent(evaluation, told(evaluation, comparison, guard.trust, guard.rules), guard.rules)
 
 
 def _tested(evaluation: AgentEvaluation, baseline: Baseline | None, guard: Guard) -> BaselineComparison:
     agent_id, item = evaluation.agent_id, _compared(evaluation, baseline, guard.rules)
     watched = guard.watched
-    return settled({agent_id: item}, fleet=watched.baselines, watched=watched.count, others=guard.others)[agent_id]
+    found = settled(
+        {agent_id: item},
+        fleet=watched.baselines,
+        watched=watched.count,
+        others=guard.others,
+        undecided_delta=guard.rules.undecided_delta,
+    )
+    return found[agent_id]
 
 
 def judged_on(evaluation: AgentEvaluation) -> dict[str, Any]:

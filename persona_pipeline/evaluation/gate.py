@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from persona_pipeline.baselines import PROPOSITION_DELTA, REGRESSION_DELTA, BaselineComparison, check_delta, is_covered
+from persona_pipeline.baselines.regression import UNDECIDED_DELTA
 from persona_pipeline.baselines.wording import drop_sentence, fall_sentence
 from persona_pipeline.errors import ConfigError, did_you_mean
 from persona_pipeline.evaluation.likeness import likeness_findings
@@ -21,7 +22,7 @@ from persona_pipeline.evaluation.report import (
 )
 from persona_pipeline.evaluation.results import AgentEvaluation
 from persona_pipeline.evaluation.unbelieved import judge_findings, unbelieved_findings
-from persona_pipeline.judging.support import quote_health
+from persona_pipeline.judging.support import QuoteHealth, quote_health
 from persona_pipeline.judging.verdict import Unscored
 from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.world.canonical import rfc3339
@@ -34,11 +35,13 @@ FAILURES: Mapping[str, tuple[str, ...]] = {
     "calibration": ("calibration",),
     "no_baseline": ("no_baseline",),
     "budget": ("budget",),
+    "undecided": ("undecided", "doubted"),
     "trend": ("trend",),
     "injection": ("injection",),
     "names": ("names",),
     "voices": ("clone", "voices"),
     "voice_alarm": ("voice_alarm",),
+    # The name it had when it only warned.
     "doubted": ("doubted",),
     "judge_changed": ("judge_changed",),
 }
@@ -50,12 +53,13 @@ WARNINGS: Mapping[str, int] = {
     "clone": EXIT_REGRESSION,
     "voices": EXIT_REGRESSION,
     "voice_alarm": EXIT_REGRESSION,
-    "doubted": EXIT_REGRESSION,
     "judge_changed": EXIT_COVERAGE,
 }
 
 
 MOST_FLAGGED = 3
+# So many judgments a claim tell most large drops from chance.
+DECIDING_SAMPLES = 5
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,7 @@ class GateRules:
 
     Attributes:
         regression_delta, proposition_delta: points (0-9) a dimension or a proposition may fall.
+        undecided_delta: points from which a dimension's drop cannot be told, though it may be chance.
         min_coverage: share (0-1) of due judgments that must be scored.
         threshold: the overall score (0-9) an agent must reach; None: off.
         fail_on: the names of ``FAILURES`` that set the exit code; None: all but the warnings.
@@ -72,6 +77,7 @@ class GateRules:
 
     regression_delta: float = REGRESSION_DELTA
     proposition_delta: float = PROPOSITION_DELTA
+    undecided_delta: float = UNDECIDED_DELTA
     min_coverage: float = 1.0
     threshold: float | None = None
     fail_on: Collection[str] | None = None
@@ -80,6 +86,7 @@ class GateRules:
     def __post_init__(self) -> None:
         check_delta(self.regression_delta)
         check_delta(self.proposition_delta, "--proposition-delta")
+        check_delta(self.undecided_delta, "PERSONA_UNDECIDED_DELTA")
         if not 0 <= self.min_coverage <= 1:
             raise ConfigError(f"--min-coverage must be from 0 to 1, not {self.min_coverage!r}")
         if self.threshold is not None and not 0 <= self.threshold <= 9:
@@ -94,17 +101,10 @@ def judge_agent(evaluation: AgentEvaluation, comparison: BaselineComparison, rul
     """Return the agent's report with everything that is wrong, worst first."""
     findings = [
         *_regressions(evaluation, comparison, rules),
+        *_undecided(evaluation, comparison),
         *_coverage(evaluation, comparison, rules),
+        *_threshold(evaluation, rules),
     ]
-    if rules.threshold is not None and evaluation.overall is not None and evaluation.overall < rules.threshold - 1e-9:
-        findings.append(
-            Finding(
-                kind="threshold",
-                exit_code=EXIT_REGRESSION,
-                message=f"{evaluation.agent_id}: overall {evaluation.overall:.2f} is below {rules.threshold:g}",
-                agent_id=evaluation.agent_id,
-            )
-        )
     return AgentReport(
         evaluation=evaluation,
         comparison=comparison,
@@ -180,9 +180,47 @@ def _regressions(evaluation: AgentEvaluation, comparison: BaselineComparison, ru
     ]
 
 
-def _judge_health(evaluation: AgentEvaluation) -> list[Finding]:
+def _undecided(evaluation: AgentEvaluation, comparison: BaselineComparison) -> list[Finding]:
+    """Return a finding for each dimension that dropped too far to be passed over and not surely enough to have fallen."""
+    agent = evaluation.agent_id
+    return [
+        Finding(
+            kind="undecided",
+            exit_code=EXIT_COVERAGE,
+            message=f"{agent}: {item.dimension} dropped by {-(item.delta or 0.0):.2f} from {item.baseline:.2f} to "
+            f"{item.current:.2f}, which judge and week may explain: whether it fell cannot be told",
+            remedy="judge more often, or take the baseline from more windows (`persona-pipeline baseline --windows 4`)",
+            command=f"{evaluate_command(evaluation, samples=DECIDING_SAMPLES)} --judge anthropic --record",
+            agent_id=agent,
+            dimension=item.dimension,
+        )
+        for item in comparison.dimensions.values()
+        if item.status == "undecided" and not item.doubted
+    ]
+
+
+def _threshold(evaluation: AgentEvaluation, rules: GateRules) -> list[Finding]:
+    if rules.threshold is None:
+        return []
+    agent, missing = evaluation.agent_id, [name for name, item in evaluation.dimensions.items() if item.failed]
+    if evaluation.overall is None and missing:
+        code = EXIT_COVERAGE
+        text = f"{agent}: no overall score to compare with {rules.threshold:g}: {', '.join(missing)} could not be judged in full"
+    elif evaluation.overall is not None and evaluation.overall < rules.threshold - 1e-9:
+        code, text = EXIT_REGRESSION, f"{agent}: overall {evaluation.overall:.2f} is below {rules.threshold:g}"
+    else:
+        return []
+    return [Finding(kind="threshold", exit_code=code, message=text, agent_id=agent)]
+
+
+def quotes_of(evaluation: AgentEvaluation) -> QuoteHealth:
+    """Return how the quotes of an agent's judge stand up."""
     rows = (row for item in evaluation.dimensions.values() for row in item.propositions.values())
-    health = quote_health([quote.verified for quote in row.evidence] for row in rows if row.score is not None)
+    return quote_health([quote.verified for quote in row.evidence] for row in rows if row.score is not None)
+
+
+def _judge_health(evaluation: AgentEvaluation) -> list[Finding]:
+    health = quotes_of(evaluation)
     if not health.is_doubtful:
         return []
     return [
@@ -192,6 +230,7 @@ def _judge_health(evaluation: AgentEvaluation) -> list[Finding]:
             message=f"{evaluation.agent_id}: {health.failing} of {health.quotes} quotes of the judge do not stand in the messages; "
             "its scores cannot be believed",
             remedy="ask a judge that can quote; `persona-pipeline doctor` looks at this one",
+            command="persona-pipeline doctor",
             agent_id=evaluation.agent_id,
         )
     ]
@@ -219,12 +258,13 @@ def _coverage(evaluation: AgentEvaluation, comparison: BaselineComparison, rules
     for name, item in evaluation.dimensions.items():
         findings += _budget(evaluation.agent_id, name, item)
         compared = comparison.dimensions.get(name)
-        remedy = ""
+        remedy = command = ""
         if compared and compared.baseline is not None and not item.propositions:
             message = f"{evaluation.agent_id}: {name} has a baseline and no propositions any more"
             remedy = f"restore them, or take {name} out of baselines/{evaluation.agent_id}.json"
         elif compared and compared.baseline is not None and item.score is None and not item.failed:
             message = f"{evaluation.agent_id}: {name} has a baseline and no score now ({item.unscored})"
+            command = f"persona-pipeline evaluate --agents {shlex.quote(evaluation.agent_id)} --window 30d"
         elif item.failed and (item.score is None or not is_covered(item.n_scored, item.n_expected, rules.min_coverage)):
             reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(item.failed.items()))
             rows = [row for row in item.propositions.values() if row.failed]
@@ -234,6 +274,7 @@ def _coverage(evaluation: AgentEvaluation, comparison: BaselineComparison, rules
             )
             if Unscored.UNRECORDED.value in item.failed:
                 remedy = f"record with `{_record_command(evaluation)}`"
+            command = _record_command(evaluation)
         else:
             if compared and compared.status == "no_baseline":
                 findings.append(
@@ -242,6 +283,7 @@ def _coverage(evaluation: AgentEvaluation, comparison: BaselineComparison, rules
                         exit_code=EXIT_COVERAGE,
                         message=f"{evaluation.agent_id}: {name} has no baseline",
                         remedy=f"take one with `persona-pipeline baseline --agents {shlex.quote(evaluation.agent_id)}`",
+                        command=f"persona-pipeline baseline --agents {shlex.quote(evaluation.agent_id)}",
                         agent_id=evaluation.agent_id,
                         dimension=name,
                     )
@@ -253,6 +295,7 @@ def _coverage(evaluation: AgentEvaluation, comparison: BaselineComparison, rules
                 exit_code=EXIT_COVERAGE,
                 message=message,
                 remedy=remedy,
+                command=command,
                 agent_id=evaluation.agent_id,
                 dimension=name,
             )
@@ -284,6 +327,11 @@ def _covered_in_all(evaluations: Collection[AgentEvaluation], rules: GateRules, 
 
 def _record_command(evaluation: AgentEvaluation) -> str:
     """Return the command that records what these very judgments are about."""
+    return f"{evaluate_command(evaluation)} --judge anthropic --record"
+
+
+def evaluate_command(evaluation: AgentEvaluation, samples: int = 1) -> str:
+    """Return the command that evaluates the same window again, each claim judged ``samples`` times at least."""
     options = {"--agents": shlex.quote(evaluation.agent_id), "--as-of": rfc3339(evaluation.window_end, exact=True)}
     if evaluation.window_start is None:
         options["--window"] = "all"
@@ -291,10 +339,9 @@ def _record_command(evaluation: AgentEvaluation) -> str:
         options["--since"] = rfc3339(evaluation.window_start, exact=True)
     elif evaluation.window_end - evaluation.window_start != timedelta(days=7):
         options["--window"] = f"{(evaluation.window_end - evaluation.window_start) / timedelta(hours=1):g}h"
-    if evaluation.provenance.get("samples", 1) > 1:
-        options["--samples"] = str(evaluation.provenance["samples"])
-    asked = " ".join(f"{name} {value}" for name, value in options.items())
-    return f"persona-pipeline evaluate {asked} --judge anthropic --record"
+    if (times := max(samples, evaluation.provenance.get("samples", 1))) > 1:
+        options["--samples"] = str(times)
+    return "persona-pipeline evaluate " + " ".join(f"{name} {value}" for name, value in options.items())
 
 
 def _budget(agent_id: str, dimension: str, item: DimensionEvaluation) -> list[Finding]:

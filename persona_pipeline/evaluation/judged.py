@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 from persona_pipeline.evaluation.concurrency import run_async
 from persona_pipeline.evaluation.plan import AgentPlan
-from persona_pipeline.evaluation.results import AgentEvaluation, total_usage
+from persona_pipeline.evaluation.results import AgentEvaluation, overall_of, total_usage
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Verdict
-from persona_pipeline.scoring import DimensionEvaluation, overall_score
+from persona_pipeline.scoring import DimensionEvaluation
 from persona_pipeline.scoring.judged import summarise_usage
 from persona_pipeline.scoring.results import UsageSummary
 
@@ -67,7 +67,7 @@ def evaluation_of(judged: Judged, judge: Judge) -> AgentEvaluation:
         run_id=plan.run_id(judge),
         agent_id=plan.scope.agent_id,
         display_name=plan.persona.display_name,
-        overall=overall_score({name: item.score for name, item in dimensions.items()}),
+        overall=overall_of(dimensions),
         dimensions=dimensions,
         window_start=plan.scope.window.start,
         window_end=plan.scope.window.end,

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from persona_pipeline.baselines import BaselineComparison
 from persona_pipeline.evaluation.history import newest_ids
-from persona_pipeline.evaluation.report import EXIT_OK, EXIT_REGRESSION, AgentReport, Finding, expenses_of
+from persona_pipeline.evaluation.report import AgentReport, Finding, Result, expenses_of
 from persona_pipeline.evaluation.results import AgentEvaluation
 from persona_pipeline.scoring.fading import message_scores
 from persona_pipeline.store import Store, tables
@@ -54,9 +54,8 @@ def by_need(reports: Mapping[str, AgentReport]) -> list[str]:
     """Return the agents by how much they need a look: those that fell, those with other findings, the others; each by name."""
 
     def need(agent_id: str) -> tuple[int, str]:
-        codes = {finding.exit_code for finding in reports[agent_id].findings}
-        fell = reports[agent_id].comparison.regressed or EXIT_REGRESSION in codes
-        return (0 if fell else 1 if codes - {EXIT_OK} else 2 if codes else 3, agent_id)
+        verdict, found = reports[agent_id].conclusion.verdict, reports[agent_id].findings
+        return (0 if verdict is Result.FELL else 1 if verdict is Result.CANNOT_TELL else 2 if found else 3, agent_id)
 
     return sorted(reports, key=need)
 

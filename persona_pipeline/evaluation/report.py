@@ -1,20 +1,24 @@
-"""One run over one or more agents: what the command line prints and every report is rendered from."""
+"""One run over one or more agents, and what it comes to: what the command line prints and every report is rendered from."""
 
 from collections.abc import Iterable
+from enum import StrEnum
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from persona_pipeline.baselines.models import BaselineComparison
+from persona_pipeline.baselines.detectable import BLIND
+from persona_pipeline.baselines.models import BaselineComparison, DimensionComparison
 from persona_pipeline.evaluation.results import AgentEvaluation
-from persona_pipeline.scoring.results import DimensionEvaluation, UsageSummary, add_usage
+from persona_pipeline.scoring.results import ANSWERS, DimensionEvaluation, PropositionResult, UsageSummary, add_usage
 
 EXIT_OK, EXIT_REGRESSION, EXIT_CONFIG, EXIT_COVERAGE, EXIT_BUDGET = 0, 1, 2, 3, 4
-_SEVERITY = (EXIT_CONFIG, EXIT_BUDGET, EXIT_COVERAGE, EXIT_REGRESSION)
+_SEVERITY = (EXIT_CONFIG, EXIT_REGRESSION, EXIT_BUDGET, EXIT_COVERAGE)
+# What says of all that an agent's judge gave that it cannot be believed.
+OF_THE_JUDGE = frozenset({"judge_health"})
 
 
 def worst_exit_code(codes: set[int]) -> int:
-    """Return the one code that stands for several: 2 over 4 over 3 over 1 over 0."""
+    """Return the one code that stands for several: 2 over 1 over 4 over 3 over 0."""
     return next((code for code in _SEVERITY if code in codes), EXIT_OK)
 
 
@@ -22,10 +26,12 @@ class Finding(BaseModel):
     """One reason why a run is not clean, in one sentence a person can act on.
 
     Attributes:
-        kind: ``regression``, ``proposition_drop``, ``threshold``, ``coverage``, ``no_baseline``, ``budget``,
-            ``nothing_evaluated``, ``missing_agent``, ``judge_health``, ``other_judge``, ``calibration``, and the warnings
-            ``trend``, ``injection``, ``names``, ``clone``, ``voices``, ``voice_alarm``, ``doubted`` and ``judge_changed``.
+        kind: ``regression``, ``proposition_drop``, ``threshold``, ``undecided``, ``doubted``, ``coverage``, ``no_baseline``,
+            ``budget``, ``nothing_evaluated``, ``missing_agent``, ``judge_health``, ``other_judge``, ``calibration``, and the
+            warnings ``trend``, ``injection``, ``names``, ``clone``, ``voices``, ``voice_alarm`` and ``judge_changed``.
+        exit_code: 1: something fell; 3 or 4: something cannot be told; 0: a warning.
         remedy: what to do about it, where a command mends it; often the same for many findings.
+        command: the command that would decide what cannot be told.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -34,6 +40,7 @@ class Finding(BaseModel):
     exit_code: int
     message: str
     remedy: str = ""
+    command: str = ""
     agent_id: str | None = None
     dimension: str | None = None
     proposition_id: str | None = None
@@ -42,6 +49,47 @@ class Finding(BaseModel):
     def text(self) -> str:
         """The message and its remedy."""
         return f"{self.message}; {self.remedy}" if self.remedy else self.message
+
+
+class Result(StrEnum):
+    """What can be said of what was evaluated. The tests of suites have words of their own."""
+
+    HELD = "held"
+    FELL = "fell"
+    CANNOT_TELL = "cannot_tell"
+
+
+class Conclusion(BaseModel):
+    """What is said of a claim, a dimension, an agent or a run.
+
+    Attributes:
+        verdict: None: there was nothing to judge, and it is counted nowhere.
+        reason: why, in a sentence; of what held, what could not have been seen.
+        command: the one command that would decide what cannot be told; "" where there is none.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    verdict: Result | None = None
+    reason: str = ""
+    command: str = ""
+
+    @classmethod
+    def of(cls, findings: Iterable[Finding]) -> "Conclusion | None":
+        """Return what the worst of the findings says; None: they are no more than warnings."""
+        serious = [item for item in findings if item.exit_code != EXIT_OK]
+        worst = worst_exit_code({item.exit_code for item in serious})
+        if worst == EXIT_OK:
+            return None
+        first = next(item for item in serious if item.exit_code == worst)
+        verdict = Result.FELL if worst == EXIT_REGRESSION else Result.CANNOT_TELL
+        return cls(verdict=verdict, reason=first.message, command=first.command)
+
+
+class DimensionConclusion(Conclusion):
+    """What is said of a dimension, and of each of its claims by id."""
+
+    claims: dict[str, Conclusion] = Field(default_factory=dict)
 
 
 class Expense(BaseModel):
@@ -78,6 +126,67 @@ class AgentReport(BaseModel):
     past: bool = False
     outlined: bool = False
 
+    @property
+    def conclusion(self) -> Conclusion:
+        """What is said of the agent: the worst that is said of any of its dimensions, or of it as a whole."""
+        if found := Conclusion.of(self.findings):
+            return found
+        held = [item for _, item in sorted(self.conclusions.items()) if item.verdict is Result.HELD]
+        if held:
+            return Conclusion(verdict=Result.HELD, reason=next((item.reason for item in held if item.reason), ""))
+        said = "none of its claims applies" if self.evaluation.sample_size else "it said nothing in the window"
+        return Conclusion(reason=f"nothing to judge: {said}")
+
+    @property
+    def conclusions(self) -> dict[str, DimensionConclusion]:
+        """What is said of each dimension, in the order of the evaluation."""
+        return {
+            name: _conclude(item, self.comparison.dimensions.get(name), self.findings)
+            for name, item in self.evaluation.dimensions.items()
+        }
+
+
+def _conclude(
+    item: DimensionEvaluation, compared: DimensionComparison | None, findings: Iterable[Finding]
+) -> DimensionConclusion:
+    own = [found for found in findings if found.dimension == item.dimension or found.kind in OF_THE_JUDGE]
+    told = Conclusion.of(own)
+    if told is None and item.score is not None:
+        smallest = compared.sight.detectable if compared and compared.sight else 0.0
+        told = Conclusion(
+            verdict=Result.HELD, reason=f"drops below {smallest:.1f} would be missed" if smallest > BLIND else ""
+        )
+    judged = [row for row in item.propositions.values() if not row.algorithmic]
+    told = told or Conclusion(reason=item.unscored or "")
+    return DimensionConclusion(
+        verdict=told.verdict,
+        reason=told.reason,
+        command=told.command,
+        claims={row.id: _conclude_claim(row, compared, own) for row in judged},
+    )
+
+
+def _conclude_claim(
+    row: PropositionResult, compared: DimensionComparison | None, findings: Iterable[Finding]
+) -> Conclusion:
+    """Return what is said of a claim: what is found of it alone, or of all that its judge gave or that its dimension lacks."""
+    if row.unscored in ANSWERS:
+        return Conclusion(reason=row.unscored or "")
+    everywhere = [
+        item for item in findings if item.proposition_id is None and item.kind not in ("regression", "undecided")
+    ]
+    if row.score is None:
+        told = Conclusion.of(item for item in everywhere if item.kind in ("coverage", "budget"))
+        return Conclusion(
+            verdict=Result.CANNOT_TELL, reason=row.detail or row.unscored or "", command=told.command if told else ""
+        )
+    if found := Conclusion.of(item for item in findings if item.proposition_id == row.id):
+        return found
+    unknown = compared is None or compared.status in ("no_baseline", "other_judge") or compared.doubted
+    if unknown or any(item.kind in OF_THE_JUDGE for item in everywhere):
+        return Conclusion.of(everywhere) or Conclusion(verdict=Result.CANNOT_TELL, reason="no baseline")
+    return Conclusion(verdict=Result.HELD)
+
 
 def expenses_of(
     agent_id: str, dimensions: Iterable[DimensionEvaluation], mechanism: str = "evaluation"
@@ -106,6 +215,16 @@ class RunReport(BaseModel):
     def usage(self) -> UsageSummary:
         """What the run cost in all."""
         return add_usage(expense.usage for expense in self.expenses)
+
+    @property
+    def conclusion(self) -> Conclusion:
+        """What is said of the run: something fell, else something cannot be told, else what could be judged held."""
+        found = [agent.conclusion for _, agent in sorted(self.agents.items())]
+        found += [of_run] if (of_run := Conclusion.of(self.findings)) else []
+        for verdict in (Result.FELL, Result.CANNOT_TELL, Result.HELD):
+            if first := next((item for item in found if item.verdict is verdict), None):
+                return first
+        return Conclusion(verdict=Result.CANNOT_TELL, reason="nobody has anything to judge")
 
     def all_findings(self) -> list[Finding]:
         """Return the run's own findings and every agent's."""

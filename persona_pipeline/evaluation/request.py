@@ -67,6 +67,7 @@ class EvaluationRequest:
         return GateRules(
             regression_delta=self.regression_delta,
             proposition_delta=self.proposition_delta,
+            undecided_delta=get_settings().undecided_delta,
             min_coverage=default_coverage(judge) if self.min_coverage is None else self.min_coverage,
             threshold=self.threshold,
             fail_on=self.fail_on,

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from persona_pipeline.scoring import overall_score
+from persona_pipeline.scoring.aggregate import NOT_IN_OVERALL, overall_score
 from persona_pipeline.scoring.results import DimensionEvaluation, UsageSummary, add_usage
 
 
@@ -17,7 +17,7 @@ class AgentEvaluation(BaseModel):
 
     Attributes:
         run_id: derived from the inputs, so that the same inputs give the same run.
-        overall: mean of the scored dimensions except ideas_quantity, 0-9; None when there is none.
+        overall: mean of the scored dimensions except ideas_quantity, 0-9; None when there is none, or one of them failed.
         sample_size: messages of the agent in the window.
         provenance: persona_hash, messages_hash, proposition hashes, judge, judge_model(s), prompt_version, world root name.
     """
@@ -38,8 +38,17 @@ class AgentEvaluation(BaseModel):
 
     def with_dimensions(self, dimensions: Mapping[str, DimensionEvaluation]) -> "AgentEvaluation":
         """Return the evaluation with these dimensions and their overall score instead of its own."""
-        overall = overall_score({name: item.score for name, item in dimensions.items()})
-        return self.model_copy(update={"dimensions": dict(dimensions), "overall": overall})
+        return self.model_copy(update={"dimensions": dict(dimensions), "overall": overall_of(dimensions)})
+
+
+def overall_of(dimensions: Mapping[str, DimensionEvaluation]) -> float | None:
+    """Return the mean of the dimensions' scores, 0-9; None where one of them is missing because something failed.
+
+    A dimension to which nothing applied only leaves the mean: an agent alone has no convergence, and an overall score.
+    """
+    if any(item.score is None and item.failed for name, item in dimensions.items() if name not in NOT_IN_OVERALL):
+        return None
+    return overall_score({name: item.score for name, item in dimensions.items()})
 
 
 def uuid_from(text: str) -> uuid.UUID:

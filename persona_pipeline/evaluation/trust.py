@@ -5,11 +5,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from persona_pipeline.baselines import Baseline, BaselineComparison
+from persona_pipeline.baselines.confirm import not_shown
 from persona_pipeline.baselines.models import DimensionComparison, JudgeShift
 from persona_pipeline.baselines.spread import judged_share
 from persona_pipeline.baselines.wording import drop_sentence, fall_sentence
 from persona_pipeline.calibration.changes_file import load_judge_changes
 from persona_pipeline.calibration.judge_change import JudgeChange, JudgeName
+from persona_pipeline.evaluation.gate import GateRules, quotes_of
 from persona_pipeline.evaluation.people import PeoplesLabels, peoples_labels
 from persona_pipeline.evaluation.results import AgentEvaluation
 from persona_pipeline.judging.ability import Abilities
@@ -88,22 +90,19 @@ def moved(evaluation: AgentEvaluation, baseline: Baseline | None, trust: Trust) 
 
 
 def told(
-    evaluation: AgentEvaluation, comparison: BaselineComparison, trust: Trust, allowed: tuple[float, float]
+    evaluation: AgentEvaluation, comparison: BaselineComparison, trust: Trust, rules: GateRules
 ) -> BaselineComparison:
-    """Return the comparison with what people say; what fell by a judge no better than chance is doubted, and no regression.
-
-    Args:
-        allowed: points a dimension and a claim may fall.
-    """
+    """Return the comparison with what people say; what fell by a judge that cannot be believed is doubted, and no regression."""
+    if trust.abilities:
+        known = evaluation.provenance
+        comparison.unable = trust.abilities.unable(known.get("judge_models", ()), known.get("prompt_versions", ()))
+    unable = bool(comparison.unable) or quotes_of(evaluation).is_doubtful
     for name, item in comparison.dimensions.items():
         if name not in evaluation.dimensions:
             continue
         item.people = trust.labels.of(evaluation, name)
-        if item.people and item.people.belief == "chance":
-            _doubt(evaluation.agent_id, item, allowed)
-    if trust.abilities:
-        known = evaluation.provenance
-        comparison.unable = trust.abilities.unable(known.get("judge_models", ()), known.get("prompt_versions", ()))
+        if unable or (item.people and item.people.belief == "chance"):
+            _doubt(evaluation.agent_id, item, rules)
     return comparison
 
 
@@ -112,6 +111,7 @@ def set_apart(
     strict: BaselineComparison | None,
     shifts: Mapping[str, JudgeShift],
     before: Baseline,
+    undecided_delta: float,
 ) -> BaselineComparison:
     """Return the comparison with what is said of dimensions that another judge judged.
 
@@ -128,9 +128,9 @@ def set_apart(
         surely = strict.dimensions[name] if strict and shift.points is not None else item
         claims = {drop.proposition_id for drop in surely.drops}
         if item.status == "regressed" and surely.status != "regressed":
-            item.status = "ok"
+            item.status = not_shown(item, undecided_delta)
             comparison.warnings.append(
-                f"{name}: fell by {-(item.delta or 0.0):.2f}, which the change of judge may explain"
+                f"{name}: dropped by {-(item.delta or 0.0):.2f}, which the change of judge may explain"
             )
         item.drops = [drop for drop in item.drops if drop.proposition_id in claims]
     return comparison
@@ -200,11 +200,12 @@ def _with_medians(known: Mapping[str, Any], share: float, by: float) -> dict[str
     return found
 
 
-def _doubt(agent_id: str, item: DimensionComparison, allowed: tuple[float, float]) -> None:
+def _doubt(agent_id: str, item: DimensionComparison, rules: GateRules) -> None:
     if item.status == "regressed":
-        item.doubted.append(fall_sentence(agent_id, item, allowed[0]))
-        item.status = "ok"
-    item.doubted += [drop_sentence(agent_id, drop, allowed[1]) for drop in item.drops]
+        item.doubted.append(fall_sentence(agent_id, item, rules.regression_delta))
+    item.doubted += [drop_sentence(agent_id, drop, rules.proposition_delta) for drop in item.drops]
+    if item.doubted:
+        item.status = "undecided"
     item.drops = []
 
 

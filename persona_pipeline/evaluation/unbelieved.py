@@ -1,5 +1,7 @@
 """Findings about the judge and not the agent: it cannot judge, it is another one, or people do not bear it out."""
 
+import shlex
+
 from persona_pipeline.baselines.models import BaselineComparison, DimensionComparison, JudgeShift, People
 from persona_pipeline.calibration.prediction import FEWEST_LABELS
 from persona_pipeline.evaluation.report import EXIT_COVERAGE, EXIT_OK, AgentReport, Finding
@@ -14,24 +16,28 @@ def is_believable(report: AgentReport) -> bool:
 def unbelieved_findings(
     evaluation: AgentEvaluation, comparison: BaselineComparison, *, required: bool
 ) -> list[Finding]:
-    """Return a warning for each fall seen by a judge that is no better than chance there.
+    """Return what would be falls if the judge could be believed, which cannot be told.
 
     Args:
         required: a dimension whose judge is not shown to be better than chance is a failure.
     """
     agent_id, found = evaluation.agent_id, []
     for name, item in comparison.dimensions.items():
-        if item.people is not None:
-            found += [
-                Finding(
-                    kind="doubted",
-                    exit_code=EXIT_OK,
-                    message=f"{text}; no regression, for {_chance(item.people)}",
-                    agent_id=agent_id,
-                    dimension=name,
-                )
-                for text in item.doubted
-            ]
+        chance = item.people is not None and item.people.belief == "chance"
+        found += [
+            Finding(
+                kind="doubted",
+                exit_code=EXIT_COVERAGE,
+                message=f"{text}; it cannot be told, for "
+                + (_chance(item.people) if chance and item.people else "its judge cannot be believed"),
+                command=f"persona-pipeline label {shlex.quote(agent_id)} --dimensions {name}"
+                if chance
+                else "persona-pipeline doctor",
+                agent_id=agent_id,
+                dimension=name,
+            )
+            for text in item.doubted
+        ]
         scored = name in evaluation.dimensions and evaluation.dimensions[name].score is not None
         if required and scored and (item.people is None or item.people.belief != "believed"):
             found.append(_uncalibrated(agent_id, name, item.people))
@@ -48,6 +54,7 @@ def judge_findings(evaluation: AgentEvaluation, comparison: BaselineComparison) 
                 exit_code=EXIT_COVERAGE,
                 message=f"{agent_id}: {', '.join(comparison.unable)} cannot judge, doctor found; its scores cannot be believed",
                 remedy="set PERSONA_JUDGE_MODEL to a model that can, and ask persona-pipeline doctor again",
+                command="persona-pipeline doctor",
                 agent_id=agent_id,
             )
         )
@@ -72,6 +79,7 @@ def _other_judge(agent_id: str, blocked: list[tuple[DimensionComparison, JudgeSh
             message=f"{agent_id}: the baseline of {_named(blocked)} was judged by {shift.before} and this run by {shift.now}; "
             + why,
             remedy=f"compare the two judges with `persona-pipeline canary{more}`, or take the baseline anew",
+            command=f"persona-pipeline canary{more}",
             agent_id=agent_id,
         )
     ]
@@ -105,6 +113,7 @@ def _uncalibrated(agent_id: str, name: str, people: People | None) -> Finding:
         exit_code=EXIT_COVERAGE,
         message=f"{agent_id}: {name} is not calibrated: {why}",
         remedy="label judgments with `persona-pipeline label`, or leave out --require-calibration",
+        command=f"persona-pipeline label {shlex.quote(agent_id)} --dimensions {name}",
         agent_id=agent_id,
         dimension=name,
     )

@@ -26,6 +26,7 @@ def to_json(report: RunReport) -> dict[str, Any]:
     data = {
         "exit_code": report.exit_code,
         "headline": ReportView(report).headline,
+        "conclusion": report.conclusion.model_dump(mode="json"),
         "agents": {agent_id: _agent(agent) for agent_id, agent in sorted(report.agents.items())},
         "findings": plain["findings"],
         "provenance": _sorted(plain["provenance"]),
@@ -72,7 +73,7 @@ def read_json(text: str, path: str = "report") -> RunReport:
 
 
 def _agent(agent: AgentReport) -> dict[str, Any]:
-    evaluation = agent.evaluation.model_dump(mode="json")
+    evaluation, concluded = agent.evaluation.model_dump(mode="json"), agent.conclusions
     evaluation["provenance"] = _sorted(evaluation["provenance"])
     evaluation["dimensions"] = {
         name: evaluation["dimensions"][name] for name in _dimension_order(evaluation["dimensions"])
@@ -85,6 +86,8 @@ def _agent(agent: AgentReport) -> dict[str, Any]:
         name: comparison["dimensions"][name] for name in _dimension_order(comparison["dimensions"])
     }
     return evaluation | {
+        "conclusion": agent.conclusion.model_dump(mode="json"),
+        "conclusions": {name: _sorted(concluded[name].model_dump(mode="json")) for name in evaluation["dimensions"]},
         "regressions": [item.model_dump(mode="json") for item in agent.comparison.regressions],
         "proposition_drops": [item.model_dump(mode="json") for item in agent.comparison.drops],
         "comparison": comparison,

@@ -7,26 +7,25 @@ from typing import cast
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
 from persona_pipeline.baselines.models import PropositionDrop
-from persona_pipeline.evaluation.report import EXIT_REGRESSION, Finding, RunReport
-from persona_pipeline.judging.verdict import Unscored
+from persona_pipeline.evaluation.report import EXIT_OK, EXIT_REGRESSION, Conclusion, Finding, RunReport
 from persona_pipeline.reporting.text import xml_text
 from persona_pipeline.reporting.view import (
-    REMARKS,
     AgentRow,
     ReportView,
     ScoreCell,
     format_delta,
     format_score,
     unscored_label,
+    verdict_label,
 )
+from persona_pipeline.scoring.results import ANSWERS
 
 _DECLARATION = '<?xml version="1.0" encoding="utf-8"?>\n'
-_ANSWERS = {reason.value for reason in Unscored if reason.is_answer}
 
 
 def render_junit(report: RunReport) -> str:
-    """Return JUnit XML: a drift is a failure, a judgment that is missing an error, a dimension without evidence is skipped, and so
-    is one without a baseline or with a trend, which is said.
+    """Return JUnit XML: what fell is a failure, what cannot be told an error, a dimension without evidence is skipped, and so is
+    one with no more than a warning, which is said.
 
     What concerns the whole run stands in a suite named ``run``. Characters XML cannot hold become U+FFFD.
     """
@@ -34,6 +33,7 @@ def render_junit(report: RunReport) -> str:
     document = JUnitXml("persona-pipeline")
     for row in view.rows:
         suite = TestSuite(_text(row.agent_id))
+        suite.add_property("verdict", row.status.value)
         for case in _cases(row):
             suite.add_testcase(case)
         document.add_testsuite(suite)
@@ -77,15 +77,15 @@ def _dimension_case(row: AgentRow, cell: ScoreCell, findings: list[Finding]) -> 
         results.append(_result(Error, "coverage", f"{len(failures)} propositions were not judged: {missing}"))
     if not results and cell.score is None:
         reason = cell.evaluation.unscored if cell.evaluation else None
-        if reason in _ANSWERS or reason is None:
+        if reason in ANSWERS or reason is None:
             results.append(_result(Skipped, reason or "not_evaluated", unscored_label(reason)))
         else:
             results.append(_result(Error, reason, unscored_label(reason)))
     if results:
         case.result = results
     case.system_out = _text(
-        f"score {format_score(cell.score)}, baseline {format_score(cell.baseline)}, "
-        f"judged {cell.n_scored}/{cell.n_expected}"
+        f"{verdict_label(cell.conclusion or Conclusion())}: score {format_score(cell.score)}, "
+        f"baseline {format_score(cell.baseline)}, judged {cell.n_scored}/{cell.n_expected}"
     )
     return case
 
@@ -105,7 +105,7 @@ def _finding_case(classname: str, name: str, finding: Finding) -> TestCase:
 
 
 def _kind(finding: Finding) -> type:
-    if finding.kind in REMARKS:
+    if finding.exit_code == EXIT_OK:
         return Skipped
     return Failure if finding.exit_code == EXIT_REGRESSION else Error
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from persona_pipeline.baselines.detectable import BLIND
-from persona_pipeline.evaluation.report import EXIT_OK, Finding, RunReport
+from persona_pipeline.evaluation.report import Finding, Result, RunReport
 from persona_pipeline.reporting.costs import COLUMNS, cost_tables
 from persona_pipeline.reporting.facts import provenance_facts, usage_facts
 from persona_pipeline.reporting.history import trend_mark
@@ -26,7 +26,8 @@ from persona_pipeline.reporting.view import (
 MARKER = "<!-- persona-pipeline -->"
 COMMENT_LIMIT = 65_536
 SUMMARY_LIMIT = 1_000_000
-_ICONS = {AgentStatus.OK: "✅", AgentStatus.DRIFTED: "🔻", AgentStatus.INCOMPLETE: "⚠️", AgentStatus.NEW: "🆕"}
+_ICONS = {AgentStatus.HELD: "✅", AgentStatus.FELL: "🔻", AgentStatus.CANNOT_TELL: "❔", AgentStatus.NOTHING: "⚪"}
+_SIGNS = {Result.HELD: "✅", Result.FELL: "❌", Result.CANNOT_TELL: "❔"}
 _MESSAGE_LIMIT = 600
 _MOST_SIGHTS = 40
 
@@ -55,7 +56,9 @@ def render_step_summary(report: RunReport, limit: int = SUMMARY_LIMIT) -> str:
 
 def _sections(report: RunReport) -> Iterator[_Section]:
     view = ReportView(report)
-    yield _Section([f"## {'✅' if report.exit_code == EXIT_OK else '❌'} Persona evaluation: {view.headline}", ""])
+    yield _Section(
+        [f"## {_SIGNS.get(report.conclusion.verdict or Result.CANNOT_TELL)} Persona evaluation: {view.headline}", ""]
+    )
     if view.rows:
         yield _scores(view)
     regressions = [item for row in view.rows for item in _regressions(row)]
@@ -105,7 +108,7 @@ def _scores(view: ReportView) -> _Section:
         [_row(row) for row in view.rows],
         [
             "",
-            "Scores are 0–9 with the change against the baseline in brackets; 🔻 fell further than allowed.",
+            "Scores are 0–9 with the change against the baseline in brackets; 🔻 dropped further than allowed, ❔ cannot be told.",
             "",
             *(f"- {markdown_text(f'Judge: {text}')}" for text in view.people_lines),
             "",
@@ -141,7 +144,7 @@ def _row(row: AgentRow) -> str:
     cells = [
         f"{_ICONS[row.status]} {markdown_code(row.agent_id, 64, in_table=True)}",
         *(_cell(cell) for cell in row.cells),
-        _score(row.overall, row.overall_delta, bold=row.status is AgentStatus.DRIFTED),
+        _score(row.overall, row.overall_delta, bold=row.status is AgentStatus.FELL),
         f"{row.n_scored}/{row.n_expected}",
     ]
     return "| " + " | ".join(cells) + " |"
@@ -152,7 +155,8 @@ def _cell(cell: ScoreCell) -> str:
         return f"*{cell.why_unscored}*" if cell.evaluation else "–"
     if cell.status == "no_baseline":
         return f"{format_score(cell.score)} (new)" + _people(cell)
-    return _score(cell.score, cell.delta, bold=cell.drifted) + (" 🔻" if cell.drifted else "") + _people(cell)
+    mark = " 🔻" if cell.drifted else " ❔" if cell.untold else ""
+    return _score(cell.score, cell.delta, bold=cell.drifted) + mark + _people(cell)
 
 
 def _people(cell: ScoreCell) -> str:

@@ -7,7 +7,7 @@ from functools import cached_property
 from statistics import fmean
 
 from persona_pipeline.baselines.models import DimensionComparison, People, PropositionDrop
-from persona_pipeline.evaluation.report import EXIT_OK, EXIT_REGRESSION, AgentReport, worst_exit_code
+from persona_pipeline.evaluation.report import EXIT_OK, AgentReport, Conclusion, Result
 from persona_pipeline.propositions.models import Dimension
 from persona_pipeline.reporting.words import unscored_label
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
@@ -16,19 +16,13 @@ from persona_pipeline.scoring.results import DimensionEvaluation, PropositionRes
 LOW_SCORE = 5.0
 
 
-# Findings that ask a person to look and are no fault of the agent's.
-REMARKS = frozenset(
-    {"no_baseline", "trend", "injection", "names", "clone", "voices", "voice_alarm", "doubted", "judge_changed"}
-)
-
-
 class AgentStatus(StrEnum):
-    """What the row of an agent says at a glance; a drift stands before missing judgments. ``new``: it has no baseline yet."""
+    """What the row of an agent says at a glance: what is concluded of it, or that there was nothing to judge."""
 
-    OK = "ok"
-    NEW = "new"
-    DRIFTED = "drifted"
-    INCOMPLETE = "incomplete"
+    HELD = "held"
+    FELL = "fell"
+    CANNOT_TELL = "cannot_tell"
+    NOTHING = "nothing"
 
 
 @dataclass(frozen=True)
@@ -39,6 +33,7 @@ class ScoreCell:
     dimension: str
     evaluation: DimensionEvaluation | None
     comparison: DimensionComparison | None
+    conclusion: Conclusion | None = None
 
     @property
     def score(self) -> float | None:
@@ -82,6 +77,11 @@ class ScoreCell:
     def drifted(self) -> bool:
         """Whether the dimension or one of its propositions fell beyond what is allowed."""
         return self.status == "regressed" or bool(self.drops)
+
+    @property
+    def untold(self) -> bool:
+        """Whether the dimension has a score, and how it stands cannot be told."""
+        return self.conclusion is not None and self.conclusion.verdict is Result.CANNOT_TELL and not self.drifted
 
     @property
     def n_scored(self) -> int:
@@ -138,20 +138,26 @@ class AgentRow:
         return sum(cell.n_expected for cell in self.cells)
 
     @cached_property
+    def conclusion(self) -> Conclusion:
+        """What is concluded of it, and why."""
+        return self.report.conclusion
+
+    @cached_property
     def status(self) -> AgentStatus:
-        codes = {finding.exit_code for finding in self.report.findings if finding.kind not in REMARKS}
-        if self.report.comparison.regressed or EXIT_REGRESSION in codes:
-            return AgentStatus.DRIFTED
-        if worst_exit_code(codes) != EXIT_OK:
-            return AgentStatus.INCOMPLETE
-        if not any(finding.kind == "no_baseline" for finding in self.report.findings):
-            return AgentStatus.OK
-        return AgentStatus.INCOMPLETE if any(cell.baseline is not None for cell in self.cells) else AgentStatus.NEW
+        verdict = self.conclusion.verdict
+        return AgentStatus(verdict.value) if verdict else AgentStatus.NOTHING
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing is wrong but that it has no baseline yet."""
+        serious = {finding.kind for finding in self.report.findings if finding.exit_code != EXIT_OK}
+        return serious == {"no_baseline"} and not any(cell.baseline is not None for cell in self.cells)
 
     @property
     def severity(self) -> int:
-        """0 for a drift, 1 for missing judgments, then agents without a baseline and those in character: what to look at first."""
-        return (AgentStatus.DRIFTED, AgentStatus.INCOMPLETE, AgentStatus.NEW, AgentStatus.OK).index(self.status)
+        """What to look at first: 0 for who drifted, then who cannot be told, has nothing to judge, and is in character."""
+        order = (AgentStatus.FELL, AgentStatus.CANNOT_TELL, AgentStatus.NOTHING, AgentStatus.HELD)
+        return 2 * order.index(self.status) + self.is_new
 
     def propositions(self) -> Iterator[tuple[str, PropositionResult]]:
         """Yield (dimension, result) of every proposition, dimensions in their order."""

@@ -17,7 +17,6 @@ from persona_pipeline.reporting.many import MANY
 from persona_pipeline.reporting.people import estimate_text
 from persona_pipeline.reporting.text import one_line, printable
 from persona_pipeline.reporting.view import (
-    REMARKS,
     SHORT_LABELS,
     AgentRow,
     AgentStatus,
@@ -30,11 +29,11 @@ from persona_pipeline.reporting.view import (
     what_it_needs,
 )
 
-_MARKS = {AgentStatus.OK: " ", AgentStatus.DRIFTED: "!", AgentStatus.INCOMPLETE: "?", AgentStatus.NEW: "+"}
-_STYLES = {AgentStatus.OK: "", AgentStatus.DRIFTED: "bold red", AgentStatus.INCOMPLETE: "yellow", AgentStatus.NEW: ""}
+_MARKS = {AgentStatus.HELD: " ", AgentStatus.FELL: "!", AgentStatus.CANNOT_TELL: "?", AgentStatus.NOTHING: "-"}
+_STYLES = {AgentStatus.FELL: "bold red", AgentStatus.CANNOT_TELL: "yellow", AgentStatus.NOTHING: "dim"}
 _ASCII = {"−": "-", "–": "-", "±": "+-", "…": "...", "━": "-", "─": "-"}
 MOST_SIGHTS = 5
-_LEGEND = "! drifted   ? not fully judged   + no baseline yet   * fell beyond what is allowed   n/m: judgments scored of expected"
+_LEGEND = "! drifted   ? cannot be told   - nothing to judge   * dropped beyond what is allowed   n/m: judgments scored of expected"
 
 _PEOPLE = "   (7.4±0.5): what people would give"
 
@@ -66,7 +65,7 @@ def _draw(report: RunReport, console: Console, *, short: bool = False, exits: bo
     view = ReportView(report)
     # The table comes last: what scrolls by first is the detail, what stays on the screen is the whole.
     for finding in view.findings:
-        style = "red" if finding.exit_code == EXIT_REGRESSION and finding.kind not in REMARKS else "yellow"
+        style = "red" if finding.exit_code == EXIT_REGRESSION else "yellow"
         console.print(Text(f"{finding.kind}: {one_line(finding.message)}", style=style), soft_wrap=True)
     # One command mends many findings.
     for remedy in dict.fromkeys(finding.remedy for finding in view.findings if finding.remedy):
@@ -111,7 +110,7 @@ def _table(report: RunReport, *, short: bool = False) -> Table:
         table.add_column(SHORT_LABELS.get(label, label) if short else printable(label), justify="right", no_wrap=True)
     rows = view.rows if len(view.rows) <= MANY else sorted(view.rows, key=lambda row: row.severity)[:MANY]
     for row in rows:
-        table.add_row(*_row(row, short), style=_STYLES[row.status])
+        table.add_row(*_row(row, short), style=_STYLES.get(row.status, ""))
     return table
 
 
@@ -130,7 +129,7 @@ def _cell(cell: ScoreCell, short: bool) -> str:
     if cell.score is None:
         return cell.why_unscored if cell.evaluation and not short else "–"
     change = "new" if cell.status == "no_baseline" else format_delta(cell.delta, 1)
-    mark = "*" if cell.drifted else ""
+    mark = "*" if cell.drifted else "?" if cell.untold and cell.status != "no_baseline" else ""
     people = estimate_text(cell.people, short=True)
     return f"{format_score(cell.score, 1)} {change}{mark}{f' ({people})' if people else ''}".strip()
 

@@ -1,29 +1,32 @@
 """The rows and cells every report shows, read once from a ``RunReport``."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from persona_pipeline.baselines.models import Sight
-from persona_pipeline.evaluation.report import EXIT_OK, Finding, RunReport
+from persona_pipeline.evaluation.report import EXIT_OK, Conclusion, Finding, Result, RunReport
 from persona_pipeline.propositions.models import ALL_DIMENSIONS
 from persona_pipeline.reporting.people import people_lines
-from persona_pipeline.reporting.rows import LOW_SCORE, REMARKS, AgentRow, AgentStatus, ScoreCell
+from persona_pipeline.reporting.rows import LOW_SCORE, AgentRow, AgentStatus, ScoreCell
 from persona_pipeline.reporting.words import (
     DIMENSION_LABELS,
-    OUTCOMES,
     SHORT_LABELS,
     UNSCORED_LABELS,
+    VERDICTS,
     dimension_label,
     format_delta,
     format_score,
     format_usd,
     unscored_label,
+    verdict_label,
 )
 
 __all__ = [
-    "DIMENSION_LABELS", "LOW_SCORE", "OUTCOMES", "REMARKS", "SHORT_LABELS", "UNSCORED_LABELS", "AgentRow", "AgentStatus",
-    "ReportView", "ScoreCell", "dimension_label", "format_delta", "format_score", "format_usd", "unscored_label", "what_it_needs",
+    "DIMENSION_LABELS", "LOW_SCORE", "SHORT_LABELS", "UNSCORED_LABELS", "VERDICTS", "AgentRow", "AgentStatus",
+    "ReportView", "ScoreCell", "dimension_label", "format_delta", "format_score", "format_usd", "unscored_label", "verdict_label",
+    "what_it_needs",
 ]  # fmt: skip
 
 
@@ -56,25 +59,23 @@ class ReportView:
                 agent,
                 tuple(
                     ScoreCell(
-                        agent_id, name, agent.evaluation.dimensions.get(name), agent.comparison.dimensions.get(name)
+                        agent_id,
+                        name,
+                        agent.evaluation.dimensions.get(name),
+                        agent.comparison.dimensions.get(name),
+                        concluded.get(name),
                     )
                     for name in self.dimensions
                 ),
             )
             for agent_id, agent in sorted(self.report.agents.items())
+            for concluded in [agent.conclusions]
         ]
 
     @cached_property
-    def drifted(self) -> list[AgentRow]:
-        return [row for row in self.rows if row.status is AgentStatus.DRIFTED]
-
-    @cached_property
-    def incomplete(self) -> list[AgentRow]:
-        return [row for row in self.rows if row.status is AgentStatus.INCOMPLETE]
-
-    @cached_property
     def new(self) -> list[AgentRow]:
-        return [row for row in self.rows if row.status is AgentStatus.NEW]
+        """Agents of which nothing is wrong but that they have no baseline yet."""
+        return [row for row in self.rows if row.is_new]
 
     @cached_property
     def findings(self) -> list[Finding]:
@@ -90,6 +91,7 @@ class ReportView:
             kind="no_baseline",
             exit_code=missing[0].exit_code,
             message=f"no baseline yet{names}: the scores stand, and nothing is compared with them",
+            command="persona-pipeline baseline" if everybody else missing[0].command,
             remedy="take one with `persona-pipeline baseline`"
             + ("" if everybody else f" `--agents {','.join(sorted(new))}`")
             + " once the scores are as they should be",
@@ -130,19 +132,37 @@ class ReportView:
     @property
     def headline(self) -> str:
         """The run in one short sentence."""
-        total = len(self.rows)
-        if not total:
+        if not self.rows:
             return "No agent was evaluated"
+        count = Counter(row.status for row in self.rows)
+        total, judged = len(self.rows), len(self.rows) - count[AgentStatus.NOTHING]
+        silent = f"{count[AgentStatus.NOTHING]} {'has' if count[AgentStatus.NOTHING] == 1 else 'have'} nothing to judge"
         if len(self.new) == total:
-            return f"No baseline yet: {total} agent{'s' if total > 1 else ''} scored, nothing to compare with"
-        drifted, incomplete = len(self.drifted), len(self.incomplete)
-        agents = "1 agent" if total == 1 else f"{total} agents"
-        if drifted and incomplete:
-            return f"{drifted} of {agents} drifted, {incomplete} not fully judged"
-        if drifted or incomplete:
-            return f"{drifted or incomplete} of {agents} {'drifted' if drifted else 'not fully judged'}"
-        if self.new:
-            return f"{len(self.new)} of {agents} without a baseline, the others in character"
-        if self.report.exit_code != EXIT_OK:
-            return f"Run failed: {OUTCOMES.get(self.report.exit_code, f'exit code {self.report.exit_code}')}"
-        return "The agent is in character" if total == 1 else f"All {total} agents are in character"
+            said = f"No baseline yet: {total} agent{'s' if total > 1 else ''} scored, nothing to compare with"
+        elif not judged:
+            said = "Nobody has anything to judge"
+        elif count[AgentStatus.HELD] == total:
+            said = "The agent is in character" if total == 1 else f"All {total} agents are in character"
+        elif count[AgentStatus.HELD] == judged:
+            said = f"{judged} of {judged} judged agents in character; {silent}"
+        else:
+            parts = [
+                f"{count[status]} {label}"
+                for status, label in ((AgentStatus(verdict.value), label) for verdict, label in VERDICTS.items())
+                if count[status]
+            ]
+            said = ", ".join(parts)
+            if self.new and len(self.new) == count[AgentStatus.CANNOT_TELL]:
+                said += " (no baseline yet)"
+            said += f"; {silent}" if judged < total else ""
+        return said + self._besides
+
+    @property
+    def _besides(self) -> str:
+        """What is concluded of the run where its agents alone would say another thing."""
+        of_run = Conclusion.of(self.report.findings)
+        if of_run and not any(row.conclusion.verdict in (Result.FELL, of_run.verdict) for row in self.rows):
+            return f"; the run as a whole {VERDICTS[of_run.verdict or Result.CANNOT_TELL]}: {of_run.reason}"
+        if self.report.exit_code != EXIT_OK and self.report.conclusion.verdict is Result.HELD:
+            return "; it fails by what --fail-on names"
+        return ""

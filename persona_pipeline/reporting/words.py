@@ -1,6 +1,6 @@
 """The words and number formats of every report."""
 
-from persona_pipeline.evaluation.report import EXIT_BUDGET, EXIT_CONFIG, EXIT_COVERAGE, EXIT_OK, EXIT_REGRESSION
+from persona_pipeline.evaluation.report import Conclusion, Result
 from persona_pipeline.propositions.models import ALL_DIMENSIONS, Dimension
 
 DIMENSION_LABELS = {name: name.replace("_", " ").capitalize() for name in ALL_DIMENSIONS} | {
@@ -17,15 +17,16 @@ UNSCORED_LABELS = {
     "budget": "budget spent",
     "unrecorded": "not recorded",
 }
-OUTCOMES = {
-    EXIT_OK: "in character",
-    EXIT_REGRESSION: "drifted",
-    EXIT_CONFIG: "not evaluated: configuration",
-    EXIT_COVERAGE: "not fully judged",
-    EXIT_BUDGET: "stopped by the budget",
-}
+# What is concluded, as a person reads it.
+VERDICTS = {Result.HELD: "in character", Result.FELL: "drifted", Result.CANNOT_TELL: "cannot be told"}
+NOTHING_TO_JUDGE = "nothing to judge"
 # Headings of columns where there is little room, by their labels.
 SHORT_LABELS = {"adherence": "adher.", "consistency": "consist.", "convergence": "converg.", "judged": "n/m"}
+
+
+def verdict_label(conclusion: Conclusion) -> str:
+    """Return what is concluded in the words of every report."""
+    return VERDICTS[conclusion.verdict] if conclusion.verdict else NOTHING_TO_JUDGE
 
 
 def dimension_label(name: str) -> str:

@@ -9,7 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from persona_pipeline.judging.verdict import Unscored
 
 Score = float
-_ANSWERS = {reason.value for reason in Unscored if reason.is_answer}
+# Reasons for a missing score that are answers, and no failure.
+ANSWERS = frozenset(reason.value for reason in Unscored if reason.is_answer)
 
 
 class QuotedEvidence(BaseModel):
@@ -133,4 +134,4 @@ class DimensionEvaluation(BaseModel):
     @property
     def failures(self) -> dict[str, PropositionResult]:
         """Propositions that should have been scored and were not."""
-        return {key: item for key, item in self.propositions.items() if item.unscored and item.unscored not in _ANSWERS}
+        return {key: item for key, item in self.propositions.items() if item.unscored and item.unscored not in ANSWERS}

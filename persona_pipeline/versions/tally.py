@@ -17,7 +17,7 @@ from persona_pipeline.baselines.families import (
 from persona_pipeline.baselines.paired import PairedChange, paired_change
 from persona_pipeline.evaluation.plan import AgentPlan
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored
-from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
+from persona_pipeline.scoring.results import ANSWERS, DimensionEvaluation, PropositionResult
 from persona_pipeline.versions.result import AgentDifference, ClaimDifference, Difference, Moved
 from persona_pipeline.versions.sides import SideAgent
 
@@ -25,7 +25,6 @@ RULE = "{families}; p-values and intervals hold whenever one looks, all interval
 Scored = DimensionEvaluation | PropositionResult
 # A change that matters is called none in so small a share of what chance is given: to look on costs less than to miss it.
 _SURE = 0.05
-_ANSWERS = {reason.value for reason in Unscored if reason.is_answer}
 
 
 @dataclass
@@ -46,7 +45,7 @@ class Series:
         if before is not None and after is not None and before.score is not None and after.score is not None:
             self.pairs.append((before.score, after.score))
         elif any(
-            item is None or (item.unscored is not None and item.unscored not in _ANSWERS) for item in (before, after)
+            item is None or (item.unscored is not None and item.unscored not in ANSWERS) for item in (before, after)
         ):
             self.unjudged += 1
         else:

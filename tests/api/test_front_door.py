@@ -59,7 +59,7 @@ def test_ten_lines_lead_from_a_world_to_frames(typed: dict[str, Any]) -> None:
         and fallen["quote"].notna().any()
     )
     assert typed["before"].exit_code == 0 and typed["now"].exit_code == 1
-    assert typed["change"].worse and repr(typed["change"]) == "<EvaluationComparison: 1 of 4 agents drifted>"
+    assert typed["change"].worse and repr(typed["change"]) == "<EvaluationComparison: 3 in character, 1 drifted>"
     assert repr(typed["suite"]).startswith("<SuiteRun: personas: 4 passed")
 
 

@@ -19,6 +19,7 @@ from persona_pipeline.evaluation import (
     evaluate_world,
     run_evaluation,
 )
+from persona_pipeline.evaluation.report import Result
 from persona_pipeline.evaluation.saving import load_run
 from persona_pipeline.judging.recorded import RecordedJudge
 from persona_pipeline.judging.verdict import Unscored, Verdict
@@ -118,7 +119,8 @@ def test_an_edit_makes_unrecorded_what_it_touches_and_only_that(
         key: before[key] for key in before.keys() - stale if key[2][0] != "_"
     }
     assert all(after[key] is None for key in stale)
-    assert report.exit_code == 3
+    assert {report.agents[agent_id].conclusion.verdict for agent_id, _, _ in stale} <= {Result.CANNOT_TELL, Result.FELL}
+    assert report.exit_code == 1, "michael fell all the same"
     assert any("--judge anthropic --record" in finding.remedy for finding in report.all_findings())
 
 

@@ -48,11 +48,11 @@ def test_without_one_of_the_baselines_overall_has_none() -> None:
 @pytest.mark.parametrize(
     ("findings", "status"),
     [
-        ([], AgentStatus.OK),
-        ([("threshold", 1)], AgentStatus.DRIFTED),
-        ([("coverage", 3)], AgentStatus.INCOMPLETE),
-        ([("budget", 4)], AgentStatus.INCOMPLETE),
-        ([("coverage", 3), ("threshold", 1)], AgentStatus.DRIFTED),
+        ([], AgentStatus.HELD),
+        ([("threshold", 1)], AgentStatus.FELL),
+        ([("coverage", 3)], AgentStatus.CANNOT_TELL),
+        ([("budget", 4)], AgentStatus.CANNOT_TELL),
+        ([("coverage", 3), ("threshold", 1)], AgentStatus.FELL),
     ],
     ids=["clean", "below the threshold", "coverage", "budget", "drift stands before coverage"],
 )
@@ -66,9 +66,12 @@ def test_status(findings: list[tuple[str, int]], status: AgentStatus) -> None:
     ("report", "headline"),
     [
         (RunReport(exit_code=3), "No agent was evaluated"),
-        (sample_report(), "1 of 4 agents drifted, 1 not fully judged"),
+        (sample_report(), "2 in character, 1 drifted, 1 cannot be told"),
         (sample_report(drifted=False), "All 4 agents are in character"),
-        (sample_report(drifted=False).model_copy(update={"exit_code": 4}), "Run failed: stopped by the budget"),
+        (
+            sample_report(drifted=False).model_copy(update={"exit_code": 4}),
+            "All 4 agents are in character; it fails by what --fail-on names",
+        ),
     ],
 )
 def test_headline(report: RunReport, headline: str) -> None:
@@ -101,17 +104,17 @@ def test_a_first_run_says_once_that_there_is_no_baseline_yet() -> None:
     ]
     assert "persona-pipeline baseline" in view.findings[0].remedy
     assert view.headline == "No baseline yet: 4 agents scored, nothing to compare with"
-    assert {row.status for row in view.rows} == {AgentStatus.NEW}, "no agent is shown as failed"
+    assert {row.status for row in view.rows} == {AgentStatus.CANNOT_TELL}
 
 
 def test_a_trend_is_a_remark_and_no_failure() -> None:
     report = sample_report(drifted=False)
     trend = Finding(
-        kind="trend", exit_code=1, message="jim: adherence has been falling", agent_id="jim", dimension="adherence"
+        kind="trend", exit_code=0, message="jim: adherence has been falling", agent_id="jim", dimension="adherence"
     )
     report.agents["jim"].findings = [trend]
     row = next(row for row in ReportView(report).rows if row.agent_id == "jim")
-    assert row.status is AgentStatus.OK
+    assert row.status is AgentStatus.HELD
     junit = render_junit(report)
     assert "has been falling" in junit and "<failure" not in junit
 
@@ -123,7 +126,7 @@ def test_one_agent_without_a_baseline_is_named() -> None:
         f"no baseline yet of {first}: the scores stand, and nothing is compared with them"
     ]
     assert f"--agents {first}" in view.findings[0].remedy
-    assert view.headline == "1 of 4 agents without a baseline, the others in character"
+    assert view.headline == "3 in character, 1 cannot be told (no baseline yet)"
 
 
 def test_a_score_carries_the_interval_of_its_change() -> None:

@@ -5,7 +5,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from persona_pipeline.baselines.models import Sight
-from persona_pipeline.evaluation.report import EXIT_OK, EXIT_REGRESSION, Finding, RunReport
+from persona_pipeline.evaluation.report import EXIT_REGRESSION, Finding, Result, RunReport
 from persona_pipeline.reporting import costs, facts, sections
 from persona_pipeline.reporting.html.agent_blocks import AgentBlock
 from persona_pipeline.reporting.html.figures import (
@@ -16,10 +16,12 @@ from persona_pipeline.reporting.html.figures import (
     voice_figure,
 )
 from persona_pipeline.reporting.many import MANY, AgentLine, agent_lines, shown_whole
-from persona_pipeline.reporting.view import OUTCOMES, REMARKS, AgentRow, ReportView
+from persona_pipeline.reporting.view import AgentRow, ReportView, verdict_label
 
 if TYPE_CHECKING:
     from persona_pipeline.corrections.statistics import CorrectionStatistics, GateStatistics
+
+_TONES = {Result.HELD: "good", Result.FELL: "bad", Result.CANNOT_TELL: "warn"}
 
 
 @dataclass(frozen=True)
@@ -33,10 +35,7 @@ class FindingGroup:
 
     @property
     def bad(self) -> bool:
-        return any(
-            finding.exit_code == EXIT_REGRESSION and finding.kind not in REMARKS
-            for finding in (*self.main, *self.drops)
-        )
+        return any(finding.exit_code == EXIT_REGRESSION for finding in (*self.main, *self.drops))
 
 
 @dataclass(frozen=True)
@@ -58,16 +57,14 @@ class Page:
 
     @property
     def tone(self) -> str:
-        """``good``, ``bad`` (a drift) or ``warn`` (anything else that is not clean)."""
-        if self.report.exit_code == EXIT_OK and self.agents:
-            return "good"
-        return "bad" if self.view.drifted or self.report.exit_code == EXIT_REGRESSION else "warn"
+        """``good`` (held), ``bad`` (something fell) or ``warn`` (it cannot be told)."""
+        return _TONES[self.report.conclusion.verdict] if self.report.conclusion.verdict else "warn"
 
     @property
     def outcome(self) -> str:
         if self.view.new and len(self.view.new) == len(self.view.rows):
             return "no baseline yet"
-        return OUTCOMES.get(self.report.exit_code, "failed")
+        return verdict_label(self.report.conclusion)
 
     @cached_property
     def shown(self) -> set[str]:
