@@ -1,14 +1,17 @@
 """How often the guard raises a false alarm, and how often it sees a real fall: a grid of fleets, weeks and ways to judge.
 
-Run: python benchmarks/guard_simulation.py [--runs 300] [--agents 4 20 100]
+Run: python benchmarks/guard_simulation.py [--runs 300] [--agents 4 20 100] [--shared]
 
 Agents of 5 dimensions with 5 claims. A claim's true level is between 6 and 8.5; each window moves it by a normal of sd c;
 the judge adds noise (sd 0.5-1.5, another for each claim), rounds, and stays within 0-9. Of its verdicts 5 % are outliers
 (any score) and 5 % "not applicable". The baseline is of m windows with as many judgments a claim as the run; what fell is
 judged five times more, as far as that could change the answer. Everything is decided by the package's own functions.
+With --shared a week moves all claims of a dimension alike.
 
     A/A         up to 20 agents: share of runs without any change that report an agent (aim: at most 5 %);
                 beyond: false discoveries, the mean share of unchanged agents among those reported
+    cannot tell share of runs without any change in which nothing fell and some dimension is undecided (exit code 3; aim: at most 5 %)
+    drop of 4   share of runs in which one dimension down by 4 is reported or undecided: never green
     collapse    share of agents reported for the dimension in which one claim fell to 0
     down by 2   ... in which all five claims fell by 2
     cover       share of the printed 95 % intervals that hold the true change, over dimensions and claims
@@ -37,7 +40,7 @@ from persona_pipeline.baselines.variance import Repeats, means, medians, repeats
 
 DIMENSIONS, CLAIMS = 5, 5
 OUTLIERS, NOT_APPLICABLE = 0.05, 0.05
-UNCHANGED, COLLAPSE, DOWN = "A/A", "collapse", "down by 2"
+UNCHANGED, COLLAPSE, DOWN, FAR = "A/A", "collapse", "down by 2", "down by 4"
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,7 @@ class Cell:
     week: float
     samples: int
     windows: int
+    shared: bool = False
 
     @property
     def has_aims(self) -> bool:
@@ -71,6 +75,8 @@ class Tally:
     intervals: int = 0
     asked: float = 0.0
     sees: float = 0.0
+    untold: int = 0
+    seen_or_untold: int = 0
 
 
 def judged(generator: np.random.Generator, truth: np.ndarray, spreads: np.ndarray, count: int) -> np.ndarray:
@@ -119,11 +125,12 @@ def _one(generator: np.random.Generator, cell: Cell, scenario: str, tally: Tally
     changed = np.arange(0 if scenario == UNCHANGED else max(1, cell.agents // 10) if cell.agents > MOST_TOGETHER else 1)
     if scenario == COLLAPSE:
         after[changed * DIMENSIONS, 0] = 0.0
-    elif scenario == DOWN:
-        after[changed * DIMENSIONS] -= 2.0
-    weeks = truth[..., None] + cell.week * generator.standard_normal((*truth.shape, cell.windows))
+    elif scenario in (DOWN, FAR):
+        after[changed * DIMENSIONS] -= 2.0 if scenario == DOWN else 4.0
+    alike = (units, 1) if cell.shared else truth.shape
+    weeks = truth[..., None] + cell.week * generator.standard_normal((*alike, cell.windows))
     golden = judged(generator, weeks, np.repeat(spreads[..., None], cell.windows, axis=-1), cell.samples)
-    week = after + cell.week * generator.standard_normal(truth.shape)
+    week = after + cell.week * generator.standard_normal(alike)
     now = judged(generator, week, spreads, cell.samples)
     before_claims, before_dimensions = level(golden)
     claims_now, dimensions_now = level(now[:, :, None, :])
@@ -158,6 +165,8 @@ def _count(decided: Decided, cell: Cell, changed: np.ndarray, tally: Tally) -> N
     reported = units.reshape(cell.agents, DIMENSIONS).any(axis=1)
     tally.runs += 1
     false = np.delete(reported, changed).sum()
+    tally.untold += bool(not reported.any() and decided.undecided.any())
+    tally.seen_or_untold += bool((units | decided.undecided)[changed * DIMENSIONS].any())
     tally.false_shares += (false / reported.sum()) if reported.any() else 0.0
     if len(changed):
         tally.hits += int(units[changed * DIMENSIONS].sum())
@@ -207,23 +216,28 @@ def main() -> None:
     parser.add_argument("--weeks", type=float, nargs="+", default=[0.0, 0.5, 1.0])
     parser.add_argument("--samples", type=int, nargs="+", default=[1, 3, 5])
     parser.add_argument("--windows", type=int, nargs="+", default=[1, 4, 8])
+    parser.add_argument("--shared", action="store_true", help="a week moves all claims of a dimension alike")
     options = parser.parse_args()
     print(f"{options.runs} runs a cell and scenario, seed {options.seed}\n")
     print(
-        "| agents | c | judgments | windows | A/A or false discoveries | collapse | down by 2 | cover | asked | sees |"
+        "| agents | c | judgments | windows | A/A or false discoveries | cannot tell | collapse | down by 2 | drop of 4 | cover "
+        "| asked | sees |"
     )
-    print("|--:|--:|--:|--:|:--|:--|:--|--:|--:|--:|")
+    print("|--:|--:|--:|--:|:--|:--|:--|:--|:--|--:|--:|--:|")
     for agents in options.agents:
         for week in options.weeks:
             for samples in options.samples:
                 for windows in options.windows:
-                    cell = Cell(agents, week, samples, windows)
-                    same, collapse, down = (
-                        simulate(cell, name, options.runs, options.seed) for name in (UNCHANGED, COLLAPSE, DOWN)
+                    cell = Cell(agents, week, samples, windows, options.shared)
+                    same, collapse, down, far = (
+                        simulate(cell, name, options.runs, options.seed) for name in (UNCHANGED, COLLAPSE, DOWN, FAR)
                     )
+                    low, high = wilson(same.untold, same.runs)
+                    untold = f"{same.untold / same.runs:.3f} ({low:.2f}-{high:.2f})"
                     print(
                         f"| {agents} | {week:g} | {samples} | {windows} | {false_alarms(cell, same, collapse, down)} "
-                        f"| {shown(cell, COLLAPSE, collapse)} | {shown(cell, DOWN, down)} "
+                        f"| {untold} | {shown(cell, COLLAPSE, collapse)} | {shown(cell, DOWN, down)} "
+                        f"| {far.seen_or_untold / far.runs:.3f} "
                         f"| {same.covered / max(1, same.intervals):.3f} | {same.asked / same.runs:.2f} "
                         f"| {same.sees / same.runs:.1f} |",
                         flush=True,

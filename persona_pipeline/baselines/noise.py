@@ -15,7 +15,7 @@ import numpy as np
 
 from persona_pipeline.baselines.level import Fleet, Indices, Mask, by_group, centre
 from persona_pipeline.baselines.variance import ROUNDING_VARIANCE, Numbers, moderated, prior_of, satterthwaite
-from persona_pipeline.baselines.week import SAME, UNKNOWN, Week, between_windows, from_run, from_windows
+from persona_pipeline.baselines.week import SAME, UNKNOWN, Week, between_windows, from_run, learnt
 
 # From so many windows on an agent has a spread of its own.
 OWN_WINDOWS = 4
@@ -105,7 +105,7 @@ def drops_of(fleet: Fleet) -> tuple[Drops, Drops]:
         by_group(at, np.where(degrees > 0, part * degrees, 0.0), units) / np.maximum(total, 1.0)
         for part in (between, judge.window, judge.otherwise)
     )
-    week = from_windows(pooled, window, total, own, otherwise)
+    week = learnt(fleet.agent_of, pooled, window, total, own, otherwise)
     week = week.or_else(from_run(fleet, before - now, judge.before + judge.now))
     fallen = fleet.claims_before.mean - fleet.claims_now.mean
     claims = _assembled(fleet.same[at], before - now, fallen, judge, week.at(at), fleet.claims_before.windows)
@@ -125,7 +125,7 @@ def drops_of(fleet: Fleet) -> tuple[Drops, Drops]:
     golden = by_group(at, judge.window * fleet.weight_before**2, units)
     # Windows of a whole dimension, or what the weeks of its claims come to if they are independent of each other.
     parts = Week(summed(week.effect[at]), summed(week.whole[at]), week.degrees, week.source)
-    whole_week = from_windows(whole, golden, whole_degrees, own, whole_judge.otherwise)
+    whole_week = learnt(fleet.agent_of, whole, golden, whole_degrees, own, whole_judge.otherwise)
     fallen = fleet.dimensions_before.mean - fleet.dimensions_now.mean
     dimensions = _assembled(
         fleet.same, first - second, fallen, whole_judge, whole_week.or_else(parts), fleet.dimensions_before.windows

@@ -16,6 +16,8 @@ from persona_pipeline.scoring.aggregate import HIGHEST, NOT_IN_OVERALL
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
 
 DECIMALS = 4
+# No standard deviation of scores from 0 to 9 is larger than that of one 0 and one 9.
+WIDEST = 6.37
 # A dimension's computed parts, and what each weighs beside its judged part (spec/2).
 JUDGED_WEIGHT = 0.4
 COMPUTED_WEIGHTS = {"_ngram": 0.4, "_catchphrase": 0.2, "_vocabulary": 0.3, "_agreement": 0.3}
@@ -34,11 +36,11 @@ class Windows(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     windows: int = Field(default=1, ge=0)
-    between: float | None = Field(default=None, ge=0)
-    below: float | None = Field(default=None, ge=0)
+    between: float | None = Field(default=None, ge=0, le=WIDEST)
+    below: float | None = Field(default=None, ge=0, le=WIDEST)
     median: float | None = Field(default=None, ge=0, le=9)
-    between_medians: float | None = Field(default=None, ge=0)
-    below_medians: float | None = Field(default=None, ge=0)
+    between_medians: float | None = Field(default=None, ge=0, le=WIDEST)
+    below_medians: float | None = Field(default=None, ge=0, le=WIDEST)
 
 
 class ClaimSpread(Windows):
@@ -52,7 +54,7 @@ class ClaimSpread(Windows):
 
     weight: float | None = Field(default=None, ge=0, le=1)
     samples: int = Field(default=1, ge=0)
-    spread: float | None = Field(default=None, ge=0)
+    spread: float | None = Field(default=None, ge=0, le=WIDEST)
     degrees: int = Field(default=0, ge=0)
     outliers: int = Field(default=0, ge=0)
 

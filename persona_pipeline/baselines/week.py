@@ -7,6 +7,8 @@ import numpy as np
 from persona_pipeline.baselines.level import Fleet, Indices, Level, Mask, by_group
 from persona_pipeline.baselines.variance import ROUNDING_VARIANCE, Numbers, moderated, prior_of
 
+# How weeks differ is learnt from others only where so many agents show it: no neighbour alone moves another's limits.
+FEWEST_AGENTS = 3
 # With so few degrees of freedom what the claims of one run do between them says nothing of the week.
 FEWEST_DEGREES = 4
 # What the mean square of a handful of normal numbers loses with the farthest of them, made up for.
@@ -56,6 +58,25 @@ def between_windows(level: Level, medians: Mask) -> tuple[Numbers, Numbers]:
     degrees = np.where(np.isfinite(between), level.windows - 1, 0.0)
     whole, lower = (float(np.sum(np.where(degrees > 0, part * degrees, 0.0))) for part in (between, below))
     return between * max(1.0, lower / whole if whole > 0 else 1.0), degrees
+
+
+def learnt(
+    agent_of: Indices, between: Numbers, judge: Numbers, degrees: Numbers, own: Mask, otherwise: Numbers
+) -> Week:
+    """Return what is known of the week from windows: the fleet's where enough agents have several, else each agent's own.
+
+    Args:
+        agent_of: the agent of each row; the others as in ``from_windows``.
+    """
+    showing = np.unique(agent_of[degrees > 0])
+    if len(showing) >= FEWEST_AGENTS:
+        return from_windows(between, judge, degrees, own, otherwise)
+    found = from_windows(between, judge, np.zeros(len(between)), own, otherwise)
+    for agent in showing:
+        alone = from_windows(between, judge, np.where(agent_of == agent, degrees, 0.0), own, otherwise)
+        elsewhere = np.where(agent_of == agent, alone.source, UNKNOWN)
+        found = found.or_else(Week(alone.effect, alone.whole, alone.degrees, elsewhere))
+    return found
 
 
 def from_windows(between: Numbers, judge: Numbers, degrees: Numbers, own: Mask, otherwise: Numbers) -> Week:

@@ -94,6 +94,7 @@ def test_the_result_says_where_the_week_was_learnt(own: int, others: int, says: 
         "ann": office.baseline("ann", own),
         "bob": office.baseline("bob", others),
         "cyd": office.baseline("cyd", others),
+        "dan": office.baseline("dan", others),
     }
     result = settled({"ann": beside(fleet["ann"], office.window())}, fleet=fleet)["ann"]
     assert {item.sight.week_from for item in result.dimensions.values() if item.sight} == {says}

@@ -71,7 +71,8 @@ def test_without_labels_a_report_says_so_once(world: World) -> None:
     for text in (render_table(report), render_comment(report), render(report, "html")):
         assert text.count("no person has labelled") == 1
     assert "calibration" in kinds(evaluated(world, require_calibration=True))
-    assert evaluated(world, require_calibration=True).exit_code == 3
+    assert evaluated(world, require_calibration=True).exit_code == 1, "it fell, calibrated or not"
+    assert evaluated(world, agents=["pam"], require_calibration=True).exit_code == 3
 
 
 def test_a_model_that_labels_calibrates_nothing(world: World) -> None:
@@ -106,15 +107,17 @@ def test_what_people_would_give_stands_beside_the_score_everywhere(world: World)
     assert data["agents"]["michael"]["comparison"]["dimensions"]["adherence"]["people"]["score"] == people.score
 
 
-def test_a_judge_no_better_than_chance_warns_instead_of_failing(world: World) -> None:
+def test_what_fell_by_a_judge_no_better_than_chance_cannot_be_told(world: World) -> None:
     assert evaluated(world).exit_code == 1
     dice = random.Random(1)
     label(world, lambda score: dice.randrange(10), 80)
     report = evaluated(world)
-    assert (report.exit_code, "doubted" in kinds(report)) == (0, True)
+    assert (report.exit_code, "doubted" in kinds(report)) == (3, True)
+    assert report.agents["michael"].conclusion.verdict == report.conclusion.verdict == "cannot_tell"
     assert not report.agents["michael"].comparison.regressed
     assert "no better than chance" in render_table(report)
-    assert evaluated(world, fail_on=["doubted"]).exit_code == 1
+    assert evaluated(world, fail_on=["doubted"]).exit_code == 3
+    assert evaluated(world, fail_on=["regression"]).exit_code == 0
     assert evaluated(world, require_calibration=True).exit_code == 3
 
 
