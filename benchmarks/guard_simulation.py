@@ -1,16 +1,17 @@
 """How often the guard raises a false alarm, and how often it sees a real fall: a grid of fleets, weeks and ways to judge.
 
-Run: python benchmarks/guard_simulation.py [--runs 300] [--agents 4 20 100] [--shared]
+Run: python benchmarks/guard_simulation.py [--runs 300] [--agents 4 20 100] [--process claims]
 
 Agents of 5 dimensions with 5 claims. A claim's true level is between 6 and 8.5; each window moves it by a normal of sd c;
 the judge adds noise (sd 0.5-1.5, another for each claim), rounds, and stays within 0-9. Of its verdicts 5 % are outliers
 (any score) and 5 % "not applicable". The baseline is of m windows with as many judgments a claim as the run; what fell is
 judged five times more, as far as that could change the answer. Everything is decided by the package's own functions.
-With --shared a week moves all claims of a dimension alike.
+A week moves each of the ``claims`` by itself, all of a ``dimension`` alike, all of an ``agent`` alike, or each by itself with
+``heavy`` tails (Student's t with 3 degrees of freedom, of the same sd): --process.
 
     A/A         up to 20 agents: share of runs without any change that report an agent (aim: at most 5 %);
                 beyond: false discoveries, the mean share of unchanged agents among those reported
-    cannot tell share of runs without any change in which nothing fell and some dimension is undecided (exit code 3; aim: at most 5 %)
+    cannot tell share of runs without any change that end with 3: nothing fell, a dimension is undecided (aim: at most 5 %)
     drop of 4   share of runs in which one dimension down by 4 is reported or undecided: never green
     collapse    share of agents reported for the dimension in which one claim fell to 0
     down by 2   ... in which all five claims fell by 2
@@ -40,6 +41,7 @@ from persona_pipeline.baselines.variance import Repeats, means, medians, repeats
 
 DIMENSIONS, CLAIMS = 5, 5
 OUTLIERS, NOT_APPLICABLE = 0.05, 0.05
+PROCESSES = ("claims", "dimension", "agent", "heavy")
 UNCHANGED, COLLAPSE, DOWN, FAR = "A/A", "collapse", "down by 2", "down by 4"
 
 
@@ -51,7 +53,7 @@ class Cell:
     week: float
     samples: int
     windows: int
-    shared: bool = False
+    process: str = PROCESSES[0]
 
     @property
     def has_aims(self) -> bool:
@@ -127,10 +129,9 @@ def _one(generator: np.random.Generator, cell: Cell, scenario: str, tally: Tally
         after[changed * DIMENSIONS, 0] = 0.0
     elif scenario in (DOWN, FAR):
         after[changed * DIMENSIONS] -= 2.0 if scenario == DOWN else 4.0
-    alike = (units, 1) if cell.shared else truth.shape
-    weeks = truth[..., None] + cell.week * generator.standard_normal((*alike, cell.windows))
+    weeks = truth[..., None] + cell.week * moves(generator, cell, cell.windows)
     golden = judged(generator, weeks, np.repeat(spreads[..., None], cell.windows, axis=-1), cell.samples)
-    week = after + cell.week * generator.standard_normal(alike)
+    week = after + cell.week * moves(generator, cell, 1)[..., 0]
     now = judged(generator, week, spreads, cell.samples)
     before_claims, before_dimensions = level(golden)
     claims_now, dimensions_now = level(now[:, :, None, :])
@@ -158,6 +159,16 @@ def _one(generator: np.random.Generator, cell: Cell, scenario: str, tally: Tally
     levels = levels_of(decided.dimensions, fleet.agent_of, watched=cell.agents, share=DIMENSIONS_SHARE)
     tally.sees += float(np.nanmedian(detectable(decided.dimensions, levels)))
     _cover(decided, truth, after, tally)
+
+
+def moves(generator: np.random.Generator, cell: Cell, windows: int) -> np.ndarray:
+    """Return (dimensions, claims, windows) of what weeks do, in standard deviations."""
+    units = cell.agents * DIMENSIONS
+    if cell.process == "heavy":
+        return generator.standard_t(3, (units, CLAIMS, windows)) / math.sqrt(3)
+    shape = {"claims": (units, CLAIMS), "dimension": (units, 1), "agent": (cell.agents, 1)}[cell.process]
+    drawn = generator.standard_normal((*shape, windows))
+    return np.broadcast_to(np.repeat(drawn, units // shape[0], axis=0), (units, CLAIMS, windows))
 
 
 def _count(decided: Decided, cell: Cell, changed: np.ndarray, tally: Tally) -> None:
@@ -216,7 +227,7 @@ def main() -> None:
     parser.add_argument("--weeks", type=float, nargs="+", default=[0.0, 0.5, 1.0])
     parser.add_argument("--samples", type=int, nargs="+", default=[1, 3, 5])
     parser.add_argument("--windows", type=int, nargs="+", default=[1, 4, 8])
-    parser.add_argument("--shared", action="store_true", help="a week moves all claims of a dimension alike")
+    parser.add_argument("--process", choices=PROCESSES, default=PROCESSES[0], help="what a week moves alike")
     options = parser.parse_args()
     print(f"{options.runs} runs a cell and scenario, seed {options.seed}\n")
     print(
@@ -228,7 +239,7 @@ def main() -> None:
         for week in options.weeks:
             for samples in options.samples:
                 for windows in options.windows:
-                    cell = Cell(agents, week, samples, windows, options.shared)
+                    cell = Cell(agents, week, samples, windows, options.process)
                     same, collapse, down, far = (
                         simulate(cell, name, options.runs, options.seed) for name in (UNCHANGED, COLLAPSE, DOWN, FAR)
                     )

@@ -7,7 +7,7 @@ import pytest
 
 import persona_pipeline as pp
 from persona_pipeline.baselines import is_covered
-from persona_pipeline.evaluation.report import EXIT_OK, EXIT_REGRESSION
+from persona_pipeline.evaluation.report import EXIT_OK, Result
 from persona_pipeline.pytest_plugin.evaluations import Evaluations
 from persona_pipeline.pytest_plugin.failures import Failed, Unscored, fallen_text, low_text, unscored_text
 
@@ -80,10 +80,12 @@ def _checked(found: pp.Evaluation, agent_id: str, wanted: Wanted) -> Iterator[tu
     """Yield what is wrong: False with why it failed, None with why it cannot be said."""
     if wanted.threshold is None:
         findings = [item for item in found[agent_id].findings if item.exit_code != EXIT_OK]
-        if any(item.exit_code == EXIT_REGRESSION for item in findings):
+        concluded = found[agent_id].conclusion
+        if concluded.verdict is Result.FELL:
             yield False, fallen_text(found, agent_id, findings)
-        elif findings:
-            yield None, unscored_text(found, agent_id, wanted.dimension, [item.text for item in findings])
+        elif concluded.verdict is not Result.HELD:
+            said = [item.text for item in findings] or [f"{agent_id}: {concluded.reason}"]
+            yield None, unscored_text(found, agent_id, wanted.dimension, said)
         return
     try:
         score = found.score(agent_id, wanted.dimension, wanted.claim)
