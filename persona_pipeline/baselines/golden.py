@@ -13,7 +13,7 @@ from persona_pipeline.atomic_files import write_atomically
 from persona_pipeline.baselines.models import Baseline
 from persona_pipeline.baselines.spread import spread_of, summarised
 from persona_pipeline.errors import ConfigError, Problem, did_you_mean
-from persona_pipeline.propositions.models import ALL_DIMENSIONS
+from persona_pipeline.propositions.dimensions import ALL_DIMENSIONS
 from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.world.canonical import rfc3339
 from persona_pipeline.world.files import check_agent_id

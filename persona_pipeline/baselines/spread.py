@@ -12,15 +12,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from persona_pipeline.baselines.level import Level
 from persona_pipeline.baselines.models import Baseline
 from persona_pipeline.baselines.variance import MEDIAN_FROM, ROUNDING_VARIANCE, Numbers, Repeats, medians, repeats
+from persona_pipeline.propositions.dimensions import DIMENSIONS
 from persona_pipeline.scoring.aggregate import HIGHEST, NOT_IN_OVERALL
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
 
 DECIMALS = 4
 # No standard deviation of scores from 0 to 9 is larger than that of one 0 and one 9.
 WIDEST = 6.37
-# A dimension's computed parts, and what each weighs beside its judged part (spec/2).
-JUDGED_WEIGHT = 0.4
-COMPUTED_WEIGHTS = {"_ngram": 0.4, "_catchphrase": 0.2, "_vocabulary": 0.3, "_agreement": 0.3}
 
 
 class Windows(BaseModel):
@@ -174,21 +172,23 @@ def claim_weights(item: DimensionEvaluation) -> dict[str, float]:
 
 def judged_share(item: DimensionEvaluation) -> float:
     """Return the part (0-1) of a dimension's score that its judged claims make up."""
-    return _judged_share(key for key, row in item.propositions.items() if row.algorithmic and row.score is not None)
+    computed = [key for key, row in item.propositions.items() if row.algorithmic and row.score is not None]
+    return _judged_share(item.dimension, computed)
 
 
 def golden_weights(baseline: Baseline, dimension: str, claims: Sequence[str]) -> dict[str, float]:
     """Return what each judged claim weighed in a golden score; older files do not say, there all weigh alike."""
     known = spread_of(baseline, dimension).claims
     judged = [key for key in claims if not key.startswith("_")]
-    alike = _judged_share(claims) / max(1, len(judged))
+    alike = _judged_share(dimension, claims) / max(1, len(judged))
     weights = {key: known[key].weight if key in known else None for key in judged}
     return {key: alike if weight is None else weight for key, weight in weights.items()}
 
 
-def _judged_share(keys: Iterable[str]) -> float:
-    computed = sum(COMPUTED_WEIGHTS.get(key, 0.0) for key in keys)
-    return JUDGED_WEIGHT / (JUDGED_WEIGHT + computed) if computed else 1.0
+def _judged_share(dimension: str, keys: Iterable[str]) -> float:
+    known = DIMENSIONS.get(dimension)
+    computed = sum(known.parts.get(key, 0.0) for key in keys) if known else 0.0
+    return known.judged_weight / (known.judged_weight + computed) if known and computed else 1.0
 
 
 def score_margins(dimensions: Mapping[str, DimensionEvaluation]) -> dict[str, float]:

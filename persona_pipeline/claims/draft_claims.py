@@ -26,7 +26,7 @@ from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation.request import select_dimensions
 from persona_pipeline.judging.prompt import EVIDENCE_SCHEMA, plain_json
 from persona_pipeline.judging.questions import Backend, Question, schema_problem
-from persona_pipeline.propositions import PROPOSITIONS, find_proposition_set, template_variables
+from persona_pipeline.propositions import DIMENSIONS, PROPOSITIONS, find_proposition_set, template_variables
 from persona_pipeline.world import World
 from persona_pipeline.world.canonical import content_hash
 from persona_pipeline.world.personas import load_persona
@@ -35,15 +35,6 @@ SPEAKER = "Speaker A"
 _MOST_CLAIMS, _LONGEST = 8, 300
 _MAX_TOKENS = 4096
 _ID = re.compile(r"[^a-z0-9]+")
-# What claims of a dimension are about, and what the judge of them will see.
-_ABOUT = {
-    "adherence": "how it writes and what it cares about; the judge will see the persona and many of its messages",
-    "consistency": "what stays the same from week to week; the judge will see pairs of excerpts, earlier and later, without names",
-    "fluency": "how varied its sentences and messages are built; the judge will see ten of its messages",
-    "convergence": "what tells it apart from other speakers by voice alone; the judge will see a whole channel, without names",
-    "ideas_quantity": "which ideas of its own it brings; the judge will see whole channels",
-}
-
 CLAIM_RULES = (
     RULES
     + """
@@ -118,7 +109,7 @@ def plan_claims(world: World, agent_id: str, dimension: str, window: str = "all"
         [f"Claims that are there already and need not be said again, as JSON:\n{plain_json(claims)}"] if claims else []
     )
     persona = _persona(world, agent_id)
-    if persona and name in ("adherence", "ideas_quantity"):
+    if persona and DIMENSIONS[name].shows_persona:
         context.insert(0, f"Persona of the speaker, as JSON:\n{plain_json({'persona': persona})}")
     question = Question(
         kind=MECHANISM,
@@ -127,7 +118,7 @@ def plan_claims(world: World, agent_id: str, dimension: str, window: str = "all"
         system=CLAIM_RULES,
         context=tuple(context),
         evidence=said.evidence,
-        ask=f"Write at most {_MOST_CLAIMS} claims about {SPEAKER}. They are about {_ABOUT[name]}.",
+        ask=f"Write at most {_MOST_CLAIMS} claims about {SPEAKER}. They are about {DIMENSIONS[name].about}.",
         schema=SCHEMA,
         max_tokens=_MAX_TOKENS,
         agent_id=agent_id,

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from persona_pipeline.baselines import REGRESSION_DELTA
 from persona_pipeline.claims.matrix import SignalReading
+from persona_pipeline.propositions.dimensions import FLUENCY
 from persona_pipeline.scoring import AgentCase
 from persona_pipeline.scoring.convergence import voice_statistics
-from persona_pipeline.scoring.fluency import NGRAM_WEIGHT, ngram_part
+from persona_pipeline.scoring.fluency import ngram_part
 from persona_pipeline.scoring.text.agreement import agreement_ratio
 from persona_pipeline.scoring.text.repetition import excessive_repetition
 from persona_pipeline.world.models import CorrectionSettings, Message
@@ -46,7 +47,7 @@ def against(intact: Mapping[str, SignalReading], broken: Mapping[str, SignalRead
         caught = reading.caught and not known.caught
         if name == "ngrams" and reading.value is not None and known.value is not None:
             # So that fluency falls by what the guard allows.
-            caught = known.value - reading.value > REGRESSION_DELTA / NGRAM_WEIGHT
+            caught = known.value - reading.value > REGRESSION_DELTA / FLUENCY.parts["_ngram"]
         found[name] = reading.model_copy(update={"caught": caught})
     return found
 

@@ -12,7 +12,7 @@ from persona_pipeline.evaluation import EvaluationRequest
 from persona_pipeline.evaluation.plan import AgentPlan, build_case, plan_agent, planned
 from persona_pipeline.evaluation.scope import AgentScope, resolve_scope
 from persona_pipeline.judging.verdict import JudgeRequest
-from persona_pipeline.propositions import PROPOSITIONS
+from persona_pipeline.propositions import DIMENSIONS, PROPOSITIONS
 from persona_pipeline.scoring import AgentCase
 from persona_pipeline.world import World
 from persona_pipeline.world.files import find_yaml
@@ -146,7 +146,7 @@ def _own_claims(world: World, plan: AgentPlan) -> dict[str, frozenset[str]]:
     found = {}
     for dimension in plan.plans:
         stored = plan.sets[dimension].propositions
-        if dimension == "adherence" and stored is not None and stored.include_personas:
+        if DIMENSIONS[dimension].by_action and stored is not None and stored.include_personas:
             found[dimension] = frozenset(plan.claims_of(dimension))
             continue
         path = find_yaml(world.root / PROPOSITIONS / dimension, plan.scope.agent_id)

@@ -10,6 +10,7 @@ from persona_pipeline.corrections.nudges import NUDGES, Nudges
 from persona_pipeline.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.propositions import (
     ALL_DIMENSIONS,
+    DIMENSIONS,
     TEMPLATE_VARIABLES,
     filled_variables,
     find_proposition_set,
@@ -215,7 +216,7 @@ def _odd_variables(claim: str, dimension: str, filled: Sequence[str]) -> Iterato
     for name in template_variables(claim):
         if name not in TEMPLATE_VARIABLES:
             yield f"{{{{{name}}}}} is never filled in; the variables are {', '.join(TEMPLATE_VARIABLES)}"
-        elif name not in filled and dimension == "adherence":
+        elif name not in filled and DIMENSIONS[dimension].by_action:
             yield f"{{{{{name}}}}} is filled in by the action gate and with level: action, not by this evaluation"
         elif name not in filled:
             yield f"{{{{{name}}}}} is not filled in for {dimension}; it has {', '.join(filled)}"

@@ -22,7 +22,8 @@ from persona_pipeline.corrections.voices import LiveVoices
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.judging.breaker import Breaker
 from persona_pipeline.propositions import PROPOSITIONS, find_proposition_set, proposition_files_hash
-from persona_pipeline.propositions.models import Catchphrase, Dimension
+from persona_pipeline.propositions.dimensions import FLUENCY
+from persona_pipeline.propositions.models import Catchphrase
 from persona_pipeline.scoring.text.agreement import AgreementLexicon, world_lexicon
 from persona_pipeline.scoring.voice_alarm import VoiceAlarm
 from persona_pipeline.store import tables
@@ -159,9 +160,9 @@ class Catchphrases:
         Raises:
             ConfigError: a file is not valid.
         """
-        digest = proposition_files_hash(self._root, Dimension.FLUENCY, agent_id)
+        digest = proposition_files_hash(self._root, FLUENCY.name, agent_id)
         known = self._known.get(agent_id)
         if known is None or known[0] != digest:
-            found = find_proposition_set(self._root / PROPOSITIONS, Dimension.FLUENCY, agent_id)
+            found = find_proposition_set(self._root / PROPOSITIONS, FLUENCY.name, agent_id)
             known = self._known[agent_id] = (digest, found.catchphrases if found else ())
         return known[1]

@@ -11,7 +11,8 @@ from persona_pipeline.corrections.history import Before, action_trajectory
 from persona_pipeline.corrections.records import PriorAttempts, prior_attempts
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.propositions import PROPOSITIONS, load_proposition_set, proposition_files_hash
-from persona_pipeline.propositions.models import ACTION_LEVEL_WINDOW_DEFAULTS, Dimension, PropositionSet
+from persona_pipeline.propositions.dimensions import ADHERENCE
+from persona_pipeline.propositions.models import ACTION_LEVEL_WINDOW_DEFAULTS, PropositionSet
 from persona_pipeline.propositions.templates import claim_variables
 from persona_pipeline.store import tables
 from persona_pipeline.world.models import CorrectionSettings
@@ -44,10 +45,10 @@ class Propositions:
         Raises:
             ConfigError: a file is not valid, or there is none.
         """
-        digest = proposition_files_hash(self._root, Dimension.ADHERENCE, agent_id)
+        digest = proposition_files_hash(self._root, ADHERENCE.name, agent_id)
         known = self._known.get(agent_id)
         if known is None or known[0] != digest:
-            found = load_proposition_set(self._root / PROPOSITIONS, Dimension.ADHERENCE, agent_id)
+            found = load_proposition_set(self._root / PROPOSITIONS, ADHERENCE.name, agent_id)
             known = self._known[agent_id] = (digest, found)
         return known[1]
 

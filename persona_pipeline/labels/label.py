@@ -11,7 +11,7 @@ from persona_pipeline.documents.json_lines import json_line, json_object
 from persona_pipeline.documents.validation import EXPECTED
 from persona_pipeline.errors import did_you_mean
 from persona_pipeline.judging.verdict import JudgeRequest, recording_key, shown_subject
-from persona_pipeline.propositions.models import ALL_DIMENSIONS
+from persona_pipeline.propositions.dimensions import ALL_DIMENSIONS
 from persona_pipeline.world.canonical import rfc3339
 from persona_pipeline.world.ingest import parse_time
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from persona_pipeline.labels.judgment import Judgment
 from persona_pipeline.labels.scale import BANDS
-from persona_pipeline.propositions.models import ALL_DIMENSIONS
+from persona_pipeline.propositions.dimensions import ALL_DIMENSIONS
 from persona_pipeline.world.models import seed_from
 
 

@@ -10,7 +10,7 @@ from persona_pipeline.labels.files import load_labels, write_labels
 from persona_pipeline.labels.judgment import Judgment
 from persona_pipeline.labels.label import Label, LabellerKind, label_of
 from persona_pipeline.labels.queue import labelling_order
-from persona_pipeline.propositions.models import ALL_DIMENSIONS
+from persona_pipeline.propositions.dimensions import ALL_DIMENSIONS
 
 # Below so many labels of a dimension nothing is estimated from them.
 TARGET = 50

@@ -7,15 +7,13 @@ from functools import cache
 from pathlib import Path
 
 from persona_pipeline.labels.label import Label
-from persona_pipeline.propositions import PROPOSITIONS, Dimension, find_proposition_set
+from persona_pipeline.propositions import DIMENSIONS, PROPOSITIONS, find_proposition_set
 from persona_pipeline.propositions.models import PropositionSet
 from persona_pipeline.propositions.templates import claim_variables, template_variables
 from persona_pipeline.world.canonical import content_hash
 from persona_pipeline.world.models import Persona
 from persona_pipeline.world.personas import agent_ids, load_persona
 
-# These are judged with the persona, unless their files say otherwise; the others always without.
-_WITH_PERSONA = (Dimension.ADHERENCE, Dimension.IDEAS_QUANTITY)
 _ANONYMOUS = r"Speaker [A-Z]\d*"
 
 
@@ -63,7 +61,7 @@ def stale_labels(root: Path, labels: Iterable[Label], *, is_judged: Callable[[st
         persona = persona_of(label.agent_id)
         if not _pattern(asked[label.proposition_id], persona.display_name).fullmatch(label.claim):
             return "the claim has changed"
-        shown = claims.include_personas and label.dimension in _WITH_PERSONA
+        shown = claims.include_personas and DIMENSIONS[label.dimension].shows_persona
         if label.persona != (content_hash(persona.persona) if shown else None):
             return "the persona has changed"
         return (

@@ -1,5 +1,6 @@
 """Propositions: claims about an agent, read from YAML and merged."""
 
+from persona_pipeline.propositions.dimensions import ALL_DIMENSIONS, DIMENSIONS, Dimension
 from persona_pipeline.propositions.loading import (
     PROPOSITIONS,
     find_proposition_set,
@@ -9,10 +10,8 @@ from persona_pipeline.propositions.loading import (
 )
 from persona_pipeline.propositions.models import (
     ACTION_LEVEL_WINDOW_DEFAULTS,
-    ALL_DIMENSIONS,
     EVALUATION_WINDOW_DEFAULTS,
     Catchphrase,
-    Dimension,
     Proposition,
     PropositionSet,
     WindowDefaults,
@@ -29,6 +28,7 @@ from persona_pipeline.propositions.templates import (
 __all__ = [
     "ACTION_LEVEL_WINDOW_DEFAULTS",
     "ALL_DIMENSIONS",
+    "DIMENSIONS",
     "EVALUATION_WINDOW_DEFAULTS",
     "PROPOSITIONS",
     "TEMPLATE_VARIABLES",

@@ -7,7 +7,8 @@ from typing import Any
 
 from persona_pipeline.documents import Document, load_document, validate_document
 from persona_pipeline.errors import ConfigError, Problem, did_you_mean
-from persona_pipeline.propositions.models import ALL_DIMENSIONS, Catchphrase, Proposition, PropositionSet
+from persona_pipeline.propositions.dimensions import ALL_DIMENSIONS, DIMENSIONS
+from persona_pipeline.propositions.models import Catchphrase, Proposition, PropositionSet
 from persona_pipeline.propositions.schema import PropositionFile
 from persona_pipeline.world.canonical import content_hash
 from persona_pipeline.world.files import DRAFT, check_agent_id, find_yaml
@@ -124,9 +125,9 @@ def _misplaced(document: Document) -> list[Problem]:
                 f"dimension {dimension!r} is unlike its folder {folder!r}; move the file or correct it",
             )
         )
-    if data.get("level") == "action" and dimension != "adherence":
+    if data.get("level") == "action" and not DIMENSIONS[dimension].by_action:
         problems.append(document.problem(("level",), "level: action is for adherence; remove it"))
-    if data.get("catchphrases") and dimension != "fluency":
+    if data.get("catchphrases") and not DIMENSIONS[dimension].has_catchphrases:
         problems.append(document.problem(("catchphrases",), "catchphrases are for fluency; move them there", key=True))
     return problems
 

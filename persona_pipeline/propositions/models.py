@@ -1,23 +1,9 @@
 """Propositions: claims about an agent, and the settings of the set they stand in (spec/1)."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 from persona_pipeline.world.canonical import content_hash
-
-
-class Dimension(StrEnum):
-    """The five dimensions, in the order they are reported."""
-
-    ADHERENCE = "adherence"
-    CONSISTENCY = "consistency"
-    FLUENCY = "fluency"
-    CONVERGENCE = "convergence"
-    IDEAS_QUANTITY = "ideas_quantity"
-
-
-ALL_DIMENSIONS: tuple[str, ...] = tuple(dimension.value for dimension in Dimension)
 
 
 @dataclass(frozen=True)

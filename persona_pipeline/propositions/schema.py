@@ -1,13 +1,15 @@
 """A proposition file as it is written (spec/1), strictly typed. Its JSON schema is what editors complete from."""
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from persona_pipeline.propositions.models import ALL_DIMENSIONS
+from persona_pipeline.propositions.dimensions import ALL_DIMENSIONS
 
-DimensionName = Literal["adherence", "consistency", "fluency", "convergence", "ideas_quantity"]
-assert DimensionName.__args__ == ALL_DIMENSIONS  # pyright: ignore[reportAttributeAccessIssue]
+if TYPE_CHECKING:
+    DimensionName = str
+else:
+    DimensionName = Literal[ALL_DIMENSIONS]
 
 Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0)]

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 
 import regex
 
+from persona_pipeline.propositions.dimensions import DIMENSIONS
+
 TEMPLATE_VARIABLES = ("agent_name", "action", "channel_name", "recipient_name")
 _VARIABLE = re.compile(r"\{\{([A-Za-z0-9_]+)\}\}")
 _SPACED = re.compile(r"\{\{(?=\s|[^{}]*\s\}\})\s*([A-Za-z0-9_]+)\s*\}\}")
@@ -43,9 +45,7 @@ def fill_template(text: str, variables: Mapping[str, str]) -> str:
 
 def filled_variables(dimension: str, level: str) -> tuple[str, ...]:
     """Return the variables an evaluation fills in claims of a dimension; ``level`` is that of the file."""
-    if dimension == "adherence":
-        return TEMPLATE_VARIABLES if level == "action" else ("agent_name",)
-    return ("agent_name", "channel_name") if dimension in ("convergence", "ideas_quantity") else ("agent_name",)
+    return TEMPLATE_VARIABLES if level == "action" else DIMENSIONS[dimension].variables
 
 
 def spaced_variables(text: str) -> list[str]:

@@ -10,7 +10,7 @@ from persona_pipeline.documents import strict_json
 from persona_pipeline.errors import ConfigError, Problem
 from persona_pipeline.evaluation.report import AgentReport, RunReport
 from persona_pipeline.evaluation.results import AgentEvaluation
-from persona_pipeline.propositions.models import ALL_DIMENSIONS
+from persona_pipeline.propositions.dimensions import ALL_DIMENSIONS
 from persona_pipeline.reporting.view import ReportView
 
 MAX_BYTES = 32 * 1024 * 1024

@@ -8,8 +8,8 @@ from statistics import fmean
 
 from persona_pipeline.baselines.models import DimensionComparison, People, PropositionDrop
 from persona_pipeline.evaluation.report import EXIT_OK, AgentReport, Conclusion, Result
-from persona_pipeline.propositions.models import Dimension
 from persona_pipeline.reporting.words import unscored_label
+from persona_pipeline.scoring.aggregate import NOT_IN_OVERALL
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
 
 # Below this a proposition's recommendation is worth reading (semantics 2: below the threshold; 5.0 is the gate's default).
@@ -116,9 +116,7 @@ class AgentRow:
     def overall_baseline(self) -> float | None:
         """Mean baseline of the dimensions behind ``overall``; None unless each of them has one."""
         parts = [
-            cell.baseline
-            for cell in self.cells
-            if cell.dimension != Dimension.IDEAS_QUANTITY and cell.score is not None
+            cell.baseline for cell in self.cells if cell.dimension not in NOT_IN_OVERALL and cell.score is not None
         ]
         known = [value for value in parts if value is not None]
         return fmean(known) if known and len(known) == len(parts) else None

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from persona_pipeline.baselines.models import Sight
 from persona_pipeline.evaluation.report import EXIT_OK, Conclusion, Finding, Result, RunReport
-from persona_pipeline.propositions.models import ALL_DIMENSIONS
+from persona_pipeline.propositions.dimensions import ALL_DIMENSIONS
 from persona_pipeline.reporting.people import people_lines
 from persona_pipeline.reporting.rows import LOW_SCORE, AgentRow, AgentStatus, ScoreCell
 from persona_pipeline.reporting.words import (

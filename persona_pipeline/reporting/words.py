@@ -1,11 +1,9 @@
 """The words and number formats of every report."""
 
 from persona_pipeline.evaluation.report import Conclusion, Result
-from persona_pipeline.propositions.models import ALL_DIMENSIONS, Dimension
+from persona_pipeline.propositions.dimensions import DIMENSIONS
 
-DIMENSION_LABELS = {name: name.replace("_", " ").capitalize() for name in ALL_DIMENSIONS} | {
-    Dimension.IDEAS_QUANTITY.value: "Ideas"
-}
+DIMENSION_LABELS = {name: item.heading for name, item in DIMENSIONS.items()}
 UNSCORED_LABELS = {
     "no_evidence": "no evidence",
     "not_applicable": "not applicable",
@@ -21,7 +19,9 @@ UNSCORED_LABELS = {
 VERDICTS = {Result.HELD: "in character", Result.FELL: "drifted", Result.CANNOT_TELL: "cannot be told"}
 NOTHING_TO_JUDGE = "nothing to judge"
 # Headings of columns where there is little room, by their labels.
-SHORT_LABELS = {"adherence": "adher.", "consistency": "consist.", "convergence": "converg.", "judged": "n/m"}
+SHORT_LABELS = {item.heading.lower(): item.short_label for item in DIMENSIONS.values() if item.short_label} | {
+    "judged": "n/m"
+}
 
 
 def verdict_label(conclusion: Conclusion) -> str:

@@ -4,10 +4,12 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
+from persona_pipeline.propositions.dimensions import DIMENSIONS
+
 HIGHEST = 9.0
 HARD_FACTOR = 0.8
 # Counted and shown, but no part of the overall score.
-NOT_IN_OVERALL = frozenset({"ideas_quantity"})
+NOT_IN_OVERALL = frozenset(item.name for item in DIMENSIONS.values() if not item.in_overall)
 
 
 def final_score(raw: float, *, inverted: bool, hard: bool) -> float:

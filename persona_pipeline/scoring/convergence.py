@@ -8,6 +8,7 @@ from itertools import count
 from typing import Any
 
 from persona_pipeline.judging.verdict import Verdict
+from persona_pipeline.propositions.dimensions import CONVERGENCE
 from persona_pipeline.propositions.models import EVALUATION_WINDOW_DEFAULTS, PropositionSet
 from persona_pipeline.scoring.aggregate import HIGHEST, weighted_mean
 from persona_pipeline.scoring.case import AgentCase
@@ -28,7 +29,6 @@ from persona_pipeline.scoring.text.vocabulary import sampled_similarity, vocabul
 from persona_pipeline.world.models import Message, seed_from
 from persona_pipeline.world.trajectory import Entry, Omission, Trajectory, message_entry, windowed
 
-VOCABULARY_WEIGHT, DISTINCTNESS_WEIGHT, AGREEMENT_WEIGHT = 0.3, 0.4, 0.3
 # Fewer messages of a second speaker leave a channel without numbers of its own.
 _FEWEST_MESSAGES = 5
 _DISTINCT, _MERGED = 1.2, 2.7
@@ -54,9 +54,9 @@ def plan_convergence(case: AgentCase, propositions: PropositionSet) -> Dimension
         vocabulary = _row("_vocabulary", "The speakers use words of their own", by_channel, weights, "diversity")
         agreement = _row("_agreement", "The speakers do not just agree", by_channel, weights, "disagreement")
         parts = [
-            Part(vocabulary.score, VOCABULARY_WEIGHT),
-            judged_part(judged, DISTINCTNESS_WEIGHT),
-            Part(agreement.score, AGREEMENT_WEIGHT),
+            Part(vocabulary.score, CONVERGENCE.parts["_vocabulary"]),
+            judged_part(judged, CONVERGENCE.judged_weight),
+            Part(agreement.score, CONVERGENCE.parts["_agreement"]),
         ]
         own = [
             message.text for messages in channels.values() for message in messages if message.agent_id == case.agent_id

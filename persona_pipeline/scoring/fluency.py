@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from persona_pipeline.judging.verdict import Verdict
+from persona_pipeline.propositions.dimensions import FLUENCY
 from persona_pipeline.propositions.models import Catchphrase, PropositionSet
 from persona_pipeline.scoring.aggregate import HIGHEST
 from persona_pipeline.scoring.case import AgentCase
@@ -28,7 +29,6 @@ from persona_pipeline.scoring.text.ngrams import (
 from persona_pipeline.scoring.text.tokens import tokenize
 from persona_pipeline.world.trajectory import windowed
 
-NGRAM_WEIGHT, CATCHPHRASE_WEIGHT, STRUCTURE_WEIGHT = 0.4, 0.2, 0.4
 NGRAM_LENGTHS = (3, 5)
 MOST_MESSAGES = 10
 # Messages of one stretch, in which repetition is counted, and of history that is measured beside it.
@@ -57,9 +57,9 @@ def plan_fluency(case: AgentCase, propositions: PropositionSet) -> DimensionPlan
         catchphrase, rates = catchphrase_part(texts, propositions.catchphrases)
         statistics = {"messages": len(texts), "repetition": repetition, "catchphrases": rates}
         parts = [
-            Part(ngram.score, NGRAM_WEIGHT),
-            Part(catchphrase.score if catchphrase else None, CATCHPHRASE_WEIGHT),
-            judged_part(judged, STRUCTURE_WEIGHT),
+            Part(ngram.score, FLUENCY.parts["_ngram"]),
+            Part(catchphrase.score if catchphrase else None, FLUENCY.parts["_catchphrase"]),
+            judged_part(judged, FLUENCY.judged_weight),
         ]
         rows = [row for row in (ngram, catchphrase) if row]
         return evaluation("fluency", judged, rows, parts, statistics, propositions)

@@ -2,9 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Protocol
 
+from persona_pipeline.errors import ConfigError
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
+from persona_pipeline.propositions.dimensions import Dimension
 from persona_pipeline.propositions.models import PropositionSet
 from persona_pipeline.scoring.aggregate import weighted_mean
 from persona_pipeline.scoring.case import AgentCase
@@ -24,6 +27,19 @@ class Scorer(Protocol):
     """Plans one dimension for one agent."""
 
     def __call__(self, case: AgentCase, propositions: PropositionSet) -> DimensionPlan: ...
+
+
+def load_scorer(dimension: Dimension) -> Scorer:
+    """Return the scorer that a dimension names.
+
+    Raises:
+        ConfigError: there is none of that name.
+    """
+    module, _, name = dimension.scorer.partition(":")
+    try:
+        return getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(f"the scorer {dimension.scorer!r} of {dimension.name} cannot be loaded: {error}") from error
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from persona_pipeline.documents.csv_rows import csv_rows
 from persona_pipeline.errors import ConfigError, Problem
 from persona_pipeline.propositions import PROPOSITIONS, find_proposition_set
-from persona_pipeline.propositions.models import Dimension
+from persona_pipeline.propositions.dimensions import ADHERENCE
 from persona_pipeline.scoring.aggregate import final_score, weighted_mean
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.world import World
@@ -81,7 +81,7 @@ def labelled_messages(world: World, agent_id: str) -> dict[str, bool]:
     from persona_pipeline.calibration.rated import Rated
     from persona_pipeline.evaluation.population import judged_population, world_labels
 
-    claims = find_proposition_set(world.root / PROPOSITIONS, Dimension.ADHERENCE, agent_id)
+    claims = find_proposition_set(world.root / PROPOSITIONS, ADHERENCE.name, agent_id)
     if claims is None or claims.level != "action":
         return {}
     labels = [item for item in world_labels(world).current if item.is_persons and item.agent_id == agent_id]
@@ -89,14 +89,10 @@ def labelled_messages(world: World, agent_id: str) -> dict[str, bool]:
         return {}
     said, by_id = ballots(labels), {item.id: item for item in claims.propositions}
     scores: dict[str, list[tuple[float, float]]] = {}
-    for judgment in judged_population(world, [agent_id], [Dimension.ADHERENCE]):
+    for judgment in judged_population(world, [agent_id], [ADHERENCE.name]):
         people = tuple(said[judgment.key].people.values()) if judgment.key in said else ()
         claim = by_id[judgment.request.proposition_id]
-        mean = (
-            Rated(judgment.key, agent_id, Dimension.ADHERENCE, claim.id, None, people=people).peoples
-            if people
-            else None
-        )
+        mean = Rated(judgment.key, agent_id, ADHERENCE.name, claim.id, None, people=people).peoples if people else None
         if mean is not None:
             score = final_score(mean, inverted=claim.inverted, hard=claims.hard)
             message = judgment.request.trajectory.entries[-1].message_id

@@ -6,7 +6,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from persona_pipeline.propositions.models import ALL_DIMENSIONS
+from persona_pipeline.propositions.dimensions import ALL_DIMENSIONS
 from persona_pipeline.reporting.charts import (
     AlarmMark,
     Bar,

@@ -64,7 +64,7 @@ class Propositions(Assert):
 
 def check_dimensions(names: Sequence[str], entry: Entry, label: str, reader: Reader) -> None:
     """Add a problem for every name that is no dimension."""
-    from persona_pipeline.propositions.models import ALL_DIMENSIONS
+    from persona_pipeline.propositions.dimensions import ALL_DIMENSIONS
 
     for index, name in enumerate(names):
         if name not in ALL_DIMENSIONS:

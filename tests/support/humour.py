@@ -1,0 +1,36 @@
+"""A sixth dimension from outside the package: humour, judged on what the agent said, with a computed part."""
+
+from typing import Any
+
+from persona_pipeline.propositions.dimensions import Dimension
+
+HUMOUR = Dimension(
+    "humour",
+    "tests.support.humour:plan_humour",
+    "what it jokes about; the judge will see its messages",
+    short_label="hum.",
+    judged_weight=0.75,
+    parts={"_exclamations": 0.25},
+)
+
+
+def plan_humour(case: Any, propositions: Any) -> Any:
+    # The dimensions are known before anything of the package that reads them can be imported.
+    from persona_pipeline.scoring.judged import JudgingContext, plan_judgments
+    from persona_pipeline.scoring.plan import DimensionPlan, Part, algorithmic_row, evaluation, judged_part, no_evidence
+    from persona_pipeline.world.trajectory import windowed
+
+    if not case.messages:
+        return no_evidence("humour", propositions, "the agent said nothing in the window")
+    entries = [case.entry(message) for message in case.messages]
+    context = JudgingContext(windowed(entries, 10, 100), {"agent_name": case.display_name})
+    plan = plan_judgments(propositions, [context], agent_id=case.agent_id, samples=case.samples_of(propositions))
+
+    def finish(verdicts: Any) -> Any:
+        judged = plan.collect(verdicts)
+        share = sum("!" in message.text for message in case.messages) / len(case.messages)
+        row = algorithmic_row("_exclamations", "It exclaims", 9 * share, f"{share:.0%} of its messages")
+        parts = [Part(row.score, HUMOUR.parts["_exclamations"]), judged_part(judged, HUMOUR.judged_weight)]
+        return evaluation("humour", judged, [row], parts, {}, propositions)
+
+    return DimensionPlan(plan.requests, finish)
