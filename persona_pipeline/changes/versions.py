@@ -8,24 +8,26 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from persona_pipeline.baselines.golden import BASELINES
+from persona_pipeline.calibration.changes_file import CHANGES
+from persona_pipeline.labels import LABELS
 from persona_pipeline.propositions import ALL_DIMENSIONS, PROPOSITIONS
 from persona_pipeline.propositions.loading import DEFAULT
+from persona_pipeline.scoring.text.lexicon import LEXICONS
 from persona_pipeline.store import Store
 from persona_pipeline.world.canonical import content_hash
 from persona_pipeline.world.counting import Said, said_by_agent
 from persona_pipeline.world.files import is_agent_id
-from persona_pipeline.world.looking import is_fresh, look_of
+from persona_pipeline.world.looking import digest_within, regular_digest, repository_of
 from persona_pipeline.world.personas import PERSONAS
 from persona_pipeline.world.world import FUTURE_GRACE
 
+CONVERGENCE = "convergence"
 PERSONA, MESSAGES, BASELINE = "persona", "messages", "baseline"
 # A dimension stands for the claims about it.
 SOURCES = (PERSONA, *ALL_DIMENSIONS, BASELINE, MESSAGES)
 ABSENT = "absent"
 _YAML = (".yaml", ".yml")
 _DIGITS = 16
-# By path, how a file looked and its digest then: sensors look twice a minute from one process.
-_DIGESTS: dict[str, tuple[str, str]] = {}
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,12 @@ class MessageVersion:
 
 @dataclass(frozen=True)
 class SourceVersions:
-    """Versions by agent. A persona that has no file has no entry; every other file that is missing is ``absent``."""
+    """Versions by agent. A persona that has no file has no entry; every other file that is missing is ``absent``.
+
+    Attributes:
+        propositions: by dimension; that of convergence is of the lexicons, too.
+        baselines: what drops are measured against and how they are read: golden file, labels, judge changes.
+    """
 
     personas: Mapping[str, str]
     propositions: Mapping[str, Mapping[str, str]]
@@ -72,12 +79,14 @@ def source_versions(root: Path, store: Store) -> SourceVersions:
     files = _digests(root / PERSONAS, _YAML)
     personas = {stem: version for stem, version in files.items() if is_agent_id(stem)}
     golden = _digests(root / BASELINES, (".json",))
+    # What decides how a drop is read: people's labels, and what was found of pairs of judges.
+    weighing = {**_digests(root / LABELS, (".jsonl",)), **_digests((root / CHANGES).parent, (CHANGES.name,))}
+    claims = {name: _proposition_versions(root / PROPOSITIONS / name, personas) for name in ALL_DIMENSIONS}
+    words = _digests(root / LEXICONS, _YAML)
     return SourceVersions(
         personas=personas,
-        propositions={
-            dimension: _proposition_versions(root / PROPOSITIONS / dimension, personas) for dimension in ALL_DIMENSIONS
-        },
-        baselines={agent_id: golden.get(agent_id, ABSENT) for agent_id in personas},
+        propositions=claims | {CONVERGENCE: {name: _beside(found, words) for name, found in claims[CONVERGENCE].items()}},
+        baselines={name: _beside(golden[name], weighing) if name in golden else ABSENT for name in personas},
         messages=message_versions(store, personas),
         misnamed=tuple(sorted(files.keys() - personas.keys())),
     )
@@ -95,6 +104,11 @@ def message_versions(
     """
     said = said_by_agent(store, until or datetime.now(UTC) + FUTURE_GRACE)
     return {agent_id: _version(said.get(agent_id)) for agent_id in agent_ids}
+
+
+def _beside(version: str, others: Mapping[str, str]) -> str:
+    """Return a version with what counts beside the file; where there is nothing it stays as it is."""
+    return _digest(f"{version} {sorted(others.items())}".encode()) if others else version
 
 
 def _version(said: Said | None) -> MessageVersion:
@@ -138,17 +152,11 @@ def _digests(folder: Path, endings: tuple[str, ...]) -> dict[str, str]:
 
 def _known_digest(entry: os.DirEntry[str]) -> str:
     """Return a file's digest. Thousands a look: one that looks as it did is not opened, and a Path each would cost as much."""
-    stat = entry.stat()
-    look = look_of(stat)
-    known = _DIGESTS.get(entry.path)
-    if known is not None and known[0] == look:
-        return known[1]
-    fresh = is_fresh(stat)
-    with open(entry.path, "rb", buffering=0) as stream:  # noqa: PTH123
-        digest = _digest(stream.read())
-    if not fresh:
-        _DIGESTS[entry.path] = (look, digest)
-    return digest
+    if entry.is_symlink():
+        digest = digest_within(entry.path, [repository_of(Path(entry.path).parent)])
+    else:
+        digest = regular_digest(entry.path, entry.stat())
+    return "unreadable" if digest is None else digest[:_DIGITS]
 
 
 def _digest(content: bytes) -> str:

@@ -49,7 +49,7 @@ def run(
     changed: Annotated[
         str | None,
         typer.Option(
-            help="Only tests that differ from how they stand in this commit, such as HEAD.", show_default=False
+            help="Only tests that rest on something that is not as in this commit, such as HEAD.", show_default=False
         ),
     ] = None,
     watch: Annotated[bool, typer.Option(help="Run again whenever a file in the suites' folders changes.")] = False,
@@ -91,13 +91,15 @@ def run(
 ) -> None:
     """Run suites.
 
-    Exit codes: 0 no test failed, 1 a test failed, 2 usage or configuration, 3 something was not judged, 4 budget.
+    Exit codes: 0 no test failed, 1 a test failed, 2 usage or configuration, 3 none failed and something was not judged, or nothing
+    was run, 4 budget.
     """
-    from persona_pipeline.suites import RunOptions, load_responses, run_suite
+    from persona_pipeline.suites import RunOptions, SuiteResult, load_responses, run_suite
     from persona_pipeline.suites.results.result_files import RowWriter, earlier_results
-    from persona_pipeline.suites.running.changed import changed_ids
+    from persona_pipeline.suites.running.basis import Bases
+    from persona_pipeline.suites.running.changed import changed_line, why_changed
     from persona_pipeline.suites.running.opening import judge_opener, open_targets, world_root
-    from persona_pipeline.suites.running.plan import parse_shard, plan
+    from persona_pipeline.suites.running.plan import NothingToRun, parse_shard, plan, select_tests
     from persona_pipeline.suites.running.several import (
         chosen,
         find_suites,
@@ -128,9 +130,18 @@ def run(
         cache=cache,
         keep_workspaces=keep_workspaces,
         world_root=world_root,
-        keyed=rows is not None,
+        keyed=bool(outputs) or save or as_json,
+        written=tuple(outputs),
     )
-    suites = chosen([load(path, allow_path) for path in find_suites(places)], options)
+    loaded = [load(path, allow_path) for path in find_suites(places)]
+    try:
+        suites = chosen(loaded, options)
+    except NothingToRun as error:
+        if rows is not None:
+            RowWriter(rows, append=resume).close()
+        nothing = [SuiteResult(suite.name, str(suite.path), [], reason=str(error)) for suite in loaded]
+        _report(replace(joined(loaded, nothing), reason=str(error)), nothing[:1], as_json, outputs)
+        raise typer.Exit(nothing[0].exit_code) from None
     recorded = load_responses(responses) if responses is not None else None
     if recorded is not None and len(suites) > 1:
         raise ConfigError("--responses are the answers to one suite; name one")
@@ -138,12 +149,23 @@ def run(
         None if recorded else open_targets(suite.path, targets, environment=allow_env, network=allow_targets)
         for suite in suites
     ]
-    own = [replace(options, only=changed_ids(suite, changed)) for suite in suites]
+    shared = SharedJudge(judge_opener(judge_name(judge), record=record, max_usd=max_usd))
+    own = [options for _ in suites]
+    touched = ""
+    if changed is not None:
+        asked = [select_tests(suite, replace(options, shard=None)) for suite in suites]
+        why = [
+            why_changed(Bases(suite, found, recorded, shared, options), tests, changed)
+            for suite, found, tests in zip(suites, answering, asked, strict=True)
+        ]
+        own = [replace(options, only=frozenset(reasons)) for reasons in why]
+        touched = changed_line((item for reasons in why for item in reasons.values()), sum(map(len, asked)))
     for suite, found, how in zip(suites, answering, own, strict=True):
         list(plan(suite, how, found, recorded))
     # What was loaded stays to the end of the process: nobody needs to look through it for garbage.
     gc.freeze()
-    shared = SharedJudge(judge_opener(judge_name(judge), record=record, max_usd=max_usd))
+    if any(how.only for how in own):
+        print_lines([touched], err=as_json)
     earlier = earlier_results(rows) if resume and rows is not None else []
     writer = None if rows is None else RowWriter(rows, append=resume)
     results: list[SuiteResult] = []
@@ -164,7 +186,9 @@ def run(
         shared.close()
         if writer is not None:
             writer.close()
-    whole = joined(suites, results)
+    if changed is not None and not any(result.tests for result in results):
+        results = [replace(result, reason=touched, unchanged=True) for result in results]
+    whole = replace(joined(suites, results), unchanged=all(result.unchanged for result in results))
     _report(whole, results, as_json, outputs)
     if save:
         from persona_pipeline.store import open_store
@@ -173,7 +197,7 @@ def run(
         store = open_store()
         for result in results:
             save_suite_result(store, result)
-    raise typer.Exit(0 if own[0].may_leave_none and not whole.tests else whole.exit_code)
+    raise typer.Exit(whole.exit_code)
 
 
 def _outputs(paths: list[Path]) -> list[Path]:
@@ -199,7 +223,7 @@ def _report(whole: "SuiteResult", results: Sequence["SuiteResult"], as_json: boo
         _write(whole, results, path)
     if as_json:
         sys.stdout.writelines(json_parts(whole, results))
-    if len(results) > 1:
+    if len(results) > 1 and whole.tests:
         print_lines(map(summary_line, results), err=as_json)
     print_lines([summary_line(whole)], err=as_json)
 

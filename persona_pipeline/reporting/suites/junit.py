@@ -3,7 +3,7 @@
 import xml.etree.ElementTree as ElementTree
 from typing import cast
 
-from junitparser import Error, Failure, JUnitXml, TestCase, TestSuite
+from junitparser import Error, Failure, JUnitXml, Properties, Property, TestCase, TestSuite
 
 from persona_pipeline.reporting.text import xml_text
 from persona_pipeline.suites.asserts.grades import SuiteVerdict
@@ -14,12 +14,24 @@ _DECLARATION = '<?xml version="1.0" encoding="utf-8"?>\n'
 
 
 def render_suite_junit(*results: SuiteResult) -> str:
-    """Return JUnit XML: a failed test is a failure, one that could not be judged an error; borderline ones pass."""
+    """Return JUnit XML: a failed test is a failure, one that could not be judged an error; borderline ones pass.
+
+    Properties: of a suite its result in one of three words, of a test the digest of what its verdict rests on.
+    """
     document = JUnitXml("persona-pipeline")
-    for target, part in (item for result in results for item in by_target(result).items()):
+    parts = [item for result in results for item in (by_target(result) or {None: result}).items()]
+    for target, part in parts:
         suite = TestSuite(_text(part.suite if target is None else f"{part.suite}@{target}"))
+        suite.add_property("result", part.result or "nothing to run")
+        if part.reason:
+            suite.add_property("reason", _text(part.reason))
         for test in part.tests:
             suite.add_testcase(_case(test))
+        if not part.tests and not part.unchanged:
+            # A file without cases is green wherever it is read.
+            nothing = TestCase("nothing was run", classname=_text(part.suite))
+            nothing.result = [Error(_text(part.reason or "there are no tests"), "nothing_run")]
+            suite.add_testcase(nothing)
         document.add_testsuite(suite)
     document.update_statistics()
     root = ElementTree.fromstring(cast(bytes, document.tostring()))
@@ -30,6 +42,10 @@ def render_suite_junit(*results: SuiteResult) -> str:
 def _case(test: TestResult) -> TestCase:
     duration = test.best.output.duration_ms if test.best.output else None
     case = TestCase(_text(test.test_id), classname=_text(test.dataset), time=(duration or 0) / 1000)
+    if test.digest:
+        properties = Properties()
+        properties.add_property(Property("digest", test.digest))
+        case.append(properties)
     if test.verdict is SuiteVerdict.ERROR:
         error = Error(_text(str(test.error)), test.error.reason if test.error else "error")
         case.result = [error]

@@ -11,7 +11,7 @@ from persona_pipeline.suites.results.suite_result import SuiteResult, TestResult
 from persona_pipeline.suites.results.summaries import reason_of
 from persona_pipeline.suites.running.explain import ExplainedTest
 
-_REASON, _ID = 160, 60
+_REASON, _ID, MOST_REASON = 160, 60, 1000
 
 
 def is_good(test: TestResult) -> bool:
@@ -28,6 +28,9 @@ def result_line(test: TestResult) -> str:
 
 def summary_line(result: SuiteResult) -> str:
     """Return the run in one line."""
+    if not result.tests and result.reason:
+        done = result.reason if result.unchanged else f"nothing was run: {result.reason}. Exit code {result.exit_code}."
+        return one_line(done, MOST_REASON)
     summary = result.summary
     counts = [f"{summary['passed']} of {summary['total']} passed"]
     counts += [

@@ -1,5 +1,6 @@
 """An assert as it is written: the fields every type has, and how a type reads its own."""
 
+from pathlib import Path
 from typing import Any, ClassVar
 
 from pydantic import Field, PrivateAttr
@@ -31,11 +32,17 @@ class AssertFields(StrictFields):
 
     # Without a default, which would be copied for each of a large suite's asserts.
     _entry: Entry = PrivateAttr()
+    _files: tuple[Path, ...] = PrivateAttr()
 
     @property
     def entry(self) -> Entry | None:
         """Where it was written; None where no file says it."""
         return getattr(self, "_entry", None)
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files it was made of beside the suite, such as a prompt's."""
+        return getattr(self, "_files", ())
 
     @property
     def needs_judge(self) -> bool:

@@ -53,11 +53,13 @@ def state_folder(suite: Path) -> Path:
 class Files:
     """Resolves references and reads what they name.
 
-    ``roots``: folders a file must be in once symbolic links are followed, None for no limit.
+    ``roots``: folders a file must be in once symbolic links are followed, None for no limit. ``found``: the files that ``find``
+    gave, in that order.
     """
 
     roots: tuple[Path, ...] | None = None
     read_files: dict[Path, str] = field(default_factory=dict)
+    found: list[Path] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if self.roots is not None:
@@ -86,7 +88,10 @@ class Files:
             self._check_root(found, reference)
             if not folder and not found.is_file():
                 raise FileError(f"{reference!r} is not a regular file")
-            return Path(os.path.normpath(candidate))
+            place = Path(os.path.normpath(candidate))
+            if not folder:
+                self.found.append(place)
+            return place
         kind = "folder" if folder else "file"
         raise FileError(f"{kind} {reference!r} does not exist (tried {', '.join(map(str, tried))})")
 

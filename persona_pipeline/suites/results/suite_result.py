@@ -12,6 +12,7 @@ from persona_pipeline.suites.asserts.grades import AssertResult, Failure, SuiteV
 from persona_pipeline.suites.format.field_types import PASS
 from persona_pipeline.suites.targets.output import Output, parse_output
 
+HELD, FELL, CANNOT_TELL = "held", "fell", "cannot_tell"
 EXIT_OK, EXIT_FAIL, EXIT_CONFIG, EXIT_ERROR, EXIT_BUDGET = 0, 1, 2, 3, 4
 
 
@@ -64,7 +65,7 @@ class TestResult:
         best: the attempt whose asserts and answer are shown.
         attempts: all of them, where the test had trials.
         aggregation: how the score came from the attempts.
-        request_key: SHA-256 of what the target was asked; grading_key: of that and of how the answer was graded.
+        request_key: SHA-256 of what the target was asked; digest: of all that the verdict rests on.
     """
 
     __test__ = False
@@ -82,7 +83,7 @@ class TestResult:
     aggregation: Mapping[str, Any] | None = None
     cost_limited: bool = False
     request_key: str | None = None
-    grading_key: str | None = None
+    digest: str | None = None
     timestamp: str | None = None
     resumed: bool = False
     notes: Sequence[str] = ()
@@ -139,7 +140,7 @@ class TestResult:
             "cached": best.cached or None,
             "notes": list(self.notes) or None,
             "request_key": self.request_key,
-            "grading_key": self.grading_key,
+            "digest": self.digest,
             "timestamp": self.timestamp,
         }
         return data | {key: value for key, value in optional.items() if value is not None}
@@ -183,7 +184,7 @@ class TestResult:
             row.get("aggregation"),
             bool(row.get("cost_limited")),
             row.get("request_key"),
-            row.get("grading_key"),
+            row.get("digest"),
             row.get("timestamp"),
             resumed=True,
             notes=tuple(row.get("notes", ())),
@@ -196,7 +197,13 @@ def _failure(data: Any) -> Failure | None:
 
 @dataclass(frozen=True)
 class SuiteResult:
-    """A whole run. ``judge``: who judged, None when nobody was asked; ``usage``: what its judgments took."""
+    """A whole run.
+
+    Attributes:
+        judge: who judged, None when nobody was asked; usage: what its judgments took.
+        reason: of a run without tests, why it has none.
+        unchanged: it has none because no test rests on what changed, which is good.
+    """
 
     suite: str
     path: str
@@ -205,18 +212,26 @@ class SuiteResult:
     warnings: Sequence[str] = ()
     judge: str | None = None
     usage: Mapping[str, Any] = field(default_factory=dict)
+    reason: str = ""
+    unchanged: bool = False
+
+    @property
+    def result(self) -> str | None:
+        """The run in one of three words: a failed test ``fell``, one that could not be judged, or none at all, ``cannot_tell``,
+        else ``held``. None: there was nothing to judge, because nothing changed."""
+        if not self.tests:
+            return None if self.unchanged else CANNOT_TELL
+        found = {test.verdict for test in self.tests}
+        return FELL if SuiteVerdict.FAIL in found else CANNOT_TELL if SuiteVerdict.ERROR in found else HELD
 
     @property
     def exit_code(self) -> int:
-        """0: nothing failed (borderline is fine); 4: money ran out; 3: something could not be judged, or nothing was; 1: a fail."""
-        if not self.tests:
-            return EXIT_ERROR
-        errors = [test.error for test in self.tests if test.error]
-        if any(error.reason == "budget" for error in errors):
+        """1: something fell; else 4: money ran out; 3: something cannot be told; 0: all held, or none had to."""
+        if self.result == FELL:
+            return EXIT_FAIL
+        if any(test.error.reason == "budget" for test in self.tests if test.error):
             return EXIT_BUDGET
-        if errors:
-            return EXIT_ERROR
-        return EXIT_FAIL if any(test.verdict is SuiteVerdict.FAIL for test in self.tests) else EXIT_OK
+        return EXIT_ERROR if self.result == CANNOT_TELL else EXIT_OK
 
     @property
     def verdict(self) -> SuiteVerdict:
@@ -244,6 +259,7 @@ class SuiteResult:
             "borderline": verdicts[SuiteVerdict.BORDERLINE],
             "failed": verdicts[SuiteVerdict.FAIL],
             "errors": verdicts[SuiteVerdict.ERROR],
+            "result": self.result,
             "verdict": self.verdict.value,
             "score": self.score,
             "coverage": {"n_scored": len(scores), "n_expected": len(self.tests)},
@@ -262,6 +278,8 @@ class SuiteResult:
                 "histogram": bins,
                 "pass_rate": sum(score >= PASS - 1e-9 for score in scores) / len(self.tests),
             }
+        if self.reason:
+            data["reason"] = self.reason
         if costs:
             data["cost_usd"] = math.fsum(costs)
         reasons = Counter(test.error.reason for test in self.tests if test.error)

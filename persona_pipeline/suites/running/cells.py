@@ -3,9 +3,8 @@
 import contextlib
 import dataclasses
 import hashlib
-import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
@@ -18,9 +17,11 @@ from persona_pipeline.suites.asserts.registry import default_assert
 from persona_pipeline.suites.format.files import state_folder
 from persona_pipeline.suites.format.models import Suite, Test
 from persona_pipeline.suites.results.suite_result import Attempt, TestResult
+from persona_pipeline.suites.running.basis import Bases
 from persona_pipeline.suites.running.options import RunOptions
 from persona_pipeline.suites.running.plan import Cell
 from persona_pipeline.suites.running.scoring import score_test
+from persona_pipeline.suites.running.shared_judge import SharedJudge
 from persona_pipeline.suites.running.trials import run_trials
 from persona_pipeline.suites.sandbox.workspaces import WorkspaceError, WorkspaceFolder, Workspaces
 from persona_pipeline.suites.targets.asking import ask
@@ -37,7 +38,7 @@ from persona_pipeline.suites.targets.responses import ResponseError, Responses
 class CellRunner:
     """Runs cells; one instance serves all threads of a run.
 
-    ``keyed``: results carry the key by which a later run knows that they still stand.
+    ``keyed``: results carry the digest by which a later run knows that they still stand.
     """
 
     suite: Suite
@@ -47,13 +48,14 @@ class CellRunner:
     responses: Responses | None = None
     targets: Targets | None = None
     keyed: bool = True
+    judge: SharedJudge | None = None
 
     def __post_init__(self) -> None:
+        self.bases = Bases(self.suite, self.targets, self.responses, self.judge, self.options)
         invoke = self._invoke if self.targets else None
         self.services = dataclasses.replace(self.services, invoke=invoke, answer=self._answer_of)
         self._sick: dict[str, TargetError | None] = {}
         self._request_keys: dict[str, str] = {}
-        self._fingerprints: dict[str, Mapping[str, Any]] = {}
 
     @cached_property
     def files(self) -> PromptFiles:
@@ -108,14 +110,16 @@ class CellRunner:
             conversation_id=test.conversation_id,
             metadata=test.metadata,
             request_key=self.request_key(test),
-            grading_key=self.grading_key(cell) if self.keyed else None,
+            digest=self.bases.digest(test, cell.target_name) if self.keyed else None,
             timestamp=self.options.clock().isoformat(),
             notes=notes,
         )
 
     def is_done(self, cell: Cell, earlier: TestResult) -> bool:
-        """Return whether an earlier result still stands: nothing about the test, its target or its answer has changed."""
-        return earlier.verdict is not SuiteVerdict.ERROR and earlier.grading_key == self.grading_key(cell)
+        """Return whether an earlier result still stands: nothing that it rests on has changed, and all of that can be seen."""
+        if earlier.verdict is SuiteVerdict.ERROR or self.bases.of(cell.test, cell.target_name).unseen:
+            return False
+        return earlier.digest == self.bases.digest(cell.test, cell.target_name)
 
     def asserts(self, test: Test) -> Sequence[Assert]:
         """Return a test's asserts; without any, the suite's evaluator judges the answer by the test's goal."""
@@ -138,29 +142,6 @@ class CellRunner:
             except FileError as problem:
                 files[reference] = str(problem)
         return request_key(test.input_messages, files)
-
-    def grading_key(self, cell: Cell) -> str:
-        """Return a SHA-256 of everything that makes a cell's result: the test, its target, its recorded answer."""
-        recorded: Any = None
-        if self.responses is not None:
-            answers = self.responses.answers
-            recorded = answers.get(f"{cell.test.id}@{cell.target_name}", answers.get(cell.test.id))
-        trials = self.suite.trials_of(cell.test)
-        parts = [
-            cell.test.model_dump(),
-            None if cell.test.asserts else self.suite.evaluator,
-            self.request_key(cell.test),
-            self._fingerprint(cell.target) if cell.target else cell.target_name,
-            trials.model_dump() if trials else None,
-            recorded,
-        ]
-        text = json.dumps(parts, sort_keys=True, ensure_ascii=True, default=str)
-        return hashlib.sha256(text.encode("ascii")).hexdigest()
-
-    def _fingerprint(self, target: TargetFields) -> Mapping[str, Any]:
-        if target.name not in self._fingerprints:
-            self._fingerprints[target.name] = target.fingerprint()
-        return self._fingerprints[target.name]
 
     def _attempt(self, cell: Cell, number: int, notes: list[str]) -> Attempt:
         deadline = time.monotonic() + self.options.timeout
@@ -218,8 +199,12 @@ class CellRunner:
         key = None
         # What was done to a workspace cannot be done again from a recorded answer.
         if made is None and self._uses_cache(cell.test):
-            key = cache_key(self._fingerprint(target), asked, test_id=cell.test.id, attempt=number)
-            known = self.cache.get(key)
+            basis = self.bases.of_answer(target.name)
+            # An answer that nobody can tell from that of another program is not kept.
+            if not basis.unseen:
+                made_of = {"basis": basis.digest(self.bases.top)}
+                key = cache_key(made_of, asked, test_id=cell.test.id, attempt=number)
+            known = None if key is None else self.cache.get(key)
             if known is not None:
                 return known, True, 0
         request = self._request(cell.test, asked, number, made)

@@ -1,77 +1,213 @@
-"""Which tests of a suite differ from how they stand in a commit: what a change makes worth running."""
+"""Which tests of a suite rest on what differs from a commit, and on what of it."""
 
 import io
 import json
+import re
 import tarfile
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.suites.format.files import repository_root
 from persona_pipeline.suites.format.models import Suite, Test
+from persona_pipeline.suites.format.sources import Entry
+from persona_pipeline.suites.running.basis import Bases, Basis
+from persona_pipeline.suites.running.plan import targets_of
 from persona_pipeline.suites.running.suite_files import load_suite
+from persona_pipeline.suites.targets.config import FILE_NAMES, Targets, load_targets
+from persona_pipeline.suites.targets.responses import Responses, load_responses
 from persona_pipeline.world.changes import ask_git
 
-
-def changed_ids(suite: Suite, commit: str | None) -> frozenset[str] | None:
-    """Return the ids of ``changed_tests``, None for all where no commit is named."""
-    return None if commit is None else frozenset(test.id for test in changed_tests(suite, commit))
+_HUNK = re.compile(rb"^@@ -\S+ \+(\d+)", re.MULTILINE)
+MOST_NAMED = 5
 
 
-def changed_tests(suite: Suite, commit: str) -> list[Test]:
-    """Return the tests that are new or differ since a commit, uncommitted changes included; a doubt counts as a difference.
+def why_changed(bases: Bases, tests: Sequence[Test], commit: str) -> dict[str, list[str]]:
+    """Return by id which tests rest on something that is new, gone or other than in a commit, each with what that is.
 
-    All of them where something else changed that the suite may rest on: its settings, a prompt, or any other file in its folder.
+    Uncommitted changes count, and a doubt counts as a change: what lies outside the repository, or is not in git.
 
     Args:
+        tests: those that would run.
         commit: such as ``HEAD`` or ``origin/main``.
 
     Raises:
         ConfigError: the suite stands in no repository, or there is no such commit.
     """
-    top = repository_root(suite.path.parent)
+    top = repository_root(bases.suite.path.parent)
     if top is None:
-        raise ConfigError(f"--changed: {suite.path} stands in no git repository")
-    commit = (
-        ask_git(top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{commit}^{{commit}}").decode().strip()
-    )
-    changed = _changed_files(top, commit)
-    folder = suite.path.resolve().parent
-    own = {Path(test.entry.source.path).resolve() for test in suite.tests if test.entry} | {suite.path.resolve()}
-    read = {path.resolve() for path in suite.files}
-    if not changed & (own | read) and not any(path.is_relative_to(folder) for path in changed):
+        raise ConfigError(f"--changed: {bases.suite.path} stands in no git repository")
+    diff = _Diff.since(top, commit)
+    before = _before(bases, diff)
+    return {test.id: reasons for test in tests if (reasons := list(dict.fromkeys(_reasons(bases, test, diff, before))))}
+
+
+def changed_line(reasons: Iterable[Iterable[str]], total: int) -> str:
+    """Return in one line how many of ``total`` tests rest on what changed, and what that is: of each test what comes first.
+
+    Args:
+        reasons: of each test that does.
+    """
+    found = [list(item) for item in reasons]
+    if not found:
+        return f"nothing to run: 0 of {total} tests rest on what changed"
+    named = list(dict.fromkeys(item[0] for item in found))
+    more = [f"{len(named) - MOST_NAMED} more"] if len(named) > MOST_NAMED else []
+    verb = "rests" if len(found) == 1 else "rest"
+    return f"{len(found)} of {total} tests {verb} on what changed: {', '.join([*named[:MOST_NAMED], *more])}"
+
+
+@dataclass
+class _Diff:
+    """What differs from a commit. ``changed`` and ``known``: paths from the top, the latter all that git has or would take."""
+
+    top: Path
+    commit: str
+    changed: frozenset[str]
+    known: frozenset[str]
+    _lines: dict[str, list[int]] = field(default_factory=dict)
+
+    @classmethod
+    def since(cls, top: Path, commit: str) -> "_Diff":
+        top = top.resolve()
+        named = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{commit}^{{commit}}")
+        commit = ask_git(top, *named).decode().strip()
+        how = ("--no-ext-diff", "--name-only", "-z", "--no-renames", "--end-of-options")
+        differing = _names(ask_git(top, "diff", *how, commit, "--"))
+        new = _names(ask_git(top, "ls-files", "--others", "--exclude-standard", "-z"))
+        return cls(top, commit, differing | new, _names(ask_git(top, "ls-files", "-z")) | new)
+
+    def name(self, path: Path) -> str | None:
+        """Return a path as git has it, None of one outside."""
+        return path.relative_to(self.top).as_posix() if path.is_relative_to(self.top) else None
+
+    def spellings(self, path: Path) -> Iterator[str]:
+        """Yield a path as git has it, and what it leads to where it is a link."""
+        for place in dict.fromkeys((path, path.resolve())):
+            name = self.name(place)
+            if name is not None:
+                yield name
+
+    def place(self, name: str, entry: Entry | None = None) -> str:
+        """Return a file with the first line that differs; ``entry``: from the line on where it stands."""
+        if name not in self._lines:
+            how = ("diff", "--no-ext-diff", "--no-textconv", "--no-color", "-U0", "--no-renames")
+            said = ask_git(self.top, "--literal-pathspecs", *how, self.commit, "--", f"./{name}")
+            self._lines[name] = [int(match) for match in _HUNK.findall(said)]
+        first = (entry.problem("").line if entry else None) or 0
+        lines = self._lines[name]
+        line = next((line for line in lines if line >= first), lines[0] if lines else None)
+        return f"{name}:{line}" if line else name
+
+
+@dataclass(frozen=True)
+class _Before:
+    """The suite, its targets and the recorded answers as they stand in the commit, with the folder they were read in."""
+
+    suite: Suite
+    targets: Targets | None
+    responses: Responses | None
+    folder: Path
+
+
+def _reasons(bases: Bases, test: Test, diff: _Diff, before: _Before | None) -> Iterator[str]:
+    """Yield what of all that a test rests on is not as it was."""
+    source = Path(test.entry.source.path).resolve() if test.entry else bases.suite.path.resolve()
+    written = diff.name(source) or str(source)
+    named = targets_of(bases.suite, test, bases.options, bases.targets, bases.responses)
+    if before is None:
+        yield written
+    else:
+        old = next((item for item in before.suite.tests if item.id == test.id), None)
+        if old is None or _text(_own(bases.suite, test), diff.top) != _text(_own(before.suite, old), before.folder):
+            yield diff.place(written, test.entry)
+        elif bases.responses is None and list(named) != _targets_before(before, old, bases):
+            yield diff.place(diff.name(bases.suite.path.resolve()) or written)
+        if before.responses is not None and bases.responses is not None:
+            keys = [*(f"{test.id}@{name}" for name in named), test.id]
+            if any(bases.responses.answers.get(key) != before.responses.answers.get(key) for key in keys):
+                yield diff.place(diff.name(Path(bases.responses.source).resolve()) or bases.responses.source)
+    for name in named:
+        basis = bases.of(test, name)
+        yield from _files(bases, basis, diff)
+        for asked in [key.removeprefix("target ") for key in basis.values if key.startswith("target ")]:
+            yield from _entry(bases, asked, diff, before)
+        yield from basis.unseen
+
+
+def _files(bases: Bases, basis: Basis, diff: _Diff) -> Iterator[str]:
+    for path, digest in basis.files.items():
+        names = list(diff.spellings(path))
+        for name in names:
+            if name in diff.changed:
+                yield diff.place(name)
+        if digest != "absent" and not any(name in diff.known for name in names):
+            yield f"{path} ({'not in git' if names else 'outside the repository'})"
+    folders = [f"{name}/" for folder in basis.folders if (name := diff.name(folder)) is not None]
+    for name in sorted(diff.changed):
+        # What is gone from a program's folder; what is there is one of the files.
+        if any(folder == "./" or name.startswith(folder) for folder in folders):
+            path = diff.top / name
+            if not path.exists() and bases.counts(path) and path not in basis.files:
+                yield name
+
+
+def _entry(bases: Bases, name: str, diff: _Diff, before: _Before | None) -> Iterator[str]:
+    entry = bases.targets.entries.get(name) if bases.targets else None
+    old = before.targets.entries.get(name) if before and before.targets else None
+    if bases.targets is None or entry is None:
+        return
+    if old is None or _text(entry.data, diff.top) != _text(old.data, before.folder if before else diff.top):
+        path = Path(bases.targets.path).resolve()
+        shown = diff.name(path)
+        yield f"{path} (outside the repository)" if shown is None else diff.place(shown, entry)
+
+
+def _targets_before(before: _Before, old: Test, bases: Bases) -> list[str | None]:
+    try:
+        return list(targets_of(before.suite, old, bases.options, before.targets, None))
+    except ConfigError:
         return []
-    if any((path in read or path.is_relative_to(folder)) and path not in own for path in changed):
-        return list(suite.tests)
-    before = _before(suite, commit, top)
-    if before is None or _settings(before[0], before[1]) != _settings(suite, top):
-        return list(suite.tests)
-    known = {test.id: _text(test.model_dump(), before[1]) for test in before[0].tests}
-    return [test for test in suite.tests if known.get(test.id) != _text(test.model_dump(), top)]
 
 
-def _changed_files(top: Path, commit: str) -> set[Path]:
-    differing = ask_git(
-        top, "diff", "--no-ext-diff", "--name-only", "-z", "--no-renames", "--end-of-options", commit, "--"
-    )
-    new = ask_git(top, "ls-files", "--others", "--exclude-standard", "-z")
-    return {
-        (top / name.decode("utf-8", "surrogateescape")).resolve() for name in (differing + new).split(b"\0") if name
-    }
+def _own(suite: Suite, test: Test) -> list[Any]:
+    """Return what of a suite is a test's: itself, how often it runs, what judges it without asserts, what frames the run."""
+    shared = suite.shared_workspace
+    framing = {name: hook.model_dump() for name, hook in (shared.hooks if shared else {}).items() if name.endswith("_all")}
+    trials = suite.trials_of(test)
+    return [test.model_dump(), trials and trials.model_dump(), None if test.asserts else suite.evaluator, framing]
 
 
-def _before(suite: Suite, commit: str, top: Path) -> tuple[Suite, Path] | None:
-    """Return the suite as it stands in a commit, with the folder it was read in; None where it cannot be read."""
-    places = {path.resolve().parent.relative_to(top.resolve()) for path in (*suite.files, suite.path)}
+def _before(bases: Bases, diff: _Diff) -> _Before | None:
+    """Return the suite as it stands in the commit, with the targets it had there; None where it cannot be read."""
+    suite, top = bases.suite, diff.top
+    own = suite.path.resolve()
+    places = {path.resolve().parent.relative_to(top) for path in (*suite.files, suite.path)}
+    there = _names(ask_git(top, "ls-tree", "-r", "--name-only", "-z", diff.commit))
+    above = [folder for folder in (own.parent, *own.parent.parents) if folder.is_relative_to(top)]
+    files = [diff.name(folder / name) or "" for folder in above for name in FILE_NAMES]
+    if bases.targets is not None and bases.targets.path:
+        files.insert(0, diff.name(Path(bases.targets.path).resolve()) or "")
+    answers = diff.name(Path(bases.responses.source).resolve()) if bases.responses is not None else None
+    wanted = [name for name in dict.fromkeys([*files, answers or ""]) if name in there]
     with tempfile.TemporaryDirectory(prefix="persona-suite-") as name:
         folder = Path(name).resolve()
         try:
-            archive = ask_git(top, "archive", "--format=tar", commit, *(f"./{path}" for path in _outermost(places)))
+            paths = [f"./{path}" for path in (*_outermost(places), *wanted)]
+            archive = ask_git(top, "--literal-pathspecs", "archive", "--format=tar", diff.commit, *paths)
             with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
                 tar.extractall(folder, filter="data")
-            return load_suite(folder / suite.path.resolve().relative_to(top.resolve()), [folder]), folder
+            loaded = load_suite(folder / own.relative_to(top), [folder])
+            targets = next((item for item in files if item in there), None)
+            return _Before(
+                loaded,
+                None if targets is None else load_targets(folder / targets),
+                load_responses(folder / answers) if answers in there and answers else None,
+                folder,
+            )
         except (ConfigError, OSError, tarfile.TarError):
             return None
 
@@ -81,10 +217,12 @@ def _outermost(folders: Iterable[Path]) -> list[Path]:
     return [path for path in found if not any(path != other and path.is_relative_to(other) for other in found)]
 
 
-def _settings(suite: Suite, top: Path) -> str:
-    return _text({key: value for key, value in suite.model_dump().items() if key != "tests"}, top)
+def _names(listed: bytes) -> frozenset[str]:
+    return frozenset(name.decode("utf-8", "surrogateescape") for name in listed.split(b"\0") if name)
 
 
 def _text(data: Any, top: Path) -> str:
     """Return data as text in which the folder it was read in does not show."""
     return json.dumps(data, sort_keys=True, default=str).replace(str(top.resolve()), "").replace(str(top), "")
+
+

@@ -1,13 +1,14 @@
 """What running a suite opens, each only when it is needed: targets, the world, the judge."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from persona_pipeline.errors import ConfigError
 
 if TYPE_CHECKING:
-    from persona_pipeline.suites.asserts.suite_judge import SuiteJudge
+    from persona_pipeline.suites.asserts.suite_judge import BackedJudge, SuiteJudge
     from persona_pipeline.suites.targets import Targets
     from persona_pipeline.world import World
 
@@ -38,10 +39,53 @@ def open_targets(
     return load_targets(found, grants_for(found, suite, environment=environment or None, network=network or None))
 
 
+@dataclass(frozen=True)
+class JudgeOpener:
+    """Opens a judge by its name. Its identity and recordings are what ``JudgeToOpen`` says.
+
+    Attributes:
+        recordings: where the recorded judge's answers are.
+    """
+
+    open: "Callable[[], BackedJudge | SuiteJudge]"
+    name: str
+    recordings: Path | None
+
+    def __call__(self) -> "BackedJudge | SuiteJudge":
+        return self.open()
+
+    @property
+    def identity(self) -> Any:
+        return judge_identity(self.name)
+
+
+def judge_identity(name: str) -> Any:
+    """Return all that makes a judge of the settings answer as it does: server, model, how it is asked, the wording of questions."""
+    from persona_pipeline.judging.options import AnthropicOptions
+    from persona_pipeline.judging.prompt import PROMPT_VERSION
+    from persona_pipeline.judging.providers.registry import RECORDED
+    from persona_pipeline.settings import get_settings
+    from persona_pipeline.suites.asserts import judge_questions as asked
+    from persona_pipeline.world.canonical import content_hash
+
+    if name == RECORDED:
+        return RECORDED
+    settings = get_settings()
+    rules = (asked.FREEFORM_RULES, asked.CHECKLIST_RULES, asked.ANALYTIC_RULES, asked.PAIRWISE_RULES)
+    wording = content_hash([*rules, asked.FREEFORM_ASK, asked.PAIRWISE_ASK])[:8]
+    try:
+        options = AnthropicOptions.from_settings(settings, name)
+        where = [options.name, options.endpoint, options.effort, options.max_tokens]
+    except ConfigError as error:
+        # Whoever opens it will say so.
+        where = [name, str(error)]
+    return [*where, settings.judge_grouping, PROMPT_VERSION, wording]
+
+
 def judge_opener(
     name: str, *, record: bool = False, max_usd: float | None = None, world: "World | None" = None
-) -> "Callable[[], SuiteJudge]":
-    """Return a function that opens the judge: suites that ask nothing need no recordings, no key and no settings.
+) -> JudgeOpener:
+    """Return what opens the judge: suites that ask nothing need no recordings, no key and no settings.
 
     Args:
         world: whose recordings and store are used; None: those of the settings.
@@ -65,7 +109,8 @@ def judge_opener(
             return SuiteJudge(RecordedJudge((world.root if world else world_root()) / RECORDINGS))
         return _live(name, record=record, max_usd=max_usd, world=world)
 
-    return opened
+    folder = (world.root if world else world_root()) / RECORDINGS if name == RECORDED else None
+    return JudgeOpener(opened, name, folder)
 
 
 def _live(name: str, *, record: bool, max_usd: float | None, world: "World | None") -> "SuiteJudge":

@@ -28,7 +28,9 @@ class RunOptions:
             repository.
         keep_workspaces: also those of tests that pass.
         world_root: gives the world's folder; asked only by persona asserts.
-        keyed: results say what they are results of, so that a later run can go on from them; None: where they are heard one by one.
+        keyed: results carry the digest of what they rest on, so that a later run can go on from them; None: where they are heard
+            one by one.
+        written: files that the run writes: no result rests on them.
         earlier: rows of an interrupted run: what they finished is not run again.
         clock: the time that results carry.
     """
@@ -48,6 +50,7 @@ class RunOptions:
     keep_workspaces: bool = False
     world_root: Callable[[], Path] | None = None
     keyed: bool | None = None
+    written: tuple[Path, ...] = ()
     earlier: Sequence[TestResult] = ()
     clock: Callable[[], datetime] = field(default=lambda: datetime.now(UTC), repr=False)
 

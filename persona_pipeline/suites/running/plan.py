@@ -2,7 +2,7 @@
 
 import fnmatch
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from persona_pipeline.errors import ConfigError, did_you_mean
 from persona_pipeline.suites.format.models import Suite, Test
@@ -12,6 +12,10 @@ from persona_pipeline.suites.targets.fields import TargetFields
 from persona_pipeline.suites.targets.responses import Responses
 
 DEFAULT_TARGET = "default"
+
+
+class NothingToRun(ConfigError):
+    """What was asked leaves no test, such as a filter that matches none: no mistake in a file, and no verdict either."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,8 @@ def plan(
     """Yield what will run: each chosen test with each of its targets.
 
     Raises:
-        ConfigError: a filter matches nothing, or a named target does not exist.
+        NothingToRun: a filter matches nothing.
+        ConfigError: a named target does not exist.
     """
     named = [
         (test, name)
@@ -38,7 +43,7 @@ def plan(
         for name in targets_of(suite, test, options, targets, responses)
     ]
     if not named and suite.tests and not options.may_leave_none:
-        raise ConfigError(f"no test of {suite.name} is for target {', '.join(options.targets)}")
+        raise NothingToRun(f"no test of {suite.name} is for target {', '.join(options.targets)}")
     several = len({name for _, name in named}) > 1
     for test, name in named:
         target = None if responses is not None or targets is None else targets.open(name or DEFAULT_TARGET)
@@ -60,12 +65,12 @@ def select_tests(suite: Suite, options: RunOptions) -> list[Test]:
     """Return the tests the filters leave.
 
     Raises:
-        ConfigError: there are tests, and none is left.
+        NothingToRun: there are tests, and none is left.
     """
     tests = list(suite.tests)
     for pattern in options.test_ids:
         if tests and not any(fnmatch.fnmatchcase(test.id, pattern) for test in tests):
-            raise ConfigError(
+            raise NothingToRun(
                 f"no test of {suite.name} matches --test-id {pattern!r}{did_you_mean(pattern, [t.id for t in tests])}"
             )
     if options.test_ids:
@@ -74,13 +79,24 @@ def select_tests(suite: Suite, options: RunOptions) -> list[Test]:
         tests = [test for test in tests if set(options.tags) & set(test.tags)]
     if not tests and suite.tests:
         asked = ", ".join((*options.test_ids, *options.tags))
-        raise ConfigError(f"no test of {suite.name} is left by the filters {asked}")
+        raise NothingToRun(f"no test of {suite.name} is left by the filters {asked}")
     if options.only is not None:
         tests = [test for test in tests if test.id in options.only]
     if options.shard is not None:
         part, count = options.shard
         tests = tests[part - 1 :: count]
     return tests
+
+
+def why_nothing(suite: Suite, options: RunOptions) -> str:
+    """Return in a sentence why a run has no tests, where that is no mistake of a filter."""
+    if not suite.tests:
+        return f"{suite.name} has no tests"
+    if options.shard is None or options.only is not None:
+        return f"no test of {suite.name} was asked for"
+    part, count = options.shard
+    left = len(select_tests(suite, replace(options, shard=None)))
+    return f"no test is in shard {part}/{count}: there are {left}; take fewer shards"
 
 
 def parse_shard(text: str) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from persona_pipeline.suites.format.files import is_pattern
 from persona_pipeline.suites.format.models import Suite
 from persona_pipeline.suites.results.suite_result import SuiteResult, TestResult
 from persona_pipeline.suites.running.options import RunOptions
-from persona_pipeline.suites.running.plan import select_tests
+from persona_pipeline.suites.running.plan import NothingToRun, select_tests
 from persona_pipeline.suites.running.suite_files import ENDINGS
 
 
@@ -48,7 +48,7 @@ def chosen(suites: Sequence[Suite], options: RunOptions) -> list[Suite]:
     """Return the suites of which the filters leave a test.
 
     Raises:
-        ConfigError: they leave none of any suite.
+        NothingToRun: they leave none of any suite.
     """
     left: list[Suite] = []
     problems: list[Problem] = []
@@ -56,10 +56,10 @@ def chosen(suites: Sequence[Suite], options: RunOptions) -> list[Suite]:
         try:
             select_tests(suite, options)
             left.append(suite)
-        except ConfigError as error:
+        except NothingToRun as error:
             problems += error.problems
     if not left:
-        raise ConfigError(problems)
+        raise NothingToRun(problems)
     return left
 
 
@@ -102,4 +102,5 @@ def joined(suites: Sequence[Suite], results: Sequence[SuiteResult]) -> SuiteResu
         [warning for result in results for warning in result.warnings],
         next((result.judge for result in results if result.judge), None),
         dict(usage),
+        "; ".join(dict.fromkeys(result.reason for result in results if result.reason)),
     )

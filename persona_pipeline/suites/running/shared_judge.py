@@ -3,10 +3,27 @@
 import dataclasses
 import threading
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 if TYPE_CHECKING:
     from persona_pipeline.suites.asserts.suite_judge import BackedJudge, SuiteJudge
+
+
+class JudgeToOpen(Protocol):
+    """A function that opens a judge and knows, without opening him, what his answers rest on."""
+
+    def __call__(self) -> "BackedJudge | SuiteJudge": ...
+
+    @property
+    def identity(self) -> Any:
+        """What makes him answer as he does, as JSON: another model, prompt or server is another judge."""
+        ...
+
+    @property
+    def recordings(self) -> Path | None:
+        """The folder his answers are recorded in; None: he is asked."""
+        ...
 
 
 class SharedJudge:
@@ -31,6 +48,21 @@ class SharedJudge:
     def name(self) -> str | None:
         """Who judges; None while nobody was needed."""
         return self._opened.name if self._opened else None
+
+    @property
+    def identity(self) -> Any:
+        """What makes the judge answer as he does. One who does not say it is opened, and goes by his name."""
+        if self.given is None:
+            return None
+        if callable(self.given) and hasattr(self.given, "identity"):
+            return cast(JudgeToOpen, self.given).identity
+        judge = self.get().judge
+        return [getattr(judge, name, None) for name in ("name", "model", "prompt_version")]
+
+    @property
+    def recordings(self) -> Path | None:
+        """The folder a recorded judge answers from; None of any other."""
+        return getattr(self.given, "recordings", None)
 
     @property
     def usage(self) -> Mapping[str, Any]:

@@ -14,7 +14,7 @@ from persona_pipeline.suites.results.announcing import announce_suite
 from persona_pipeline.suites.results.suite_result import Attempt, SuiteResult, TestResult
 from persona_pipeline.suites.running.cells import CellRunner
 from persona_pipeline.suites.running.options import RunOptions
-from persona_pipeline.suites.running.plan import Cell, plan
+from persona_pipeline.suites.running.plan import Cell, plan, why_nothing
 from persona_pipeline.suites.running.shared_judge import SharedJudge
 from persona_pipeline.suites.sandbox.workspaces import WorkspaceError, Workspaces
 from persona_pipeline.suites.targets.config import Targets
@@ -67,7 +67,7 @@ def run_suite(
         world_root=options.world_root,
     )
     keyed = bool(options.earlier) or (on_result is not None if options.keyed is None else options.keyed)
-    runner = CellRunner(suite, options, services, workspaces, responses, targets, keyed)
+    runner = CellRunner(suite, options, services, workspaces, responses, targets, keyed, shared)
     try:
         results = _run_all(suite, cells, runner, workspaces, options, on_result)
     finally:
@@ -84,6 +84,7 @@ def run_suite(
         [str(warning) for warning in suite.warnings],
         shared.name,
         shared.usage_since(before),
+        "" if cells else why_nothing(suite, options),
     )
     announce_suite(result)
     return result
@@ -97,6 +98,8 @@ def _run_all(
     options: RunOptions,
     on_result: Callable[[TestResult], None] | None,
 ) -> list[TestResult]:
+    if not cells:
+        return []
     # Recorded answers were given elsewhere: nothing is prepared for them.
     hooked = runner.responses is None
     try:

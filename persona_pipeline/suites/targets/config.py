@@ -93,6 +93,11 @@ class Targets:
             self._opened[name] = self._open(name)
         return self._opened[name]
 
+    def filled(self, name: str) -> dict[str, Any]:
+        """Return a target's keys with what the environment holds, as far as it may be read, without opening it."""
+        entry = self.entries[name]
+        return self._filled(with_function(entry.data), entry, name, (), Reader(Files(), Path(self.path).parent))
+
     def _open(self, name: str) -> TargetFields:
         if name not in self.entries:
             known = ", ".join(self.names) or "none"

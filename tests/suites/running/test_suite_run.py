@@ -48,9 +48,10 @@ class TestExitCodes:
         [
             ({"sum-1": "ok", "sum-2": "ok", "other": "ok"}, 0),
             ({"sum-1": "ok", "sum-2": "no", "other": "ok"}, 1),
-            ({"sum-1": "ok", "sum-2": "no"}, 3),
+            ({"sum-1": "ok", "sum-2": "ok"}, 3),
+            ({"sum-1": "ok", "sum-2": "no"}, 1),
         ],
-        ids=["all pass", "one fails", "one has no answer"],
+        ids=["all pass", "one fails", "one has no answer", "one fails, one has no answer"],
     )
     def test_codes(self, tmp_path: Path, answers: dict[str, str], code: int) -> None:
         assert run(three(tmp_path), answers).exit_code == code

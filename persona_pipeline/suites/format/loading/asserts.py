@@ -74,7 +74,7 @@ def read_assert(reader: Reader, entry: Entry, where: str, index: int, *, depth: 
 def _build(
     reader: Reader, entry: Entry, model: type[AssertFields], name: str, spelled: str, label: str, depth: int
 ) -> AssertFields | None:
-    before = len(reader.problems)
+    before, found = len(reader.problems), len(reader.files.found)
     data: dict[str, Any] = {**entry.data, "type": name}
     if data.get("name", "") is None:
         del data["name"]
@@ -96,4 +96,6 @@ def _build(
         # Frozen for everybody else: a name that nobody wrote is made here, once.
         object.__setattr__(item, "name", item.default_name(spelled))
     item._entry = entry
+    if len(reader.files.found) > found:
+        item._files = tuple(reader.files.found[found:])
     return item

@@ -1,0 +1,393 @@
+"""What the verdict on a test rests on: every file, text and setting that could change it, and one digest of them all.
+
+Going on with a run, taking kept answers, running what a change touches, Dagster's sensor and the results themselves all ask here.
+What is in doubt is in it: of a program everything in its folder. Nothing is run, imported or asked, and nothing outside the
+repository and the world is read: what lies there is *unseen*, and what rests on something unseen runs.
+"""
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from persona_pipeline.baselines.golden import baseline_path
+from persona_pipeline.errors import ConfigError
+from persona_pipeline.propositions import PROPOSITIONS
+from persona_pipeline.propositions.loading import DEFAULT
+from persona_pipeline.suites.asserts.agent_judge import AgentJudge
+from persona_pipeline.suites.asserts.code_judge import CodeJudge
+from persona_pipeline.suites.asserts.composite import CodeAggregator, Composite
+from persona_pipeline.suites.asserts.llm_judge import LlmJudge, PromptScript
+from persona_pipeline.suites.asserts.pairwise import Pairwise
+from persona_pipeline.suites.asserts.persona_drift import PersonaDrift
+from persona_pipeline.suites.asserts.propositions import Propositions
+from persona_pipeline.suites.asserts.registry import default_assert
+from persona_pipeline.suites.format.assert_fields import AssertFields
+from persona_pipeline.suites.format.files import FileError, default_roots
+from persona_pipeline.suites.format.models import Suite, Test
+from persona_pipeline.suites.format.programs import Source, module_sources, program_sources
+from persona_pipeline.suites.running.options import RunOptions
+from persona_pipeline.suites.running.shared_judge import SharedJudge
+from persona_pipeline.suites.targets.config import Targets
+from persona_pipeline.suites.targets.prompts import PromptFiles, file_parts
+from persona_pipeline.suites.targets.registry import find_provider, with_function
+from persona_pipeline.suites.targets.responses import Responses
+from persona_pipeline.world.canonical import content_hash
+from persona_pipeline.world.files import is_agent_id, yaml_stems
+from persona_pipeline.world.looking import digest_within, repository_of
+from persona_pipeline.world.personas import PERSONAS
+
+_LONGEST_PATH, _MOST_FILES = 300, 5_000
+_ABSENT = "absent"
+# What a program's folder holds that is none of it: what tools and programs leave, suites and who answers them.
+_LEFT_FOLDERS = frozenset({"__pycache__", "node_modules"})
+_LEFT_ENDINGS = (".pyc", ".pyo", ".log", ".tmp", ".db", ".db-wal", ".db-shm", ".db-journal", ".sqlite", ".sqlite3")
+_LEFT_NAMES = (".eval.yaml", ".eval.yml", ".eval.jsonl", "targets.yaml", "targets.yml")
+_WORLDS_OWN = ("messages", "recordings")
+
+
+@dataclass
+class Basis:
+    """What a verdict or an answer rests on.
+
+    Attributes:
+        values: what stands in no file of its own, by what it is: JSON.
+        files: digests by path; of files that are not there, but would be read if they were, ``absent``.
+        folders: folders all of whose files count, whatever comes into them.
+        unseen: what nobody can look into, each with the reason.
+    """
+
+    values: dict[str, Any] = field(default_factory=dict)
+    files: dict[Path, str] = field(default_factory=dict)
+    folders: set[Path] = field(default_factory=set)
+    unseen: list[str] = field(default_factory=list)
+
+    def add(self, other: "Basis") -> None:
+        """Rest on what the other one does, too."""
+        self.values |= other.values
+        self.files |= other.files
+        self.folders |= other.folders
+        self.unseen += other.unseen
+
+    def digest(self, top: Path) -> str:
+        """Return the digest: SHA-256, the same wherever the repository lies."""
+        files = sorted((_shown(path, top), digest) for path, digest in self.files.items())
+        return content_hash([self.values, files, sorted({*self.unseen})])
+
+
+@dataclass
+class Bases:
+    """The bases of a suite's tests; what several share is looked at once, when the first of them asks.
+
+    Attributes:
+        responses: recorded answers, where nobody is asked.
+        judge: who would judge.
+    """
+
+    suite: Suite
+    targets: Targets | None = None
+    responses: Responses | None = None
+    judge: SharedJudge | None = None
+    options: RunOptions = field(default_factory=RunOptions)
+    _answers: dict[str, Basis] = field(default_factory=dict)
+    _tests: dict[tuple[str, str | None], Basis] = field(default_factory=dict)
+    _trees: dict[Path, Basis] = field(default_factory=dict)
+    _digests: dict[tuple[str, str | None], str] = field(default_factory=dict)
+
+    @cached_property
+    def top(self) -> Path:
+        """The top of the suite's repository, else its folder."""
+        return default_roots(self.suite.path)[0].resolve()
+
+    @cached_property
+    def world(self) -> Path | None:
+        return None if self.options.world_root is None else self.options.world_root().resolve()
+
+    @cached_property
+    def roots(self) -> list[Path]:
+        """The folders that may be looked into."""
+        further = [] if self.world is None else [self.world]
+        beside = Path(self.targets.path).parent if self.targets and self.targets.path else self.top
+        if self.targets and self.targets.grants.own and not beside.is_relative_to(self.top):
+            # Named by whoever runs the suite, as his own.
+            further.append(repository_of(beside))
+        return [self.top, *(root.resolve() for root in self.suite.roots or ()), *further]
+
+    @cached_property
+    def written(self) -> set[Path]:
+        return {path.resolve() for path in self.options.written}
+
+    @cached_property
+    def prompts(self) -> PromptFiles:
+        return PromptFiles(self.suite)
+
+    def digest(self, test: Test, target: str | None) -> str:
+        """Return the digest of what the verdict on a test rests on."""
+        key = (test.id, target)
+        if key not in self._digests:
+            self._digests[key] = self.of(test, target).digest(self.top)
+        return self._digests[key]
+
+    def of(self, test: Test, target: str | None) -> Basis:
+        """Return what the verdict on a test that a target answers rests on."""
+        key = (test.id, target)
+        if key not in self._tests:
+            self._tests[key] = self._of(test, target)
+        return self._tests[key]
+
+    def of_answer(self, name: str) -> Basis:
+        """Return what a target's answers rest on, whatever they are asked: its entry, and what it is made of."""
+        if name not in self._answers:
+            self._answers[name] = self._of_answer(name)
+        return self._answers[name]
+
+    def _of(self, test: Test, target: str | None) -> Basis:
+        trials = self.suite.trials_of(test)
+        basis = Basis({"test": self._portable(test.model_dump()), "trials": trials and trials.model_dump()})
+        asserts: Sequence[AssertFields] = test.asserts or (default_assert(self.suite.evaluator),)
+        if not test.asserts:
+            basis.values["evaluator"] = self.suite.evaluator
+        if self.responses is not None:
+            answers = self.responses.answers
+            basis.values["answer"] = [target, answers.get(f"{test.id}@{target}", answers.get(test.id))]
+        elif target is not None:
+            basis.add(self.of_answer(target))
+            self._add_workspace(basis, test)
+        for reference in file_parts(test):
+            try:
+                self._add_file(basis, self.prompts.find(reference, test))
+            except FileError as problem:
+                # The run says so.
+                basis.values[f"file {reference}"] = problem.message
+        flat = [item for outer in asserts for item in _flat(outer)]
+        for item in flat:
+            self._add_assert(basis, item)
+        if any(item.needs_judge for item in asserts):
+            self._add_judge(basis, {item.agent for item in flat if isinstance(item, Propositions | PersonaDrift)})
+        return basis
+
+    def _add_assert(self, basis: Basis, item: AssertFields) -> None:
+        for path in item.files:
+            self._add_file(basis, path)
+        beside = self.suite.path.absolute().parent
+        asked = item.asked if isinstance(item, Pairwise) else item.target if isinstance(item, AgentJudge) else None
+        if asked is not None and self.responses is None:
+            basis.add(self.of_answer(asked))
+        if isinstance(item, CodeJudge):
+            self._add_program(basis, item.script, [Path(item.cwd or beside)])
+        elif isinstance(item, LlmJudge) and isinstance(item.prompt, PromptScript):
+            self._add_program(basis, item.prompt.script, [beside])
+        elif isinstance(item, Composite) and isinstance(item.aggregator, CodeAggregator):
+            self._add_program(basis, item.aggregator.script, [beside])
+        elif isinstance(item, Propositions | PersonaDrift):
+            self._add_agent(basis, item)
+        if item.needs_code:
+            self._add_named(basis, item.dump(), beside)
+        self._add_class(basis, type(item))
+
+    def _add_agent(self, basis: Basis, item: Propositions | PersonaDrift) -> None:
+        """Add what an assert about an agent reads of the world, also where it is not there yet."""
+        # A name that is no agent's is the run's to report, and no path to look at.
+        if self.world is None or not is_agent_id(item.agent):
+            return
+        paths = _spellings(self.world / PERSONAS, item.agent)
+        for dimension in [item.dimension] if isinstance(item, Propositions) else item.dimensions:
+            paths += _spellings(self.world / PROPOSITIONS / dimension, DEFAULT)
+            paths += _spellings(self.world / PROPOSITIONS / dimension, item.agent)
+        if isinstance(item, PersonaDrift):
+            paths.append(baseline_path(self.world, item.agent))
+        for path in paths:
+            self._add_file(basis, path)
+
+    def _add_judge(self, basis: Basis, agents: set[str]) -> None:
+        """Add who judges, as far as he could answer otherwise; of a recorded judge what is recorded, but not of other agents."""
+        if self.judge is None:
+            return
+        basis.values["judge"] = self.judge.identity
+        folder = self.judge.recordings
+        if folder is None:
+            return
+        others = {stem for stem in yaml_stems(folder.parent / PERSONAS) if stem not in agents}
+        basis.folders.add(folder.resolve())
+        for path in sorted(folder.glob("**/*.jsonl")):
+            if path.relative_to(folder).parts[0] not in others:
+                self._add_file(basis, path)
+
+    def _add_workspace(self, basis: Basis, test: Test) -> None:
+        beside = self.suite.path.absolute().parent
+        template = test.workspace.template if test.workspace else None
+        if template:
+            self._add_tree(basis, Path(template), template=True)
+        own = dict(test.workspace.hooks) if test.workspace else {}
+        shared = self.suite.shared_workspace.hooks if self.suite.shared_workspace else {}
+        framing = {name: hook for name, hook in shared.items() if name in ("before_all", "after_all")}
+        basis.values["hooks"] = self._portable({name: hook.model_dump() for name, hook in framing.items()})
+        for hook in {**own, **framing}.values():
+            self._add_program(basis, hook.script, [Path(hook.cwd or beside), *([Path(template)] if template else [])])
+
+    def _of_answer(self, name: str) -> Basis:
+        entry = self.targets.entries.get(name) if self.targets else None
+        if self.targets is None or entry is None:
+            given = self.targets is not None and name in self.targets.names
+            return Basis({f"target {name}": self.targets.open(name).fingerprint() if given and self.targets else None})
+        data, filled = with_function(entry.data), self.targets.filled(name)
+        provider = data.get("provider")
+        try:
+            model = find_provider(provider) if isinstance(provider, str) else None
+        except ConfigError:
+            model = None
+        fields = model.model_fields if model else {}
+        defaults = {key: one.default for key, one in fields.items() if isinstance(one.default, str | int | float)}
+        secret = ("api_key", "headers")
+        shown = {key: value for key, value in filled.items() if key not in secret}
+        basis = Basis({f"target {name}": self._portable([data, {**defaults, **shown}])})
+        folder = Path(self.targets.path).parent
+        self._add_named(basis, data, folder)
+        if provider == "cli":
+            self._add_program(basis, _argv(filled), [folder / str(filled.get("cwd") or ""), *self._templates])
+        elif provider == "python":
+            module = str(filled.get("function")).partition(":")[0]
+            self._add_sources(basis, module_sources(module, [folder]))
+        elif provider == "replay":
+            self._add_file(basis, folder / str(filled.get("path")))
+        elif provider == "persona" and is_agent_id(str(filled.get("agent"))):
+            world = folder / str(filled["root"]) if filled.get("root") else self.world or folder
+            for path in _spellings(world / PERSONAS, str(filled["agent"])):
+                self._add_file(basis, path)
+        elif model is not None and not model.__module__.startswith("persona_pipeline."):
+            self._add_class(basis, model)
+        return basis
+
+    @cached_property
+    def _templates(self) -> list[Path]:
+        found = {test.workspace.template for test in self.suite.tests if test.workspace}
+        return [Path(template) for template in sorted(filter(None, found))]
+
+    def _add_named(self, basis: Basis, value: Any, folder: Path) -> None:
+        """Add the files of the repository that any text names."""
+        for text in _strings(value):
+            if text and len(text) <= _LONGEST_PATH and "\0" not in text:
+                path = folder / text
+                try:
+                    digest = digest_within(path, self.roots)
+                except OSError:
+                    continue
+                if digest is not None:
+                    basis.files[path] = digest
+
+    def _add_class(self, basis: Basis, model: type) -> None:
+        """Add the source of an assert or a target that is no part of this program, where it lies in the repository."""
+        if model.__module__.startswith("persona_pipeline."):
+            return
+        place = getattr(sys.modules.get(model.__module__), "__file__", None)
+        if place and any(Path(place).resolve().is_relative_to(root) for root in self.roots):
+            self._add_file(basis, Path(place), program=True)
+
+    def _add_program(self, basis: Basis, script: Sequence[str], folders: Sequence[Path]) -> None:
+        self._add_sources(basis, program_sources(script, folders))
+
+    def _add_sources(self, basis: Basis, sources: Iterable[Source]) -> None:
+        for source in sources:
+            if source.path is None:
+                basis.unseen.append(source.unseen)
+            elif source.path.is_dir():
+                self._add_tree(basis, source.path)
+            else:
+                self._add_file(basis, source.path, program=source.program)
+
+    def _add_file(self, basis: Basis, path: Path, *, program: bool = False) -> None:
+        """Add a file; of a program what lies in its folder, too: it may import or read it."""
+        path = Path(os.path.abspath(path))  # noqa: PTH100 -- a link stays one
+        try:
+            digest = digest_within(path, self.roots)
+        except OSError as error:
+            basis.files[path] = _ABSENT if isinstance(error, FileNotFoundError | NotADirectoryError) else "unreadable"
+            return
+        if digest is None:
+            inside = any(path.resolve().is_relative_to(root) for root in self.roots)
+            basis.unseen.append(f"{path} ({'no regular file of at most 64 MB' if inside else 'outside the repository'})")
+            return
+        basis.files[path] = digest
+        if program:
+            self._add_tree(basis, path.parent)
+            if path.is_symlink():
+                self._add_tree(basis, path.resolve().parent)
+
+    def _add_tree(self, basis: Basis, folder: Path, *, template: bool = False) -> None:
+        folder = folder.resolve()
+        if folder not in self._trees:
+            self._trees[folder] = self._tree(folder, template=template)
+        basis.add(self._trees[folder])
+
+    def _tree(self, folder: Path, *, template: bool) -> Basis:
+        basis = Basis(folders={folder})
+        if not any(folder.is_relative_to(root) for root in self.roots):
+            return Basis(unseen=[f"{folder} (outside the repository)"])
+        for place, folders, names in os.walk(folder):
+            if not template:
+                folders[:] = [name for name in folders if self.counts(Path(place, name), is_folder=True)]
+            for name in names:
+                path = Path(place, name)
+                if template or self.counts(path):
+                    try:
+                        basis.files[path] = digest_within(path, self.roots) or "unreadable"
+                    except OSError:
+                        basis.files[path] = "unreadable"
+            if len(basis.files) > _MOST_FILES:
+                return Basis(folders={folder}, unseen=[f"{_shown(folder, self.top)}/ (more than {_MOST_FILES:,} files)"])
+        return basis
+
+    def counts(self, path: Path, *, is_folder: bool = False) -> bool:
+        """Return whether a file or a folder beside a program may be a part of it."""
+        name = path.name
+        if name.startswith(".") or path in self.written:
+            return False
+        if is_folder:
+            own = self.world is not None and name in _WORLDS_OWN and path.parent == self.world
+            return name not in _LEFT_FOLDERS and not own and not (path / "pyvenv.cfg").exists()
+        return not name.endswith(_LEFT_ENDINGS) and not name.endswith(_LEFT_NAMES)
+
+    def _portable(self, value: Any) -> Any:
+        """Return data without the place where the repository lies."""
+        if isinstance(value, str):
+            return value.replace(str(self.top), "")
+        if isinstance(value, Mapping):
+            return {str(key): self._portable(item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [self._portable(item) for item in value]
+        return value if value is None or isinstance(value, bool | int | float) else str(value)
+
+
+def _flat(item: AssertFields) -> Iterator[AssertFields]:
+    yield item
+    if isinstance(item, Composite):
+        for member in item.members:
+            yield from _flat(member)
+
+
+def _argv(data: Mapping[str, Any]) -> list[str]:
+    """Return a cli target's program as it is written, valid or not."""
+    command = data.get("command", data.get("command_template"))
+    return command.split() if isinstance(command, str) else [str(word) for word in command or ()]
+
+
+def _spellings(folder: Path, stem: str) -> list[Path]:
+    return [folder / f"{stem}.yaml", folder / f"{stem}.yml"]
+
+
+def _shown(path: Path, top: Path) -> str:
+    return path.relative_to(top).as_posix() if path.is_relative_to(top) else path.as_posix()
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _strings(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _strings(item)
