@@ -1,14 +1,23 @@
 """Green means held: what once was green though nobody could tell, a case a row."""
 
 import json
+import os
 import random
-from collections.abc import Callable
+import subprocess
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from persona_pipeline.settings import get_settings
+from persona_pipeline.testing.messages_replies import message
+from persona_pipeline.testing.messages_server import MessagesServer
+from tests.suites.support import write
 from tests.support.command_line import Cli, Done, in_process
+from tests.support.worlds import replace_in
 
 DRIFTED = ("evaluate", "--agents", "michael")
 
@@ -131,3 +140,336 @@ def test_a_threshold_counts_in_dagster() -> None:
     from persona_pipeline.defs.platform.resources import EvaluationSettings
 
     assert EvaluationSettings(threshold=7.0).model_dump()["threshold"] == 7.0  # pyright: ignore[reportCallIssue]
+
+
+# What a suite's verdict rests on ------------------------------------------------------------------------------------------------
+
+ANSWER = "import words\nprint(words.said())\n"
+GRADE = 'import json, rules\nprint(json.dumps({"score": rules.SCORE}))\n'
+PROMPT = 'print("Is {{ answer }} polite?")\n'
+AGGREGATE = 'import json\nprint(json.dumps({"score": 1.0}))\n'
+FILES = {
+    "targets.yaml": """
+targets:
+  - {name: default, provider: mock, response: hello}
+  - {name: other, provider: mock, response: hello}
+  - {name: program, provider: cli, command: [python3, agent/answer.py, "{PROMPT}"]}
+  - {name: recorded, provider: replay, path: answers/recorded.jsonl}
+""",
+    "answers/recorded.jsonl": '{"id": "t", "answer": "hello"}\n{"id": "u", "answer": "hello"}\n',
+    "answers/pair.jsonl": '{"id": "t", "answer": "hello"}\n',
+    "agent/answer.py": ANSWER,
+    "agent/words.py": 'def said():\n    return "hello"\n',
+    "suites/judges/grade.py": GRADE,
+    "suites/judges/rules.py": "SCORE = 1.0\n",
+    "suites/judges/prompt.py": PROMPT,
+    "suites/judges/sum.py": AGGREGATE,
+    "suites/judges/polite.md": "Is {{ answer }} polite?\n",
+    "suites/hooks/setup.py": "pass\n",
+    "suites/template/a.txt": "a\n",
+    "propositions/adherence/bob.yaml": json.dumps(
+        {"dimension": "adherence", "propositions": [{"id": "machines", "claim": "{{agent_name}} loves machines"}]}
+    ),
+    ".gitignore": ".persona/\nr.jsonl\n__pycache__/\n",
+}
+GOOD = json.dumps({"reasoning": "It is.", "hits": [], "misses": [], "score": 1.0})
+
+
+@dataclass
+class Desk:
+    """A world in a repository with a suite of two tests, ``t`` as a row has it and ``u`` that rests on little."""
+
+    root: Path
+    cli: Cli
+    judge: tuple[str, ...] = ()
+
+    def suite(self, test: str, head: str = "") -> None:
+        plain = "{id: u, input: hi, assert: [{type: contains, value: hello}]}"
+        write(self.root, {"suites/s.eval.yaml": f"{head}tests:\n  - {{id: t, input: hi, {test}}}\n  - {plain}\n"})
+
+    def run(self, *options: str) -> Done:
+        return self.cli("suite", "run", str(self.root / "suites"), "--allow-code", *self.judge, *options)
+
+    def rows(self, *options: str) -> list[dict[str, Any]]:
+        """Run, and return every row that was written to the file of results so far."""
+        done = self.run("--out", str(self.root / "r.jsonl"), *options)
+        assert done.returncode in (0, 1, 3), done.stderr
+        return [json.loads(line) for line in (self.root / "r.jsonl").read_text(encoding="utf-8").splitlines()]
+
+    def git(self, *arguments: str) -> str:
+        identity = ["-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "commit.gpgsign=false"]
+        done = subprocess.run(["git", *identity, *arguments], cwd=self.root, check=True, capture_output=True, text=True)
+        return done.stdout
+
+    def commit(self) -> None:
+        if not (self.root / ".git").exists():
+            self.git("init", "-q")
+        self.git("add", "-A")
+        self.git("commit", "-qm", "as it stands")
+
+
+@pytest.fixture
+def desk(
+    small_root: Path,
+    server: MessagesServer,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Iterator[Desk]:
+    server.always(message(GOOD))
+    write(small_root, FILES)
+    (small_root / ".git").mkdir()
+    yield Desk(small_root, in_process(small_root, monkeypatch, capsys))
+    server.always(None)
+
+
+@dataclass(frozen=True)
+class Row:
+    """What a test is, and what is done to what it rests on.
+
+    Attributes:
+        edit: a file, and what is replaced in it by what; with nothing to replace: what it is written with.
+        place: what the reason for running names.
+    """
+
+    id: str
+    test: str
+    edit: tuple[str, str, str] | None = None
+    head: str = ""
+    judge: bool = False
+    claims: bool = False
+    environment: dict[str, str] = field(default_factory=dict)
+    options: tuple[str, ...] = ()
+    place: str | None = None
+    in_git: bool = True
+
+
+LLM = "criteria: c, assert: [{type: llm_judge, prompt: ./judges/polite.md}]"
+CLAIMS = "assert: [{type: propositions, agent: bob}]"
+DRIFT = "assert: [{type: persona_drift, agent: bob}]"
+CODE = "assert: [{type: code_judge, script: [python3, judges/grade.py]}]"
+SCRIPTED = "criteria: c, assert: [{type: llm_judge, prompt: {script: [python3, judges/prompt.py]}}]"
+SUMMED = "assert: [{type: composite, assert: [{type: is_json}], aggregator: {type: code_judge, path: [python3, judges/sum.py]}}]"
+HOOKED = "workspace: {template: ./template, setup: {script: [python3, hooks/setup.py]}}, assert: [{type: contains, value: hello}]"
+ASKED = "execution: {target: %s}, assert: [{type: contains, value: hello}]"
+PAIR = "assert: [{type: pairwise, responses: ../answers/pair.jsonl}]"
+OWN_CLAIM = ("propositions/adherence/bob.yaml", "loves machines", "hates machines")
+
+ROWS = [
+    Row("the judge's prompt", LLM, ("suites/judges/polite.md", "polite", "rude"), judge=True),
+    Row("the judge's model", LLM, judge=True, environment={"PERSONA_JUDGE_MODEL": "claude-sonnet-5-5"}, in_git=False),
+    Row("how hard the judge thinks", LLM, judge=True, environment={"PERSONA_JUDGE_EFFORT": "high"}, in_git=False),
+    Row("the judge", LLM, judge=True, options=("--judge", "recorded"), in_git=False),
+    Row("a claim", CLAIMS, OWN_CLAIM, judge=True, claims=True),
+    Row(
+        "everybody's claims",
+        CLAIMS,
+        ("propositions/adherence/_default.yaml", "interesting", "dull"),
+        judge=True,
+        claims=True,
+    ),
+    Row("a persona", CLAIMS, ("personas/bob.yaml", "loves", "hates"), judge=True, claims=True),
+    Row("a code_judge's program", CODE, ("suites/judges/grade.py", "import json,", "import json as json,")),
+    Row("what a code_judge's program imports", CODE, ("suites/judges/rules.py", "1.0", "0.0")),
+    Row("a prompt's program", SCRIPTED, ("suites/judges/prompt.py", "polite", "rude"), judge=True),
+    Row("an aggregator's program", SUMMED, ("suites/judges/sum.py", "1.0", "0.0")),
+    Row("a hook", HOOKED, ("suites/hooks/setup.py", "pass", "raise SystemExit(1)")),
+    Row("a workspace", HOOKED, ("suites/template/a.txt", "a", "b")),
+    Row("the agent's own program", ASKED % "program", ("agent/answer.py", "words.said()", "'go away'")),
+    Row("what the agent's own program imports", ASKED % "program", ("agent/words.py", "hello", "go away")),
+    Row("recorded answers", ASKED % "recorded", ("answers/recorded.jsonl", "hello", "go away")),
+    Row("the answers that it is compared with", PAIR, ("answers/pair.jsonl", "hello", "hallo")),
+    Row("the targets above", ASKED % "other", ("targets.yaml", "other, provider: mock, response: hello", "other, provider: mock, response: no")),
+]  # fmt: skip
+
+
+def arranged(desk: Desk, row: Row, server: MessagesServer) -> None:
+    desk.suite(row.test, row.head)
+    desk.judge = ("--judge", "anthropic") if row.judge else ()
+    if row.claims:
+        server.always(None)
+
+
+def mutated(desk: Desk, row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in row.environment.items():
+        monkeypatch.setenv(name, value)
+    get_settings.cache_clear()
+    if row.edit is not None:
+        path, old, new = row.edit
+        replace_in(desk.root / path, old, new)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
+def test_a_run_that_goes_on_believes_no_result_of_what_has_changed(
+    desk: Desk, row: Row, server: MessagesServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arranged(desk, row, server)
+    first = desk.rows()
+    assert [item["test_id"] for item in first] == ["t", "u"] and "error" not in first[0], first[0]
+    assert len(desk.rows("--resume")) == 2, "nothing changed: both results stand"
+    mutated(desk, row, monkeypatch)
+    again = desk.rows("--resume", *row.options)
+    assert [item["test_id"] for item in again] == ["t", "u", "t"], "what changed runs again, and nothing else does"
+    assert again[2]["digest"] != again[0]["digest"]
+
+
+CACHED = [row for row in ROWS if row.id in ("the agent's own program", "what the agent's own program imports")]
+
+
+@pytest.mark.parametrize("row", CACHED, ids=lambda row: row.id)
+def test_a_kept_answer_is_none_of_a_program_that_has_changed(
+    desk: Desk, row: Row, server: MessagesServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arranged(desk, row, server)
+    assert [item.get("cached") for item in desk.rows("--cache")] == [None, None]
+    assert [item.get("cached") for item in desk.rows("--cache")] == [True, True]
+    mutated(desk, row, monkeypatch)
+    assert [(item.get("cached"), item["verdict"]) for item in desk.rows("--cache")] == [(None, "fail"), (True, "pass")]
+
+
+CHANGED = [row for row in ROWS if row.in_git] + [
+    Row("a baseline", DRIFT, ("baselines/bob.json", "", "{}"), judge=True),
+    Row("a new file of claims", CLAIMS, ("propositions/adherence/bob.yml", "", "x"), judge=True),
+]
+
+
+@pytest.mark.parametrize("row", CHANGED, ids=lambda row: row.id)
+@pytest.mark.parametrize("committed", [False, True], ids=["uncommitted", "committed"])
+def test_what_a_change_touches_runs_and_the_reason_is_said(
+    desk: Desk, row: Row, committed: bool, server: MessagesServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arranged(desk, row, server)
+    (desk.root / ".git").rmdir()
+    desk.commit()
+    assert row.edit is not None
+    path, old, new = row.edit
+    if old:
+        replace_in(desk.root / path, old, new)
+    else:
+        write(desk.root, {path: new})
+    base = "HEAD"
+    if committed:
+        desk.commit()
+        base = "HEAD^"
+    done = desk.run("--changed", base, "--json")
+    assert [item["test_id"] for item in json.loads(done.stdout)["tests"]] == ["t"]
+    assert f"1 of 2 tests rests on what changed: {path}" in done.stderr
+    if old:
+        line = next(n for n, text in enumerate((desk.root / path).read_text().splitlines(), 1) if new in text)
+        assert f"{path}:{line}" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("targets.yaml", "name: other, provider: mock, response: hello", "name: other, provider: mock, response: no"),
+        ("messages/day.jsonl", "", "{}"),
+        ("baselines/ann.json", "", "{}"),
+        ("README.md", "", "x"),
+    ],
+    ids=lambda edit: edit[0],
+)
+def test_a_change_that_nothing_rests_on_is_a_run_of_nothing_and_green(desk: Desk, edit: tuple[str, str, str]) -> None:
+    desk.suite(CODE)
+    (desk.root / ".git").rmdir()
+    desk.commit()
+    path, old, new = edit
+    if old:
+        replace_in(desk.root / path, old, new)
+    else:
+        write(desk.root, {path: new})
+    done = desk.run("--changed", "HEAD", "--out", str(desk.root / "r.json"), "--out", str(desk.root / "r.xml"))
+    assert (done.returncode, done.stdout) == (0, "nothing to run: 0 of 2 tests rest on what changed\n"), done.stderr
+    summary = json.loads((desk.root / "r.json").read_text())["summary"]
+    assert (summary["result"], summary["exit_code"]) == (None, 0)
+    assert summary["reason"] == "nothing to run: 0 of 2 tests rest on what changed"
+    assert ElementTree.parse(desk.root / "r.xml").find(".//error") is None
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--test-id", "none*"), "no test of s matches --test-id 'none*'"),
+        (("--tag", "none"), "no test of s is left by the filters none"),
+        (("--shard", "3/3"), "no test is in shard 3/3: there are 2; take fewer shards"),
+    ],
+)
+def test_any_other_run_of_nothing_cannot_tell(desk: Desk, options: tuple[str, ...], says: str) -> None:
+    desk.suite(CODE)
+    done = desk.run(*options, "--out", str(desk.root / "r.json"), "--out", str(desk.root / "r.xml"))
+    assert (done.returncode, f"nothing was run: {says}" in done.stdout) == (3, True), done.stdout + done.stderr
+    summary = json.loads((desk.root / "r.json").read_text())["summary"]
+    assert (summary["result"], summary["exit_code"], says in summary["reason"]) == ("cannot_tell", 3, True)
+    found = ElementTree.parse(desk.root / "r.xml").find(".//error")
+    assert found is not None and says in str(found.get("message"))
+
+
+def test_an_empty_suite_cannot_tell(desk: Desk) -> None:
+    write(desk.root, {"suites/s.eval.yaml": "tests: []\n"})
+    done = desk.run()
+    assert (done.returncode, "nothing was run: s has no tests" in done.stdout) == (3, True)
+
+
+def test_a_run_whose_tests_are_all_done_reports_them(desk: Desk) -> None:
+    desk.suite(CODE)
+    desk.rows()
+    done = desk.run("--out", str(desk.root / "r.jsonl"), "--resume")
+    assert (done.returncode, "2 of 2 passed" in done.stdout) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("score", "result", "code"),
+    [("1.0", "held", 0), ("0.7", "held", 0), ("0.0", "fell", 1), ("None", "cannot_tell", 3)],
+)
+def test_a_suites_result_in_three_words(desk: Desk, score: str, result: str, code: int) -> None:
+    write(desk.root, {"suites/judges/rules.py": f"SCORE = {score}\n"})
+    desk.suite(CODE)
+    done = desk.run("--json", "--out", str(desk.root / "r.xml"))
+    summary = json.loads(done.stdout)["summary"]
+    assert (done.returncode, summary["result"], summary["exit_code"]) == (code, result, code)
+    tree = ElementTree.parse(desk.root / "r.xml")
+    said = {item.get("name"): item.get("value") for item in tree.findall("./testsuite/properties/property")}
+    assert said["result"] == result
+    digests = [item.get("value") for item in tree.findall("./testsuite/testcase/properties/property[@name='digest']")]
+    assert digests == [row["digest"] for row in json.loads(done.stdout)["tests"]] and len(set(digests)) == 2
+
+
+ENDLESS = "/proc/self/pagemap"
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        pytest.param(f"provider: mock, response: {ENDLESS}", id="a text that is a path"),
+        pytest.param(f"provider: cli, command: [{ENDLESS}]", id="a program"),
+        pytest.param(f"provider: replay, path: {ENDLESS}", id="recorded answers"),
+        pytest.param("provider: mock, response: link", id="a link to the outside"),
+        pytest.param("provider: cli, command: [python3, link]", id="a program that is a link"),
+        pytest.param("provider: cli, command: [python3, pipe]", id="a program that is no file"),
+    ],
+)
+def test_a_fingerprint_is_taken_of_files_of_the_repository_only(desk: Desk, target: str) -> None:
+    from persona_pipeline.changes.suite_files import suite_files, suite_version
+
+    write(desk.root, {"targets.yaml": f"targets: [{{name: default, {target}}}]\n"})
+    (desk.root / "link").symlink_to(ENDLESS)
+    os.mkfifo(desk.root / "pipe")
+    desk.suite("criteria: c")
+    (file,) = suite_files(desk.root)
+    assert suite_version(desk.root, file) == suite_version(desk.root, file)
+
+
+def test_what_cannot_be_hashed_runs_again(desk: Desk, tmp_path: Path) -> None:
+    outside = tmp_path / "elsewhere.py"
+    outside.write_text('print("hello")\n', encoding="utf-8")
+    replace_in(desk.root / "targets.yaml", "agent/answer.py", str(outside))
+    desk.suite(ASKED % "program")
+    desk.rows("--cache")
+    assert [item["test_id"] for item in desk.rows("--cache", "--resume")] == ["t", "u", "t"]
+    assert desk.rows("--cache", "--resume")[-1].get("cached") is None
+    (desk.root / ".git").rmdir()
+    desk.commit()
+    done = desk.run("--changed", "HEAD")
+    assert (
+        done.returncode,
+        f"1 of 2 tests rests on what changed: {outside} (outside the repository)" in done.stdout,
+    ) == (0, True)
