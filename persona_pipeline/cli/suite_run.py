@@ -96,8 +96,6 @@ def run(
     """
     from persona_pipeline.suites import RunOptions, SuiteResult, load_responses, run_suite
     from persona_pipeline.suites.results.result_files import RowWriter, earlier_results
-    from persona_pipeline.suites.running.basis import Bases
-    from persona_pipeline.suites.running.changed import changed_line, why_changed
     from persona_pipeline.suites.running.opening import judge_opener, open_targets, world_root
     from persona_pipeline.suites.running.plan import NothingToRun, parse_shard, plan, select_tests
     from persona_pipeline.suites.running.several import (
@@ -153,6 +151,9 @@ def run(
     own = [options for _ in suites]
     touched = ""
     if changed is not None:
+        from persona_pipeline.suites.running.basis import Bases
+        from persona_pipeline.suites.running.changed import changed_line, why_changed
+
         asked = [select_tests(suite, replace(options, shard=None)) for suite in suites]
         why = [
             why_changed(Bases(suite, found, recorded, shared, options), tests, changed)

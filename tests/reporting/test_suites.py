@@ -74,4 +74,4 @@ def test_lines_hold_no_escape_sequences(tmp_path: Path) -> None:
     assert len(lines) == 5
     assert not any(character in line for line in lines for character in "\x1b\x07\x00\u202e\n")
     assert lines[1].startswith("fail       0.000  <b>bad</b>  gate contains-<i>nowhere</i>")
-    assert lines[-1] == "suite: 1 of 4 passed, 1 borderline, 1 failed, 1 not judged, mean score 0.583. Exit code 3."
+    assert lines[-1] == "suite: 1 of 4 passed, 1 borderline, 1 failed, 1 not judged, mean score 0.583. Exit code 1."

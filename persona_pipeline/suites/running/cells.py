@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.suites.asserts.base import Assert, run_assert
@@ -17,7 +17,6 @@ from persona_pipeline.suites.asserts.registry import default_assert
 from persona_pipeline.suites.format.files import state_folder
 from persona_pipeline.suites.format.models import Suite, Test
 from persona_pipeline.suites.results.suite_result import Attempt, TestResult
-from persona_pipeline.suites.running.basis import Bases
 from persona_pipeline.suites.running.options import RunOptions
 from persona_pipeline.suites.running.plan import Cell
 from persona_pipeline.suites.running.scoring import score_test
@@ -32,6 +31,9 @@ from persona_pipeline.suites.targets.fields import TargetFields
 from persona_pipeline.suites.targets.output import Output
 from persona_pipeline.suites.targets.prompts import FileError, PromptFiles, file_parts, message_text, prompt_text
 from persona_pipeline.suites.targets.responses import ResponseError, Responses
+
+if TYPE_CHECKING:
+    from persona_pipeline.suites.running.basis import Bases
 
 
 @dataclass
@@ -51,11 +53,17 @@ class CellRunner:
     judge: SharedJudge | None = None
 
     def __post_init__(self) -> None:
-        self.bases = Bases(self.suite, self.targets, self.responses, self.judge, self.options)
         invoke = self._invoke if self.targets else None
         self.services = dataclasses.replace(self.services, invoke=invoke, answer=self._answer_of)
         self._sick: dict[str, TargetError | None] = {}
         self._request_keys: dict[str, str] = {}
+
+    @cached_property
+    def bases(self) -> "Bases":
+        """What verdicts and answers rest on; made where somebody asks, for it brings in much."""
+        from persona_pipeline.suites.running.basis import Bases
+
+        return Bases(self.suite, self.targets, self.responses, self.judge, self.options)
 
     @cached_property
     def files(self) -> PromptFiles:

@@ -124,7 +124,7 @@ def _reasons(bases: Bases, test: Test, diff: _Diff, before: _Before | None) -> I
         old = next((item for item in before.suite.tests if item.id == test.id), None)
         if old is None or _text(_own(bases.suite, test), diff.top) != _text(_own(before.suite, old), before.folder):
             yield diff.place(written, test.entry)
-        elif bases.responses is None and list(named) != _targets_before(before, old, bases):
+        elif list(named) != _targets_before(before, old, bases):
             yield diff.place(diff.name(bases.suite.path.resolve()) or written)
         if before.responses is not None and bases.responses is not None:
             keys = [*(f"{test.id}@{name}" for name in named), test.id]
@@ -168,7 +168,7 @@ def _entry(bases: Bases, name: str, diff: _Diff, before: _Before | None) -> Iter
 
 def _targets_before(before: _Before, old: Test, bases: Bases) -> list[str | None]:
     try:
-        return list(targets_of(before.suite, old, bases.options, before.targets, None))
+        return list(targets_of(before.suite, old, bases.options, before.targets, bases.responses))
     except ConfigError:
         return []
 
