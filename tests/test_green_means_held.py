@@ -254,6 +254,8 @@ ASKED = "execution: {target: %s}, assert: [{type: contains, value: hello}]"
 PAIR = "assert: [{type: pairwise, responses: ../answers/pair.jsonl}]"
 OWN_CLAIM = ("propositions/adherence/bob.yaml", "loves machines", "hates machines")
 
+OTHER = "other, provider: mock, response: hello"
+
 ROWS = [
     Row("the judge's prompt", LLM, ("suites/judges/polite.md", "polite", "rude"), judge=True),
     Row("the judge's model", LLM, judge=True, environment={"PERSONA_JUDGE_MODEL": "claude-sonnet-5-5"}, in_git=False),
@@ -278,7 +280,7 @@ ROWS = [
     Row("what the agent's own program imports", ASKED % "program", ("agent/words.py", "hello", "go away")),
     Row("recorded answers", ASKED % "recorded", ("answers/recorded.jsonl", "hello", "go away")),
     Row("the answers that it is compared with", PAIR, ("answers/pair.jsonl", "hello", "hallo")),
-    Row("the targets above", ASKED % "other", ("targets.yaml", "other, provider: mock, response: hello", "other, provider: mock, response: no")),
+    Row("the targets above", ASKED % "other", ("targets.yaml", OTHER, OTHER.replace("hello", "no"))),
 ]  # fmt: skip
 
 

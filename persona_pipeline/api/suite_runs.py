@@ -165,7 +165,13 @@ def _targets(suite: Suite, how: Running) -> Any:
     if given is not None and not isinstance(given, Path | str):
         return given
     path = None if given is None else Path(given)
-    return open_targets(suite.path, path, environment=how.get("allow_env"), network=how.get("allow_targets", False))
+    return open_targets(
+        suite.path,
+        path,
+        environment=how.get("allow_env"),
+        network=how.get("allow_targets", False),
+        folders=suite.roots or (),
+    )
 
 
 def _options(how: Running) -> RunOptions:

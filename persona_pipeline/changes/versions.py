@@ -85,7 +85,8 @@ def source_versions(root: Path, store: Store) -> SourceVersions:
     words = _digests(root / LEXICONS, _YAML)
     return SourceVersions(
         personas=personas,
-        propositions=claims | {CONVERGENCE: {name: _beside(found, words) for name, found in claims[CONVERGENCE].items()}},
+        propositions=claims
+        | {CONVERGENCE: {name: _beside(found, words) for name, found in claims[CONVERGENCE].items()}},
         baselines={name: _beside(golden[name], weighing) if name in golden else ABSENT for name in personas},
         messages=message_versions(store, personas),
         misnamed=tuple(sorted(files.keys() - personas.keys())),

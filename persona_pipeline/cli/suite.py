@@ -86,7 +86,7 @@ def explain(
 
     suite = load(file, allow_path)
     tests = select_tests(suite, RunOptions(test_ids=tuple(test_id or ()), tags=tuple(tag or ())))
-    found = open_targets(file, targets, environment=allow_env, network=allow_targets)
+    found = open_targets(file, targets, environment=allow_env, network=allow_targets, folders=suite.roots or ())
     explained = explain_suite(suite, tests, found)
     if as_json:
         print_json({"suite": suite.name, "tests": [item.to_dict() for item in explained]})

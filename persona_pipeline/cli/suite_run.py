@@ -97,7 +97,7 @@ def run(
     from persona_pipeline.suites import RunOptions, SuiteResult, load_responses, run_suite
     from persona_pipeline.suites.results.result_files import RowWriter, earlier_results
     from persona_pipeline.suites.running.opening import judge_opener, open_targets, world_root
-    from persona_pipeline.suites.running.plan import NothingToRun, parse_shard, plan, select_tests
+    from persona_pipeline.suites.running.plan import NothingToRunError, parse_shard, plan, select_tests
     from persona_pipeline.suites.running.several import (
         chosen,
         find_suites,
@@ -134,7 +134,7 @@ def run(
     loaded = [load(path, allow_path) for path in find_suites(places)]
     try:
         suites = chosen(loaded, options)
-    except NothingToRun as error:
+    except NothingToRunError as error:
         if rows is not None:
             RowWriter(rows, append=resume).close()
         nothing = [SuiteResult(suite.name, str(suite.path), [], reason=str(error)) for suite in loaded]
@@ -144,7 +144,9 @@ def run(
     if recorded is not None and len(suites) > 1:
         raise ConfigError("--responses are the answers to one suite; name one")
     answering = [
-        None if recorded else open_targets(suite.path, targets, environment=allow_env, network=allow_targets)
+        None
+        if recorded
+        else open_targets(suite.path, targets, environment=allow_env, network=allow_targets, folders=suite.roots or ())
         for suite in suites
     ]
     shared = SharedJudge(judge_opener(judge_name(judge), record=record, max_usd=max_usd))

@@ -113,7 +113,7 @@ def repository_of(folder: Path) -> Path:
 
 
 def digest_within(path: str | os.PathLike[str], roots: Sequence[Path]) -> str | None:
-    """Return the SHA-256 of a regular file of at most 64 MB that lies in one of these folders, links followed; None of anything else.
+    """Return the SHA-256 of a regular file of at most 64 MB in one of these folders, links followed; None of anything else.
 
     A file that looks as it did when it was read is not read again.
 
@@ -143,7 +143,7 @@ def regular_digest(name: str, stat: os.stat_result) -> str | None:
         return known[1]
     fresh = is_fresh(stat)
     digest, left = hashlib.sha256(), MOST_BYTES + 1
-    with open(name, "rb", buffering=0, opener=_without_waiting) as stream:  # noqa: PTH123
+    with open(name, "rb", buffering=0, opener=_without_waiting) as stream:
         if not modes.S_ISREG(os.fstat(stream.fileno()).st_mode):
             return None
         while left > 0 and (chunk := stream.read(min(_CHUNK, left))):

@@ -13,6 +13,7 @@ from persona_pipeline.defs.platform.resources import EvaluationSettings
 from persona_pipeline.defs.platform.settings import orchestration
 from persona_pipeline.errors import ConfigError, did_you_mean
 from persona_pipeline.judging.anthropic import AnthropicJudge
+from persona_pipeline.judging.providers.registry import RECORDED
 from persona_pipeline.judging.recorded_first import RecordedFirstJudge
 from persona_pipeline.reporting.text import one_line
 from persona_pipeline.world import World
@@ -21,6 +22,7 @@ from persona_pipeline.world.canonical import content_hash
 if TYPE_CHECKING:
     from persona_pipeline.suites import SuiteResult, TestResult
     from persona_pipeline.suites.asserts.suite_judge import BackedJudge
+    from persona_pipeline.suites.running.opening import JudgeOpener
 
 MECHANISM = "suite"
 MOST_ROWS, MOST_LINES, MOST_LINE = 200, 5, 300
@@ -67,7 +69,9 @@ def run_target(world: World, opened: OpenedSuite, target: str, evaluation: Evalu
     from persona_pipeline.suites.results.storage import save_suite_result
 
     require_target(opened, target)
-    options = RunOptions(allow_code=orchestration().suite_allow_code, targets=(target,), world_root=lambda: world.root)
+    options = RunOptions(
+        allow_code=orchestration().suite_allow_code, targets=(target,), world_root=lambda: world.root, keyed=True
+    )
     judge = _judge_opener(evaluation, world)
     result = run_suite(opened.suite, targets=opened.targets, judge=judge, options=options)
     save_suite_result(world.store, result)
@@ -102,6 +106,7 @@ def suite_metadata(run: "SuiteResult") -> metadata.Metadata:
     rows = [_row(test) for test in tests[:MOST_ROWS]]
     found: metadata.Metadata = {
         "verdict": run.verdict.value,
+        "result": run.result or "nothing to run",
         **{name: counts[name] for name in ("total", "passed", "borderline", "failed", "errors")},
         "tests": metadata.table(rows, ("test", "verdict", "score", "asserts", "what is missing")),
         "suite": run.suite,
@@ -160,15 +165,19 @@ VERDICT = SuiteCheck("verdict", "No test failed, and every test could be judged;
 CHECKS = (GATES, VERDICT)
 
 
-def _judge_opener(evaluation: EvaluationSettings, world: World) -> "Callable[[], BackedJudge]":
-    def opened() -> "BackedJudge":
+def _judge_opener(evaluation: EvaluationSettings, world: World) -> "JudgeOpener":
+    from persona_pipeline.suites.asserts.suite_judge import SuiteJudge
+    from persona_pipeline.suites.running.opening import RECORDINGS, JudgeOpener
+
+    def opened() -> SuiteJudge:
         judge = evaluation.open_judge(world)
         if isinstance(judge, RecordedFirstJudge):
             judge = judge.judging
         # The run's other steps share its cache and budget; what suites spend is charged to them.
-        return cast("BackedJudge", replace(judge, mechanism=MECHANISM) if isinstance(judge, AnthropicJudge) else judge)
+        own = replace(judge, mechanism=MECHANISM) if isinstance(judge, AnthropicJudge) else judge
+        return SuiteJudge(cast("BackedJudge", own))
 
-    return opened
+    return JudgeOpener(opened, evaluation.judge, world.root / RECORDINGS if evaluation.judge == RECORDED else None)
 
 
 def _row(test: "TestResult") -> dict[str, Any]:

@@ -20,7 +20,25 @@ _COMMANDS = re.compile(r"[;|&\n]+")
 _INTERPRETERS = re.compile(r"(python|node|deno|bun|ruby|perl|php|Rscript|sh|bash|zsh|dash|env|pwsh|cmd)[\d.]*(\.exe)?")
 _SYSTEM = ("/bin", "/sbin", "/usr/bin", "/usr/sbin")
 # They run what cannot be seen from their names.
-_LAUNCHERS = frozenset("npx npm yarn pnpm uv uvx pipx poetry pdm hatch make docker podman go cargo java dotnet".split())
+_LAUNCHERS = {
+    "npx",
+    "npm",
+    "yarn",
+    "pnpm",
+    "uv",
+    "uvx",
+    "pipx",
+    "poetry",
+    "pdm",
+    "hatch",
+    "make",
+    "docker",
+    "podman",
+    "go",
+    "cargo",
+    "java",
+    "dotnet",
+}
 
 
 def missing_file(script: Sequence[str], folder: Path) -> str | None:

@@ -308,7 +308,9 @@ class Bases:
             return
         if digest is None:
             inside = any(path.resolve().is_relative_to(root) for root in self.roots)
-            basis.unseen.append(f"{path} ({'no regular file of at most 64 MB' if inside else 'outside the repository'})")
+            basis.unseen.append(
+                f"{path} ({'no regular file of at most 64 MB' if inside else 'outside the repository'})"
+            )
             return
         basis.files[path] = digest
         if program:
@@ -337,7 +339,9 @@ class Bases:
                     except OSError:
                         basis.files[path] = "unreadable"
             if len(basis.files) > _MOST_FILES:
-                return Basis(folders={folder}, unseen=[f"{_shown(folder, self.top)}/ (more than {_MOST_FILES:,} files)"])
+                return Basis(
+                    folders={folder}, unseen=[f"{_shown(folder, self.top)}/ (more than {_MOST_FILES:,} files)"]
+                )
         return basis
 
     def counts(self, path: Path, *, is_folder: bool = False) -> bool:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.suites.asserts.base import Assert, run_assert

@@ -176,7 +176,9 @@ def _targets_before(before: _Before, old: Test, bases: Bases) -> list[str | None
 def _own(suite: Suite, test: Test) -> list[Any]:
     """Return what of a suite is a test's: itself, how often it runs, what judges it without asserts, what frames the run."""
     shared = suite.shared_workspace
-    framing = {name: hook.model_dump() for name, hook in (shared.hooks if shared else {}).items() if name.endswith("_all")}
+    framing = {
+        name: hook.model_dump() for name, hook in (shared.hooks if shared else {}).items() if name.endswith("_all")
+    }
     trials = suite.trials_of(test)
     return [test.model_dump(), trials and trials.model_dump(), None if test.asserts else suite.evaluator, framing]
 
@@ -224,5 +226,3 @@ def _names(listed: bytes) -> frozenset[str]:
 def _text(data: Any, top: Path) -> str:
     """Return data as text in which the folder it was read in does not show."""
     return json.dumps(data, sort_keys=True, default=str).replace(str(top.resolve()), "").replace(str(top), "")
-
-

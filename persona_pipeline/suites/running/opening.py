@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from persona_pipeline.errors import ConfigError
 
 if TYPE_CHECKING:
-    from persona_pipeline.suites.asserts.suite_judge import BackedJudge, SuiteJudge
+    from persona_pipeline.suites.asserts.suite_judge import SuiteJudge
     from persona_pipeline.suites.targets import Targets
     from persona_pipeline.world import World
 
@@ -23,39 +23,47 @@ def world_root() -> Path:
 
 
 def open_targets(
-    suite: Path, path: Path | None, *, environment: Iterable[str] | None = None, network: bool = False
+    suite: Path,
+    path: Path | None,
+    *,
+    environment: Iterable[str] | None = None,
+    network: bool = False,
+    folders: Iterable[Path] = (),
 ) -> "Targets | None":
     """Return the targets of a file, by default the nearest one; None when there is none.
 
     Args:
-        environment, network: what a file inside the suite's repository may reach beside what the settings allow; one outside is
-            the user's own.
+        environment, network, folders: what a file inside the suite's repository may reach beside what the settings allow; one
+            outside is the user's own.
     """
     from persona_pipeline.suites.targets import find_targets_file, grants_for, load_targets
 
     found = path or find_targets_file(suite)
     if found is None:
         return None
-    return load_targets(found, grants_for(found, suite, environment=environment or None, network=network or None))
+    given = grants_for(found, suite, environment=environment or None, network=network or None, folders=folders)
+    return load_targets(found, given)
 
 
 @dataclass(frozen=True)
 class JudgeOpener:
-    """Opens a judge by its name. Its identity and recordings are what ``JudgeToOpen`` says.
+    """Opens a judge, and knows without opening it what its answers rest on.
 
     Attributes:
-        recordings: where the recorded judge's answers are.
+        name: ``recorded``, or the provider of a live judge.
+        recordings: the folder its answers are recorded in; None: it is asked.
     """
 
-    open: "Callable[[], BackedJudge | SuiteJudge]"
+    open: "Callable[[], SuiteJudge]"
     name: str
     recordings: Path | None
 
-    def __call__(self) -> "BackedJudge | SuiteJudge":
+    def __call__(self) -> "SuiteJudge":
         return self.open()
 
     @property
     def identity(self) -> Any:
+        """What makes it answer as it does, as JSON: another model, prompt or server is another judge."""
         return judge_identity(self.name)
 
 

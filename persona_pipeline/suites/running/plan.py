@@ -14,7 +14,7 @@ from persona_pipeline.suites.targets.responses import Responses
 DEFAULT_TARGET = "default"
 
 
-class NothingToRun(ConfigError):
+class NothingToRunError(ConfigError):
     """What was asked leaves no test, such as a filter that matches none: no mistake in a file, and no verdict either."""
 
 
@@ -34,7 +34,7 @@ def plan(
     """Yield what will run: each chosen test with each of its targets.
 
     Raises:
-        NothingToRun: a filter matches nothing.
+        NothingToRunError: a filter matches nothing.
         ConfigError: a named target does not exist.
     """
     named = [
@@ -43,7 +43,7 @@ def plan(
         for name in targets_of(suite, test, options, targets, responses)
     ]
     if not named and suite.tests and not options.may_leave_none:
-        raise NothingToRun(f"no test of {suite.name} is for target {', '.join(options.targets)}")
+        raise NothingToRunError(f"no test of {suite.name} is for target {', '.join(options.targets)}")
     several = len({name for _, name in named}) > 1
     for test, name in named:
         target = None if responses is not None or targets is None else targets.open(name or DEFAULT_TARGET)
@@ -65,12 +65,12 @@ def select_tests(suite: Suite, options: RunOptions) -> list[Test]:
     """Return the tests the filters leave.
 
     Raises:
-        NothingToRun: there are tests, and none is left.
+        NothingToRunError: there are tests, and none is left.
     """
     tests = list(suite.tests)
     for pattern in options.test_ids:
         if tests and not any(fnmatch.fnmatchcase(test.id, pattern) for test in tests):
-            raise NothingToRun(
+            raise NothingToRunError(
                 f"no test of {suite.name} matches --test-id {pattern!r}{did_you_mean(pattern, [t.id for t in tests])}"
             )
     if options.test_ids:
@@ -79,7 +79,7 @@ def select_tests(suite: Suite, options: RunOptions) -> list[Test]:
         tests = [test for test in tests if set(options.tags) & set(test.tags)]
     if not tests and suite.tests:
         asked = ", ".join((*options.test_ids, *options.tags))
-        raise NothingToRun(f"no test of {suite.name} is left by the filters {asked}")
+        raise NothingToRunError(f"no test of {suite.name} is left by the filters {asked}")
     if options.only is not None:
         tests = [test for test in tests if test.id in options.only]
     if options.shard is not None:

@@ -10,7 +10,7 @@ from persona_pipeline.suites.format.files import is_pattern
 from persona_pipeline.suites.format.models import Suite
 from persona_pipeline.suites.results.suite_result import SuiteResult, TestResult
 from persona_pipeline.suites.running.options import RunOptions
-from persona_pipeline.suites.running.plan import NothingToRun, select_tests
+from persona_pipeline.suites.running.plan import NothingToRunError, select_tests
 from persona_pipeline.suites.running.suite_files import ENDINGS
 
 
@@ -48,7 +48,7 @@ def chosen(suites: Sequence[Suite], options: RunOptions) -> list[Suite]:
     """Return the suites of which the filters leave a test.
 
     Raises:
-        NothingToRun: they leave none of any suite.
+        NothingToRunError: they leave none of any suite.
     """
     left: list[Suite] = []
     problems: list[Problem] = []
@@ -56,10 +56,10 @@ def chosen(suites: Sequence[Suite], options: RunOptions) -> list[Suite]:
         try:
             select_tests(suite, options)
             left.append(suite)
-        except NothingToRun as error:
+        except NothingToRunError as error:
             problems += error.problems
     if not left:
-        raise NothingToRun(problems)
+        raise NothingToRunError(problems)
     return left
 
 

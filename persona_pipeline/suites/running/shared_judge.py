@@ -4,26 +4,10 @@ import dataclasses
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from persona_pipeline.suites.asserts.suite_judge import BackedJudge, SuiteJudge
-
-
-class JudgeToOpen(Protocol):
-    """A function that opens a judge and knows, without opening him, what his answers rest on."""
-
-    def __call__(self) -> "BackedJudge | SuiteJudge": ...
-
-    @property
-    def identity(self) -> Any:
-        """What makes him answer as he does, as JSON: another model, prompt or server is another judge."""
-        ...
-
-    @property
-    def recordings(self) -> Path | None:
-        """The folder his answers are recorded in; None: he is asked."""
-        ...
 
 
 class SharedJudge:
@@ -51,11 +35,10 @@ class SharedJudge:
 
     @property
     def identity(self) -> Any:
-        """What makes the judge answer as he does. One who does not say it is opened, and goes by his name."""
-        if self.given is None:
-            return None
-        if callable(self.given) and hasattr(self.given, "identity"):
-            return cast(JudgeToOpen, self.given).identity
+        """What makes the judge answer as he does (``JudgeOpener``). One who does not say it is opened, and goes by his name."""
+        known = getattr(self.given, "identity", None)
+        if known is not None or self.given is None:
+            return known
         judge = self.get().judge
         return [getattr(judge, name, None) for name in ("name", "model", "prompt_version")]
 

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from pydantic import ConfigDict, Field, PrivateAttr
 
+from persona_pipeline.errors import ConfigError
 from persona_pipeline.suites.format.field_types import StrictFields, Text
 from persona_pipeline.suites.targets.base import Request, TargetError
 from persona_pipeline.suites.targets.grants import OWN, Grants
@@ -52,6 +53,19 @@ class TargetFields(StrictFields):
                 "target_not_allowed",
                 f"target {self.name!r} asks a server; pass --allow-targets if you trust it, or give a targets file of your own",
             )
+
+    def allowed(self, name: str) -> Path:
+        """Return the file or folder that a target names.
+
+        Raises:
+            ConfigError: it lies outside, and nobody allowed its folder.
+        """
+        path = self.folder / name
+        if not self._grants.allows(path):
+            raise ConfigError(
+                f"target {self.name!r}: {name!r} lies outside the repository; move it, or allow its folder with --allow-path"
+            )
+        return path
 
     def close(self) -> None:
         """Let go of connections; one that answers again connects again."""

@@ -38,7 +38,7 @@ class PersonaTarget(AnthropicTarget):
         from persona_pipeline.settings import get_settings
         from persona_pipeline.world.personas import load_persona
 
-        root = self.folder / self.root if self.root else get_settings().world_root
+        root = self.allowed(self.root) if self.root else get_settings().world_root
         return persona_prompt(load_persona(root, self.agent))
 
     def open(self) -> None:

@@ -23,7 +23,7 @@ class ReplayTarget(TargetFields):
 
     @cached_property
     def _responses(self) -> Responses:
-        return load_responses(self.folder / self.path)
+        return load_responses(self.allowed(self.path))
 
     def open(self) -> None:
         """Read the file. Raises ``ConfigError``."""

@@ -122,6 +122,29 @@ def test_the_settings_allow_it_where_no_command_is_typed(
     assert len(server.calls) == 1
 
 
+@pytest.mark.parametrize("place", ["{outside}/answers.json", "../outside/answers.json", "link.json"])
+def test_a_strangers_suite_reads_no_file_outside_its_repository(repository: Path, tmp_path: Path, place: str) -> None:
+    outside = tmp_path / "outside"
+    (outside / "personas").mkdir(parents=True)
+    (outside / "answers.json").write_text('{"a": "9"}', "utf-8")
+    (repository / "link.json").symlink_to(outside / "answers.json")
+    replay = {"name": "thief", "provider": "replay", "path": place.format(outside=outside)}
+    (repository / "targets.yaml").write_text(json.dumps({"targets": [replay]}), "utf-8")
+    done = run(repository)
+    assert (done.exit_code, "lies outside the repository" in str(done.exception or done.output)) == (1, True)
+    assert run(repository, "--allow-path", str(outside)).exit_code == 0
+    persona = {"name": "thief", "provider": "persona", "agent": "bob", "root": str(outside)}
+    (repository / "targets.yaml").write_text(json.dumps({"targets": [persona]}), "utf-8")
+    assert "lies outside the repository" in str(run(repository).exception)
+
+
+def test_a_link_to_a_targets_file_outside_is_no_file_of_the_users_own(repository: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere.yaml"
+    (repository / "targets.yaml").rename(elsewhere)
+    (repository / "targets.yaml").symlink_to(elsewhere)
+    assert "--allow-env GITHUB_TOKEN" in str(run(repository).exception)
+
+
 def test_explain_says_what_a_suite_would_read_and_call(repository: Path, server: MessagesServer) -> None:
     done = CliRunner().invoke(app, ["suite", "explain", str(repository / "evil.eval.yaml")])
     assert done.exit_code == 0, done.output
