@@ -40,8 +40,8 @@ from persona_pipeline.world.files import is_agent_id, yaml_stems
 from persona_pipeline.world.looking import digest_within, repository_of
 from persona_pipeline.world.personas import PERSONAS
 
+ABSENT = "absent"
 _LONGEST_PATH, _MOST_FILES = 300, 5_000
-_ABSENT = "absent"
 # What a program's folder holds that is none of it: what tools and programs leave, suites and who answers them.
 _LEFT_FOLDERS = frozenset({"__pycache__", "node_modules"})
 _LEFT_ENDINGS = (".pyc", ".pyo", ".log", ".tmp", ".db", ".db-wal", ".db-shm", ".db-journal", ".sqlite", ".sqlite3")
@@ -56,26 +56,36 @@ class Basis:
     Attributes:
         values: what stands in no file of its own, by what it is: JSON.
         files: digests by path; of files that are not there, but would be read if they were, ``absent``.
-        folders: folders all of whose files count, whatever comes into them.
+        folder: all of whose files these are, whatever comes into it; None: each of them is named.
         unseen: what nobody can look into, each with the reason.
+        parts: what it shares with others.
     """
 
     values: dict[str, Any] = field(default_factory=dict)
     files: dict[Path, str] = field(default_factory=dict)
-    folders: set[Path] = field(default_factory=set)
+    folder: Path | None = None
     unseen: list[str] = field(default_factory=list)
-
-    def add(self, other: "Basis") -> None:
-        """Rest on what the other one does, too."""
-        self.values |= other.values
-        self.files |= other.files
-        self.folders |= other.folders
-        self.unseen += other.unseen
+    parts: "dict[str, Basis]" = field(default_factory=dict)
+    _digest: str = ""
 
     def digest(self, top: Path) -> str:
-        """Return the digest: SHA-256, the same wherever the repository lies."""
-        files = sorted((_shown(path, top), digest) for path, digest in self.files.items())
-        return content_hash([self.values, files, sorted({*self.unseen})])
+        """Return the digest: SHA-256, the same wherever the repository lies. Nothing is added afterwards."""
+        if not self._digest:
+            files = sorted((_shown(path, top), digest) for path, digest in self.files.items())
+            parts = {_shown(Path(name), top): part.digest(top) for name, part in self.parts.items()}
+            self._digest = content_hash([self.values, files, sorted({*self.unseen}), parts])
+        return self._digest
+
+    def everything(self) -> "Iterator[Basis]":
+        """Yield it and its parts."""
+        yield self
+        for part in self.parts.values():
+            yield from part.everything()
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether all of it can be looked into."""
+        return not any(part.unseen for part in self.everything())
 
 
 @dataclass
@@ -94,8 +104,8 @@ class Bases:
     options: RunOptions = field(default_factory=RunOptions)
     _answers: dict[str, Basis] = field(default_factory=dict)
     _tests: dict[tuple[str, str | None], Basis] = field(default_factory=dict)
-    _trees: dict[Path, Basis] = field(default_factory=dict)
-    _digests: dict[tuple[str, str | None], str] = field(default_factory=dict)
+    _trees: dict[tuple[Path, bool], Basis] = field(default_factory=dict)
+    _judges: dict[frozenset[str], Basis] = field(default_factory=dict)
 
     @cached_property
     def top(self) -> Path:
@@ -126,10 +136,7 @@ class Bases:
 
     def digest(self, test: Test, target: str | None) -> str:
         """Return the digest of what the verdict on a test rests on."""
-        key = (test.id, target)
-        if key not in self._digests:
-            self._digests[key] = self.of(test, target).digest(self.top)
-        return self._digests[key]
+        return self.of(test, target).digest(self.top)
 
     def of(self, test: Test, target: str | None) -> Basis:
         """Return what the verdict on a test that a target answers rests on."""
@@ -154,7 +161,7 @@ class Bases:
             answers = self.responses.answers
             basis.values["answer"] = [target, answers.get(f"{test.id}@{target}", answers.get(test.id))]
         elif target is not None:
-            basis.add(self.of_answer(target))
+            basis.parts[f"target {target}"] = self.of_answer(target)
             self._add_workspace(basis, test)
         for reference in file_parts(test):
             try:
@@ -166,7 +173,10 @@ class Bases:
         for item in flat:
             self._add_assert(basis, item)
         if any(item.needs_judge for item in asserts):
-            self._add_judge(basis, {item.agent for item in flat if isinstance(item, Propositions | PersonaDrift)})
+            agents = frozenset(item.agent for item in flat if isinstance(item, Propositions | PersonaDrift))
+            if agents not in self._judges:
+                self._judges[agents] = self._of_judge(agents)
+            basis.parts["judge"] = self._judges[agents]
         return basis
 
     def _add_assert(self, basis: Basis, item: AssertFields) -> None:
@@ -175,7 +185,7 @@ class Bases:
         beside = self.suite.path.absolute().parent
         asked = item.asked if isinstance(item, Pairwise) else item.target if isinstance(item, AgentJudge) else None
         if asked is not None and self.responses is None:
-            basis.add(self.of_answer(asked))
+            basis.parts[f"target {asked}"] = self.of_answer(asked)
         if isinstance(item, CodeJudge):
             self._add_program(basis, item.script, [Path(item.cwd or beside)])
         elif isinstance(item, LlmJudge) and isinstance(item.prompt, PromptScript):
@@ -202,19 +212,19 @@ class Bases:
         for path in paths:
             self._add_file(basis, path)
 
-    def _add_judge(self, basis: Basis, agents: set[str]) -> None:
-        """Add who judges, as far as he could answer otherwise; of a recorded judge what is recorded, but not of other agents."""
-        if self.judge is None:
-            return
-        basis.values["judge"] = self.judge.identity
-        folder = self.judge.recordings
+    def _of_judge(self, agents: frozenset[str]) -> Basis:
+        """Return what judgments rest on: what makes the judge answer so; of a recorded one what is recorded, but not of others."""
+        basis = Basis({"judge": self.judge and self.judge.identity})
+        folder = self.judge.recordings if self.judge else None
         if folder is None:
-            return
+            return basis
         others = {stem for stem in yaml_stems(folder.parent / PERSONAS) if stem not in agents}
-        basis.folders.add(folder.resolve())
+        found = Basis(folder=folder.resolve())
         for path in sorted(folder.glob("**/*.jsonl")):
             if path.relative_to(folder).parts[0] not in others:
-                self._add_file(basis, path)
+                self._add_file(found, path)
+        basis.parts["recordings"] = found
+        return basis
 
     def _add_workspace(self, basis: Basis, test: Test) -> None:
         beside = self.suite.path.absolute().parent
@@ -304,7 +314,7 @@ class Bases:
         try:
             digest = digest_within(path, self.roots)
         except OSError as error:
-            basis.files[path] = _ABSENT if isinstance(error, FileNotFoundError | NotADirectoryError) else "unreadable"
+            basis.files[path] = ABSENT if isinstance(error, FileNotFoundError | NotADirectoryError) else "unreadable"
             return
         if digest is None:
             inside = any(path.resolve().is_relative_to(root) for root in self.roots)
@@ -320,12 +330,13 @@ class Bases:
 
     def _add_tree(self, basis: Basis, folder: Path, *, template: bool = False) -> None:
         folder = folder.resolve()
-        if folder not in self._trees:
-            self._trees[folder] = self._tree(folder, template=template)
-        basis.add(self._trees[folder])
+        key = (folder, template)
+        if key not in self._trees:
+            self._trees[key] = self._tree(folder, template=template)
+        basis.parts[str(folder)] = self._trees[key]
 
     def _tree(self, folder: Path, *, template: bool) -> Basis:
-        basis = Basis(folders={folder})
+        basis = Basis(folder=folder)
         if not any(folder.is_relative_to(root) for root in self.roots):
             return Basis(unseen=[f"{folder} (outside the repository)"])
         for place, folders, names in os.walk(folder):
@@ -339,9 +350,7 @@ class Bases:
                     except OSError:
                         basis.files[path] = "unreadable"
             if len(basis.files) > _MOST_FILES:
-                return Basis(
-                    folders={folder}, unseen=[f"{_shown(folder, self.top)}/ (more than {_MOST_FILES:,} files)"]
-                )
+                return Basis(unseen=[f"{_shown(folder, self.top)}/ (more than {_MOST_FILES:,} files)"])
         return basis
 
     def counts(self, path: Path, *, is_folder: bool = False) -> bool:

@@ -125,7 +125,7 @@ class CellRunner:
 
     def is_done(self, cell: Cell, earlier: TestResult) -> bool:
         """Return whether an earlier result still stands: nothing that it rests on has changed, and all of that can be seen."""
-        if earlier.verdict is SuiteVerdict.ERROR or self.bases.of(cell.test, cell.target_name).unseen:
+        if earlier.verdict is SuiteVerdict.ERROR or not self.bases.of(cell.test, cell.target_name).is_seen:
             return False
         return earlier.digest == self.bases.digest(cell.test, cell.target_name)
 
@@ -209,7 +209,7 @@ class CellRunner:
         if made is None and self._uses_cache(cell.test):
             basis = self.bases.of_answer(target.name)
             # An answer that nobody can tell from that of another program is not kept.
-            if not basis.unseen:
+            if basis.is_seen:
                 made_of = {"basis": basis.digest(self.bases.top)}
                 key = cache_key(made_of, asked, test_id=cell.test.id, attempt=number)
             known = None if key is None else self.cache.get(key)

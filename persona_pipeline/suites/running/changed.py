@@ -14,7 +14,7 @@ from persona_pipeline.errors import ConfigError
 from persona_pipeline.suites.format.files import repository_root
 from persona_pipeline.suites.format.models import Suite, Test
 from persona_pipeline.suites.format.sources import Entry
-from persona_pipeline.suites.running.basis import Bases, Basis
+from persona_pipeline.suites.running.basis import ABSENT, Bases, Basis
 from persona_pipeline.suites.running.plan import targets_of
 from persona_pipeline.suites.running.suite_files import load_suite
 from persona_pipeline.suites.targets.config import FILE_NAMES, Targets, load_targets
@@ -69,6 +69,7 @@ class _Diff:
     changed: frozenset[str]
     known: frozenset[str]
     _lines: dict[str, list[int]] = field(default_factory=dict)
+    _reasons: dict[int, list[str]] = field(default_factory=dict)
 
     @classmethod
     def since(cls, top: Path, commit: str) -> "_Diff":
@@ -102,6 +103,29 @@ class _Diff:
         line = next((line for line in lines if line >= first), lines[0] if lines else None)
         return f"{name}:{line}" if line else name
 
+    def reasons(self, bases: Bases, part: Basis) -> list[str]:
+        """Return why a part is not as it was; many tests share one."""
+        if id(part) not in self._reasons:
+            self._reasons[id(part)] = [*self._found(bases, part), *part.unseen]
+        return self._reasons[id(part)]
+
+    def _found(self, bases: Bases, part: Basis) -> Iterator[str]:
+        for path, digest in part.files.items():
+            names = list(self.spellings(path))
+            for name in names:
+                if name in self.changed:
+                    yield self.place(name)
+            # What merely lies in a program's folder and is kept out of git is made anew at will.
+            if part.folder is None and digest != ABSENT and not any(name in self.known for name in names):
+                yield f"{path} ({'not in git' if names else 'outside the repository'})"
+        folder = None if part.folder is None else self.name(part.folder)
+        if folder is not None:
+            for name in sorted(self.changed):
+                path = self.top / name
+                # What is there is one of the files.
+                if path.is_relative_to(self.top / folder) and not path.exists() and bases.counts(path):
+                    yield name
+
 
 @dataclass(frozen=True)
 class _Before:
@@ -131,39 +155,37 @@ def _reasons(bases: Bases, test: Test, diff: _Diff, before: _Before | None) -> I
             if any(bases.responses.answers.get(key) != before.responses.answers.get(key) for key in keys):
                 yield diff.place(diff.name(Path(bases.responses.source).resolve()) or bases.responses.source)
     for name in named:
-        basis = bases.of(test, name)
-        yield from _files(bases, basis, diff)
-        for asked in [key.removeprefix("target ") for key in basis.values if key.startswith("target ")]:
-            yield from _entry(bases, asked, diff, before)
-        yield from basis.unseen
-
-
-def _files(bases: Bases, basis: Basis, diff: _Diff) -> Iterator[str]:
-    for path, digest in basis.files.items():
-        names = list(diff.spellings(path))
-        for name in names:
-            if name in diff.changed:
-                yield diff.place(name)
-        if digest != "absent" and not any(name in diff.known for name in names):
-            yield f"{path} ({'not in git' if names else 'outside the repository'})"
-    folders = [f"{name}/" for folder in basis.folders if (name := diff.name(folder)) is not None]
-    for name in sorted(diff.changed):
-        # What is gone from a program's folder; what is there is one of the files.
-        if any(folder == "./" or name.startswith(folder) for folder in folders):
-            path = diff.top / name
-            if not path.exists() and bases.counts(path) and path not in basis.files:
-                yield name
+        for part in bases.of(test, name).everything():
+            yield from diff.reasons(bases, part)
+            for asked in part.parts:
+                if asked.startswith("target "):
+                    yield from _entry(bases, asked.removeprefix("target "), diff, before)
 
 
 def _entry(bases: Bases, name: str, diff: _Diff, before: _Before | None) -> Iterator[str]:
-    entry = bases.targets.entries.get(name) if bases.targets else None
-    old = before.targets.entries.get(name) if before and before.targets else None
-    if bases.targets is None or entry is None:
+    """Yield why a target is not who it was: its entry, its place, what it may read of the environment."""
+    targets = bases.targets
+    entry = targets.entries.get(name) if targets else None
+    if targets is None or entry is None:
         return
-    if old is None or _text(entry.data, diff.top) != _text(old.data, before.folder if before else diff.top):
-        path = Path(bases.targets.path).resolve()
-        shown = diff.name(path)
-        yield f"{path} (outside the repository)" if shown is None else diff.place(shown, entry)
+    path = Path(targets.path).resolve()
+    shown = diff.name(path)
+    old = before.targets.entries.get(name) if before and before.targets else None
+    if shown is None:
+        yield f"{path} (outside the repository)"
+    elif not _is_as_before(entry, old, path, diff, before):
+        yield diff.place(shown, entry)
+    if "${{" in json.dumps(entry.data, default=str):
+        for folder in (path.parent, *path.parents):
+            name = diff.name(folder / ".env") or ""
+            if name in diff.changed:
+                yield diff.place(name)
+
+
+def _is_as_before(entry: Entry, old: Entry | None, path: Path, diff: _Diff, before: _Before | None) -> bool:
+    if before is None or before.targets is None or old is None:
+        return False
+    return _text([entry.data, path], diff.top) == _text([old.data, before.targets.path], before.folder)
 
 
 def _targets_before(before: _Before, old: Test, bases: Bases) -> list[str | None]:
