@@ -15,6 +15,7 @@ import pytest
 from persona_pipeline.settings import get_settings
 from persona_pipeline.testing.messages_replies import message
 from persona_pipeline.testing.messages_server import MessagesServer
+from persona_pipeline.world import World
 from tests.suites.support import write
 from tests.support.command_line import Cli, Done, in_process
 from tests.support.worlds import replace_in
@@ -475,3 +476,31 @@ def test_what_cannot_be_hashed_runs_again(desk: Desk, tmp_path: Path) -> None:
         done.returncode,
         f"1 of 2 tests rests on what changed: {outside} (outside the repository)" in done.stdout,
     ) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("path", "sources"),
+    [
+        ("labels/adherence.jsonl", {"baseline"}),
+        ("calibration/judge_changes.json", {"baseline"}),
+        ("lexicons/agreement.de.yaml", {"convergence"}),
+        ("labels/notes.txt", set()),
+    ],
+)
+def test_what_an_agents_comparison_rests_on(small_world: World, path: str, sources: set[str]) -> None:
+    from persona_pipeline.changes.versions import source_versions
+
+    write(small_world.root, {"baselines/bob.json": "{}"})
+    before = source_versions(small_world.root, small_world.store).by_source()
+    write(small_world.root, {path: "x"})
+    now = source_versions(small_world.root, small_world.store).by_source()
+    assert {name for name in now if now[name]["bob"] != before[name]["bob"]} == sources
+    # Without a baseline nothing is read in their light.
+    assert {name for name in now if now[name]["ann"] != before[name]["ann"]} == sources - {"baseline"}
+
+
+def test_a_persona_that_is_a_link_to_the_outside_has_a_version(small_world: World) -> None:
+    from persona_pipeline.changes.versions import source_versions
+
+    (small_world.root / "personas" / "eve.yaml").symlink_to(ENDLESS)
+    assert source_versions(small_world.root, small_world.store).personas["eve"] == "unreadable"
