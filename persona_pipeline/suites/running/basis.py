@@ -105,6 +105,7 @@ class Bases:
     _answers: dict[str, Basis] = field(default_factory=dict)
     _tests: dict[tuple[str, str | None], Basis] = field(default_factory=dict)
     _trees: dict[tuple[Path, bool], Basis] = field(default_factory=dict)
+    _programs: dict[tuple[tuple[str, ...], tuple[Path, ...]], Basis] = field(default_factory=dict)
     _judges: dict[frozenset[str], Basis] = field(default_factory=dict)
 
     @cached_property
@@ -297,7 +298,14 @@ class Bases:
             self._add_file(basis, Path(place), program=True)
 
     def _add_program(self, basis: Basis, script: Sequence[str], folders: Sequence[Path]) -> None:
-        self._add_sources(basis, program_sources(script, folders))
+        key = (tuple(script), tuple(folders))
+        if key not in self._programs:
+            found = Basis()
+            self._add_sources(found, program_sources(script, folders))
+            self._programs[key] = found
+        basis.parts[self._portable(f"program {' '.join(script)} in {', '.join(map(str, folders))}")] = self._programs[
+            key
+        ]
 
     def _add_sources(self, basis: Basis, sources: Iterable[Source]) -> None:
         for source in sources:
