@@ -32,6 +32,7 @@ FORMATS = ("json", "markdown", "html", "junit")
 
 
 def evaluate(
+    context: typer.Context,
     agents: Agents = "all",
     dimensions: Dimensions = "all",
     window: WindowLength = "7d",
@@ -133,7 +134,7 @@ def evaluate(
         for line in run_names(world, request).lines():
             typer.echo(line, err=True)
         return
-    run = run_and_print(world, request, judge=judge_name(judge, mock_judge), options=options)
+    run = run_and_print(context, world, request, judge=judge_name(judge, mock_judge), options=options)
     for path in run.baselines:
         typer.echo(f"baseline written: {path}", err=True)
     _emit(run.report, format, output)

@@ -71,7 +71,7 @@ async def rejudge(requests: Sequence[JudgeRequest], recorded: Judge, live: Judge
     known = [
         (request, verdict)
         for request, verdict in zip(unique, await recorded.judge(unique), strict=True)
-        if verdict.unscored is None or verdict.unscored.is_answer or verdict.unscored is Unscored.UNSUPPORTED
+        if not verdict.has_failed or (verdict.unscored is Unscored.UNSUPPORTED and verdict.min_coverage is None)
     ]
     drawn = random.Random(seed).sample(known, min(size, len(known)))
     told = await live.judge([request for request, _ in drawn])
