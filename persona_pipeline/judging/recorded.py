@@ -74,7 +74,7 @@ class RecordedBackend:
         if failure := self.find_failure(question.key):
             return Answer(
                 unscored=failure.unscored,
-                detail=failure.detail,
+                detail=f"recorded as failed: {failure.detail or failure.unscored}; run it with a live judge and --record",
                 model=failure.model,
                 prompt_version=failure.prompt_version,
             )

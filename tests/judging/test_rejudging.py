@@ -34,8 +34,9 @@ def again(folder: Path, live: Live, size: int = 50, seed: int = 1) -> Rejudging:
     return asyncio.run(rejudge(ASKED, RecordedJudge(folder), live, size=size, seed=seed))
 
 
-def test_what_is_recorded_is_drawn_and_what_is_not_is_left_out(tmp_path: Path) -> None:
+def test_what_is_recorded_is_drawn_and_what_is_not_or_failed_is_left_out(tmp_path: Path) -> None:
     live = Live()
+    RecordingWriter(tmp_path).record([request()], [Verdict("cheerful", unscored=Unscored.UNSUPPORTED)])
     found = again(tmp_path, live, size=5)
     assert (found.recorded, len(found.rows), found.disagreement) == (20, 5, 0.0)
     assert "cheerful" not in {item.proposition_id for item in live.asked}
