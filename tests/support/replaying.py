@@ -32,6 +32,7 @@ _FAILURES = (
     Unscored.COMPROMISED,
 )
 _NOT_APPLICABLE = 0.03
+NEW = "new.db"
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,10 @@ def write_world(root: Path, samples: int) -> Path:
     calm = Case(seed=-samples, samples=samples, failing=0.0, failing_again=0.0)
     _run(root, root / "baseline.db", recording(FallibleJudge(calm), root / "recordings"), request)
     (root / "baseline.db").unlink()
+    # A new store is a copy of this one, in which nothing was ever judged.
+    world = World.open(root, f"sqlite:///{root / NEW}")
+    world.sync()
+    world.store.close()
     return root
 
 
@@ -165,6 +170,8 @@ def told(report: RunReport) -> dict[str, Any]:
 
 
 def _run(root: Path, database: Path, judge: Judge, request: EvaluationRequest) -> RunReport:
+    if (root / NEW).exists():
+        shutil.copy(root / NEW, database)
     world = World.open(root, f"sqlite:///{database}")
     try:
         return run_evaluation(world, judge, request).report
