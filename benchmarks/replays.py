@@ -36,7 +36,9 @@ def main(runs: int, failing: float, failing_again: float | None, processes: int)
     codes = Counter(code for code, *_ in found)
     judgments, failed = sum(row[1] for row in found), sum(row[2] for row in found)
     print(f"{runs} live runs, {judgments} judgments, {failed} failed ({failed / judgments:.2%})")
-    print(f"runs with failed judgments: {sum(row[2] > 0 for row in found)}; judged again: {sum(row[3] for row in found)}")
+    print(
+        f"runs with failed judgments: {sum(row[2] > 0 for row in found)}; judged again: {sum(row[3] for row in found)}"
+    )
     print("exit codes: " + ", ".join(f"{code} in {count}" for code, count in sorted(codes.items())))
     same = sum(row[4] for row in found)
     print(f"replays with the same scores, comparison, findings and exit code: {same} of {runs}")

@@ -274,9 +274,8 @@ def _coverage(evaluation: AgentEvaluation, comparison: BaselineComparison, rules
                 f"{evaluation.agent_id}: {name} is scored for {item.n_scored} of {item.n_expected} ({reasons}: "
                 f"{', '.join(row.id for row in rows)}); {rows[0].detail}"
             )
-            if Unscored.UNRECORDED.value in item.failed:
-                remedy = f"record with `{_record_command(evaluation)}`"
             command = _record_command(evaluation)
+            remedy = f"{'record' if Unscored.UNRECORDED.value in item.failed else 'ask again'} with `{command}`"
         else:
             if compared and compared.status == "no_baseline":
                 findings.append(

@@ -107,7 +107,9 @@ def write_world(root: Path, samples: int) -> Path:
         builder.persona(agent_id, f"{agent_id.title()} is dry.")
     for dimension in ALL_DIMENSIONS:
         for number in range(CLAIMS):
-            claim = f"{{{{agent_name}}}} is interesting, {number}" if dimension == "adherence" else f"It is so, {number}"
+            claim = (
+                f"{{{{agent_name}}}} is interesting, {number}" if dimension == "adherence" else f"It is so, {number}"
+            )
             builder.claim(dimension, f"{dimension}-{number}", claim)
     for week in range(WEEKS):
         for number in range(12):
