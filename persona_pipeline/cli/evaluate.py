@@ -54,7 +54,7 @@ def evaluate(
     proposition_delta: Annotated[float, typer.Option(help="Points a proposition may fall below its baseline.")] = 3.0,
     min_coverage: Annotated[
         float | None,
-        typer.Option(help="Share (0-1) of judgments that must be scored; default 1.0 recorded, 0.95 live."),
+        typer.Option(help="Share (0-1) of judgments that must be scored; default 0.95 live, as recorded in a replay."),
     ] = None,
     update_baseline: Annotated[bool, typer.Option(help="Write the scores to baselines/ when done.")] = False,
     record: Record = False,

@@ -4,7 +4,7 @@ import random
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +101,7 @@ def _truth(case: Case, request: JudgeRequest) -> float:
 
 
 def write_world(root: Path, samples: int) -> Path:
-    """Write a world of three agents in two channels over four weeks, with live baselines of the first three, and return its folder."""
+    """Write a world of three agents and four weeks, with live baselines of the first three weeks, and return its folder."""
     builder = WorldBuilder(root)
     for agent_id in AGENTS:
         builder.persona(agent_id, f"{agent_id.title()} is dry.")
