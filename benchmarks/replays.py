@@ -1,11 +1,11 @@
-"""Is a replay of a live run's recordings that run again? Same scores, comparison, findings and exit code.
+"""Is a replay of a live run's recordings that run again? Same scores, comparison, findings, verdicts and exit code.
 
     python benchmarks/replays.py [--runs 300] [--failing 0.005] [--failing-again SHARE]
 
-Three agents of five dimensions in two channels, with live baselines of three weeks; judged once or three times by a judge with
-noise (sd 0.5, 1.0, 1.5), of whose judgments a share fails. In the newest week nothing happens to one agent, or a claim
-collapses, or a dimension drops by 2, or all drop by 1.5, so that falls are judged again. Every run records what it is told and
-is replayed with a new store, through the stages of the product. Ends with 1 where a replay differs.
+Three agents of five dimensions in two channels, with live baselines of three weeks judged three times; now judged once or three
+times by a judge with noise (sd 0.5, 1.0, 1.5), of whose judgments a share fails. In the newest week nothing happens to one agent,
+or a claim collapses, or a dimension drops by 2, or all drop by 1.5, so that falls are judged again. Every run records what it is
+told and is replayed with a new store, through the stages of the product. Ends with 1 where a replay differs.
 """
 
 import argparse
@@ -19,10 +19,10 @@ from tempfile import TemporaryDirectory
 from tests.support.replaying import Case, cases, live_and_replayed, told, write_world
 
 
-def replayed(case: Case, worlds: dict[int, Path]) -> tuple[int, int, int, bool, bool]:
+def replayed(case: Case, world: Path) -> tuple[int, int, int, bool, bool]:
     """Return a run's exit code, judgments, failures, whether something was judged again, and whether its replay is the same."""
     with TemporaryDirectory() as folder:
-        live, again, failed = live_and_replayed(case, worlds[case.samples], Path(folder))
+        live, again, failed = live_and_replayed(case, world, Path(folder))
     items = [item for agent in live.agents.values() for item in agent.evaluation.dimensions.values()]
     confirmed = any(item.samples > case.samples for item in items)
     return live.exit_code, sum(item.n_expected for item in items), failed, confirmed, told(live) == told(again)
@@ -31,8 +31,8 @@ def replayed(case: Case, worlds: dict[int, Path]) -> tuple[int, int, int, bool, 
 def main(runs: int, failing: float, failing_again: float | None, processes: int) -> int:
     chosen = cases(runs, failing, failing_again)
     with TemporaryDirectory() as folder, ProcessPoolExecutor(processes) as pool:
-        worlds = {samples: write_world(Path(folder) / str(samples), samples) for samples in (1, 3)}
-        found = list(pool.map(partial(replayed, worlds=worlds), chosen, chunksize=4))
+        world = write_world(Path(folder) / "world")
+        found = list(pool.map(partial(replayed, world=world), chosen, chunksize=4))
     codes = Counter(code for code, *_ in found)
     judgments, failed = sum(row[1] for row in found), sum(row[2] for row in found)
     print(f"{runs} live runs, {judgments} judgments, {failed} failed ({failed / judgments:.2%})")
@@ -41,7 +41,7 @@ def main(runs: int, failing: float, failing_again: float | None, processes: int)
     )
     print("exit codes: " + ", ".join(f"{code} in {count}" for code, count in sorted(codes.items())))
     same = sum(row[4] for row in found)
-    print(f"replays with the same scores, comparison, findings and exit code: {same} of {runs}")
+    print(f"replays with the same scores, comparison, findings, verdicts and exit code: {same} of {runs}")
     for case in (case for case, row in zip(chosen, found, strict=True) if not row[4]):
         print(f"another: {case}")
     return int(same < runs)

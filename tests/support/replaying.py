@@ -100,8 +100,8 @@ def _truth(case: Case, request: JudgeRequest) -> float:
     return usual - 1.5 if case.change == CHANGES[3] else usual
 
 
-def write_world(root: Path, samples: int) -> Path:
-    """Write a world of three agents and four weeks, with live baselines of the first three weeks, and return its folder."""
+def write_world(root: Path) -> Path:
+    """Write a world of three agents and four weeks, with live baselines of three of them judged 3 times, and return its folder."""
     builder = WorldBuilder(root)
     for agent_id in AGENTS:
         builder.persona(agent_id, f"{agent_id.title()} is dry.")
@@ -117,8 +117,8 @@ def write_world(root: Path, samples: int) -> Path:
             words = f"Kettle {number} of week {week + 1} was dull, and {AGENTS[number % 3]} mended it."
             builder.say(AGENTS[number % 3], words, at=when, channel=("kettles", "irons")[number // 3 % 2])
     before = FIRST_MESSAGE + timedelta(days=7 * (WEEKS - 1)) - timedelta(seconds=1)
-    request = EvaluationRequest(as_of=before, samples=samples, update_baseline=True, baseline_windows=WEEKS - 1)
-    calm = Case(seed=-samples, samples=samples, failing=0.0, failing_again=0.0)
+    request = EvaluationRequest(as_of=before, samples=3, update_baseline=True, baseline_windows=WEEKS - 1)
+    calm = Case(seed=-1, samples=3, failing=0.0, failing_again=0.0)
     _run(root, root / "baseline.db", recording(FallibleJudge(calm), root / "recordings"), request)
     (root / "baseline.db").unlink()
     # A new store is a copy of this one, in which nothing was ever judged.
@@ -166,9 +166,10 @@ def told(report: RunReport) -> dict[str, Any]:
             item.pop("min_coverage", None)
         comparison = agent.comparison.model_dump(mode="json")
         findings = [finding.model_dump(mode="json") for finding in agent.findings]
-        agents[agent_id] = {"evaluation": evaluation, "comparison": comparison, "findings": findings}
+        conclusions = [agent.conclusion, *agent.conclusions.values()]
+        agents[agent_id] = (evaluation, comparison, findings, [item.model_dump(mode="json") for item in conclusions])
     findings = [finding.model_dump(mode="json") for finding in report.findings]
-    return {"exit_code": report.exit_code, "agents": agents, "findings": findings}
+    return {"exit_code": report.exit_code, "conclusion": report.conclusion, "agents": agents, "findings": findings}
 
 
 def _run(root: Path, database: Path, judge: Judge, request: EvaluationRequest) -> RunReport:
