@@ -2,8 +2,9 @@
 
 import random
 import shutil
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -62,12 +63,15 @@ class FallibleJudge:
     name: str = "fallible"
     live: bool = True
     failed: int = 0
+    asked: Counter[str] = field(default_factory=Counter)
 
     async def judge(self, requests: Sequence[JudgeRequest]) -> list[Verdict]:
         return [self._verdict(request) for request in requests]
 
     def _verdict(self, request: JudgeRequest) -> Verdict:
-        case, dice = self.case, random.Random(f"{self.case.seed}/{request.key}")
+        # Asked a second time it may answer.
+        again, self.asked[request.key] = "again" * self.asked[request.key], self.asked[request.key] + 1
+        case, dice = self.case, random.Random(f"{self.case.seed}/{request.key}{again}")
         suspected = bool(suspicious_entries(request.trajectory))
         if dice.random() < (case.failing if request.sample < case.samples else case.failing_again):
             self.failed += 1
