@@ -3,8 +3,11 @@
 import json
 import os
 import random
+import re
+import shlex
 import subprocess
 import xml.etree.ElementTree as ElementTree
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +17,8 @@ import pytest
 
 from persona_pipeline.settings import get_settings
 from persona_pipeline.testing.messages_replies import message
-from persona_pipeline.testing.messages_server import MessagesServer
+from persona_pipeline.testing.messages_server import Call, MessagesServer, Reply, message, verdicts
+from persona_pipeline.testing.worlds import WorldBuilder
 from persona_pipeline.world import World
 from tests.suites.support import write
 from tests.support.command_line import Cli, Done, in_process
@@ -504,3 +508,155 @@ def test_a_persona_that_is_a_link_to_the_outside_has_a_version(small_world: Worl
 
     (small_world.root / "personas" / "eve.yaml").symlink_to(ENDLESS)
     assert source_versions(small_world.root, small_world.store).personas["eve"] == "unreadable"
+
+
+# One rule of coverage ------------------------------------------------------------------------------------------------------------
+
+HABITS, SAMPLES = 10, 2
+
+
+@pytest.fixture
+def habits(tmp_path: Path) -> Path:
+    """A world of two agents with ten claims, who say something else every week; nothing is recorded."""
+    builder = WorldBuilder(tmp_path / "habits")
+    for agent_id in ("ann", "bob"):
+        builder.persona(agent_id, f"{agent_id.title()} has habits.")
+        for day in (2, 3, 9, 10):
+            builder.say(agent_id, f"It is the {day}th, says {agent_id}.", at=f"2026-03-{day:02}T09:00:00Z")
+    for number in range(HABITS):
+        builder.claim("adherence", f"habit-{number}", f"{{{{agent_name}}}} has habit {number}")
+    return builder.root
+
+
+@pytest.fixture
+def typed(habits: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+    """The command line on that world."""
+    return in_process(habits, monkeypatch, capsys)
+
+
+def unlucky(*claims: str, reply: Reply | None = None, score: int = 9):
+    """Answer 9, of habit 9 ``score``; of each of these claims the first call is refused, or replied to so."""
+    left = Counter(claims)
+
+    def answer(call: Call) -> Reply:
+        said = verdicts(call.body, lambda claim: score if claim.endswith(" 9") else 9)
+        (asked,) = re.findall(r'"claim":"([^"]+)"', call.body["messages"][-1]["content"][0]["text"])
+        if left[asked] > 0:
+            left[asked] -= 1
+            return reply or message(None, stop_reason="refusal")
+        return message(json.dumps(said))
+
+    return answer
+
+
+def told(done: Done) -> dict[str, Any]:
+    """What a run says of its agents, without what it cost, who judged, and how much of it was new."""
+    data = json.loads(done.stdout)
+    said = json.loads(json.dumps(data["agents"]))
+    for agent in said.values():
+        for name in ("run_id", "usage"):
+            agent.pop(name)
+        agent["provenance"].pop("judge")
+        for item in agent["dimensions"].values():
+            item.pop("usage")
+            # That it is recorded is the one difference.
+            item.pop("min_coverage", None)
+    return {"agents": said, "findings": data["findings"], "least": data["provenance"]["min_coverage"]}
+
+
+def replayed(typed: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *options: str) -> Done:
+    """The run of this week again, from its recordings and with a new store."""
+    stores = len([*tmp_path.glob("replay-*.db")])
+    monkeypatch.setenv("PERSONA_DATABASE_URL", f"sqlite:///{tmp_path}/replay-{stores}.db")
+    done = typed("evaluate", "--samples", str(SAMPLES), *options)
+    monkeypatch.delenv("PERSONA_DATABASE_URL")
+    return done
+
+
+LIVE = ("--judge", "anthropic", "--record", "--samples", str(SAMPLES))
+
+
+def test_a_live_run_with_failed_judgments_and_its_replay_say_the_same(
+    typed: Cli, server: MessagesServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    server.handler = unlucky(score=1)
+    assert typed("baseline", *LIVE, "--as-of", "2026-03-04T00:00:00Z").returncode == 0
+    server.handler = unlucky("Ann has habit 9", "Bob has habit 0", score=1)
+    live = typed("evaluate", *LIVE)
+    assert live.returncode == 0, live.stderr
+    dimensions = {agent: item["dimensions"]["adherence"] for agent, item in told(live)["agents"].items()}
+    assert {(item["n_scored"], item["n_expected"]) for item in dimensions.values()} == {(19, 20)}
+    assert dimensions["ann"]["score"] == pytest.approx((9 * 9 + 1) / 10)
+    asked = len(server.calls)
+    again = replayed(typed, monkeypatch, tmp_path)
+    assert len(server.calls) == asked
+    assert (again.returncode, told(again)) == (0, told(live))
+    assert replayed(typed, monkeypatch, tmp_path, "--min-coverage", "1").returncode == 3
+
+
+def test_a_live_run_that_could_not_be_judged_and_its_replay_say_the_same(
+    typed: Cli, server: MessagesServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    server.handler = unlucky()
+    typed("baseline", *LIVE, "--as-of", "2026-03-04T00:00:00Z")
+    server.handler = unlucky(*(f"Ann has habit {number}" for number in range(3)), reply=message("Rather good!"))
+    live = typed("evaluate", *LIVE)
+    again = replayed(typed, monkeypatch, tmp_path)
+    assert (live.returncode, again.returncode) == (3, 3)
+    assert told(again) == told(live)
+    assert "3 invalid_output" in json.dumps(told(again))
+
+
+def test_a_stale_recording_fails_as_before_whatever_failed_beside_it(
+    habits: Path, typed: Cli, server: MessagesServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    server.handler = unlucky()
+    typed("baseline", *LIVE)
+    server.handler = unlucky("Bob has habit 0")
+    assert typed("evaluate", *LIVE, "--fresh").returncode == 0
+    assert replayed(typed, monkeypatch, tmp_path).returncode == 0
+    path = habits / "propositions" / "adherence" / "_default.yaml"
+    path.write_text(path.read_text("utf-8").replace("has habit 5", "had habit 5"), "utf-8")
+    stale = replayed(typed, monkeypatch, tmp_path)
+    assert stale.returncode == 3
+    assert "unrecorded" in json.dumps(told(stale)["findings"] + [told(stale)["agents"]["bob"]["findings"]])
+
+
+@pytest.mark.parametrize(("noted", "failing", "code"), [(0.0, 1, 0), (0.0, 3, 3), (None, 1, 3), (0.99, 1, 3)])
+def test_no_line_asks_for_less_coverage_than_a_live_run_would(
+    noted: float | None,
+    failing: int,
+    code: int,
+    habits: Path,
+    typed: Cli,
+    server: MessagesServer,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    server.handler = unlucky()
+    typed("baseline", *LIVE)
+    path = habits / "recordings" / "ann" / "adherence.jsonl"
+    lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    for line in lines[:failing]:
+        line |= {"score": None, "unscored": "timeout", "detail": "", "min_coverage": noted}
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    assert replayed(typed, monkeypatch, tmp_path).returncode == code
+
+
+def test_recording_ends_with_what_is_missing_and_what_filling_it_costs(
+    typed: Cli, server: MessagesServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    server.handler = unlucky()
+    assert "failed" not in typed("baseline", *LIVE, "--as-of", "2026-03-04T00:00:00Z").stderr
+    server.handler = unlucky("Ann has habit 3", "Ann has habit 3", "Bob has habit 7")
+    *_, last = typed("evaluate", *LIVE, "--fresh").stderr.strip().splitlines()
+    found = re.fullmatch(r"3 of 40 judgments failed \(3 refusal\); `(.+)` asks them again, about \$0\.\d\d", last)
+    assert found, last
+    assert found[1] == (
+        "persona-pipeline evaluate --samples 2 --record --as-of 2026-03-10T09:00:00+00:00 --judge anthropic"
+    )
+    asked = len(server.calls)
+    filled = typed(*shlex.split(found[1])[1:])
+    assert (filled.returncode, len(server.calls) - asked) == (0, 3)
+    assert "failed" not in filled.stderr
+    assert replayed(typed, monkeypatch, tmp_path, "--min-coverage", "1").returncode == 0

@@ -207,7 +207,7 @@ def _prepared(world: World, judge: Judge | str | None, asked: Mapping[str, Any])
 
 def _request(asked: Mapping[str, Any]) -> tuple[EvaluationRequest, JudgeOptions]:
     check_keywords(asked, Asking)
-    options = {name: asked[name] for name in _OF_JUDGE if name in asked}
+    options = {name: asked[name] for name in (*_OF_JUDGE, "min_coverage") if name in asked}
     fields = {name: value for name, value in asked.items() if name not in _OF_JUDGE}
     for name in ("agents", "dimensions"):
         # A text is a sequence of its letters.

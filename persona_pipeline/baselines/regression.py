@@ -1,7 +1,7 @@
 """The rules that call a drop a regression (spec/2), on unrounded values."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from persona_pipeline.baselines.models import (
     Baseline,
@@ -64,15 +64,30 @@ def find_regressions(
     return regressions
 
 
-def is_covered(scored: int, expected: int, min_coverage: float) -> bool:
-    """Whether enough of the judgments that were due are scored.
+def is_covered(items: Collection[DimensionEvaluation], min_coverage: float, *, as_recorded: bool = True) -> bool:
+    """Whether enough of the judgments that were due in these dimensions are scored.
 
     Args:
-        min_coverage: the share (0-1) that must be; below 1, one failed judgment of fewer than 20 is no failed run either.
+        min_coverage, as_recorded: see ``least_coverage``; below 1, one failed judgment of fewer than 20 is no failed run either.
     """
-    if min_coverage < 1 and expected < COUNTED_FROM and expected - scored <= 1:
+    scored, expected = sum(item.n_scored for item in items), sum(item.n_expected for item in items)
+    least = least_coverage(items, min_coverage, as_recorded=as_recorded)
+    if least < 1 and expected < COUNTED_FROM and expected - scored <= 1:
         return True
-    return expected == 0 or scored / expected >= min_coverage - TOLERANCE
+    return expected == 0 or scored / expected >= least - TOLERANCE
+
+
+def least_coverage(items: Iterable[DimensionEvaluation], min_coverage: float, *, as_recorded: bool = True) -> float:
+    """Return the share (0-1) of the judgments of these dimensions that must be scored.
+
+    Args:
+        min_coverage: what this run asks for.
+        as_recorded: where all that failed is recorded, what was asked for then is enough.
+    """
+    asked = [item.min_coverage for item in items if item.failed]
+    if not as_recorded or not asked or None in asked:
+        return min_coverage
+    return min(min_coverage, max(least for least in asked if least is not None))
 
 
 def compare(
@@ -83,11 +98,13 @@ def compare(
     delta: float = REGRESSION_DELTA,
     proposition_delta: float = PROPOSITION_DELTA,
     min_coverage: float = 1.0,
+    as_recorded: bool = True,
     provenance: Mapping[str, str | None] | None = None,
 ) -> BaselineComparison:
     """Compare what was evaluated with the baseline; dimensions that were not evaluated are left out.
 
     Args:
+        min_coverage, as_recorded: see ``least_coverage``.
         provenance: what judged the current scores (``judge_model``, ``prompt_version``), to warn when it is not comparable.
     """
     check_delta(delta)
@@ -100,7 +117,7 @@ def compare(
         item = DimensionComparison(dimension=name, status="ok", current=evaluated.score, baseline=golden.get(name))
         if item.current is None:
             item.status = "unscored"
-        elif not is_covered(evaluated.n_scored, evaluated.n_expected, min_coverage):
+        elif not is_covered([evaluated], min_coverage, as_recorded=as_recorded):
             item.status = "incomplete"
         elif item.baseline is None:
             item.status = "no_baseline"

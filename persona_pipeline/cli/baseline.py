@@ -24,6 +24,7 @@ from persona_pipeline.cli.running import run_and_print
 
 
 def baseline(
+    context: typer.Context,
     agents: Agents = "all",
     dimensions: Dimensions = "all",
     window: WindowLength = "7d",
@@ -60,7 +61,7 @@ def baseline(
     if judge != "recorded" and samples < 3:
         typer.echo("hint: a live baseline judged once is noisy; --samples 5 makes drops much easier to tell", err=True)
     options = JudgeOptions(max_usd=max_usd, record=record, fresh=fresh, grouping=grouping)
-    run = run_and_print(World.open(), request, judge=judge, options=options)
+    run = run_and_print(context, World.open(), request, judge=judge, options=options)
     for path in run.baselines:
         typer.echo(str(path))
     raise typer.Exit(run.report.exit_code)

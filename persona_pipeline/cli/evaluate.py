@@ -32,6 +32,7 @@ FORMATS = ("json", "markdown", "html", "junit")
 
 
 def evaluate(
+    context: typer.Context,
     agents: Agents = "all",
     dimensions: Dimensions = "all",
     window: WindowLength = "7d",
@@ -53,7 +54,7 @@ def evaluate(
     proposition_delta: Annotated[float, typer.Option(help="Points a proposition may fall below its baseline.")] = 3.0,
     min_coverage: Annotated[
         float | None,
-        typer.Option(help="Share (0-1) of judgments that must be scored; default 1.0 recorded, 0.95 live."),
+        typer.Option(help="Share (0-1) of judgments that must be scored; default 0.95 live, as recorded in a replay."),
     ] = None,
     update_baseline: Annotated[bool, typer.Option(help="Write the scores to baselines/ when done.")] = False,
     record: Record = False,
@@ -133,7 +134,7 @@ def evaluate(
         for line in run_names(world, request).lines():
             typer.echo(line, err=True)
         return
-    run = run_and_print(world, request, judge=judge_name(judge, mock_judge), options=options)
+    run = run_and_print(context, world, request, judge=judge_name(judge, mock_judge), options=options)
     for path in run.baselines:
         typer.echo(f"baseline written: {path}", err=True)
     _emit(run.report, format, output)

@@ -10,8 +10,7 @@ from persona_pipeline.errors import ConfigError
 
 if TYPE_CHECKING:
     from persona_pipeline.evaluation import EvaluationRequest
-    from persona_pipeline.judging.recorded import RecordedJudge
-    from persona_pipeline.judging.rejudging import Overhearing
+    from persona_pipeline.judging.rejudging import OverheardJudge
     from persona_pipeline.world import World
 
 app = typer.Typer(help="Recorded judgments: signed, judged again, unused.", no_args_is_help=True)
@@ -40,11 +39,12 @@ def unused(
 ) -> None:
     """List the recorded verdicts that a replay of this window does not ask for: stale, of another window, or slipped in."""
     world, options = _asked(agents, dimensions, window, as_of, samples)
-    recorded, _ = _replayed(world, options)
-    left = [item for item in recorded.backend.unused() if item.kind == "proposition"]
+    backend = _replayed(world, options).backend
+    left = [item for item in backend.unused() if item.kind == "proposition"]
     for item in left:
         typer.echo(f"{item.agent_id}/{item.dimension}/{item.proposition_id} {item.key[:12]} {item.claim}")
-    typer.echo(f"{len(left)} of {len(recorded.backend.recordings)} recordings are not asked for", err=True)
+    known = len(backend.recordings) + len(backend.failures)
+    typer.echo(f"{len(left)} of {known} recordings are not asked for", err=True)
 
 
 @app.command()
@@ -73,9 +73,9 @@ def rejudge(
 
     live = open_anthropic_judge(get_settings(), max_usd=max_usd)
     world, options = _asked(agents, dimensions, window, as_of, samples)
-    recorded, heard = _replayed(world, options)
+    recorded = _replayed(world, options)
     day = datetime.now(UTC).toordinal() if seed is None else seed
-    found = asyncio.run(judge_again(heard.heard, recorded, live, size=size, seed=day))
+    found = asyncio.run(judge_again(recorded.heard, recorded, live, size=size, seed=day))
     for row in found.disagreements:
         said = row.live.score if row.live.score is not None else row.live.unscored
         was = row.recorded.score if row.recorded.score is not None else row.recorded.unscored
@@ -104,12 +104,10 @@ def _asked(
     return World.open(), options
 
 
-def _replayed(world: "World", options: "EvaluationRequest") -> "tuple[RecordedJudge, Overhearing]":
+def _replayed(world: "World", options: "EvaluationRequest") -> "OverheardJudge":
     from persona_pipeline.evaluation.run import run_evaluation
-    from persona_pipeline.judging.recorded import RecordedJudge
-    from persona_pipeline.judging.rejudging import Overhearing
+    from persona_pipeline.judging.rejudging import OverheardJudge
 
-    recorded = RecordedJudge(world.root / "recordings")
-    heard = Overhearing(recorded)
-    run_evaluation(world, heard, options)
-    return recorded, heard
+    recorded = OverheardJudge(world.root / "recordings")
+    run_evaluation(world, recorded, options)
+    return recorded

@@ -1,5 +1,6 @@
-"""A run from the command line: judge opened, what was left out and the scores on stderr."""
+"""A run from the command line: judge opened, what was left out, the scores and what is not recorded yet on stderr."""
 
+import shlex
 import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -14,20 +15,29 @@ if TYPE_CHECKING:
     from persona_pipeline.evaluation.run import EvaluationRun
     from persona_pipeline.world import World
 
+# What does not belong to asking for the rest: where the report went, and that everything was asked anew.
+_NOT_AGAIN = ("judge", "mock_judge", "as_of", "fresh", "output", "format")
+
 
 def run_and_print(
-    world: "World", request: "EvaluationRequest", *, judge: str, options: "JudgeOptions"
+    context: typer.Context, world: "World", request: "EvaluationRequest", *, judge: str, options: "JudgeOptions"
 ) -> "EvaluationRun":
-    """Evaluate as asked; stderr gets the lines of message files that were left out, and the table of scores.
+    """Evaluate as asked; stderr gets the lines of message files that were left out, the table of scores, and what failed.
+
+    Args:
+        context: of the command.
 
     Raises:
         ConfigError: bad input; nothing is evaluated then.
     """
+    from persona_pipeline.evaluation.estimating import missing_text
     from persona_pipeline.evaluation.judges import open_judge
     from persona_pipeline.evaluation.run import run_evaluation
 
     with watched_judging() as progress:
-        run = run_evaluation(world, open_judge(judge, world, replace(options, progress=progress)), request)
+        options = replace(options, progress=progress, min_coverage=request.min_coverage)
+        opened = open_judge(judge, world, options)
+        run = run_evaluation(world, opened, request)
     for problem in run.problems:
         typer.echo(f"left out: {problem}", err=True)
     for note in run.notes:
@@ -38,4 +48,25 @@ def run_and_print(
 
     gather(world, run.report)
     print_table(run.report, sys.stderr)
+    if options.record:
+        command = _again(context, judge, run.report.provenance["window_end"])
+        if missing := missing_text(world, opened, command, judge, options):
+            typer.echo(missing, err=True)
     return run
+
+
+def _again(context: typer.Context, judge: str, window_end: str | None) -> str:
+    """Return the command that asks on the same window for what is not recorded."""
+    said = ["persona-pipeline", context.info_name or ""]
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        given = context.get_parameter_source(name)
+        if name in _NOT_AGAIN or given is None or given.name != "COMMANDLINE":
+            continue
+        value = context.params[name]
+        if isinstance(value, bool):
+            said.append(parameter.opts[0] if value else parameter.secondary_opts[0])
+        else:
+            said += [parameter.opts[0], shlex.quote(str(value))]
+    end = ["--as-of", window_end] if window_end else []
+    return " ".join([*said, *end, "--judge", judge])

@@ -131,6 +131,7 @@ def deltas(evaluation: AgentEvaluation, baseline: Baseline | None, rules: GateRu
         delta=rules.regression_delta,
         proposition_delta=rules.proposition_delta,
         min_coverage=rules.min_coverage,
+        as_recorded=rules.as_recorded,
         provenance=evaluation.provenance,
     )
 
@@ -195,7 +196,7 @@ def _to_confirm(item: Evaluated, judge: Judge, guard: Guard) -> dict[str, list[s
 
 def _is_recorded(plan: AgentPlan, dimension: str, claim: str, judge: RecordedJudge) -> bool:
     requests = plan.again({dimension: [claim]}, CONFIRMATIONS).requests
-    return judge.has_recorded(request for request in requests if request.proposition_id == claim)
+    return judge.has_recorded((item for item in requests if item.proposition_id == claim), failures=True)
 
 
 def _with_confirmed(item: Evaluated, judged: Judged) -> Evaluated:

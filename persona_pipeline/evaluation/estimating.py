@@ -1,10 +1,11 @@
 """What a run would take before it is paid for: judging, what confirming may add, and conversations to be generated."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from persona_pipeline.baselines.confirm import most_confirmations
-from persona_pipeline.evaluation.judges import RECORDINGS, JudgeOptions
+from persona_pipeline.evaluation.judges import RECORDINGS, JudgeOptions, writer_of
 from persona_pipeline.evaluation.plan import AgentPlan
 from persona_pipeline.evaluation.request import EvaluationRequest
 from persona_pipeline.evaluation.run import planned
@@ -13,7 +14,7 @@ from persona_pipeline.judging.options import AnthropicOptions
 from persona_pipeline.judging.prices import estimated_tokens, price
 from persona_pipeline.judging.recorded import RecordedJudge
 from persona_pipeline.judging.synthetic import ENOUGH_MESSAGES, SAMPLE_PROMPTS
-from persona_pipeline.judging.verdict import JudgeRequest, Usage
+from persona_pipeline.judging.verdict import Judge, JudgeRequest, Usage
 from persona_pipeline.settings import get_settings
 from persona_pipeline.world import World
 
@@ -90,6 +91,29 @@ def estimate_run(
         usd = judging.usd + talks + Range(0.0, 0.0, confirming * each.high)
         worst = judging.worst_usd + 6 * talks.high + confirming * dearest
     return RunEstimate(judging, len(asked) - len(missing), confirming, calls, usd, worst)
+
+
+def missing_text(
+    world: World, judging: Judge, command: str, judge: str | None = None, asking: JudgeOptions | None = None
+) -> str:
+    """Return what a recording judge was not told, the command that asks it again, and about what that costs; "": nothing.
+
+    Args:
+        judging: as ``open_judge`` opened it.
+        judge, asking: see ``estimate_run``.
+    """
+    writer = writer_of(judging)
+    if writer is None or not writer.failed:
+        return ""
+    asked, reasons = zip(*writer.failed.values(), strict=True)
+    said = ", ".join(f"{count} {reason}" for reason, count in sorted(Counter(reasons).items()))
+    options = AnthropicOptions.from_settings(get_settings(), judge)
+    # Not counted: the API may be what failed.
+    taken = estimate(
+        asked, options=options, grouping=(asking or JudgeOptions()).grouping, store=world.store, count=False
+    )
+    cost = "" if taken.usd is None else f", about ${max(0.01, taken.usd.expected):.2f}"
+    return f"{len(asked)} of {len(writer.asked)} judgments failed ({said}); `{command}` asks them again{cost}"
 
 
 def _confirming(plans: Sequence[AgentPlan], request: EvaluationRequest) -> int:

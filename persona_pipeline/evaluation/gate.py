@@ -70,6 +70,7 @@ class GateRules:
         regression_delta, proposition_delta: points (0-9) a dimension or a proposition may fall.
         undecided_delta: points from which a dimension's drop cannot be told, though it may be chance.
         min_coverage: share (0-1) of due judgments that must be scored.
+        as_recorded: where all that failed is recorded, the share that was asked for then is enough.
         threshold: the overall score (0-9) an agent must reach; None: off.
         fail_on: the names of ``FAILURES`` that set the exit code; None: all but the warnings.
         require_calibration: a dimension fails whose judge people's labels do not show to be better than chance.
@@ -79,6 +80,7 @@ class GateRules:
     proposition_delta: float = PROPOSITION_DELTA
     undecided_delta: float = UNDECIDED_DELTA
     min_coverage: float = 1.0
+    as_recorded: bool = True
     threshold: float | None = None
     fail_on: Collection[str] | None = None
     require_calibration: bool = False
@@ -265,16 +267,15 @@ def _coverage(evaluation: AgentEvaluation, comparison: BaselineComparison, rules
         elif compared and compared.baseline is not None and item.score is None and not item.failed:
             message = f"{evaluation.agent_id}: {name} has a baseline and no score now ({item.unscored})"
             command = f"persona-pipeline evaluate --agents {shlex.quote(evaluation.agent_id)} --window 30d"
-        elif item.failed and (item.score is None or not is_covered(item.n_scored, item.n_expected, rules.min_coverage)):
+        elif item.failed and (item.score is None or not _is_covered([item], rules)):
             reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(item.failed.items()))
             rows = [row for row in item.propositions.values() if row.failed]
             message = (
                 f"{evaluation.agent_id}: {name} is scored for {item.n_scored} of {item.n_expected} ({reasons}: "
                 f"{', '.join(row.id for row in rows)}); {rows[0].detail}"
             )
-            if Unscored.UNRECORDED.value in item.failed:
-                remedy = f"record with `{_record_command(evaluation)}`"
             command = _record_command(evaluation)
+            remedy = f"{'record' if Unscored.UNRECORDED.value in item.failed else 'ask again'} with `{command}`"
         else:
             if compared and compared.status == "no_baseline":
                 findings.append(
@@ -315,7 +316,7 @@ def run_coverage(reports: Collection[AgentReport], rules: GateRules) -> list[Fin
 def _covered_in_all(evaluations: Collection[AgentEvaluation], rules: GateRules, agent_id: str | None) -> list[Finding]:
     items = [item for evaluation in evaluations for item in evaluation.dimensions.values()]
     scored, expected = (sum(getattr(item, name) for item in items) for name in ("n_scored", "n_expected"))
-    if is_covered(scored, expected, rules.min_coverage):
+    if _is_covered(items, rules):
         return []
     failed: Counter[str] = Counter()
     for item in items:
@@ -323,6 +324,10 @@ def _covered_in_all(evaluations: Collection[AgentEvaluation], rules: GateRules, 
     reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(failed.items()))
     text = f"{agent_id or 'the run'}: {scored} of {expected} judgments are scored ({reasons})"
     return [Finding(kind="coverage", exit_code=EXIT_COVERAGE, message=text, agent_id=agent_id)]
+
+
+def _is_covered(items: Collection[DimensionEvaluation], rules: GateRules) -> bool:
+    return is_covered(items, rules.min_coverage, as_recorded=rules.as_recorded)
 
 
 def _record_command(evaluation: AgentEvaluation) -> str:

@@ -27,10 +27,10 @@ class Judged:
     costs: Mapping[str, UsageSummary] = field(default_factory=dict)
 
     @property
-    def answered(self) -> Answers:
-        """The answers by what was asked; what failed may be asked again."""
+    def told(self) -> Answers:
+        """The verdicts by what was asked, failures among them: a run asks each once, or its recordings would tell another run."""
         pairs = zip(self.plan.requests, self.verdicts, strict=True) if self.verdicts else ()
-        return {_identity(r): v for r, v in pairs if v.unscored is None or v.unscored.is_answer}
+        return {_identity(request): verdict for request, verdict in pairs}
 
     def dimensions(self) -> dict[str, DimensionEvaluation]:
         """Return the scores by dimension."""
@@ -41,9 +41,9 @@ def judge_plans(plans: Sequence[AgentPlan], judge: Judge, before: Sequence[Judge
     """Return the plans with their verdicts, from one call to the judge.
 
     Args:
-        before: what was judged of the same plans so far; its answers are not asked for again, nor paid again.
+        before: what was judged of the same plans so far, which is not asked again, nor paid again.
     """
-    known = [item.answered for item in before] or [{} for _ in plans]
+    known = [item.told for item in before] or [{} for _ in plans]
     asked = [
         [request for request in plan.requests if _identity(request) not in have]
         for plan, have in zip(plans, known, strict=True)

@@ -26,6 +26,7 @@ class JudgeOptions:
         grouping: claims of one transcript in one call; None: as the settings say.
         progress: hears of every judgment of a live judge.
         also: further folders of recordings; the world's own come first.
+        min_coverage: share (0-1) of judgments that must be scored, noted beside what is recorded as failed; None: the settings'.
     """
 
     max_usd: float | None = None
@@ -34,6 +35,7 @@ class JudgeOptions:
     grouping: int | None = None
     progress: Progress | None = None
     also: tuple[Path, ...] = ()
+    min_coverage: float | None = None
 
 
 def open_judge(name: str, world: World, options: JudgeOptions | None = None) -> Judge:
@@ -61,5 +63,11 @@ def open_judge(name: str, world: World, options: JudgeOptions | None = None) -> 
         progress=options.progress,
     )
     if options.record:
-        judge = RecordingJudge(judge, RecordingWriter(folder))
+        judge = RecordingJudge(judge, RecordingWriter(folder, options.min_coverage))
     return judge if options.fresh else RecordedFirstJudge(judge, recorded, progress=options.progress)
+
+
+def writer_of(judge: Judge) -> RecordingWriter | None:
+    """Return what writes the verdicts of an opened judge; None where they are not recorded."""
+    judging = judge.judging if isinstance(judge, RecordedFirstJudge) else judge
+    return judging.writer if isinstance(judging, RecordingJudge) else None

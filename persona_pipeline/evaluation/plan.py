@@ -14,6 +14,7 @@ from persona_pipeline.evaluation.scope import AgentScope
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Verdict
 from persona_pipeline.propositions import ALL_DIMENSIONS, StoredSet, stored_proposition_sets
 from persona_pipeline.scoring import SCORERS, AgentCase, DimensionEvaluation, DimensionPlan
+from persona_pipeline.scoring.judged import recorded_coverage
 from persona_pipeline.scoring.text.agreement import world_lexicon
 from persona_pipeline.world import Persona, World
 from persona_pipeline.world.canonical import content_hash
@@ -107,6 +108,7 @@ class AgentPlan:
             item = plan.finish(own)
             item.input_hash = content_hash([self.messages_hash, *asked])
             item.samples = max((request.sample for request in plan.requests), default=0) + 1
+            item.min_coverage = recorded_coverage(own)
             finished[dimension] = item
         return finished
 

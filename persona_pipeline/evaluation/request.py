@@ -59,7 +59,7 @@ class EvaluationRequest:
     require_calibration: bool | None = None
 
     def rules(self, judge: Judge) -> GateRules:
-        """Return the gate's rules, with the judge's own minimum coverage where none is given.
+        """Return the gate's rules, with the judge's own minimum coverage where none is given, or that of what failed when recorded.
 
         Raises:
             ConfigError: one of them cannot be.
@@ -69,6 +69,7 @@ class EvaluationRequest:
             proposition_delta=self.proposition_delta,
             undecided_delta=get_settings().undecided_delta,
             min_coverage=default_coverage(judge) if self.min_coverage is None else self.min_coverage,
+            as_recorded=self.min_coverage is None,
             threshold=self.threshold,
             fail_on=self.fail_on,
             require_calibration=(

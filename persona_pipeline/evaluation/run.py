@@ -7,6 +7,7 @@ from pathlib import Path
 from typing_extensions import Unpack
 
 from persona_pipeline.baselines import captured, find_baseline, save_baseline
+from persona_pipeline.baselines.regression import least_coverage
 from persona_pipeline.errors import Problem
 from persona_pipeline.evaluation.comparison import judged_on, restricted
 from persona_pipeline.evaluation.gate import (
@@ -137,7 +138,11 @@ def assemble(reports: dict[str, AgentReport], judge: Judge, request: EvaluationR
             "window_end": max(item.window_end for item in evaluations).isoformat() if evaluations else None,
             "dimensions": select_dimensions(request.dimensions),
             "samples": request.samples,
-            "min_coverage": rules.min_coverage,
+            "min_coverage": least_coverage(
+                (item for one in evaluations for item in one.dimensions.values()),
+                rules.min_coverage,
+                as_recorded=rules.as_recorded,
+            ),
             "regression_delta": rules.regression_delta,
             "proposition_delta": rules.proposition_delta,
         },

@@ -12,6 +12,7 @@ from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.canaries import canaries_for, usage_of, without_compromised
 from persona_pipeline.judging.collected import CollectedBackend
 from persona_pipeline.judging.daily import daily_limit
+from persona_pipeline.judging.injection import suspicious_entries
 from persona_pipeline.judging.options import AnthropicOptions
 from persona_pipeline.judging.prices import has_price
 from persona_pipeline.judging.progress import Progress
@@ -224,6 +225,8 @@ def _verdicts(answer: Answer, requests: Sequence[JudgeRequest]) -> list[Verdict]
             model=answer.model,
             prompt_version=answer.prompt_version,
             usage=answer.usage if place == 0 else Usage(),
+            # Of the transcript, whatever came of asking.
+            injection_suspected=bool(suspicious_entries(request.trajectory)),
         )
         for place, request in enumerate(requests)
     ]

@@ -147,12 +147,14 @@ def estimate(
     options: AnthropicOptions | None = None,
     grouping: int | None = None,
     store: Store | None = None,
+    count: bool = True,
 ) -> Estimate:
     """Return what judging these requests is expected to take.
 
     Tokens are counted by the API where there is a key, which costs nothing; else, or if that fails, guessed.
 
     Args:
+        count: off where the API is not to be asked even that.
         grouping: claims of one transcript in one call; None: as the settings say.
         store: what it already answers is not asked; the length of answers is learnt from it. None: nothing is known.
     """
@@ -161,11 +163,11 @@ def estimate(
     grouping = grouping or settings.judge_grouping
     shown = [request for request in requests if request.trajectory.entries]
     asking = questions_about(with_canaries(shown), max_tokens=options.max_tokens, grouping=grouping)
-    return estimate_questions([question for _, question in asking], options, store)
+    return estimate_questions([question for _, question in asking], options, store, count=count)
 
 
 def estimate_questions(
-    questions: Sequence[Question], options: AnthropicOptions, store: Store | None = None
+    questions: Sequence[Question], options: AnthropicOptions, store: Store | None = None, *, count: bool = True
 ) -> Estimate:
     """Return what asking these questions is expected to take; see ``estimate``."""
     style = RequestStyle(options.model, options.effort)
@@ -175,7 +177,8 @@ def estimate_questions(
     groups: dict[Prefix, list[Question]] = {}
     for question in asked:
         groups.setdefault(prefix_of(style, question), []).append(question)
-    counted, uncounted = _counted([members[0] for members in groups.values()], style, options)
+    first = [members[0] for members in groups.values()] if count else []
+    counted, uncounted = _counted(first, style, options)
     sums = _Sums(options, answers, _COUNTED if counted else _GUESSED)
     for place, (shared, members) in enumerate(groups.items()):
         sums.add(counted[place] if counted else shared.tokens, members)

@@ -9,9 +9,18 @@ from pathlib import Path
 from persona_pipeline.judging.answers import checked_quote, no_entries
 from persona_pipeline.judging.injection import suspicious_entries
 from persona_pipeline.judging.questions import Answer, Backend, Question
-from persona_pipeline.judging.recordings import PROPOSITION, Recording, load_recordings, write_recordings
+from persona_pipeline.judging.recording import in_one_line
+from persona_pipeline.judging.recordings import (
+    PROPOSITION,
+    Recording,
+    load_recordings,
+    load_with_failures,
+    signing_secret,
+    write_recordings,
+)
 from persona_pipeline.judging.support import is_unsupported, unsupported
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Unscored, Verdict
+from persona_pipeline.settings import get_settings
 from persona_pipeline.world.canonical import rfc3339
 
 
@@ -19,7 +28,11 @@ class RecordedBackend:
     """Answers questions from the recordings of a folder, loaded when it is made.
 
     Args:
-        also: further folders; what the first one holds is taken from there.
+        also: further folders; what the first one answers is taken from there.
+
+    Attributes:
+        recordings: the answers, by key.
+        failures: what was asked for and not answered, by key.
 
     Raises:
         ConfigError: a folder holds lines that are no recordings.
@@ -30,9 +43,11 @@ class RecordedBackend:
 
     def __init__(self, folder: Path, also: Sequence[Path] = ()) -> None:
         self.folder = folder
-        self.recordings = load_recordings(folder)
+        answers, self.failures = load_with_failures(folder)
+        self.recordings = {key: item for key, item in answers.items() if key not in self.failures}
         for further in also:
             self.recordings = load_recordings(further) | self.recordings
+        self.failures = {key: item for key, item in self.failures.items() if key not in self.recordings}
         self.replayed: set[str] = set()
 
     async def ask(self, questions: Sequence[Question]) -> list[Answer]:
@@ -40,18 +55,29 @@ class RecordedBackend:
         return [self._answer(question) for question in questions]
 
     def find(self, key: str) -> Recording | None:
-        """Return the recording of a key and remember that it was asked for."""
-        recording = self.recordings.get(key)
-        if recording:
-            self.replayed.add(key)
-        return recording
+        """Return the recorded answer of a key and remember that it was asked for."""
+        self.replayed.add(key)
+        return self.recordings.get(key)
+
+    def find_failure(self, key: str) -> Recording | None:
+        """Return that a key was asked for and not answered, and remember that it was asked for."""
+        self.replayed.add(key)
+        return self.failures.get(key)
 
     def unused(self) -> list[Recording]:
         """Return what nothing has asked for so far: stale, or of another window or agent."""
-        return [recording for key, recording in self.recordings.items() if key not in self.replayed]
+        known = self.recordings | self.failures
+        return [recording for key, recording in known.items() if key not in self.replayed]
 
     def _answer(self, question: Question) -> Answer:
         recording = self.find(question.key)
+        if failure := self.find_failure(question.key):
+            return Answer(
+                unscored=failure.unscored,
+                detail=f"recorded as failed: {failure.detail or failure.unscored}; run it with a live judge and --record",
+                model=failure.model,
+                prompt_version=failure.prompt_version,
+            )
         if recording is None:
             return Answer(
                 unscored=Unscored.UNRECORDED,
@@ -80,15 +106,22 @@ class RecordedJudge:
     async def judge(self, requests: Sequence[JudgeRequest]) -> list[Verdict]:
         return [self._verdict(request) for request in requests]
 
-    def has_recorded(self, requests: Iterable[JudgeRequest]) -> bool:
-        """Return whether there are requests and all of them are recorded."""
-        found = [self.backend.find(request.key) is not None for request in requests]
+    def has_recorded(self, requests: Iterable[JudgeRequest], *, failures: bool = False) -> bool:
+        """Return whether there are requests and all of them are answered in recordings.
+
+        Args:
+            failures: what was asked for and failed counts too.
+        """
+        known = (self.backend.recordings, self.backend.failures if failures else {})
+        found = [any(request.key in some for some in known) for request in requests]
         return bool(found) and all(found)
 
     def _verdict(self, request: JudgeRequest) -> Verdict:
         if not request.trajectory.entries:
             return no_entries(request)
         recording = self.backend.find(request.key)
+        if failure := self.backend.find_failure(request.key):
+            return _failed(request, failure)
         if recording is None or recording.kind != PROPOSITION:
             return Verdict(request.proposition_id, unscored=Unscored.UNRECORDED, detail=self._why_not(request))
         verdict = Verdict(
@@ -127,9 +160,34 @@ class RecordedJudge:
         return claims
 
 
-def recording_of(request: JudgeRequest, verdict: Verdict, *, recorded_at: datetime) -> Recording | None:
-    """Return the recording of an answer, None of a failure. Quotes go under local message ids."""
-    if verdict.unscored is not None and not verdict.unscored.is_answer:
+def _failed(request: JudgeRequest, failure: Recording) -> Verdict:
+    return Verdict(
+        request.proposition_id,
+        unscored=failure.unscored,
+        reasoning=failure.reasoning,
+        detail=failure.detail,
+        min_coverage=_asked_coverage(failure),
+        model=failure.model,
+        prompt_version=failure.prompt_version,
+        injection_suspected=bool(suspicious_entries(request.trajectory)),
+    )
+
+
+def _asked_coverage(failure: Recording) -> float:
+    """Return the coverage asked for when it failed. Whoever can write a line without signing it asks for no less than we do."""
+    asked = 1.0 if failure.min_coverage is None else failure.min_coverage
+    return asked if signing_secret() else max(asked, get_settings().min_coverage_live)
+
+
+def recording_of(
+    request: JudgeRequest, verdict: Verdict, *, recorded_at: datetime, min_coverage: float | None = None
+) -> Recording | None:
+    """Return the recording of a verdict, None of one that is itself of a recording. Quotes go under local message ids.
+
+    Args:
+        min_coverage: stands with a failure, so that a replay asks for as much.
+    """
+    if verdict.unscored is Unscored.UNRECORDED:
         return None
     local = {entry.message_id: f"m{number}" for number, entry in enumerate(request.trajectory.entries, start=1)}
     return Recording(
@@ -138,6 +196,8 @@ def recording_of(request: JudgeRequest, verdict: Verdict, *, recorded_at: dateti
         sample=request.sample,
         score=verdict.score,
         unscored=verdict.unscored,
+        detail=in_one_line(verdict.detail) if verdict.has_failed else "",
+        min_coverage=min_coverage if verdict.has_failed else None,
         reasoning=verdict.reasoning,
         evidence=tuple((local.get(item.message_id or "", ""), item.quote) for item in verdict.evidence),
         ideas=verdict.ideas,
@@ -149,10 +209,19 @@ def recording_of(request: JudgeRequest, verdict: Verdict, *, recorded_at: dateti
 
 @dataclass
 class RecordingWriter:
-    """Writes answers of live judges as recordings."""
+    """Writes what live judges say as recordings: answers, and what failed with its reason.
+
+    Attributes:
+        min_coverage: the share (0-1) of judgments that the run asks for; None: that of the settings for live judges.
+        asked: the keys of all judgments that were written.
+        failed: those of them that nobody answered so far.
+    """
 
     folder: Path
+    min_coverage: float | None = None
     written: set[Path] = field(default_factory=set)
+    asked: set[str] = field(default_factory=set)
+    failed: dict[str, tuple[JudgeRequest, Unscored]] = field(default_factory=dict)
 
     def record(
         self,
@@ -161,15 +230,23 @@ class RecordingWriter:
         *,
         recorded_at: datetime | None = None,
     ) -> None:
-        """Write the verdicts that are answers; failures are left out."""
-        moment = recorded_at or datetime.now(UTC)
-        pairs = zip(requests, verdicts, strict=True)
-        self.write(item for pair in pairs if (item := recording_of(*pair, recorded_at=moment)))
+        """Write verdicts."""
+        moment, recordings = recorded_at or datetime.now(UTC), []
+        for request, verdict in zip(requests, verdicts, strict=True):
+            recording = recording_of(request, verdict, recorded_at=moment, min_coverage=self._coverage)
+            if recording is None:
+                continue
+            recordings.append(recording)
+            self.asked.add(request.key)
+            self.failed.pop(request.key, None)
+            if verdict.unscored and verdict.has_failed:
+                self.failed[request.key] = (request, verdict.unscored)
+        self.write(recordings)
 
     def record_answers(
         self, questions: Iterable[Question], answers: Iterable[Answer], *, recorded_at: datetime | None = None
     ) -> None:
-        """Write the answers to questions of other kinds; failures are left out."""
+        """Write the answers to questions of other kinds."""
         moment = rfc3339(recorded_at or datetime.now(UTC))
         self.write(
             Recording(
@@ -180,13 +257,20 @@ class RecordingWriter:
                 subject=question.subject_hash,
                 sample=question.sample,
                 answer=answer.data,
+                unscored=answer.unscored,
+                detail=in_one_line(answer.detail) if answer.unscored else "",
+                min_coverage=self._coverage if answer.unscored else None,
                 model=answer.model,
                 prompt_version=answer.prompt_version,
                 recorded_at=moment,
             )
             for question, answer in zip(questions, answers, strict=True)
-            if answer.data is not None
+            if answer.unscored is None or answer.unscored.is_failed_call
         )
+
+    @property
+    def _coverage(self) -> float:
+        return get_settings().min_coverage_live if self.min_coverage is None else self.min_coverage
 
     def write(self, recordings: Iterable[Recording]) -> None:
         """Add recordings to the folder, replacing those of the same key."""

@@ -1,4 +1,4 @@
-"""One recorded judgment as a JSON line: all its key is made of stands in it, so that nobody can relabel it."""
+"""One recorded judgment, or that it failed, as a JSON line: all its key is made of stands in it, so nobody can relabel it."""
 
 import json
 import re
@@ -17,11 +17,13 @@ from persona_pipeline.judging.verdict import SCALE, Unscored, recording_key, sho
 _NOBODY = "_shared"
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _KEY = re.compile(r"[0-9a-f]{64}")
+# Characters of a failure's detail.
+MOST_DETAIL = 400
 
 
 @dataclass(frozen=True)
 class Recording:
-    """One recorded judgment: of kind ``proposition`` a verdict, of any other kind an ``answer``.
+    """One recorded judgment: of kind ``proposition`` a verdict, of any other kind an ``answer``; or why there is none.
 
     Attributes:
         key: ``JudgeRequest.key`` or ``Question.key``; a line whose other fields do not give it is an error.
@@ -29,6 +31,9 @@ class Recording:
         trajectory: SHA-256 of what it judged.
         subject: SHA-256 of what it judged, of any other kind.
         sample: 0-based index of a repeated judgment.
+        unscored: an answer without a score, or of any kind the reason why it failed.
+        detail: of a failure, what went wrong, in one line.
+        min_coverage: of a failure, the share (0-1) of judgments that had to be scored in the run that asked; None: all.
         evidence: pairs of local message id (``m3``) and quote.
         recorded_at: RFC 3339.
         signature: HMAC-SHA256 of the other fields; empty: it is not signed.
@@ -46,6 +51,8 @@ class Recording:
     sample: int = 0
     score: int | None = None
     unscored: Unscored | None = None
+    detail: str = ""
+    min_coverage: float | None = None
     reasoning: str = ""
     evidence: tuple[tuple[str, str], ...] = ()
     ideas: tuple[str, ...] = ()
@@ -55,6 +62,11 @@ class Recording:
     prompt_version: str | None = None
     recorded_at: str = ""
     signature: str = ""
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it holds no answer, only that and why there was none."""
+        return self.unscored is not None and not self.unscored.is_answer
 
     @property
     def judged(self) -> tuple[Any, ...]:
@@ -112,7 +124,9 @@ class Recording:
             data |= {"label": self.label, "subject": self.subject}
             if self.sample:
                 data["sample"] = self.sample
-            data["answer"] = self.answer
+            data |= {"unscored": self.unscored} if self.has_failed else {"answer": self.answer}
+        if self.has_failed:
+            data |= {"detail": self.detail, "min_coverage": self.min_coverage}
         data |= {"model": self.model, "prompt_version": self.prompt_version, "recorded_at": self.recorded_at}
         if secret is not None:
             data[SIGNATURE] = signature_of(data, secret)
@@ -137,6 +151,7 @@ _STRINGS = (
     "claim",
     "trajectory",
     "subject",
+    "detail",
     "reasoning",
     "label",
     "recorded_at",
@@ -166,15 +181,13 @@ def parse_line(line: str, secret: bytes | None = None) -> Recording:
     for name in ("persona", "model", "prompt_version"):
         if not isinstance(data.get(name), str | None):
             raise ValueError(f"{name!r} is neither a string nor null")
+    data["unscored"] = _unscored(data, kind)
     if kind == PROPOSITION:
-        data["unscored"] = _unscored(data)
         data["evidence"] = _evidence(data.get("evidence", []))
         ideas = data.get("ideas", [])
         if not isinstance(ideas, list) or not all(isinstance(idea, str) for idea in ideas):
             raise ValueError("'ideas' is not a list of strings")
         data["ideas"] = tuple(ideas)
-    elif not isinstance(data.get("answer"), dict):
-        raise ValueError(f"a recording of kind {kind!r} has an object under 'answer'")
     return _sealed(Recording(**data))
 
 
@@ -186,20 +199,43 @@ def _sealed(recording: Recording) -> Recording:
     return recording
 
 
-def _unscored(data: Mapping[str, Any]) -> Unscored | None:
-    for name in ("dimension", "proposition_id"):
+def _unscored(data: Mapping[str, Any], kind: str) -> Unscored | None:
+    """Return why a line has no number; the other fields of what is judged are checked beside it."""
+    said = "score" if kind == PROPOSITION else "answer"
+    for name in ("dimension", "proposition_id") if kind == PROPOSITION else ():
         if not data.get(name):
             raise ValueError(f"{name!r} is missing")
-    score, unscored = data.get("score"), data.get("unscored")
-    if (score is None) == (unscored is None):
-        raise ValueError("exactly one of 'score' and 'unscored' has a value")
+    answer, unscored = data.get(said), data.get("unscored")
+    if (answer is None) == (unscored is None):
+        raise ValueError(f"exactly one of {said!r} and 'unscored' has a value")
     if unscored is None:
-        if type(score) is not int or score not in SCALE:
-            raise ValueError(f"score {json.dumps(score)} is not a whole number from 0 to 9")
+        if kind != PROPOSITION and not isinstance(answer, dict):
+            raise ValueError(f"a recording of kind {kind!r} has an object under 'answer'")
+        if kind == PROPOSITION and (type(answer) is not int or answer not in SCALE):
+            raise ValueError(f"score {json.dumps(answer)} is not a whole number from 0 to 9")
+        _check_failure(data, False)
         return None
-    if unscored not in [reason.value for reason in Unscored if reason.is_answer]:
-        raise ValueError("only not_applicable and no_evidence are recorded as 'unscored'")
+    known = [reason for reason in Unscored if reason.is_failed_call or (kind == PROPOSITION and reason.is_answer)]
+    if unscored not in known:
+        raise ValueError(f"'unscored' {json.dumps(unscored)} is none of {', '.join(known)}")
+    _check_failure(data, Unscored(unscored).is_failed_call)
     return Unscored(unscored)
+
+
+def _check_failure(data: Mapping[str, Any], failed: bool) -> None:
+    detail, coverage = data.get("detail", ""), data.get("min_coverage")
+    if not failed and (detail or coverage is not None):
+        raise ValueError("only what failed has 'detail' and 'min_coverage'")
+    if detail != in_one_line(detail):
+        raise ValueError(f"'detail' is not one line of at most {MOST_DETAIL} printable characters")
+    if coverage is not None and (type(coverage) not in (int, float) or not 0 <= coverage <= 1):
+        raise ValueError("'min_coverage' is not a number from 0 to 1")
+
+
+def in_one_line(detail: str) -> str:
+    """Return what went wrong, which may be a server's words, on one line of bounded length."""
+    printable = "".join(character if character.isprintable() else " " for character in detail)
+    return " ".join(printable.split())[:MOST_DETAIL].strip()
 
 
 def _evidence(value: Any) -> tuple[tuple[str, str], ...]:

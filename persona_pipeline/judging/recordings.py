@@ -14,6 +14,7 @@ __all__ = [
     "Recording",
     "load_recording_file",
     "load_recordings",
+    "load_with_failures",
     "sign_recordings",
     "signing_secret",
     "write_recordings",
@@ -21,7 +22,19 @@ __all__ = [
 
 
 def load_recordings(folder: Path, *, secret: bytes | None = None) -> dict[str, Recording]:
-    """Return the recordings of a folder at any depth, by key. A missing folder has none.
+    """Return the answers recorded in a folder at any depth, by key. A missing folder has none.
+
+    Args and Raises: see ``load_with_failures``.
+    """
+    return load_with_failures(folder, secret=secret)[0]
+
+
+def load_with_failures(
+    folder: Path, *, secret: bytes | None = None
+) -> tuple[dict[str, Recording], dict[str, Recording]]:
+    """Return the answers recorded in a folder, and apart from them what failed when it was last asked, both by key.
+
+    A key may be in both: then it was asked again, as with ``--fresh``, and failed.
 
     Args:
         secret: every line must be signed with it; None: by default that of the settings, without one nothing need be signed.
@@ -31,12 +44,16 @@ def load_recordings(folder: Path, *, secret: bytes | None = None) -> dict[str, R
             its place.
     """
     secret = secret or signing_secret()
-    recordings: dict[str, Recording] = {}
+    answers: dict[str, Recording] = {}
+    failures: dict[str, Recording] = {}
     places: dict[str, str] = {}
     problems: list[Problem] = []
     for path in sorted(folder.glob("**/*.jsonl")):
         for number, recording in _read(path, problems, secret):
-            earlier = recordings.setdefault(recording.key, recording)
+            if recording.has_failed:
+                failures.setdefault(recording.key, recording)
+                continue
+            earlier = answers.setdefault(recording.key, recording)
             place = places.setdefault(recording.key, f"{path}:{number}")
             if earlier.judged != recording.judged:
                 problems.append(
@@ -48,11 +65,11 @@ def load_recordings(folder: Path, *, secret: bytes | None = None) -> dict[str, R
                 )
     if problems:
         raise ConfigError(problems)
-    return recordings
+    return answers, failures
 
 
 def load_recording_file(path: Path, *, secret: bytes | None = None) -> list[Recording]:
-    """Return the recordings of one file; ``secret`` as in ``load_recordings``.
+    """Return the recordings of one file, failures among them; ``secret`` as in ``load_recordings``.
 
     Raises:
         ConfigError: lines that are no recording or not signed, each with its place.
@@ -94,7 +111,8 @@ def signing_secret() -> bytes | None:
 def write_recordings(folder: Path, recordings: Iterable[Recording]) -> list[Path]:
     """Add recordings to their files, replacing those of the same key, and return the files that changed.
 
-    Files are sorted and replaced atomically; writers wait for one another.
+    An answer replaces that there was none; a failure leaves an earlier answer where it is, and counts before it. Files are sorted
+    and replaced atomically; writers wait for one another.
 
     Raises:
         ConfigError: a file to be added to does not load.
@@ -110,14 +128,20 @@ def write_recordings(folder: Path, recordings: Iterable[Recording]) -> list[Path
     with FileLock(folder / ".lock"):
         for path, added in sorted(by_file.items()):
             problems: list[Problem] = []
-            merged = {recording.key: recording for _, recording in _read(path, problems, None)} if path.exists() else {}
+            known = [recording for _, recording in _read(path, problems, None)] if path.exists() else []
             if problems:
                 raise ConfigError(problems)
-            merged |= {recording.key: recording for recording in added}
-            ordered = sorted(merged.values(), key=lambda item: (item.proposition_id, item.claim, item.label, item.key))
+            merged = {(item.key, item.has_failed): item for item in known}
+            for item in added:
+                if not item.has_failed:
+                    merged.pop((item.key, True), None)
+                merged[item.key, item.has_failed] = item
+            ordered = sorted(
+                merged.items(), key=lambda row: (row[1].proposition_id, row[1].claim, row[1].label, *row[0])
+            )
             # Only what is recorded here is signed here: what stood there keeps the signature it has, or none.
-            new = {recording.key for recording in added}
-            text = "".join(item.to_line(secret if item.key in new else None) for item in ordered)
+            new = {(item.key, item.has_failed) for item in added}
+            text = "".join(item.to_line(secret if name in new else None) for name, item in ordered)
             if write_if_changed(path, text):
                 changed.append(path)
     return changed

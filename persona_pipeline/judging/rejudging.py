@@ -3,7 +3,9 @@
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from persona_pipeline.judging.recorded import RecordedJudge
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Unscored, Usage, Verdict
 
 # Honest judges differ by about a point; on the scale 0-9 this much apart is another opinion.
@@ -71,7 +73,7 @@ async def rejudge(requests: Sequence[JudgeRequest], recorded: Judge, live: Judge
     known = [
         (request, verdict)
         for request, verdict in zip(unique, await recorded.judge(unique), strict=True)
-        if verdict.unscored is None or verdict.unscored.is_answer or verdict.unscored is Unscored.UNSUPPORTED
+        if not verdict.has_failed or (verdict.unscored is Unscored.UNSUPPORTED and verdict.min_coverage is None)
     ]
     drawn = random.Random(seed).sample(known, min(size, len(known)))
     told = await live.judge([request for request, _ in drawn])
@@ -80,29 +82,16 @@ async def rejudge(requests: Sequence[JudgeRequest], recorded: Judge, live: Judge
     )
 
 
-@dataclass
-class Overhearing:
-    """A judge that remembers what another is asked."""
+class OverheardJudge(RecordedJudge):
+    """Replays recordings and remembers what it is asked."""
 
-    judging: Judge
-    heard: list[JudgeRequest] = field(default_factory=list)
-
-    @property
-    def name(self) -> str:
-        return self.judging.name
-
-    @property
-    def live(self) -> bool:
-        return self.judging.live
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.heard: list[JudgeRequest] = []
 
     async def judge(self, requests: Sequence[JudgeRequest]) -> list[Verdict]:
         self.heard += requests
-        return await self.judging.judge(requests)
-
-    @property
-    def backend(self) -> object:
-        """That of the judge."""
-        return getattr(self.judging, "backend", None)
+        return await super().judge(requests)
 
 
 def _distance(row: Rejudged) -> float:

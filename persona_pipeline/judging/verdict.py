@@ -31,6 +31,11 @@ class Unscored(StrEnum):
     def is_answer(self) -> bool:
         return self in (Unscored.NO_EVIDENCE, Unscored.NOT_APPLICABLE)
 
+    @property
+    def is_failed_call(self) -> bool:
+        """Whether a judge should have answered and did not, which can be recorded; that nothing is recorded cannot."""
+        return not self.is_answer and self is not Unscored.UNRECORDED
+
 
 @dataclass(frozen=True)
 class Evidence:
@@ -129,6 +134,7 @@ class Verdict:
 
     Attributes:
         detail: for a failure, what went wrong in one line.
+        min_coverage: for a failure that is recorded, the share (0-1) of judgments that have to be scored; None: it is of now.
         model: the model that answered (None: nobody did).
     """
 
@@ -139,6 +145,7 @@ class Verdict:
     evidence: tuple[Evidence, ...] = ()
     ideas: tuple[str, ...] = ()
     detail: str = ""
+    min_coverage: float | None = None
     model: str | None = None
     prompt_version: str | None = None
     usage: Usage = field(default_factory=Usage)
@@ -149,6 +156,11 @@ class Verdict:
             raise ValueError("a verdict has exactly one of score and unscored")
         if self.score is not None and (isinstance(self.score, bool) or self.score not in SCALE):
             raise ValueError(f"score {self.score!r} is not a whole number from 0 to 9")
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it is neither a score nor an answer of another sort."""
+        return self.unscored is not None and not self.unscored.is_answer
 
 
 class Judge(Protocol):

@@ -104,5 +104,5 @@ def _not_covered(found: pp.Evaluation, agent_id: str) -> list[str]:
     return [
         f"{agent_id}: {name}: only {item.n_scored} of {item.n_expected} judgments are scored"
         for name, item in found[agent_id].evaluation.dimensions.items()
-        if not is_covered(item.n_scored, item.n_expected, least)
+        if not is_covered([item], least)
     ]

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Usage, Verdict
@@ -197,6 +197,12 @@ def plan_judgments(
         for sample in range(samples[proposition.id])
     )
     return JudgingPlan(propositions, contexts, requests, samples)
+
+
+def recorded_coverage(verdicts: Iterable[Verdict]) -> float | None:
+    """Return the coverage asked for when what failed was recorded, the highest of several; None: see ``DimensionEvaluation``."""
+    asked = [verdict.min_coverage for verdict in verdicts if verdict.has_failed]
+    return max((least for least in asked if least is not None), default=None) if None not in asked else None
 
 
 def summarise_usage(verdicts: Sequence[Verdict]) -> UsageSummary:

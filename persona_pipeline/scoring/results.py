@@ -97,6 +97,8 @@ class DimensionEvaluation(BaseModel):
         n_scored: those of them that have a score.
         statistics: the dimension's own numbers (see the scorers), plain JSON.
         samples: how often each claim was judged.
+        min_coverage: share (0-1) of judgments that had to be scored when what failed was recorded; None: nothing failed, or not
+            all of it is recorded, so that the rule of this run counts.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -112,6 +114,7 @@ class DimensionEvaluation(BaseModel):
     proposition_set_hash: str | None = None
     input_hash: str | None = None
     samples: int = 1
+    min_coverage: float | None = Field(default=None, exclude_if=lambda least: least is None)
 
     @property
     def coverage(self) -> float:

@@ -34,6 +34,7 @@ ABOUT = {
 }
 KEY = recording_key(ABOUT)
 LINE = {"key": KEY, **ABOUT, "score": 7}
+FAILURE = {"key": KEY, **ABOUT, "score": None, "unscored": "timeout"}
 
 
 def replay(folder: Path, *asked: JudgeRequest) -> list[Verdict]:
@@ -56,10 +57,76 @@ def test_a_live_run_replays_word_for_word(server: MessagesServer, judge: Anthrop
     assert sorted(path.name for path in tmp_path.rglob("*.jsonl")) == ["adherence.jsonl"]
 
 
-def test_failures_are_not_recorded(server: MessagesServer, judge: AnthropicJudge, tmp_path: Path) -> None:
+def test_a_failure_is_recorded_as_that_and_is_no_answer(
+    server: MessagesServer, judge: AnthropicJudge, tmp_path: Path
+) -> None:
     server.script(status(500))
-    asyncio.run(RecordingJudge(judge, RecordingWriter(tmp_path)).judge([request()]))
+    writer = RecordingWriter(tmp_path)
+    (live,) = asyncio.run(RecordingJudge(judge, writer).judge([request()]))
+    (again,) = replay(tmp_path, request())
+    assert again == replace(live, usage=again.usage, min_coverage=0.95)
+    assert (again.score, again.unscored, [*writer.failed]) == (None, Unscored.API_ERROR, [request().key])
     assert load_recordings(tmp_path) == {}
+    recorded = RecordedJudge(tmp_path)
+    assert not recorded.has_recorded([request()]) and recorded.has_recorded([request()], failures=True)
+    assert [item.unscored for item in recorded.backend.unused()] == [Unscored.API_ERROR]
+
+
+def failed(name: str = "cheerful", reason: Unscored = Unscored.TIMEOUT, detail: str = "late") -> Verdict:
+    return Verdict(name, unscored=reason, detail=detail)
+
+
+def test_an_answer_takes_the_place_of_a_failure_and_a_failure_leaves_an_earlier_answer_where_it_is(
+    tmp_path: Path,
+) -> None:
+    writer, scored = RecordingWriter(tmp_path), Verdict("cheerful", score=7)
+    for verdict in (failed(reason=Unscored.REFUSAL), failed(), scored):
+        writer.record([request()], [verdict])
+    (path,) = tmp_path.rglob("*.jsonl")
+    before = path.read_text("utf-8")
+    assert (before.count("\n"), replay(tmp_path, request())[0].score, writer.failed) == (1, 7, {})
+    writer.record([request()], [failed()])
+    assert path.read_text("utf-8").startswith(before)
+    assert replay(tmp_path, request())[0].unscored is Unscored.TIMEOUT
+    assert [item.score for item in load_recordings(tmp_path).values()] == [7], "what was paid for is known"
+    writer.record([request()], [scored])
+    assert load_recording_file(path) == [replace(load_recording_file(path)[0], score=7)]
+
+
+@pytest.mark.parametrize(
+    ("noted", "live", "asked"),
+    [(0.0, 0.95, 0.95), (0.95, 0.95, 0.95), (0.99, 0.95, 0.99), (None, 0.95, 1.0), (0.5, 0.4, 0.5)],
+)
+def test_a_failure_that_is_not_signed_asks_for_no_less_than_a_live_run(
+    noted: float | None, live: float, asked: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERSONA_MIN_COVERAGE_LIVE", str(live))
+    RecordingWriter(tmp_path, noted).record([request()], [failed()])
+    (path,) = tmp_path.rglob("*.jsonl")
+    path.write_text(json.dumps({**json.loads(path.read_text("utf-8")), "min_coverage": noted}) + "\n", "utf-8")
+    assert replay(tmp_path, request())[0].min_coverage == asked
+
+
+def test_that_nothing_is_recorded_is_not_recorded(tmp_path: Path) -> None:
+    missing = Verdict("cheerful", unscored=Unscored.UNRECORDED)
+    RecordingWriter(tmp_path).record([request()], [missing])
+    RecordingWriter(tmp_path).record_answers([rubric()], [Answer(unscored=Unscored.UNRECORDED)])
+    assert [*tmp_path.rglob("*.jsonl")] == []
+
+
+def test_a_servers_words_stand_on_one_line(tmp_path: Path) -> None:
+    RecordingWriter(tmp_path).record([request()], [failed(detail="\u202eno\n\x1b[31m " + "x" * 999)])
+    (again,) = replay(tmp_path, request())
+    assert again.detail.startswith("no [31m xxx") and len(again.detail) == 400
+
+
+def test_a_question_that_failed_replays_as_failed(tmp_path: Path) -> None:
+    answer = Answer(unscored=Unscored.TIMEOUT, detail="late")
+    RecordingWriter(tmp_path).record_answers([rubric(agent_id="michael")], [answer])
+    backend = RecordedBackend(tmp_path)
+    (again,) = asyncio.run(backend.ask([rubric(agent_id="michael")]))
+    assert (again.data, again.unscored, "late" in again.detail) == (None, Unscored.TIMEOUT, True)
+    assert backend.find(rubric(agent_id="michael").key) is None
 
 
 def test_a_miss_is_unrecorded_and_says_what_is_missing(tmp_path: Path) -> None:
@@ -123,14 +190,24 @@ def test_not_applicable_is_recorded_as_an_answer(tmp_path: Path) -> None:
         (json.dumps({**LINE, "score": "7"}), 'score "7" is not'),
         (json.dumps({**LINE, "score": None}), "exactly one of 'score' and 'unscored'"),
         (json.dumps({**LINE, "unscored": "no_evidence"}), "exactly one of 'score' and 'unscored'"),
-        (json.dumps({**LINE, "score": None, "unscored": "timeout"}), "only not_applicable and no_evidence"),
+        (json.dumps({**LINE, "score": None, "unscored": "unrecorded"}), "'unscored' \"unrecorded\" is none of"),
+        (json.dumps({**LINE, "score": None, "unscored": ["timeout"]}), "'unscored' [\"timeout\"] is none of"),
+        (json.dumps({**FAILURE, "score": 3}), "exactly one of 'score' and 'unscored'"),
+        (json.dumps({**FAILURE, "min_coverage": True}), "'min_coverage' is not a number from 0 to 1"),
+        (json.dumps({**FAILURE, "min_coverage": -1}), "'min_coverage' is not a number from 0 to 1"),
+        (json.dumps({**FAILURE, "detail": "two\nlines"}), "'detail' is not one line"),
+        (json.dumps({**FAILURE, "detail": "\u202eback"}), "'detail' is not one line"),
+        (json.dumps({**LINE, "min_coverage": 0.5}), "only what failed has 'detail' and 'min_coverage'"),
+        (json.dumps({**LINE, "score": None, "unscored": "no_evidence", "detail": "x"}), "only what failed has"),
         (json.dumps({**LINE, "scores": 7}), "unknown field 'scores'; did you mean 'score'?"),
         (json.dumps({**LINE, "proposition_id": ""}), "'proposition_id' is missing"),
         (json.dumps({**LINE, "claim": 1}), "'claim' is not a string"),
         (json.dumps({**LINE, "model": 1}), "'model' is neither a string nor null"),
         (json.dumps({**LINE, "evidence": [{"quote": "x"}]}), "'evidence' is not a list of objects"),
         (json.dumps({**LINE, "ideas": "x"}), "'ideas' is not a list of strings"),
-        (json.dumps({"key": KEY, "kind": "gate"}), "a recording of kind 'gate' has an object under 'answer'"),
+        (json.dumps({"key": KEY, "kind": "gate"}), "exactly one of 'answer' and 'unscored'"),
+        (json.dumps({"key": KEY, "kind": "gate", "answer": 1}), "of kind 'gate' has an object under 'answer'"),
+        (json.dumps({"key": KEY, "kind": "gate", "unscored": "no_evidence"}), "'unscored' \"no_evidence\" is none of"),
         ("[" * 100_000, "nested too deeply"),
     ],
 )

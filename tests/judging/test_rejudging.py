@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from persona_pipeline.judging.recorded import RecordedJudge, RecordingWriter
-from persona_pipeline.judging.rejudging import Overhearing, Rejudging, rejudge
+from persona_pipeline.judging.rejudging import OverheardJudge, Rejudging, rejudge
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
 from tests.support.judging import request, requests
 
@@ -34,8 +34,9 @@ def again(folder: Path, live: Live, size: int = 50, seed: int = 1) -> Rejudging:
     return asyncio.run(rejudge(ASKED, RecordedJudge(folder), live, size=size, seed=seed))
 
 
-def test_what_is_recorded_is_drawn_and_what_is_not_is_left_out(tmp_path: Path) -> None:
+def test_what_is_recorded_is_drawn_and_what_is_not_or_failed_is_left_out(tmp_path: Path) -> None:
     live = Live()
+    RecordingWriter(tmp_path).record([request()], [Verdict("cheerful", unscored=Unscored.UNSUPPORTED)])
     found = again(tmp_path, live, size=5)
     assert (found.recorded, len(found.rows), found.disagreement) == (20, 5, 0.0)
     assert "cheerful" not in {item.proposition_id for item in live.asked}
@@ -52,7 +53,8 @@ def test_scores_far_apart_and_answers_of_another_sort_disagree(tmp_path: Path) -
     assert found.disagreement == 4 / 19
 
 
-def test_a_judge_can_be_overheard() -> None:
-    judge = Overhearing(Live())
+def test_a_replay_can_be_overheard_and_is_a_replay(tmp_path: Path) -> None:
+    judge = OverheardJudge(tmp_path)
     asyncio.run(judge.judge(requests(3)))
-    assert (judge.heard, judge.name, judge.live) == (list(requests(3)), "live", True)
+    # What was judged again is asked of it as of any replay, so that it is not listed as unused.
+    assert (judge.heard, isinstance(judge, RecordedJudge)) == (list(requests(3)), True)

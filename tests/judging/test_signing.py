@@ -1,5 +1,6 @@
 """Recordings signed by who holds a secret."""
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.judging.recorded import RecordedJudge, RecordingWriter
 from persona_pipeline.judging.recordings import load_recordings, sign_recordings
-from persona_pipeline.judging.verdict import Verdict
+from persona_pipeline.judging.verdict import Unscored, Verdict
 from persona_pipeline.settings import get_settings
 from tests.support.judging import request, requests
 
@@ -55,6 +56,21 @@ def test_what_was_changed_after_it_was_signed_is_an_error_with_its_place(
 ) -> None:
     RecordingWriter(tmp_path).record([request()], [Verdict("cheerful", score=7)])
     path, line = line_of(tmp_path)
+    path.write_text(json.dumps({**line, **change}) + "\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"adherence\.jsonl:1: not signed with PERSONA_RECORDINGS_SECRET"):
+        RecordedJudge(tmp_path)
+
+
+@pytest.mark.parametrize("change", [{"min_coverage": 0}, {"unscored": "refusal"}, {"detail": "other"}], ids=str)
+def test_what_failed_is_signed_too_and_then_its_coverage_is_believed(
+    change: dict[str, object], tmp_path: Path, signing: None
+) -> None:
+    failure = Verdict("cheerful", unscored=Unscored.TIMEOUT, detail="late")
+    RecordingWriter(tmp_path, 0.5).record([request()], [failure])
+    path, line = line_of(tmp_path)
+    (again,) = asyncio.run(RecordedJudge(tmp_path).judge([request()]))
+    assert (again.unscored, again.min_coverage) == (Unscored.TIMEOUT, 0.5)
+    assert sign_recordings(tmp_path, SECRET) == []
     path.write_text(json.dumps({**line, **change}) + "\n", encoding="utf-8")
     with pytest.raises(ConfigError, match=r"adherence\.jsonl:1: not signed with PERSONA_RECORDINGS_SECRET"):
         RecordedJudge(tmp_path)

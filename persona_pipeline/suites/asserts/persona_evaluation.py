@@ -58,9 +58,9 @@ def evaluate_output(
     for item in found.failures.values():
         raise UngradedError(
             item.unscored or "invalid_output",
-            f"{item.detail}; run the suite with --judge anthropic --record"
-            if item.unscored == "unrecorded"
-            else item.detail,
+            item.detail
+            if context.judge.judge.live
+            else f"{item.detail}; run the suite with --judge anthropic --record",
         )
     return found
 

@@ -37,7 +37,7 @@ class SuiteJudge:
     """Asks a judge and waits.
 
     Attributes:
-        record: called with every question that was answered; None: nothing is recorded.
+        record: called with every question and what came of it; None: nothing is recorded.
         usage: what all calls of this run took.
     """
 
@@ -77,11 +77,8 @@ class SuiteJudge:
         answers = self._wait(self._backend(model).ask(questions), timeout)
         for answer in answers:
             self._spent(answer.usage)
-        known = [
-            (question, answer) for question, answer in zip(questions, answers, strict=True) if answer.data is not None
-        ]
-        if self.record and known:
-            self.record([question for question, _ in known], [answer for _, answer in known])
+        if self.record:
+            self.record(questions, answers)
         return answers
 
     def verdicts(self, requests: Sequence[JudgeRequest], timeout: float) -> list[Verdict]:

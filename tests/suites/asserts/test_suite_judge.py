@@ -91,14 +91,15 @@ def test_an_empty_budget_is_exit_code_4(command: Any, monkeypatch: pytest.Monkey
         (status(400), "api_error"),
     ],
 )
-def test_a_broken_judge_is_an_error_and_nothing_of_it_is_recorded(
+def test_a_broken_judge_is_an_error_live_and_in_a_replay_until_it_answers(
     command: Any, monkeypatch: pytest.MonkeyPatch, outcome: Any, reason: str
 ) -> None:
     with MessagesServer(handler=lambda call: outcome) as server:
         live(monkeypatch, server)
-        code, data = command("--judge", "anthropic", "--record", "--test-id", "b")
-    assert (code, data["tests"][0]["error"]["reason"]) == (3, reason)
-    assert not list(Path("recordings").rglob("*.jsonl"))
+        for judged in (("--judge", "anthropic", "--record"), ()):
+            code, data = command(*judged, "--test-id", "b")
+            assert (code, data["tests"][0]["error"]["reason"]) == (3, reason)
+    assert "recorded as failed" in data["tests"][0]["error"]["message"]
 
 
 def test_a_judge_that_hangs_ends_with_the_test(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
