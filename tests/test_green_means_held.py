@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 from persona_pipeline.settings import get_settings
-from persona_pipeline.testing.messages_replies import message
 from persona_pipeline.testing.messages_server import Call, MessagesServer, Reply, message, verdicts
 from persona_pipeline.testing.worlds import WorldBuilder
 from persona_pipeline.world import World

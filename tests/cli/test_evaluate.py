@@ -98,9 +98,10 @@ def test_stale_recordings_are_code_3_and_no_number(cli: Cli, sample_root: Path) 
     assert "--judge anthropic --record" in done.stderr
 
 
-def test_coverage_outranks_regression_and_configuration_outranks_all(cli: Cli, sample_root: Path) -> None:
+def test_a_regression_outranks_coverage_and_configuration_outranks_all(cli: Cli, sample_root: Path) -> None:
     replace_in(sample_root / "personas" / "pam.yaml", "Marlow Paper", "Marlow Papers")
-    assert cli("evaluate").returncode == 3
+    assert cli("evaluate", "--agents", "pam").returncode == 3
+    assert cli("evaluate").returncode == 1
     replace_in(sample_root / "personas" / "jim.yaml", "display_name", "dispaly_name")
     done = cli("evaluate")
     assert done.returncode == 2
