@@ -1,25 +1,42 @@
 """One run over one or more agents, and what it comes to: what the command line prints and every report is rendered from."""
 
 from collections.abc import Iterable
-from enum import StrEnum
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from persona_pipeline.baselines.detectable import BLIND
 from persona_pipeline.baselines.models import BaselineComparison, DimensionComparison
+from persona_pipeline.conclusions import (
+    EXIT_BUDGET,
+    EXIT_CONFIG,
+    EXIT_COVERAGE,
+    EXIT_OK,
+    EXIT_REGRESSION,
+    Result,
+    worst_exit_code,
+)
 from persona_pipeline.evaluation.results import AgentEvaluation
 from persona_pipeline.scoring.results import ANSWERS, DimensionEvaluation, PropositionResult, UsageSummary, add_usage
 
-EXIT_OK, EXIT_REGRESSION, EXIT_CONFIG, EXIT_COVERAGE, EXIT_BUDGET = 0, 1, 2, 3, 4
-_SEVERITY = (EXIT_CONFIG, EXIT_REGRESSION, EXIT_BUDGET, EXIT_COVERAGE)
+__all__ = [
+    "EXIT_BUDGET",
+    "EXIT_CONFIG",
+    "EXIT_COVERAGE",
+    "EXIT_OK",
+    "EXIT_REGRESSION",
+    "AgentReport",
+    "Conclusion",
+    "Expense",
+    "Finding",
+    "Result",
+    "RunReport",
+    "expenses_of",
+    "worst_exit_code",
+]
+
 # What says of all that an agent's judge gave that it cannot be believed.
 OF_THE_JUDGE = frozenset({"judge_health"})
-
-
-def worst_exit_code(codes: set[int]) -> int:
-    """Return the one code that stands for several: 2 over 1 over 4 over 3 over 0."""
-    return next((code for code in _SEVERITY if code in codes), EXIT_OK)
 
 
 class Finding(BaseModel):
@@ -49,14 +66,6 @@ class Finding(BaseModel):
     def text(self) -> str:
         """The message and its remedy."""
         return f"{self.message}; {self.remedy}" if self.remedy else self.message
-
-
-class Result(StrEnum):
-    """What can be said of what was evaluated. The tests of suites have words of their own."""
-
-    HELD = "held"
-    FELL = "fell"
-    CANNOT_TELL = "cannot_tell"
 
 
 class Conclusion(BaseModel):

@@ -8,12 +8,18 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from persona_pipeline.conclusions import (
+    EXIT_BUDGET,
+    EXIT_COVERAGE,
+    EXIT_OK,
+    EXIT_REGRESSION,
+    Result,
+)
 from persona_pipeline.suites.asserts.grades import AssertResult, Failure, SuiteVerdict
 from persona_pipeline.suites.format.field_types import PASS
 from persona_pipeline.suites.targets.output import Output, parse_output
 
-HELD, FELL, CANNOT_TELL = "held", "fell", "cannot_tell"
-EXIT_OK, EXIT_FAIL, EXIT_CONFIG, EXIT_ERROR, EXIT_BUDGET = 0, 1, 2, 3, 4
+EXIT_FAIL, EXIT_ERROR = EXIT_REGRESSION, EXIT_COVERAGE
 
 
 @dataclass(frozen=True)
@@ -216,22 +222,28 @@ class SuiteResult:
     unchanged: bool = False
 
     @property
-    def result(self) -> str | None:
+    def result(self) -> Result | None:
         """The run in one of three words: a failed test ``fell``, one that could not be judged, or none at all, ``cannot_tell``,
         else ``held``. None: there was nothing to judge, because nothing changed."""
         if not self.tests:
-            return None if self.unchanged else CANNOT_TELL
+            return None if self.unchanged else Result.CANNOT_TELL
         found = {test.verdict for test in self.tests}
-        return FELL if SuiteVerdict.FAIL in found else CANNOT_TELL if SuiteVerdict.ERROR in found else HELD
+        return (
+            Result.FELL
+            if SuiteVerdict.FAIL in found
+            else Result.CANNOT_TELL
+            if SuiteVerdict.ERROR in found
+            else Result.HELD
+        )
 
     @property
     def exit_code(self) -> int:
         """1: something fell; else 4: money ran out; 3: something cannot be told; 0: all held, or none had to."""
-        if self.result == FELL:
+        if self.result == Result.FELL:
             return EXIT_FAIL
         if any(test.error.reason == "budget" for test in self.tests if test.error):
             return EXIT_BUDGET
-        return EXIT_ERROR if self.result == CANNOT_TELL else EXIT_OK
+        return EXIT_ERROR if self.result == Result.CANNOT_TELL else EXIT_OK
 
     @property
     def verdict(self) -> SuiteVerdict:
