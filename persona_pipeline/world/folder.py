@@ -20,6 +20,11 @@ class FolderWorld:
     root: Path
     clock: Callable[[], datetime] = utc_now
 
+    @property
+    def rules_root(self) -> Path:
+        """The folder of what decides: its own."""
+        return self.root
+
     def messages(
         self,
         window: Window | None = None,

@@ -1,0 +1,336 @@
+"""A pull request judged by its base: what decides is the base's, and the file is named that makes another verdict.
+
+Judged are the personas, claims, messages and recordings that stand in the world's folder. Baselines, labels, judge changes and
+lexicons come from a commit before, so that nobody moves the limits by which their own change is judged.
+"""
+
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+from typing import Any, TypeVar
+
+from persona_pipeline.errors import ConfigError
+from persona_pipeline.evaluation.report import EXIT_COVERAGE, EXIT_OK, EXIT_REGRESSION, Finding, RunReport
+from persona_pipeline.evaluation.request import EvaluationRequest
+from persona_pipeline.judging.verdict import Judge, JudgeRequest, Usage, Verdict
+from persona_pipeline.world import World
+from persona_pipeline.world.revisions import DECIDING, find_revision, read_blobs, tree_of, write_files
+
+Item = TypeVar("Item")
+Evaluate = Callable[[World, EvaluationRequest], RunReport]
+
+BASELINES = "baselines/"
+# Files beyond so many are told apart by their folders only: each question is a replay of the whole run.
+MOST_FILES = 12
+MOST_NAMED = 3
+_LARGEST = 50_000_000
+
+
+class Said(StrEnum):
+    """What is said of a dimension of an agent, or of an agent (under no dimension)."""
+
+    HELD = "is in character"
+    FELL = "fell"
+    CANNOT_TELL = "cannot be told"
+
+
+Verdicts = Mapping[tuple[str, str], Said]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Where two verdicts on the same messages differ, and the files that make it so.
+
+    Attributes:
+        better: what the base does not call held and the change's own files do; worse: the other way round; both with what the
+            base says of it.
+        files: taken from the change, they are enough to make the difference.
+    """
+
+    better: Verdicts = field(default_factory=dict)
+    worse: Verdicts = field(default_factory=dict)
+    files: Sequence[str] = ()
+
+
+def verdicts_of(report: RunReport) -> dict[tuple[str, str], Said]:
+    """Return what a run says, by agent and dimension."""
+    keys = [
+        (agent_id, name) for agent_id, agent in report.agents.items() for name in ("", *agent.evaluation.dimensions)
+    ]
+    said = dict.fromkeys(keys, Said.HELD)
+    for finding in report.all_findings():
+        if finding.exit_code == EXIT_OK:
+            continue
+        key = (finding.agent_id or "", finding.dimension or "")
+        if said.get(key) is not Said.FELL:
+            said[key] = Said.FELL if finding.exit_code == EXIT_REGRESSION else Said.CANNOT_TELL
+    return said
+
+
+def difference(by_base: RunReport, by_change: RunReport) -> Difference:
+    """Return what two verdicts differ in, without the files."""
+    before, after = verdicts_of(by_base), verdicts_of(by_change)
+    keys = sorted({*before, *after})
+    pairs = {key: (before.get(key, Said.HELD), after.get(key, Said.HELD)) for key in keys}
+    order = [Said.FELL, Said.CANNOT_TELL, Said.HELD]
+    return Difference(
+        {key: old for key, (old, new) in pairs.items() if order.index(old) < order.index(new)},
+        {key: new for key, (old, new) in pairs.items() if order.index(old) > order.index(new)},
+    )
+
+
+def exit_code_by_base(by_base: RunReport, by_change: RunReport) -> int:
+    """Return the exit code of the base's verdict; what only the change's own files turn green has not fallen: nobody can tell."""
+    if by_base.exit_code == EXIT_REGRESSION and by_change.exit_code == EXIT_OK:
+        return EXIT_COVERAGE
+    return by_base.exit_code
+
+
+def needed(enough: Callable[[Sequence[Item]], bool], items: Sequence[Item]) -> list[Item]:
+    """Return a smallest part of items that is still enough, where all of them are (QuickXplain, Junker 2004)."""
+
+    def search(background: Sequence[Item], asked: bool, rest: Sequence[Item]) -> list[Item]:
+        if asked and enough(background):
+            return []
+        if len(rest) <= 1:
+            return list(rest)
+        left, right = rest[: len(rest) // 2], rest[len(rest) // 2 :]
+        second = search([*background, *left], bool(left), right)
+        return [*search([*background, *second], bool(second), left), *second]
+
+    return search((), True, items)
+
+
+@contextmanager
+def fresh_world(root: Path | None = None) -> Iterator[World]:
+    """Give a world with a store of its own that nobody wrote to, while it is needed."""
+    with TemporaryDirectory(prefix="persona-store-") as folder:
+        world = World.open(root, f"sqlite:///{folder}/store.db")
+        try:
+            yield world
+        finally:
+            world.store.close()
+
+
+def judged_against(world: World, request: EvaluationRequest, evaluate: Evaluate) -> RunReport:
+    """Return the report of a run by what decides in ``request.against``, with what the change's own files would make of it.
+
+    Args:
+        world: best a ``fresh_world``.
+        evaluate: makes one run.
+
+    Raises:
+        ConfigError: there is no such commit here, or the input is bad.
+    """
+    if request.update_baseline:
+        raise ConfigError("--against writes no baselines; take them without it")
+    root, name = world.root, request.against or ""
+    base, commit = _base_files(root, name)
+    own = _own_files(root)
+    changed = [path for path in sorted({*base, *own}) if _text(base.get(path)) != _text(own.get(path))]
+    new = [path for path in changed if path.startswith(BASELINES) and path not in base]
+    golden = [path for path in changed if path.startswith(BASELINES)]
+    with TemporaryDirectory(prefix="persona-base-") as folder:
+        trial = _Trial(world, replace(request, against=None), evaluate, Path(folder), base, own)
+        taken = new
+        by_base = trial.run(new)
+        if new and _of_others(trial.run([]), new) != _of_others(by_base, new):
+            # New golden files are for new agents; they do not move what is said of the others.
+            taken, by_base = [], trial.run([])
+        by_change = trial.run(changed) if changed != taken else by_base
+        found = difference(by_base, by_change)
+        if found.better or found.worse:
+            files = _makers(trial, taken, [path for path in changed if path not in taken], found, by_change)
+            found = replace(found, files=files)
+        accepted = request.accept_baseline and bool(golden)
+        judged = trial.run(golden) if accepted else by_base
+    report = judged.model_copy(deep=True)
+    report.exit_code = judged.exit_code if accepted else exit_code_by_base(by_base, by_change)
+    report.findings = [*_findings(found, name, accepted), *_new_baselines(taken, name), *report.findings]
+    report.provenance["against"] = {
+        "base": name,
+        "commit": commit,
+        "exit_code_by_base": by_base.exit_code,
+        "exit_code_by_change": by_change.exit_code,
+        "difference_made_by": list(found.files),
+        "new_baselines": taken,
+        "baselines_accepted": golden if accepted else [],
+    }
+    return report
+
+
+@dataclass
+class AskedOnce:
+    """A live judge that is asked everything once, however often a run is repeated."""
+
+    judging: Judge
+    told: dict[tuple[str, str], Verdict] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.judging.name
+
+    @property
+    def live(self) -> bool:
+        return self.judging.live
+
+    @property
+    def backend(self) -> Any:
+        """What the judge asks; None when it has none."""
+        return getattr(self.judging, "backend", None)
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What a report should say of where its judgments come from."""
+        return getattr(self.judging, "notes", ())
+
+    async def judge(self, requests: Sequence[JudgeRequest]) -> list[Verdict]:
+        """Return verdicts in the order of the requests; what was told before costs nothing now."""
+        keys = [(request.proposition_id, request.key) for request in requests]
+        new = {key: request for key, request in zip(keys, requests, strict=True) if key not in self.told}
+        self.told |= dict(zip(new, await self.judging.judge(list(new.values())), strict=True))
+        return [self.told[key] if key in new else replace(self.told[key], usage=Usage()) for key in keys]
+
+
+@dataclass
+class _Trial:
+    """Runs by the base's files with some of the change's in their place, each once."""
+
+    world: World
+    request: EvaluationRequest
+    evaluate: Evaluate
+    folder: Path
+    base: Mapping[str, bytes]
+    own: Mapping[str, bytes]
+    runs: dict[frozenset[str], RunReport] = field(default_factory=dict)
+
+    def run(self, taken: Collection[str]) -> RunReport:
+        """Return the report with these files as the change has them."""
+        key = frozenset(taken)
+        if key not in self.runs:
+            place = self.folder / str(len(self.runs))
+            place.mkdir()
+            kept = {path: data for path, data in self.base.items() if path not in key}
+            write_files(kept | {path: self.own[path] for path in key if path in self.own}, place)
+            self.runs[key] = self._evaluated(place)
+        return self.runs[key]
+
+    def _evaluated(self, place: Path) -> RunReport:
+        try:
+            return self.evaluate(replace(self.world, decided_by=place), self.request)
+        except ConfigError as error:
+            # Its files are known by where they stand in the world.
+            raise ConfigError(
+                [
+                    replace(item, path=item.path.replace(f"{place}{os.sep}", "")) if item.path else item
+                    for item in error.problems
+                ]
+            ) from error
+
+
+def _makers(
+    trial: _Trial, taken: Sequence[str], changed: Sequence[str], found: Difference, by_change: RunReport
+) -> list[str]:
+    """Return files of the change that make the difference, as few as do."""
+    target, keys = verdicts_of(by_change), {*found.better, *found.worse}
+
+    def enough(groups: Sequence[Sequence[str]]) -> bool:
+        said = verdicts_of(trial.run([*taken, *(path for group in groups for path in group)]))
+        return all(said.get(key, Said.HELD) == target.get(key, Said.HELD) for key in keys)
+
+    # Nearly always an agent's own golden file, which is asked in one run.
+    likely = [path for path in changed if path in {f"{BASELINES}{agent_id}.json" for agent_id, _ in keys}]
+    if likely and enough([likely]):
+        return likely
+    groups = [[path] for path in changed]
+    if len(groups) > MOST_FILES:
+        folders = dict.fromkeys(PurePosixPath(path).parts[0] for path in changed)
+        groups = [[path for path in changed if PurePosixPath(path).parts[0] == folder] for folder in folders]
+    return [path for group in needed(enough, groups) for path in group]
+
+
+def _of_others(report: RunReport, new: Collection[str]) -> dict[tuple[str, str], Said]:
+    agents = {PurePosixPath(path).stem for path in new}
+    return {key: said for key, said in verdicts_of(report).items() if key[0] and key[0] not in agents}
+
+
+def _findings(found: Difference, base: str, accepted: bool) -> Iterator[Finding]:
+    files = _named(found.files)
+    if found.better:
+        yield Finding(
+            kind="base",
+            exit_code=EXIT_OK if accepted else EXIT_COVERAGE,
+            message=f"{'accepted: ' if accepted else ''}green only because of {files}: by {base}, {_told(found.better)}",
+            remedy=""
+            if accepted
+            else "read what these files change; if it is meant, merge it, and the next change is judged by it",
+        )
+    if found.worse:
+        yield Finding(
+            kind="base",
+            exit_code=EXIT_OK,
+            message=f"red as soon as {files} {'are' if len(found.files) > 1 else 'is'} merged: by it, {_told(found.worse)}",
+        )
+
+
+def _new_baselines(paths: Sequence[str], base: str) -> Iterator[Finding]:
+    if paths:
+        names = ", ".join(PurePosixPath(path).stem for path in paths[:MOST_NAMED])
+        more = f" and {len(paths) - MOST_NAMED} more" if len(paths) > MOST_NAMED else ""
+        said = f"{names}{more} {'have' if len(paths) > 1 else 'has'} no baseline in {base} and"
+        message = f"{said} {'are' if len(paths) > 1 else 'is'} compared with {_named(paths)} of this change"
+        yield Finding(kind="new_baseline", exit_code=EXIT_OK, message=message)
+
+
+def _told(verdicts: Verdicts) -> str:
+    keys = [key for key in verdicts if key[1]] or list(verdicts)
+    shown = [f"{_of(*key)} {verdicts[key]}" for key in keys[:MOST_NAMED]]
+    return "; ".join([*shown, *([f"{len(keys) - MOST_NAMED} more"] if len(keys) > MOST_NAMED else [])])
+
+
+def _of(agent_id: str, dimension: str) -> str:
+    return f"{agent_id} ({dimension})" if agent_id and dimension else agent_id or dimension or "the run"
+
+
+def _named(paths: Sequence[str]) -> str:
+    if len(paths) <= MOST_NAMED:
+        return " and ".join(filter(None, (", ".join(paths[:-1]), *paths[-1:])))
+    return f"{', '.join(paths[:MOST_NAMED])} and {len(paths) - MOST_NAMED} more files"
+
+
+def _base_files(root: Path, name: str) -> tuple[dict[str, bytes], str]:
+    try:
+        revision = find_revision(root, name)
+    except ConfigError as error:
+        why = error.problems[0].message
+        raise ConfigError(
+            f"--against {name}: that commit is not here ({why}); a shallow clone has the newest ones only: "
+            "check out with `fetch-depth: 0`, or fetch it"
+        ) from error
+    blobs = tree_of(root, revision.id, DECIDING)
+    return dict(zip(blobs, read_blobs(root, blobs.values()), strict=True)), revision.id
+
+
+def _own_files(root: Path) -> dict[str, bytes]:
+    """Return the files of the world that decide, by their path; links are left out, as they are of a commit."""
+    found: dict[str, bytes] = {}
+    for name in DECIDING:
+        place = root / name
+        if place.is_symlink():
+            continue
+        paths = [Path(at, file) for at, _, files in os.walk(place) for file in files] if place.is_dir() else [place]
+        for path in paths:
+            # What a writer of labels keeps beside them.
+            if path.is_file() and not path.is_symlink() and path.name != ".lock":
+                found[path.relative_to(root).as_posix()] = path.read_bytes()
+    if sum(map(len, found.values())) > _LARGEST:
+        raise ConfigError(f"{', '.join(DECIDING)} hold more than {_LARGEST:,} bytes; --against cannot compare them")
+    return found
+
+
+def _text(data: bytes | None) -> bytes | None:
+    return None if data is None else data.replace(b"\r\n", b"\n")
