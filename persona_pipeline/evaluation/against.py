@@ -18,7 +18,8 @@ from persona_pipeline.evaluation.report import EXIT_COVERAGE, EXIT_OK, EXIT_REGR
 from persona_pipeline.evaluation.request import EvaluationRequest
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Usage, Verdict
 from persona_pipeline.world import World
-from persona_pipeline.world.revisions import DECIDING, find_revision, read_blobs, tree_of, write_files
+from persona_pipeline.world.changes import DECIDING
+from persona_pipeline.world.revisions import find_revision, read_blobs, tree_of, write_files
 
 Item = TypeVar("Item")
 Evaluate = Callable[[World, EvaluationRequest], RunReport]
@@ -279,37 +280,33 @@ def _findings(found: Difference, base: str, accepted: bool) -> Iterator[Finding]
 
 def _new_baselines(paths: Sequence[str], base: str) -> Iterator[Finding]:
     if paths:
-        names = ", ".join(PurePosixPath(path).stem for path in paths[:MOST_NAMED])
-        more = f" and {len(paths) - MOST_NAMED} more" if len(paths) > MOST_NAMED else ""
-        said = f"{names}{more} {'have' if len(paths) > 1 else 'has'} no baseline in {base} and"
-        message = f"{said} {'are' if len(paths) > 1 else 'is'} compared with {_named(paths)} of this change"
+        names = _named([PurePosixPath(path).stem for path in paths])
+        message = f"compared with baselines of this change, for {base} has none of them: {names}"
         yield Finding(kind="new_baseline", exit_code=EXIT_OK, message=message)
 
 
 def _told(verdicts: Verdicts) -> str:
-    keys = [key for key in verdicts if key[1]] or list(verdicts)
-    shown = [f"{_of(*key)} {verdicts[key]}" for key in keys[:MOST_NAMED]]
-    return "; ".join([*shown, *([f"{len(keys) - MOST_NAMED} more"] if len(keys) > MOST_NAMED else [])])
+    grouped: dict[tuple[str, Said], list[str]] = {}
+    for (agent_id, dimension), said in verdicts.items():
+        grouped.setdefault((agent_id, said), []).extend([dimension] if dimension else [])
+    told = [
+        f"{agent or 'the run'} {said}{f' ({_named(own)})' if own else ''}" for (agent, said), own in grouped.items()
+    ]
+    return _named(told, "; ")
 
 
-def _of(agent_id: str, dimension: str) -> str:
-    return f"{agent_id} ({dimension})" if agent_id and dimension else agent_id or dimension or "the run"
-
-
-def _named(paths: Sequence[str]) -> str:
-    if len(paths) <= MOST_NAMED:
-        return " and ".join(filter(None, (", ".join(paths[:-1]), *paths[-1:])))
-    return f"{', '.join(paths[:MOST_NAMED])} and {len(paths) - MOST_NAMED} more files"
+def _named(names: Sequence[str], mark: str = ", ") -> str:
+    more = [f"{len(names) - MOST_NAMED} more"] if len(names) > MOST_NAMED else []
+    return mark.join([*names[:MOST_NAMED], *more])
 
 
 def _base_files(root: Path, name: str) -> tuple[dict[str, bytes], str]:
     try:
         revision = find_revision(root, name)
     except ConfigError as error:
-        why = error.problems[0].message
         raise ConfigError(
-            f"--against {name}: that commit is not here ({why}); a shallow clone has the newest ones only: "
-            "check out with `fetch-depth: 0`, or fetch it"
+            f"--against {name}: there is no such commit here; a shallow clone has only the newest: check out with "
+            f"`fetch-depth: 0`, or fetch it ({error.problems[0].message})"
         ) from error
     blobs = tree_of(root, revision.id, DECIDING)
     return dict(zip(blobs, read_blobs(root, blobs.values()), strict=True)), revision.id

@@ -13,8 +13,6 @@ from persona_pipeline.world.changes import ask_git
 LEXICONS = "lexicons"
 # All of a commit that is read by an evaluation.
 READ = ("personas", "propositions", "messages", "recordings", LEXICONS)
-# What decides about scores beside what is scored. A pull request is judged by its base's.
-DECIDING = ("baselines", "labels", "calibration", LEXICONS, "nudges", "persona.yaml")
 _LARGEST = 200_000_000
 
 

@@ -56,7 +56,7 @@ class World:
 
     @property
     def rules_root(self) -> Path:
-        """The folder of everything that decides, see ``revisions.DECIDING``."""
+        """The folder of everything that decides, see ``changes.DECIDING``."""
         return self.decided_by or self.root
 
     @classmethod
