@@ -184,12 +184,18 @@ def update_baselines(world: World, results: Sequence[AgentResult], earlier: Sequ
             # What was generated is no evidence of how the agent really talks, and a judge that cannot judge gives none at all.
             continue
         before = [
-            report.evaluation.dimensions
+            report.evaluation
             for report in (result.report for result in earlier)
             if report.evaluation.agent_id == agent_id and not report.comparison.regressed
         ]
-        known = find_baseline(world.root, agent_id)
-        baseline = captured(agent_id, [*before, evaluation.dimensions], judged_on(evaluation), known=known)
+        windows = [*before, evaluation]
+        baseline = captured(
+            agent_id,
+            [item.dimensions for item in windows],
+            judged_on(evaluation),
+            spans=[(item.window_start, item.window_end) for item in windows],
+            known=find_baseline(world.root, agent_id),
+        )
         if baseline.dimensions:
             baseline = calibrated(baseline, result.report.comparison, labels.labels_hash)
             paths.append(save_baseline(world.root, baseline))

@@ -53,9 +53,8 @@ def changes_line(changes: Sequence[Change]) -> str:
         counts = [sum(column) for column in zip(*rows, strict=True)]
         counted = _counted(counts or [sum(change.kind is kind for change in own) for kind in _KINDS])
         more = f" and {len(own) - _MOST_NAMED} more" if len(own) > _MOST_NAMED else ""
-        parts.append(
-            f"**{_PLURALS.get(what, what)}** {counted}: {', '.join(_named(change, _SHORT_LIMIT) for change in own[:_MOST_NAMED])}{more}"
-        )
+        names = ", ".join(_named(change, _SHORT_LIMIT) for change in own[:_MOST_NAMED])
+        parts.append(f"**{_PLURALS.get(what, what)}** {counted}: {names}{more}")
     return f"{'; '.join(parts)}." if parts else NOTHING
 
 
