@@ -8,13 +8,20 @@ import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.evaluation.report import EXIT_COVERAGE, EXIT_OK, EXIT_REGRESSION, Finding, RunReport
+from persona_pipeline.evaluation.report import (
+    EXIT_COVERAGE,
+    EXIT_OK,
+    EXIT_REGRESSION,
+    Conclusion,
+    Finding,
+    Result,
+    RunReport,
+)
 from persona_pipeline.evaluation.request import EvaluationRequest
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Usage, Verdict
 from persona_pipeline.world import World
@@ -31,15 +38,11 @@ MOST_NAMED = 3
 _LARGEST = 50_000_000
 
 
-class Said(StrEnum):
-    """What is said of a dimension of an agent, or of an agent (under no dimension)."""
+_WORDS = {Result.HELD: "is in character", Result.FELL: "fell", Result.CANNOT_TELL: "cannot be told"}
+_ORDER = (Result.FELL, Result.CANNOT_TELL, Result.HELD)
 
-    HELD = "is in character"
-    FELL = "fell"
-    CANNOT_TELL = "cannot be told"
-
-
-Verdicts = Mapping[tuple[str, str], Said]
+# What is said of a dimension of an agent; of an agent as a whole under no dimension.
+Verdicts = Mapping[tuple[str, str], Result]
 
 
 @dataclass(frozen=True)
@@ -47,28 +50,28 @@ class Difference:
     """Where two verdicts on the same messages differ, and the files that make it so.
 
     Attributes:
-        better: what the base does not call held and the change's own files do; worse: the other way round; both with what the
-            base says of it.
+        better: what the change's own files make better, with what the base says of it; worse: the other way round, with what the
+            change says.
+        green: what of it the change calls held.
         files: taken from the change, they are enough to make the difference.
     """
 
     better: Verdicts = field(default_factory=dict)
     worse: Verdicts = field(default_factory=dict)
+    green: Collection[tuple[str, str]] = ()
     files: Sequence[str] = ()
 
 
-def verdicts_of(report: RunReport) -> dict[tuple[str, str], Said]:
-    """Return what a run says, by agent and dimension."""
-    keys = [
-        (agent_id, name) for agent_id, agent in report.agents.items() for name in ("", *agent.evaluation.dimensions)
-    ]
-    said = dict.fromkeys(keys, Said.HELD)
-    for finding in report.all_findings():
-        if finding.exit_code == EXIT_OK:
-            continue
-        key = (finding.agent_id or "", finding.dimension or "")
-        if said.get(key) is not Said.FELL:
-            said[key] = Said.FELL if finding.exit_code == EXIT_REGRESSION else Said.CANNOT_TELL
+def verdicts_of(report: RunReport) -> dict[tuple[str, str], Result]:
+    """Return what a run says, by agent and dimension. What there was nothing to judge of has held."""
+    said: dict[tuple[str, str], Result] = {}
+    for agent_id, agent in report.agents.items():
+        told = {"": agent.conclusion, **agent.conclusions}
+        said |= {(agent_id, name): item.verdict or Result.HELD for name, item in told.items()}
+    for finding in report.findings:
+        if item := Conclusion.of([finding]):
+            key = (finding.agent_id or "", finding.dimension or "")
+            said[key] = min(item.verdict or Result.HELD, said.get(key, Result.HELD), key=_ORDER.index)
     return said
 
 
@@ -76,19 +79,21 @@ def difference(by_base: RunReport, by_change: RunReport) -> Difference:
     """Return what two verdicts differ in, without the files."""
     before, after = verdicts_of(by_base), verdicts_of(by_change)
     keys = sorted({*before, *after})
-    pairs = {key: (before.get(key, Said.HELD), after.get(key, Said.HELD)) for key in keys}
-    order = [Said.FELL, Said.CANNOT_TELL, Said.HELD]
-    return Difference(
-        {key: old for key, (old, new) in pairs.items() if order.index(old) < order.index(new)},
-        {key: new for key, (old, new) in pairs.items() if order.index(old) > order.index(new)},
-    )
+    pairs = {key: (before.get(key, Result.HELD), after.get(key, Result.HELD)) for key in keys}
+    better = {key: old for key, (old, new) in pairs.items() if _ORDER.index(old) < _ORDER.index(new)}
+    worse = {key: new for key, (old, new) in pairs.items() if _ORDER.index(old) > _ORDER.index(new)}
+    return Difference(better, worse, [key for key in better if pairs[key][1] is Result.HELD])
 
 
-def exit_code_by_base(by_base: RunReport, by_change: RunReport) -> int:
-    """Return the exit code of the base's verdict; what only the change's own files turn green has not fallen: nobody can tell."""
-    if by_base.exit_code == EXIT_REGRESSION and by_change.exit_code == EXIT_OK:
-        return EXIT_COVERAGE
-    return by_base.exit_code
+def undecided(by_base: RunReport, green: Collection[tuple[str, str]]) -> RunReport:
+    """Return the base's verdict, in which what only the change's own files call held has not fallen: it cannot be told."""
+    report = by_base.model_copy(deep=True)
+    for finding in report.all_findings():
+        if (finding.agent_id or "", finding.dimension or "") in green and finding.exit_code == EXIT_REGRESSION:
+            finding.exit_code = EXIT_COVERAGE
+    if report.exit_code == EXIT_REGRESSION and report.conclusion.verdict is not Result.FELL:
+        report.exit_code = EXIT_COVERAGE
+    return report
 
 
 def needed(enough: Callable[[Sequence[Item]], bool], items: Sequence[Item]) -> list[Item]:
@@ -142,24 +147,24 @@ def judged_against(world: World, request: EvaluationRequest, evaluate: Evaluate)
         if new and _of_others(trial.run([]), new) != _of_others(by_base, new):
             # New golden files are for new agents; they do not move what is said of the others.
             taken, by_base = [], trial.run([])
-        by_change = trial.run(changed) if changed != taken else by_base
-        found = difference(by_base, by_change)
-        if found.better or found.worse:
-            files = _makers(trial, taken, [path for path in changed if path not in taken], found, by_change)
-            found = replace(found, files=files)
-        accepted = request.accept_baseline and bool(golden)
-        judged = trial.run(golden) if accepted else by_base
-    report = judged.model_copy(deep=True)
-    report.exit_code = judged.exit_code if accepted else exit_code_by_base(by_base, by_change)
-    report.findings = [*_findings(found, name, accepted), *_new_baselines(taken, name), *report.findings]
+        # What decides is the base's, or with it the golden files that are accepted.
+        accepted = golden if request.accept_baseline else taken
+        judged, by_change = trial.run(accepted), trial.run(changed)
+        changes = [
+            (trial.explained(by_base, judged, taken, golden), True),
+            (trial.explained(judged, by_change, accepted, changed), False),
+        ]
+    report = undecided(judged, changes[1][0].green)
+    told = [finding for found, meant in changes for finding in _findings(found, name, meant)]
+    report.findings = [*told, *_new_baselines(taken, name), *report.findings]
     report.provenance["against"] = {
         "base": name,
         "commit": commit,
         "exit_code_by_base": by_base.exit_code,
         "exit_code_by_change": by_change.exit_code,
-        "difference_made_by": list(found.files),
+        "difference_made_by": [path for found, _ in changes for path in found.files],
         "new_baselines": taken,
-        "baselines_accepted": golden if accepted else [],
+        "baselines_accepted": golden if request.accept_baseline else [],
     }
     return report
 
@@ -220,6 +225,34 @@ class _Trial:
             self.runs[key] = self._evaluated(place)
         return self.runs[key]
 
+    def explained(
+        self, before: RunReport, after: RunReport, taken: Collection[str], changed: Sequence[str]
+    ) -> Difference:
+        """Return what two verdicts differ in, and as few files as make the difference.
+
+        Args:
+            taken, changed: the change's files that the first rests on, and those that the second does.
+        """
+        found = difference(before, after)
+        target, keys = verdicts_of(after), {*found.better, *found.worse}
+        own = [path for path in changed if path not in taken]
+        if not keys or not own:
+            return found
+
+        def enough(groups: Sequence[Sequence[str]]) -> bool:
+            said = verdicts_of(self.run([*taken, *(path for group in groups for path in group)]))
+            return all(said.get(key, Result.HELD) == target.get(key, Result.HELD) for key in keys)
+
+        # Nearly always it is the golden file of whom it is about, which is asked in one run.
+        likely = [path for path in own if path in {f"{BASELINES}{agent_id}.json" for agent_id, _ in keys}]
+        if likely and enough([likely]):
+            return replace(found, files=likely)
+        groups = [[path] for path in own]
+        if len(groups) > MOST_FILES:
+            folders = dict.fromkeys(PurePosixPath(path).parts[0] for path in own)
+            groups = [[path for path in own if PurePosixPath(path).parts[0] == folder] for folder in folders]
+        return replace(found, files=[path for group in needed(enough, groups) for path in group])
+
     def _evaluated(self, place: Path) -> RunReport:
         try:
             return self.evaluate(replace(self.world, decided_by=place), self.request)
@@ -233,28 +266,7 @@ class _Trial:
             ) from error
 
 
-def _makers(
-    trial: _Trial, taken: Sequence[str], changed: Sequence[str], found: Difference, by_change: RunReport
-) -> list[str]:
-    """Return files of the change that make the difference, as few as do."""
-    target, keys = verdicts_of(by_change), {*found.better, *found.worse}
-
-    def enough(groups: Sequence[Sequence[str]]) -> bool:
-        said = verdicts_of(trial.run([*taken, *(path for group in groups for path in group)]))
-        return all(said.get(key, Said.HELD) == target.get(key, Said.HELD) for key in keys)
-
-    # Nearly always an agent's own golden file, which is asked in one run.
-    likely = [path for path in changed if path in {f"{BASELINES}{agent_id}.json" for agent_id, _ in keys}]
-    if likely and enough([likely]):
-        return likely
-    groups = [[path] for path in changed]
-    if len(groups) > MOST_FILES:
-        folders = dict.fromkeys(PurePosixPath(path).parts[0] for path in changed)
-        groups = [[path for path in changed if PurePosixPath(path).parts[0] == folder] for folder in folders]
-    return [path for group in needed(enough, groups) for path in group]
-
-
-def _of_others(report: RunReport, new: Collection[str]) -> dict[tuple[str, str], Said]:
+def _of_others(report: RunReport, new: Collection[str]) -> dict[tuple[str, str], Result]:
     agents = {PurePosixPath(path).stem for path in new}
     return {key: said for key, said in verdicts_of(report).items() if key[0] and key[0] not in agents}
 
@@ -265,10 +277,8 @@ def _findings(found: Difference, base: str, accepted: bool) -> Iterator[Finding]
         yield Finding(
             kind="base",
             exit_code=EXIT_OK if accepted else EXIT_COVERAGE,
-            message=f"{'accepted: ' if accepted else ''}green only because of {files}: by {base}, {_told(found.better)}",
-            remedy=""
-            if accepted
-            else "read what these files change; if it is meant, merge it, and the next change is judged by it",
+            message=f"{_what(found, accepted)} only because of {files}: by {base}, {_told(found.better)}",
+            remedy="" if accepted else f"read what changes in {files}; whoever means it merges it",
         )
     if found.worse:
         yield Finding(
@@ -285,12 +295,20 @@ def _new_baselines(paths: Sequence[str], base: str) -> Iterator[Finding]:
         yield Finding(kind="new_baseline", exit_code=EXIT_OK, message=message)
 
 
+def _what(found: Difference, accepted: bool) -> str:
+    return "green" if accepted or found.green else "not red"
+
+
 def _told(verdicts: Verdicts) -> str:
-    grouped: dict[tuple[str, Said], list[str]] = {}
+    grouped: dict[tuple[str, Result], list[str]] = {}
+    named = {agent_id for agent_id, dimension in verdicts if dimension}
     for (agent_id, dimension), said in verdicts.items():
+        if not dimension and agent_id in named:
+            continue
         grouped.setdefault((agent_id, said), []).extend([dimension] if dimension else [])
     told = [
-        f"{agent or 'the run'} {said}{f' ({_named(own)})' if own else ''}" for (agent, said), own in grouped.items()
+        f"{agent or 'the run'} {_WORDS[said]}{f' ({_named(own)})' if own else ''}"
+        for (agent, said), own in grouped.items()
     ]
     return _named(told, "; ")
 
