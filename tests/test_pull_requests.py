@@ -9,7 +9,7 @@ import yaml
 
 from persona_pipeline.judging.verdict import recording_key, shown_subject
 from persona_pipeline.labels.label import Label
-from tests.support.pull_requests import DRIFT, build_repository, git, judge, rows, write_rows
+from tests.support.pull_requests import DRIFT, build_repository, git, judge, record, rows, write_rows
 
 SECRET = "only CI knows it"
 Edit = Callable[[Path], object]
@@ -115,6 +115,10 @@ def of_claims(**values: object) -> Callable[[dict], object]:
     return lambda data: [item.update(values) for item in data["propositions"]]
 
 
+def of_the_first(**values: object) -> Callable[[dict], object]:
+    return lambda data: data["propositions"][0].update(values)
+
+
 def turned(data: dict) -> None:
     for item in data["propositions"]:
         item["inverted"] = not item.get("inverted", False)
@@ -205,7 +209,6 @@ def forged(world: Path) -> None:
     )(world)
 
 
-NOISE = "names what a neighbour's noise may do"
 MUTATIONS: dict[str, Edit] = {
     "a persona deleted": remove("personas/michael.yaml"),
     "a persona and its baseline deleted": remove("personas/michael.yaml", "baselines/michael.json"),
@@ -282,8 +285,19 @@ MUTATIONS: dict[str, Edit] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("secret", ["", SECRET], ids=["unsigned", "signed"])
-@pytest.mark.parametrize("name", MUTATIONS)
+# What signatures cover, or could be thought to.
+SIGNED = [
+    name
+    for name in MUTATIONS
+    if any(word in name for word in ("baseline", "recordings", "labels", "judge", "noise", "claims"))
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "secret"),
+    [*((name, "") for name in MUTATIONS), *((name, SECRET) for name in SIGNED)],
+    ids=lambda value: value and "signed" if value in ("", SECRET) else value,
+)
 def test_no_author_makes_a_collapse_green_unseen(
     repositories: dict[str, Path], tmp_path: Path, name: str, secret: str
 ) -> None:
@@ -300,3 +314,130 @@ def names_one_of(text: str, paths: list[str]) -> bool:
     """Whether a file is named by its path, its folder and agent, or its name."""
     places = [Path(path).relative_to("world") if path.startswith("world/") else Path(path) for path in paths]
     return any(str(place) in text or place.name in text or place.with_suffix("").name in text for place in places)
+
+
+def persona(agent: str, old: str, new: str) -> Edit:
+    def edit(world: Path) -> None:
+        path = world / "personas" / f"{agent}.yaml"
+        text = path.read_text("utf-8")
+        assert old in text
+        path.write_text(text.replace(old, new, 1), "utf-8")
+
+    return edit
+
+
+def said(*lines: tuple[str, str]) -> Edit:
+    """Return what adds a healthy day's messages: agent and text."""
+
+    def edit(world: Path) -> None:
+        path = world / "messages" / "later.jsonl"
+        day = "2026-06-14T1{}:00:00Z"
+        found = [
+            {"id": f"later-{n}", "agent_id": agent, "channel": "general", "text": text, "created_at": day.format(n)}
+            for n, (agent, text) in enumerate(lines)
+        ]
+        write_rows(path, found)
+
+    return edit
+
+
+def taken_again(world: Path) -> None:
+    """Baselines of the newest week, as the command takes them."""
+    from persona_pipeline.evaluation import EvaluationRequest, run_evaluation
+    from persona_pipeline.evaluation.against import fresh_world
+    from persona_pipeline.evaluation.judges import open_judge
+
+    with fresh_world(world) as opened:
+        run_evaluation(opened, open_judge("recorded", opened), EvaluationRequest(update_baseline=True))
+
+
+def newcomer(world: Path) -> None:
+    text = (
+        (world / "personas" / "pam.yaml")
+        .read_text("utf-8")
+        .replace("Pam Beesly", "Erin")
+        .replace("Pam", "Erin")
+        .replace("agent_id: pam", "agent_id: erin")
+    )
+    (world / "personas" / "erin.yaml").write_text(text, "utf-8")
+
+
+def taken_again_of(agent: str) -> Edit:
+    def edit(world: Path) -> None:
+        kept = {path: path.read_bytes() for path in (world / "baselines").iterdir()}
+        taken_again(world)
+        for path, data in kept.items():
+            path.write_bytes(data)
+        assert (world / "baselines" / f"{agent}.json").exists()
+
+    return edit
+
+
+def labels_of_people(world: Path) -> None:
+    """Who agree with the judge."""
+    labels(world)
+    scores = {row["key"]: row["score"] for path in (world / "recordings").rglob("*.jsonl") for row in rows(path)}
+    each("labels/*.jsonl", lambda row: {**row, "score": scores[row["key"]]} if scores.get(row["key"]) else None)(world)
+
+
+def nudges(world: Path) -> None:
+    from persona_pipeline.corrections import nudges as packaged
+
+    source = next((Path(packaged.__file__).parent / "data" / "nudges").iterdir())
+    written(f"nudges/{source.name}", source.read_text("utf-8"))(world)
+
+
+def another_claim(world: Path) -> None:
+    claims(
+        lambda data: data["propositions"].append({"id": "says-paper", "claim": "{{agent_name}} talks of paper"}), "jim"
+    )(world)
+
+
+HONEST: dict[str, tuple[Edit, dict[str, str]]] = {
+    "documentation only": (written("../README.md", "# The office\n"), {}),
+    "nothing at all": (lambda world: None, {}),
+    "a display name": (several(persona("jim", "Jim Halpert", "James Halpert"), record), {}),
+    "a persona with recordings": (several(persona("dwight", "\n", "\n\n"), record), {}),
+    "a persona's settings": (persona("pam", "corrections:\n", "corrections:\n  shadow_mode: true\n"), {}),
+    "a claim in other words": (several(claims(of_the_first(claim="{{agent_name}} can be told by words"), "_default"), record), {}),
+    "a claim's advice": (claims(of_the_first(recommendations_for_improvement="Be yourself."), "pam"), {}),
+    "a claim's weight": (claims(of_the_first(weight=2), "pam"), {}),
+    "a new claim": (several(another_claim, record), {}),
+    "a claim removed": (claims(lambda data: data["propositions"].pop(), "pam"), {}),
+    "a new day": (several(said(("pam", "I drew the truck. Somebody ate it."), ("jim", "that tracks.")), record), {}),
+    "a new agent that says nothing yet": (newcomer, {}),
+    "a new agent with its baseline": (several(newcomer, said(("erin", "I drew the truck."), ("erin", "It has a face now.")), record, taken_again_of("erin")), {}),
+    "a new suite": (written("suites/office.eval.yaml", "description: The office.\ntests:\n  - id: hello\n    input: Hello?\n    assert:\n      - {type: contains, value: Hello}\n"), {}),
+    "baselines taken again": (taken_again, {"accept_baseline": "true"}),
+    "labels of people": (labels_of_people, {}),
+    "a lexicon": (written("lexicons/agreement.de.yaml", "language: de\nwords: {}\nphrases:\n  - genau\n"), {}),
+    "nudges": (nudges, {}),
+    "recordings of nobody taken out": (each("recordings/*/*.jsonl", lambda row: None if row["agent_id"] == "nobody" else row), {}),
+    "a file of messages under another name": (lambda world: moved(world, "messages/general.jsonl", "messages/everybody.jsonl"), {}),
+    "a workflow's comment": (written("../.github/workflows/personas.yml", "on: pull_request  # every one\n"), {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_no_honest_author_is_turned_away_or_kept_reading(
+    repositories: dict[str, Path], tmp_path: Path, name: str
+) -> None:
+    edit, inputs = HONEST[name]
+    told = judge(repositories[""], tmp_path, edit, branch="healthy", **inputs)
+    assert told.code == 0, f"{told.code}\n{told.said}\n{told.comment[:3000]}"
+    assert told.lines_before_the_verdict == 0, told.first_lines
+
+
+def test_a_collapse_that_is_meant_is_accepted_by_the_base_alone(repositories: dict[str, Path], tmp_path: Path) -> None:
+    told = judge(repositories[""], tmp_path / "a", taken_again, accept_baseline="true")
+    assert told.code == 0 and told.lines_before_the_verdict == 1
+    assert told.first_lines.startswith(
+        "<!-- persona-pipeline -->\n**Green only because of baselines/michael.json: by HEAD^1, michael fell"
+    )
+    told = judge(repositories[""], tmp_path / "b", taken_again)
+    assert told.code == 3 and "Green only because of baselines/michael.json" in told.first_lines
+    edit = several(
+        taken_again, written("../.github/workflows/personas.yml", "on: pull_request # accept-baseline: true\n")
+    )
+    told = judge(repositories[""], tmp_path / "c", edit, accept_baseline="true")
+    assert told.code == 3 and "its baselines are not accepted" in told.said and "personas.yml" in told.first_lines

@@ -151,7 +151,7 @@ def _write_dimensions(
             result[agent_id].dimensions[dimension].claims[claim] = ClaimTest(
                 delta=-float(decided.claims.fallen[row]),
                 interval=(-float(high[row]), -float(low[row])),
-                p_value=float(decided.p_values.claims[row]),
+                p_value=float(p) if np.isfinite(p := decided.p_values.claims[row]) else None,
                 detectable=float(smallest[row]),
             )
 

@@ -66,7 +66,9 @@ def _retake(source: FolderWorld, judge: RecordedJudge, path: Path) -> Retaken:
         digests = [recordings_digest(item) if item else None for item, _ in again]
         if not windows:
             found.unknown.setdefault(UNNAMED, []).append(name)
-        elif digests != [noted["digest"] for noted in known["recordings"]]:
+        elif digests != [noted["digest"] for noted in known["recordings"]] or any(
+            item.proposition_set_hash != known.get("proposition_set_hash") for item, _ in again if item
+        ):
             found.unknown.setdefault(GONE, []).append(name)
         else:
             items = [item for item, _ in again if item]

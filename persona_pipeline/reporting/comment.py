@@ -18,7 +18,7 @@ from persona_pipeline.reporting.comparison import TITLE as COMPARED
 from persona_pipeline.reporting.comparison import render_comparison
 from persona_pipeline.reporting.json_report import MAX_BYTES, read_json
 from persona_pipeline.reporting.markdown import COMMENT_LIMIT, MARKER, render_comment
-from persona_pipeline.reporting.text import markdown_text
+from persona_pipeline.reporting.text import markdown_code, markdown_text
 from persona_pipeline.versions.result import read_comparison
 from persona_pipeline.world.changes import Change, changed_things
 
@@ -68,7 +68,7 @@ def _to_do(report: RunReport) -> str:
     if not remedies:
         return ""
     more = f" {len(remedies) - _MOST_REMEDIES} more are below." if len(remedies) > _MOST_REMEDIES else ""
-    return f"To do: {'; '.join(markdown_text(text, _REMEDY_LIMIT) for text in remedies[:_MOST_REMEDIES])}.{more}\n\n"
+    return f"To do: {'; '.join(markdown_code(text, _REMEDY_LIMIT) for text in remedies[:_MOST_REMEDIES])}.{more}\n\n"
 
 
 def write_comment(report: Path, comment: Path) -> None:

@@ -179,7 +179,9 @@ def _changes(path: str, old: bytes | None, new: bytes | None) -> Iterator[Change
     parts = PurePosixPath(path).parts
     folder, stem, ending = parts[0], PurePosixPath(path).stem, PurePosixPath(path).suffix
     kind, named = _kind(old, new), "/".join(parts[1:]) or path
-    if folder == "recordings" and ending == ".jsonl":
+    if path.endswith(".gitattributes"):
+        yield Change("settings", path, kind, path)
+    elif folder == "recordings" and ending == ".jsonl":
         yield from _recordings(path, old, new)
     elif folder == "propositions" and ending in (".yaml", ".yml"):
         before, after = _claims(parts, stem, old), _claims(parts, stem, new)

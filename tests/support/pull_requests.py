@@ -87,6 +87,7 @@ def build_repository(top: Path, secret: str = "") -> Path:
     git(top.parent, "init", "--quiet", "--initial-branch=main", str(top))
     git(top, "add", "-A")
     git(top, "commit", "--quiet", "-m", "a healthy world")
+    git(top, "branch", "healthy")
     git(top, "switch", "--quiet", "-c", "week")
     for path, text in later.items():
         path.write_text(text, "utf-8")
