@@ -393,12 +393,20 @@ def another_claim(world: Path) -> None:
     )(world)
 
 
+SUITE = """
+description: The office.
+tests:
+  - id: hello
+    input: Hello?
+    assert:
+      - {type: contains, value: Hello}
+"""
 HONEST: dict[str, tuple[Edit, dict[str, str]]] = {
     "documentation only": (written("../README.md", "# The office\n"), {}),
     "nothing at all": (lambda world: None, {}),
     "a display name": (several(persona("jim", "Jim Halpert", "James Halpert"), record), {}),
     "a persona with recordings": (several(persona("dwight", "\n", "\n\n"), record), {}),
-    "a persona's settings": (persona("pam", "corrections:\n", "corrections:\n  shadow_mode: true\n"), {}),
+    "a persona's settings": (persona("pam", "corrections: {}", "corrections: {shadow_mode: true}"), {}),
     "a claim in other words": (several(claims(of_the_first(claim="{{agent_name}} can be told by words"), "_default"), record), {}),
     "a claim's advice": (claims(of_the_first(recommendations_for_improvement="Be yourself."), "pam"), {}),
     "a claim's weight": (claims(of_the_first(weight=2), "pam"), {}),
@@ -406,8 +414,8 @@ HONEST: dict[str, tuple[Edit, dict[str, str]]] = {
     "a claim removed": (claims(lambda data: data["propositions"].pop(), "pam"), {}),
     "a new day": (several(said(("pam", "I drew the truck. Somebody ate it."), ("jim", "that tracks.")), record), {}),
     "a new agent that says nothing yet": (newcomer, {}),
-    "a new agent with its baseline": (several(newcomer, said(("erin", "I drew the truck."), ("erin", "It has a face now.")), record, taken_again_of("erin")), {}),
-    "a new suite": (written("suites/office.eval.yaml", "description: The office.\ntests:\n  - id: hello\n    input: Hello?\n    assert:\n      - {type: contains, value: Hello}\n"), {}),
+    "a new agent with its baseline": (several(newcomer, said(("erin", "I drew it.")), record, taken_again_of("erin")), {}),
+    "a new suite": (written("suites/office.eval.yaml", SUITE), {}),
     "baselines taken again": (taken_again, {"accept_baseline": "true"}),
     "labels of people": (labels_of_people, {}),
     "a lexicon": (written("lexicons/agreement.de.yaml", "language: de\nwords: {}\nphrases:\n  - genau\n"), {}),
