@@ -386,7 +386,11 @@ def test_getting_started_runs_from_top_to_bottom(tmp_path: Path, monkeypatch: py
                     if "evaluate --judge" in line:
                         paid, table = server.paid, done.stderr
             if "baseline" in block.text:
-                # What CI does after step 6: the last command of the workflow.
+                # What CI does after step 6: the last command of the workflow, on a commit that has one before it.
+                git(Path.cwd(), "init", "--quiet")
+                for message in ("the world", "a pull request"):
+                    git(Path.cwd(), "add", "-A")
+                    git(Path.cwd(), "commit", "--quiet", "--allow-empty", "-m", message)
                 again = newcomer.types(re.findall(r"- run: (.*)", blocks("yaml", page)[1].text)[-1])
                 assert again is not None and again.exit_code == 0, again
                 assert server.paid == paid

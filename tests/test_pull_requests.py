@@ -58,10 +58,10 @@ def other_judge(data: dict) -> None:
 
 
 def judge_changes(world: Path, before: str = "another") -> None:
-    judged = {"model": "claude (read for the sample world)", "prompt": "rubric-2026-11"}
+    judged = {"model": "claude (read for the sample world)", "prompt_version": "rubric-2026-11"}
     points = {"value": -9.0, "low": -9.0, "high": -9.0, "n": 200}
     change = {
-        "before": {"model": before, "prompt": "rubric-2026-11"},
+        "before": {"model": before, "prompt_version": "rubric-2026-11"},
         "now": judged,
         "anchors": 200,
         "labelled": 0,
