@@ -44,6 +44,7 @@ from persona_pipeline.suites.targets.registry import find_provider, known_provid
 from persona_pipeline.testing.messages_server import MessagesServer
 from persona_pipeline.world import CorrectionSettings, World, ingest
 from persona_pipeline.world.personas import PersonaFile
+from tests.support.pull_requests import git
 
 PROJECT = Path(__file__).parents[1]
 PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").rglob("*.md"))]
