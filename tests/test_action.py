@@ -90,26 +90,25 @@ def test_a_world_in_a_folder_is_evaluated_and_what_changed_is_named(runner: Runn
     git(runner.workspace, "add", ".")
     git(runner.workspace, "commit", "--quiet", "--message", "after")
 
-    for name in ("What changes", "Validate"):
-        done = runner.run(EVALUATE, name, root="world")
-        assert done.returncode == 0, done.stdout + done.stderr
-    assert "jim" in runner.summary
+    done = runner.run(EVALUATE, "Validate", root="world")
+    assert done.returncode == 2 and "jim.json: says" in done.stdout + done.stderr, "its baseline says other than that"
     done = runner.run(EVALUATE, "Evaluate", root="world", agents="jim, pam", as_of=BEFORE_THE_DRIFT)
     assert done.returncode == 1, done.stdout[-2000:] + done.stderr[-2000:]
-    assert runner.run(EVALUATE, "Summary").returncode == 0
+    assert runner.run(EVALUATE, "Summary", root="world").returncode == 0
     reports = runner.temp / "persona-report"
     assert {file.name for file in reports.iterdir()} == {"comment.md", "junit.xml", "report.html", "report.json"}
     report = json.loads((reports / "report.json").read_text(encoding="utf-8"))
     assert set(report["agents"]) == {"jim", "pam"} and report["exit_code"] == 1
-    assert "1 in character, 1 drifted" in runner.summary
+    assert report["provenance"]["against"]["base"] == "HEAD^1"
+    assert "1 in character, 1 drifted" in runner.summary and "edited: `jim/" in runner.summary
     assert not (tmp_path / "shadowed").exists(), "code of the checkout was executed"
     config = json.loads((runner.temp / "persona-evaluation.json").read_text(encoding="utf-8"))
     assert "fail_on" not in config["ops"]["regression_report"]["config"]
 
 
 def test_without_history_the_summary_says_so(runner: Runner) -> None:
-    assert runner.run(EVALUATE, "What changes", root="world").returncode == 0
-    assert "fetch-depth: 2" in runner.summary
+    assert runner.run(EVALUATE, "Summary", root="world").returncode == 0
+    assert "fetch-depth: 0" in runner.summary
 
 
 def test_the_comment_is_rendered_by_what_is_trusted(runner: Runner) -> None:

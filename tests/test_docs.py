@@ -44,6 +44,7 @@ from persona_pipeline.suites.targets.registry import find_provider, known_provid
 from persona_pipeline.testing.messages_server import MessagesServer
 from persona_pipeline.world import CorrectionSettings, World, ingest
 from persona_pipeline.world.personas import PersonaFile
+from tests.support.pull_requests import git
 
 PROJECT = Path(__file__).parents[1]
 PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").rglob("*.md"))]
@@ -386,7 +387,11 @@ def test_getting_started_runs_from_top_to_bottom(tmp_path: Path, monkeypatch: py
                     if "evaluate --judge" in line:
                         paid, table = server.paid, done.stderr
             if "baseline" in block.text:
-                # What CI does after step 6: the last command of the workflow.
+                # What CI does after step 6: the last command of the workflow, on a commit that has one before it.
+                git(Path.cwd(), "init", "--quiet")
+                for message in ("the world", "a pull request"):
+                    git(Path.cwd(), "add", "-A")
+                    git(Path.cwd(), "commit", "--quiet", "--allow-empty", "-m", message)
                 again = newcomer.types(re.findall(r"- run: (.*)", blocks("yaml", page)[1].text)[-1])
                 assert again is not None and again.exit_code == 0, again
                 assert server.paid == paid

@@ -659,3 +659,65 @@ def test_recording_ends_with_what_is_missing_and_what_filling_it_costs(
     assert (filled.returncode, len(server.calls) - asked) == (0, 3)
     assert "failed" not in filled.stderr
     assert replayed(typed, monkeypatch, tmp_path, "--min-coverage", "1").returncode == 0
+
+
+def in_git(root: Path) -> None:
+    """Commit the world: what comes after is the pull request's."""
+    from tests.support.pull_requests import git
+
+    git(root, "init", "--quiet")
+    git(root, "add", "-A")
+    git(root, "commit", "--quiet", "-m", "the base")
+
+
+def test_a_store_that_a_pull_request_brings_is_not_believed(cli: Cli, sample_root: Path) -> None:
+    from tests.support.pull_requests import git
+
+    in_git(sample_root)
+    assert cli("evaluate", "--as-of", "2026-06-14T23:59:59Z").returncode == 0
+    database = sample_root / ".persona" / "store.db"
+    assert database.exists()
+    database.write_bytes(b"not a store that anybody should open")
+    done = cli(*DRIFTED, "--against", "HEAD")
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    git(sample_root, "add", "--force", ".persona/store.db")
+    git(sample_root, "commit", "--quiet", "-m", "with a store")
+    done = cli("validate")
+    assert done.returncode == 2 and ".persona/store.db: is tracked by git" in done.stderr
+    assert "stored runs, which no commit should bring" in cli("changes", "HEAD^1").stdout
+
+
+def test_labels_of_a_pull_request_do_not_count_and_what_they_would_do_is_named(cli: Cli, sample_root: Path) -> None:
+    from tests.test_pull_requests import labels
+
+    in_git(sample_root)
+    labels(sample_root)
+    done = cli(*DRIFTED, "--against", "HEAD")
+    assert done.returncode == 1
+    assert done.stderr.startswith(
+        "base: not red only because of labels/adherence.jsonl: by HEAD, michael fell (adherence)"
+    )
+
+
+def test_judge_changes_and_a_lowered_baseline_are_named_with_old_and_new_numbers(cli: Cli, sample_root: Path) -> None:
+    from tests.support.pull_requests import git
+    from tests.test_pull_requests import judge_changes, lowered
+
+    in_git(sample_root)
+    judge_changes(sample_root)
+
+    def forged(data: dict[str, Any]) -> None:
+        for known in data["provenance"]["dimensions"].values():
+            known["judge_model"] = "another"
+
+    edit_json(sample_root / "baselines" / "michael.json", forged)
+    edit_json(sample_root / "baselines" / "pam.json", lowered)
+    git(sample_root, "add", "-A")
+    git(sample_root, "commit", "--quiet", "-m", "another judge")
+    done = cli("evaluate", "--against", "HEAD^1")
+    assert done.returncode in (1, 3) and "baselines/michael.json" in done.stderr.split("\n")[0]
+    changed = cli("changes", "HEAD^1").stdout.replace("\\", "")
+    assert "pam` (adherence 8.19 → 0.4" in changed and "judge_changes.json" in changed
+    assert "judge_model claude (read for the sample world) → another" in changed
+    done = cli("validate")
+    assert done.returncode == 2 and "pam.json: says adherence 0.4, and its recordings give 8.191" in done.stderr

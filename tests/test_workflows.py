@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from persona_pipeline.cli.app import app
 from persona_pipeline.reporting.markdown import MARKER
+from persona_pipeline.world.changes import FOLDERS
 from tests.support import github
 from tests.support.browser import chromium
 
@@ -22,7 +23,7 @@ FOLDER = PROJECT / ".github" / "workflows"
 WORKFLOWS = sorted(FOLDER.glob("*.yml"))
 ACTIONS = [PROJECT / "action.yml", PROJECT / ".github" / "actions" / "comment" / "action.yml"]
 BIN = Path(sys.executable).parent
-WORLD_FOLDERS = ("personas", "propositions", "messages", "recordings", "baselines", "suites")
+WORLD_FOLDERS = [name for name in FOLDERS if "." not in name]
 
 
 def load(name: str) -> dict[str, Any]:
@@ -87,13 +88,16 @@ def test_the_evaluation_runs_on_every_folder_of_a_world() -> None:
     triggers = load("persona-evaluation.yml")["on"]
     assert triggers["pull_request"]["paths"] == triggers["push"]["paths"]
     assert {f"{folder}/**" for folder in WORLD_FOLDERS} <= set(triggers["push"]["paths"])
+    assert {"persona.yaml", ".persona/**", ".github/**", "**/.gitattributes"} <= set(triggers["push"]["paths"])
 
 
 def test_the_evaluation_runs_the_dagster_job_and_keeps_its_report_whatever_comes_out() -> None:
-    runs = [step.get("run", "") for step in steps("persona-evaluation.yml")]
     config = ".github/persona-evaluation.yaml"
-    job = f"dagster job execute -m persona_pipeline.definitions -j persona_regression -c {config}"
-    assert any(run.endswith(job) for run in runs)
+    evaluate = github.step(FOLDER / "persona-evaluation.yml", "Evaluate")
+    assert "dagster job execute -m persona_pipeline.definitions -j persona_regression" in evaluate["run"]
+    # A pull request is judged by the base's run config, against its base, in a store of its own.
+    assert f'git show "${{AGAINST:-HEAD}}:{config}"' in evaluate["run"] and "HEAD^1" in evaluate["env"]["AGAINST"]
+    assert evaluate["env"]["PERSONA_DATABASE_URL"].startswith("sqlite:///${{ runner.temp }}/")
     upload = next(step for step in steps("persona-evaluation.yml") if "upload-artifact" in step.get("uses", ""))
     options = yaml.safe_load((PROJECT / config).read_text(encoding="utf-8"))["ops"]["regression_report"]["config"]
     assert upload["if"] == "always()" and upload["with"]["path"] == options["reports"] + "/"
@@ -197,8 +201,9 @@ def test_there_is_one_comment(pulls: list[dict], comments: list[dict], expected:
 
 def _run_ci_job(root: Path) -> subprocess.CompletedProcess[str]:
     """Run the evaluation as CI does, in a world of its own and with no environment."""
-    run = next(step["run"] for step in steps("persona-evaluation.yml") if "job execute" in step.get("run", ""))
-    command = [str(BIN / "dagster"), *run.split()[1:]]
+    config = PROJECT / ".github" / "persona-evaluation.yaml"
+    command = [str(BIN / "dagster"), "job", "execute", "-m", "persona_pipeline.definitions", "-j", "persona_regression"]
+    command += ["-c", str(config)]
     home = root.parent / "dagster-home"
     home.mkdir()
     shutil.copy(PROJECT / "dagster.yaml", home)

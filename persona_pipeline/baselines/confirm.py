@@ -151,7 +151,7 @@ def _write_dimensions(
             result[agent_id].dimensions[dimension].claims[claim] = ClaimTest(
                 delta=-float(decided.claims.fallen[row]),
                 interval=(-float(high[row]), -float(low[row])),
-                p_value=float(decided.p_values.claims[row]),
+                p_value=float(p) if np.isfinite(p := decided.p_values.claims[row]) else None,
                 detectable=float(smallest[row]),
             )
 
@@ -181,7 +181,7 @@ def _judge(item: DimensionComparison, warnings: list[str], undecided_delta: floa
         test = item.claims.get(drop.proposition_id)
         # In a dimension that fell, a claim is part of what was found: it needs no proof against being one of many.
         part = test is not None and item.status == "regressed" and test.interval[1] < 0
-        if test is not None and test.p_value >= LEVEL and not part:
+        if test is not None and test.p_value is not None and test.p_value >= LEVEL and not part:
             warnings.append(f"{item.dimension}/{drop.proposition_id}: {_explained(-drop.delta, test.p_value)}")
         elif test is None:
             kept.append(drop)

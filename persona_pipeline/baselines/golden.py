@@ -15,7 +15,7 @@ from persona_pipeline.baselines.spread import spread_of, summarised
 from persona_pipeline.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.propositions.dimensions import ALL_DIMENSIONS
 from persona_pipeline.scoring.results import DimensionEvaluation
-from persona_pipeline.world.canonical import rfc3339
+from persona_pipeline.world.canonical import content_hash, rfc3339
 from persona_pipeline.world.files import check_agent_id
 
 BASELINES = "baselines"
@@ -92,6 +92,7 @@ def captured(
     windows: Mapping[str, DimensionEvaluation] | Sequence[Mapping[str, DimensionEvaluation]],
     provenance: Mapping[str, Any],
     *,
+    spans: Sequence[tuple[datetime | None, datetime]] = (),
     known: Baseline | None = None,
     now: datetime | None = None,
 ) -> Baseline:
@@ -103,10 +104,12 @@ def captured(
     Args:
         windows: the evaluated dimensions of one window, or of several, newest last; best such without a finding.
         provenance: of the newest window: what judged it, and which messages.
+        spans: start and end of the windows: with them the file names the recordings it was taken from.
     """
     several: Sequence[Mapping[str, DimensionEvaluation]] = [windows] if isinstance(windows, Mapping) else windows
     newest = several[-1] if several else {}
-    scored = {name: _usable(name, several) for name, item in newest.items() if _is_full(item)}
+    places = {name: _usable(name, several) for name, item in newest.items() if _is_full(item)}
+    scored = {name: [several[place][name] for place in own] for name, own in places.items()}
     found = {name: summarised(items) for name, items in scored.items()}
     kept = known or Baseline(agent_id=agent_id, captured_at=datetime.now(UTC), dimensions={})
     scores = {**kept.dimensions, **{name: summary.score for name, summary in found.items()}}
@@ -122,6 +125,7 @@ def captured(
             "input_hash": newest[name].input_hash,
             "n_scored": newest[name].n_scored,
             "samples": max((len(row.samples) for row in newest[name].propositions.values()), default=0),
+            **({"recordings": [_named(several[at][name], spans[at]) for at in places[name]]} if spans else {}),
             **summary.spread.model_dump(exclude_defaults=True),
             "windows": summary.spread.windows,
             "claims": {
@@ -146,10 +150,22 @@ def _is_full(item: DimensionEvaluation | None) -> bool:
     return item is not None and item.score is not None and item.coverage >= 1
 
 
-def _usable(name: str, windows: Sequence[Mapping[str, DimensionEvaluation]]) -> list[DimensionEvaluation]:
-    newest = windows[-1][name]
-    items = [window[name] for window in windows if _is_full(window.get(name))]
-    return [item for item in items if item.proposition_set_hash == newest.proposition_set_hash]
+def _usable(name: str, windows: Sequence[Mapping[str, DimensionEvaluation]]) -> list[int]:
+    """Return the places of the windows that count."""
+    newest = windows[-1][name].proposition_set_hash
+    full = [place for place, window in enumerate(windows) if _is_full(window.get(name))]
+    return [place for place in full if windows[place][name].proposition_set_hash == newest]
+
+
+def recordings_digest(item: DimensionEvaluation) -> str:
+    """Return the SHA-256 of the keys of all judgments a dimension's score rests on."""
+    return content_hash(sorted(key for row in item.propositions.values() for key in row.keys))
+
+
+def _named(item: DimensionEvaluation, span: tuple[datetime | None, datetime]) -> dict[str, Any]:
+    """Return what is needed to take a window again from its recordings, and to know that they are the same."""
+    start, end = (None if moment is None else moment.isoformat() for moment in span)
+    return {"start": start, "end": end, "samples": item.samples, "digest": recordings_digest(item)}
 
 
 def _parse(data: Any, path: str) -> Baseline:

@@ -74,13 +74,13 @@ class Sight(BaseModel):
 
 
 class ClaimTest(BaseModel):
-    """How a claim moved. ``delta`` = current - baseline; ``interval``: of that change, 95 %; ``p_value``: corrected."""
+    """How a claim moved. ``delta`` = current - baseline; ``interval``: of that change, 95 %; ``p_value``: corrected, if tested."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     delta: float
     interval: tuple[float, float]
-    p_value: float
+    p_value: float | None = None
     detectable: float
 
 

@@ -185,6 +185,17 @@ def golden_weights(baseline: Baseline, dimension: str, claims: Sequence[str]) ->
     return {key: alike if weight is None else weight for key, weight in weights.items()}
 
 
+def computed_moved(dimension: str, said: Mapping[str, float], now: Mapping[str, float]) -> float:
+    """Return by how much a dimension's score is other than ``now`` because its computed parts were; 0 where they are alike."""
+    known = DIMENSIONS.get(dimension)
+    parts = {key: weight for key, weight in known.parts.items() if key in now and key in said} if known else {}
+    if known is None or not parts:
+        return 0.0
+    moved = sum(weight * (said[key] - now[key]) for key, weight in parts.items())
+    share = moved / (known.judged_weight + sum(parts.values()))
+    return share if abs(share) > 10**-DECIMALS else 0.0
+
+
 def _judged_share(dimension: str, keys: Iterable[str]) -> float:
     known = DIMENSIONS.get(dimension)
     computed = sum(known.parts.get(key, 0.0) for key in keys) if known else 0.0

@@ -1,6 +1,7 @@
 """``persona-pipeline changes``: what a change adds, edits or removes, from git."""
 
 import json
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -11,14 +12,13 @@ def changes(
     head: Annotated[str, typer.Option(help="The commit after.")] = "HEAD",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Name every persona, claim, baseline, recording, message file and suite that differs between two commits, as Markdown."""
+    """Name everything that differs between two commits: what is evaluated, and what decides about it. Markdown."""
     from persona_pipeline.reporting.changes import render_changes
     from persona_pipeline.settings import get_settings
     from persona_pipeline.world.changes import changed_things
 
     found = changed_things(get_settings().world_root, base, head)
     if as_json:
-        rows = [{"what": item.what, "name": item.name, "kind": item.kind.value, "path": item.path} for item in found]
-        typer.echo(json.dumps(rows, ensure_ascii=True))
+        typer.echo(json.dumps([asdict(item) for item in found], ensure_ascii=True))
     else:
         typer.echo(render_changes(found), nl=False)

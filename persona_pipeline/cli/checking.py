@@ -1,5 +1,6 @@
 """What ``validate`` looks at: each kind of file by its place in the world."""
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,9 +21,10 @@ from persona_pipeline.propositions import (
 )
 from persona_pipeline.scoring.text.agreement import LEXICONS, world_lexicon
 from persona_pipeline.world.aliases import alias_problems, read_names
+from persona_pipeline.world.changes import FOLDERS, ask_git
 from persona_pipeline.world.files import DRAFT, yaml_stems
 from persona_pipeline.world.ingest import parse_messages
-from persona_pipeline.world.missing import missing_agent_problems
+from persona_pipeline.world.missing import BASELINES, missing_agent_problems
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.personas import PERSONAS, load_persona, parse_persona
 from persona_pipeline.world.reading import ENDINGS, FIELDS
@@ -30,6 +32,9 @@ from persona_pipeline.world.speakers import count_speakers, match_names
 
 if TYPE_CHECKING:
     from persona_pipeline.store import Store
+
+
+MOST_DIFFERENCES = 3
 
 
 @dataclass
@@ -50,8 +55,12 @@ class Checked:
             self.problems += error.problems
 
 
-def check_world(root: Path) -> Checked:
-    """Check everything in a world, merged sets of every agent too."""
+def check_world(root: Path, *, require_signed: bool = False) -> Checked:
+    """Check everything in a world, merged sets of every agent too.
+
+    Args:
+        require_signed: golden files that cannot be taken again from recordings are problems.
+    """
     checked = check_paths(
         path
         for name in (PERSONAS, CARDS, "propositions", "messages", "recordings", "labels", "baselines", "suites")
@@ -61,7 +70,7 @@ def check_world(root: Path) -> Checked:
     for folder, check in ((NUDGES, Nudges.load), (LEXICONS, world_lexicon)):
         if (root / folder).is_dir():
             checked.run(lambda check=check: check(root))
-    checked.problems += missing_agent_problems(root)
+    checked.problems += [*_links(root), *_tracked(root), *missing_agent_problems(root)]
     names, said = read_names(root), dict[str, int]()
     checked.problems += dict.fromkeys(problem for found in alias_problems(names).values() for problem in found)
     count_speakers(checked.messages, names, said)
@@ -77,7 +86,59 @@ def check_world(root: Path) -> Checked:
             claims |= {(agent_id, dimension, item.id) for item in (found.propositions if found else ())}
     checked.warnings += _stray_recordings(root / "recordings", claims)
     _labels_together(root, checked)
+    _baselines_again(root, checked, require_signed)
     return checked
+
+
+def _links(root: Path) -> Iterator[Problem]:
+    """Links that lead out of the world: what is judged would be no part of the commit."""
+    top = root.resolve()
+    for name in (*FOLDERS, "targets.yaml"):
+        place = root / name
+        below = (Path(at, entry) for at, folders, files in os.walk(place) for entry in (*folders, *files))
+        for path in (place, *below):
+            if path.is_symlink() and not path.resolve().is_relative_to(top):
+                yield Problem("is a link that leads out of the world; put the file itself in its place", str(path))
+
+
+def _tracked(root: Path) -> Iterator[Problem]:
+    """What a commit should not bring: runs that were stored elsewhere. Without git nothing is tracked."""
+    try:
+        listed = ask_git(root, "ls-files", "-z", "--", ".persona")
+    except ConfigError:
+        return
+    if found := [name for name in listed.decode("utf-8", "replace").split("\0") if name]:
+        text = (
+            "is tracked by git, and what is stored there is believed; run `git rm -r --cached .persona` and ignore it"
+        )
+        yield Problem(text, str(root / found[0]))
+
+
+def _baselines_again(root: Path, checked: Checked, require_signed: bool) -> None:
+    """Golden files beside the recordings they name. Files that do not load are problems of their own."""
+    from persona_pipeline.evaluation.retaking import retake_baselines
+    from persona_pipeline.judging.recordings import signing_secret
+
+    if require_signed and signing_secret() is None:
+        checked.problems.append(Problem("--require-signed needs PERSONA_RECORDINGS_SECRET, which signs recordings"))
+    if checked.problems:
+        return
+    unknown: dict[str, list[str]] = {}
+    for item in retake_baselines(root):
+        checked.problems += [
+            Problem(f"says {text}; take it again with `persona-pipeline baseline`", str(item.path))
+            for text in item.wrong[:MOST_DIFFERENCES]
+        ]
+        for reason, names in item.unknown.items():
+            unknown.setdefault(reason, []).append(f"{item.path.stem} ({', '.join(names)})")
+    shown = {
+        reason: [*names[:MOST_DIFFERENCES], *(["..."] if len(names) > MOST_DIFFERENCES else [])]
+        for reason, names in unknown.items()
+    }
+    (checked.problems if require_signed else checked.warnings).extend(
+        Problem(f"{len(unknown[reason])} cannot be taken again, {reason}: {'; '.join(names)}", str(root / BASELINES))
+        for reason, names in shown.items()
+    )
 
 
 def _labels_together(root: Path, checked: Checked) -> None:

@@ -1,6 +1,7 @@
 """``persona-pipeline evaluate``: score agents, compare them with their baselines, exit with what was found."""
 
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -84,6 +85,17 @@ def evaluate(
             "and trend, injection, names, voices, voice_alarm and judge_changed, which only warn otherwise; or 'none'."
         ),
     ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COMMIT",
+            help="Judge by the baselines, labels, judge changes and lexicons of this commit, such as HEAD^1 of a pull request; "
+            "files here that would make another verdict are named. Nothing stored is believed.",
+        ),
+    ] = None,
+    accept_baseline: Annotated[
+        bool, typer.Option(help="With --against: the baselines that stand here decide all the same.")
+    ] = False,
     require_calibration: Annotated[
         bool | None,
         typer.Option(
@@ -99,10 +111,13 @@ def evaluate(
     Exit codes: 0 all that was asked held, 1 something fell or is below the threshold, 2 usage or configuration, 3 nothing fell and
     something cannot be told, 4 budget.
     """
+    from persona_pipeline.evaluation.against import fresh_world
     from persona_pipeline.evaluation.judges import JudgeOptions
     from persona_pipeline.evaluation.request import EvaluationRequest
     from persona_pipeline.world import World
 
+    if accept_baseline and against is None:
+        raise ConfigError("--accept-baseline needs --against")
     if format not in FORMATS:
         raise ConfigError(f"--format {format!r} is unknown; use {', '.join(FORMATS)}")
     request = EvaluationRequest(
@@ -123,22 +138,24 @@ def evaluate(
         update_baseline=update_baseline,
         synthetic=synthetic,
         confirm=confirm,
+        against=against,
+        accept_baseline=accept_baseline,
     )
-    world = World.open()
     options = JudgeOptions(max_usd=max_usd, record=record, fresh=fresh, grouping=grouping)
-    if estimate:
-        from persona_pipeline.evaluation.estimating import estimate_run
-        from persona_pipeline.evaluation.run import run_names
+    with nullcontext(World.open()) if against is None else fresh_world() as world:
+        if estimate:
+            from persona_pipeline.evaluation.estimating import estimate_run
+            from persona_pipeline.evaluation.run import run_names
 
-        typer.echo(str(estimate_run(world, request, judge, options)))
-        for line in run_names(world, request).lines():
-            typer.echo(line, err=True)
-        return
-    run = run_and_print(context, world, request, judge=judge_name(judge, mock_judge), options=options)
-    for path in run.baselines:
-        typer.echo(f"baseline written: {path}", err=True)
-    _emit(run.report, format, output)
-    raise typer.Exit(run.report.exit_code)
+            typer.echo(str(estimate_run(world, request, judge, options)))
+            for line in run_names(world, request).lines():
+                typer.echo(line, err=True)
+            return
+        run = run_and_print(context, world, request, judge=judge_name(judge, mock_judge), options=options)
+        for path in run.baselines:
+            typer.echo(f"baseline written: {path}", err=True)
+        _emit(run.report, format, output)
+        raise typer.Exit(run.report.exit_code)
 
 
 def _fail_on(text: str | None) -> list[str] | None:

@@ -10,8 +10,14 @@ from persona_pipeline.errors import ConfigError, Problem
 
 def validate(
     paths: Annotated[list[Path] | None, typer.Argument(help="Files or folders; by default the whole world.")] = None,
+    require_signed: Annotated[
+        bool,
+        typer.Option(help="Baselines that cannot be taken again from signed recordings are errors, no warnings."),
+    ] = False,
 ) -> None:
     """Check personas, propositions, messages, recordings, labels, baselines and suites.
+
+    Baselines are taken again from the recordings they name, without a call, and compared.
 
     Every problem is a line on stderr; exit code 2 if there is one.
     """
@@ -19,7 +25,7 @@ def validate(
     from persona_pipeline.settings import get_settings
 
     root = get_settings().world_root
-    checked = check_paths(paths) if paths else check_world(root)
+    checked = check_paths(paths) if paths else check_world(root, require_signed=require_signed)
     for warning in checked.warnings:
         typer.echo(f"warning: {warning}", err=True)
     if checked.problems:

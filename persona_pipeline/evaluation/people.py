@@ -58,7 +58,7 @@ def peoples_labels(world: World) -> PeoplesLabels:
     Raises:
         ConfigError: labels or recordings are not valid.
     """
-    people = [label for label in load_labels(world.root / LABELS) if label.is_persons]
+    people = [label for label in load_labels(world.rules_root / LABELS) if label.is_persons]
     if not people:
         return PeoplesLabels()
     known = KnownVerdicts.of(world)

@@ -102,7 +102,7 @@ def guard_of(world: World, rules: GateRules) -> Guard:
     Raises:
         ConfigError: baselines, labels, or the file of judge changes are not valid.
     """
-    watched = watched_agents(world.root)
+    watched = watched_agents(world.rules_root)
     others = newest_p_values(world.store) if watched.count > MOST_TOGETHER else {}
     return Guard(rules, watched, others, known_trust(world))
 
@@ -117,7 +117,7 @@ def compare_again(
 
 
 def _compared_again(world: World, result: AgentResult, guard: Guard, watched: WatchedPoints) -> AgentResult:
-    plan = replace(result.plan, baseline=find_baseline(world.root, result.plan.scope.agent_id))
+    plan = replace(result.plan, baseline=find_baseline(world.rules_root, result.plan.scope.agent_id))
     run = load_run(world.store, result.report.evaluation.run_id)
     evaluation = run.evaluation if run else result.report.evaluation
     again = _compared(Evaluated(Judged(plan), evaluation, result.report.expenses), guard)

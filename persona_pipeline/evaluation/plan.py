@@ -28,7 +28,7 @@ class MessageSource(Protocol):
     """Where messages and names are read from: a world's store, or a folder as it stood in a commit."""
 
     @property
-    def root(self) -> Path: ...
+    def rules_root(self) -> Path: ...
 
     def messages(
         self,
@@ -132,7 +132,7 @@ def plan_agent(world: World, scope: AgentScope, request: EvaluationRequest) -> A
         raise ConfigError(
             f"the {missing} propositions of {scope.agent_id!r} are not in the store; materialize proposition_sets/{missing}"
         )
-    baseline = None if scope.synthetic else find_baseline(world.root, scope.agent_id)
+    baseline = None if scope.synthetic else find_baseline(world.rules_root, scope.agent_id)
     case = build_case(world, persona, scope, request.samples)
     return replace(plan_case(case, replace(scope, persona=persona), sets), baseline=baseline, read_at=read_at)
 
@@ -180,7 +180,7 @@ def build_case(world: MessageSource, persona: Persona, scope: AgentScope, sample
         history=_history(world, spoken_in, window) if earlier_window and spoken_in else {},
         names=world.display_names(),
         samples=samples,
-        lexicon=world_lexicon(world.root),
+        lexicon=world_lexicon(world.rules_root),
     )
 
 

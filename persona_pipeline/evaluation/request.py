@@ -33,6 +33,8 @@ class EvaluationRequest:
         synthetic: generate conversations for agents that have hardly said anything.
         confirm: what fell is judged again before it is called a regression; a replay takes what was recorded then.
         update_baseline: write what was scored to the golden files.
+        against: a commit whose baselines, labels, judge changes and lexicons decide; None: those of the world as it is.
+        accept_baseline: the world's own golden files decide all the same.
         baseline_windows: from how many windows a baseline is taken, this one and those before: how much weeks differ is learnt.
         threshold, regression_delta, proposition_delta, min_coverage, fail_on, require_calibration: see ``GateRules``;
             min_coverage None: the judge's; require_calibration None: as the settings say.
@@ -51,6 +53,8 @@ class EvaluationRequest:
     confirm: bool = True
     update_baseline: bool = False
     baseline_windows: int = 1
+    against: str | None = None
+    accept_baseline: bool = False
     threshold: float | None = None
     regression_delta: float = REGRESSION_DELTA
     proposition_delta: float = PROPOSITION_DELTA

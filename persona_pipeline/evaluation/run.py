@@ -9,6 +9,7 @@ from typing_extensions import Unpack
 from persona_pipeline.baselines import captured, find_baseline, save_baseline
 from persona_pipeline.baselines.regression import least_coverage
 from persona_pipeline.errors import Problem
+from persona_pipeline.evaluation.against import AskedOnce, judged_against
 from persona_pipeline.evaluation.comparison import judged_on, restricted
 from persona_pipeline.evaluation.gate import (
     GateRules,
@@ -87,6 +88,20 @@ def run_evaluation(world: World, judge: Judge, request: EvaluationRequest) -> Ev
     Raises:
         ConfigError: bad input; nothing is evaluated then.
     """
+    if request.against is None:
+        return _run_once(world, judge, request)
+    asked, runs = AskedOnce(judge) if judge.live else judge, list[EvaluationRun]()
+
+    def evaluate(judged: World, wanted: EvaluationRequest) -> RunReport:
+        runs.append(_run_once(judged, asked, wanted))
+        return runs[-1].report
+
+    report = judged_against(world, request, evaluate)
+    report.expenses = [expense for run in runs for expense in run.report.expenses]
+    return replace(runs[0], report=report)
+
+
+def _run_once(world: World, judge: Judge, request: EvaluationRequest) -> EvaluationRun:
     rules, dimensions = request.rules(judge), select_dimensions(request.dimensions)
     scope = resolve_scope(world, request)
     scope.raise_broken()
@@ -106,7 +121,7 @@ def run_evaluation(world: World, judge: Judge, request: EvaluationRequest) -> Ev
     reports = {result.plan.scope.agent_id: restricted(result.report, dimensions, rules) for result in results.found}
     run.report = assemble(reports, judge, request)
     if request.agents is None:
-        run.report.findings += missing_agent_findings(missing_agents(world.root))
+        run.report.findings += missing_agent_findings(missing_agents(world.root, world.rules_root))
     match = run_names(world, request)
     run.report.findings += name_findings(match)
     run.notes = name_notes(match)
@@ -169,12 +184,18 @@ def update_baselines(world: World, results: Sequence[AgentResult], earlier: Sequ
             # What was generated is no evidence of how the agent really talks, and a judge that cannot judge gives none at all.
             continue
         before = [
-            report.evaluation.dimensions
+            report.evaluation
             for report in (result.report for result in earlier)
             if report.evaluation.agent_id == agent_id and not report.comparison.regressed
         ]
-        known = find_baseline(world.root, agent_id)
-        baseline = captured(agent_id, [*before, evaluation.dimensions], judged_on(evaluation), known=known)
+        windows = [*before, evaluation]
+        baseline = captured(
+            agent_id,
+            [item.dimensions for item in windows],
+            judged_on(evaluation),
+            spans=[(item.window_start, item.window_end) for item in windows],
+            known=find_baseline(world.root, agent_id),
+        )
         if baseline.dimensions:
             baseline = calibrated(baseline, result.report.comparison, labels.labels_hash)
             paths.append(save_baseline(world.root, baseline))

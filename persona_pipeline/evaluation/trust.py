@@ -51,7 +51,7 @@ def known_trust(world: World) -> Trust:
     Raises:
         ConfigError: labels, recordings, or the file of judge changes are not valid.
     """
-    return Trust(peoples_labels(world), load_judge_changes(world.root), Abilities(world.store))
+    return Trust(peoples_labels(world), load_judge_changes(world.rules_root), Abilities(world.store))
 
 
 @dataclass(frozen=True)

@@ -8,43 +8,67 @@ says the same as the workflow that made it. Exit code 2 when there is no report 
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from persona_pipeline.errors import ConfigError, Problem
 from persona_pipeline.evaluation.report import EXIT_OK, RunReport
-from persona_pipeline.reporting.changes import TITLE, render_changes
+from persona_pipeline.reporting.changes import changes_line, render_changes
 from persona_pipeline.reporting.comparison import TITLE as COMPARED
 from persona_pipeline.reporting.comparison import render_comparison
 from persona_pipeline.reporting.json_report import MAX_BYTES, read_json
 from persona_pipeline.reporting.markdown import COMMENT_LIMIT, MARKER, render_comment
-from persona_pipeline.reporting.text import markdown_text
+from persona_pipeline.reporting.text import markdown_code, markdown_text
 from persona_pipeline.versions.result import read_comparison
-from persona_pipeline.world.changes import changed_things
+from persona_pipeline.world.changes import Change, changed_things
 
 CONCLUSIONS = ("success", "failure")
+_MOST_REMEDIES, _REMEDY_LIMIT = 3, 300
 
 
 def comment_text(
     report: RunReport | None,
     *,
     conclusion: str | None = None,
-    changes: str = "",
+    changes: Sequence[Change] | None = None,
     comparison: str = "",
     problem: str = "",
 ) -> str:
-    """Return the comment.
+    """Return the comment: the verdict, what of the change it was made of, what to do, and then all the rest.
 
     Args:
         report: None: there is none that can be read, and ``problem`` says why.
         conclusion: of the workflow, ``success`` or ``failure``, as GitHub tells it.
-        changes: Markdown of what the change touches, which comes before the report.
-        comparison: Markdown of two versions side by side, which comes between the two.
+        changes: what the change touches; None: nothing is said of it.
+        comparison: Markdown of two versions side by side, which comes last.
     """
-    before = "".join(f"{part}\n" for part in (_warning(report, conclusion, problem), changes, comparison) if part)
+    warning = _warning(report, conclusion, problem)
     if report is None:
-        return f"{MARKER}\n{before}"
-    rendered = render_comment(report, COMMENT_LIMIT - len(before))
-    return rendered.replace(f"{MARKER}\n", f"{MARKER}\n{before}", 1)
+        touched = "" if changes is None else f"{render_changes(changes)}\n"
+        return "\n".join(filter(None, [MARKER, warning, touched, comparison]))
+    made = "" if changes is None else f"What this change touches: {changes_line(changes)}\n\n"
+    listed = ""
+    if changes and len(changes) > 1:
+        rows = render_changes(changes).partition("\n- ")[2].rstrip()
+        listed = f"\n<details>\n<summary>All that this change touches</summary>\n\n- {rows}\n\n</details>\n"
+    after = f"\n{comparison}" if comparison else ""
+    told = f"{made}{_to_do(report)}"
+    rendered = render_comment(report, COMMENT_LIMIT - sum(map(len, (warning, told, listed, after))) - 2)
+    # Behind the headline, which says the verdict.
+    head, verdict, rest = rendered.partition("\n## ")
+    headline, _, rest = rest.partition("\n\n")
+    marker, _, before = head.partition("\n")
+    before = f"{before}\n" if before else ""
+    warned = f"{warning}\n" if warning else ""
+    return f"{marker}\n{warned}{before}{verdict[1:]}{headline}\n\n{told}{rest}{listed}{after}"
+
+
+def _to_do(report: RunReport) -> str:
+    remedies = list(dict.fromkeys(finding.remedy for finding in report.all_findings() if finding.remedy))
+    if not remedies:
+        return ""
+    more = f" {len(remedies) - _MOST_REMEDIES} more are below." if len(remedies) > _MOST_REMEDIES else ""
+    return f"To do: {'; '.join(markdown_code(text, _REMEDY_LIMIT) for text in remedies[:_MOST_REMEDIES])}.{more}\n\n"
 
 
 def write_comment(report: Path, comment: Path) -> None:
@@ -78,8 +102,14 @@ def main(arguments: list[str]) -> int:
         if told.conclusion is None:
             return 2
         problem = error.problems[0].message
-    changes = _changes(told.world, told.base, told.head) if told.base and told.head else ""
+    changes = unknown = None
+    if told.base and told.head:
+        try:
+            changes = changed_things(told.world, told.base, told.head)
+        except ConfigError as error:
+            unknown = f"What this change touches could not be told: {markdown_text(str(error), 200)}\n\n"
     comparison = _comparison(told.comparison) if told.comparison and told.comparison.exists() else ""
+    comparison = "".join(filter(None, (unknown, comparison)))
     text = comment_text(report, conclusion=told.conclusion, changes=changes, comparison=comparison, problem=problem)
     told.comment.write_text(text, encoding="utf-8", newline="\n")
     return 0
@@ -99,13 +129,6 @@ def _warning(report: RunReport | None, conclusion: str | None, problem: str) -> 
         f"> [!CAUTION]\n> The workflow ended with **{conclusion}**, and the report below says exit code "
         f"{report.exit_code}. Do not trust the report: it was made by code of this pull request. Look at the workflow's log.\n"
     )
-
-
-def _changes(world: Path, base: str, head: str) -> str:
-    try:
-        return render_changes(changed_things(world, base, head))
-    except ConfigError as error:
-        return f"{TITLE}\n\nIt could not be told: {markdown_text(str(error), 200)}\n"
 
 
 def _comparison(path: Path) -> str:

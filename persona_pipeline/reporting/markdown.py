@@ -56,6 +56,9 @@ def render_step_summary(report: RunReport, limit: int = SUMMARY_LIMIT) -> str:
 
 def _sections(report: RunReport) -> Iterator[_Section]:
     view = ReportView(report)
+    for finding in report.findings:
+        if finding.kind == "base":
+            yield _Section([f"**{markdown_text(_capitalised(finding.message), _MESSAGE_LIMIT)}**", ""])
     yield _Section(
         [f"## {_SIGNS.get(report.conclusion.verdict or Result.CANNOT_TELL)} Persona evaluation: {view.headline}", ""]
     )
@@ -99,6 +102,10 @@ def _sections(report: RunReport) -> Iterator[_Section]:
         ],
         ["", "</details>"],
     )
+
+
+def _capitalised(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _scores(view: ReportView) -> _Section:
@@ -229,7 +236,7 @@ def _changes(view: ReportView) -> Iterator[str]:
 def _other_findings(view: ReportView) -> Iterator[str]:
     """Yield what no other section names: thresholds, missing baselines, budgets, and the comparison's warnings."""
     for finding in view.findings:
-        if finding.kind in ("regression", "proposition_drop") or (
+        if finding.kind in ("regression", "proposition_drop", "base") or (
             finding.kind == "coverage" and _is_listed(finding, view)
         ):
             continue

@@ -7,10 +7,9 @@ from pathlib import Path
 
 from persona_pipeline.errors import ConfigError, Problem
 from persona_pipeline.evaluation.judges import RECORDINGS
-from persona_pipeline.propositions import PROPOSITIONS, find_proposition_set
+from persona_pipeline.evaluation.syncing import proposition_set
 from persona_pipeline.propositions.storing import StoredSet
 from persona_pipeline.world.aliases import read_names
-from persona_pipeline.world.canonical import content_hash
 from persona_pipeline.world.changes import ask_git
 from persona_pipeline.world.models import Persona
 from persona_pipeline.world.personas import PERSONAS, agent_ids, load_persona
@@ -70,7 +69,7 @@ class Side:
         """
         with self._named():
             persona = load_persona(self.root, agent_id)
-            sets = {name: _claims(self.root, name, agent_id) for name in dimensions}
+            sets = {name: proposition_set(self.root, agent_id, name) for name in dimensions}
         names = {known: item.display_name or known for known, item in read_names(self.root).items()}
         return SideAgent(persona, sets, names)
 
@@ -89,12 +88,6 @@ class Side:
                     for p in error.problems
                 ]
             ) from error
-
-
-def _claims(root: Path, dimension: str, agent_id: str) -> StoredSet:
-    found = find_proposition_set(root / PROPOSITIONS, dimension, agent_id)
-    found = found if found is not None and found.propositions else None
-    return StoredSet(content_hash(found.to_dict() if found else None), found)
 
 
 def split_versions(text: str) -> tuple[str, str]:

@@ -1,11 +1,10 @@
-"""What a change to a world adds, edits or removes, by name: every persona, claim, baseline, recording, message file and suite.
+"""What a change to a world adds, edits or removes, by name: all that is evaluated, and all that decides about it.
 
 Read from git, without checking anything out and without believing what the changed files say of themselves.
 """
 
 import json
 import subprocess
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,8 +15,43 @@ from typing import Any
 from persona_pipeline.documents import JsonError, parse_document, strict_json
 from persona_pipeline.errors import ConfigError
 
-FOLDERS = ("personas", "cards", "propositions", "baselines", "recordings", "messages", "suites")
-_WHAT = {"personas": "persona", "cards": "card", "baselines": "baseline", "messages": "messages", "suites": "suite"}
+# What decides about scores beside what is scored. A pull request is judged by its base's.
+DECIDING = ("baselines", "labels", "calibration", "lexicons", "nudges", "persona.yaml")
+FOLDERS = ("personas", "cards", "propositions", "messages", "recordings", "suites", *DECIDING, ".persona")
+# Besides, of the whole repository: what runs the evaluation, and what says how files are checked out.
+_EVERYWHERE = (
+    ":(top).github",
+    ":(top,glob)**/.gitattributes",
+    ":(top).gitmodules",
+    "targets.yaml",
+    ":(glob)*.eval.y*ml",
+)
+_WHAT = {
+    "personas": "persona",
+    "cards": "card",
+    "messages": "messages",
+    "recordings": "recordings",
+    "suites": "suite",
+    "labels": "labels",
+    "calibration": "judge changes",
+    "lexicons": "lexicon",
+    "nudges": "nudges",
+    "persona.yaml": "settings",
+    ".persona": "store",
+    ".github": "workflow",
+}
+_SPREAD = (
+    "windows",
+    "samples",
+    "between",
+    "below",
+    "between_medians",
+    "below_medians",
+    "spread",
+    "degrees",
+    "outliers",
+)
+_JUDGED_BY = ("judge_model", "prompt_version")
 _LARGEST = 20_000_000
 _MOST_COMMITS = 200
 _GIT_SECONDS = 60
@@ -37,15 +71,20 @@ class Change:
 
     Attributes:
         what: ``persona``, ``claim``, ``claims`` (a file's other settings, or a file that cannot be read), ``baseline``,
-            ``card``, ``recording``, ``messages`` or ``suite``.
-        name: the agent's id; of a claim ``dimension/file: id``; of a recording what it is of.
+            ``card``, ``recordings``, ``messages``, ``labels``, ``judge changes``, ``lexicon``, ``nudges``, ``settings``, ``suite``,
+            ``workflow``, ``store`` (what was stored in a run, which belongs into no commit) or ``link`` (in the place of a file).
+        name: the agent's id; of a claim ``dimension/file: id``; of recordings whose and of which dimension they say they are.
         path: relative to the world's folder.
+        detail: of a baseline its old and new numbers, such as ``adherence 8.7 → 0.5``.
+        rows: how many messages, labels or recordings were removed, edited and added.
     """
 
     what: str
     name: str
     kind: Kind
     path: str
+    detail: str = ""
+    rows: tuple[int, int, int] = (0, 0, 0)
 
 
 def changed_things(root: Path, base: str, head: str = "HEAD") -> list[Change]:
@@ -63,12 +102,26 @@ def changed_things(root: Path, base: str, head: str = "HEAD") -> list[Change]:
     prefix = ask_git(root, "rev-parse", "--show-prefix").decode("utf-8").strip()
     before = ask_git(root, "rev-parse", "--verify", "--quiet", f"{base}^{{commit}}").decode("ascii").strip()
     after = ask_git(root, "rev-parse", "--verify", "--quiet", f"{head}^{{commit}}").decode("ascii").strip()
-    listed = ask_git(root, "diff-tree", "-r", "-z", "--no-renames", "--full-index", before, after, "--", *FOLDERS)
+    options = ("-r", "-z", "--no-renames", "--full-index")
+    listed = ask_git(root, "diff-tree", *options, before, after, "--", *FOLDERS, *_EVERYWHERE)
     changes: set[Change] = set()
-    for path, old, new in _entries(listed):
-        shown = path.removeprefix(prefix)
-        changes.update(_changes(shown, _blob(root, old), _blob(root, new)))
+    for entry in _entries(listed):
+        shown = entry.path.removeprefix(prefix)
+        if entry.link:
+            changes.add(Change("link", shown, _kind(entry.old, entry.new), shown))
+        else:
+            changes.update(_changes(shown, _blob(root, entry.old), _blob(root, entry.new)))
     return sorted(changes)
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A path that differs, with its blobs before and after; ``link``: it is, or was, no regular file."""
+
+    path: str
+    old: str | None
+    new: str | None
+    link: bool
 
 
 @dataclass(frozen=True)
@@ -99,25 +152,23 @@ def commits_between(root: Path, start: datetime, end: datetime) -> list[Commit]:
     return found
 
 
-def change_counts(changes: Iterable[Change]) -> dict[tuple[str, Kind], int]:
-    """Return how many things of each sort were added, edited and removed."""
-    return dict(sorted(Counter((change.what, change.kind) for change in changes).items()))
-
-
-def _entries(listed: bytes) -> Iterator[tuple[str, str | None, str | None]]:
-    """Yield path, old and new blob of each entry of ``diff-tree -z``; None where there is none or it is no regular file."""
+def _entries(listed: bytes) -> Iterator[_Entry]:
+    """Yield the entries of ``diff-tree -z``."""
     parts = listed.split(b"\0")
     for meta, path in zip(parts[0::2], parts[1::2], strict=False):
-        old_mode, new_mode, old, new, _ = meta.decode("ascii").lstrip(":").split(" ")
-        yield (
-            path.decode("utf-8", "replace"),
-            old if old_mode.startswith("100") else None,
-            new if new_mode.startswith("100") else None,
-        )
+        *modes, old, new, _ = meta.decode("ascii").lstrip(":").split(" ")
+        before, after = (name if name.strip("0") else None for name in (old, new))
+        # A link, or a repository in the place of a folder.
+        link = any(not mode.startswith("100") for mode in modes if mode.strip("0"))
+        yield _Entry(path.decode("utf-8", "replace"), before, after, link)
+
+
+def _kind(old: object, new: object) -> Kind:
+    return Kind.ADDED if old is None else Kind.REMOVED if new is None else Kind.EDITED
 
 
 def _blob(root: Path, name: str | None) -> bytes | None:
-    if name is None or not name.strip("0"):
+    if name is None:
         return None
     if int(ask_git(root, "cat-file", "-s", name)) > _LARGEST:
         return b""
@@ -126,63 +177,119 @@ def _blob(root: Path, name: str | None) -> bytes | None:
 
 def _changes(path: str, old: bytes | None, new: bytes | None) -> Iterator[Change]:
     parts = PurePosixPath(path).parts
-    if len(parts) < 2:
-        return
     folder, stem, ending = parts[0], PurePosixPath(path).stem, PurePosixPath(path).suffix
-    kind = Kind.ADDED if old is None else Kind.REMOVED if new is None else Kind.EDITED
-    if folder == "recordings" and ending == ".jsonl":
-        yield from _by_name(path, "recording", _recordings(old), _recordings(new), kind)
+    kind, named = _kind(old, new), "/".join(parts[1:]) or path
+    if path.endswith(".gitattributes"):
+        yield Change("settings", path, kind, path)
+    elif folder == "recordings" and ending == ".jsonl":
+        yield from _recordings(path, old, new)
     elif folder == "propositions" and ending in (".yaml", ".yml"):
         before, after = _claims(parts, stem, old), _claims(parts, stem, new)
-        found = [] if before is None and after is None else list(_by_name(path, "claim", before, after, kind))
+        found = [] if before is None and after is None else list(_by_name(path, before or {}, after or {}))
         yield from found
         if not found or _settings(old) != _settings(new):
             yield Change("claims", "/".join([*parts[1:-1], stem]), kind, path)
+    elif folder == "baselines" and ending == ".json":
+        yield Change("baseline", stem if len(parts) == 2 else named, kind, path, _baseline_detail(old, new))
+    elif folder in ("messages", "labels"):
+        yield Change(_WHAT[folder], named, kind, path, rows=_rows(_lines(old, "id"), _lines(new, "id")))
     else:
-        yield Change(
-            _WHAT.get(folder, "recordings" if folder == "recordings" else "file"), _named(parts, stem), kind, path
-        )
+        what = _WHAT.get(folder, "suite" if ".eval." in path or path == "targets.yaml" else "settings")
+        short = what in ("persona", "card") and len(parts) == 2
+        yield Change(what, stem if short else path if what in ("store", "workflow", "settings") else named, kind, path)
 
 
-def _named(parts: tuple[str, ...], stem: str) -> str:
-    return stem if len(parts) == 2 and parts[0] in ("personas", "cards", "baselines") else "/".join(parts[1:])
-
-
-def _by_name(
-    path: str, what: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None, kind: Kind
-) -> Iterator[Change]:
-    if old is None and new is None:
-        yield Change(what, PurePosixPath(path).name, kind, path)
-        return
-    before, after = old or {}, new or {}
+def _by_name(path: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Change]:
     for name in before.keys() | after.keys():
         if before.get(name) != after.get(name):
             how = Kind.ADDED if name not in before else Kind.REMOVED if name not in after else Kind.EDITED
-            yield Change(what, name, how, path)
+            yield Change("claim", name, how, path)
 
 
-def _recordings(data: bytes | None) -> dict[str, Any] | None:
-    """The lines of a recordings file by what they are of; a line that cannot be read stands for itself."""
-    if data is None:
-        return None
-    found: dict[str, Any] = {}
-    for number, line in enumerate(data.decode("utf-8", "replace").split("\n"), start=1):
+def _recordings(path: str, old: bytes | None, new: bytes | None) -> Iterator[Change]:
+    """Yield what is other, by what the lines say they are of. The same judgment with another answer was edited."""
+    before, after = _lines(old, "key"), _lines(new, "key")
+    names = {key: _recording_name(row) for rows in (after, before) for key, (row, _) in rows.items()}
+    for name in dict.fromkeys(names.values()):
+        own = [{key: rows[key] for key in rows if names[key] == name} for rows in (before, after)]
+        rows = _rows(*own)
+        if any(rows):
+            kind = Kind.EDITED if rows[1] or (rows[0] and rows[2]) else Kind.REMOVED if rows[0] else Kind.ADDED
+            yield Change("recordings", name, kind, path, rows=rows)
+
+
+def _rows(before: "_Rows", after: "_Rows") -> tuple[int, int, int]:
+    both = before.keys() & after.keys()
+    edited = sum(before[key][1] != after[key][1] for key in both)
+    return len(before) - len(both), edited, len(after) - len(both)
+
+
+_Rows = dict[str, tuple[Mapping[str, Any], str]]
+
+
+def _lines(data: bytes | None, name: str) -> _Rows:
+    """Return the lines of a file by what ``name`` calls them, else by themselves; one that cannot be read holds nothing."""
+    found: _Rows = {}
+    for line in (data or b"").decode("utf-8", "replace").split("\n"):
         if not line.strip():
             continue
         try:
-            item = strict_json(line)
+            row = strict_json(line)
         except JsonError:
-            item = None
-        name = _recording_name(item) if isinstance(item, dict) else f"line {number}, which cannot be read"
-        # A recording made anew has another key; the list keeps several of one name apart.
-        found.setdefault(name, []).append(line)
-    return {name: sorted(lines) for name, lines in found.items()}
+            row = None
+        item: Mapping[str, Any] = row if isinstance(row, dict) else {}
+        said = item.get(name)
+        key = said if isinstance(said, str) else line
+        # One that stands there twice has both.
+        found[key] = (item, f"{found[key][1]}\n{line}" if key in found else line)
+    return found
 
 
 def _recording_name(item: Mapping[str, Any]) -> str:
-    said = [item.get(name) for name in ("agent_id", "dimension", "proposition_id", "kind", "label")]
-    agent, dimension, proposition, kind, label = (value if isinstance(value, str) else "" for value in said)
-    return "/".join(filter(None, (agent, dimension, proposition) if dimension else (kind, agent, label)))
+    said = [item.get(name) for name in ("agent_id", "dimension", "kind", "label")]
+    agent, dimension, kind, label = (value if isinstance(value, str) else "" for value in said)
+    return (
+        "/".join(filter(None, (agent, dimension) if dimension else (kind, agent, label))) or "lines that cannot be read"
+    )
+
+
+def _baseline_detail(old: bytes | None, new: bytes | None) -> str:
+    """Return old and new numbers of a golden file: scores first, then who judged and what is said of spread."""
+    before, after = _golden(old), _golden(new)
+    if old is None or new is None:
+        return ""
+    names = [name for name in dict.fromkeys([*before, *after]) if before.get(name) != after.get(name)]
+    return ", ".join(f"{name} {before.get(name, 'none')} → {after.get(name, 'none')}" for name in names)
+
+
+def _golden(data: bytes | None) -> dict[str, str]:
+    try:
+        content = _object(strict_json((data or b"{}").decode("utf-8")))
+    except (JsonError, UnicodeDecodeError):
+        return {"readable": "no"}
+    found = {name: _number([score]) for name, score in _object(content.get("dimensions")).items()}
+    for name, own in _object(content.get("propositionScores")).items():
+        if isinstance(own, dict):
+            found[f"{name}'s claims on average"] = _number(own.values())
+    for name, known in _object(_object(content.get("provenance")).get("dimensions")).items():
+        said = _object(known)
+        claims = [_object(claim) for claim in _object(said.get("claims")).values()]
+        for key in _JUDGED_BY:
+            found[f"{name}'s {key}"] = str(said.get(key))
+        for key in _SPREAD:
+            found[f"{name}'s {key}"] = _number([said.get(key)])
+            found[f"{key} of {name}'s claims"] = _number(claim.get(key) for claim in claims)
+    return found
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _number(values: Iterable[Any]) -> str:
+    """Return the mean of what is a number."""
+    numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
+    return f"{sum(numbers) / len(numbers):.3g}" if numbers else "none"
 
 
 def _claims(parts: tuple[str, ...], stem: str, data: bytes | None) -> dict[str, Any] | None:

@@ -1,5 +1,6 @@
 """A world's folder without a store: its messages and names in memory, for reading a past state of it."""
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,6 +21,11 @@ class FolderWorld:
     root: Path
     clock: Callable[[], datetime] = utc_now
 
+    @property
+    def rules_root(self) -> Path:
+        """The folder of what decides: its own."""
+        return self.root
+
     def messages(
         self,
         window: Window | None = None,
@@ -32,12 +38,22 @@ class FolderWorld:
         places = None if channels is None else set(channels)
         return [
             message
-            for message in self._messages
-            if (window is None or message.created_at in window)
-            and agent_id in (None, message.agent_id)
+            for message in self._in(window)
+            if agent_id in (None, message.agent_id)
             and (places is None or message.channel in places)
             and message.synthetic == synthetic
         ]
+
+    def _in(self, window: Window | None) -> list[Message]:
+        if window is None:
+            return self._messages
+
+        def sent(message: Message) -> datetime:
+            return message.created_at
+
+        # A window's start is left out, its end is in it.
+        first = 0 if window.start is None else bisect_right(self._messages, window.start, key=sent)
+        return self._messages[first : bisect_right(self._messages, window.end, key=sent)]
 
     def display_names(self) -> dict[str, str]:
         """Return the display name of everybody with a persona."""

@@ -9,9 +9,13 @@ from persona_pipeline.world.personas import PERSONAS
 BASELINES = "baselines"
 
 
-def missing_agents(root: Path) -> list[str]:
-    """Return the ids of agents that have a golden baseline and no persona file, sorted."""
-    folder = root / BASELINES
+def missing_agents(root: Path, decided_by: Path | None = None) -> list[str]:
+    """Return the ids of agents that have a golden baseline and no persona file, sorted.
+
+    Args:
+        decided_by: the folder with the baselines, where it is another.
+    """
+    folder = (decided_by or root) / BASELINES
     if not folder.is_dir():
         return []
     known = set(yaml_stems(root / PERSONAS))

@@ -42,11 +42,22 @@ def utc_now() -> datetime:
 
 @dataclass(frozen=True)
 class World:
-    """Where everything is. Cheap to make; holds no data of its own. ``clock`` returns the time, UTC."""
+    """Where everything is. Cheap to make; holds no data of its own.
+
+    Attributes:
+        clock: returns the time, UTC.
+        decided_by: the folder whose baselines, labels, judge changes and lexicons decide; None: the world's own.
+    """
 
     root: Path
     store: Store
     clock: Callable[[], datetime] = utc_now
+    decided_by: Path | None = None
+
+    @property
+    def rules_root(self) -> Path:
+        """The folder of everything that decides, see ``changes.DECIDING``."""
+        return self.decided_by or self.root
 
     @classmethod
     def open(cls, root: Path | str | None = None, database_url: str | None = None) -> "World":

@@ -7,7 +7,7 @@ import pytest
 from persona_pipeline.reporting.changes import render_changes
 from persona_pipeline.reporting.comment import comment_text, main
 from persona_pipeline.reporting.json_report import json_text
-from persona_pipeline.reporting.markdown import MARKER, render_comment
+from persona_pipeline.reporting.markdown import MARKER
 from persona_pipeline.world.changes import Change, Kind
 from tests.reporting.sample import sample_report
 
@@ -17,7 +17,7 @@ def test_the_comment_of_a_report_file_is_that_of_the_report(tmp_path: Path) -> N
     report.write_text(json_text(sample_report()), encoding="utf-8")
     command = [sys.executable, "-m", "persona_pipeline.reporting.comment", report, comment]
     assert subprocess.run(command, capture_output=True, text=True, check=False).returncode == 0
-    assert comment.read_text(encoding="utf-8") == render_comment(sample_report())
+    assert comment.read_text(encoding="utf-8") == comment_text(sample_report())
 
 
 @pytest.mark.parametrize(
@@ -54,10 +54,12 @@ def test_a_report_that_says_other_than_the_workflow_is_not_to_be_trusted(
 ) -> None:
     report = sample_report(drifted=drifted)
     report.exit_code = int(drifted)
-    text = comment_text(report, conclusion=conclusion, changes="### What this change touches\n")
+    text = comment_text(report, conclusion=conclusion, changes=[Change("persona", "ann", Kind.REMOVED, "p")])
     assert text.startswith(MARKER + "\n")
     assert ("Do not trust the report" in text) is warned
-    assert text.index("### What this change touches") < text.index("## ", text.index("touches"))
+    lines = text.splitlines()
+    verdict = next(number for number, line in enumerate(lines) if line.startswith("## "))
+    assert verdict <= 4 and lines[verdict + 2] == "What this change touches: **personas** 1 removed: `ann`."
 
 
 def test_without_a_report_the_comment_says_how_the_workflow_ended(tmp_path: Path) -> None:
@@ -69,14 +71,20 @@ def test_without_a_report_the_comment_says_how_the_workflow_ended(tmp_path: Path
 
 def test_what_changed_is_named_whatever_is_gone_first_and_no_name_is_markup() -> None:
     changes = [
-        Change("recording", "ann/adherence/kind", Kind.EDITED, "r"),
+        Change("recordings", "ann/adherence", Kind.EDITED, "r", rows=(0, 3, 10_000)),
         Change("persona", "b`<img>@team", Kind.REMOVED, "p"),
         Change("claim", "fluency/_default: x", Kind.ADDED, "c"),
+        Change("baseline", "ann", Kind.EDITED, "b", "adherence 8.7 → 0.5"),
+        Change("store", ".persona/store.db", Kind.ADDED, "s"),
     ]
-    text = render_changes(changes)
-    lines = text.splitlines()
-    assert lines[2] == "personas: 1 removed; claims: 1 added; recordings: 1 edited."
-    assert lines[4].startswith("- removed persona ``b`<img>@team``")
-    assert [line.split(" `")[0] for line in lines[4:]] == ["- removed persona", "- edited recording", "- added claim"]
-    many = [Change("recording", f"r{n}", Kind.ADDED, "x") for n in range(5000)]
+    lines = render_changes(changes).splitlines()
+    assert lines[2] == (
+        "**stored runs, which no commit should bring** 1 added: `.persona/store.db`; **baselines** 1 edited: "
+        "`ann` (adherence 8\\.7 → 0\\.5); **personas** 1 removed: ``b`<img>@team``; **claims** 1 added: "
+        "`fluency/_default: x`; **recordings** 3 edited, 10,000 added: `ann/adherence`."
+    )
+    assert lines[4] == "- added store `.persona/store.db`" and lines[-1].endswith(
+        "`ann/adherence`: 3 edited, 10,000 added"
+    )
+    many = [Change("claim", f"r{n}", Kind.ADDED, "x") for n in range(5000)]
     assert len(render_changes(many)) < 21_000 and " more\n" in render_changes(many)

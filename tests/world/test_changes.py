@@ -8,7 +8,7 @@ import pytest
 
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.testing.worlds import write_small_world
-from persona_pipeline.world.changes import Change, Kind, change_counts, changed_things
+from persona_pipeline.world.changes import Change, changed_things
 from persona_pipeline.world.missing import missing_agents
 from tests.support.worlds import write_yaml
 
@@ -27,7 +27,9 @@ def recording(name: str, score: int, key: str = "a") -> str:
 def root(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     folder = write_small_world(tmp_path / "repository" / request.param)
     (folder / "recordings" / "ann").mkdir(parents=True)
-    (folder / "recordings" / "ann" / "adherence.jsonl").write_text(recording("kind", 7) + recording("dry", 8), "utf-8")
+    (folder / "recordings" / "ann" / "adherence.jsonl").write_text(
+        recording("kind", 7) + recording("dry", 8, "b"), "utf-8"
+    )
     write_yaml(folder / "baselines" / "ann.json", {"agentId": "ann"})
     write_yaml(folder / "baselines" / "bob.json", {"agentId": "bob"})
     top = tmp_path / "repository"
@@ -58,7 +60,7 @@ def test_everything_is_named(root: Path) -> None:
     )
     write_yaml(root / "propositions" / "fluency" / "_default.yaml", {"dimension": "fluency", "propositions": []})
     path = root / "recordings" / "ann" / "adherence.jsonl"
-    path.write_text(recording("kind", 9) + recording("wry", 1), "utf-8")
+    path.write_text(recording("kind", 9) + recording("wry", 1, "c"), "utf-8")
     (root / "suites").mkdir()
     (root / "suites" / "x.eval.yaml").write_text("tests: []", "utf-8")
     found = committed(root)
@@ -69,12 +71,10 @@ def test_everything_is_named(root: Path) -> None:
         ("claim", "fluency/_default: fluency-claim", "removed"),
         ("persona", "bob", "removed"),
         ("persona", "cat", "added"),
-        ("recording", "ann/adherence/dry", "removed"),
-        ("recording", "ann/adherence/kind", "edited"),
-        ("recording", "ann/adherence/wry", "added"),
+        ("recordings", "ann/adherence", "edited"),
         ("suite", "x.eval.yaml", "added"),
     ]
-    assert change_counts(found)["recording", Kind.REMOVED] == 1
+    assert next(item.rows for item in found if item.what == "recordings") == (1, 1, 1)
     assert missing_agents(root) == ["bob"]
 
 
@@ -87,7 +87,50 @@ def test_a_files_other_settings_and_files_that_cannot_be_read_are_named_too(root
     assert [(item.what, item.name, item.kind.value) for item in committed(root)] == [
         ("claims", "adherence/_default", "edited"),
         ("claims", "fluency/ann", "added"),
-        ("recording", "line 1, which cannot be read", "added"),
+        ("recordings", "lines that cannot be read", "added"),
+    ]
+
+
+def test_all_that_decides_is_named_and_what_no_commit_should_bring(root: Path) -> None:
+    golden = {
+        "agentId": "ann",
+        "dimensions": {"adherence": 8.73},
+        "provenance": {"dimensions": {"adherence": {"windows": 1}}},
+    }
+    write_yaml(root / "baselines" / "ann.json", golden)
+    committed(root)
+    golden = {
+        "agentId": "ann",
+        "dimensions": {"adherence": 0.5},
+        "provenance": {"dimensions": {"adherence": {"windows": 2}}},
+    }
+    write_yaml(root / "baselines" / "ann.json", golden)
+    names = (
+        "calibration/judge_changes.json",
+        "lexicons/agreement.xx.yaml",
+        "nudges/a.yaml",
+        "persona.yaml",
+        ".persona/store.db",
+    )
+    for name in (*names, "targets.yaml", "office.eval.yaml", "messages/.gitattributes"):
+        write_yaml(root / name, {})
+    write_yaml(root / "labels" / "adherence.jsonl", {"key": "a"}).write_text('{"id": "a"}\n{"id": "b"}\n', "utf-8")
+    top = Path(subprocess.check_output(["git", "-C", str(root), "rev-parse", "--show-toplevel"], text=True).strip())
+    write_yaml(top / ".github" / "workflows" / "ci.yml", {})
+    (root / "messages" / "more.jsonl").symlink_to("/etc/passwd")
+    assert [(item.what, item.name, item.detail or item.rows) for item in committed(root)] == [
+        ("baseline", "ann", "adherence 8.73 → 0.5, adherence's windows 1 → 2"),
+        ("judge changes", "judge_changes.json", (0, 0, 0)),
+        ("labels", "adherence.jsonl", (0, 0, 2)),
+        ("lexicon", "agreement.xx.yaml", (0, 0, 0)),
+        ("link", "messages/more.jsonl", (0, 0, 0)),
+        ("nudges", "a.yaml", (0, 0, 0)),
+        ("settings", "messages/.gitattributes", (0, 0, 0)),
+        ("settings", "persona.yaml", (0, 0, 0)),
+        ("store", ".persona/store.db", (0, 0, 0)),
+        ("suite", "office.eval.yaml", (0, 0, 0)),
+        ("suite", "targets.yaml", (0, 0, 0)),
+        ("workflow", ".github/workflows/ci.yml", (0, 0, 0)),
     ]
 
 

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.resources import WorldResource, logged_progress, moment_of
 from persona_pipeline.defs.platform.settings import orchestration
 from persona_pipeline.evaluation import EvaluationRequest, RunReport, run_evaluation
+from persona_pipeline.evaluation.against import fresh_world
 from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
 from persona_pipeline.reporting.gathering import gather
 from persona_pipeline.reporting.places import reports_folder, write_texts
@@ -28,7 +30,8 @@ FORMATS = {"json": "report.json", "markdown": "comment.md", "html": "report.html
 class RegressionConfig(dg.Config):
     """What to evaluate, as on the command line. Empty lists mean all; an empty ``as_of`` the newest message.
 
-    ``reports`` is a folder of the world; empty: where PERSONA_REPORTS says.
+    ``reports`` is a folder of the world; empty: where PERSONA_REPORTS says. ``against``: a commit whose baselines, labels, judge
+    changes and lexicons decide, in a store of its own.
     """
 
     agents: list[str] = []
@@ -48,6 +51,8 @@ class RegressionConfig(dg.Config):
     fail_on: list[str] | None = None
     require_calibration: bool | None = None
     update_baseline: bool = False
+    against: str = ""
+    accept_baseline: bool = False
     reports: str = ""
 
     def request(self) -> EvaluationRequest:
@@ -70,6 +75,8 @@ class RegressionConfig(dg.Config):
             require_calibration=self.require_calibration,
             history=self.history,
             update_baseline=self.update_baseline,
+            against=self.against or None,
+            accept_baseline=self.accept_baseline,
         )
 
 
@@ -78,8 +85,7 @@ def evaluate_by_config(
 ) -> tuple[RunReport, Path]:
     """Run an evaluation as configured, write its reports and return both, the reports by their folder."""
     run_tags.label_run(context.instance, context.run, judge=config.judge, window=config.window, as_of=config.as_of)
-    with known_failures():
-        opened = world.open()
+    with known_failures(), fresh_world(world.open().root) if config.against else nullcontext(world.open()) as opened:
         judge = open_judge(
             config.judge,
             opened,

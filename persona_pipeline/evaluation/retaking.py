@@ -1,0 +1,151 @@
+"""Golden baselines taken again from the recordings they name, without a call: a baseline is no more forgeable than those."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from persona_pipeline.baselines import BASELINES, Baseline, load_baseline
+from persona_pipeline.baselines.golden import recordings_digest
+from persona_pipeline.baselines.spread import Windows, computed_moved, spread_of, summarised
+from persona_pipeline.evaluation.concurrency import run_async
+from persona_pipeline.evaluation.judges import RECORDINGS
+from persona_pipeline.evaluation.plan import AgentPlan, build_case, plan_case
+from persona_pipeline.evaluation.scope import AgentScope
+from persona_pipeline.evaluation.syncing import proposition_set
+from persona_pipeline.judging.recorded import RecordedJudge
+from persona_pipeline.judging.verdict import Verdict
+from persona_pipeline.scoring import DimensionEvaluation
+from persona_pipeline.world.folder import FolderWorld
+from persona_pipeline.world.models import Persona, Window
+from persona_pipeline.world.personas import load_persona
+
+# Numbers in golden files are rounded to four places.
+TOLERANCE = 1e-3
+UNNAMED = "names no recordings: taken live without --record, or by an older version"
+COMPUTED = "what is computed of it, no judge asked, is other than then: another lexicon or version"
+GONE = "its recordings are not here, or its persona, claims or messages are others than then"
+
+
+@dataclass
+class Retaken:
+    """What came of one golden file.
+
+    Attributes:
+        wrong: what it says and its recordings do not, a sentence each.
+        unknown: dimensions that could not be taken again, by the reason.
+    """
+
+    path: Path
+    wrong: list[str] = field(default_factory=list)
+    unknown: dict[str, list[str]] = field(default_factory=dict)
+
+
+def retake_baselines(root: Path) -> list[Retaken]:
+    """Take every golden file of a world's folder again and return what differs.
+
+    Raises:
+        ConfigError: a file of the world is not valid.
+    """
+    paths = sorted((root / BASELINES).glob("*.json"))
+    if not paths:
+        return []
+    source, judge = FolderWorld(root), RecordedJudge(root / RECORDINGS)
+    return [_retake(source, judge, path) for path in paths]
+
+
+def _retake(source: FolderWorld, judge: RecordedJudge, path: Path) -> Retaken:
+    baseline, found = load_baseline(path), Retaken(path)
+    persona = load_persona(source.root, baseline.agent_id)
+    for name in baseline.dimensions:
+        known = baseline.provenance.get("dimensions", {}).get(name, {})
+        windows = list(_windows(known.get("recordings")))
+        again = [_scored(source, judge, persona, name, *window) for window in windows]
+        digests = [recordings_digest(item) if item else None for item, _ in again]
+        if not windows:
+            found.unknown.setdefault(UNNAMED, []).append(name)
+        elif digests != [noted["digest"] for noted in known["recordings"]] or any(
+            item.proposition_set_hash != known.get("proposition_set_hash") for item, _ in again if item
+        ):
+            found.unknown.setdefault(GONE, []).append(name)
+        else:
+            items = [item for item, _ in again if item]
+            said = baseline.proposition_scores.get(name, {})
+            if all(item.score is not None for item in items) and computed_moved(name, said, summarised(items).claims):
+                found.unknown.setdefault(COMPUTED, []).append(name)
+            found.wrong += _differences(baseline, name, items, {v.model for v in again[-1][1] if v.model})
+    return found
+
+
+def _windows(noted: Any) -> Iterator[tuple[Window, int]]:
+    """Yield the windows that a golden file names, with how often each claim was judged; nothing where it names them badly."""
+    try:
+        for item in noted or ():
+            start, samples = item["start"], int(item["samples"])
+            moment = None if start is None else datetime.fromisoformat(start)
+            yield Window(datetime.fromisoformat(item["end"]), moment), min(max(samples, 1), 1000)
+    except (KeyError, TypeError, ValueError):
+        return
+
+
+def _scored(
+    source: FolderWorld, judge: RecordedJudge, persona: Persona, name: str, window: Window, samples: int
+) -> tuple[DimensionEvaluation | None, list[Verdict]]:
+    claims = proposition_set(source.root, persona.agent_id, name)
+    if claims.propositions is None:
+        return None, []
+    scope = AgentScope(persona.agent_id, window, (name,), past=True, persona=persona)
+    plan = plan_case(build_case(source, persona, scope, 1), scope, {name: claims})
+    if samples > 1:
+        # What fell was judged more often than the rest.
+        every = _again(plan, name, plan.claims_of(name), samples)
+        asked = {claim: [r for r in every.requests if r.proposition_id == claim] for claim in plan.claims_of(name)}
+        plan = _again(plan, name, [claim for claim, own in asked.items() if judge.has_recorded(own)], samples)
+    verdicts = run_async(judge.judge(plan.requests))
+    return plan.finish(verdicts)[name], verdicts
+
+
+def _again(plan: AgentPlan, name: str, claims: list[str], samples: int) -> AgentPlan:
+    return plan.again({name: claims}, samples - 1)
+
+
+def _differences(baseline: Baseline, name: str, windows: list[DimensionEvaluation], models: set[str]) -> Iterator[str]:
+    if any(item.score is None for item in windows):
+        yield f"{name} {baseline.dimensions[name]:.2f}, and its recordings give no score"
+        return
+    summary, said = summarised(windows), baseline.proposition_scores.get(name, {})
+    moved = computed_moved(name, said, summary.claims)
+    pairs: dict[str, tuple[Any, Any]] = {name: (baseline.dimensions[name], summary.score + moved)}
+    judged = [key for key in {**said, **summary.claims} if not key.startswith("_")]
+    pairs |= {f"{name}/{key}": (said.get(key), summary.claims.get(key)) for key in judged}
+    # How windows differ as a whole cannot be told from claims where something computed has moved.
+    left_out = set(Windows.model_fields) if moved else set()
+    spread, again = spread_of(baseline, name).model_dump(exclude=left_out), summary.spread.model_dump(exclude=left_out)
+    pairs |= {f"{name}: {key}": pair for key, pair in _flat(spread, again)}
+    judged_by = str(baseline.provenance["dimensions"][name].get("judge_model"))
+    for key, (one, other) in pairs.items():
+        if not _alike(one, other):
+            yield f"{key} {_shown(one)}, and its recordings give {_shown(other)}"
+    if models and not models <= {judged_by, *judged_by.split(", ")}:
+        yield f"{name} was judged by {judged_by!r}, and its recordings are by {', '.join(sorted(models))!r}"
+
+
+def _flat(one: Any, other: Any, prefix: str = "") -> Iterator[tuple[str, tuple[Any, Any]]]:
+    for key in {**one, **other}:
+        pair = one.get(key), other.get(key)
+        if all(isinstance(value, Mapping) for value in pair):
+            yield from _flat(*pair, f"{prefix}{key} ")
+        else:
+            yield f"{prefix}{key}", pair
+
+
+def _alike(one: Any, other: Any) -> bool:
+    if isinstance(one, int | float) and isinstance(other, int | float):
+        return math.isclose(one, other, abs_tol=TOLERANCE)
+    return one == other
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, int | float) else "none" if value is None else "something else"
