@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dagster as dg
-import sqlalchemy as sa
 from pydantic import BaseModel, Field
 
+from persona_pipeline.defs.platform.resources import known_agents
 from persona_pipeline.evaluation.cohort import CohortResult
-from persona_pipeline.evaluation.history import newest_ids
+from persona_pipeline.evaluation.outlines import newest_outlines
 from persona_pipeline.evaluation.report import (
     EXIT_CONFIG,
     EXIT_OK,
@@ -19,13 +19,13 @@ from persona_pipeline.evaluation.report import (
 )
 from persona_pipeline.reporting.text import markdown_code, markdown_text, one_line
 from persona_pipeline.reporting.view import format_score
-from persona_pipeline.store import Store, tables
+from persona_pipeline.world import World
 
 MOST_LISTED, MOST_NAMED, MOST_LINE = 50, 5, 300
 # So many that the stack trace Dagster adds is out of sight in the run's page, and the beginning is not.
 MOST_SAID = 10
-_GROUPS = {EXIT_REGRESSION: "regressed", EXIT_CONFIG: "broken"}
-_OTHER_GROUP = "not fully judged"
+_GROUPS = {EXIT_REGRESSION: "drifted", EXIT_CONFIG: "broken"}
+_OTHER_GROUP = "cannot be told"
 
 
 class AgentLine(BaseModel):
@@ -51,7 +51,7 @@ class AgentLine(BaseModel):
 def overview(lines: Sequence[AgentLine]) -> str:
     """Return Markdown: how many agents are fine, and those that are not, at most 50."""
     wrong = [line for line in lines if line.exit_codes]
-    text = f"{len(lines) - len(wrong)} of {len(lines)} agents are as their baselines."
+    text = f"{len(lines) - len(wrong)} of {len(lines)} agents are in character."
     if not wrong:
         return text
     rows = [
@@ -85,23 +85,19 @@ def agent_lines(result: CohortResult) -> list[AgentLine]:
 
 
 def verdict(lines: Sequence[AgentLine]) -> str:
-    """Return the outcome in a few words that fit a label: 'passed', or who regressed, is broken or could not be judged."""
+    """Return the outcome in a few words that fit a label: 'in character', or who drifted, is broken or cannot be told."""
     groups: dict[str, list[str]] = {}
     for line in lines:
         worst = EXIT_REGRESSION if EXIT_REGRESSION in line.exit_codes else worst_exit_code(line.exit_codes)
         if worst != EXIT_OK:
             groups.setdefault(_GROUPS.get(worst, _OTHER_GROUP), []).append(line.agent_id)
     ordered = (group for group in (*_GROUPS.values(), _OTHER_GROUP) if group in groups)
-    return "; ".join(f"{group}: {some(groups[group])}" for group in ordered) or "passed"
+    return "; ".join(f"{group}: {some(groups[group])}" for group in ordered) or "in character"
 
 
-def red_agents(store: Store) -> list[str]:
-    """Return the agents whose newest run has findings, by name: what a page about all agents must not hide behind one."""
-    runs = tables.evaluation_runs
-    newest = sa.select(runs.c.agent_id, runs.c.findings).where(runs.c.id.in_(newest_ids())).order_by(runs.c.agent_id)
-    with store.connect() as connection:
-        rows = connection.execute(newest)
-        return [row.agent_id for row in rows if any(finding["exit_code"] for finding in row.findings or ())]
+def compared_lines(world: World) -> list[AgentLine]:
+    """Return how each agent of a world did when it was last compared with its baseline; those that never were are left out."""
+    return [agent_line(report) for report in newest_outlines(world.store, known_agents(world.root)).values()]
 
 
 def failure_of(

@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-from persona_pipeline.defs.agents.verdicts import MOST_LISTED, AgentLine, agent_line
+from persona_pipeline.defs.agents.verdicts import MOST_LISTED, AgentLine, compared_lines
 from persona_pipeline.evaluation.gate import nothing_evaluated
-from persona_pipeline.evaluation.outlines import newest_outlines
 from persona_pipeline.evaluation.report import (
     EXIT_COVERAGE,
     Finding,
@@ -21,11 +20,9 @@ COHORT_REPORTS = "cohort"
 
 def newest_lines(world: World, agent_ids: Sequence[str]) -> list[AgentLine]:
     """Return how each agent did when it was last compared with its baseline; one that never was is not fully judged."""
-    reports = newest_outlines(world.store, agent_ids)
+    compared = {line.agent_id: line for line in compared_lines(world)}
     return [
-        agent_line(reports[agent_id])
-        if agent_id in reports
-        else AgentLine(agent_id=agent_id, findings=[_never_compared(agent_id)])
+        compared.get(agent_id) or AgentLine(agent_id=agent_id, findings=[_never_compared(agent_id)])
         for agent_id in agent_ids
     ]
 

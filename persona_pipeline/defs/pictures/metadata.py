@@ -142,10 +142,9 @@ def run_metadata(evaluation: AgentEvaluation, history: Sequence[HistoryValue] = 
     }
 
 
-def comparison_metadata(report: AgentReport, red: Sequence[str] = ()) -> Metadata:
-    """Return who is red, the run beside its baseline, and what is wrong."""
+def comparison_metadata(report: AgentReport) -> Metadata:
+    """Return the run beside its baseline, and what is wrong."""
     return {
-        "red_agents": ", ".join(red[:MOST_AGENTS]) or "nobody",
         "comparison": comparison_table(report.comparison),
         "regressions": len(report.comparison.regressions),
         "proposition_drops": len(report.comparison.drops),

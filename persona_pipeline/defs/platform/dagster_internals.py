@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
 from dagster._core.definitions.data_version import (
     CODE_VERSION_TAG,
     DATA_VERSION_IS_USER_PROVIDED_TAG,
@@ -105,6 +106,17 @@ def newest_versions(
     storage = instance.event_log_storage
     found = storage.get_latest_tags_by_partition(key, kind, [DATA_VERSION_TAG], partitions)
     return {partition: tags[DATA_VERSION_TAG] for partition, tags in found.items()}
+
+
+def newest_materialization(
+    instance: dg.DagsterInstance, key: dg.AssetKey
+) -> AssetCheckEvaluationTargetMaterializationData | None:
+    """Return what a check is about that an asset was materialized last, whatever the partition; None: it never was."""
+    for record in instance.fetch_materializations(key, limit=1).records:
+        return AssetCheckEvaluationTargetMaterializationData(
+            run_id=record.run_id, storage_id=record.storage_id, timestamp=record.timestamp
+        )
+    return None
 
 
 def events_of_run(instance: dg.DagsterInstance, run_id: str, kind: dg.DagsterEventType) -> list[dg.DagsterEvent]:
