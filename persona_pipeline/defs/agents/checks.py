@@ -12,6 +12,7 @@ from persona_pipeline.defs.agents.verdicts import (
     compared_lines,
     failure_of,
     first_lines,
+    headline,
     overview,
     verdict,
 )
@@ -19,8 +20,7 @@ from persona_pipeline.defs.pictures import metadata
 from persona_pipeline.defs.platform.dagster_internals import newest_materialization
 from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.resources import WorldResource
-from persona_pipeline.evaluation.gate import FAILURES
-from persona_pipeline.evaluation.report import EXIT_CONFIG, EXIT_REGRESSION, AgentReport
+from persona_pipeline.evaluation.report import EXIT_OK, EXIT_REGRESSION, AgentReport, Result
 from persona_pipeline.evaluation.saving import newest_run
 from persona_pipeline.reporting.text import one_line
 from persona_pipeline.reporting.view import dimension_label
@@ -66,6 +66,7 @@ class GateCheck:
             severity=self.severity,
             description=summary(wrong),
             metadata={
+                **metadata.conclusion_metadata(report.conclusion),
                 "found": len(wrong),
                 **({"what_is_wrong": metadata.table(rows, ("what",))} if rows else {}),
                 **({"comparison": metadata.comparison_table(report.comparison)} if self.compares else {}),
@@ -78,9 +79,12 @@ def summary(wrong: Sequence[str]) -> str:
     return "\n".join(first_lines(wrong, MOST_SUMMARY)) or "Nothing is wrong."
 
 
-def _findings(*names: str) -> Callable[[AgentReport], Sequence[str]]:
-    kinds = {kind for name in names for kind in FAILURES[name]}
-    return lambda report: [item.text for item in report.findings if item.kind in kinds]
+def _fell(report: AgentReport) -> Sequence[str]:
+    return [item.text for item in report.findings if item.exit_code == EXIT_REGRESSION]
+
+
+def _untold(report: AgentReport) -> Sequence[str]:
+    return [item.text for item in report.findings if item.exit_code not in (EXIT_OK, EXIT_REGRESSION)]
 
 
 def _warnings(report: AgentReport) -> Sequence[str]:
@@ -101,14 +105,14 @@ GATE = (
         "no_regression",
         "No dimension and no proposition fell below its baseline by more than it may.",
         ERROR,
-        _findings("regression"),
+        _fell,
         compares=True,
     ),
     GateCheck(
         "full_coverage",
-        "Everything that should be judged was judged, and has a baseline.",
+        "It can be told: all was judged by a judge that can be believed, has a baseline, and no large drop is left undecided.",
         ERROR,
-        _findings("coverage", "no_baseline", "budget", "calibration"),
+        _untold,
     ),
     GateCheck(
         "baseline_is_current",
@@ -169,7 +173,7 @@ def all_in_character(specs: Specs, instance: dg.DagsterInstance, world: World) -
     """Return what the check over all agents says: their newest comparisons, whoever was evaluated last."""
     lines = compared_lines(world)
     wrong = [line for line in lines if line.exit_codes]
-    fell = any(not line.exit_codes.isdisjoint((EXIT_REGRESSION, EXIT_CONFIG)) for line in wrong)
+    fell = any(line.conclusion.verdict is Result.FELL for line in wrong)
     return dg.AssetCheckEvaluation(
         asset_key=specs.comparisons.key,
         check_name=ALL_IN_CHARACTER,
@@ -177,7 +181,7 @@ def all_in_character(specs: Specs, instance: dg.DagsterInstance, world: World) -
         severity=ERROR if fell else WARN,
         # An agent in character does not fail for another that is not.
         blocking=False,
-        description=verdict(lines),
+        description=headline(lines) + (f". {verdict(wrong)}" if wrong else ""),
         metadata={"overview": dg.MetadataValue.md(overview(lines))},
         # Without it Dagster shows the answer as out of date once a run beside this one has materialized another agent.
         target_materialization_data=newest_materialization(instance, specs.comparisons.key),

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from persona_pipeline.defs.agents.verdicts import AgentLine, verdict
+from persona_pipeline.defs.agents.verdicts import AgentLine
 from persona_pipeline.defs.pictures import metadata
 from persona_pipeline.defs.platform.outcome import Outcome
 from persona_pipeline.evaluation.history import HistoryValue
@@ -64,5 +64,5 @@ def in_character_outcome(line: AgentLine) -> Outcome | None:
     """Return the outcome of ``in_character``; None: it drifted or cannot be told. What rests on it stays fresh meanwhile."""
     if line.exit_codes:
         return None
-    said = verdict([line])
-    return Outcome(content_hash(said), {"verdict": said, "evaluation_run": line.run_id or ""})
+    found = {**metadata.conclusion_metadata(line.conclusion), "evaluation_run": line.run_id or ""}
+    return Outcome(content_hash(line.label), found)
