@@ -55,6 +55,9 @@ def test_one_run_and_a_run_each_yield_the_same_versions(sample: Project) -> None
 def test_a_drifted_agent_fails_the_run_after_everybody_was_evaluated(sample: Project) -> None:
     result = sample.run("evaluate_cohort", run_config=cohort_config(shard_size=1))
     assert not result.success
+    key = dg.AssetKey("in_character")
+    red = sample.instance.event_log_storage.get_latest_asset_partition_materialization_attempts_without_materializations
+    assert set(red(key)) == {"michael"}, "the catalog is red there, though a cohort plans no asset"
     text = failure_text(result, "cohort_report")
     assert "drifted: michael (exit code 1)" in text
     assert "michael: adherence fell" in text

@@ -7,6 +7,8 @@ import dagster as dg
 
 from persona_pipeline.defs.agents.lineage import Lineage, check_evaluations
 from persona_pipeline.defs.agents.specs import Specs
+from persona_pipeline.defs.agents.verdicts import agent_lines
+from persona_pipeline.defs.platform.dagster_internals import plan_materialization
 from persona_pipeline.defs.platform.failures import known_failures, retry_unanswered
 from persona_pipeline.defs.platform.resources import EvaluationSettings
 from persona_pipeline.evaluation import EvaluationRequest
@@ -36,7 +38,7 @@ def evaluate_together(
     Args:
         request: names the agents. Dimensions None: everything, on the newest window; else these on each agent's last window,
             none: only compare.
-        planned: the assets the run was made for; all of them are said, also those that stayed as they were.
+        planned: the assets the run was made for, if for any; all of them are said, also those that stayed as they were.
     """
     lineage = Lineage(specs, context.instance, request.agents or (), planned)
     with known_failures():
@@ -44,10 +46,14 @@ def evaluate_together(
         asked = replace(request, newest_window=request.dimensions is not None)
         result = evaluate_cohort(world, judge, asked)
     retry_missing(result.reports.values(), judge, context.retry_number)
+    past = [agent_id for agent_id, report in result.reports.items() if report.past]
+    for line in agent_lines(result):
+        if line.exit_codes and not planned and line.agent_id not in past:
+            # A run of assets has planned it, a cohort has not: so the catalog is red there too.
+            plan_materialization(context.instance, context.run, specs.in_character.key, line.agent_id)
     yield from lineage.events(result, request.dimensions)
     yield from lineage.observations(result)
     # Dagster planned their checks when the run was made: said again, they stay as they were.
-    past = [agent_id for agent_id, report in result.reports.items() if report.past]
     yield from check_evaluations(specs, newest_reports(world, past))
     return result
 

@@ -16,6 +16,7 @@ from dagster._core.definitions.data_version import (
     get_input_event_pointer_tag,
 )
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition as AssetJob
+from dagster._core.events import AssetMaterializationPlannedData
 
 # What ``dagster.yaml`` may name as its storage has to derive from the first and the last of these, and as its keeper of step logs
 # from the second, which is made of the others.
@@ -117,6 +118,16 @@ def newest_materialization(
             run_id=record.run_id, storage_id=record.storage_id, timestamp=record.timestamp
         )
     return None
+
+
+def plan_materialization(instance: dg.DagsterInstance, run: dg.DagsterRun, key: dg.AssetKey, partition: str) -> None:
+    """Note that a run under way means to materialize an asset. If it then fails without, the partition is red in the catalog."""
+    planned = dg.DagsterEvent(
+        dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED.value,
+        run.job_name,
+        event_specific_data=AssetMaterializationPlannedData(key, partition=partition),
+    )
+    instance.report_dagster_event(planned, run.run_id)
 
 
 def events_of_run(instance: dg.DagsterInstance, run_id: str, kind: dg.DagsterEventType) -> list[dg.DagsterEvent]:

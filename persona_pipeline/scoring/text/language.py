@@ -22,7 +22,7 @@ _WORDS = {
     "certo assolutamente questa bene",
     "pt": "os é que não um uma para com eu você sim mas muito está isso concordo certo bem exatamente da ao tem razão claro "
     "verdade também totalmente plenamente",
-    "nl": "het een en niet ik jij wij zij dat ook met voor op zijn maar ja heel goed klopt eens je wat helemaal inderdaad de van "
+    "nl": "het een niet ik jij wij zij dat ook met voor op zijn maar ja heel goed klopt eens je wat helemaal inderdaad de van "
     "precies mee er",
 }
 _OF_WORD: dict[str, list[str]] = {}
@@ -42,6 +42,7 @@ _SCRIPTS = {
     "ru": regex.compile(r"\p{Cyrillic}"),
 }
 _LATIN, _LETTER = regex.compile(r"\p{Latin}"), regex.compile(r"\p{L}")
+_LINK = regex.compile(r"\w+://\S+")
 _FOREIGN_LETTER = regex.compile(r"(?=\p{Latin})[^a-zA-Z]|[¿¡]")
 # Of a text in Japanese at least so much is kana, however many its characters.
 _LEAST_KANA = 0.1
@@ -60,6 +61,7 @@ def language_of(texts: Sequence[str]) -> str:
 
     Few words that fit no language better are read as English.
     """
+    texts = [_LINK.sub(" ", text) for text in texts]
     said = "\n".join(texts)
     letters = len(_LETTER.findall(said))
     latin = len(_LATIN.findall(said))
