@@ -173,6 +173,8 @@ def all_in_character(specs: Specs, instance: dg.DagsterInstance, world: World) -
     """Return what the check over all agents says: their newest comparisons, whoever was evaluated last."""
     lines = compared_lines(world)
     wrong = [line for line in lines if line.exit_codes]
+    fine = [line for line in lines if not line.exit_codes]
+    said = [*([headline(fine)] if fine or not wrong else []), *([verdict(wrong)] if wrong else [])]
     fell = any(line.conclusion.verdict is Result.FELL for line in wrong)
     return dg.AssetCheckEvaluation(
         asset_key=specs.comparisons.key,
@@ -181,7 +183,7 @@ def all_in_character(specs: Specs, instance: dg.DagsterInstance, world: World) -
         severity=ERROR if fell else WARN,
         # An agent in character does not fail for another that is not.
         blocking=False,
-        description=headline(lines) + (f". {verdict(wrong)}" if wrong else ""),
+        description="; ".join(said),
         metadata={"overview": dg.MetadataValue.md(overview(lines))},
         # Without it Dagster shows the answer as out of date once a run beside this one has materialized another agent.
         target_materialization_data=newest_materialization(instance, specs.comparisons.key),
