@@ -47,10 +47,12 @@ def evaluate_together(
         result = evaluate_cohort(world, judge, asked)
     retry_missing(result.reports.values(), judge, context.retry_number)
     past = [agent_id for agent_id, report in result.reports.items() if report.past]
-    for line in agent_lines(result):
-        if line.exit_codes and not planned and line.agent_id not in past:
-            # A run of assets has planned it, a cohort has not: so the catalog is red there too.
-            plan_materialization(context.instance, context.run, specs.in_character.key, line.agent_id)
+    if not planned:
+        # A run of assets has planned it, a cohort has not: so the catalog is red there too.
+        known = {*context.instance.get_dynamic_partitions(specs.sources.agents_name)} - {*past}
+        for agent_id in (line.agent_id for line in agent_lines(result) if line.exit_codes):
+            if agent_id in known:
+                plan_materialization(context.instance, context.run, specs.in_character.key, agent_id)
     yield from lineage.events(result, request.dimensions)
     yield from lineage.observations(result)
     # Dagster planned their checks when the run was made: said again, they stay as they were.
