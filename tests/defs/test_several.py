@@ -49,6 +49,13 @@ def test_a_broken_agent_among_them_stops_nobody(sample: Project) -> None:
     assert (tag_of(sample, result) or "").startswith("broken: jim")
 
 
+def test_an_agent_to_look_at_comes_last_on_the_pages_of_assets(sample: Project) -> None:
+    evaluate_all(sample)
+    event = sample.instance.get_latest_materialization_event(dg.AssetKey("baseline_comparisons"))
+    shown = event and event.asset_materialization
+    assert shown and (shown.partition, shown.metadata["verdict"].value) == ("michael", "drifted")
+
+
 def test_a_part_of_all_partitions_is_that_part_of_everybody(sample: Project) -> None:
     evaluate_all(sample, as_of=PAST)
     part = ("proposition_sets/fluency", "fluency_scores", "evaluation_runs", "baseline_comparisons", "in_character")

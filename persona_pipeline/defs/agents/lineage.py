@@ -123,7 +123,9 @@ def check_evaluations(specs: Specs, reports: Mapping[str, AgentReport]) -> Itera
 
 
 def _newest(result: CohortResult) -> dict[str, AgentResult]:
-    return {agent_id: item for agent_id, item in result.results.items() if not item.report.past}
+    found = {agent_id: item for agent_id, item in result.results.items() if not item.report.past}
+    # An asset's page shows what came last: that is to be an agent to look at, if there is one.
+    return dict(sorted(found.items(), key=lambda item: bool(agent_line(item[1].report).exit_codes)))
 
 
 def _outcomes(
