@@ -77,7 +77,10 @@ def pages(board: Board, said: dict[str, Told], name: str) -> None:
         "runs": ("/runs", rf"{newest}\s[\s\S]*?(Failure|Success)"),
         "catalog": ("/assets?asset-selection=group%3Aevaluation", r"in_character\s[^§]*?\d partitions"),
         "overview": (asset, r"Latest check results\s+\d"),
-        "checks": (f"{asset}?view=checks", r"all_in_character\s+(Failed|Succeeded)[\s\S]*Latest execution"),
+        "checks": (
+            f"{asset}?view=checks",
+            r"all_in_character\s+(Failed|Succeeded)[\s\S]*Latest execution\s+\d in character",
+        ),
         "backfill": (f"/runs/b/{newest}", r"in_character\s[\s\S]*completed"),
     }
     with chromium() as browser:
