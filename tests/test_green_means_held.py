@@ -17,7 +17,7 @@ import pytest
 
 from persona_pipeline.settings import get_settings
 from persona_pipeline.testing.messages_server import Call, MessagesServer, Reply, message, verdicts
-from persona_pipeline.testing.worlds import WorldBuilder
+from persona_pipeline.testing.worlds import WorldBuilder, write_small_world
 from persona_pipeline.world import World
 from tests.suites.support import write
 from tests.support.command_line import Cli, Done, in_process
@@ -721,3 +721,83 @@ def test_judge_changes_and_a_lowered_baseline_are_named_with_old_and_new_numbers
     assert "judge_model claude (read for the sample world) → another" in changed
     done = cli("validate")
     assert done.returncode == 2 and "pam.json: says adherence 0.4, and its recordings give 8.191" in done.stderr
+
+
+AGREEING = {
+    "de": "Genau, das sehe ich auch so.",
+    "fr": "Tout à fait d'accord, c'est une très bonne idée.",
+    "es": "Totalmente de acuerdo, es una muy buena idea.",
+    "it": "Sono proprio d'accordo, è un'ottima idea.",
+    "pt": "Concordo plenamente, é uma ótima ideia.",
+    "nl": "Helemaal mee eens, dat is een goed idee.",
+    "ja": "その通りです、全く同感です。",
+    "zh": "完全同意,你说得对。",
+    "ar": "أتفق معك تماما، فكرة رائعة.",
+    "unknown": "Olen täysin samaa mieltä, loistava ajatus.",
+}
+
+
+def agreement(root: Path, line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Return the row of agreement after ten lines that only agree."""
+    said = [("ann" if n % 2 else "bob", "general", f"2026-03-09T09:{n:02}:00Z", line) for n in range(10)]
+    write_small_world(root, said)
+    done = in_process(root, monkeypatch, capsys)("evaluate", "--agents", "ann", "--dimensions", "convergence")
+    return report(done)["agents"]["ann"]["dimensions"]["convergence"]["propositions"]["_agreement"]
+
+
+@pytest.mark.parametrize("language", AGREEING)
+def test_agreement_without_a_lexicon_of_the_language_is_unscored(
+    language: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = agreement(tmp_path, AGREEING[language], monkeypatch, capsys)
+    named = "this language" if language == "unknown" else language
+    assert (row["score"], row["unscored"]) == (None, "not_applicable")
+    assert row["detail"] == f"no lexicon for {named}"
+
+
+def test_a_lexicon_of_the_worlds_own_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "lexicons").mkdir()
+    (tmp_path / "lexicons/agreement.de.yaml").write_text("language: de-AT\nphrases: [genau]\n", encoding="utf-8")
+    assert agreement(tmp_path, AGREEING["de"], monkeypatch, capsys)["score"] == 0.0
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A support bot, alone, that turns into a stock assistant."""
+    builder = WorldBuilder(tmp_path_factory.mktemp("support"))
+    builder.persona("helpdesk", "Helpdesk answers customers of a bicycle shop: short, dry, with part numbers.")
+    things = ["the brake pad", "the chain", "your inner tube", "the saddle post", "that derailleur", "the front light"]
+    own = ["It is {0}. Swap it, part {1}.", "Bring {0} in before six.", "We have {0} in stock, {1} left. Pick it up.",
+           "No. {0} does not fit that frame, take {1}.", "Check {0} first, then call us again."]  # fmt: skip
+    stock = ["Thank you for reaching out! I would be happy to help you with {0} today.",
+             "I understand how frustrating this can be, and I appreciate your patience regarding {0}.",
+             "Certainly! Here are some steps for {0} that you can take. Please let me know if you have any questions.",
+             "I hope this helps! Feel free to ask if there is anything else about {0} that I can assist you with."]  # fmt: skip
+    dice = random.Random(3)
+    for n in range(100):
+        text = (own if n < 80 else stock)[dice.randrange(4)].format(dice.choice(things), dice.randrange(10, 99))
+        builder.say("helpdesk", text, at=f"2026-03-{1 + n // 4:02}T{9 + n % 4:02}:00:00Z", channel=f"ticket-{n // 2}")
+    return builder.root
+
+
+def watch(root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Done:
+    return in_process(root, monkeypatch, capsys)("watch", "--once", "--since", "2026-03-20T23:00:00Z")
+
+
+def test_watch_says_what_it_follows_and_what_it_cannot_see(
+    watched: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done = watch(watched, monkeypatch, capsys)
+    assert "helpdesk: followed since 2026-03-20T23:00:00+00:00 against its own history alone" in done.stdout
+    assert "learnt from 80 of its messages until 2026-03-20T12:00:00+00:00" in done.stdout
+    assert "no second voice to compare with; a change into a stock assistant is not seen" in done.stdout
+    assert "20 messages followed" in done.stdout
+
+
+@pytest.mark.xfail(strict=True, reason="issue 19: one agent alone is not compared with a stock assistant")
+def test_watch_sees_a_support_bot_that_turns_into_a_stock_assistant(
+    watched: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert watch(watched, monkeypatch, capsys).returncode == 1

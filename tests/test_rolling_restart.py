@@ -157,8 +157,9 @@ def checks_by_agent(instance: dg.DagsterInstance) -> Counter[str]:
         for record in records:
             event = record.event_log_entry.get_dagster_event()
             check = event.asset_check_evaluation_data
-            if check.asset_key == dg.AssetKey("baseline_comparisons"):
-                found[check.partition or ""] += 1
+            # The check over all agents is of no partition.
+            if check.asset_key == dg.AssetKey("baseline_comparisons") and check.partition:
+                found[check.partition] += 1
     return found
 
 

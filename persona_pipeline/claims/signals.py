@@ -10,7 +10,7 @@ from persona_pipeline.propositions.dimensions import FLUENCY
 from persona_pipeline.scoring import AgentCase
 from persona_pipeline.scoring.convergence import voice_statistics
 from persona_pipeline.scoring.fluency import ngram_part
-from persona_pipeline.scoring.text.agreement import agreement_ratio
+from persona_pipeline.scoring.text.agreement import agreement_ratio, no_lexicon, unread_language
 from persona_pipeline.scoring.text.repetition import excessive_repetition
 from persona_pipeline.world.models import CorrectionSettings, Message
 
@@ -69,6 +69,8 @@ def _ngrams(texts: Sequence[str], history: Sequence[str]) -> SignalReading:
 
 
 def _agreement(texts: Sequence[str], case: AgentCase) -> SignalReading:
+    if language := unread_language(texts, case.lexicon):
+        return SignalReading(said=no_lexicon(language))
     share = agreement_ratio(texts, case.lexicon)
     return SignalReading(value=share, caught=share > _OFF.convergence_threshold, said=f"{share:.0%} agree")
 

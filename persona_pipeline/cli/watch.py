@@ -29,7 +29,8 @@ def watch(
 ) -> None:
     """Follow messages and print an alarm when an agent has lost its voice: since which message, and the worst ones.
 
-    Asks no model. A voice is learnt once, from what was said before, and again when the agent's persona changes.
+    Says first whom it follows, against which voices and since when, and what it cannot see. Asks no model. A voice is learnt once,
+    from what was said before, and again when the agent's persona changes.
     """
     from datetime import timedelta
 
@@ -52,6 +53,8 @@ def watch(
     watches = VoiceWatches.learn(world, chosen, start, again=relearn)
     for note in watches.notes:
         typer.echo(note, err=True)
+    for line in watches.follows:
+        typer.echo(line, err=as_json)
     source = StoredMessages(world, start) if file is None else FileMessages(file, Aliases.of(world.names()))
     raised = 0
     while True:
@@ -69,5 +72,7 @@ def watch(
             for message in alarm.quotes:
                 typer.echo(f"  {message.id}: {one_line(message.text, 160)}")
         if once:
+            alarms = f"{raised} alarm{'s' if raised > 1 else ''}" if raised else "no alarm"
+            typer.echo(f"{watches.looked_at} messages followed, {alarms}", err=as_json)
             raise typer.Exit(1 if raised else 0)
         time.sleep(interval)

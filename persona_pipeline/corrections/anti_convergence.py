@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from persona_pipeline.corrections.guidance import Intervention, Nudge, guidance_block
 from persona_pipeline.corrections.nudges import Nudges
-from persona_pipeline.scoring.text.agreement import AgreementLexicon, agreement_ratio
+from persona_pipeline.scoring.text.agreement import AgreementLexicon, agreement_ratio, no_lexicon, unread_language
 from persona_pipeline.world.models import CorrectionSettings, Message
 
 WINDOW = 10
@@ -44,9 +44,14 @@ class AntiConvergence:
     def ratio(self, messages: Sequence[Message | str]) -> float | None:
         """Return the share (0-1) of agreeing messages that the threshold is held against; None: there is nothing to look at."""
         latest = messages[-WINDOW:]
-        if not latest or any(_is_direct(message) for message in latest):
+        if not latest or any(_is_direct(message) for message in latest) or self.unread(messages):
             return None
         return agreement_ratio([_text(message) for message in latest], self._lexicon)
+
+    def unread(self, messages: Sequence[Message | str]) -> str:
+        """Return why agreement in the last ten messages of a channel cannot be read, so that it never fires; "": it can."""
+        language = unread_language([_text(message) for message in messages[-WINDOW:]], self._lexicon)
+        return no_lexicon(language) if language else ""
 
     def find(self, agent_id: str, messages: Sequence[Message | str], *, agent_name: str = "") -> Nudge | None:
         """Return the nudge behind the block, with the agreement ratio that led to it."""

@@ -41,6 +41,7 @@ class Guidance:
 
     Attributes:
         withheld: nudges that are not given, as the agent's corrections only watch.
+        unread: why agreement in the channel cannot be read, so that nothing is said of it; "": it can, or nobody asked.
         failed: nothing could be looked up, so there is no guidance.
         voice_alarm: the agent has lost its voice, as far as messages alone can tell. Nothing is held back for it.
     """
@@ -49,6 +50,7 @@ class Guidance:
     failed: bool = False
     voice_alarm: VoiceAlarm | None = None
     withheld: tuple[Nudge, ...] = ()
+    unread: str = ""
 
     @property
     def block(self) -> str | None:
@@ -93,6 +95,8 @@ class Interventions:
         self._breaker = Breaker(threshold=5)
         self.voices: LiveVoices = LiveVoices(world)
         self._voice_seconds = voice_seconds
+        # What the log has said already: once a channel is enough.
+        self._said: set[tuple[str | None, str]] = set()
 
     async def before_turn(self, agent_id: str, *, channel: str | None = None) -> Guidance:
         """Return the guidance for an agent's next turn, from what the store says was sent so far.
@@ -131,7 +135,12 @@ class Interventions:
             suppression.find(agent_id, turn.own_messages),
         )
         nudges = tuple(nudge for nudge in found if nudge)
-        return Guidance(withheld=nudges) if turn.settings.shadow_mode else Guidance(nudges)
+        unread = convergence.unread(turn.channel_messages) if turn.channel_messages else ""
+        if unread and (channel, unread) not in self._said:
+            self._said.add((channel, unread))
+            _LOGGER.warning("anti-convergence does not watch channel %r: %s", channel, unread)
+        shadow = turn.settings.shadow_mode
+        return Guidance(() if shadow else nudges, withheld=nudges if shadow else (), unread=unread)
 
     def _turn(self, agent_id: str, channel: str | None) -> _Turn:
         settings = read_config(self.world.store, agent_id).settings

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from persona_pipeline.corrections.background import DaemonPool, QueueFullError
 from persona_pipeline.corrections.judgment import within
-from persona_pipeline.evaluation.voice import learn_voice_before, messages_to_follow
+from persona_pipeline.evaluation.voice import followed_text, learn_voice_before, messages_to_follow
 from persona_pipeline.scoring.voice_alarm import VoiceAlarm, VoiceWatch, stored_voice
 from persona_pipeline.world import World
 from persona_pipeline.world.aliases import Aliases
@@ -86,10 +86,18 @@ class FileMessages:
 
 @dataclass
 class VoiceWatches:
-    """The voices of some agents and how far each has gone. ``notes``: agents that cannot be followed, and why."""
+    """The voices of some agents and how far each has gone.
+
+    Attributes:
+        notes: agents that cannot be followed, and why.
+        follows: of the others, what following them rests on, and what it cannot see.
+        looked_at: messages that were held against a voice.
+    """
 
     watches: dict[str, VoiceWatch] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    follows: list[str] = field(default_factory=list)
+    looked_at: int = 0
 
     @classmethod
     def learn(cls, world: World, agent_ids: Sequence[str], moment: datetime, *, again: bool = False) -> "VoiceWatches":
@@ -103,10 +111,11 @@ class VoiceWatches:
             state = learn_voice_before(world, agent_id, moment, again=again)
             if state.learnt.model is not None:
                 found.watches[agent_id] = VoiceWatch(state.learnt.model)
+                found.follows += followed_text(state.learnt.model, moment)
             if state.learnt.note:
                 found.notes.append(state.learnt.note)
             if state.learnt.model is None:
-                found.notes.append(f"{agent_id}: its voice is {state.text}")
+                found.notes.append(f"{agent_id}: not followed, and no change is seen: its voice is {state.text}")
         return found
 
     def read(self, messages: Iterable[Message]) -> list[VoiceAlarm]:
@@ -116,6 +125,7 @@ class VoiceWatches:
             watch = self.watches.get(message.agent_id)
             # A voice is not held against what it was learnt from.
             if watch is not None and message.created_at > watch.model.provenance.until:
+                self.looked_at += 1
                 _, alarm = watch.read(message)
                 if alarm is not None:
                     alarms.append(alarm)

@@ -18,6 +18,8 @@ from persona_pipeline.scoring.voice_alarm import (
     Change,
     LearntVoice,
     VoiceChange,
+    VoiceKind,
+    VoiceModel,
     VoiceReading,
     current_voice,
     follow_voice,
@@ -146,6 +148,25 @@ def _examples(world: World, agent_id: str, span: Window) -> list[Message]:
 
 def _span(world: World, learnt: LearntVoice, moment: datetime) -> Window:
     return Window(world.horizon, learnt.since) if learnt.since else Window(min(moment, world.horizon))
+
+
+def followed_text(model: VoiceModel, start: datetime) -> list[str]:
+    """Return what following a voice rests on, and what it cannot see, a sentence each."""
+    known = model.provenance
+    since = max(start, known.until).isoformat()
+    learnt = f"learnt from {known.messages} of its messages until {known.until.isoformat()}"
+    if model.kind is VoiceKind.DELTA:
+        return [
+            f"{known.agent_id}: followed since {since} against its own history alone, {learnt}",
+            f"{known.agent_id}: one agent alone: no second voice to compare with; a change into a stock assistant is not seen "
+            "(`persona-pipeline evaluate` asks a judge)",
+        ]
+    others = ", ".join(side.other for side in model.sides if side.other)
+    return [
+        f"{known.agent_id}: followed since {since} against {others or 'the other voices'}, {learnt} and {known.others} of others",
+        f"{known.agent_id}: a change into a voice unlike these, such as a stock assistant's, may not be seen "
+        "(`persona-pipeline evaluate` asks a judge)",
+    ]
 
 
 def voice_findings(state: VoiceState) -> list[Finding]:

@@ -7,7 +7,7 @@ from functools import lru_cache
 from itertools import count
 from typing import Any
 
-from persona_pipeline.judging.verdict import Verdict
+from persona_pipeline.judging.verdict import Unscored, Verdict
 from persona_pipeline.propositions.dimensions import CONVERGENCE
 from persona_pipeline.propositions.models import EVALUATION_WINDOW_DEFAULTS, PropositionSet
 from persona_pipeline.scoring.aggregate import HIGHEST, weighted_mean
@@ -22,7 +22,7 @@ from persona_pipeline.scoring.plan import (
     no_evidence,
 )
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
-from persona_pipeline.scoring.text.agreement import AgreementLexicon, agreement_ratio
+from persona_pipeline.scoring.text.agreement import AgreementLexicon, agreement_ratio, no_lexicon, unread_language
 from persona_pipeline.scoring.text.clones import VoiceFinding, find_clones, find_likeness
 from persona_pipeline.scoring.text.nearness import Nearness, nearness
 from persona_pipeline.scoring.text.vocabulary import sampled_similarity, vocabulary_stats
@@ -68,7 +68,10 @@ def plan_convergence(case: AgentCase, propositions: PropositionSet) -> Dimension
 
 
 def channel_statistics(messages: Sequence[Message], lexicon: AgreementLexicon | None = None) -> dict[str, Any]:
-    """Return a channel's mean pairwise vocabulary Jaccard (0-1), agreement ratio (0-1), and both as scores 0-9."""
+    """Return a channel's mean pairwise vocabulary Jaccard (0-1), agreement ratio (0-1), and both as scores 0-9.
+
+    Without a lexicon of its language there is no agreement ratio: ``unread_language`` names it.
+    """
     return dict(_channel_statistics(tuple((message.agent_id, message.text) for message in messages), lexicon))
 
 
@@ -79,14 +82,17 @@ def _channel_statistics(messages: tuple[tuple[str, str], ...], lexicon: Agreemen
     for agent_id, text in messages:
         spoken.setdefault(agent_id, []).append(text)
     similarity = sampled_similarity(spoken) or 0.0
-    agreement = agreement_ratio([text for _, text in messages], lexicon)
+    texts = [text for _, text in messages]
+    agreed: dict[str, Any] = {"unread_language": unread_language(texts, lexicon)}
+    if agreed["unread_language"] is None:
+        agreement = agreement_ratio(texts, lexicon)
+        agreed = {"agreement_ratio": agreement, "disagreement": HIGHEST * (1 - agreement)}
     return {
         "speakers": len(spoken),
         "messages": len(messages),
         "vocabulary_similarity": similarity,
-        "agreement_ratio": agreement,
         "diversity": HIGHEST * (1 - similarity),
-        "disagreement": HIGHEST * (1 - agreement),
+        **agreed,
     }
 
 
@@ -184,9 +190,13 @@ def _row(
     weights: Mapping[str, int],
     name: str,
 ) -> PropositionResult:
-    score = weighted_mean((values[name], float(weights[channel])) for channel, values in by_channel.items())
+    read = {channel: values for channel, values in by_channel.items() if name in values}
+    unread = sorted({no_lexicon(values["unread_language"]) for values in by_channel.values() if name not in values})
+    if not read:
+        return algorithmic_row(row_id, claim, None, "; ".join(unread), Unscored.NOT_APPLICABLE)
+    score = weighted_mean((values[name], float(weights[channel])) for channel, values in read.items())
     ratio = {"diversity": "vocabulary_similarity", "disagreement": "agreement_ratio"}[name]
-    shown = ", ".join(f"#{channel} {values[ratio]:.2f}" for channel, values in by_channel.items())
+    shown = ", ".join([*(f"#{channel} {values[ratio]:.2f}" for channel, values in read.items()), *unread])
     reasoning = f"{ratio.replace('_', ' ')}: {shown}"
     z = {channel: values.get("voices", {}).get("z") for channel, values in by_channel.items()}
     if name == "diversity" and any(value is not None for value in z.values()):

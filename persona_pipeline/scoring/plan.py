@@ -65,15 +65,18 @@ def judged_part(judged: JudgedPropositions, weight: float = 1.0) -> Part:
     return Part(score, weight, failed=score is None and judged.n_scored < judged.n_expected)
 
 
-def algorithmic_row(row_id: str, claim: str, score: float | None, reasoning: str) -> PropositionResult:
-    """Return the row of a computed part; no score means there was nothing to compute it from."""
+def algorithmic_row(
+    row_id: str, claim: str, score: float | None, reasoning: str, unscored: Unscored = Unscored.NO_EVIDENCE
+) -> PropositionResult:
+    """Return the row of a computed part; no score means there was nothing to compute it from, or it cannot be read."""
     return PropositionResult(
         id=row_id,
         claim=claim,
         algorithmic=True,
         score=score,
-        unscored=Unscored.NO_EVIDENCE.value if score is None else None,
+        unscored=unscored.value if score is None else None,
         reasoning=reasoning,
+        detail=reasoning if score is None else "",
     )
 
 

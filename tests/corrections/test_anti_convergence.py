@@ -58,3 +58,10 @@ def test_the_threshold_is_the_agents_own() -> None:
     found = AntiConvergence(strict).find("ann", [YES] * 2 + [NO] * 8)
     assert found is not None
     assert (found.share, found.threshold) == (0.2, 0.1)
+
+
+def test_what_it_cannot_read_never_fires_and_is_said() -> None:
+    texts = ["Genau, das sehe ich auch so."] * 10
+    assert AntiConvergence(ON, nudges=NUDGES).find("ann", texts) is None
+    assert AntiConvergence(ON, nudges=NUDGES).unread(texts) == "no lexicon for de"
+    assert AntiConvergence(ON, nudges=NUDGES).unread([YES] * 10) == ""

@@ -3,7 +3,7 @@
 import dagster as dg
 import pytest
 
-from persona_pipeline.defs.agents.checks import GATE
+from persona_pipeline.defs.agents.checks import ALL_IN_CHARACTER, GATE
 from persona_pipeline.defs.platform.settings import orchestration
 from persona_pipeline.world import World
 from tests.defs.support import Project
@@ -33,7 +33,8 @@ def test_every_agent_is_reported_as_if_it_had_run_alone(sample: Project) -> None
     for name in ("personas", "messages", "proposition_sets/fluency", "fluency_scores", "baseline_comparisons"):
         assert storage.get_materialized_partitions(dg.AssetKey(name.split("/"))) == {"dwight", "jim", "michael", "pam"}
     checks = {(check.check_name, check.partition): check.passed for check in result.get_asset_check_evaluations()}
-    assert checks == {(gate.name, agent_id): True for gate in GATE for agent_id in ("dwight", "jim", "michael", "pam")}
+    everybody = ("dwight", "jim", "michael", "pam")
+    assert checks == {(ALL_IN_CHARACTER, None): True, **{(g.name, a): True for g in GATE for a in everybody}}
 
 
 def test_one_run_and_a_run_each_yield_the_same_versions(sample: Project) -> None:
@@ -54,8 +55,11 @@ def test_one_run_and_a_run_each_yield_the_same_versions(sample: Project) -> None
 def test_a_drifted_agent_fails_the_run_after_everybody_was_evaluated(sample: Project) -> None:
     result = sample.run("evaluate_cohort", run_config=cohort_config(shard_size=1))
     assert not result.success
+    key = dg.AssetKey("in_character")
+    red = sample.instance.event_log_storage.get_latest_asset_partition_materialization_attempts_without_materializations
+    assert set(red(key)) == {"michael"}, "the catalog is red there, though a cohort plans no asset"
     text = failure_text(result, "cohort_report")
-    assert "regressed: michael (exit code 1)" in text
+    assert "drifted: michael (exit code 1)" in text
     assert "michael: adherence fell" in text
     assert (sample.root / ".persona/reports/cohort/report.html").is_file()
 
@@ -73,7 +77,7 @@ def test_one_dimension_of_many_agents_joins_their_runs(sample: Project) -> None:
     result = sample.run("evaluate_cohort", run_config=cohort_config(dimensions=["fluency"]), as_of=BEFORE_THE_DRIFT)
     assert result.success
     written = assets_of(result)
-    assert written == {"fluency_scores", "evaluation_runs", "baseline_comparisons"}
+    assert written == {"fluency_scores", "evaluation_runs", "baseline_comparisons", "in_character"}
 
 
 def test_baselines_alone_are_compared_again_without_judging(sample: Project) -> None:
@@ -81,7 +85,7 @@ def test_baselines_alone_are_compared_again_without_judging(sample: Project) -> 
     result = sample.run("evaluate_cohort", run_config=cohort_config(compare_only=True), as_of=BEFORE_THE_DRIFT)
     assert result.success
     written = assets_of(result)
-    assert written == {"baseline_comparisons"}
+    assert written == {"baseline_comparisons", "in_character"}
 
 
 def test_shards_hold_at_most_as_many_agents_as_they_should(small: Project, monkeypatch: pytest.MonkeyPatch) -> None:

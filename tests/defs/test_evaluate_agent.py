@@ -4,10 +4,11 @@ import dagster as dg
 import pytest
 from dagster._core.execution.plan.objects import StepFailureData
 
-from persona_pipeline.defs.agents.checks import GATE
+from persona_pipeline.defs.agents.checks import ALL_IN_CHARACTER, GATE
 from tests.defs.support import Project, metadata_of
 from tests.support.worlds import replace_in, write_yaml
 
+CHECKS = (*(check.name for check in GATE), ALL_IN_CHARACTER)
 BEFORE_THE_DRIFT = "2026-06-14T23:59:59Z"
 
 
@@ -31,13 +32,15 @@ def materialized(result: dg.ExecuteInProcessResult) -> set[str]:
 def test_a_blank_instance_evaluates_an_agent(sample: Project) -> None:
     result = sample.evaluate("jim", as_of=BEFORE_THE_DRIFT)
     assert result.success
-    assert checks_of(result) == {check.name: True for check in GATE}
+    assert checks_of(result) == dict.fromkeys(CHECKS, True)
 
 
 def test_a_drifted_agent_fails_its_run_with_the_claims_that_fell(sample: Project) -> None:
     result = sample.evaluate("michael")
     assert not result.success
-    assert checks_of(result) == {**{check.name: True for check in GATE}, "no_regression": False}
+    red = {"no_regression": False, ALL_IN_CHARACTER: False}
+    assert checks_of(result) == {**dict.fromkeys(CHECKS, True), **red}
+    assert "in_character" not in materialized(result) and "baseline_comparisons" in materialized(result)
     failed = next(check for check in result.get_asset_check_evaluations() if not check.passed)
     assert failed.partition == "michael"
     assert failed.severity is dg.AssetCheckSeverity.ERROR
@@ -75,7 +78,7 @@ def test_one_dimension_is_scored_again_into_the_same_run(sample: Project) -> Non
     part = ("proposition_sets/fluency", "fluency_scores", "evaluation_runs", "baseline_comparisons")
     result = sample.evaluate("pam", part, as_of=BEFORE_THE_DRIFT)
     assert result.success
-    assert set(checks_of(result)) == {check.name for check in GATE}
+    assert set(checks_of(result)) == set(CHECKS)
     run = result.asset_materializations_for_node("evaluation_runs")[0]
     assert {"score/adherence", "score/fluency"} <= set(run.metadata)
 
@@ -164,7 +167,7 @@ def test_every_check_of_a_partitioned_asset_is_partitioned_alike() -> None:
     [gate] = build_agents(Place()).definitions.asset_checks or ()
     agents = dg.DynamicPartitionsDefinition(name="agents")
     assert isinstance(gate, dg.AssetChecksDefinition)
-    assert all(spec.partitions_def == agents for spec in gate.check_specs)
+    assert all(spec.partitions_def == (None if spec.name == ALL_IN_CHARACTER else agents) for spec in gate.check_specs)
 
 
 def test_metadata_shows_scores_history_and_the_voice_of_the_agent(sample: Project) -> None:

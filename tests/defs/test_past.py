@@ -3,7 +3,7 @@
 import dagster as dg
 import pytest
 
-from persona_pipeline.defs.agents.checks import GATE
+from persona_pipeline.defs.agents.checks import ALL_IN_CHARACTER, GATE
 from persona_pipeline.defs.platform import run_tags
 from persona_pipeline.evaluation.saving import latest_runs
 from persona_pipeline.world import World
@@ -56,6 +56,7 @@ def test_the_past_changes_nothing_that_is_newest(red: Project, several: bool) ->
     made = {event.asset_key.path[0] for event in result.get_asset_materialization_events() if event.asset_key}
     assert made <= {"personas", "proposition_sets"}
     said = {check.check_name: check.passed for check in result.get_asset_check_evaluations()}
+    assert said.pop(ALL_IN_CHARACTER) is False
     assert said == {gate.name: gate.name != "no_regression" for gate in GATE}, (
         "the checks are those of the newest window"
     )

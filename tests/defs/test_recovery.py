@@ -58,7 +58,7 @@ def test_only_the_part_that_was_edited_runs(settled: Project) -> None:
     assert [(item.agent_id, item.assets) for item in settled.tick()] == [
         (
             agent_id,
-            ("baseline_comparisons", "evaluation_runs", "fluency_scores", "proposition_sets/fluency"),
+            ("baseline_comparisons", "evaluation_runs", "fluency_scores", "in_character", "proposition_sets/fluency"),
         )
         for agent_id in ("ann", "bob")
     ]

@@ -15,9 +15,7 @@ from persona_pipeline.store import tables
 from tests.defs.support import PARTITION, Project
 
 
-def command_line(
-    root: Path, database: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, *, code: int = 1
-) -> dict:
+def command_line(root: Path, database: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> dict:
     """Evaluate by the command line into a store of its own and return its JSON."""
     monkeypatch.setenv("PERSONA_ROOT", str(root))
     monkeypatch.setenv("PERSONA_DATABASE_URL", f"sqlite:///{database}")
@@ -25,7 +23,7 @@ def command_line(
     get_settings.cache_clear()
     with pytest.raises(SystemExit) as done:
         main()
-    assert done.value.code == code
+    assert done.value.code == 1, "michael drifted, which stands before who cannot be told"
     monkeypatch.delenv("PERSONA_ROOT")
     monkeypatch.delenv("PERSONA_DATABASE_URL")
     get_settings.cache_clear()
@@ -67,7 +65,7 @@ def test_they_agree_on_a_dimension_whose_files_were_deleted(
     [request] = [item for item in sample.tick() if item.agent_id == "pam"]
     assert request.assets is not None and "fluency_scores" in request.assets and "personas" not in request.assets
     assert not sample.evaluate("pam", request.assets).success
-    expected = command_line(sample.root, tmp_path / "command-line.db", monkeypatch, capsys, code=3)["pam"]
+    expected = command_line(sample.root, tmp_path / "command-line.db", monkeypatch, capsys)["pam"]
 
     world = sample.world.open()
     [run] = latest_runs(world.store, "pam")

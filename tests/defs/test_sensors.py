@@ -10,7 +10,7 @@ from persona_pipeline.defs.platform.resources import AGENTS
 from tests.defs.support import Project
 from tests.support.worlds import replace_in, write_jsonl, write_yaml
 
-FLUENCY = ("baseline_comparisons", "evaluation_runs", "fluency_scores", "proposition_sets/fluency")
+FLUENCY = ("baseline_comparisons", "evaluation_runs", "fluency_scores", "in_character", "proposition_sets/fluency")
 
 
 def settle(project: Project, *agent_ids: str) -> None:
@@ -98,7 +98,7 @@ def test_an_edited_baseline_only_compares_again(sample: Project) -> None:
     settle(sample, "pam")
     replace_in(sample.root / "baselines/pam.json", '"pam"', '"pam" ')
     requested = sample.tick()
-    assert [(item.agent_id, item.assets) for item in requested] == [("pam", ("baseline_comparisons",))]
+    assert [(item.agent_id, item.assets) for item in requested] == [("pam", ("baseline_comparisons", "in_character"))]
 
 
 def test_a_part_is_only_evaluated_of_an_agent_that_was_evaluated_whole(small: Project) -> None:

@@ -4,11 +4,11 @@ import dagster as dg
 import pytest
 
 from persona_pipeline.definitions import defs
-from persona_pipeline.defs.agents.checks import GATE
+from persona_pipeline.defs.agents.checks import ALL_IN_CHARACTER, GATE
 from persona_pipeline.defs.agents.verdicts import AgentLine, verdict
 from persona_pipeline.defs.platform.run_tags import VERDICT
 from persona_pipeline.defs.platform.settings import orchestration
-from persona_pipeline.evaluation.report import EXIT_BUDGET, EXIT_COVERAGE, EXIT_REGRESSION, Finding
+from persona_pipeline.evaluation.report import EXIT_BUDGET, EXIT_COVERAGE, EXIT_REGRESSION, Conclusion, Finding, Result
 from tests.defs.support import Project
 
 PAST = "2026-06-14T23:59:59Z"
@@ -37,9 +37,9 @@ def test_all_partitions_are_one_run_that_reports_everybody(sample: Project) -> N
     result = evaluate_all(sample, as_of=PAST)
     assert result.success and compared(sample) == EVERYBODY
     checks = {(check.check_name, check.partition) for check in result.get_asset_check_evaluations()}
-    assert checks == {(gate.name, agent_id) for gate in GATE for agent_id in EVERYBODY}
+    assert checks == {(gate.name, agent_id) for gate in GATE for agent_id in EVERYBODY} | {(ALL_IN_CHARACTER, None)}
     assert {event.step_key for event in result.all_events if event.is_step_success} == {"personas"}
-    assert tag_of(sample, result) == "passed"
+    assert tag_of(sample, result) == "in character"
 
 
 def test_a_broken_agent_among_them_stops_nobody(sample: Project) -> None:
@@ -49,12 +49,21 @@ def test_a_broken_agent_among_them_stops_nobody(sample: Project) -> None:
     assert (tag_of(sample, result) or "").startswith("broken: jim")
 
 
+def test_an_agent_to_look_at_comes_last_on_the_pages_of_assets(sample: Project) -> None:
+    evaluate_all(sample)
+    event = sample.instance.get_latest_materialization_event(dg.AssetKey("baseline_comparisons"))
+    shown = event and event.asset_materialization
+    assert shown and (shown.partition, shown.metadata["verdict"].value) == ("michael", "drifted")
+
+
 def test_a_part_of_all_partitions_is_that_part_of_everybody(sample: Project) -> None:
     evaluate_all(sample, as_of=PAST)
-    part = ("proposition_sets/fluency", "fluency_scores", "evaluation_runs", "baseline_comparisons")
+    part = ("proposition_sets/fluency", "fluency_scores", "evaluation_runs", "baseline_comparisons", "in_character")
     result = evaluate_all(sample, part, as_of=PAST)
     names = {event.asset_key.to_user_string() for event in result.get_asset_materialization_events() if event.asset_key}
-    assert result.success and names == {"fluency_scores", "evaluation_runs", "baseline_comparisons"}
+    assert result.success and names == set(part), (
+        "to a backfill, what is planned and stayed as it was must be said again"
+    )
 
 
 def test_all_partitions_without_their_comparison_say_what_to_select(sample: Project) -> None:
@@ -73,8 +82,8 @@ def test_every_agent_asset_is_launched_as_one_run() -> None:
 def test_the_list_of_runs_says_who_regressed(sample: Project, job: str) -> None:
     alone = sample.evaluate("michael")
     result = alone if job == "evaluate_agent" else sample.run(job)
-    others = "; not fully judged: dwight, jim, pam" if job == "report_regressions" else ""
-    assert tag_of(sample, result) == f"regressed: michael{others}"
+    others = "; cannot be told: dwight, jim, pam" if job == "report_regressions" else ""
+    assert tag_of(sample, result) == f"drifted: michael{others}"
 
 
 def test_the_report_reads_what_was_compared_and_asks_no_judge(sample: Project, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,8 +94,8 @@ def test_the_report_reads_what_was_compared_and_asks_no_judge(sample: Project, m
     [check] = result.get_asset_check_evaluations()
     assert "michael: adherence fell" in (check.description or "")
     metadata = result.asset_materializations_for_node("regression_report")[0].metadata
-    assert (metadata["exit_code"].value, metadata["verdict"].value) == (1, "regressed: michael")
-    assert "3 of 4 agents are as their baselines" in str(metadata["overview"].value)
+    assert (metadata["exit_code"].value, metadata["verdict"].value) == (1, "drifted: michael")
+    assert "3 in character, 1 drifted" in str(metadata["overview"].value)
 
 
 def test_the_report_passes_when_everybody_did(sample: Project) -> None:
@@ -95,21 +104,22 @@ def test_the_report_passes_when_everybody_did(sample: Project) -> None:
 
 
 def line(agent_id: str, *exit_codes: int) -> AgentLine:
-    return AgentLine(
-        agent_id=agent_id, findings=[Finding(kind="x", exit_code=code, message="m") for code in exit_codes]
-    )
+    findings = [Finding(kind="x", exit_code=code, message="m") for code in exit_codes]
+    conclusion = Conclusion.of(findings) or Conclusion(verdict=Result.HELD)
+    return AgentLine(agent_id=agent_id, conclusion=conclusion, findings=findings)
 
 
 @pytest.mark.parametrize(
     "lines, expected",
     [
-        ([], "passed"),
-        ([line("ann")], "passed"),
-        ([line("ann", EXIT_COVERAGE, EXIT_REGRESSION), line("bob")], "regressed: ann"),
-        ([line("ann", EXIT_BUDGET), line("bob", EXIT_REGRESSION)], "regressed: bob; not fully judged: ann"),
-        ([line("ann", EXIT_BUDGET), AgentLine(agent_id="bob", broken=["x"])], "broken: bob; not fully judged: ann"),
+        ([], "in character"),
+        ([line("ann")], "in character"),
+        ([line("ann", EXIT_COVERAGE, EXIT_REGRESSION), line("bob")], "drifted: ann"),
+        ([line("ann", EXIT_BUDGET), line("bob", EXIT_REGRESSION)], "drifted: bob; cannot be told: ann"),
+        ([line("ann", EXIT_BUDGET), AgentLine(agent_id="bob", broken=["x"])], "broken: bob; cannot be told: ann"),
         ([AgentLine(agent_id="ann", broken=["ann.yaml:2"])], "broken: ann"),
-        ([line(f"a{n}", EXIT_REGRESSION) for n in range(7)], "regressed: a0, a1, a2, a3, a4 and 2 more"),
+        ([AgentLine(agent_id="ann"), line("bob")], "nothing to judge: ann"),
+        ([line(f"a{n}", EXIT_REGRESSION) for n in range(7)], "drifted: a0, a1, a2, a3, a4 and 2 more"),
     ],
 )
 def test_a_verdict_fits_a_label(lines: list[AgentLine], expected: str) -> None:

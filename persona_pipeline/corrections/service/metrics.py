@@ -73,7 +73,7 @@ class ServiceMetrics:
 
     def guided(self, guidance: Guidance) -> None:
         """Count a look before a turn."""
-        self._lookups.labels("failed" if guidance.failed else "ok").inc()
+        self._lookups.labels("failed" if guidance.failed else "no_lexicon" if guidance.unread else "ok").inc()
         for nudge in guidance.nudges:
             self._nudges.labels(nudge.kind.value).inc()
         for nudge in guidance.withheld:

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import dagster as dg
 
-from persona_pipeline.defs.agents import outcomes
+from persona_pipeline.defs.agents import checks, outcomes
 from persona_pipeline.defs.agents.specs import Specs
 from persona_pipeline.defs.agents.together import Event, evaluate_together
-from persona_pipeline.defs.agents.verdicts import agent_line, agent_lines, failure_of, red_agents, verdict
+from persona_pipeline.defs.agents.verdicts import agent_line, agent_lines, failure_of, verdict
 from persona_pipeline.defs.platform import run_tags
 from persona_pipeline.defs.platform.failures import known_failures, retry_unanswered
 from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource
@@ -87,7 +87,18 @@ def make_comparisons(
     """Compare the run with the agent's baseline as it is now; what fell is judged again before it is called a fall."""
     report = _finished(context, world, evaluation, agent_id)
     run_tags.label_verdict(context.instance, context.run_id, verdict([agent_line(report)]))
-    yield outcomes.comparison_outcome(report, red_agents(world.store)).result(specs.comparisons)
+    yield outcomes.comparison_outcome(report).result(specs.comparisons)
+
+
+def make_in_character(
+    specs: Specs, context: Context, world: World, evaluation: EvaluationSettings, agent_id: str
+) -> Made:
+    """Say that the agent is in character, as of its newest comparison; fails where it is not."""
+    line = agent_line(checks.newest_report(agent_id, world))
+    if failure := failure_of([line]):
+        raise failure
+    if said := outcomes.in_character_outcome(line):
+        yield said.result(specs.in_character)
 
 
 def evaluate_several(
@@ -105,7 +116,10 @@ def evaluate_several(
     """
     if len(agent_ids) > 1:
         run_tags.add_run_tags(context.instance, context.run_id, {run_tags.AGENT: f"{len(agent_ids)} agents"})
-    result = yield from evaluate_together(specs, context, world, evaluation, evaluation.request(agent_ids, dimensions))
+    request = evaluation.request(agent_ids, dimensions)
+    planned = context.run.asset_selection or [spec.key for spec in specs.evaluated]
+    result = yield from evaluate_together(specs, context, world, evaluation, request, planned)
+    yield checks.all_in_character(specs, context.instance, world)
     lines = agent_lines(result)
     run_tags.label_verdict(context.instance, context.run_id, verdict(lines))
     if failure := failure_of(lines):
@@ -121,14 +135,16 @@ def asked_dimensions(specs: Specs, context: Context) -> Sequence[str] | None:
     asked = context.run.asset_selection
     if not asked:
         return None
-    if specs.comparisons.key not in asked:
+    if asked.isdisjoint({specs.comparisons.key, specs.in_character.key}):
         raise dg.Failure(
             "several agents are evaluated together down to the comparison: select baseline_comparisons too, or one agent",
             allow_retries=False,
         )
     if not asked.isdisjoint({specs.personas.key, specs.messages.key}):
         return None
-    return [name for name, spec in specs.scores.items() if spec.key in asked]
+    return [
+        name for name in specs.scores if not asked.isdisjoint({specs.propositions[name].key, specs.scores[name].key})
+    ]
 
 
 def build_step(
@@ -193,4 +209,5 @@ def build_steps(specs: Specs) -> list[dg.AssetsDefinition]:
         build_step(specs, "scores", make_scores, list(specs.scores.values()), pool=specs.place.judge_pool),
         build_step(specs, "evaluation_runs", make_runs, [specs.runs]),
         build_step(specs, "baseline_comparisons", make_comparisons, [specs.comparisons]),
+        build_step(specs, "in_character", make_in_character, [specs.in_character]),
     ]

@@ -6,19 +6,33 @@ from dataclasses import dataclass
 import dagster as dg
 
 from persona_pipeline.defs.agents.specs import Specs
-from persona_pipeline.defs.agents.verdicts import MOST_LINE, agent_line, failure_of, first_lines, red_agents, some
+from persona_pipeline.defs.agents.verdicts import (
+    MOST_LINE,
+    agent_line,
+    compared_lines,
+    failure_of,
+    first_lines,
+    headline,
+    overview,
+    verdict,
+)
 from persona_pipeline.defs.pictures import metadata
+from persona_pipeline.defs.platform.dagster_internals import newest_materialization
 from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.resources import WorldResource
-from persona_pipeline.evaluation.gate import FAILURES
-from persona_pipeline.evaluation.report import AgentReport
+from persona_pipeline.evaluation.report import EXIT_OK, EXIT_REGRESSION, AgentReport, Result
 from persona_pipeline.evaluation.saving import newest_run
 from persona_pipeline.reporting.text import one_line
 from persona_pipeline.reporting.view import dimension_label
+from persona_pipeline.world import World
 
 ERROR, WARN = dg.AssetCheckSeverity.ERROR, dg.AssetCheckSeverity.WARN
 
 MOST_SUMMARY = 5
+ALL_IN_CHARACTER = "all_in_character"
+_ALL = (
+    "Every agent that was evaluated is in character, as of its newest run: over all of them, whichever a run is about."
+)
 
 
 @dataclass(frozen=True)
@@ -41,8 +55,8 @@ class GateCheck:
         """Whether a failure fails the run."""
         return self.severity is ERROR
 
-    def result(self, specs: Specs, report: AgentReport, red: Sequence[str] = ()) -> dg.AssetCheckResult:
-        """Return the check's result; ``red``: the agents with findings, who are named where this one has none."""
+    def result(self, specs: Specs, report: AgentReport) -> dg.AssetCheckResult:
+        """Return the check's result."""
         wrong = self.find(report)
         rows = [{"what": one_line(line, MOST_LINE)} for line in wrong]
         return dg.AssetCheckResult(
@@ -50,8 +64,9 @@ class GateCheck:
             check_name=self.name,
             passed=not wrong,
             severity=self.severity,
-            description=summary(wrong, red),
+            description=summary(wrong),
             metadata={
+                **metadata.conclusion_metadata(report.conclusion),
                 "found": len(wrong),
                 **({"what_is_wrong": metadata.table(rows, ("what",))} if rows else {}),
                 **({"comparison": metadata.comparison_table(report.comparison)} if self.compares else {}),
@@ -59,16 +74,17 @@ class GateCheck:
         )
 
 
-def summary(wrong: Sequence[str], red: Sequence[str] = ()) -> str:
+def summary(wrong: Sequence[str]) -> str:
     """Return the first lines of what is wrong as a Markdown list, which the UI shows above everything else of a check."""
-    if wrong:
-        return "\n".join(first_lines(wrong, MOST_SUMMARY))
-    return f"Nothing is wrong. Other agents are red: {some(red)}." if red else "Nothing is wrong."
+    return "\n".join(first_lines(wrong, MOST_SUMMARY)) or "Nothing is wrong."
 
 
-def _findings(*names: str) -> Callable[[AgentReport], Sequence[str]]:
-    kinds = {kind for name in names for kind in FAILURES[name]}
-    return lambda report: [item.text for item in report.findings if item.kind in kinds]
+def _fell(report: AgentReport) -> Sequence[str]:
+    return [item.text for item in report.findings if item.exit_code == EXIT_REGRESSION]
+
+
+def _untold(report: AgentReport) -> Sequence[str]:
+    return [item.text for item in report.findings if item.exit_code not in (EXIT_OK, EXIT_REGRESSION)]
 
 
 def _warnings(report: AgentReport) -> Sequence[str]:
@@ -89,14 +105,14 @@ GATE = (
         "no_regression",
         "No dimension and no proposition fell below its baseline by more than it may.",
         ERROR,
-        _findings("regression"),
+        _fell,
         compares=True,
     ),
     GateCheck(
         "full_coverage",
-        "Everything that should be judged was judged, and has a baseline.",
+        "It can be told: all was judged by a judge that can be believed, has a baseline, and no large drop is left undecided.",
         ERROR,
-        _findings("coverage", "no_baseline", "budget", "calibration"),
+        _untold,
     ),
     GateCheck(
         "baseline_is_current",
@@ -127,27 +143,61 @@ def build_gate(specs: Specs) -> dg.AssetChecksDefinition:
                 description=gate.description,
             )
             for gate in GATE
-        ],
+        ]
+        + [dg.AssetCheckSpec(ALL_IN_CHARACTER, asset=specs.comparisons.key, description=_ALL)],
         can_subset=True,
         description="Asks the gate's questions of one agent's comparison with its baseline.",
     )
     @specs.place.bound
-    def gate_checks(context: dg.AssetCheckExecutionContext, world: WorldResource) -> Iterator[dg.AssetCheckResult]:
-        report = _report(context.partition_key, world)
-        red = red_agents(world.open().store)
-        asked = [gate for gate in GATE if gate.name in {key.name for key in context.selected_asset_check_keys}]
-        for gate in asked:
-            yield gate.result(specs, report, red)
+    def gate_checks(
+        context: dg.AssetCheckExecutionContext, world: WorldResource
+    ) -> Iterator[dg.AssetCheckResult | dg.AssetCheckEvaluation]:
+        names = {key.name for key in context.selected_asset_check_keys}
+        asked = [gate for gate in GATE if gate.name in names]
+        # Asked for alone, the check over everybody is about no agent.
+        reports = [newest_report(context.partition_key, world.open())] if asked else []
+        for report in reports:
+            yield from (gate.result(specs, report) for gate in asked)
+        if ALL_IN_CHARACTER in names:
+            yield all_in_character(specs, context.instance, world.open())
         # Dagster would end the step too, with the name of a check; this says what fell.
-        if any(gate.blocking and gate.find(report) for gate in asked) and (failure := failure_of([agent_line(report)])):
-            raise failure
+        for report in reports:
+            failure = failure_of([agent_line(report)])
+            if failure and any(gate.blocking and gate.find(report) for gate in asked):
+                raise failure
 
     return gate_checks
 
 
-def _report(agent_id: str, world: WorldResource) -> AgentReport:
+def all_in_character(specs: Specs, instance: dg.DagsterInstance, world: World) -> dg.AssetCheckEvaluation:
+    """Return what the check over all agents says: their newest comparisons, whoever was evaluated last."""
+    lines = compared_lines(world)
+    wrong = [line for line in lines if line.exit_codes]
+    fine = [line for line in lines if not line.exit_codes]
+    said = [*([headline(fine)] if fine or not wrong else []), *([verdict(wrong)] if wrong else [])]
+    fell = any(line.conclusion.verdict is Result.FELL for line in wrong)
+    return dg.AssetCheckEvaluation(
+        asset_key=specs.comparisons.key,
+        check_name=ALL_IN_CHARACTER,
+        passed=not wrong,
+        severity=ERROR if fell else WARN,
+        # An agent in character does not fail for another that is not.
+        blocking=False,
+        description="; ".join(said),
+        metadata={"overview": dg.MetadataValue.md(overview(lines))},
+        # Without it Dagster shows the answer as out of date once a run beside this one has materialized another agent.
+        target_materialization_data=newest_materialization(instance, specs.comparisons.key),
+    )
+
+
+def newest_report(agent_id: str, world: World) -> AgentReport:
+    """Return an agent's newest comparison.
+
+    Raises:
+        dagster.Failure: it has never been compared.
+    """
     with known_failures():
-        run = newest_run(world.open().store, agent_id)
+        run = newest_run(world.store, agent_id)
     if run is None or run.report is None:
         raise dg.Failure(f"{agent_id} has not been compared; materialize baseline_comparisons", allow_retries=False)
     return run.report

@@ -1,11 +1,12 @@
 """What a run over many agents tells Dagster: the events that a run of each agent would have left, with their versions."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import dagster as dg
 
 from persona_pipeline.defs.agents import checks, outcomes
 from persona_pipeline.defs.agents.specs import Specs
+from persona_pipeline.defs.agents.verdicts import agent_line
 from persona_pipeline.defs.platform.dagster_internals import (
     MATERIALIZED,
     OBSERVED,
@@ -32,10 +33,13 @@ class Lineage:
     the events must be those from before the evaluation.
     """
 
-    def __init__(self, specs: Specs, instance: dg.DagsterInstance, agent_ids: Iterable[str]) -> None:
+    def __init__(
+        self, specs: Specs, instance: dg.DagsterInstance, agent_ids: Iterable[str], planned: Collection[Key] = ()
+    ) -> None:
         self._specs = specs
         self._instance = instance
         self._agents = set(agent_ids)
+        self._planned = set(planned)
         # From upstream to downstream, each with what it is made from: the same edges as the assets themselves.
         self._parents = {spec.key: tuple(dep.asset_key for dep in spec.deps) for spec in specs.evaluated}
         self._inputs = {specs.personas.key, *(spec.key for spec in specs.propositions.values())}
@@ -46,18 +50,17 @@ class Lineage:
         self._versions: Versions = {key: self._newest_versions(key, kind) for key, kind in keys}
 
     def events(
-        self, result: CohortResult, names: Collection[str] | None = None, red: Sequence[str] = ()
+        self, result: CohortResult, names: Collection[str] | None = None
     ) -> Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation]:
-        """Yield materializations, then check evaluations. Personas and proposition sets that stayed as they were yield nothing.
+        """Yield materializations, then check evaluations. Personas and proposition sets that stayed as they were yield nothing,
+        unless they are planned: to a backfill what is not materialized has failed.
 
         Args:
             names: the dimensions that were scored; None: everything was.
-            red: all agents with findings.
         """
-        for key, found in _outcomes(self._specs, result, names, red):
-            changed = {
-                a: outcome for a, outcome in found.items() if key not in self._inputs or self._is_new(key, a, outcome)
-            }
+        for key, found in _outcomes(self._specs, result, names, self._planned):
+            said_anyway = key not in self._inputs or key in self._planned
+            changed = {a: outcome for a, outcome in found.items() if said_anyway or self._is_new(key, a, outcome)}
             with in_one_batch(self._instance):
                 for agent_id, outcome in changed.items():
                     self._versions[key][agent_id] = outcome.version
@@ -67,16 +70,16 @@ class Lineage:
             if changed:
                 # What has just been written is what the next asset downstream rests on.
                 self._events[key] |= self._newest_events(key, MATERIALIZED, set(changed))
-        yield from check_evaluations(self._specs, {a: item.report for a, item in _newest(result).items()}, red)
+        yield from check_evaluations(self._specs, {a: item.report for a, item in _newest(result).items()})
 
-    def observations(self, result: CohortResult, red: Sequence[str]) -> Iterator[dg.AssetObservation]:
+    def observations(self, result: CohortResult) -> Iterator[dg.AssetObservation]:
         """Yield what was found about the past: beside the newest results, whose place it does not take."""
         for agent_id, report in result.reports.items():
             if not report.past:
                 continue
             for key, outcome in (
                 (self._specs.runs.key, outcomes.run_outcome(report.evaluation)),
-                (self._specs.comparisons.key, outcomes.comparison_outcome(report, red)),
+                (self._specs.comparisons.key, outcomes.comparison_outcome(report)),
             ):
                 text = f"As of {report.evaluation.window_end.isoformat()}; the newest results stay as they are."
                 yield dg.AssetObservation(key, partition=agent_id, metadata=outcome.metadata, description=text)
@@ -101,13 +104,11 @@ class Lineage:
         return newest_versions(self._instance, key, kind, sorted(self._agents))
 
 
-def check_evaluations(
-    specs: Specs, reports: Mapping[str, AgentReport], red: Sequence[str]
-) -> Iterator[dg.AssetCheckEvaluation]:
-    """Yield what the gate says of each agent."""
-    for agent_id, report in reports.items():
-        for gate in checks.GATE:
-            verdict = gate.result(specs, report, red)
+def check_evaluations(specs: Specs, reports: Mapping[str, AgentReport]) -> Iterator[dg.AssetCheckEvaluation]:
+    """Yield what the gate says of each agent. What failed comes last: Dagster shows a check as it was answered last."""
+    for gate in checks.GATE:
+        said = {agent_id: gate.result(specs, report) for agent_id, report in reports.items()}
+        for agent_id, verdict in sorted(said.items(), key=lambda item: not item[1].passed):
             yield dg.AssetCheckEvaluation(
                 asset_key=specs.comparisons.key,
                 check_name=gate.name,
@@ -122,11 +123,13 @@ def check_evaluations(
 
 
 def _newest(result: CohortResult) -> dict[str, AgentResult]:
-    return {agent_id: item for agent_id, item in result.results.items() if not item.report.past}
+    found = {agent_id: item for agent_id, item in result.results.items() if not item.report.past}
+    # An asset's page shows what came last: that is to be an agent to look at, if there is one.
+    return dict(sorted(found.items(), key=lambda item: bool(agent_line(item[1].report).exit_codes)))
 
 
 def _outcomes(
-    specs: Specs, result: CohortResult, names: Collection[str] | None, red: Sequence[str]
+    specs: Specs, result: CohortResult, names: Collection[str] | None, planned: Collection[Key]
 ) -> Iterator[tuple[Key, dict[str, Outcome]]]:
     """Yield the outcomes of each asset by agent, upstream first. An agent that could not be evaluated has none."""
     newest = _newest(result)
@@ -152,10 +155,12 @@ def _outcomes(
             a: outcomes.scores_outcome(item.report.evaluation.dimensions.get(name)) for a, item in scored(name).items()
         }
         yield specs.scores[name].key, found
-    if names is None or names:
+    if names is None or names or specs.runs.key in planned:
         runs = {
             a: outcomes.run_outcome(item.report.evaluation, result.histories.get(a, ())) for a, item in newest.items()
         }
         yield specs.runs.key, runs
-    compared = {a: outcomes.comparison_outcome(item.report, red) for a, item in newest.items()}
+    compared = {a: outcomes.comparison_outcome(item.report) for a, item in newest.items()}
     yield specs.comparisons.key, compared
+    held = {a: outcomes.in_character_outcome(agent_line(item.report)) for a, item in newest.items()}
+    yield specs.in_character.key, {a: outcome for a, outcome in held.items() if outcome}

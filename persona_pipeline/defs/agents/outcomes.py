@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from persona_pipeline.defs.agents.verdicts import AgentLine
 from persona_pipeline.defs.pictures import metadata
 from persona_pipeline.defs.platform.outcome import Outcome
 from persona_pipeline.evaluation.history import HistoryValue
@@ -53,7 +54,15 @@ def run_outcome(evaluation: AgentEvaluation, history: Sequence[HistoryValue] = (
     return Outcome(version, metadata.run_metadata(evaluation, history))
 
 
-def comparison_outcome(report: AgentReport, red: Sequence[str] = ()) -> Outcome:
-    """Return the outcome of ``baseline_comparisons``; ``red``: all agents with findings, named whoever is shown."""
+def comparison_outcome(report: AgentReport) -> Outcome:
+    """Return the outcome of ``baseline_comparisons``."""
     version = content_hash(report.comparison.model_dump(mode="json"))
-    return Outcome(version, metadata.comparison_metadata(report, red))
+    return Outcome(version, metadata.comparison_metadata(report))
+
+
+def in_character_outcome(line: AgentLine) -> Outcome | None:
+    """Return the outcome of ``in_character``; None: it drifted or cannot be told. What rests on it stays fresh meanwhile."""
+    if line.exit_codes:
+        return None
+    found = {**metadata.conclusion_metadata(line.conclusion), "evaluation_run": line.run_id or ""}
+    return Outcome(content_hash(line.label), found)

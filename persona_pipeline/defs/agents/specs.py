@@ -28,6 +28,7 @@ class Specs:
     scores: Mapping[str, dg.AssetSpec]
     runs: dg.AssetSpec
     comparisons: dg.AssetSpec
+    in_character: dg.AssetSpec
     voices: dg.AssetSpec
 
     @property
@@ -45,6 +46,7 @@ class Specs:
             *self.scores.values(),
             self.runs,
             self.comparisons,
+            self.in_character,
         )
 
 
@@ -130,6 +132,14 @@ def build_specs(place: Place, sources: Sources) -> Specs:
         "The run beside the agent's golden baseline: what fell, by how much, and which claims. Its checks are the gate.",
         freshness_policy=freshness(place.orchestration),
     )
+    in_character = spec(
+        "in_character",
+        "evaluation",
+        [comparisons],
+        {"sql"},
+        "Is the agent in character? Nothing is materialized where it drifted or cannot be told, so that its partition is red "
+        "here and a backfill it is part of fails. What should go on only with agents in character depends on this.",
+    )
     voices = spec(
         "voices",
         "evaluation",
@@ -140,4 +150,4 @@ def build_specs(place: Place, sources: Sources) -> Specs:
         "message. Asks no judge.",
         together=False,
     )
-    return Specs(place, sources, personas, messages, propositions, scores, runs, comparisons, voices)
+    return Specs(place, sources, personas, messages, propositions, scores, runs, comparisons, in_character, voices)

@@ -1,13 +1,14 @@
 """Evaluating several agents, or one as of a past moment, in one step, which says itself what it found of each."""
 
-from collections.abc import Generator, Iterable
+from collections.abc import Collection, Generator, Iterable
 from dataclasses import replace
 
 import dagster as dg
 
 from persona_pipeline.defs.agents.lineage import Lineage, check_evaluations
 from persona_pipeline.defs.agents.specs import Specs
-from persona_pipeline.defs.agents.verdicts import red_agents
+from persona_pipeline.defs.agents.verdicts import agent_lines
+from persona_pipeline.defs.platform.dagster_internals import plan_materialization
 from persona_pipeline.defs.platform.failures import known_failures, retry_unanswered
 from persona_pipeline.defs.platform.resources import EvaluationSettings
 from persona_pipeline.evaluation import EvaluationRequest
@@ -22,7 +23,12 @@ Event = dg.AssetMaterialization | dg.AssetCheckEvaluation | dg.AssetObservation
 
 
 def evaluate_together(
-    specs: Specs, context: Context, world: World, evaluation: EvaluationSettings, request: EvaluationRequest
+    specs: Specs,
+    context: Context,
+    world: World,
+    evaluation: EvaluationSettings,
+    request: EvaluationRequest,
+    planned: Collection[dg.AssetKey] = (),
 ) -> Generator[Event, None, CohortResult]:
     """Evaluate agents with their judgments pooled, yield what a run of each would have left, and return what was found.
 
@@ -32,19 +38,25 @@ def evaluate_together(
     Args:
         request: names the agents. Dimensions None: everything, on the newest window; else these on each agent's last window,
             none: only compare.
+        planned: the assets the run was made for, if for any; all of them are said, also those that stayed as they were.
     """
-    lineage = Lineage(specs, context.instance, request.agents or ())
+    lineage = Lineage(specs, context.instance, request.agents or (), planned)
     with known_failures():
         judge = evaluation.open_judge(world)
         asked = replace(request, newest_window=request.dimensions is not None)
         result = evaluate_cohort(world, judge, asked)
     retry_missing(result.reports.values(), judge, context.retry_number)
-    red = red_agents(world.store)
-    yield from lineage.events(result, request.dimensions, red)
-    yield from lineage.observations(result, red)
-    # Dagster planned their checks when the run was made: said again, they stay as they were.
     past = [agent_id for agent_id, report in result.reports.items() if report.past]
-    yield from check_evaluations(specs, newest_reports(world, past), red)
+    if not planned:
+        # A run of assets has planned it, a cohort has not: so the catalog is red there too.
+        known = {*context.instance.get_dynamic_partitions(specs.sources.agents_name)} - {*past}
+        for agent_id in (line.agent_id for line in agent_lines(result) if line.exit_codes):
+            if agent_id in known:
+                plan_materialization(context.instance, context.run, specs.in_character.key, agent_id)
+    yield from lineage.events(result, request.dimensions)
+    yield from lineage.observations(result)
+    # Dagster planned their checks when the run was made: said again, they stay as they were.
+    yield from check_evaluations(specs, newest_reports(world, past))
     return result
 
 

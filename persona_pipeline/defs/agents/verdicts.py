@@ -4,28 +4,31 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dagster as dg
-import sqlalchemy as sa
 from pydantic import BaseModel, Field
 
+from persona_pipeline.defs.platform.resources import known_agents
 from persona_pipeline.evaluation.cohort import CohortResult
-from persona_pipeline.evaluation.history import newest_ids
+from persona_pipeline.evaluation.outlines import newest_outlines
 from persona_pipeline.evaluation.report import (
     EXIT_CONFIG,
     EXIT_OK,
-    EXIT_REGRESSION,
     AgentReport,
+    Conclusion,
     Finding,
+    Result,
     worst_exit_code,
 )
 from persona_pipeline.reporting.text import markdown_code, markdown_text, one_line
 from persona_pipeline.reporting.view import format_score
-from persona_pipeline.store import Store, tables
+from persona_pipeline.reporting.words import NOTHING_TO_JUDGE, VERDICTS, verdict_label
+from persona_pipeline.world import World
 
 MOST_LISTED, MOST_NAMED, MOST_LINE = 50, 5, 300
 # So many that the stack trace Dagster adds is out of sight in the run's page, and the beginning is not.
 MOST_SAID = 10
-_GROUPS = {EXIT_REGRESSION: "regressed", EXIT_CONFIG: "broken"}
-_OTHER_GROUP = "not fully judged"
+_BROKEN = "broken"
+# In this order; what is in character is counted, the others are named.
+_GROUPS = (VERDICTS[Result.FELL], _BROKEN, VERDICTS[Result.CANNOT_TELL], NOTHING_TO_JUDGE)
 
 
 class AgentLine(BaseModel):
@@ -34,8 +37,14 @@ class AgentLine(BaseModel):
     agent_id: str
     overall: float | None = None
     run_id: str | None = None
+    conclusion: Conclusion = Conclusion()
     findings: list[Finding] = Field(default_factory=list)
     broken: list[str] = Field(default_factory=list)
+
+    @property
+    def label(self) -> str:
+        """What is concluded of it, in the words of every report."""
+        return _BROKEN if self.broken else verdict_label(self.conclusion)
 
     @property
     def exit_codes(self) -> set[int]:
@@ -51,27 +60,34 @@ class AgentLine(BaseModel):
 def overview(lines: Sequence[AgentLine]) -> str:
     """Return Markdown: how many agents are fine, and those that are not, at most 50."""
     wrong = [line for line in lines if line.exit_codes]
-    text = f"{len(lines) - len(wrong)} of {len(lines)} agents are as their baselines."
+    text = headline(lines)
     if not wrong:
         return text
     rows = [
-        f"| {markdown_code(line.agent_id, in_table=True)} | {format_score(line.overall)} | {_first_words(line)} |"
+        f"| {markdown_code(line.agent_id, in_table=True)} | {format_score(line.overall)} | {line.label} | {_first_words(line)} |"
         for line in wrong[:MOST_LISTED]
     ]
     more = f"\n\nand {len(wrong) - MOST_LISTED} more" if len(wrong) > MOST_LISTED else ""
-    return "\n".join([text, "", "| Agent | Overall | What is wrong |", "|:--|--:|:--|", *rows]) + more
+    return "\n".join([text, "", "| Agent | Overall | Verdict | What is wrong |", "|:--|--:|:--|:--|", *rows]) + more
 
 
 def _first_words(line: AgentLine) -> str:
     said = line.wrong
     more = f" (and {len(said) - 1} more)" if len(said) > 1 else ""
-    return markdown_text(said[0], 200) + more
+    decided = f"; decide it: {markdown_code(line.conclusion.command, in_table=True)}" if line.conclusion.command else ""
+    return markdown_text(said[0], 200) + more + decided
 
 
 def agent_line(report: AgentReport) -> AgentLine:
     """Return how one agent did."""
     run = report.evaluation
-    return AgentLine(agent_id=run.agent_id, overall=run.overall, run_id=run.run_id, findings=report.findings)
+    return AgentLine(
+        agent_id=run.agent_id,
+        overall=run.overall,
+        run_id=run.run_id,
+        conclusion=report.conclusion,
+        findings=report.findings,
+    )
 
 
 def agent_lines(result: CohortResult) -> list[AgentLine]:
@@ -85,23 +101,25 @@ def agent_lines(result: CohortResult) -> list[AgentLine]:
 
 
 def verdict(lines: Sequence[AgentLine]) -> str:
-    """Return the outcome in a few words that fit a label: 'passed', or who regressed, is broken or could not be judged."""
-    groups: dict[str, list[str]] = {}
-    for line in lines:
-        worst = EXIT_REGRESSION if EXIT_REGRESSION in line.exit_codes else worst_exit_code(line.exit_codes)
-        if worst != EXIT_OK:
-            groups.setdefault(_GROUPS.get(worst, _OTHER_GROUP), []).append(line.agent_id)
-    ordered = (group for group in (*_GROUPS.values(), _OTHER_GROUP) if group in groups)
-    return "; ".join(f"{group}: {some(groups[group])}" for group in ordered) or "passed"
+    """Return the outcome in a few words that fit a label: 'in character', or who drifted, is broken or cannot be told."""
+    return "; ".join(f"{group}: {some(names)}" for group, names in _grouped(lines)) or VERDICTS[Result.HELD]
 
 
-def red_agents(store: Store) -> list[str]:
-    """Return the agents whose newest run has findings, by name: what a page about all agents must not hide behind one."""
-    runs = tables.evaluation_runs
-    newest = sa.select(runs.c.agent_id, runs.c.findings).where(runs.c.id.in_(newest_ids())).order_by(runs.c.agent_id)
-    with store.connect() as connection:
-        rows = connection.execute(newest)
-        return [row.agent_id for row in rows if any(finding["exit_code"] for finding in row.findings or ())]
+def headline(lines: Sequence[AgentLine]) -> str:
+    """Return how many agents are in character, drifted and so on, all of them counted."""
+    held = sum(line.label == VERDICTS[Result.HELD] for line in lines)
+    counts = [(VERDICTS[Result.HELD], held), *((group, len(names)) for group, names in _grouped(lines))]
+    return ", ".join(f"{count} {group}" for group, count in counts if count) or "nobody was evaluated"
+
+
+def _grouped(lines: Sequence[AgentLine]) -> list[tuple[str, list[str]]]:
+    found = [(group, [line.agent_id for line in lines if line.label == group]) for group in _GROUPS]
+    return [(group, names) for group, names in found if names]
+
+
+def compared_lines(world: World) -> list[AgentLine]:
+    """Return how each agent of a world did when it was last compared with its baseline; those that never were are left out."""
+    return [agent_line(report) for report in newest_outlines(world.store, known_agents(world.root)).values()]
 
 
 def failure_of(

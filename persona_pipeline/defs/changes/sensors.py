@@ -208,9 +208,9 @@ def cohort_request(evaluate_cohort: dg.JobDefinition, work: Sequence[Work], run_
 def selection(specs: Specs, dimensions: Sequence[str]) -> list[dg.AssetKey]:
     """Return the assets downstream of the dimensions' proposition files; of none: the comparison alone."""
     if not dimensions:
-        return [specs.comparisons.key]
+        return [specs.comparisons.key, specs.in_character.key]
     scored = [spec.key for name in dimensions for spec in (specs.propositions[name], specs.scores[name])]
-    return [*scored, specs.runs.key, specs.comparisons.key]
+    return [*scored, specs.runs.key, specs.comparisons.key, specs.in_character.key]
 
 
 def _because(reasons: Collection[str]) -> str:

@@ -52,7 +52,7 @@ def build_regression_report(specs: Specs) -> dg.AssetsDefinition:
                 **report_metadata(report, folder, opened.root),
                 "exit_code": exit_code,
             },
-            check_results=[dg.AssetCheckResult(**gate_fields(wrong, exit_code))],
+            check_results=[dg.AssetCheckResult(**gate_fields(wrong, exit_code, report.conclusion))],
         )
 
     return regression_report

@@ -21,7 +21,7 @@ def build_evaluate_cohort(specs: Specs) -> dg.JobDefinition:
     # In config and logs the steps have the same names at every place.
     shards = build_cohort_shards(place).alias("cohort_shards")
     evaluate = build_evaluate_shard(specs).alias("evaluate_shard")
-    report = build_cohort_report(place).alias("cohort_report")
+    report = build_cohort_report(specs).alias("cohort_report")
 
     @dg.job(
         name=place.name("evaluate_cohort"),

@@ -19,6 +19,7 @@ from persona_pipeline.defs.platform.settings import orchestration
 from persona_pipeline.evaluation import EvaluationRequest, RunReport, run_evaluation
 from persona_pipeline.evaluation.against import fresh_world
 from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
+from persona_pipeline.evaluation.report import Conclusion
 from persona_pipeline.reporting.gathering import gather
 from persona_pipeline.reporting.places import reports_folder, write_texts
 
@@ -132,14 +133,14 @@ def _report_links(page: Path, root: Path) -> metadata.Metadata:
     return links
 
 
-def gate_fields(wrong: Sequence[str], exit_code: int) -> dict[str, Any]:
+def gate_fields(wrong: Sequence[str], exit_code: int, conclusion: Conclusion) -> dict[str, Any]:
     """Return what the report's check says, as both an asset and an op can say it."""
     return {
         "check_name": GATE_PASSED,
         "passed": not exit_code,
         "severity": dg.AssetCheckSeverity.ERROR,
         "description": checks.summary(wrong if exit_code else []),
-        "metadata": {"exit_code": dg.MetadataValue.int(exit_code)},
+        "metadata": {**metadata.conclusion_metadata(conclusion), "exit_code": dg.MetadataValue.int(exit_code)},
     }
 
 
@@ -163,7 +164,9 @@ def build_evaluate_everybody(place: Place) -> dg.OpDefinition:
         if report.exit_code:
             context.log.error("\n".join([f"exit code {report.exit_code}", *wrong]))
         yield dg.AssetMaterialization(key, metadata=report_metadata(report, folder, world.open().root))
-        yield dg.AssetCheckEvaluation(asset_key=key, blocking=True, **gate_fields(wrong, report.exit_code))
+        yield dg.AssetCheckEvaluation(
+            asset_key=key, blocking=True, **gate_fields(wrong, report.exit_code, report.conclusion)
+        )
         yield dg.Output(None)
 
     return evaluate_everybody

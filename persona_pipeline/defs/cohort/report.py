@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 
-from persona_pipeline.defs.agents.verdicts import MOST_LISTED, AgentLine, agent_line
+from persona_pipeline.defs.agents.verdicts import MOST_LISTED, AgentLine, compared_lines
 from persona_pipeline.evaluation.gate import nothing_evaluated
-from persona_pipeline.evaluation.outlines import newest_outlines
 from persona_pipeline.evaluation.report import (
     EXIT_COVERAGE,
+    Conclusion,
     Finding,
+    Result,
     RunReport,
     worst_exit_code,
 )
@@ -21,23 +22,21 @@ COHORT_REPORTS = "cohort"
 
 def newest_lines(world: World, agent_ids: Sequence[str]) -> list[AgentLine]:
     """Return how each agent did when it was last compared with its baseline; one that never was is not fully judged."""
-    reports = newest_outlines(world.store, agent_ids)
-    return [
-        agent_line(reports[agent_id])
-        if agent_id in reports
-        else AgentLine(agent_id=agent_id, findings=[_never_compared(agent_id)])
-        for agent_id in agent_ids
-    ]
+    compared = {line.agent_id: line for line in compared_lines(world)}
+    return [compared.get(agent_id) or _never_compared(agent_id) for agent_id in agent_ids]
 
 
-def _never_compared(agent_id: str) -> Finding:
-    return Finding(
+def _never_compared(agent_id: str) -> AgentLine:
+    finding = Finding(
         kind="coverage",
         exit_code=EXIT_COVERAGE,
         message=f"{agent_id} was never compared with its baseline",
         remedy="materialize baseline_comparisons, or run evaluate_cohort",
+        command="dagster job execute -m persona_pipeline.definitions -j evaluate_cohort",
         agent_id=agent_id,
     )
+    told = Conclusion(verdict=Result.CANNOT_TELL, reason=finding.message, command=finding.command)
+    return AgentLine(agent_id=agent_id, conclusion=told, findings=[finding])
 
 
 def report_of_interest(world: World, lines: Sequence[AgentLine]) -> RunReport:

@@ -6,6 +6,7 @@ from dataclasses import replace
 import dagster as dg
 from pydantic import BaseModel, ConfigDict, Field
 
+from persona_pipeline.defs.agents.checks import all_in_character
 from persona_pipeline.defs.agents.specs import Specs
 from persona_pipeline.defs.agents.together import Event, evaluate_together
 from persona_pipeline.defs.agents.verdicts import AgentLine, agent_lines, failure_of, overview, verdict
@@ -98,12 +99,15 @@ def build_evaluate_shard(specs: Specs) -> dg.OpDefinition:
     return evaluate_shard
 
 
-def build_cohort_report(place: Place) -> dg.OpDefinition:
+def build_cohort_report(specs: Specs) -> dg.OpDefinition:
     """Return the step that says how a cohort did."""
+    place = specs.place
 
-    @dg.op(name=place.name("cohort_report"))
+    @dg.op(name=place.name("cohort_report"), out=dg.Out(dg.Nothing))
     @place.bound
-    def cohort_report(context: dg.OpExecutionContext, world: WorldResource, shards: list) -> None:
+    def cohort_report(
+        context: dg.OpExecutionContext, world: WorldResource, shards: list
+    ) -> Iterator[dg.AssetCheckEvaluation | dg.Output]:
         """Say how the cohort did; fails when an agent is broken, regressed or could not be judged."""
         lines = [AgentLine.model_validate(line) for shard in shards for line in shard]
         with known_failures():
@@ -115,9 +119,10 @@ def build_cohort_report(place: Place) -> dg.OpDefinition:
             "overview": dg.MetadataValue.md(overview(lines)),
             **report_metadata(report, folder, opened.root),
         }
+        yield all_in_character(specs, context.instance, opened)
         run_tags.label_verdict(context.instance, context.run_id, verdict(lines))
         if failure := failure_of(lines, report.exit_code, facts):
             raise failure
-        context.add_output_metadata(facts)
+        yield dg.Output(None, metadata=facts)
 
     return cohort_report

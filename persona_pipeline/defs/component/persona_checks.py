@@ -106,5 +106,9 @@ def _result(key: dg.AssetKey, report: AgentReport) -> dg.AssetCheckResult:
         passed=not wrong,
         severity=dg.AssetCheckSeverity.ERROR,
         description="\n".join(first_lines(wrong, MOST_LINES)) or "Nothing is wrong.",
-        metadata={"found": len(wrong), "comparison": metadata.comparison_table(report.comparison)},
+        metadata={
+            **metadata.conclusion_metadata(report.conclusion),
+            "found": len(wrong),
+            "comparison": metadata.comparison_table(report.comparison),
+        },
     )

@@ -8,7 +8,7 @@ import dagster as dg
 from persona_pipeline.baselines import BaselineComparison
 from persona_pipeline.defs.pictures import plots
 from persona_pipeline.evaluation.history import HistoryValue
-from persona_pipeline.evaluation.report import AgentReport, Finding, RunReport
+from persona_pipeline.evaluation.report import AgentReport, Conclusion, Finding, RunReport
 from persona_pipeline.evaluation.results import AgentEvaluation
 from persona_pipeline.propositions import ALL_DIMENSIONS, PropositionSet
 from persona_pipeline.reporting.costs import COLUMNS as COST_COLUMNS
@@ -17,6 +17,7 @@ from persona_pipeline.reporting.people import estimate_text, people_lines
 from persona_pipeline.reporting.sections import VoiceSeen
 from persona_pipeline.reporting.text import markdown_code, markdown_text, one_line
 from persona_pipeline.reporting.view import SHORT_LABELS, dimension_label, format_delta, format_score, unscored_label
+from persona_pipeline.reporting.words import verdict_label
 from persona_pipeline.scoring.results import DimensionEvaluation, UsageSummary
 from persona_pipeline.world.models import Message, Persona, Window
 
@@ -142,10 +143,10 @@ def run_metadata(evaluation: AgentEvaluation, history: Sequence[HistoryValue] = 
     }
 
 
-def comparison_metadata(report: AgentReport, red: Sequence[str] = ()) -> Metadata:
-    """Return who is red, the run beside its baseline, and what is wrong."""
+def comparison_metadata(report: AgentReport) -> Metadata:
+    """Return what is concluded, the run beside its baseline, and what is wrong."""
     return {
-        "red_agents": ", ".join(red[:MOST_AGENTS]) or "nobody",
+        **conclusion_metadata(report.conclusion),
         "comparison": comparison_table(report.comparison),
         "regressions": len(report.comparison.regressions),
         "proposition_drops": len(report.comparison.drops),
@@ -159,6 +160,12 @@ def comparison_metadata(report: AgentReport, red: Sequence[str] = ()) -> Metadat
         "evaluation_run": report.evaluation.run_id,
         **findings_metadata(report.findings),
     }
+
+
+def conclusion_metadata(conclusion: Conclusion) -> Metadata:
+    """Return what is concluded in the words of every report, why, and the command that would decide what cannot be told."""
+    why = {"reason": conclusion.reason, "command": conclusion.command}
+    return {"verdict": verdict_label(conclusion), **{name: text for name, text in why.items() if text}}
 
 
 def comparison_table(comparison: BaselineComparison) -> dg.TableMetadataValue:

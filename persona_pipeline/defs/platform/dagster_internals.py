@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
 from dagster._core.definitions.data_version import (
     CODE_VERSION_TAG,
     DATA_VERSION_IS_USER_PROVIDED_TAG,
@@ -15,6 +16,7 @@ from dagster._core.definitions.data_version import (
     get_input_event_pointer_tag,
 )
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition as AssetJob
+from dagster._core.events import AssetMaterializationPlannedData
 
 # What ``dagster.yaml`` may name as its storage has to derive from the first and the last of these, and as its keeper of step logs
 # from the second, which is made of the others.
@@ -105,6 +107,27 @@ def newest_versions(
     storage = instance.event_log_storage
     found = storage.get_latest_tags_by_partition(key, kind, [DATA_VERSION_TAG], partitions)
     return {partition: tags[DATA_VERSION_TAG] for partition, tags in found.items()}
+
+
+def newest_materialization(
+    instance: dg.DagsterInstance, key: dg.AssetKey
+) -> AssetCheckEvaluationTargetMaterializationData | None:
+    """Return what a check is about that an asset was materialized last, whatever the partition; None: it never was."""
+    for record in instance.fetch_materializations(key, limit=1).records:
+        return AssetCheckEvaluationTargetMaterializationData(
+            run_id=record.run_id, storage_id=record.storage_id, timestamp=record.timestamp
+        )
+    return None
+
+
+def plan_materialization(instance: dg.DagsterInstance, run: dg.DagsterRun, key: dg.AssetKey, partition: str) -> None:
+    """Note that a run under way means to materialize an asset. If it then fails without, the partition is red in the catalog."""
+    planned = dg.DagsterEvent(
+        dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED.value,
+        run.job_name,
+        event_specific_data=AssetMaterializationPlannedData(key, partition=partition),
+    )
+    instance.report_dagster_event(planned, run.run_id)
 
 
 def events_of_run(instance: dg.DagsterInstance, run_id: str, kind: dg.DagsterEventType) -> list[dg.DagsterEvent]:

@@ -9,10 +9,20 @@ from itertools import islice
 
 import regex
 
+from persona_pipeline.scoring.text.language import KNOWN, UNKNOWN, language_of
 from persona_pipeline.scoring.text.lexicon import LEXICONS, AgreementLexicon, default_lexicon, world_lexicon
 from persona_pipeline.scoring.text.tokens import tokenize
 
-__all__ = ["LEXICONS", "AgreementLexicon", "agreement_ratio", "default_lexicon", "is_agreement", "world_lexicon"]
+__all__ = [
+    "LEXICONS",
+    "AgreementLexicon",
+    "agreement_ratio",
+    "default_lexicon",
+    "is_agreement",
+    "no_lexicon",
+    "unread_language",
+    "world_lexicon",
+]
 
 # A dot inside a word or a number ends nothing; scripts without spaces put none after their marks.
 _MARK = regex.compile(r"[.,;:!?…]+(?=[\s\"'”’)*_]|$)|[—–\n、。，！？；：¿¡()“”]+|\s-+\s")
@@ -30,8 +40,22 @@ class _Clause:
     asks: bool
 
 
+def unread_language(messages: Sequence[str], lexicon: AgreementLexicon | None = None) -> str | None:
+    """Return the language of messages that the lexicon has no terms of; None: agreement in them can be read."""
+    held = (lexicon or default_lexicon()).languages
+    language = language_of(messages)
+    # A lexicon of a language that is not told from others is for what is unknown.
+    return None if language in held or (language == UNKNOWN and held - KNOWN) else language
+
+
+def no_lexicon(language: str) -> str:
+    """Return why agreement in a language is not read."""
+    return "no lexicon for this language" if language == UNKNOWN else f"no lexicon for {language}"
+
+
 def agreement_ratio(messages: Sequence[str], lexicon: AgreementLexicon | None = None) -> float:
-    """Return the share (0-1) of messages with agreement language; 0.0 for no messages.
+    """Return the share (0-1) of messages with agreement language; 0.0 for no messages. ``unread_language`` says whether it means
+    anything.
 
     Which messages count, such as the last ten of a channel, is up to the caller.
     """

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from persona_pipeline.documents import Document, load_document, validate_document
 from persona_pipeline.errors import ConfigError
+from persona_pipeline.scoring.text.language import ENGLISH, base_language
 from persona_pipeline.scoring.text.tokens import tokenize
 
 LEXICONS = "lexicons"
@@ -96,6 +97,7 @@ class AgreementLexicon:
     negations: frozenset[Phrase] = frozenset()
     not_negating: frozenset[Phrase] = frozenset()
     words: frozenset[tuple[str, str]] = frozenset()
+    languages: frozenset[str] = frozenset({ENGLISH})
     reach: int = 5
 
     @classmethod
@@ -116,7 +118,7 @@ class AgreementLexicon:
             for words in map(_tokens, list_)
             if len(words) == 1
         )
-        return cls(**terms, words=single, reach=file.reach)
+        return cls(**terms, words=single, languages=frozenset({base_language(file.language)}), reach=file.reach)
 
     def with_terms(self, phrases: Iterable[str]) -> "AgreementLexicon":
         """Return this lexicon with further agreement phrases."""
@@ -124,7 +126,7 @@ class AgreementLexicon:
 
     def __or__(self, other: "AgreementLexicon") -> "AgreementLexicon":
         """Return both languages together; the longer reach holds, and lists of words of one name are one list."""
-        lists = {name: getattr(self, name) | getattr(other, name) for name in (*_TERM_LISTS, "words")}
+        lists = {name: getattr(self, name) | getattr(other, name) for name in (*_TERM_LISTS, "words", "languages")}
         return AgreementLexicon(**lists, reach=max(self.reach, other.reach))
 
     @cached_property
@@ -158,7 +160,9 @@ class AgreementLexicon:
             start += length or 1
 
 
-_TERM_LISTS = tuple(field.name for field in fields(AgreementLexicon) if field.name not in ("words", "reach"))
+_TERM_LISTS = tuple(
+    field.name for field in fields(AgreementLexicon) if field.name not in ("words", "languages", "reach")
+)
 
 
 @cache

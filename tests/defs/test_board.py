@@ -1,0 +1,172 @@
+"""The board tells the truth: backfills through Dagster's own daemon, as GraphQL and, where there is a browser, its pages say."""
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import dagster as dg
+import pytest
+
+from persona_pipeline.defs.platform.resources import AGENTS
+from persona_pipeline.defs.platform.run_tags import VERDICT
+from tests.conftest import PROJECT, SAMPLE_FOLDERS
+from tests.defs.board import Board, open_board
+from tests.support.browser import chromium
+
+EVERYBODY = ["dwight", "jim", "michael", "pam"]
+FOLDER = "PERSONA_TEST_SCREENSHOTS"
+pytestmark = pytest.mark.slow
+
+
+class Told(NamedTuple):
+    """What was said after one step: of the backfill or run, and of the assets; the text of each page."""
+
+    launched: dict[str, Any]
+    assets: dict[str, Any]
+    pages: dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Told]]:
+    """One session of daemon and webserver: a collapsed, a healthy and a repeated backfill, then runs of single agents."""
+    root = tmp_path_factory.mktemp("board") / "world"
+    for name in SAMPLE_FOLDERS:
+        shutil.copytree(PROJECT / name, root / name)
+    golden = root / "baselines/michael.json"
+    collapsed = golden.read_text(encoding="utf-8")
+    baseline = json.loads(collapsed)
+    baseline["dimensions"] = dict.fromkeys(baseline["dimensions"], 0.2)
+    baseline["propositionScores"] = {}
+    said: dict[str, Told] = {}
+    with open_board(root) as board:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("DAGSTER_HOME", str(root))
+            with dg.DagsterInstance.get() as instance:
+                instance.add_dynamic_partitions(AGENTS, EVERYBODY)
+
+        def tell(name: str, launched: dict[str, Any]) -> None:
+            said[name] = Told(launched, board.assets(), {})
+
+        tell("collapsed", board.backfill(EVERYBODY))
+        pages(board, said, "collapsed")
+        golden.write_text(json.dumps(baseline), encoding="utf-8")
+        tell("healthy", board.backfill(EVERYBODY))
+        pages(board, said, "healthy")
+        tell("repeated", board.backfill(EVERYBODY))
+        pages(board, said, "repeated")
+        golden.write_text(collapsed, encoding="utf-8")
+        tell("michael alone", board.evaluate("michael"))
+        tell("pam alone", board.evaluate("pam"))
+        golden.unlink()
+        tell("cannot be told", board.evaluate("michael"))
+    yield said
+
+
+def pages(board: Board, said: dict[str, Told], name: str) -> None:
+    """Read Runs, Catalog, Checks and Backfills as they are now, where there is a browser."""
+    if shutil.which("chromium") is None:
+        return
+    newest = board.backfills[-1]
+    asset = "/assets/baseline_comparisons"
+    # Address, and what stands there once the page is complete.
+    shown = {
+        "runs": ("/runs", rf"{newest}\s[\s\S]*?(Failure|Success)"),
+        "catalog": ("/assets?asset-selection=group%3Aevaluation", r"in_character\s[^§]*?\d partitions"),
+        "overview": (asset, r"Latest check results\s+\d"),
+        "checks": (
+            f"{asset}?view=checks",
+            r"all_in_character\s+(Failed|Succeeded)[\s\S]*Latest execution\s+\d in character",
+        ),
+        "backfill": (f"/runs/b/{newest}", r"in_character\s[\s\S]*completed"),
+    }
+    with chromium() as browser:
+        page = browser.new_page(viewport={"width": 1600, "height": 1000})
+        page.route(re.compile(r"^https?://(?!127\.0\.0\.1)"), lambda route: route.abort())
+        for number, (where, (address, complete)) in enumerate(shown.items()):
+            page.goto(f"{board.site}{address}")
+            page.wait_for_function(
+                "complete => new RegExp(complete).test(document.body.innerText)", arg=complete, timeout=60_000
+            )
+            said[name].pages[where] = page.inner_text("body")
+            if FOLDER in os.environ:
+                page.wait_for_timeout(500)
+                page.screenshot(path=Path(os.environ[FOLDER]) / f"{len(said)}-{name}-{number}-{where}.png")
+
+
+def checks(told: Told) -> dict[str, str]:
+    found = told.assets["baseline_comparisons"]["assetChecksOrError"]["checks"]
+    return {item["name"]: item["executionForLatestMaterialization"]["status"] for item in found}
+
+
+def failed(told: Told) -> dict[str, int]:
+    """Return how many partitions of each asset are red in the catalog."""
+    counts = {name: asset["partitionStats"]["numFailed"] for name, asset in told.assets.items()}
+    return {name: count for name, count in counts.items() if count}
+
+
+def verdicts(run: dict[str, Any]) -> list[str]:
+    return [tag["value"] for tag in run["tags"] if tag["key"] == VERDICT]
+
+
+def test_a_backfill_with_a_collapsed_agent_is_red_where_people_look(told: dict[str, Told]) -> None:
+    said = told["collapsed"]
+    assert said.launched["status"] == "COMPLETED_FAILED"
+    [run] = said.launched["runs"]
+    assert (run["status"], verdicts(run)) == ("FAILURE", ["drifted: michael"])
+    assert failed(said) == {"in_character": 1}
+    # Of a check by agent Dagster shows here whichever it planned last; the check over all agents is what can be relied on.
+    assert checks(said)["all_in_character"] == "FAILED"
+
+
+@pytest.mark.parametrize("name", ["healthy", "repeated"])
+def test_a_backfill_of_agents_in_character_is_green_and_so_is_its_repeat(told: dict[str, Told], name: str) -> None:
+    said = told[name]
+    assert said.launched["status"] == "COMPLETED_SUCCESS"
+    assert [(run["status"], verdicts(run)) for run in said.launched["runs"]] == [("SUCCESS", ["in character"])]
+    assert failed(said) == {}
+    assert set(checks(said).values()) == {"SUCCEEDED"}
+    # A sensor sees the edited baseline whenever it looks: before a comparison with it, or after.
+    rest = [asset for key, asset in said.assets.items() if key != "baseline_comparisons"]
+    assert {status for asset in rest for status in asset["staleStatusByPartition"]} == {"FRESH"}
+
+
+def test_an_agent_in_character_is_green_by_itself_and_hides_no_other(told: dict[str, Told]) -> None:
+    alone, after = told["michael alone"], told["pam alone"]
+    assert (alone.launched["status"], verdicts(alone.launched)) == ("FAILURE", ["drifted: michael"])
+    assert (after.launched["status"], verdicts(after.launched)) == ("SUCCESS", ["in character"])
+    assert checks(after)["no_regression"] == "SUCCEEDED", "of a check by agent Dagster shows who was asked last"
+    assert checks(after)["all_in_character"] == "FAILED"
+    assert failed(alone) == failed(after) == {"in_character": 1}
+
+
+def test_an_agent_that_cannot_be_told_is_not_green(told: dict[str, Told]) -> None:
+    said = told["cannot be told"]
+    assert (said.launched["status"], verdicts(said.launched)) == ("FAILURE", ["cannot be told: michael"])
+    assert checks(said)["full_coverage"] == "FAILED" and checks(said)["all_in_character"] == "FAILED"
+    assert failed(said) == {"in_character": 1}
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="no chromium on this machine")
+@pytest.mark.parametrize("name", ["collapsed", "healthy", "repeated"])
+def test_the_pages_say_so(told: dict[str, Told], name: str) -> None:
+    red, shown = name == "collapsed", told[name].pages
+    newest = re.search(r"\nBackfill\n[\s\S]*?(Failure|Success)", shown["runs"])
+    assert newest is not None and newest[1] == ("Failure" if red else "Success")
+    counts = re.search(r"in_character\s[\s\S]*?evaluation\n([\s\S]*?)4 partitions", shown["catalog"])
+    assert counts is not None and counts[1].split() == (["3", "0", "1", "0"] if red else ["All", "0", "0", "0"])
+    badge = re.search(r"Latest check results\n([\d\s]+)", shown["overview"])
+    assert badge is not None and badge[1].split() in ([["1", "4"], ["2", "3"]] if red else [["5"]])
+    answers = dict(re.findall(r"\n(\w+)\n(Failed|Succeeded)", shown["checks"]))
+    assert answers.pop("all_in_character") == ("Failed" if red else "Succeeded")
+    assert red or set(answers.values()) == {"Succeeded"}
+    assert ("drifted: michael" in shown["checks"]) is red
+    status = re.search(r"Status\n(\w+)", shown["backfill"])
+    assert status is not None and status[1] == ("Failed" if red else "Succeeded")
+    by_asset = dict(re.findall(r"(\w+)\n100% completed\n([\d\s]+)", shown["backfill"]))
+    assert by_asset["baseline_comparisons"].split() == ["4", "0", "4", "0"]
+    assert by_asset["in_character"].split() == (["4", "0", "3", "1"] if red else ["4", "0", "4", "0"])

@@ -1,0 +1,56 @@
+"""Which language texts are in, told from few words."""
+
+import pytest
+
+from persona_pipeline.scoring.text.agreement import unread_language
+from persona_pipeline.scoring.text.language import language_of
+from persona_pipeline.scoring.text.lexicon import default_lexicon
+
+SAID = {
+    "de": ["Das Paket kommt heute nicht mehr.", "Ich habe es dir doch gesagt, wir sind zu spät."],
+    "en": ["The parcel will not come today.", "I told you that we are too late."],
+    "fr": ["Le colis n'arrive pas aujourd'hui.", "Je te l'avais dit, nous sommes en retard."],
+    "es": ["El paquete no llega hoy.", "Te lo dije, estamos muy tarde con los envíos."],
+    "it": ["Il pacco non arriva oggi.", "Te lo avevo detto, siamo molto in ritardo."],
+    "pt": ["O pacote não chega hoje.", "Eu disse que você estava muito atrasado."],
+    "nl": ["Het pakket komt vandaag niet.", "Dat heb ik je gezegd, wij zijn te laat."],
+    "ja": ["荷物は今日届きません。", "遅いと言いました。"],
+    "zh": ["包裹今天不会到。", "我早就告诉过你了。"],
+    "ar": ["لن تصل الحزمة اليوم.", "قلت لك ذلك."],
+    "ko": ["소포는 오늘 오지 않습니다."],
+    "ru": ["Посылка сегодня не придёт."],
+}
+
+
+@pytest.mark.parametrize("language", SAID)
+def test_tells_languages_apart(language: str) -> None:
+    assert language_of(SAID[language]) == language
+    assert language_of([*SAID[language], "OK 👍", "https://example.com/the/is/and"]) == language
+
+
+@pytest.mark.parametrize(
+    ("texts", "language"),
+    [
+        pytest.param([], "en", id="nothing"),
+        pytest.param(["Sure thing."], "en", id="few words that fit none"),
+        pytest.param(["👍", "1234"], "en", id="no letters"),
+        pytest.param(
+            ["La vie est belle, said the old man to the boy, and he was right about that."], "en", id="a quote"
+        ),
+        pytest.param(["lorem ipsum dolor sit amet consectetur"] * 6, "unknown", id="many words that fit none"),
+        pytest.param(["Det här är en väldigt bra idé"], "unknown", id="Swedish"),
+    ],
+)
+def test_in_doubt_few_words_are_english_and_many_are_not(texts: list[str], language: str) -> None:
+    assert language_of(texts) == language
+
+
+def test_a_lexicon_is_of_its_languages() -> None:
+    from dataclasses import replace
+
+    swedish = replace(default_lexicon(), languages=frozenset({"en", "sv"}))
+    assert unread_language(SAID["de"]) == "de" and unread_language(SAID["en"]) is None
+    assert unread_language(["Det här är en väldigt bra idé"], swedish) is None, (
+        "Swedish is not told from what is unknown"
+    )
+    assert unread_language(SAID["de"], swedish) == "de"
