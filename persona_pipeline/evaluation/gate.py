@@ -12,10 +12,9 @@ from persona_pipeline.baselines.wording import drop_sentence, fall_sentence
 from persona_pipeline.errors import ConfigError, did_you_mean
 from persona_pipeline.evaluation.likeness import likeness_findings
 from persona_pipeline.evaluation.report import (
-    EXIT_BUDGET,
     EXIT_COVERAGE,
-    EXIT_OK,
     EXIT_REGRESSION,
+    KINDS,
     AgentReport,
     Finding,
     worst_exit_code,
@@ -27,36 +26,11 @@ from persona_pipeline.judging.verdict import Unscored
 from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.world.canonical import rfc3339
 
-# What `--fail-on` can name, and the kinds of finding each stands for.
-FAILURES: Mapping[str, tuple[str, ...]] = {
-    "regression": ("regression", "proposition_drop"),
-    "threshold": ("threshold",),
-    "coverage": ("coverage", "nothing_evaluated", "missing_agent", "judge_health", "other_judge"),
-    "calibration": ("calibration",),
-    "no_baseline": ("no_baseline",),
-    "budget": ("budget",),
-    "undecided": ("undecided", "doubted"),
-    "trend": ("trend",),
-    "injection": ("injection",),
-    "names": ("names",),
-    "voices": ("clone", "voices"),
-    "voice_alarm": ("voice_alarm",),
-    # The name it had when it only warned.
-    "doubted": ("doubted",),
-    "judge_changed": ("judge_changed",),
+# What `--fail-on` can name, and the kinds of finding each stands for; each kind has a name of its own too.
+FAILURES: Mapping[str, Collection[str]] = {
+    name: tuple(kind.name for kind in KINDS.values() if name in (kind.name, kind.group))
+    for name in dict.fromkeys(kind.group or kind.name for kind in KINDS.values()) | dict.fromkeys(KINDS)
 }
-# What only asks a person to look, unless `--fail-on` names it: the exit code it has then.
-WARNINGS: Mapping[str, int] = {
-    "trend": EXIT_REGRESSION,
-    "injection": EXIT_COVERAGE,
-    "names": EXIT_COVERAGE,
-    "clone": EXIT_REGRESSION,
-    "voices": EXIT_REGRESSION,
-    "voice_alarm": EXIT_REGRESSION,
-    "judge_changed": EXIT_COVERAGE,
-}
-
-
 MOST_FLAGGED = 3
 # So many judgments a claim tell most large drops from chance.
 DECIDING_SAMPLES = 5
@@ -123,10 +97,11 @@ def judge_agent(evaluation: AgentEvaluation, comparison: BaselineComparison, rul
 
 def exit_code_of(findings: Collection[Finding], rules: GateRules) -> int:
     """Return the exit code of findings, those left out that ``fail_on`` does not name."""
-    serious = (name for name, kinds in FAILURES.items() if WARNINGS.keys().isdisjoint(kinds))
-    names = serious if rules.fail_on is None else rules.fail_on
-    kinds = {kind for name in names for kind in FAILURES[name]}
-    return worst_exit_code({f.exit_code or WARNINGS.get(f.kind, 0) for f in findings if f.kind in kinds})
+    if rules.fail_on is None:
+        return worst_exit_code({item.exit_code for item in findings})
+    kinds = {kind for name in rules.fail_on for kind in FAILURES[name]}
+    asked = [item for item in findings if item.kind in kinds]
+    return worst_exit_code({item.exit_code or KINDS[item.kind].exit_code for item in asked})
 
 
 def nothing_evaluated(reports: Collection[AgentReport]) -> list[Finding]:
@@ -136,7 +111,6 @@ def nothing_evaluated(reports: Collection[AgentReport]) -> list[Finding]:
     return [
         Finding(
             kind="nothing_evaluated",
-            exit_code=EXIT_COVERAGE,
             message="nothing was evaluated: no dimension has a score",
         )
     ]
@@ -147,7 +121,6 @@ def missing_agent_findings(agent_ids: Collection[str]) -> list[Finding]:
     return [
         Finding(
             kind="missing_agent",
-            exit_code=EXIT_COVERAGE,
             message=f"{agent_id} has a baseline and no persona",
             remedy=f"restore personas/{agent_id}.yaml, or remove baselines/{agent_id}.json",
             agent_id=agent_id,
@@ -162,7 +135,6 @@ def _regressions(evaluation: AgentEvaluation, comparison: BaselineComparison, ru
     found = [
         Finding(
             kind="regression",
-            exit_code=EXIT_REGRESSION,
             message=fall_sentence(agent, item, rules.regression_delta),
             agent_id=agent,
             dimension=item.dimension,
@@ -172,7 +144,6 @@ def _regressions(evaluation: AgentEvaluation, comparison: BaselineComparison, ru
     return found + [
         Finding(
             kind="proposition_drop",
-            exit_code=EXIT_REGRESSION,
             message=drop_sentence(agent, drop, rules.proposition_delta),
             agent_id=agent,
             dimension=drop.dimension,
@@ -188,7 +159,6 @@ def _undecided(evaluation: AgentEvaluation, comparison: BaselineComparison) -> l
     return [
         Finding(
             kind="undecided",
-            exit_code=EXIT_COVERAGE,
             message=f"{agent}: {item.dimension} dropped by {-(item.delta or 0.0):.2f} from {item.baseline:.2f} to "
             f"{item.current:.2f}, which judge and week may explain: whether it fell cannot be told",
             remedy="judge more often, or take the baseline from more windows (`persona-pipeline baseline --windows 4`)",
@@ -228,7 +198,6 @@ def _judge_health(evaluation: AgentEvaluation) -> list[Finding]:
     return [
         Finding(
             kind="judge_health",
-            exit_code=EXIT_COVERAGE,
             message=f"{evaluation.agent_id}: {health.failing} of {health.quotes} quotes of the judge do not stand in the messages; "
             "its scores cannot be believed",
             remedy="ask a judge that can quote; `persona-pipeline doctor` looks at this one",
@@ -252,7 +221,7 @@ def _injections(evaluation: AgentEvaluation) -> list[Finding]:
         f"{evaluation.agent_id}: the judged text seems to address the judge ({', '.join(flagged[:MOST_FLAGGED])}{more})"
     )
     remedy = "read those messages before you believe their scores"
-    return [Finding(kind="injection", exit_code=EXIT_OK, message=text, remedy=remedy, agent_id=evaluation.agent_id)]
+    return [Finding(kind="injection", message=text, remedy=remedy, agent_id=evaluation.agent_id)]
 
 
 def _coverage(evaluation: AgentEvaluation, comparison: BaselineComparison, rules: GateRules) -> list[Finding]:
@@ -281,7 +250,6 @@ def _coverage(evaluation: AgentEvaluation, comparison: BaselineComparison, rules
                 findings.append(
                     Finding(
                         kind="no_baseline",
-                        exit_code=EXIT_COVERAGE,
                         message=f"{evaluation.agent_id}: {name} has no baseline",
                         remedy=f"take one with `persona-pipeline baseline --agents {shlex.quote(evaluation.agent_id)}`",
                         command=f"persona-pipeline baseline --agents {shlex.quote(evaluation.agent_id)}",
@@ -293,7 +261,6 @@ def _coverage(evaluation: AgentEvaluation, comparison: BaselineComparison, rules
         findings.append(
             Finding(
                 kind="coverage",
-                exit_code=EXIT_COVERAGE,
                 message=message,
                 remedy=remedy,
                 command=command,
@@ -323,7 +290,7 @@ def _covered_in_all(evaluations: Collection[AgentEvaluation], rules: GateRules, 
         failed.update(item.failed)
     reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(failed.items()))
     text = f"{agent_id or 'the run'}: {scored} of {expected} judgments are scored ({reasons})"
-    return [Finding(kind="coverage", exit_code=EXIT_COVERAGE, message=text, agent_id=agent_id)]
+    return [Finding(kind="coverage", message=text, agent_id=agent_id)]
 
 
 def _is_covered(items: Collection[DimensionEvaluation], rules: GateRules) -> bool:
@@ -354,4 +321,4 @@ def _budget(agent_id: str, dimension: str, item: DimensionEvaluation) -> list[Fi
     if not stopped:
         return []
     message = f"{agent_id}: {stopped} judgments of {dimension} were not made: the budget was used up"
-    return [Finding(kind="budget", exit_code=EXIT_BUDGET, message=message, agent_id=agent_id, dimension=dimension)]
+    return [Finding(kind="budget", message=message, agent_id=agent_id, dimension=dimension)]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from persona_pipeline.evaluation.report import EXIT_OK, Finding
+from persona_pipeline.evaluation.report import Finding
 from persona_pipeline.evaluation.results import AgentEvaluation
 
 MOST_QUOTED = 80
@@ -32,7 +32,6 @@ def _finding(agent_id: str, channel: str, item: dict[str, Any]) -> Finding:
     }[item["kind"]]
     return Finding(
         kind="clone" if is_clone else "voices",
-        exit_code=EXIT_OK,
         message=f"{agent_id} {said} in #{channel}{_quoted(item)}",
         remedy="see whether the two share a prompt, a memory or a model" if is_clone else "read both side by side",
         agent_id=agent_id,

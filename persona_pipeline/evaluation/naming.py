@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from persona_pipeline.evaluation.report import EXIT_OK, Finding
+from persona_pipeline.evaluation.report import Finding
 from persona_pipeline.world.speakers import NameMatch, silence
 
 KIND = "names"
@@ -28,10 +28,10 @@ def _silent(match: NameMatch) -> Iterator[Finding]:
         meant = [item for item in match.strangers if item.agent_id == agent_id]
         said = "".join(f"; {item.name!r} has {item.said} and no persona: is it {agent_id!r}?" for item in meant)
         remedy = meant[0].remedy if meant else _CHECK
-        yield Finding(kind=KIND, exit_code=EXIT_OK, message=silence(agent_id) + said, remedy=remedy, agent_id=agent_id)
+        yield Finding(kind=KIND, message=silence(agent_id) + said, remedy=remedy, agent_id=agent_id)
 
 
 def _misspelt(match: NameMatch) -> Iterator[Finding]:
     for item in match.strangers:
         if item.spelling and item.agent_id not in match.silent:
-            yield Finding(kind=KIND, exit_code=EXIT_OK, message=item.text, agent_id=item.agent_id)
+            yield Finding(kind=KIND, message=item.text, agent_id=item.agent_id)

@@ -1,9 +1,10 @@
 """One run over one or more agents, and what it comes to: what the command line prints and every report is rendered from."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from persona_pipeline.baselines.detectable import BLIND
 from persona_pipeline.baselines.models import BaselineComparison, DimensionComparison
@@ -25,10 +26,12 @@ __all__ = [
     "EXIT_COVERAGE",
     "EXIT_OK",
     "EXIT_REGRESSION",
+    "KINDS",
     "AgentReport",
     "Conclusion",
     "Expense",
     "Finding",
+    "FindingKind",
     "Result",
     "RunReport",
     "expenses_of",
@@ -39,14 +42,57 @@ __all__ = [
 OF_THE_JUDGE = frozenset({"judge_health"})
 
 
+@dataclass(frozen=True)
+class FindingKind:
+    """A kind of finding.
+
+    Attributes:
+        exit_code: 1: something fell; 3 or 4: something cannot be told. Of a warning it counts only where ``--fail-on`` names it.
+        group: what ``--fail-on`` calls it; "": its name.
+        warns: it only asks a person to look.
+    """
+
+    name: str
+    exit_code: int
+    group: str = ""
+    warns: bool = False
+
+
+KINDS: Mapping[str, FindingKind] = {
+    kind.name: kind
+    for kind in (
+        FindingKind("regression", EXIT_REGRESSION),
+        FindingKind("proposition_drop", EXIT_REGRESSION, "regression"),
+        FindingKind("threshold", EXIT_REGRESSION),
+        FindingKind("undecided", EXIT_COVERAGE),
+        FindingKind("doubted", EXIT_COVERAGE, "undecided"),
+        FindingKind("coverage", EXIT_COVERAGE),
+        FindingKind("nothing_evaluated", EXIT_COVERAGE, "coverage"),
+        FindingKind("missing_agent", EXIT_COVERAGE, "coverage"),
+        FindingKind("judge_health", EXIT_COVERAGE, "coverage"),
+        FindingKind("other_judge", EXIT_COVERAGE, "coverage"),
+        FindingKind("base", EXIT_COVERAGE, "coverage"),
+        FindingKind("no_baseline", EXIT_COVERAGE),
+        FindingKind("budget", EXIT_BUDGET),
+        FindingKind("calibration", EXIT_COVERAGE),
+        FindingKind("new_baseline", EXIT_OK, warns=True),
+        FindingKind("trend", EXIT_REGRESSION, warns=True),
+        FindingKind("injection", EXIT_COVERAGE, warns=True),
+        FindingKind("names", EXIT_COVERAGE, warns=True),
+        FindingKind("clone", EXIT_REGRESSION, "voices", warns=True),
+        FindingKind("voices", EXIT_REGRESSION, warns=True),
+        FindingKind("voice_alarm", EXIT_REGRESSION, warns=True),
+        FindingKind("judge_changed", EXIT_COVERAGE, warns=True),
+    )
+}
+
+
 class Finding(BaseModel):
     """One reason why a run is not clean, in one sentence a person can act on.
 
     Attributes:
-        kind: ``regression``, ``proposition_drop``, ``threshold``, ``undecided``, ``doubted``, ``coverage``, ``no_baseline``,
-            ``budget``, ``nothing_evaluated``, ``missing_agent``, ``judge_health``, ``other_judge``, ``calibration``, and the
-            warnings ``trend``, ``injection``, ``names``, ``clone``, ``voices``, ``voice_alarm`` and ``judge_changed``.
-        exit_code: 1: something fell; 3 or 4: something cannot be told; 0: a warning.
+        kind: one of ``KINDS``.
+        exit_code: 1: something fell; 3 or 4: something cannot be told; 0: a warning. By itself its kind's.
         remedy: what to do about it, where a command mends it; often the same for many findings.
         command: the command that would decide what cannot be told.
     """
@@ -54,13 +100,19 @@ class Finding(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     kind: str
-    exit_code: int
+    exit_code: int = EXIT_OK
     message: str
     remedy: str = ""
     command: str = ""
     agent_id: str | None = None
     dimension: str | None = None
     proposition_id: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_its_kind(cls, data: Any) -> Any:
+        known = KINDS.get(str(data.get("kind"))) if isinstance(data, dict) else None
+        return data if known is None or known.warns else {"exit_code": known.exit_code, **data}
 
     @property
     def text(self) -> str:

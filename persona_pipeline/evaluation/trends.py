@@ -5,7 +5,7 @@ from datetime import datetime
 
 from persona_pipeline.baselines.trend import FEWEST_JUDGMENTS, FEWEST_WINDOWS, Trend, WindowScore, find_trends
 from persona_pipeline.evaluation.history import Point, points_of, summary_of
-from persona_pipeline.evaluation.report import EXIT_OK, Finding
+from persona_pipeline.evaluation.report import Finding
 from persona_pipeline.evaluation.results import AgentEvaluation
 from persona_pipeline.store import Store
 
@@ -66,7 +66,7 @@ def series_of(agent_id: str, points: Sequence[Point]) -> Series:
 def trend_findings(agent_id: str, trends: Mapping[str, Trend]) -> list[Finding]:
     """Return a finding for each dimension that is falling: a warning."""
     return [
-        Finding(kind="trend", exit_code=EXIT_OK, message=trend.text(agent_id, name), agent_id=agent_id, dimension=name)
+        Finding(kind="trend", message=trend.text(agent_id, name), agent_id=agent_id, dimension=name)
         for name, trend in trends.items()
     ]
 

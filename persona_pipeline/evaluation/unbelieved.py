@@ -4,7 +4,7 @@ import shlex
 
 from persona_pipeline.baselines.models import BaselineComparison, DimensionComparison, JudgeShift, People
 from persona_pipeline.calibration.prediction import FEWEST_LABELS
-from persona_pipeline.evaluation.report import EXIT_COVERAGE, EXIT_OK, AgentReport, Finding
+from persona_pipeline.evaluation.report import AgentReport, Finding
 from persona_pipeline.evaluation.results import AgentEvaluation
 
 
@@ -27,7 +27,6 @@ def unbelieved_findings(
         found += [
             Finding(
                 kind="doubted",
-                exit_code=EXIT_COVERAGE,
                 message=f"{text}; it cannot be told, for "
                 + (_chance(item.people) if chance and item.people else "its judge cannot be believed"),
                 command=f"persona-pipeline label {shlex.quote(agent_id)} --dimensions {name}"
@@ -51,7 +50,6 @@ def judge_findings(evaluation: AgentEvaluation, comparison: BaselineComparison) 
         found.append(
             Finding(
                 kind="judge_health",
-                exit_code=EXIT_COVERAGE,
                 message=f"{agent_id}: {', '.join(comparison.unable)} cannot judge, doctor found; its scores cannot be believed",
                 remedy="set PERSONA_JUDGE_MODEL to a model that can, and ask persona-pipeline doctor again",
                 command="persona-pipeline doctor",
@@ -75,7 +73,6 @@ def _other_judge(agent_id: str, blocked: list[tuple[DimensionComparison, JudgeSh
     return [
         Finding(
             kind="other_judge",
-            exit_code=EXIT_COVERAGE,
             message=f"{agent_id}: the baseline of {_named(blocked)} was judged by {shift.before} and this run by {shift.now}; "
             + why,
             remedy=f"compare the two judges with `persona-pipeline canary{more}`, or take the baseline anew",
@@ -93,7 +90,6 @@ def _judge_changed(agent_id: str, changed: list[tuple[DimensionComparison, Judge
     return [
         Finding(
             kind="judge_changed",
-            exit_code=EXIT_OK,
             message=f"{agent_id}: the judge changed, not the agent: {shift.now} gives other scores than {shift.before} "
             f"({points}); its baseline is moved by that",
             remedy="take the baselines anew once you have seen that the agents are as they should be",
@@ -110,7 +106,6 @@ def _uncalibrated(agent_id: str, name: str, people: People | None) -> Finding:
         why = _chance(people)
     return Finding(
         kind="calibration",
-        exit_code=EXIT_COVERAGE,
         message=f"{agent_id}: {name} is not calibrated: {why}",
         remedy="label judgments with `persona-pipeline label`, or leave out --require-calibration",
         command=f"persona-pipeline label {shlex.quote(agent_id)} --dimensions {name}",

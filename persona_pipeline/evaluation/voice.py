@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from persona_pipeline.cards.files import CARDS, CardFormat, example_messages
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation.history import NEWEST_LAST
-from persona_pipeline.evaluation.report import EXIT_OK, Finding
+from persona_pipeline.evaluation.report import Finding
 from persona_pipeline.scoring.voice_alarm import (
     BEFORE,
     FEWEST_OWN,
@@ -174,7 +174,6 @@ def voice_findings(state: VoiceState) -> list[Finding]:
     return [
         Finding(
             kind="voice_alarm",
-            exit_code=EXIT_OK,
             message=f"{found.text}: {_quoted(found)}",
             remedy=f"ask the judge about it: `{_command(found)}`",
             agent_id=state.agent_id,

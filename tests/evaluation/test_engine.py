@@ -398,3 +398,30 @@ def test_a_dimension_that_is_named_must_have_propositions(sample_world: World, d
     shutil.rmtree(sample_world.root / "propositions" / "adherence")
     with pytest.raises(ConfigError, match=r"pam has no adherence propositions; write propositions/adherence/_default"):
         replay(sample_world, as_of=BEFORE_DRIFT, dimensions=dimensions)
+
+
+def test_every_kind_of_finding_can_be_named_and_is_documented() -> None:
+    from typer.main import get_command
+
+    from persona_pipeline.cli.app import app
+    from persona_pipeline.evaluation.gate import FAILURES
+    from persona_pipeline.evaluation.report import KINDS
+
+    assert {kind for kinds in FAILURES.values() for kind in kinds} == set(KINDS)
+    groups = {kind.group or kind.name for kind in KINDS.values()} - {"new_baseline"}
+    command = get_command(app).commands["evaluate"]  # pyright: ignore[reportAttributeAccessIssue]
+    told = next(item.help for item in command.params if item.name == "fail_on")
+    reference = Path("docs/reference.md").read_text(encoding="utf-8")
+    row = next(line for line in reference.splitlines() if line.startswith("| `--fail-on` |"))
+    for name in groups:
+        assert name in told and f"`{name}`" in row, name
+
+
+def test_a_finding_has_the_exit_code_of_its_kind() -> None:
+    from persona_pipeline.evaluation.report import Finding
+
+    codes = {
+        kind: Finding(kind=kind, message="m").exit_code for kind in ("regression", "coverage", "budget", "trend", "odd")
+    }
+    assert codes == {"regression": 1, "coverage": 3, "budget": 4, "trend": 0, "odd": 0}
+    assert Finding(kind="doubted", exit_code=0, message="as an older store has it").exit_code == 0

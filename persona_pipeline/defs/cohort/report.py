@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from persona_pipeline.defs.agents.verdicts import MOST_LISTED, AgentLine, compared_lines
 from persona_pipeline.evaluation.gate import nothing_evaluated
 from persona_pipeline.evaluation.report import (
-    EXIT_COVERAGE,
     Conclusion,
     Finding,
     Result,
@@ -29,7 +28,6 @@ def newest_lines(world: World, agent_ids: Sequence[str]) -> list[AgentLine]:
 def _never_compared(agent_id: str) -> AgentLine:
     finding = Finding(
         kind="coverage",
-        exit_code=EXIT_COVERAGE,
         message=f"{agent_id} was never compared with its baseline",
         remedy="materialize baseline_comparisons, or run evaluate_cohort",
         command="dagster job execute -m persona_pipeline.definitions -j evaluate_cohort",
