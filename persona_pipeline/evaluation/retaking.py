@@ -62,7 +62,7 @@ def _retake(source: FolderWorld, judge: RecordedJudge, path: Path) -> Retaken:
     for name in baseline.dimensions:
         known = baseline.provenance.get("dimensions", {}).get(name, {})
         windows = list(_windows(known.get("recordings")))
-        again = [_scored(source, judge, persona, name, *window) for window in windows]
+        again = [_scored(source, judge, persona, name, window) for window in windows]
         digests = [recordings_digest(item) if item else None for item, _ in again]
         if not windows:
             found.unknown.setdefault(UNNAMED, []).append(name)
@@ -91,8 +91,9 @@ def _windows(noted: Any) -> Iterator[tuple[Window, int]]:
 
 
 def _scored(
-    source: FolderWorld, judge: RecordedJudge, persona: Persona, name: str, window: Window, samples: int
+    source: FolderWorld, judge: RecordedJudge, persona: Persona, name: str, noted: tuple[Window, int]
 ) -> tuple[DimensionEvaluation | None, list[Verdict]]:
+    window, samples = noted
     claims = proposition_set(source.root, persona.agent_id, name)
     if claims.propositions is None:
         return None, []

@@ -177,4 +177,5 @@ def test_watch_reads_a_file_once_and_says_by_its_exit_code_whether_there_was_an_
     facts = [json.loads(line) for line in done.stdout.splitlines()]
     assert [(item["agent_id"], item["began_at"]["id"]) for item in facts] == [("michael", "general-077")]
     quiet = watch("--agents", "jim")
-    assert (quiet.returncode, quiet.stdout) == (0, "")
+    assert quiet.returncode == 0 and "jim: followed since" in quiet.stdout
+    assert quiet.stdout.splitlines()[-1].endswith("no alarm")

@@ -1,6 +1,7 @@
 """Evaluation with the real SDK against a local Messages API server: cached, budgeted, recorded, synthetic."""
 
 import json
+from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -8,12 +9,15 @@ import pytest
 
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation import EvaluationRequest, run_evaluation
+from persona_pipeline.evaluation.against import fresh_world
 from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
 from persona_pipeline.judging.recorded import RecordedJudge
 from persona_pipeline.judging.recorded_first import RecordedFirstJudge
+from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.testing.messages_server import ANSWER, Call, MessagesServer, Reply, message, status, verdicts
 from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world import World
+from tests.support.pull_requests import git
 from tests.support.worlds import replace_in
 
 DAYS = (2, 9, 16)
@@ -197,3 +201,27 @@ def test_a_server_without_structured_output_is_said_so(small_world: World, serve
     run = live(small_world)
     assert run.report.agents["ann"].evaluation.dimensions["adherence"].score is not None
     assert any("JSON" in note for note in run.report.provenance["judge_notes"])
+
+
+def test_a_live_judge_is_asked_once_however_often_a_pull_request_is_judged(small_root: Path) -> None:
+    """By the base's files, by the change's, and by as many in between as it takes to name the one that matters."""
+    git(small_root, "init", "--quiet")
+    with fresh_world(small_root) as world:
+        healthy = ScriptedJudge(lambda request: 8, live=True)
+        run_evaluation(world, healthy, EvaluationRequest(update_baseline=True))
+    git(small_root, "add", "-A")
+    git(small_root, "commit", "--quiet", "-m", "the base")
+    for path in (small_root / "baselines").glob("*.json"):
+        path.unlink()
+    fallen = ScriptedJudge(lambda request: 2, live=True)
+    with fresh_world(small_root) as world:
+        run_evaluation(world, fallen, EvaluationRequest(update_baseline=True))
+    paid = len(fallen.asked)
+    git(small_root, "add", "-A")
+    git(small_root, "commit", "--quiet", "-m", "lowered")
+    with fresh_world(small_root) as world:
+        report = run_evaluation(world, fallen, EvaluationRequest(against="HEAD^1")).report
+    asked = Counter((request.proposition_id, request.key) for request in fallen.asked[paid:])
+    assert asked and set(asked.values()) == {1}
+    assert report.exit_code == 3 and report.findings[0].kind == "base"
+    assert "only because of baselines/" in report.findings[0].message

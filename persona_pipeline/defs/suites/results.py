@@ -106,7 +106,7 @@ def suite_metadata(run: "SuiteResult") -> metadata.Metadata:
     rows = [_row(test) for test in tests[:MOST_ROWS]]
     found: metadata.Metadata = {
         "verdict": run.verdict.value,
-        "result": run.result or "nothing to run",
+        "result": run.result.value if run.result else "nothing to run",
         **{name: counts[name] for name in ("total", "passed", "borderline", "failed", "errors")},
         "tests": metadata.table(rows, ("test", "verdict", "score", "asserts", "what is missing")),
         "suite": run.suite,
