@@ -19,7 +19,7 @@ from persona_pipeline.judging.recordings import (
     write_recordings,
 )
 from persona_pipeline.judging.support import is_unsupported, unsupported
-from persona_pipeline.judging.verdict import Judge, JudgeRequest, Unscored, Verdict
+from persona_pipeline.judging.verdict import Judge, JudgeLayer, JudgeRequest, Unscored, Verdict
 from persona_pipeline.settings import get_settings
 from persona_pipeline.world.canonical import rfc3339
 
@@ -299,19 +299,11 @@ class RecordingBackend:
 
 
 @dataclass(frozen=True)
-class RecordingJudge:
+class RecordingJudge(JudgeLayer):
     """A judge whose verdicts are also written to a recordings folder."""
 
     judging: Judge
     writer: RecordingWriter
-
-    @property
-    def name(self) -> str:
-        return self.judging.name
-
-    @property
-    def live(self) -> bool:
-        return self.judging.live
 
     async def judge(self, requests: Sequence[JudgeRequest]) -> list[Verdict]:
         verdicts = await self.judging.judge(requests)

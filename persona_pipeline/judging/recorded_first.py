@@ -3,16 +3,15 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from persona_pipeline.judging.progress import Progress
 from persona_pipeline.judging.questions import Answer, Backend, Question
 from persona_pipeline.judging.recorded import RecordedBackend, RecordedJudge
-from persona_pipeline.judging.verdict import Judge, JudgeRequest, Verdict
+from persona_pipeline.judging.verdict import Judge, JudgeLayer, JudgeRequest, Verdict
 
 
 @dataclass(frozen=True)
-class RecordedFirstJudge:
+class RecordedFirstJudge(JudgeLayer):
     """Takes recorded judgments whose content is unchanged, and asks a live judge for the rest.
 
     Attributes:
@@ -26,19 +25,6 @@ class RecordedFirstJudge:
     progress: Progress | None = None
 
     @property
-    def name(self) -> str:
-        return self.judging.name
-
-    @property
-    def live(self) -> bool:
-        return self.judging.live
-
-    @property
-    def backend(self) -> Any:
-        """The live judge's backend; None when it has none."""
-        return getattr(self.judging, "backend", None)
-
-    @property
     def notes(self) -> tuple[str, ...]:
         """What a report should say of where its judgments come from."""
         notes = tuple(getattr(self.backend, "notes", ()))
@@ -50,7 +36,9 @@ class RecordedFirstJudge:
     async def judge(self, requests: Sequence[JudgeRequest]) -> list[Verdict]:
         """Return verdicts in the order of the requests; a recording that does not hold any more is asked anew."""
         verdicts = {
-            place: verdict for place, verdict in enumerate(await self.recorded.judge(requests)) if _holds(verdict)
+            place: verdict
+            for place, verdict in enumerate(await self.recorded.judge(requests))
+            if not verdict.has_failed
         }
         asked = [place for place in range(len(requests)) if place not in verdicts]
         self.taken.update(verdict.model or "" for verdict in verdicts.values())
@@ -85,7 +73,3 @@ class RecordedFirstBackend:
         for place, answer in zip(missing, asked, strict=True):
             answers[place] = answer
         return answers
-
-
-def _holds(verdict: Verdict) -> bool:
-    return verdict.unscored is None or verdict.unscored.is_answer

@@ -177,3 +177,22 @@ class Judge(Protocol):
         ...
 
     async def judge(self, requests: Sequence[JudgeRequest]) -> list[Verdict]: ...
+
+
+class JudgeLayer:
+    """What a judge around another has of that one: its name, whether it is live, and its backend."""
+
+    judging: Judge
+
+    @property
+    def name(self) -> str:
+        return self.judging.name
+
+    @property
+    def live(self) -> bool:
+        return self.judging.live
+
+    @property
+    def backend(self) -> Any:
+        """That of the judge inside; None when it has none."""
+        return getattr(self.judging, "backend", None)
