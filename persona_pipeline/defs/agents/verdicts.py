@@ -4,11 +4,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dagster as dg
+import sqlalchemy as sa
 from pydantic import BaseModel, Field
 
 from persona_pipeline.defs.platform.resources import known_agents
 from persona_pipeline.evaluation.cohort import CohortResult
-from persona_pipeline.evaluation.outlines import newest_outlines
+from persona_pipeline.evaluation.history import newest_ids
 from persona_pipeline.evaluation.report import (
     EXIT_CONFIG,
     EXIT_OK,
@@ -21,6 +22,7 @@ from persona_pipeline.evaluation.report import (
 from persona_pipeline.reporting.text import markdown_code, markdown_text, one_line
 from persona_pipeline.reporting.view import format_score
 from persona_pipeline.reporting.words import NOTHING_TO_JUDGE, VERDICTS, verdict_label
+from persona_pipeline.store import tables
 from persona_pipeline.world import World
 
 MOST_LISTED, MOST_NAMED, MOST_LINE = 50, 5, 300
@@ -118,8 +120,33 @@ def _grouped(lines: Sequence[AgentLine]) -> list[tuple[str, list[str]]]:
 
 
 def compared_lines(world: World) -> list[AgentLine]:
-    """Return how each agent of a world did when it was last compared with its baseline; those that never were are left out."""
-    return [agent_line(report) for report in newest_outlines(world.store, known_agents(world.root)).values()]
+    """Return how each agent of a world did when it was last compared with its baseline; those that never were are left out.
+
+    Asked in every run of any agent: of each it reads a few short columns. What was finished has a score, so it held where nothing
+    serious was found.
+    """
+    runs, known = tables.evaluation_runs, set(known_agents(world.root))
+    query = (
+        sa.select(runs.c.agent_id, runs.c.id, runs.c.overall_score, runs.c.findings)
+        .where(runs.c.id.in_(newest_ids()), runs.c.comparison.is_not(None), runs.c.outline.is_not(None))
+        .order_by(runs.c.agent_id)
+    )
+    with world.store.connect() as connection:
+        rows = [row for row in connection.execute(query) if row.agent_id in known]
+    lines = []
+    for row in rows:
+        findings = [Finding.model_validate(finding) for finding in row.findings or ()]
+        told = Conclusion.of(findings) or Conclusion(verdict=Result.HELD)
+        lines.append(
+            AgentLine(
+                agent_id=row.agent_id,
+                overall=row.overall_score,
+                run_id=str(row.id),
+                conclusion=told,
+                findings=findings,
+            )
+        )
+    return lines
 
 
 def failure_of(
