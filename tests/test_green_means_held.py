@@ -56,14 +56,20 @@ def test_a_judge_that_never_reads_decides_nothing(cli: Cli, sample_root: Path) -
     assert cli("evaluate", "--agents", "michael", "--dimensions", "adherence").returncode == 3
 
 
-def test_no_neighbour_hides_a_collapse(cli: Cli, sample_root: Path) -> None:
-    def noisy(data: dict[str, Any]) -> None:
-        for known in data["provenance"]["dimensions"].values():
-            known |= {"windows": 2, "between": 1.5, "below": 1.5}
-            for claim in known.get("claims", {}).values():
-                claim |= {"windows": 2, "between": 4.5, "below": 4.5}
+def varying(between: float, *, of_claims: float) -> Callable[[dict[str, Any]], None]:
+    """Return the edit of a golden file that says its two windows differ by so much."""
 
-    edit_json(sample_root / "baselines" / "dwight.json", noisy)
+    def edit(data: dict[str, Any]) -> None:
+        for known in data["provenance"]["dimensions"].values():
+            known |= {"windows": 2, "between": between, "below": between}
+            for claim in known.get("claims", {}).values():
+                claim |= {"windows": 2, "between": of_claims, "below": of_claims}
+
+    return edit
+
+
+def test_no_neighbour_hides_a_collapse(cli: Cli, sample_root: Path) -> None:
+    edit_json(sample_root / "baselines" / "dwight.json", varying(1.5, of_claims=4.5))
     done = cli("evaluate")
     assert done.returncode in (1, 3)
     assert report(done)["agents"]["michael"]["conclusion"]["verdict"] in ("fell", "cannot_tell")
@@ -72,13 +78,7 @@ def test_no_neighbour_hides_a_collapse(cli: Cli, sample_root: Path) -> None:
 def test_a_drop_nobody_can_explain_is_not_green_however_noisy_its_own_golden_file_says_weeks_are(
     cli: Cli, sample_root: Path
 ) -> None:
-    def noisy(data: dict[str, Any]) -> None:
-        for known in data["provenance"]["dimensions"].values():
-            known |= {"windows": 2, "between": 6.0, "below": 6.0}
-            for claim in known.get("claims", {}).values():
-                claim |= {"windows": 2, "between": 6.0, "below": 6.0}
-
-    edit_json(sample_root / "baselines" / "michael.json", noisy)
+    edit_json(sample_root / "baselines" / "michael.json", varying(6.0, of_claims=6.0))
     done = cli("evaluate")
     told = report(done)["agents"]["michael"]
     assert (done.returncode, told["conclusion"]["verdict"]) == (3, "cannot_tell")
