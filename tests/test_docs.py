@@ -40,7 +40,7 @@ from persona_pipeline.suites.format.loading.suite import SuiteFields
 from persona_pipeline.suites.running.explain import explain
 from persona_pipeline.suites.sandbox import target_proxy
 from persona_pipeline.suites.targets import load_targets
-from persona_pipeline.suites.targets.registry import find_provider, known_providers
+from persona_pipeline.suites.targets.registry import TARGETS, find_provider
 from persona_pipeline.testing.messages_server import MessagesServer
 from persona_pipeline.world import CorrectionSettings, World, ingest
 from persona_pipeline.world.personas import PersonaFile
@@ -208,7 +208,7 @@ def test_yaml_is_what_it_shows(block: Block, tmp_path: Path, monkeypatch: pytest
     document = parse_document(block.text, str(block))
     data = document.data
     if isinstance(data, list):
-        monkeypatch.setitem(registry._TYPES, "max_words", own_assert_type())
+        monkeypatch.setitem(registry.TYPES.loaded, "max_words", own_assert_type())
         suite = {"tests": [{"id": "t", "input": "?", "expected_output": {"total": 1}, "assert": data}]}
         assert len(load_suite(written(tmp_path, "t.yaml", json.dumps(suite))).tests[0].asserts) == len(data)
     elif "tests" in data:
@@ -258,7 +258,7 @@ def test_the_first_suite_ends_as_shown(tmp_path: Path) -> None:
 
 
 def test_an_assert_type_of_your_own_grades(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(registry._TYPES, "max_words", own_assert_type())
+    monkeypatch.setitem(registry.TYPES.loaded, "max_words", own_assert_type())
     text = "tests: [{id: t, input: '?', assert: [{type: max-words, value: 2}]}]"
     suite = load_suite(written(tmp_path, "words.eval.yaml", text))
     assert run_suite(suite, responses=read_responses({"t": "two words"})).exit_code == 0
@@ -285,7 +285,7 @@ FIELDS = [
         "docs/suites.md",
         (SuiteFields, suite_tests.TestFields, ExecutionFields, TrialsFields, WorkspaceFields, HookFields),
     ),
-    ("docs/suites.md", tuple(model for name in known_providers() if (model := find_provider(name)))),
+    ("docs/suites.md", tuple(model for name in TARGETS.names() if (model := find_provider(name)))),
     ("docs/corrections.md", (CorrectionSettings,)),
     ("docs/labels.md", (Label,)),
     ("docs/component.md", (pp.PersonaWorld, MessagesFrom)),

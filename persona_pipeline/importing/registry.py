@@ -1,48 +1,41 @@
 """Importers by name: the built-in ones, and those other packages add by entry point ``persona_pipeline.importers``."""
 
 from collections.abc import Sequence
-from functools import lru_cache
-from importlib.metadata import EntryPoint
 from pathlib import Path
 
-from persona_pipeline.entry_points import load_class, offered
-from persona_pipeline.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.errors import ConfigError, Problem
 from persona_pipeline.importing.base import Importer, Source
 from persona_pipeline.importing.own import OwnMessages
+from persona_pipeline.registry import Registry
 
-ENTRY_POINTS = "persona_pipeline.importers"
 _HERE = "persona_pipeline.importing"
 _ENDINGS = (".jsonl", ".json", ".csv")
-# Known without the metadata of an installed package, and nobody else's to name.
-BUILT_IN = {
-    "messages": f"{_HERE}.own:OwnMessages",
-    "openai": f"{_HERE}.openai:OpenAIChats",
-    "slack": f"{_HERE}.slack:SlackExport",
-    "langfuse": f"{_HERE}.langfuse:LangfuseExport",
-    "langsmith": f"{_HERE}.langsmith:LangSmithExport",
-    "sillytavern": f"{_HERE}.sillytavern:SillyTavernChats",
-    "otlp": "persona_pipeline.traces.importer:OTLPFile",
-}
+IMPORTERS = Registry(
+    "persona_pipeline.importers",
+    Importer,
+    {
+        "messages": f"{_HERE}.own:OwnMessages",
+        "openai": f"{_HERE}.openai:OpenAIChats",
+        "slack": f"{_HERE}.slack:SlackExport",
+        "langfuse": f"{_HERE}.langfuse:LangfuseExport",
+        "langsmith": f"{_HERE}.langsmith:LangSmithExport",
+        "sillytavern": f"{_HERE}.sillytavern:SillyTavernChats",
+        "otlp": "persona_pipeline.traces.importer:OTLPFile",
+    },
+    what="importer",
+)
 
 
-@lru_cache
 def find_importer(name: str) -> type[Importer]:
     """Return the importer of a format.
 
     Raises:
         ConfigError: nobody offers one of that name, or it cannot be loaded.
     """
-    point = EntryPoint(name, BUILT_IN[name], ENTRY_POINTS) if name in BUILT_IN else offered(ENTRY_POINTS).get(name)
-    if point is None:
-        known = format_names()
-        hint = did_you_mean(name, known) or "; the formats are " + ", ".join(known)
-        raise ConfigError(f"--format {name}: unknown format{hint}")
-    return load_class(point, Importer, "importer")
-
-
-def format_names() -> list[str]:
-    """Return what ``--format`` takes: the built-in formats, then others'."""
-    return [*BUILT_IN, *sorted(offered(ENTRY_POINTS).keys() - BUILT_IN.keys())]
+    found = IMPORTERS.find(name)
+    if found is None:
+        raise ConfigError(f"--format {name}: unknown format{IMPORTERS.hint(name)}")
+    return found
 
 
 def files_of(source: Source, name: str | None = None) -> list[Source]:
@@ -51,7 +44,7 @@ def files_of(source: Source, name: str | None = None) -> list[Source]:
     Raises:
         ConfigError: no format of that name, or no such file in a folder.
     """
-    whole = [name] if name is not None else format_names()
+    whole = [name] if name is not None else IMPORTERS.names()
     if not source.is_folder or any(
         find_importer(each).of_folders and (name is not None or _made(each).recognises(source)) for each in whole
     ):
@@ -75,7 +68,7 @@ def importer_of(source: Source, name: str | None = None, *, mapped: bool = False
         return _made(name)
     if not source.path.exists():
         raise ConfigError(Problem("does not exist; check the path", source.name))
-    fitting = [importer for each in format_names() if (importer := _made(each)).recognises(source)]
+    fitting = [importer for each in IMPORTERS.names() if (importer := _made(each)).recognises(source)]
     if len(fitting) == 1:
         return fitting[0]
     if not fitting and OwnMessages().may_be(source, mapped=mapped):
@@ -92,6 +85,6 @@ def _unclear(fitting: Sequence[str]) -> str:
     if fitting:
         return f"could be {' or '.join(fitting)}; say which with --format"
     return (
-        f"is of no format that is known by its look; say which with --format ({', '.join(format_names())}), "
+        f"is of no format that is known by its look; say which with --format ({', '.join(IMPORTERS.names())}), "
         "or which of its keys are a message's with --map KEY=FIELD"
     )

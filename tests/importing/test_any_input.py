@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.importing import Importer, ReadOptions, Skipped, Source
-from persona_pipeline.importing.registry import BUILT_IN, find_importer, importer_of
+from persona_pipeline.importing.registry import IMPORTERS, find_importer, importer_of
 from persona_pipeline.importing.traced import overlap
 from persona_pipeline.world.ingest import parse_time
 from persona_pipeline.world.reading import Row
@@ -53,7 +53,7 @@ def written(folder: Path, name: str, lines: list[Any], *, array: bool) -> tuple[
     return Source(path, "file.jsonl"), len(lines)
 
 
-@pytest.mark.parametrize("name", BUILT_IN)
+@pytest.mark.parametrize("name", IMPORTERS.built_in)
 @given(
     lines=st.lists(st.dictionaries(st.sampled_from(KEYS), JSON, max_size=8) | JSON, min_size=2, max_size=4),
     array=st.booleans(),

@@ -8,7 +8,7 @@ import pytest
 
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.importing import ReadOptions, Source
-from persona_pipeline.importing.registry import BUILT_IN, format_names, importer_of
+from persona_pipeline.importing.registry import IMPORTERS, importer_of
 from persona_pipeline.importing.run import Imported, ImportOptions, import_messages
 from persona_pipeline.world import World
 from persona_pipeline.world.models import Message
@@ -287,16 +287,6 @@ def test_a_format_that_is_not_clear_is_said(tmp_path: Path, name: str, text: str
         importer_of(Source(tmp_path / name, name), "opnai")
 
 
-def test_the_built_in_formats_are_entry_points_too() -> None:
-    import tomllib
-
-    from tests.importing import __file__ as here
-
-    project = tomllib.loads((Path(here).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert project["entry-points"]["persona_pipeline.importers"] == BUILT_IN
-    assert format_names()[: len(BUILT_IN)] == [*BUILT_IN]
-
-
 def test_another_package_adds_the_format_of_the_page(
     empty_world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -313,31 +303,26 @@ def test_another_package_adds_the_format_of_the_page(
         next(text for text in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "(Importer)" in text), vars(module)
     )
     monkeypatch.setitem(sys.modules, "acme_formats", module)
-    points = {"irc": EntryPoint("irc", "acme_formats:IrcLog", registry.ENTRY_POINTS)}
-    points["wrong"] = EntryPoint("wrong", "acme_formats:message_row", registry.ENTRY_POINTS)
-    monkeypatch.setattr(registry, "offered", {registry.ENTRY_POINTS: points}.get)
-    registry.find_importer.cache_clear()
-    try:
-        path = tmp_path / "general.irc"
-        path.write_text(
-            "2026-03-01T10:00:00Z <ann> hi\n2026-03-01T10:00:09Z bob joined\nsoon <ann> ho\n", encoding="utf-8"
-        )
-        imported = take(empty_world, path, format="irc")
-        assert (imported.result.written.inserted, dict(imported.skipped)) == (1, {"notice": 1})
-        assert [str(problem) for problem in imported.result.problems] == [
-            f"{path}:3: created_at 'soon' is not an RFC 3339 time such as 2026-06-01T09:30:00Z"
-        ]
-        with pytest.raises(
-            ConfigError, match=r"importer 'wrong' .* is no subclass of persona_pipeline\.importing\.base\.Importer"
-        ):
-            take(empty_world, path, format="wrong")
-    finally:
-        registry.find_importer.cache_clear()
+    points = {"irc": EntryPoint("irc", "acme_formats:IrcLog", IMPORTERS.group)}
+    points["wrong"] = EntryPoint("wrong", "acme_formats:message_row", IMPORTERS.group)
+    monkeypatch.setattr("persona_pipeline.registry.offered", {IMPORTERS.group: points}.get)
+    monkeypatch.setattr(IMPORTERS, "loaded", {})
+    path = tmp_path / "general.irc"
+    path.write_text("2026-03-01T10:00:00Z <ann> hi\n2026-03-01T10:00:09Z bob joined\nsoon <ann> ho\n", encoding="utf-8")
+    imported = take(empty_world, path, format="irc")
+    assert (imported.result.written.inserted, dict(imported.skipped)) == (1, {"notice": 1})
+    assert [str(problem) for problem in imported.result.problems] == [
+        f"{path}:3: created_at 'soon' is not an RFC 3339 time such as 2026-06-01T09:30:00Z"
+    ]
+    with pytest.raises(
+        ConfigError, match=r"importer 'wrong' .* is no subclass of persona_pipeline\.importing\.base\.Importer"
+    ):
+        take(empty_world, path, format="wrong")
 
 
 def test_deeply_nested_and_long_lines_are_problems_and_not_crashes(tmp_path: Path) -> None:
     deep = json.loads("[" * 900 + "]" * 900)
-    for name in BUILT_IN:
+    for name in IMPORTERS.built_in:
         for key in ("messages", "ts", "send_date", "mes", "input", "outputs", "text", "content"):
             line = {
                 "id": "t", "timestamp": "2026-03-01T10:00:00Z", "run_type": "llm", "start_time": "2026-03-01T10:00:00Z",

@@ -21,9 +21,9 @@ from persona_pipeline.judging.estimate import estimate
 from persona_pipeline.judging.options import AnthropicOptions
 from persona_pipeline.judging.prices import price
 from persona_pipeline.judging.probe import Level, probe
-from persona_pipeline.judging.providers import registry
 from persona_pipeline.judging.providers.anthropic import AnthropicProvider
-from persona_pipeline.judging.providers.registry import BUILT_IN, find_provider, judge_names
+from persona_pipeline.judging.providers.registry import PROVIDERS as REGISTRY
+from persona_pipeline.judging.providers.registry import find_provider, judge_names
 from persona_pipeline.judging.recorded import RecordedJudge, RecordingJudge, RecordingWriter
 from persona_pipeline.judging.recorded_first import RecordedFirstJudge
 from persona_pipeline.judging.verdict import Unscored, Usage
@@ -271,13 +271,14 @@ class HomeProvider(AnthropicProvider):
 
 def test_another_package_adds_a_judge_by_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
     points = {
-        "home": EntryPoint("home", f"{__name__}:HomeProvider", registry.ENTRY_POINTS),
-        "broken": EntryPoint("broken", "no_such_package:Judge", registry.ENTRY_POINTS),
-        "wrong": EntryPoint("wrong", f"{__name__}:PROJECT", registry.ENTRY_POINTS),
+        "home": EntryPoint("home", f"{__name__}:HomeProvider", REGISTRY.group),
+        "broken": EntryPoint("broken", "no_such_package:Judge", REGISTRY.group),
+        "wrong": EntryPoint("wrong", f"{__name__}:PROJECT", REGISTRY.group),
         # What is built in is nobody else's to name.
-        "openai": EntryPoint("openai", f"{__name__}:HomeProvider", registry.ENTRY_POINTS),
+        "openai": EntryPoint("openai", f"{__name__}:HomeProvider", REGISTRY.group),
     }
-    monkeypatch.setattr(registry, "offered", {registry.ENTRY_POINTS: points}.get)
+    monkeypatch.setattr("persona_pipeline.registry.offered", {REGISTRY.group: points}.get)
+    monkeypatch.setattr(REGISTRY, "loaded", {})
     find_provider.cache_clear()
     try:
         with MessagesServer() as server:
@@ -287,7 +288,7 @@ def test_another_package_adds_a_judge_by_entry_point(monkeypatch: pytest.MonkeyP
         assert told.score is not None
         assert judge.name == "home:claude-haiku-5-5"
         assert find_provider("openai").name == "openai"
-        assert judge_names() == ["recorded", *BUILT_IN, "broken", "home", "wrong"]
+        assert judge_names() == ["recorded", *REGISTRY.built_in, "broken", "home", "wrong"]
         for name, said in {"broken": "cannot be loaded", "wrong": "no subclass", "hme": "did you mean 'home'"}.items():
             with pytest.raises(ConfigError, match=said):
                 find_provider(name)
@@ -295,12 +296,11 @@ def test_another_package_adds_a_judge_by_entry_point(monkeypatch: pytest.MonkeyP
         find_provider.cache_clear()
 
 
-def test_the_built_in_providers_are_entry_points_too() -> None:
+def test_the_built_in_providers_can_all_be_installed() -> None:
     import tomllib
 
     project = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert project["entry-points"][registry.ENTRY_POINTS] == BUILT_IN
-    for name in BUILT_IN:
+    for name in REGISTRY.built_in:
         provider = find_provider(name)
         assert provider.name == name
         assert not provider.extra or provider.extra in project["optional-dependencies"]

@@ -18,7 +18,7 @@ from persona_pipeline.suites.format.problems import Reader, add_model_problems
 from persona_pipeline.suites.format.sources import Entry
 from persona_pipeline.suites.targets.fields import TargetFields
 from persona_pipeline.suites.targets.grants import OWN, Grants
-from persona_pipeline.suites.targets.registry import find_provider, known_providers, with_function
+from persona_pipeline.suites.targets.registry import TARGETS, find_provider, with_function
 
 FILE_NAMES = ("targets.yaml", "targets.yml", ".agentv/targets.yaml", ".agentv/targets.yml")
 _REFERENCE = re.compile(r"\$\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
@@ -109,8 +109,7 @@ class Targets:
         provider = entry.data.get("provider")
         model = find_provider(provider) if isinstance(provider, str) else None
         if model is None:
-            providers = known_providers()
-            hint = did_you_mean(str(provider), providers) or f"; known: {', '.join(providers)}"
+            hint = TARGETS.hint(str(provider))
             raise ConfigError(entry.problem(f"{label}: provider {provider!r} is unknown{hint}", "provider"))
         data = self._filled(with_function(entry.data), entry, label, (), reader)
         if reader.problems:

@@ -1,30 +1,29 @@
 """Kinds of targets by name: the built-in ones, and those other packages add by entry point ``persona_pipeline.targets``."""
 
 from collections.abc import Mapping
-from importlib import import_module
 from typing import Any
 
-from persona_pipeline.entry_points import load_class, offered
+from persona_pipeline.registry import Registry
 from persona_pipeline.suites.targets.fields import TargetFields
 
-ENTRY_POINTS = "persona_pipeline.targets"
 # ``provider: python:package.module:function`` says it in one line.
 PYTHON = "python:"
-_BUILT_IN = {
-    "mock": "mock:MockTarget",
-    "cli": "cli:CliTarget",
-    "python": "python:PythonTarget",
-    "http": "http:HttpTarget",
-    "anthropic": "anthropic:AnthropicTarget",
-    "openai": "openai:OpenAITarget",
-    "persona": "persona:PersonaTarget",
-    "replay": "replay:ReplayTarget",
-}
-
-
-def known_providers() -> list[str]:
-    """Return every kind of target there is, built-in ones first."""
-    return [*_BUILT_IN, *(name for name in offered(ENTRY_POINTS) if name not in _BUILT_IN)]
+_HERE = "persona_pipeline.suites.targets"
+TARGETS = Registry(
+    "persona_pipeline.targets",
+    TargetFields,
+    {
+        "mock": f"{_HERE}.mock:MockTarget",
+        "cli": f"{_HERE}.cli:CliTarget",
+        "python": f"{_HERE}.python:PythonTarget",
+        "http": f"{_HERE}.http:HttpTarget",
+        "anthropic": f"{_HERE}.anthropic:AnthropicTarget",
+        "openai": f"{_HERE}.openai:OpenAITarget",
+        "persona": f"{_HERE}.persona:PersonaTarget",
+        "replay": f"{_HERE}.replay:ReplayTarget",
+    },
+    what="provider",
+)
 
 
 def find_provider(name: str) -> type[TargetFields] | None:
@@ -33,12 +32,7 @@ def find_provider(name: str) -> type[TargetFields] | None:
     Raises:
         ConfigError: an entry point of that name cannot be loaded.
     """
-    name = "python" if name.startswith(PYTHON) else name
-    if name in _BUILT_IN:
-        module, _, cls = _BUILT_IN[name].partition(":")
-        return getattr(import_module(f"persona_pipeline.suites.targets.{module}"), cls)
-    point = offered(ENTRY_POINTS).get(name)
-    return load_class(point, TargetFields, "provider") if point else None
+    return TARGETS.find("python" if name.startswith(PYTHON) else name)
 
 
 def with_function(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,25 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from persona_pipeline.entry_points import offered
 from persona_pipeline.errors import ConfigError
+from persona_pipeline.registry import offered
 from persona_pipeline.suites import Assert, Context, Grade, Output, register
 from persona_pipeline.suites.asserts import registry
 from tests.suites.support import run, suite_of
 
 
 @pytest.fixture(autouse=True)
-def _types_of_this_test() -> Iterator[None]:
-    known = dict(registry._TYPES)
-    _forget_packages()
+def _types_of_this_test(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(registry.TYPES, "loaded", {})
+    offered.cache_clear()
     yield
-    registry._TYPES.clear()
-    registry._TYPES.update(known)
-    _forget_packages()
-
-
-def _forget_packages() -> None:
-    registry._entry_points.cache_clear()
     offered.cache_clear()
 
 

@@ -18,16 +18,17 @@ class Parrot(MockTarget):
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     points = {
-        name: EntryPoint(name, value, registry.ENTRY_POINTS)
+        name: EntryPoint(name, value, registry.TARGETS.group)
         for name, value in (("parrot", f"{__name__}:Parrot"), ("gone", "no_such_module:X"), ("odd", "json:dumps"))
     }
-    monkeypatch.setattr(registry, "offered", {registry.ENTRY_POINTS: points}.get)
+    monkeypatch.setattr("persona_pipeline.registry.offered", {registry.TARGETS.group: points}.get)
+    monkeypatch.setattr(registry.TARGETS, "loaded", {})
 
 
 @pytest.mark.usefixtures("installed")
 def test_an_entry_point_is_a_provider(tmp_path: Path) -> None:
     assert target(tmp_path, provider="parrot", response="ok").respond(request(tmp_path)).text == "ok"
-    assert registry.known_providers()[-3:] == ["parrot", "gone", "odd"]
+    assert registry.TARGETS.names()[-3:] == ["gone", "odd", "parrot"]
 
 
 @pytest.mark.usefixtures("installed")
@@ -40,5 +41,5 @@ def test_one_that_cannot_be_used_says_so(tmp_path: Path, name: str, said: str) -
 
 
 def test_every_built_in_kind_is_there() -> None:
-    for name in registry.known_providers():
+    for name in registry.TARGETS.names():
         assert registry.find_provider(name) is not None, name
