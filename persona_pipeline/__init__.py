@@ -98,9 +98,9 @@ __all__ = [
 ]
 
 _MODULES = {
-    "api.comparing": ("EvaluationComparison", "SuiteComparison", "compare"),
-    "api.correcting": ("open_gate",),
-    "api.evaluating": (
+    "persona_pipeline.api.comparing": ("EvaluationComparison", "SuiteComparison", "compare"),
+    "persona_pipeline.api.correcting": ("open_gate",),
+    "persona_pipeline.api.evaluating": (
         "Asking",
         "estimate",
         "evaluate",
@@ -111,24 +111,24 @@ _MODULES = {
         "take_baselines",
         "take_baselines_async",
     ),
-    "api.results": ("Evaluation", "UnscoredError"),
-    "api.suite_runs": ("Running", "SuiteRun", "load_suite", "run_suite", "run_suite_async"),
-    "baselines.models": ("Baseline",),
-    "corrections.decision": ("GateDecision",),
-    "corrections.gate": ("ActionGate",),
-    "corrections.interventions": ("Interventions",),
-    "corrections.statistics": ("correction_statistics",),
-    "defs.component.persona_checks": ("build_persona_checks",),
-    "defs.component.persona_world": ("PersonaWorld",),
-    "errors": ("ConfigError", "PersonaError", "Problem"),
-    "evaluation.report": ("AgentReport", "Finding", "RunReport"),
-    "evaluation.results": ("AgentEvaluation",),
-    "judging.verdict": ("Evidence", "Judge", "JudgeRequest", "Unscored", "Verdict"),
-    "scoring.results": ("DimensionEvaluation", "PropositionResult"),
-    "suites.format.models": ("Suite",),
-    "suites.targets.responses": ("Responses", "load_responses", "read_responses"),
-    "world.models": ("CorrectionSettings",),
-    "world.world": ("World",),
+    "persona_pipeline.api.results": ("Evaluation", "UnscoredError"),
+    "persona_pipeline.api.suite_runs": ("Running", "SuiteRun", "load_suite", "run_suite", "run_suite_async"),
+    "persona_pipeline.baselines.models": ("Baseline",),
+    "persona_pipeline.corrections.decision": ("GateDecision",),
+    "persona_pipeline.corrections.gate": ("ActionGate",),
+    "persona_pipeline.corrections.interventions": ("Interventions",),
+    "persona_pipeline.corrections.statistics": ("correction_statistics",),
+    "persona_pipeline.defs.component.persona_checks": ("build_persona_checks",),
+    "persona_pipeline.defs.component.persona_world": ("PersonaWorld",),
+    "persona_pipeline.errors": ("ConfigError", "PersonaError", "Problem"),
+    "persona_pipeline.evaluation.report": ("AgentReport", "Finding", "RunReport"),
+    "persona_pipeline.evaluation.results": ("AgentEvaluation",),
+    "persona_pipeline.judging.verdict": ("Evidence", "Judge", "JudgeRequest", "Unscored", "Verdict"),
+    "persona_pipeline.scoring.results": ("DimensionEvaluation", "PropositionResult"),
+    "persona_pipeline.suites.format.models": ("Suite",),
+    "persona_pipeline.suites.targets.responses": ("Responses", "load_responses", "read_responses"),
+    "persona_pipeline.world.models": ("CorrectionSettings",),
+    "persona_pipeline.world.world": ("World",),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 # `pp.testing.WorldBuilder` and `pp.corrections` need no import of their own.
@@ -137,7 +137,7 @@ _PACKAGES = ("corrections", "testing")
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
-        return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+        return getattr(import_module(_HOME[name]), name)
     if name in _PACKAGES:
         return import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

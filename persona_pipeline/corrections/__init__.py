@@ -15,21 +15,21 @@ if TYPE_CHECKING:
     from persona_pipeline.corrections.statistics import CorrectionStatistics, correction_statistics
 
 _MODULES = {
-    "Action": "decision",
-    "ActionGate": "gate",
-    "AntiConvergence": "anti_convergence",
-    "CorrectionStatistics": "statistics",
-    "GateDecision": "decision",
-    "Interventions": "interventions",
-    "Outcome": "decision",
-    "RepetitionSuppression": "repetition",
-    "StoredSettings": "configuration",
-    "correction_statistics": "statistics",
-    "gate_backend": "backend",
-    "guidance_block": "guidance",
-    "read_config": "configuration",
-    "reset_config": "configuration",
-    "write_config": "configuration",
+    "Action": "persona_pipeline.corrections.decision",
+    "ActionGate": "persona_pipeline.corrections.gate",
+    "AntiConvergence": "persona_pipeline.corrections.anti_convergence",
+    "CorrectionStatistics": "persona_pipeline.corrections.statistics",
+    "GateDecision": "persona_pipeline.corrections.decision",
+    "Interventions": "persona_pipeline.corrections.interventions",
+    "Outcome": "persona_pipeline.corrections.decision",
+    "RepetitionSuppression": "persona_pipeline.corrections.repetition",
+    "StoredSettings": "persona_pipeline.corrections.configuration",
+    "correction_statistics": "persona_pipeline.corrections.statistics",
+    "gate_backend": "persona_pipeline.corrections.backend",
+    "guidance_block": "persona_pipeline.corrections.guidance",
+    "read_config": "persona_pipeline.corrections.configuration",
+    "reset_config": "persona_pipeline.corrections.configuration",
+    "write_config": "persona_pipeline.corrections.configuration",
 }
 __all__ = [
     "Action",
@@ -53,5 +53,5 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     # Nudges need no database and statistics no judge: each name brings in its own module only.
     if name in _MODULES:
-        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+        return getattr(import_module(_MODULES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -65,13 +65,13 @@ def take_deadlines_off(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(function.__kwdefaults__, name, LONG)
     monkeypatch.setattr(ActionGate.flush, "__defaults__", (LONG,))
     for name in (
-        "gate._RECORD_WAIT_SECONDS",
-        "gate._LOOP_GRACE_SECONDS",
-        "backend.DEADLINE_SECONDS",
-        "service.app._STORE_SECONDS",
-        "service.app._HEALTH_SECONDS",
+        "persona_pipeline.corrections.gate._RECORD_WAIT_SECONDS",
+        "persona_pipeline.corrections.gate._LOOP_GRACE_SECONDS",
+        "persona_pipeline.corrections.backend.DEADLINE_SECONDS",
+        "persona_pipeline.corrections.service.app._STORE_SECONDS",
+        "persona_pipeline.corrections.service.app._HEALTH_SECONDS",
     ):
-        monkeypatch.setattr(f"persona_pipeline.corrections.{name}", LONG)
+        monkeypatch.setattr(name, LONG)
 
 
 async def until(condition: Callable[[], object]) -> None:
