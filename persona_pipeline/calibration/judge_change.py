@@ -156,18 +156,18 @@ def _pairs(labelled: Sequence[tuple[Anchor, float]]) -> tuple[list[float], list[
 
 def _moved(anchors: Sequence[Anchor]) -> tuple[float, float]:
     """Return the mean of now - before and the p-value that it is nothing."""
-    from scipy.special import stdtr
+    from scipy.stats import ttest_rel
 
-    differences = np.asarray([item.now - item.before for item in anchors], dtype=np.float64)
-    mean, error = float(differences.mean()), float(differences.std(ddof=1)) / math.sqrt(len(differences))
-    if error == 0:
+    before, now = ([getattr(item, side) for item in anchors] for side in ("before", "now"))
+    mean = float(np.mean(np.subtract(now, before)))
+    if len({n - b for b, n in zip(before, now, strict=True)}) == 1:
         return mean, 0.0 if mean else 1.0
-    return mean, float(2 * stdtr(len(differences) - 1, -abs(mean) / error))
+    return mean, float(ttest_rel(now, before).pvalue)
 
 
 def _agrees_less(labelled: Sequence[tuple[Anchor, float]], before: Measure, now: Measure, alike: Measure) -> bool:
     """Whether the correlation with people fell; both share the people, and the judges may share their errors."""
-    from scipy.special import ndtr
+    from scipy.stats import norm
 
     if before.value is None or before.value - (now.value or 0.0) < LOST:
         return False
@@ -178,4 +178,4 @@ def _agrees_less(labelled: Sequence[tuple[Anchor, float]], before: Measure, now:
     if spread <= 0:
         return False
     z = (math.atanh(min(r1, 0.9999)) - math.atanh(r2)) * math.sqrt((len(labelled) - 3) / spread)
-    return float(ndtr(-z)) < _RANK_LEVEL
+    return float(norm.sf(z)) < _RANK_LEVEL

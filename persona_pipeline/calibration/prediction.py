@@ -7,7 +7,7 @@ import numpy as np
 
 from persona_pipeline.baselines.level import Indices, Mask
 from persona_pipeline.baselines.variance import Numbers
-from persona_pipeline.calibration.measures import TAIL, Measure
+from persona_pipeline.calibration.measures import Measure, student_quantile
 
 # Below this many labels the intervals cover less than they say: .91 at 25.
 FEWEST_LABELS = 50
@@ -56,7 +56,7 @@ def peoples_mean(judge: Sequence[float], labels: Sequence[float | None], *, stra
     # The slope is not known either (Cochran 7.8), and strata have few labels each (Satterthwaite, 1946).
     error = float(parts.sum()) * (1 + (ahead**2 / spread if spread > 1e-12 else 0.0))
     trusted = float(parts.sum()) ** 2 / max(float((parts**2 / (sampled - 1)).sum()), 1e-18)
-    half = math.sqrt(error) * _quantile(max(min(trusted, degrees), 1))
+    half = math.sqrt(error) * student_quantile(max(min(trusted, degrees), 1))
     return bounded(middle_y + slope * ahead, half, count)
 
 
@@ -77,9 +77,3 @@ def _strata(x: Numbers, known: Mask, most: int) -> Indices:
         if below >= _FEWEST_IN_STRATUM and int((ordered >= edge).sum()) >= _FEWEST_IN_STRATUM:
             edges.append(edge)
     return np.searchsorted(np.asarray(edges), x, side="right")
-
-
-def _quantile(degrees: float) -> float:
-    from scipy.special import stdtrit
-
-    return -float(stdtrit(degrees, TAIL))

@@ -12,7 +12,7 @@ from persona_pipeline.calibration.changes_file import CHANGES
 from persona_pipeline.labels import LABELS
 from persona_pipeline.propositions import ALL_DIMENSIONS, PROPOSITIONS
 from persona_pipeline.propositions.loading import DEFAULT
-from persona_pipeline.scoring.text.lexicon import LEXICONS
+from persona_pipeline.scoring.text.agreement import LEXICONS
 from persona_pipeline.store import Store
 from persona_pipeline.world.canonical import content_hash
 from persona_pipeline.world.counting import Said, said_by_agent

@@ -25,7 +25,7 @@ from persona_pipeline.scoring.results import DimensionEvaluation, PropositionRes
 from persona_pipeline.scoring.text.agreement import AgreementLexicon, agreement_ratio, no_lexicon, unread_language
 from persona_pipeline.scoring.text.clones import VoiceFinding, find_clones, find_likeness
 from persona_pipeline.scoring.text.nearness import Nearness, nearness
-from persona_pipeline.scoring.text.vocabulary import sampled_similarity, vocabulary_stats
+from persona_pipeline.scoring.text.tokens import sampled_similarity, vocabulary_stats
 from persona_pipeline.world.models import Message, seed_from
 from persona_pipeline.world.trajectory import Entry, Omission, Trajectory, message_entry, windowed
 
