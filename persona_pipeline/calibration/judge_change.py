@@ -6,11 +6,14 @@ Not to be confused with ``judging.canaries``, which catch a judge that obeys wha
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from persona_pipeline.atomic_files import write_atomically
 from persona_pipeline.calibration.measures import Measure, bias, spearman
+from persona_pipeline.errors import ConfigError, Problem
 
 # Below this many anchors a change of .4 in rank correlation is seen in less than half of the cases.
 FEWEST_ANCHORS = 40
@@ -179,3 +182,45 @@ def _agrees_less(labelled: Sequence[tuple[Anchor, float]], before: Measure, now:
         return False
     z = (math.atanh(min(r1, 0.9999)) - math.atanh(r2)) * math.sqrt((len(labelled) - 3) / spread)
     return float(norm.sf(z)) < _RANK_LEVEL
+
+
+CHANGES = Path("calibration") / "judge_changes.json"
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    changes: list[JudgeChange]
+
+
+def load_judge_changes(root: Path) -> list[JudgeChange]:
+    """Return what was found of every pair of judges; a missing file holds nothing.
+
+    Raises:
+        ConfigError: the file is not valid.
+    """
+    path = root / CHANGES
+    if not path.exists():
+        return []
+    try:
+        return _File.model_validate_json(path.read_bytes()).changes
+    except ValidationError as error:
+        raise ConfigError(
+            [
+                Problem(
+                    f"{'.'.join(map(str, item['loc'])) or 'the file'}: {item['msg']}; restore it, or run persona-pipeline canary",
+                    str(path),
+                )
+                for item in error.errors(include_url=False, include_input=False)
+            ]
+        ) from None
+
+
+def save_judge_changes(root: Path, changes: Sequence[JudgeChange]) -> Path:
+    """Write what was found of pairs of judges, replacing what was found of the same pair before."""
+    known = {(item.before, item.now): item for item in [*load_judge_changes(root), *changes]}
+    ordered = sorted(known.values(), key=lambda item: (str(item.before), str(item.now)))
+    path = root / CHANGES
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, _File(changes=ordered).model_dump_json(indent=2) + "\n")
+    return path

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from persona_pipeline.baselines.golden import BASELINES
-from persona_pipeline.calibration.changes_file import CHANGES
+from persona_pipeline.calibration.judge_change import CHANGES
 from persona_pipeline.labels import LABELS
 from persona_pipeline.propositions import ALL_DIMENSIONS, PROPOSITIONS
 from persona_pipeline.propositions.loading import DEFAULT

@@ -22,7 +22,7 @@ from persona_pipeline.propositions.models import Proposition, PropositionSet
 from persona_pipeline.reporting.render import render
 from persona_pipeline.reporting.table import render_table
 from persona_pipeline.scoring import SCORERS
-from persona_pipeline.scoring.case import AgentCase
+from persona_pipeline.scoring.plan import AgentCase
 from persona_pipeline.scoring.text.agreement import is_agreement
 from persona_pipeline.scoring.text.ngrams import corpus_repetition, cross_message_share, extract_ngrams
 from persona_pipeline.scoring.text.repetition import maximal_repeated, shared_openers

@@ -290,17 +290,6 @@ def _phrases(terms: Iterable[str]) -> frozenset[Phrase]:
     return frozenset(phrase for phrase in map(_tokens, terms) if phrase)
 
 
-__all__ = [
-    "LEXICONS",
-    "AgreementLexicon",
-    "agreement_ratio",
-    "default_lexicon",
-    "is_agreement",
-    "no_lexicon",
-    "unread_language",
-    "world_lexicon",
-]
-
 # A dot inside a word or a number ends nothing; scripts without spaces put none after their marks.
 _MARK = regex.compile(r"[.,;:!?…]+(?=[\s\"'”’)*_]|$)|[—–\n、。，！？；：¿¡()“”]+|\s-+\s")
 _SENTENCE_END = regex.compile(r"[.!?…\n。！？]")
