@@ -18,8 +18,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from persona_pipeline.calibration.measures import Measure, bias
-from persona_pipeline.calibration.peoples_score import PeoplesScores
-from persona_pipeline.calibration.prediction import peoples_mean
+from persona_pipeline.calibration.prediction import PeoplesScores, peoples_mean
 
 AGENTS, CLAIMS, WINDOWS = 12, 8, 6
 Numbers = np.ndarray

@@ -23,8 +23,7 @@ from unittest.mock import patch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from persona_pipeline.claims.running import run_trial
-from persona_pipeline.claims.trial import Trial, TrialRequest, plan_trial
+from persona_pipeline.claims.trial import Trial, TrialRequest, plan_trial, run_trial
 from persona_pipeline.judging.verdict import JudgeRequest, Verdict
 from persona_pipeline.world import World
 from tests.claims.test_trial import windows_of, write_claims
@@ -79,7 +78,7 @@ def main() -> None:
     runs = parser.parse_args().runs
     request = TrialRequest("michael", as_of=datetime(2026, 6, 14, 23, 59, 59, tzinfo=UTC))
     sample = Path(__file__).resolve().parents[1]
-    with TemporaryDirectory() as folder, patch("persona_pipeline.claims.running.read_signals", lambda *_: {}):
+    with TemporaryDirectory() as folder, patch("persona_pipeline.claims.trial.read_signals", lambda *_: {}):
         root = Path(folder)
         for name in ("personas", "messages"):
             (root / name).symlink_to(sample / name)

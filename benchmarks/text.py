@@ -17,15 +17,15 @@ PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 
 from persona_pipeline.scoring.text.agreement import agreement_ratio  # noqa: E402
+from persona_pipeline.scoring.text.nearness import voice_convergence  # noqa: E402
 from persona_pipeline.scoring.text.ngrams import (  # noqa: E402
     corpus_repetition,
     cross_message_share,
     extract_ngrams,
     overlap,
 )
-from persona_pipeline.scoring.text.phrases import maximal_repeated  # noqa: E402
-from persona_pipeline.scoring.text.vocabulary import mean_similarity  # noqa: E402
-from persona_pipeline.scoring.text.voice import voice_convergence  # noqa: E402
+from persona_pipeline.scoring.text.repetition import maximal_repeated  # noqa: E402
+from persona_pipeline.scoring.text.tokens import mean_similarity  # noqa: E402
 
 SIZES = (1_000, 2_000, 5_000, 10_000, 20_000)
 WORDS = [f"w{index}" for index in range(2000)]

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from persona_pipeline.judging.verdict import recording_key, shown_subject
-from persona_pipeline.labels.label import Label
+from persona_pipeline.labels.files import Label
 from tests.support.pull_requests import DRIFT, build_repository, git, judge, record, rows, write_rows
 
 SECRET = "only CI knows it"

@@ -13,8 +13,7 @@ from persona_pipeline.baselines.level import Level
 from persona_pipeline.baselines.models import Baseline
 from persona_pipeline.baselines.variance import MEDIAN_FROM, ROUNDING_VARIANCE, Numbers, Repeats, medians, repeats
 from persona_pipeline.propositions.dimensions import DIMENSIONS
-from persona_pipeline.scoring.aggregate import HIGHEST, NOT_IN_OVERALL
-from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
+from persona_pipeline.scoring.results import HIGHEST, NOT_IN_OVERALL, DimensionEvaluation, PropositionResult
 
 DECIMALS = 4
 # No standard deviation of scores from 0 to 9 is larger than that of one 0 and one 9.

@@ -6,11 +6,14 @@ Not to be confused with ``judging.canaries``, which catch a judge that obeys wha
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from persona_pipeline.atomic_files import write_atomically
 from persona_pipeline.calibration.measures import Measure, bias, spearman
+from persona_pipeline.errors import ConfigError, Problem
 
 # Below this many anchors a change of .4 in rank correlation is seen in less than half of the cases.
 FEWEST_ANCHORS = 40
@@ -156,18 +159,18 @@ def _pairs(labelled: Sequence[tuple[Anchor, float]]) -> tuple[list[float], list[
 
 def _moved(anchors: Sequence[Anchor]) -> tuple[float, float]:
     """Return the mean of now - before and the p-value that it is nothing."""
-    from scipy.special import stdtr
+    from scipy.stats import ttest_rel
 
-    differences = np.asarray([item.now - item.before for item in anchors], dtype=np.float64)
-    mean, error = float(differences.mean()), float(differences.std(ddof=1)) / math.sqrt(len(differences))
-    if error == 0:
+    before, now = ([getattr(item, side) for item in anchors] for side in ("before", "now"))
+    mean = float(np.mean(np.subtract(now, before)))
+    if len({n - b for b, n in zip(before, now, strict=True)}) == 1:
         return mean, 0.0 if mean else 1.0
-    return mean, float(2 * stdtr(len(differences) - 1, -abs(mean) / error))
+    return mean, float(ttest_rel(now, before).pvalue)
 
 
 def _agrees_less(labelled: Sequence[tuple[Anchor, float]], before: Measure, now: Measure, alike: Measure) -> bool:
     """Whether the correlation with people fell; both share the people, and the judges may share their errors."""
-    from scipy.special import ndtr
+    from scipy.stats import norm
 
     if before.value is None or before.value - (now.value or 0.0) < LOST:
         return False
@@ -178,4 +181,46 @@ def _agrees_less(labelled: Sequence[tuple[Anchor, float]], before: Measure, now:
     if spread <= 0:
         return False
     z = (math.atanh(min(r1, 0.9999)) - math.atanh(r2)) * math.sqrt((len(labelled) - 3) / spread)
-    return float(ndtr(-z)) < _RANK_LEVEL
+    return float(norm.sf(z)) < _RANK_LEVEL
+
+
+CHANGES = Path("calibration") / "judge_changes.json"
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    changes: list[JudgeChange]
+
+
+def load_judge_changes(root: Path) -> list[JudgeChange]:
+    """Return what was found of every pair of judges; a missing file holds nothing.
+
+    Raises:
+        ConfigError: the file is not valid.
+    """
+    path = root / CHANGES
+    if not path.exists():
+        return []
+    try:
+        return _File.model_validate_json(path.read_bytes()).changes
+    except ValidationError as error:
+        raise ConfigError(
+            [
+                Problem(
+                    f"{'.'.join(map(str, item['loc'])) or 'the file'}: {item['msg']}; restore it, or run persona-pipeline canary",
+                    str(path),
+                )
+                for item in error.errors(include_url=False, include_input=False)
+            ]
+        ) from None
+
+
+def save_judge_changes(root: Path, changes: Sequence[JudgeChange]) -> Path:
+    """Write what was found of pairs of judges, replacing what was found of the same pair before."""
+    known = {(item.before, item.now): item for item in [*load_judge_changes(root), *changes]}
+    ordered = sorted(known.values(), key=lambda item: (str(item.before), str(item.now)))
+    path = root / CHANGES
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, _File(changes=ordered).model_dump_json(indent=2) + "\n")
+    return path

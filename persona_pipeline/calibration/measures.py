@@ -40,14 +40,13 @@ def spearman(a: Sequence[float], b: Sequence[float], *, n: int | None = None) ->
     Args:
         n: how many of the pairs are independent; None: all.
     """
-    from scipy.special import ndtri
-    from scipy.stats import rankdata
+    from scipy.stats import norm, spearmanr
 
     count = len(a) if n is None else n
     if count < 4 or len(set(a)) < 2 or len(set(b)) < 2:
         return Measure(n=count)
-    r = float(np.corrcoef(rankdata(a), rankdata(b))[0, 1])
-    half = -float(ndtri(TAIL)) * math.sqrt((1 + r * r / 2) / (count - 3))
+    r = float(np.asarray(spearmanr(a, b))[0])
+    half = float(norm.isf(TAIL)) * math.sqrt((1 + r * r / 2) / (count - 3))
     z = math.atanh(max(-_HIGHEST, min(_HIGHEST, r)))
     return Measure(value=r, low=math.tanh(z - half), high=math.tanh(z + half), n=count)
 
@@ -66,7 +65,7 @@ def weighted_kappa(a: Sequence[float], b: Sequence[float]) -> Measure:
     left_out = np.nan_to_num(_concordance(first, second, each_left_out=True), nan=whole).clip(-_HIGHEST, _HIGHEST)
     z = math.atanh(max(-_HIGHEST, min(_HIGHEST, whole)))
     deviations = np.arctanh(left_out) - np.arctanh(left_out).mean()
-    half = _quantile(count - 1) * math.sqrt((count - 1) / count * float(deviations @ deviations))
+    half = student_quantile(count - 1) * math.sqrt((count - 1) / count * float(deviations @ deviations))
     return Measure(value=whole, low=math.tanh(z - half), high=math.tanh(z + half), n=count)
 
 
@@ -77,7 +76,7 @@ def bias(judge: Sequence[float], people: Sequence[float]) -> Measure:
     if count < 2:
         return Measure(n=count)
     mean = float(differences.mean())
-    half = _quantile(count - 1) * float(differences.std(ddof=1)) / math.sqrt(count)
+    half = student_quantile(count - 1) * float(differences.std(ddof=1)) / math.sqrt(count)
     return Measure(value=mean, low=mean - half, high=mean + half, n=count)
 
 
@@ -138,7 +137,8 @@ def _widened(measure: Measure, pairs: int, independent: int) -> Measure:
     )
 
 
-def _quantile(degrees: float) -> float:
+def student_quantile(degrees: float) -> float:
+    """Return the half width, in standard errors, of Student's 95 % interval."""
     from scipy.special import stdtrit
 
     return -float(stdtrit(degrees, TAIL))

@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from persona_pipeline.baselines.golden import BASELINES
-from persona_pipeline.calibration.changes_file import CHANGES
+from persona_pipeline.calibration.judge_change import CHANGES
 from persona_pipeline.labels import LABELS
 from persona_pipeline.propositions import ALL_DIMENSIONS, PROPOSITIONS
 from persona_pipeline.propositions.loading import DEFAULT
-from persona_pipeline.scoring.text.lexicon import LEXICONS
+from persona_pipeline.scoring.text.agreement import LEXICONS
 from persona_pipeline.store import Store
 from persona_pipeline.world.canonical import content_hash
 from persona_pipeline.world.counting import Said, said_by_agent

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from statistics import NormalDist, fmean
+from statistics import NormalDist, correlation, fmean
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -268,22 +268,14 @@ def _twins(first: ClaimRow, second: ClaimRow, sd: float) -> Twins | None:
     pairs = [(a.score, b.score) for a, b in windows if a.score is not None and b.score is not None]
     if len(pairs) < _FEWEST_WINDOWS:
         return None
-    correlation = _correlation(pairs)
+    # A claim that stands everywhere alike is like no other.
+    varied = all(len({*side}) > 1 for side in zip(*pairs, strict=True))
+    found = correlation(*zip(*pairs, strict=True)) if varied else 0.0
     offset = fmean(a - b for a, b in pairs)
     difference = max(abs(a - b - offset) for a, b in pairs)
     judgments = max(min(first.intact.judgments, second.intact.judgments), 1)
     # Of one claim asked twice the largest difference of all windows stays below this in 99 of 100 tests.
     noise = NormalDist().inv_cdf(1 - 0.005 / len(pairs)) * max(sd, _LEAST_SD) * math.sqrt(2 / judgments)
-    if correlation < _TWIN_CORRELATION or difference > max(noise, _SAME):
+    if found < _TWIN_CORRELATION or difference > max(noise, _SAME):
         return None
-    return Twins(first=first.name, second=second.name, correlation=correlation, difference=difference)
-
-
-def _correlation(pairs: Sequence[tuple[float, float]]) -> float:
-    """Pearson's; 0 where one side does not vary."""
-    mean_a, mean_b = (fmean(side) for side in zip(*pairs, strict=True))
-    squares_a = sum((a - mean_a) ** 2 for a, _ in pairs)
-    squares_b = sum((b - mean_b) ** 2 for _, b in pairs)
-    if not squares_a or not squares_b:
-        return 0.0
-    return sum((a - mean_a) * (b - mean_b) for a, b in pairs) / math.sqrt(squares_a * squares_b)
+    return Twins(first=first.name, second=second.name, correlation=found, difference=difference)

@@ -22,8 +22,7 @@ def canary(
 
     Exit codes: 0 it did not change, 1 it did, 2 usage or configuration, 3 not fully judged.
     """
-    from persona_pipeline.calibration.changes_file import save_judge_changes
-    from persona_pipeline.calibration.judge_change import FEWEST_ANCHORS, JudgeName
+    from persona_pipeline.calibration.judge_change import FEWEST_ANCHORS, JudgeName, save_judge_changes
     from persona_pipeline.evaluation.comparing_judges import plan_canaries, run_canary
     from persona_pipeline.judging.anthropic import open_anthropic_judge
     from persona_pipeline.judging.estimate import estimate as estimated

@@ -83,7 +83,7 @@ def _labeller(name: str | None, kind: str) -> "Labeller":
     import getpass
 
     from persona_pipeline.labels import LabellerKind
-    from persona_pipeline.labels.label import check_labeller
+    from persona_pipeline.labels.files import check_labeller
     from persona_pipeline.labels.session import Labeller
 
     if kind not in list(LabellerKind):

@@ -20,7 +20,7 @@ def label_in_terminal(session: "Labelling") -> None:
     Raises:
         ConfigError: the label files are not valid.
     """
-    from persona_pipeline.labels.scale import BANDS
+    from persona_pipeline.labels.session import BANDS
 
     shown = None
     while (current := session.current()) is not None:

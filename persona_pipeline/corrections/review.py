@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from persona_pipeline.corrections.prompt import ClaimVerdict
 from persona_pipeline.propositions.models import Proposition, PropositionSet
 from persona_pipeline.propositions.templates import fill_template
-from persona_pipeline.scoring.aggregate import final_score, weighted_mean
+from persona_pipeline.scoring.results import final_score, weighted_mean
 
 _MOST_FEEDBACK_CLAIMS = 5
 

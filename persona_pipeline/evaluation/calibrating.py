@@ -2,10 +2,8 @@
 
 from collections.abc import Sequence
 
-from persona_pipeline.calibration.calibrate import calibrate_dimension
-from persona_pipeline.calibration.labelled import Usable, ballots, rated_by_judge, usable
-from persona_pipeline.calibration.models import Calibration
-from persona_pipeline.calibration.rated import by_dimension
+from persona_pipeline.calibration.calibrate import Calibration, calibrate_dimension
+from persona_pipeline.calibration.labelled import Usable, ballots, by_dimension, rated_by_judge, usable
 from persona_pipeline.evaluation.people import labels_hash, rated_labels
 from persona_pipeline.evaluation.population import judged_population
 from persona_pipeline.evaluation.request import select_dimensions

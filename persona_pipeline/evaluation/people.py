@@ -6,10 +6,8 @@ from dataclasses import dataclass, field
 from persona_pipeline.baselines.models import Baseline, BaselineComparison, People
 from persona_pipeline.baselines.spread import judged_share
 from persona_pipeline.calibration.calibrate import agreement
-from persona_pipeline.calibration.labelled import Judge, Usable, ballots, rated_by_judge, usable
-from persona_pipeline.calibration.peoples_score import PeoplesScores
-from persona_pipeline.calibration.prediction import FEWEST_LABELS, HIGHEST
-from persona_pipeline.calibration.rated import Rated, by_dimension
+from persona_pipeline.calibration.labelled import Judge, Rated, Usable, ballots, by_dimension, rated_by_judge, usable
+from persona_pipeline.calibration.prediction import FEWEST_LABELS, HIGHEST, PeoplesScores
 from persona_pipeline.evaluation.results import AgentEvaluation
 from persona_pipeline.evaluation.verdicts import KnownVerdicts
 from persona_pipeline.labels import LABELS, load_labels

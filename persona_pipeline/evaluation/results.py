@@ -8,8 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from persona_pipeline.scoring.aggregate import NOT_IN_OVERALL, overall_score
-from persona_pipeline.scoring.results import DimensionEvaluation, UsageSummary, add_usage
+from persona_pipeline.scoring.results import NOT_IN_OVERALL, DimensionEvaluation, UsageSummary, add_usage, overall_score
 
 
 class AgentEvaluation(BaseModel):

@@ -9,13 +9,12 @@ from persona_pipeline.baselines.confirm import not_shown
 from persona_pipeline.baselines.models import DimensionComparison, JudgeShift
 from persona_pipeline.baselines.spread import judged_share
 from persona_pipeline.baselines.wording import drop_sentence, fall_sentence
-from persona_pipeline.calibration.changes_file import load_judge_changes
-from persona_pipeline.calibration.judge_change import JudgeChange, JudgeName
+from persona_pipeline.calibration.judge_change import JudgeChange, JudgeName, load_judge_changes
 from persona_pipeline.evaluation.gate import GateRules, quotes_of
 from persona_pipeline.evaluation.people import PeoplesLabels, peoples_labels
 from persona_pipeline.evaluation.results import AgentEvaluation
 from persona_pipeline.judging.ability import Abilities
-from persona_pipeline.scoring.aggregate import HIGHEST
+from persona_pipeline.scoring.results import HIGHEST
 from persona_pipeline.world import World
 
 

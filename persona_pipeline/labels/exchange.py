@@ -10,7 +10,7 @@ from typing import Any
 from persona_pipeline.documents.csv_rows import csv_rows
 from persona_pipeline.documents.json_lines import json_object, read_rows
 from persona_pipeline.errors import ConfigError, Problem, did_you_mean
-from persona_pipeline.labels.label import Label, checked_label
+from persona_pipeline.labels.files import Label, checked_label
 
 FORMATS = ("csv", "jsonl")
 _FIELDS = tuple(Label.model_fields)

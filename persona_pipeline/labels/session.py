@@ -1,16 +1,114 @@
-"""One labeller at work: what comes next, what was answered, and how far they have come. Page and terminal are views of it."""
+"""One labeller at work: what comes next, what was answered, and how far they have come. Page and terminal are views of it.
+
+Judgments are labelled at random, so that what is labelled stands for all that was judged.
+"""
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.labels.files import load_labels, write_labels
-from persona_pipeline.labels.judgment import Judgment
-from persona_pipeline.labels.label import Label, LabellerKind, label_of
-from persona_pipeline.labels.queue import labelling_order
+from persona_pipeline.judging.verdict import JudgeRequest, Verdict
+from persona_pipeline.labels.files import Label, LabellerKind, label_of, load_labels, write_labels
 from persona_pipeline.propositions.dimensions import ALL_DIMENSIONS
+from persona_pipeline.world.models import Window, seed_from
+
+
+@dataclass(frozen=True)
+class Band:
+    """Scores that mean about the same: ``first`` to ``last``, both included."""
+
+    first: int
+    last: int
+    words: str
+
+
+BANDS = (
+    Band(0, 0, "false beyond doubt"),
+    Band(1, 3, "mostly false"),
+    Band(4, 5, "mixed"),
+    Band(6, 8, "mostly true"),
+    Band(9, 9, "true beyond doubt"),
+)
+
+
+JudgeVersion = tuple[str | None, str | None]
+
+
+@dataclass(frozen=True)
+class Judgment:
+    """One judged claim: what was shown and asked, and what judges said.
+
+    Attributes:
+        request: with claim, transcript and the persona that was shown (None: none was); of the first sample.
+        window: the newest window it is part of.
+        verdicts: every answer to it and its repeats, of any judge; never empty.
+    """
+
+    request: JudgeRequest
+    window: Window
+    verdicts: Sequence[Verdict]
+
+    @property
+    def key(self) -> str:
+        """By which labels and verdicts find each other."""
+        return self.request.key
+
+    @property
+    def dimension(self) -> str:
+        return self.request.dimension
+
+    @property
+    def judged(self) -> tuple[str, str, str, str, Sequence[Verdict]]:
+        """Key, agent, dimension and claim's id, with every verdict on it."""
+        asked = self.request
+        return self.key, asked.agent_id, asked.dimension, asked.proposition_id, self.verdicts
+
+    @property
+    def by_judge(self) -> Mapping[JudgeVersion, Sequence[Verdict]]:
+        """The verdicts by (model, prompt version), in the order they were given."""
+        found: dict[JudgeVersion, list[Verdict]] = {}
+        for verdict in self.verdicts:
+            found.setdefault((verdict.model, verdict.prompt_version), []).append(verdict)
+        return found
+
+    @property
+    def score(self) -> float | None:
+        """Mean raw score, 0-9, as the claim is written; None: no judge gave one."""
+        scores = [verdict.score for verdict in self.verdicts if verdict.score is not None]
+        return fmean(scores) if scores else None
+
+
+def labelling_order(judgments: Iterable[Judgment], *, seed: int = 0) -> list[Judgment]:
+    """Return the judgments in the order they are to be labelled: a dimension in turn, each in proportion to what the judge said.
+
+    Within a dimension the order is random, stratified by the judge's score: whenever somebody stops, each band of the scale was
+    labelled in proportion to its size, so that no weights are needed. Never by how far judges disagree. The same judgments and seed
+    give the same order, whoever labels: what several people label overlaps, and their agreement can be told.
+    """
+    strata: dict[tuple[str, int | None], list[Judgment]] = defaultdict(list)
+    for judgment in judgments:
+        strata[judgment.dimension, _band(judgment)].append(judgment)
+    by_dimension: dict[str, list[tuple[float, str, Judgment]]] = defaultdict(list)
+    for (dimension, band), items in strata.items():
+        drawn = sorted(items, key=lambda item: (seed_from(seed, item.key), item.key))
+        start = seed_from(seed, dimension, band) / 2**64
+        by_dimension[dimension] += [((place + start) / len(drawn), item.key, item) for place, item in enumerate(drawn)]
+    turns = [
+        (turn, ALL_DIMENSIONS.index(dimension), item)
+        for dimension, places in by_dimension.items()
+        for turn, (_, _, item) in enumerate(sorted(places, key=lambda place: place[:2]))
+    ]
+    return [item for _, _, item in sorted(turns, key=lambda turn: turn[:2])]
+
+
+def _band(judgment: Judgment) -> int | None:
+    score = judgment.score
+    return None if score is None else next(band.last for band in BANDS if score <= band.last)
+
 
 # Below so many labels of a dimension nothing is estimated from them.
 TARGET = 50

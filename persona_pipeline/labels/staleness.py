@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from persona_pipeline.labels.label import Label
+from persona_pipeline.labels.files import Label
 from persona_pipeline.propositions import DIMENSIONS, PROPOSITIONS, find_proposition_set
 from persona_pipeline.propositions.models import PropositionSet
 from persona_pipeline.propositions.templates import claim_variables, template_variables

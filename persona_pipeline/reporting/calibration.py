@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from persona_pipeline.calibration.calibrate import Agreement, Calibration, ClaimCalibration, DimensionCalibration
 from persona_pipeline.calibration.judge_change import JudgeChange
 from persona_pipeline.calibration.measures import Measure
-from persona_pipeline.calibration.models import Agreement, Calibration, ClaimCalibration, DimensionCalibration
 from persona_pipeline.calibration.prediction import FEWEST_LABELS
 from persona_pipeline.reporting.people import NOBODY
 from persona_pipeline.reporting.text import one_line

@@ -9,8 +9,7 @@ from statistics import fmean
 from persona_pipeline.baselines.models import DimensionComparison, People, PropositionDrop
 from persona_pipeline.evaluation.report import EXIT_OK, AgentReport, Conclusion, Result
 from persona_pipeline.reporting.words import unscored_label
-from persona_pipeline.scoring.aggregate import NOT_IN_OVERALL
-from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
+from persona_pipeline.scoring.results import NOT_IN_OVERALL, DimensionEvaluation, PropositionResult
 
 # Below this a proposition's recommendation is worth reading (semantics 2: below the threshold; 5.0 is the gate's default).
 LOW_SCORE = 5.0

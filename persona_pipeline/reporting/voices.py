@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from persona_pipeline.scoring.text.vocabulary import pairwise_similarity, vocabulary_stats
-from persona_pipeline.scoring.text.voice import voice_convergence, voice_map, voice_similarity
+from persona_pipeline.scoring.text.nearness import voice_convergence
+from persona_pipeline.scoring.text.tokens import pairwise_similarity, vocabulary_stats
+from persona_pipeline.scoring.text.voices import voice_map, voice_similarity
 from persona_pipeline.world import World
 from persona_pipeline.world.models import Window
 

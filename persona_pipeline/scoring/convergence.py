@@ -10,10 +10,9 @@ from typing import Any
 from persona_pipeline.judging.verdict import Unscored, Verdict
 from persona_pipeline.propositions.dimensions import CONVERGENCE
 from persona_pipeline.propositions.models import EVALUATION_WINDOW_DEFAULTS, PropositionSet
-from persona_pipeline.scoring.aggregate import HIGHEST, weighted_mean
-from persona_pipeline.scoring.case import AgentCase
 from persona_pipeline.scoring.judged import JudgingContext, plan_judgments
 from persona_pipeline.scoring.plan import (
+    AgentCase,
     DimensionPlan,
     Part,
     algorithmic_row,
@@ -21,11 +20,11 @@ from persona_pipeline.scoring.plan import (
     judged_part,
     no_evidence,
 )
-from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
+from persona_pipeline.scoring.results import HIGHEST, DimensionEvaluation, PropositionResult, weighted_mean
 from persona_pipeline.scoring.text.agreement import AgreementLexicon, agreement_ratio, no_lexicon, unread_language
 from persona_pipeline.scoring.text.clones import VoiceFinding, find_clones, find_likeness
 from persona_pipeline.scoring.text.nearness import Nearness, nearness
-from persona_pipeline.scoring.text.vocabulary import sampled_similarity, vocabulary_stats
+from persona_pipeline.scoring.text.tokens import sampled_similarity, vocabulary_stats
 from persona_pipeline.world.models import Message, seed_from
 from persona_pipeline.world.trajectory import Entry, Omission, Trajectory, message_entry, windowed
 

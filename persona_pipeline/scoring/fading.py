@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
-from persona_pipeline.scoring.aggregate import HIGHEST, weighted_mean
-from persona_pipeline.scoring.results import DimensionEvaluation
+from persona_pipeline.scoring.results import HIGHEST, DimensionEvaluation, weighted_mean
 from persona_pipeline.world.models import Message
 
 FEWEST_CONVERSATIONS = 5

@@ -7,10 +7,9 @@ from statistics import fmean
 from persona_pipeline.judging.verdict import Verdict
 from persona_pipeline.propositions.dimensions import FLUENCY
 from persona_pipeline.propositions.models import Catchphrase, PropositionSet
-from persona_pipeline.scoring.aggregate import HIGHEST
-from persona_pipeline.scoring.case import AgentCase
 from persona_pipeline.scoring.judged import JudgingContext, plan_judgments
 from persona_pipeline.scoring.plan import (
+    AgentCase,
     DimensionPlan,
     Part,
     algorithmic_row,
@@ -18,7 +17,7 @@ from persona_pipeline.scoring.plan import (
     judged_part,
     no_evidence,
 )
-from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
+from persona_pipeline.scoring.results import HIGHEST, DimensionEvaluation, PropositionResult
 from persona_pipeline.scoring.text.ngrams import (
     corpus_repetition,
     extract_ngrams,

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 
 from persona_pipeline.judging.verdict import Verdict
 from persona_pipeline.propositions.models import EVALUATION_WINDOW_DEFAULTS, PropositionSet
-from persona_pipeline.scoring.case import AgentCase
 from persona_pipeline.scoring.judged import JudgingContext, plan_judgments
-from persona_pipeline.scoring.plan import DimensionPlan, evaluation, judged_part, no_evidence
+from persona_pipeline.scoring.plan import AgentCase, DimensionPlan, evaluation, judged_part, no_evidence
 from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.scoring.text.tokens import tokenize
 from persona_pipeline.world.trajectory import windowed

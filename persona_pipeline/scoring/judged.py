@@ -8,8 +8,14 @@ from dataclasses import dataclass, field
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Usage, Verdict
 from persona_pipeline.propositions.models import Proposition, PropositionSet
 from persona_pipeline.propositions.templates import claim_variables, fill_template
-from persona_pipeline.scoring.aggregate import final_score, spread, weighted_mean
-from persona_pipeline.scoring.results import PropositionResult, QuotedEvidence, UsageSummary
+from persona_pipeline.scoring.results import (
+    PropositionResult,
+    QuotedEvidence,
+    UsageSummary,
+    final_score,
+    spread,
+    weighted_mean,
+)
 from persona_pipeline.world.trajectory import Trajectory
 
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field, replace
 from persona_pipeline.judging.model_names import model_name
 from persona_pipeline.judging.verdict import JudgeRequest, Verdict
 from persona_pipeline.propositions.models import Proposition, PropositionSet
-from persona_pipeline.scoring.aggregate import final_score
-from persona_pipeline.scoring.results import PropositionResult
+from persona_pipeline.scoring.results import PropositionResult, final_score
 from persona_pipeline.versions.finding import Kind
 from persona_pipeline.versions.states import Answers, State
 

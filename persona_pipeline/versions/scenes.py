@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from persona_pipeline.evaluation.plan import AgentPlan, build_case, plan_case
 from persona_pipeline.evaluation.scope import ALL_TIME, AgentScope, resolve_window
 from persona_pipeline.judging.synthetic import SAMPLE_PROMPTS
-from persona_pipeline.scoring.case import AgentCase
+from persona_pipeline.scoring.plan import AgentCase
 from persona_pipeline.scoring.text.agreement import world_lexicon
 from persona_pipeline.versions.request import ComparisonRequest
 from persona_pipeline.versions.sides import SideAgent

@@ -14,8 +14,7 @@ from persona_pipeline.baselines.spread import (
     summarised,
 )
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.scoring.aggregate import final_score
-from persona_pipeline.scoring.results import PropositionResult
+from persona_pipeline.scoring.results import PropositionResult, final_score
 from tests.baselines.worlds import NOW, Office, dimension
 
 FIRST, SECOND = {"p": [8.0, 7.0, 8.0], "q": [5.0, 5.0, 0.0]}, {"p": [6.0, 6.0, 7.0], "q": [6.0, 5.0, 5.0]}

@@ -8,8 +8,7 @@ from typing import Any
 
 from persona_pipeline.baselines import Baseline, captured, compare
 from persona_pipeline.baselines.confirm import Compared
-from persona_pipeline.scoring.aggregate import spread
-from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
+from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult, spread
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 LEVELS = {f"p{number}": level for number, level in enumerate((7.0, 6.5, 7.5, 6.0, 7.0))}

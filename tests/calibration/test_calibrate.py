@@ -2,9 +2,8 @@
 
 import pytest
 
-from persona_pipeline.calibration.calibrate import calibrate_dimension
-from persona_pipeline.calibration.models import Calibration, DimensionCalibration
-from persona_pipeline.calibration.rated import Rated
+from persona_pipeline.calibration.calibrate import Calibration, DimensionCalibration, calibrate_dimension
+from persona_pipeline.calibration.labelled import Rated
 from persona_pipeline.reporting.calibration import calibration_text
 
 

@@ -6,8 +6,14 @@ import numpy as np
 import pytest
 
 from benchmarks.judge_canary import BEFORE, DRIFTS, NOW, Drift, anchors
-from persona_pipeline.calibration.changes_file import CHANGES, load_judge_changes, save_judge_changes
-from persona_pipeline.calibration.judge_change import Anchor, JudgeName, judge_change
+from persona_pipeline.calibration.judge_change import (
+    CHANGES,
+    Anchor,
+    JudgeName,
+    judge_change,
+    load_judge_changes,
+    save_judge_changes,
+)
 from persona_pipeline.errors import ConfigError
 
 SAME, AS_GOOD, BLINDER, MILDER, STRICTER = DRIFTS

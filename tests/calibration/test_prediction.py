@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.calibration_simulation import AGENTS, JUDGES, world
-from persona_pipeline.calibration.peoples_score import PeoplesScores
-from persona_pipeline.calibration.prediction import peoples_mean
+from persona_pipeline.calibration.prediction import PeoplesScores, peoples_mean
 
 
 def labels_of(people: np.ndarray, known: np.ndarray) -> list[float | None]:

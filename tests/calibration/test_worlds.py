@@ -11,8 +11,13 @@ from typer.testing import CliRunner
 
 from benchmarks.judge_canary import DRIFTS, anchors
 from persona_pipeline.baselines import find_baseline, save_baseline
-from persona_pipeline.calibration.changes_file import CHANGES, load_judge_changes, save_judge_changes
-from persona_pipeline.calibration.judge_change import JudgeName, judge_change
+from persona_pipeline.calibration.judge_change import (
+    CHANGES,
+    JudgeName,
+    judge_change,
+    load_judge_changes,
+    save_judge_changes,
+)
 from persona_pipeline.cli.app import app
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation import EvaluationRequest, run_evaluation
@@ -24,7 +29,7 @@ from persona_pipeline.evaluation.population import judged_population
 from persona_pipeline.evaluation.report import RunReport
 from persona_pipeline.judging.ability import Abilities
 from persona_pipeline.labels import LABELS, label_of, write_labels
-from persona_pipeline.labels.label import LabellerKind
+from persona_pipeline.labels.files import LabellerKind
 from persona_pipeline.propositions import PROPOSITIONS, find_proposition_set
 from persona_pipeline.reporting.markdown import render_comment
 from persona_pipeline.reporting.render import render

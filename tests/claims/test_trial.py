@@ -9,12 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from persona_pipeline.claims.breaking import FEWEST_CHANGED, break_case, under_name_of
-from persona_pipeline.claims.faults import FAULTS
+from persona_pipeline.claims.faults import FAULTS, FEWEST_CHANGED, break_case, under_name_of
 from persona_pipeline.claims.matrix import KillMatrix
-from persona_pipeline.claims.running import run_trial
-from persona_pipeline.claims.signals import against, read_signals
-from persona_pipeline.claims.trial import INTACT, Trial, TrialRequest, plan_trial
+from persona_pipeline.claims.trial import INTACT, Trial, TrialRequest, against, plan_trial, read_signals, run_trial
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
 from persona_pipeline.judging.recorded import RecordedJudge
@@ -95,7 +92,7 @@ def catching(trial: Trial, blind: str | None) -> dict[str, dict[str, int | None]
 def test_every_planted_blind_spot_is_named_and_no_other(
     one_claim_a_fault: Trial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("persona_pipeline.claims.running.read_signals", lambda *_: {})
+    monkeypatch.setattr("persona_pipeline.claims.trial.read_signals", lambda *_: {})
     for blind in (None, *FAULTS):
         matrix = judged(one_claim_a_fault, catching(one_claim_a_fault, blind))
         assert matrix.blind_spots == ([blind] if blind else [])

@@ -21,10 +21,10 @@ from persona_pipeline.propositions import (
     fill_template,
     load_proposition_set,
 )
-from persona_pipeline.scoring.aggregate import final_score
+from persona_pipeline.scoring.results import final_score
 from persona_pipeline.scoring.text.agreement import agreement_ratio
 from persona_pipeline.scoring.text.ngrams import corpus_repetition, extract_ngrams, overlap
-from persona_pipeline.scoring.text.vocabulary import pairwise_similarity, vocabulary_stats
+from persona_pipeline.scoring.text.tokens import pairwise_similarity, vocabulary_stats
 from persona_pipeline.world.windows import parse_window, window_indices
 
 CASES = json.loads((Path(__file__).parent / "persona.json").read_text(encoding="utf-8"))

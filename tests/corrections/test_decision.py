@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from persona_pipeline.corrections.decision import Action, decide
-from persona_pipeline.scoring.aggregate import weighted_mean
+from persona_pipeline.scoring.results import weighted_mean
 
 SCORES = st.floats(0, 9)
 

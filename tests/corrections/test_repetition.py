@@ -9,8 +9,7 @@ from persona_pipeline.corrections.repetition import RepetitionSuppression
 from persona_pipeline.propositions.models import Catchphrase
 from persona_pipeline.scoring.text import repetition
 from persona_pipeline.scoring.text.ngrams import cross_message_share
-from persona_pipeline.scoring.text.phrases import SharedPhrase
-from persona_pipeline.scoring.text.repetition import NearCopy, find_repetition
+from persona_pipeline.scoring.text.repetition import NearCopy, SharedPhrase, find_repetition
 from persona_pipeline.scoring.text.tokens import tokenize
 from persona_pipeline.world import CorrectionSettings
 from persona_pipeline.world.models import Message

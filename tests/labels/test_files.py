@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.judging.verdict import JudgeRequest
 from persona_pipeline.labels import Label, LabellerKind, label_of, load_labels, write_labels
-from persona_pipeline.labels.label import MOST_NOTE, check_labeller, parse_label
+from persona_pipeline.labels.files import MOST_NOTE, check_labeller, parse_label
 from tests.support.judging import request, trajectory
 
 LABEL = label_of(request(persona="A boss."), 7, labeller="ada", labelled_at=datetime(2026, 11, 22, 8, tzinfo=UTC))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.scoring.aggregate import final_score, overall_score, spread, weighted_mean
+from persona_pipeline.scoring.results import final_score, overall_score, spread, weighted_mean
 
 scores = st.floats(min_value=0, max_value=9)
 weights = st.floats(min_value=0.01, max_value=100)

@@ -22,12 +22,12 @@ from persona_pipeline.propositions.models import Proposition, PropositionSet
 from persona_pipeline.reporting.render import render
 from persona_pipeline.reporting.table import render_table
 from persona_pipeline.scoring import SCORERS
-from persona_pipeline.scoring.case import AgentCase
+from persona_pipeline.scoring.plan import AgentCase
 from persona_pipeline.scoring.text.agreement import is_agreement
 from persona_pipeline.scoring.text.ngrams import corpus_repetition, cross_message_share, extract_ngrams
-from persona_pipeline.scoring.text.phrases import maximal_repeated, shared_openers
-from persona_pipeline.scoring.text.vocabulary import vocabulary_stats
-from persona_pipeline.scoring.text.voice import voice_similarity
+from persona_pipeline.scoring.text.repetition import maximal_repeated, shared_openers
+from persona_pipeline.scoring.text.tokens import vocabulary_stats
+from persona_pipeline.scoring.text.voices import voice_similarity
 from persona_pipeline.world.ingest import parse_messages
 from persona_pipeline.world.models import Message, Window
 from persona_pipeline.world.trajectory import Entry, Trajectory

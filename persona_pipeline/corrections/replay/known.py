@@ -9,7 +9,7 @@ from persona_pipeline.documents.csv_rows import csv_rows
 from persona_pipeline.errors import ConfigError, Problem
 from persona_pipeline.propositions import PROPOSITIONS, find_proposition_set
 from persona_pipeline.propositions.dimensions import ADHERENCE
-from persona_pipeline.scoring.aggregate import final_score, weighted_mean
+from persona_pipeline.scoring.results import final_score, weighted_mean
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.world import World
 
@@ -77,8 +77,7 @@ def labelled_messages(world: World, agent_id: str) -> dict[str, bool]:
     Raises:
         ConfigError: labels, recordings, persona or propositions are not valid.
     """
-    from persona_pipeline.calibration.labelled import ballots
-    from persona_pipeline.calibration.rated import Rated
+    from persona_pipeline.calibration.labelled import Rated, ballots
     from persona_pipeline.evaluation.population import judged_population, world_labels
 
     claims = find_proposition_set(world.root / PROPOSITIONS, ADHERENCE.name, agent_id)

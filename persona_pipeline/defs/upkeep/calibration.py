@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import dagster as dg
 
-from persona_pipeline.calibration.models import Calibration, DimensionCalibration
+from persona_pipeline.calibration.calibrate import Calibration, DimensionCalibration
 from persona_pipeline.defs.pictures import metadata
 from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.labels import OWNERS

@@ -11,11 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.judging.verdict import Verdict
-from persona_pipeline.labels.judgment import Judgment
-from persona_pipeline.labels.label import MOST_NOTE
+from persona_pipeline.labels.files import MOST_NOTE
 from persona_pipeline.labels.page.guard import API, Guard
-from persona_pipeline.labels.scale import BANDS
-from persona_pipeline.labels.session import TARGET, Answered, Labelling
+from persona_pipeline.labels.session import BANDS, TARGET, Answered, Judgment, Labelling
 from persona_pipeline.theme import theme_css
 
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}

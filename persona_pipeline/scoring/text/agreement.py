@@ -1,28 +1,294 @@
 """Agreement language in messages: does the opening clause of a turn praise or assent, with nothing after it that takes it back?
 
-Agreement is said first: what stands deep in a turn is about something else ("exactly forty cartons", "the agreed price").
+Agreement is said first: what stands deep in a turn is about something else ("exactly forty cartons", "the agreed price"). Which
+language a turn is in is told by script and by the commonest words; what agreement sounds like in it is data, lists of terms.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cache, cached_property
+from itertools import islice, product
+from pathlib import Path
 
 import regex
+from pydantic import BaseModel, ConfigDict, Field
 
-from persona_pipeline.scoring.text.language import KNOWN, UNKNOWN, language_of
-from persona_pipeline.scoring.text.lexicon import LEXICONS, AgreementLexicon, default_lexicon, world_lexicon
+from persona_pipeline.documents import Document, load_document, validate_document
+from persona_pipeline.errors import ConfigError
 from persona_pipeline.scoring.text.tokens import tokenize
 
-__all__ = [
-    "LEXICONS",
-    "AgreementLexicon",
-    "agreement_ratio",
-    "default_lexicon",
-    "is_agreement",
-    "no_lexicon",
-    "unread_language",
-    "world_lexicon",
-]
+ENGLISH, UNKNOWN = "en", "unknown"
+# Words that English has too are left out, of the other languages and of English those that are common in them.
+_WORDS = {
+    "en": "the and is are you that this it to for with have be my your its im dont what just yes good great right agree i we not "
+    "they there would can will our how",
+    "de": "der das und ist nicht ich du wir ihr sie ein eine auch mit für auf dem den es ja genau stimmt sehr gut klar aber wie "
+    "einverstanden absolut richtig recht hast dir zu voll ganz",
+    "fr": "le les des et est je tu nous vous il elle pas que qui une dans cest daccord oui mais très tout bien avec ça tes du "
+    "exactement raison suis jai au vrai à",
+    "es": "el los las y es que un una por con para está muy pero yo estoy acuerdo eso bien tienes razón sí exacto claro de lo la "
+    "totalmente como del",
+    "it": "il gli è che di un una per con sono sì si ma molto anche questo daccordo hai ragione giusto esatto della non proprio "
+    "certo assolutamente questa bene",
+    "pt": "os é que não um uma para com eu você sim mas muito está isso concordo certo bem exatamente da ao tem razão claro "
+    "verdade também totalmente plenamente",
+    "nl": "het een niet ik jij wij zij dat ook met voor op zijn maar ja heel goed klopt eens je wat helemaal inderdaad de van "
+    "precies mee er",
+}
+_OF_WORD: dict[str, list[str]] = {}
+for _language, _listed in _WORDS.items():
+    for _word in _listed.split():
+        _OF_WORD.setdefault(_word, []).append(_language)
+# In this order: Japanese is written in Han too, and has letters of its own between.
+_SCRIPTS = {
+    "ja": regex.compile(r"[\p{Hiragana}\p{Katakana}]"),
+    "zh": regex.compile(r"\p{Han}"),
+    "ko": regex.compile(r"\p{Hangul}"),
+    "ar": regex.compile(r"\p{Arabic}"),
+    "he": regex.compile(r"\p{Hebrew}"),
+    "hi": regex.compile(r"\p{Devanagari}"),
+    "el": regex.compile(r"\p{Greek}"),
+    "th": regex.compile(r"\p{Thai}"),
+    "ru": regex.compile(r"\p{Cyrillic}"),
+}
+_LATIN, _LETTER = regex.compile(r"\p{Latin}"), regex.compile(r"\p{L}")
+_LINK = regex.compile(r"\w+://\S+")
+_FOREIGN_LETTER = regex.compile(r"(?=\p{Latin})[^a-zA-Z]|[¿¡]")
+# Of a text in Japanese at least so much is kana, however many its characters.
+_LEAST_KANA = 0.1
+# English of so many words has some of the commonest; without them it is another language.
+_ENOUGH_WORDS, _LEAST_SHARE = 30, 0.04
+KNOWN = frozenset({*_WORDS, *_SCRIPTS})
+
+
+def base_language(code: str) -> str:
+    """Return a language without its region: ``pt`` of ``pt-BR``."""
+    return code.replace("_", "-").partition("-")[0].lower()
+
+
+def language_of(texts: Sequence[str]) -> str:
+    """Return the language of texts, taken together, as its code: ``de``; ``unknown`` where it is another or cannot be told.
+
+    Few words that fit no language better are read as English.
+    """
+    texts = [_LINK.sub(" ", text) for text in texts]
+    said = "\n".join(texts)
+    letters = len(_LETTER.findall(said))
+    latin = len(_LATIN.findall(said))
+    if latin * 2 < letters:
+        counts = {language: len(script.findall(said)) for language, script in _SCRIPTS.items()}
+        if counts["ja"] >= _LEAST_KANA * (counts["ja"] + counts["zh"]) > 0:
+            return "ja"
+        best = max(counts, key=lambda language: counts[language])
+        return best if counts[best] * 2 > letters else UNKNOWN
+    tokens = [token for text in texts for token in tokenize(text)]
+    hits = Counter(language for token in tokens for language in _OF_WORD.get(token, ()))
+    english = hits.pop(ENGLISH, 0)
+    [(best, most), (_, next_best)] = [*hits.most_common(2), ("", 0), ("", 0)][:2]
+    if most > english:
+        return best if most > next_best else UNKNOWN
+    foreign = len(_FOREIGN_LETTER.findall(said))
+    enough = english >= _LEAST_SHARE * len(tokens) if len(tokens) >= _ENOUGH_WORDS else not foreign or english > 0
+    return ENGLISH if enough else UNKNOWN
+
+
+LEXICONS = "lexicons"
+_DATA = Path(__file__).parent / "data"
+# Stands for any one word; no token is an asterisk.
+_ANY = "*"
+_SLOT = regex.compile(r"(<\w+>)")
+
+Phrase = tuple[str, ...]
+
+
+class _LexiconFile(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    language: str = Field(min_length=2)
+    phrases: list[str]
+    words: dict[str, list[str]] = {}
+    openings: list[str] = []
+    heads: list[str] = []
+    tails: list[str] = []
+    clauses: list[str] = []
+    weak: list[str] = []
+    faint: list[str] = []
+    continuations: list[str] = []
+    lead_ins: list[str] = []
+    trailing: list[str] = []
+    contrasts: list[str] = []
+    conditions: list[str] = []
+    clause_starts: list[str] = []
+    not_agreeing: list[str] = []
+    disagreement: list[str] = []
+    negations: list[str] = []
+    reach: int = Field(5, ge=0)
+    not_negating: list[str] = []
+
+
+class _Tree:
+    """Terms by their first token, and what may follow it as a tree again; so a term costs its length to look up."""
+
+    def __init__(self) -> None:
+        self.after: dict[str, _Tree] = {}
+        self.ends = False
+
+    def add(self, term: Phrase) -> None:
+        tree = self
+        for token in term:
+            tree = tree.after.setdefault(token, _Tree())
+        tree.ends = True
+
+    def longest(self, tokens: Sequence[str], start: int, lists_of: Mapping[str, tuple[str, ...]]) -> int:
+        """Return the length of the longest term that stands at ``start``, 0 for none."""
+        found, depth, level = 0, 0, [self]
+        while level:
+            found = depth if any(tree.ends for tree in level) else found
+            if start + depth >= len(tokens):
+                break
+            token = tokens[start + depth]
+            wanted = (token, _ANY, *lists_of.get(token, ()))
+            level = [tree.after[key] for tree in level for key in wanted if key in tree.after]
+            depth += 1
+        return found
+
+
+@dataclass(frozen=True)
+class AgreementLexicon:
+    """Terms as tuples of tokens; the comments of ``data/agreement.en.yaml`` say what each list does."""
+
+    phrases: frozenset[Phrase]
+    openings: frozenset[Phrase] = frozenset()
+    heads: frozenset[Phrase] = frozenset()
+    tails: frozenset[Phrase] = frozenset()
+    clauses: frozenset[Phrase] = frozenset()
+    weak: frozenset[Phrase] = frozenset()
+    faint: frozenset[Phrase] = frozenset()
+    continuations: frozenset[Phrase] = frozenset()
+    lead_ins: frozenset[Phrase] = frozenset()
+    trailing: frozenset[Phrase] = frozenset()
+    contrasts: frozenset[Phrase] = frozenset()
+    conditions: frozenset[Phrase] = frozenset()
+    clause_starts: frozenset[Phrase] = frozenset()
+    not_agreeing: frozenset[Phrase] = frozenset()
+    disagreement: frozenset[Phrase] = frozenset()
+    negations: frozenset[Phrase] = frozenset()
+    not_negating: frozenset[Phrase] = frozenset()
+    words: frozenset[tuple[str, str]] = frozenset()
+    languages: frozenset[str] = frozenset({ENGLISH})
+    reach: int = 5
+
+    @classmethod
+    def load(cls, path: Path | str, *, beside: "AgreementLexicon | None" = None) -> "AgreementLexicon":
+        """Read one language's file. Its terms may use the lists of ``words`` of the lexicon it is loaded ``beside``.
+
+        Raises:
+            ConfigError: the file is missing or not of this shape, or a term names a list of ``words`` that is not there.
+        """
+        document = load_document(path)
+        file = validate_document(_LexiconFile, document)
+        known = {f"<{name}>" for name in file.words} | ({name for name, _ in beside.words} if beside else set())
+        lists = {name: getattr(file, name) for name in _TERM_LISTS}
+        terms = {name: _forms(lists[name], file.words, known, document, name) for name in _TERM_LISTS}
+        single = frozenset(
+            (f"<{name}>", words[0])
+            for name, list_ in file.words.items()
+            for words in map(_tokens, list_)
+            if len(words) == 1
+        )
+        return cls(**terms, words=single, languages=frozenset({base_language(file.language)}), reach=file.reach)
+
+    def with_terms(self, phrases: Iterable[str]) -> "AgreementLexicon":
+        """Return this lexicon with further agreement phrases."""
+        return replace(self, phrases=self.phrases | _phrases(phrases))
+
+    def __or__(self, other: "AgreementLexicon") -> "AgreementLexicon":
+        """Return both languages together; the longer reach holds, and lists of words of one name are one list."""
+        lists = {name: getattr(self, name) | getattr(other, name) for name in (*_TERM_LISTS, "words", "languages")}
+        return AgreementLexicon(**lists, reach=max(self.reach, other.reach))
+
+    @cached_property
+    def lists_of(self) -> Mapping[str, tuple[str, ...]]:
+        """The lists of words a token is in."""
+        found: dict[str, tuple[str, ...]] = {}
+        for name, token in sorted(self.words):
+            found[token] = (*found.get(token, ()), name)
+        return found
+
+    @cached_property
+    def trees(self) -> Mapping[str, "_Tree"]:
+        """The terms of each list as a tree of tokens."""
+        found = {name: _Tree() for name in _TERM_LISTS}
+        for name, tree in found.items():
+            for term in getattr(self, name):
+                tree.add(term)
+        return found
+
+    def term_at(self, name: str, tokens: Sequence[str], start: int) -> int:
+        """Return the length in tokens of the longest term of a list that stands at ``start``, 0 for none."""
+        return self.trees[name].longest(tokens, start, self.lists_of)
+
+    def matches(self, name: str, tokens: Sequence[str]) -> Iterable[tuple[int, int]]:
+        """Yield ``(start, end)`` of the terms of a list, the longest at each place, without overlap."""
+        start = 0
+        while start < len(tokens):
+            length = self.term_at(name, tokens, start)
+            if length:
+                yield start, start + length
+            start += length or 1
+
+
+_TERM_LISTS = tuple(
+    field.name for field in fields(AgreementLexicon) if field.name not in ("words", "languages", "reach")
+)
+
+
+@cache
+def default_lexicon() -> AgreementLexicon:
+    """Return the English lexicon that ships with the package."""
+    return AgreementLexicon.load(_DATA / "agreement.en.yaml")
+
+
+def world_lexicon(root: Path) -> AgreementLexicon:
+    """Return the English lexicon together with those of a world, ``<root>/lexicons/agreement.<language>.yaml``.
+
+    Raises:
+        ConfigError: a file is not of this shape.
+    """
+    lexicon = default_lexicon()
+    for path in sorted((root / LEXICONS).glob("agreement.*.y*ml")):
+        lexicon = lexicon | AgreementLexicon.load(path, beside=lexicon)
+    return lexicon
+
+
+def _forms(
+    terms: Sequence[str], words: Mapping[str, Sequence[str]], known: set[str], document: Document, name: str
+) -> frozenset[Phrase]:
+    """Return terms as tokens. A list of words stays one token in them; words of several tokens are written out."""
+    found: set[Phrase] = set()
+    for index, term in enumerate(terms):
+        choices: list[list[Phrase]] = []
+        for part in filter(None, _SLOT.split(term)):
+            if not _SLOT.fullmatch(part):
+                choices.append([_tokens(part)])
+            elif part in known:
+                several = [tokens for tokens in map(_tokens, words.get(part[1:-1], ())) if len(tokens) > 1]
+                choices.append([(part,), *several])
+            else:
+                there = ", ".join(sorted(known)) or "none"
+                raise ConfigError(document.problem((name, index), f"{part} is no list of words; there is {there}"))
+        found.update(tuple(token for part in form for token in part) for form in product(*choices))
+    return frozenset(phrase for phrase in found if phrase)
+
+
+def _tokens(text: str) -> Phrase:
+    return tuple(token for part in text.split() for token in ([_ANY] if part == _ANY else tokenize(part)))
+
+
+def _phrases(terms: Iterable[str]) -> frozenset[Phrase]:
+    return frozenset(phrase for phrase in map(_tokens, terms) if phrase)
+
 
 # A dot inside a word or a number ends nothing; scripts without spaces put none after their marks.
 _MARK = regex.compile(r"[.,;:!?…]+(?=[\s\"'”’)*_]|$)|[—–\n、。，！？；：¿¡()“”]+|\s-+\s")

@@ -7,9 +7,9 @@ from statistics import fmean
 
 import numpy as np
 
-from persona_pipeline.scoring.text.characters import VOICE, text_vectors
-from persona_pipeline.scoring.text.nearness import Nearness, Voices
+from persona_pipeline.scoring.text.nearness import Nearness
 from persona_pipeline.scoring.text.tokens import tokenize
+from persona_pipeline.scoring.text.voices import VOICE, Voices, text_vectors
 
 # A line this long (in tokens) is not said twice by chance; so many of them, and this share of an agent's long lines, make a clone.
 _LONG, FEWEST_LINES, CLONE_SHARE = 6, 2, 0.2

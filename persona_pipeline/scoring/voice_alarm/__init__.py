@@ -1,7 +1,16 @@
 """A voice alarm: does an agent still sound like itself? Read message by message, without a judge, at a stated false-alarm rate."""
 
-from persona_pipeline.scoring.voice_alarm.finding import BEFORE, Change, VoiceChange, voice_change, voice_changes
-from persona_pipeline.scoring.voice_alarm.following import VoiceAlarm, VoiceReading, VoiceWatch, follow_voice
+from persona_pipeline.scoring.voice_alarm.following import (
+    BEFORE,
+    Change,
+    VoiceAlarm,
+    VoiceChange,
+    VoiceReading,
+    VoiceWatch,
+    follow_voice,
+    voice_change,
+    voice_changes,
+)
 from persona_pipeline.scoring.voice_alarm.learning import FEWEST_OWN, learn_voice
 from persona_pipeline.scoring.voice_alarm.model import VoiceKind, VoiceModel, VoiceProvenance
 from persona_pipeline.scoring.voice_alarm.storing import LearntVoice, current_voice, learn_stored_voice, stored_voice

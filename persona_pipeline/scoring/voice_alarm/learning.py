@@ -2,25 +2,31 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from datetime import timedelta
+from itertools import count
 from typing import Any
 
 import numpy as np
 
-from persona_pipeline.scoring.text.ridge import ridge
 from persona_pipeline.scoring.text.tokens import tokenize
-from persona_pipeline.scoring.voice_alarm.conversations import Conversations
-from persona_pipeline.scoring.voice_alarm.features import COLUMNS, hashed, weighted, worth
 from persona_pipeline.scoring.voice_alarm.following import highest_sums
 from persona_pipeline.scoring.voice_alarm.model import (
+    COLUMNS,
     VoiceKind,
     VoiceModel,
     VoiceProvenance,
     VoiceSide,
+    hashed,
     packed,
     unpacked,
+    weighted,
     word_scores,
+    worth,
 )
 from persona_pipeline.world.models import Message, seed_from
+
+PAUSE = timedelta(hours=1)
+
 
 FEWEST_OWN, FEWEST_OTHERS = 30, 30
 MOST_OWN, MOST_OTHERS = 6000, 24_000
@@ -76,8 +82,15 @@ def _thinned(others: Sequence[Message]) -> list[Message]:
 
 def conversations(messages: Sequence[Message]) -> Any:
     """Return a number for each message, the same within a conversation: one place, no pause of an hour."""
-    talks = Conversations()
-    return np.array([talks.number(message) for message in messages])
+    latest: dict[str, tuple[int, Message]] = {}
+    numbers: list[int] = []
+    fresh = count()
+    for message in messages:
+        known = latest.get(message.conversation)
+        goes_on = known is not None and message.created_at - known[1].created_at < PAUSE
+        numbers.append(known[0] if known and goes_on else next(fresh))
+        latest[message.conversation] = (numbers[-1], message)
+    return np.array(numbers)
 
 
 def _log_odds(own: Sequence[Message], others: Sequence[Message], provenance: VoiceProvenance) -> VoiceModel:
@@ -152,12 +165,16 @@ def _matrix(texts: Sequence[str]) -> tuple[Any, Any]:
 
 def _regression(matrix: Any, speakers: Any, worths: Any, voices: int) -> Any:
     """Return a column of weights for each voice: its messages against all others, long ones and rarer sides weighing more."""
+    from sklearn.linear_model import Ridge
+
     targets = speakers[:, None] == np.arange(voices)
     ours = np.maximum(targets.mean(axis=0), 1 / len(targets))
     weights = worths[:, None] * np.sqrt(np.where(targets, 0.5 / ours, 0.5 / np.maximum(1 - ours, 1 / len(targets))))
     weights = weights / weights.mean(axis=0)
     centred = targets - (weights * targets).mean(axis=0)
-    return ridge(matrix, centred.astype(np.float32), weights.astype(np.float32), _PENALTY)
+    model = Ridge(_PENALTY, fit_intercept=False, solver="sparse_cg")
+    columns = zip(centred.T, weights.T, strict=True)
+    return np.stack([model.fit(matrix, ours, sample_weight=share).coef_ for ours, share in columns], axis=1)
 
 
 def _side(other: str, ours: Any, theirs: Any) -> VoiceSide:

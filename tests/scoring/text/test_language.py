@@ -2,9 +2,7 @@
 
 import pytest
 
-from persona_pipeline.scoring.text.agreement import unread_language
-from persona_pipeline.scoring.text.language import language_of
-from persona_pipeline.scoring.text.lexicon import default_lexicon
+from persona_pipeline.scoring.text.agreement import default_lexicon, language_of, unread_language
 
 SAID = {
     "de": ["Das Paket kommt heute nicht mehr.", "Ich habe es dir doch gesagt, wir sind zu spät."],

@@ -1,12 +1,13 @@
 import gc
 from collections import Counter
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from persona_pipeline.scoring.text.nearness import nearness, normal_quantile
+from persona_pipeline.scoring.text.nearness import nearness, normal_quantile, ridge
 from tests.scoring.text.test_voice import DISTINCT, MERGED, conversation
 
 HISTORY = conversation(DISTINCT, 60, 1)
@@ -75,3 +76,17 @@ def test_a_thousand_channels_take_no_more_memory_than_the_last_two() -> None:
     for seed in range(20):
         assert nearness(conversation(DISTINCT, 4, seed), conversation(DISTINCT, 12, 100 + seed)).z is not None
     assert counted() - before <= 10
+
+
+@given(seed=st.integers(0, 2**32 - 1), rows=st.integers(1, 30), columns=st.integers(1, 20), targets=st.integers(1, 3))
+def test_the_regression_is_that_of_scikit_learn(seed: int, rows: int, columns: int, targets: int) -> None:
+    from sklearn.linear_model import Ridge
+
+    generator = np.random.default_rng(seed)
+    # As the rows of messages are: of a length of about two.
+    x = generator.normal(size=(rows, columns)) * 2 / np.sqrt(columns)
+    y, weights = generator.normal(size=(rows, targets)), generator.integers(0, 2, size=(rows, targets))
+    model = Ridge(60.0, fit_intercept=False)
+    weights[0] = 1
+    theirs = [model.fit(x, own, sample_weight=share).coef_ for own, share in zip(y.T, weights.T, strict=True)]
+    assert ridge(x, y, weights, 60.0) == pytest.approx(np.transpose(theirs), abs=1e-3)

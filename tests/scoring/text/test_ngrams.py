@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.scoring.text import gram_pairs
+from persona_pipeline.scoring.text import ngrams
 from persona_pipeline.scoring.text.ngrams import (
     corpus_repetition,
     cross_message_share,
@@ -101,9 +101,9 @@ def test_corpus_repetition_is_exact_where_n_grams_are_shared_widely(messages: li
 def test_corpus_repetition_is_exact_wherever_the_line_between_rare_and_common_is_drawn(
     messages: list[str], cold_pairs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gram_pairs, "_COLD_PAIRS", cold_pairs)
-    monkeypatch.setattr(gram_pairs, "_PAIRS_AT_ONCE", 500)
-    monkeypatch.setattr(gram_pairs, "_GROUPS_AT_ONCE", 7)
+    monkeypatch.setattr(ngrams, "_COLD_PAIRS", cold_pairs)
+    monkeypatch.setattr(ngrams, "_PAIRS_AT_ONCE", 500)
+    monkeypatch.setattr(ngrams, "_GROUPS_AT_ONCE", 7)
     for n in (1, 2, 3, 5):
         assert corpus_repetition(messages, n) == pytest.approx(repetition_by_definition(messages, n), abs=1e-12)
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.scoring.text.vocabulary import (
+from persona_pipeline.scoring.text.tokens import (
     VocabularyStats,
     mean_similarity,
     pairwise_similarity,

@@ -6,9 +6,11 @@ from statistics import fmean
 
 import pytest
 
-from persona_pipeline.scoring.text.characters import VOICE, GramKind, text_vectors
-from persona_pipeline.scoring.text.voice import (
-    voice_convergence,
+from persona_pipeline.scoring.text.nearness import voice_convergence
+from persona_pipeline.scoring.text.voices import (
+    VOICE,
+    GramKind,
+    text_vectors,
     voice_map,
     voice_similarity,
 )
@@ -114,7 +116,7 @@ def test_vectors_are_those_of_scikit_learn() -> None:
 
 def test_nothing_here_imports_scikit_learn_pandas_or_scipy() -> None:
     program = (
-        "import sys; from persona_pipeline.scoring.text.voice import *; "
+        "import sys; from persona_pipeline.scoring.text.nearness import *; from persona_pipeline.scoring.text.voices import *; "
         "v = {'a': ['hello there you'] * 40, 'b': ['beets bears battlestar'] * 40}; "
         "voice_map(v), voice_similarity(v), voice_convergence(v, [v]); "
         "print(sorted({'sklearn', 'pandas', 'scipy'} & {name.split('.')[0] for name in sys.modules}))"

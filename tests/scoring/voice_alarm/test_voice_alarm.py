@@ -21,6 +21,7 @@ from persona_pipeline.scoring.voice_alarm import (
 )
 from persona_pipeline.scoring.voice_alarm.following import highest_sums
 from persona_pipeline.scoring.voice_alarm.learning import conversations
+from persona_pipeline.scoring.voice_alarm.model import COLUMNS, hashed
 from persona_pipeline.store import Store
 from persona_pipeline.world.messages import write_messages
 from persona_pipeline.world.models import Message
@@ -104,6 +105,24 @@ def test_a_model_read_back_from_json_gives_the_same_readings(model: VoiceModel) 
     again = VoiceModel.model_validate(json.loads(json.dumps(model.model_dump(mode="json"))))
     messages = said([("ann", "lazy")], 20, 6)
     assert follow_voice(again, messages) == follow_voice(model, messages)
+
+
+def test_a_hashed_message_has_the_length_scikit_learn_gives_it() -> None:
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    texts = [message.text for message in HISTORY[:30]]
+    halves = (
+        {"analyzer": "char", "ngram_range": (2, 4), "lowercase": False},
+        {"ngram_range": (1, 2), "token_pattern": r"\w+|[^\w\s]+"},
+    )
+    for half, options in enumerate(halves):
+        theirs = TfidfVectorizer(sublinear_tf=True, use_idf=False, norm=None, **options).fit_transform(texts)
+        ours = np.zeros((len(texts), COLUMNS))
+        for row, text in zip(ours, texts, strict=True):
+            columns, values = hashed(text)[half]
+            np.add.at(row, columns, values)
+        # Two n-grams may share a column.
+        assert ours @ ours.T == pytest.approx((theirs @ theirs.T).toarray(), abs=2)
 
 
 def test_provenance_says_what_it_was_learnt_from(model: VoiceModel) -> None:

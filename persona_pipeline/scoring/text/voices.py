@@ -1,0 +1,152 @@
+"""How alike agents write: TF-IDF of cased character n-grams, with numpy alone, since scikit-learn takes longer to import than that
+takes to compute, and every evaluation does it.
+
+The numbers are those of scikit-learn's ``TfidfVectorizer`` with ``sublinear_tf`` for its analyzers ``char`` and ``char_wb``. Word
+overlap hardly moves when voices merge; spelling, punctuation and rhythm do. Texts of unequal length are not comparable.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain, combinations
+from math import log
+from typing import Any
+
+import numpy as np
+
+# What each speaker said.
+Voices = Mapping[str, Sequence[str]]
+
+_SPACES = re.compile(r"\s\s+")
+
+
+@dataclass(frozen=True)
+class GramKind:
+    """Which character n-grams are taken: of ``low`` to ``high`` characters, within words or across them, cased."""
+
+    low: int
+    high: int
+    within_words: bool = False
+
+
+# Across words, punctuation and rhythm count: what a reader takes for somebody's voice.
+VOICE = GramKind(2, 4)
+# Within words, the choice of words and their endings count more.
+WORDS = GramKind(3, 5, within_words=True)
+
+
+def grams(text: str, kind: GramKind) -> Iterable[str]:
+    """Yield the n-grams of a text; runs of white space are one space. Within words, a word has a space on either side."""
+    if not kind.within_words:
+        joined = _SPACES.sub(" ", text)
+        for length in range(kind.low, kind.high + 1):
+            for start in range(len(joined) - length + 1):
+                yield joined[start : start + length]
+        return
+    for word in text.split():
+        padded = f" {word} "
+        for length in range(kind.low, kind.high + 1):
+            for start in range(max(len(padded) - length, 0) + 1):
+                yield padded[start : start + length]
+            if length >= len(padded):
+                # A word shorter than the n-gram counts once, whole.
+                break
+
+
+class CountedGrams:
+    """How often each n-gram stands in each text, counted once: texts are looked at several times, and forgotten together."""
+
+    def __init__(self) -> None:
+        self._counted: dict[tuple[str, GramKind], Counter[str]] = {}
+
+    def of(self, text: str, kind: GramKind) -> Counter[str]:
+        """Return how often each n-gram stands in a text; do not change it."""
+        found = self._counted.get((text, kind))
+        if found is None:
+            found = self._counted[text, kind] = Counter(grams(text, kind))
+        return found
+
+
+@dataclass(frozen=True)
+class Frequencies:
+    """In how many of some texts each n-gram stands."""
+
+    holders: Counter[str]
+    texts: int
+
+    def weight(self, gram: str, but: int = 0) -> float:
+        """Return the smoothed inverse document frequency of an n-gram, ``but`` so many of the texts that hold it."""
+        return log((1 + self.texts) / (1 + self.holders[gram] - but)) + 1
+
+    @cached_property
+    def columns(self) -> dict[str, tuple[int, float]]:
+        """The number and weight of every n-gram of more than one message: what stands in one says nothing of the next."""
+        shared = [gram for gram, count in self.holders.items() if count > 1]
+        return {gram: (number, self.weight(gram)) for number, gram in enumerate(shared)}
+
+
+def vectors(counted: Sequence[Counter[str]], weight: Callable[[str], float]) -> Any:
+    """Return rows (1 + ln count) x weight of unit length; a text without n-grams is a row of zeros."""
+    numbers = {gram: number for number, gram in enumerate(dict.fromkeys(chain.from_iterable(counted)))}
+    rows = np.zeros((len(counted), len(numbers)))
+    for row, found in zip(rows, counted, strict=True):
+        row[[numbers[gram] for gram in found]] = 1 + np.log(list(found.values()))
+    rows *= [weight(gram) for gram in numbers]
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows / np.where(lengths > 0, lengths, 1)
+
+
+def text_vectors(texts: Sequence[str], kind: GramKind) -> Any:
+    """Return the TF-IDF rows of some texts, of unit length, their frequencies taken from the texts themselves."""
+    counted = [Counter(grams(text, kind)) for text in texts]
+    return vectors(counted, Frequencies(Counter(chain.from_iterable(counted)), len(texts)).weight)
+
+
+@dataclass(frozen=True)
+class VoicePoint:
+    """Where an agent stands on the voice map; only distances between points mean something."""
+
+    agent_id: str
+    x: float
+    y: float
+
+
+def voice_similarity(agents: Voices) -> dict[tuple[str, str], float]:
+    """Return the cosine similarity (0-1) of each two agents' voices, keyed by the sorted pair of names.
+
+    Agents without text are left out.
+    """
+    names = [name for name in sorted(agents) if any(message.strip() for message in agents[name])]
+    if len(names) < 2:
+        return {}
+    matrix = _cosine(agents, names)
+    return {(names[i], names[j]): float(matrix[i, j]) for i, j in combinations(range(len(names)), 2)}
+
+
+def voice_map(agents: Voices) -> list[VoicePoint]:
+    """Return the agents on a plane, near ones alike: classical scaling (Torgerson, 1952) of cosine distances.
+
+    Deterministic: on each axis the point farthest from the middle is on the positive side. Fewer than two
+    agents with text stand in the middle.
+    """
+    names = [name for name in sorted(agents) if any(message.strip() for message in agents[name])]
+    if len(names) < 2:
+        return [VoicePoint(name, 0.0, 0.0) for name in names]
+    squared = np.clip(2 - 2 * _cosine(agents, names), 0, None)
+    centring = np.eye(len(names)) - 1 / len(names)
+    values, axes = np.linalg.eigh(-0.5 * centring @ squared @ centring)
+    points = axes[:, ::-1][:, :2] * np.sqrt(np.clip(values[::-1][:2], 0, None))
+    for axis in range(points.shape[1]):
+        column = points[:, axis]
+        # Rounded, so that two points equally far out do not swap with the last bit of a platform's LAPACK.
+        farthest = int(np.argmax(np.round(np.abs(column), 9)))
+        if column[farthest] < 0:
+            points[:, axis] = -column
+    return [VoicePoint(name, float(x), float(y)) for name, (x, y) in zip(names, points, strict=True)]
+
+
+def _cosine(agents: Voices, names: Sequence[str]) -> Any:
+    rows = text_vectors([f" {chr(10).join(agents[name])} " for name in names], VOICE)
+    return np.clip((rows @ rows.T).astype(float), 0.0, 1.0)
