@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from persona_pipeline.evaluation.report import AgentReport, Finding, RunReport
     from persona_pipeline.evaluation.results import AgentEvaluation
     from persona_pipeline.judging.verdict import Evidence, Judge, JudgeRequest, Unscored, Verdict
+    from persona_pipeline.propositions.dimensions import Dimension
     from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
     from persona_pipeline.suites.format.models import Suite
     from persona_pipeline.suites.targets.responses import Responses, load_responses, read_responses
@@ -55,6 +56,7 @@ __all__ = [
     "Baseline",
     "ConfigError",
     "CorrectionSettings",
+    "Dimension",
     "DimensionEvaluation",
     "Evaluation",
     "EvaluationComparison",
@@ -124,6 +126,7 @@ _MODULES = {
     "persona_pipeline.evaluation.report": ("AgentReport", "Finding", "RunReport"),
     "persona_pipeline.evaluation.results": ("AgentEvaluation",),
     "persona_pipeline.judging.verdict": ("Evidence", "Judge", "JudgeRequest", "Unscored", "Verdict"),
+    "persona_pipeline.propositions.dimensions": ("Dimension",),
     "persona_pipeline.scoring.results": ("DimensionEvaluation", "PropositionResult"),
     "persona_pipeline.suites.format.models": ("Suite",),
     "persona_pipeline.suites.targets.responses": ("Responses", "load_responses", "read_responses"),

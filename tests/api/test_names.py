@@ -12,7 +12,7 @@ PROJECT = Path(__file__).parents[2]
 NAMES = re.findall(
     r"\w+",
     """
-    ActionGate AgentEvaluation AgentReport Asking Baseline ConfigError CorrectionSettings DimensionEvaluation
+    ActionGate AgentEvaluation AgentReport Asking Baseline ConfigError CorrectionSettings Dimension DimensionEvaluation
     Evaluation EvaluationComparison Evidence Finding GateDecision Interventions Judge JudgeRequest PersonaError
     PersonaWorld Problem PropositionResult Responses RunReport Running Suite SuiteComparison SuiteRun Unscored UnscoredError
     Verdict World build_persona_checks compare correction_statistics estimate evaluate evaluate_async load_baseline load_responses
