@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from persona_pipeline.evaluation.results import AgentEvaluation
     from persona_pipeline.judging.verdict import Evidence, Judge, JudgeRequest, Unscored, Verdict
     from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
+    from persona_pipeline.suites.answering.responses import Responses, load_responses, read_responses
     from persona_pipeline.suites.format.models import Suite
-    from persona_pipeline.suites.targets.responses import Responses, load_responses, read_responses
     from persona_pipeline.world.models import CorrectionSettings
     from persona_pipeline.world.world import World
 
