@@ -126,7 +126,7 @@ _MODULES = {
     "persona_pipeline.judging.verdict": ("Evidence", "Judge", "JudgeRequest", "Unscored", "Verdict"),
     "persona_pipeline.scoring.results": ("DimensionEvaluation", "PropositionResult"),
     "persona_pipeline.suites.format.models": ("Suite",),
-    "persona_pipeline.suites.targets.responses": ("Responses", "load_responses", "read_responses"),
+    "persona_pipeline.suites.answering.responses": ("Responses", "load_responses", "read_responses"),
     "persona_pipeline.world.models": ("CorrectionSettings",),
     "persona_pipeline.world.world": ("World",),
 }
