@@ -21,7 +21,8 @@ from scipy import stats
 from persona_pipeline.baselines.families import DIMENSIONS_SHARE, LEVEL
 from persona_pipeline.baselines.paired import log_wealth
 from persona_pipeline.judging.verdict import JudgeRequest
-from persona_pipeline.suites.targets import Request, Targets
+from persona_pipeline.suites.running.targets_file import Targets
+from persona_pipeline.suites.targets import Request
 from persona_pipeline.testing import ScriptedJudge, WorldBuilder
 from persona_pipeline.versions.answering import Answering
 from persona_pipeline.versions.comparing import Contest, compare_versions

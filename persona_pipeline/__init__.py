@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from persona_pipeline.judging.verdict import Evidence, Judge, JudgeRequest, Unscored, Verdict
     from persona_pipeline.propositions.dimensions import Dimension
     from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
+    from persona_pipeline.suites.answering.responses import Responses, load_responses, read_responses
     from persona_pipeline.suites.format.models import Suite
-    from persona_pipeline.suites.targets.responses import Responses, load_responses, read_responses
     from persona_pipeline.world.models import CorrectionSettings
     from persona_pipeline.world.world import World
 
@@ -129,7 +129,7 @@ _MODULES = {
     "persona_pipeline.propositions.dimensions": ("Dimension",),
     "persona_pipeline.scoring.results": ("DimensionEvaluation", "PropositionResult"),
     "persona_pipeline.suites.format.models": ("Suite",),
-    "persona_pipeline.suites.targets.responses": ("Responses", "load_responses", "read_responses"),
+    "persona_pipeline.suites.answering.responses": ("Responses", "load_responses", "read_responses"),
     "persona_pipeline.world.models": ("CorrectionSettings",),
     "persona_pipeline.world.world": ("World",),
 }

@@ -38,8 +38,8 @@ from persona_pipeline.suites.format.loading import tests as suite_tests
 from persona_pipeline.suites.format.loading.execution import ExecutionFields, HookFields, TrialsFields, WorkspaceFields
 from persona_pipeline.suites.format.loading.suite import SuiteFields
 from persona_pipeline.suites.running.explain import explain
+from persona_pipeline.suites.running.targets_file import load_targets
 from persona_pipeline.suites.sandbox import target_proxy
-from persona_pipeline.suites.targets import load_targets
 from persona_pipeline.suites.targets.registry import TARGETS, find_provider
 from persona_pipeline.testing.messages_server import MessagesServer
 from persona_pipeline.world import CorrectionSettings, World, ingest

@@ -164,7 +164,7 @@ def _suites(before: Rows, after: Rows, threshold: float) -> SuiteComparison:
 
 
 def _rows(run: Rows) -> Sequence[Mapping[str, Any]]:
-    from persona_pipeline.suites.results.result_files import read_rows
+    from persona_pipeline.suites.results.suite_result import read_rows
 
     if isinstance(run, SuiteResult):
         return [test.to_dict() for test in run.tests]

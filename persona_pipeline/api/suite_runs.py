@@ -11,21 +11,21 @@ from typing_extensions import Unpack
 from persona_pipeline.api.keywords import check_keywords
 from persona_pipeline.api.notebook import Cell, block, lines, table
 from persona_pipeline.settings import get_settings
-from persona_pipeline.suites.asserts.grades import SuiteVerdict
+from persona_pipeline.suites.answering.responses import Responses, load_responses
 from persona_pipeline.suites.format.models import Suite
+from persona_pipeline.suites.grading.grades import SuiteVerdict
 from persona_pipeline.suites.results.suite_result import SuiteResult, TestResult
 from persona_pipeline.suites.running import suite_files
 from persona_pipeline.suites.running.opening import judge_opener, open_targets
-from persona_pipeline.suites.running.options import RunOptions
+from persona_pipeline.suites.running.plan import RunOptions
 from persona_pipeline.suites.running.suite_run import run_suite as _run_suite
-from persona_pipeline.suites.targets.config import Targets
-from persona_pipeline.suites.targets.responses import Responses, load_responses
+from persona_pipeline.suites.running.targets_file import Targets
 from persona_pipeline.world import World
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from persona_pipeline.suites.asserts.suite_judge import BackedJudge
+    from persona_pipeline.suites.grading.suite_judge import BackedJudge
 
 MOST_TESTS = 50
 _TONES = {SuiteVerdict.FAIL: "bad", SuiteVerdict.ERROR: "warn"}

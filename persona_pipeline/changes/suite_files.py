@@ -15,8 +15,8 @@ from persona_pipeline.world.looking import digest_within, repository_of
 
 if TYPE_CHECKING:
     from persona_pipeline.suites import Suite
-    from persona_pipeline.suites.asserts.suite_judge import SuiteJudge
-    from persona_pipeline.suites.targets import Targets
+    from persona_pipeline.suites.grading.suite_judge import SuiteJudge
+    from persona_pipeline.suites.running.targets_file import Targets
 
 SUITES = "suites"
 ENDINGS = (".eval.jsonl", ".eval.yaml", ".eval.yml")
@@ -92,9 +92,10 @@ def open_suite(root: Path, file: SuiteFile) -> OpenedSuite:
     Raises:
         ConfigError: one of its files is not valid, at file, line and column; or nobody answers.
     """
+    from persona_pipeline.suites.answering.base import grants_for
     from persona_pipeline.suites.running.plan import target_names
     from persona_pipeline.suites.running.suite_files import load_suite, suite_roots
-    from persona_pipeline.suites.targets import find_targets_file, grants_for, load_targets
+    from persona_pipeline.suites.running.targets_file import find_targets_file, load_targets
 
     path = file.within(root)
     suite = load_suite(path, suite_roots(path, [root]))
@@ -117,8 +118,7 @@ def suite_version(root: Path, file: SuiteFile, judge: str | None = None) -> str:
     """
     from persona_pipeline.suites.running.basis import Bases
     from persona_pipeline.suites.running.opening import RECORDINGS, JudgeOpener
-    from persona_pipeline.suites.running.options import RunOptions
-    from persona_pipeline.suites.running.plan import targets_of
+    from persona_pipeline.suites.running.plan import RunOptions, targets_of
     from persona_pipeline.suites.running.shared_judge import SharedJudge
 
     path = file.within(root)

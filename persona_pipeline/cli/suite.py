@@ -29,8 +29,7 @@ app = typer.Typer(help="Eval suites: tests in YAML, graded by asserts.", no_args
 @app.command()
 def validate(places: Places, as_json: AsJson = False, allow_path: AllowPath = None) -> None:
     """Check suites: every problem with its file, line and column. Exit code 2 if there is one."""
-    from persona_pipeline.suites.running.several import find_suites
-    from persona_pipeline.suites.running.suite_files import load_suite, suite_roots
+    from persona_pipeline.suites.running.suite_files import find_suites, load_suite, suite_roots
 
     rows, problems = [], []
     for path in find_suites(places):
@@ -81,8 +80,7 @@ def explain(
     from persona_pipeline.reporting.suites.table import explanation_lines
     from persona_pipeline.suites.running.explain import explain as explain_suite
     from persona_pipeline.suites.running.opening import open_targets
-    from persona_pipeline.suites.running.options import RunOptions
-    from persona_pipeline.suites.running.plan import select_tests
+    from persona_pipeline.suites.running.plan import RunOptions, select_tests
 
     suite = load(file, allow_path)
     tests = select_tests(suite, RunOptions(test_ids=tuple(test_id or ()), tags=tuple(tag or ())))

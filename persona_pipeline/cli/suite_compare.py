@@ -10,7 +10,7 @@ from persona_pipeline.cli.suite_options import AllowPath, AsJson, load, print_js
 from persona_pipeline.errors import ConfigError
 
 if TYPE_CHECKING:
-    from persona_pipeline.suites.results.pairwise import PairwiseResult
+    from persona_pipeline.suites.results.compare import PairwiseResult
 
 FAIL_ON = ("worse", "interval", "pairwise", "none")
 
@@ -49,7 +49,7 @@ def compare(
     """
     from persona_pipeline.reporting.suites.table import comparison_lines, pairwise_lines
     from persona_pipeline.suites.results.compare import compare_rows
-    from persona_pipeline.suites.results.result_files import read_rows
+    from persona_pipeline.suites.results.suite_result import read_rows
 
     if fail_on not in FAIL_ON:
         raise ConfigError(f"--fail-on {fail_on!r} is unknown; use {', '.join(FAIL_ON[:-1])} or {FAIL_ON[-1]}")
@@ -91,9 +91,9 @@ def _judged(
     record: bool,
     max_usd: float | None,
 ) -> "PairwiseResult":
-    from persona_pipeline.suites.results.pairwise import judge_pairs
+    from persona_pipeline.suites.results.compare import judge_pairs
     from persona_pipeline.suites.running.opening import judge_opener
-    from persona_pipeline.suites.running.several import find_suites, prefixes
+    from persona_pipeline.suites.running.suite_files import find_suites, prefixes
 
     suites = [load(path, allow_path) for path in find_suites(places)]
     opened = judge_opener(judge, record=record, max_usd=max_usd)()

@@ -23,8 +23,7 @@ def import_(
 
     Exit codes: 0 all of it was taken over, 1 what was named was not, 2 nothing was written.
     """
-    from persona_pipeline.suites.importing.config import import_file
-    from persona_pipeline.suites.importing.writing import write_import
+    from persona_pipeline.suites.importing.config import import_file, write_import
     from persona_pipeline.suites.running.suite_files import load_suite
 
     folder = out or file.parent

@@ -95,10 +95,11 @@ def run(
     was run, 4 budget.
     """
     from persona_pipeline.suites import RunOptions, SuiteResult, load_responses, run_suite
-    from persona_pipeline.suites.results.result_files import RowWriter, earlier_results
+    from persona_pipeline.suites.results.suite_result import RowWriter, earlier_results
     from persona_pipeline.suites.running.opening import judge_opener, open_targets, world_root
     from persona_pipeline.suites.running.plan import NothingToRunError, parse_shard, plan, select_tests
-    from persona_pipeline.suites.running.several import (
+    from persona_pipeline.suites.running.shared_judge import SharedJudge
+    from persona_pipeline.suites.running.suite_files import (
         chosen,
         find_suites,
         joined,
@@ -106,7 +107,6 @@ def run(
         with_prefix,
         without_prefix,
     )
-    from persona_pipeline.suites.running.shared_judge import SharedJudge
 
     outputs = _outputs(out or [])
     if watch:
@@ -220,7 +220,7 @@ def _print_result(test: "TestResult", as_json: bool) -> None:
 
 def _report(whole: "SuiteResult", results: Sequence["SuiteResult"], as_json: bool, outputs: list[Path]) -> None:
     from persona_pipeline.reporting.suites.table import summary_line
-    from persona_pipeline.suites.results.result_files import json_parts
+    from persona_pipeline.suites.results.suite_result import json_parts
 
     for path in outputs:
         _write(whole, results, path)
@@ -235,7 +235,7 @@ def _write(whole: "SuiteResult", results: Sequence["SuiteResult"], path: Path) -
     if path.suffix == ".jsonl":
         return
     if path.suffix == ".json":
-        from persona_pipeline.suites.results.result_files import json_parts
+        from persona_pipeline.suites.results.suite_result import json_parts
 
         texts = json_parts(whole, results, newline="\n")
     elif path.suffix == ".xml":

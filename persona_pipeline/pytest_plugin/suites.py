@@ -11,11 +11,10 @@ import pytest
 import persona_pipeline as pp
 from persona_pipeline.pytest_plugin import evaluations_of
 from persona_pipeline.pytest_plugin.failures import Failed, Unscored, suite_text
-from persona_pipeline.suites.asserts.grades import SuiteVerdict
 from persona_pipeline.suites.format.models import Test
+from persona_pipeline.suites.grading.grades import SuiteVerdict
 from persona_pipeline.suites.running.opening import open_targets
-from persona_pipeline.suites.running.options import RunOptions
-from persona_pipeline.suites.running.plan import targets_of
+from persona_pipeline.suites.running.plan import RunOptions, targets_of
 from persona_pipeline.suites.running.suite_run import run_suite
 
 

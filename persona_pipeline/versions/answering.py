@@ -12,15 +12,14 @@ from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation.concurrency import run_async
 from persona_pipeline.judging.budget import Budget, Reservation
 from persona_pipeline.judging.prices import has_price
+from persona_pipeline.suites.answering.base import OutputCache, ask, cache_key, request_key
+from persona_pipeline.suites.answering.model import ModelTarget
+from persona_pipeline.suites.answering.prompts import PromptFiles, message_text
+from persona_pipeline.suites.answering.responses import Output
 from persona_pipeline.suites.format.files import state_folder
 from persona_pipeline.suites.format.models import Suite, Test
 from persona_pipeline.suites.targets import Request, TargetError, TargetFields
-from persona_pipeline.suites.targets.asking import ask
-from persona_pipeline.suites.targets.cache import OutputCache, cache_key, request_key
-from persona_pipeline.suites.targets.model import ModelTarget
-from persona_pipeline.suites.targets.output import Output
 from persona_pipeline.suites.targets.persona import PersonaTarget, persona_prompt
-from persona_pipeline.suites.targets.prompts import PromptFiles, message_text
 from persona_pipeline.versions.scenes import Scene
 from persona_pipeline.versions.sides import SideAgent
 

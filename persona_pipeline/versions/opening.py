@@ -9,9 +9,9 @@ from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation.judges import JudgeOptions
 from persona_pipeline.judging.budget import Budget
 from persona_pipeline.judging.verdict import Judge
+from persona_pipeline.suites.answering.base import OutputCache
 from persona_pipeline.suites.format.models import Suite
 from persona_pipeline.suites.running.opening import open_targets
-from persona_pipeline.suites.targets.cache import OutputCache
 from persona_pipeline.versions.answering import Answering, answers_folder, inputs_of
 from persona_pipeline.versions.comparing import Contest
 from persona_pipeline.versions.judging import one_judge, two_judges

@@ -5,7 +5,7 @@ import pytest
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation.report import RunReport
 from persona_pipeline.reporting import sections
-from persona_pipeline.suites.asserts.grades import AssertResult, Failure, SuiteVerdict
+from persona_pipeline.suites.grading.grades import AssertResult, Failure, SuiteVerdict
 from persona_pipeline.suites.results.suite_result import Attempt, SuiteResult, TestResult
 from tests.reporting.sample import sample_report
 

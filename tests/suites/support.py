@@ -23,11 +23,12 @@ from persona_pipeline.suites import (
     read_responses,
     run_suite,
 )
-from persona_pipeline.suites.asserts.grades import AssertResult, Failure, SuiteVerdict, verdict_of
-from persona_pipeline.suites.asserts.suite_judge import SuiteJudge
-from persona_pipeline.suites.targets import Request, Targets
-from persona_pipeline.suites.targets.fields import TargetFields
-from persona_pipeline.suites.targets.output import parse_output
+from persona_pipeline.suites.answering.base import TargetFields
+from persona_pipeline.suites.answering.responses import parse_output
+from persona_pipeline.suites.grading.grades import AssertResult, Failure, SuiteVerdict, verdict_of
+from persona_pipeline.suites.grading.suite_judge import SuiteJudge
+from persona_pipeline.suites.running.targets_file import Targets
+from persona_pipeline.suites.targets import Request
 
 
 def write(folder: Path, files: Mapping[str, str]) -> None:

@@ -8,9 +8,9 @@ import pytest
 
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.judging.budget import Budget
-from persona_pipeline.suites.targets import Request, Targets, load_targets
-from persona_pipeline.suites.targets.base import TargetError
-from persona_pipeline.suites.targets.cache import OutputCache
+from persona_pipeline.suites.answering.base import OutputCache, TargetError
+from persona_pipeline.suites.running.targets_file import Targets, load_targets
+from persona_pipeline.suites.targets import Request
 from persona_pipeline.testing import WorldBuilder
 from persona_pipeline.testing.messages_server import MessagesServer, message
 from persona_pipeline.versions.answering import Answering, Asked

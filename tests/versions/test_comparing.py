@@ -10,7 +10,7 @@ import pytest
 from benchmarks.compare import contest_of, world_of
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Usage, Verdict
-from persona_pipeline.suites.targets import Targets
+from persona_pipeline.suites.running.targets_file import Targets
 from persona_pipeline.testing import ScriptedJudge, WorldBuilder
 from persona_pipeline.versions.answering import Answering
 from persona_pipeline.versions.comparing import Contest, compare_versions

@@ -21,7 +21,7 @@ from persona_pipeline.world.canonical import content_hash
 
 if TYPE_CHECKING:
     from persona_pipeline.suites import SuiteResult, TestResult
-    from persona_pipeline.suites.asserts.suite_judge import BackedJudge
+    from persona_pipeline.suites.grading.suite_judge import BackedJudge
     from persona_pipeline.suites.running.opening import JudgeOpener
 
 MECHANISM = "suite"
@@ -146,7 +146,7 @@ def failed_gates(run: "SuiteResult") -> list[str]:
 
 def failed_tests(run: "SuiteResult") -> list[str]:
     """Return the tests that failed or could not be judged, with the reason; borderline ones passed."""
-    from persona_pipeline.suites.results.summaries import reason_of
+    from persona_pipeline.suites.results.suite_result import reason_of
 
     if not run.tests:
         return ["nothing was run"]
@@ -166,7 +166,7 @@ CHECKS = (GATES, VERDICT)
 
 
 def _judge_opener(evaluation: EvaluationSettings, world: World) -> "JudgeOpener":
-    from persona_pipeline.suites.asserts.suite_judge import SuiteJudge
+    from persona_pipeline.suites.grading.suite_judge import SuiteJudge
     from persona_pipeline.suites.running.opening import RECORDINGS, JudgeOpener
 
     def opened() -> SuiteJudge:
@@ -181,7 +181,7 @@ def _judge_opener(evaluation: EvaluationSettings, world: World) -> "JudgeOpener"
 
 
 def _row(test: "TestResult") -> dict[str, Any]:
-    from persona_pipeline.suites.results.summaries import reason_of
+    from persona_pipeline.suites.results.suite_result import reason_of
 
     scored, expected = test.coverage
     return {

@@ -10,8 +10,7 @@ from markupsafe import Markup
 
 from persona_pipeline.reporting.pages import page_environment
 from persona_pipeline.reporting.text import html_text
-from persona_pipeline.suites.results.suite_result import SuiteResult
-from persona_pipeline.suites.results.summaries import reason_of
+from persona_pipeline.suites.results.suite_result import SuiteResult, reason_of
 
 _PACKAGE = "persona_pipeline.reporting.suites"
 

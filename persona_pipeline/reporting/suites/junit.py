@@ -6,9 +6,8 @@ from typing import cast
 from junitparser import Error, Failure, JUnitXml, Properties, Property, TestCase, TestSuite
 
 from persona_pipeline.reporting.text import xml_text
-from persona_pipeline.suites.asserts.grades import SuiteVerdict
-from persona_pipeline.suites.results.suite_result import SuiteResult, TestResult
-from persona_pipeline.suites.results.summaries import by_target, reason_of
+from persona_pipeline.suites.grading.grades import SuiteVerdict
+from persona_pipeline.suites.results.suite_result import SuiteResult, TestResult, by_target, reason_of
 
 _DECLARATION = '<?xml version="1.0" encoding="utf-8"?>\n'
 

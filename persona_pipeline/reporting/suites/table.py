@@ -3,12 +3,10 @@
 from collections.abc import Iterator, Sequence
 
 from persona_pipeline.reporting.text import one_line
-from persona_pipeline.suites.asserts.grades import SuiteVerdict
 from persona_pipeline.suites.asserts.pairwise import Outcome
-from persona_pipeline.suites.results.compare import Comparison
-from persona_pipeline.suites.results.pairwise import PairwiseResult
-from persona_pipeline.suites.results.suite_result import SuiteResult, TestResult
-from persona_pipeline.suites.results.summaries import reason_of
+from persona_pipeline.suites.grading.grades import SuiteVerdict
+from persona_pipeline.suites.results.compare import Comparison, PairwiseResult
+from persona_pipeline.suites.results.suite_result import SuiteResult, TestResult, reason_of
 from persona_pipeline.suites.running.explain import ExplainedTest
 
 _REASON, _ID, MOST_REASON = 160, 60, 1000

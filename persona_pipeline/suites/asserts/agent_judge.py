@@ -1,20 +1,227 @@
-"""``agent_judge``: a judge that looks through the workspace before it decides."""
+"""``agent_judge``: a judge that looks through the workspace before it decides.
 
+The judge looks into the workspace step by step, then decides. Each step is one question to it, so steps are cached, recorded and
+paid for like any other judgment. The tools only read.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field, PrivateAttr
 
-from persona_pipeline.suites.asserts.base import Assert
-from persona_pipeline.suites.asserts.context import Context
-from persona_pipeline.suites.asserts.criteria import Criterion, grade_checks, prepare_criteria, reply_problem
-from persona_pipeline.suites.asserts.grades import Grade, UngradedError
-from persona_pipeline.suites.asserts.judge_questions import freeform_grade, freeform_problem
+from persona_pipeline.suites.answering.responses import Output
 from persona_pipeline.suites.asserts.llm_judge import read_prompt
-from persona_pipeline.suites.asserts.workspace_inspection import Inspection, ask_target, inspect_workspace
-from persona_pipeline.suites.format.problems import Reader
-from persona_pipeline.suites.format.sources import Entry
-from persona_pipeline.suites.targets.output import Output
+from persona_pipeline.suites.format.javascript import parse_object
+from persona_pipeline.suites.format.patterns import PatternError, compile_pattern
+from persona_pipeline.suites.format.problems import Entry, Reader
+from persona_pipeline.suites.grading.base import Assert, Context
+from persona_pipeline.suites.grading.criteria import (
+    Criterion,
+    check_schema,
+    checks_asked,
+    grade_checks,
+    is_analytic,
+    prepare_criteria,
+    reply_problem,
+)
+from persona_pipeline.suites.grading.grades import Grade, UngradedError
+from persona_pipeline.suites.grading.judge_questions import (
+    ANALYTIC_RULES,
+    CHECKLIST_RULES,
+    FREEFORM_RULES,
+    FREEFORM_SCHEMA,
+    ask_judge,
+    evidence,
+    fill_prompt,
+    freeform_grade,
+    freeform_problem,
+)
+
+MOST_NAMES, MOST_BYTES, MOST_MATCHES = 100, 50_000, 20
+_SKIPPED = frozenset((".git", "node_modules", "dist", "build", ".venv", "__pycache__", ".next", "target"))
+_MOST_FILES = 20_000
+
+_STEP_RULES = """
+Before you decide you may look into the workspace, one action a step: "list_files" (path: a folder), "read_file" (path: a file),
+"search_files" (pattern: a regular expression, path: a folder). The evidence holds what earlier steps brought, under "steps",
+and how many steps are left, under "steps_left". With none left you must finish. Fill "path" and "pattern" with "" where they do
+not apply; "result" is null unless the action is "finish".
+"""
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What an agent judge is asked to do."""
+
+    name: str
+    prompt: str | None
+    criteria: Sequence[Criterion]
+    max_steps: int
+    model: str | None = None
+
+    @property
+    def rules(self) -> str:
+        if not self.criteria:
+            return FREEFORM_RULES
+        return ANALYTIC_RULES if is_analytic(self.criteria) else CHECKLIST_RULES
+
+    @property
+    def result_schema(self) -> dict[str, Any]:
+        return check_schema(is_analytic(self.criteria)) if self.criteria else FREEFORM_SCHEMA
+
+    @property
+    def ask(self) -> str:
+        task = fill_prompt(self.prompt) if self.prompt else "Judge whether the work in the workspace meets the goal."
+        return checks_asked(self.criteria, task) if self.criteria else task
+
+
+def inspect_workspace(inspection: Inspection, folder: Path, output: Output, context: Context) -> Mapping[str, Any]:
+    """Return the judge's reply after it has looked around.
+
+    Raises:
+        UngradedError: the judge gave no answer, or did not finish within its steps.
+    """
+    shown = evidence(output, context, inspection.prompt)
+    steps: list[dict[str, Any]] = []
+    for left in range(inspection.max_steps, -1, -1):
+        reply = ask_judge(
+            "agent_judge",
+            {**shown, "steps": list(steps), "steps_left": left},
+            context=context,
+            name=f"step {len(steps) + 1} of {inspection.name}",
+            rules=inspection.rules + _STEP_RULES,
+            ask=inspection.ask,
+            schema=_step_schema(inspection.result_schema),
+            subject={"prompt": inspection.prompt, "criteria": [item.asked() for item in inspection.criteria]},
+            check=_step_problem,
+            model=inspection.model,
+        )
+        if reply["action"] == "finish":
+            return reply["result"]
+        if left:
+            action = {key: reply[key] for key in ("action", "path", "pattern")}
+            steps.append({**action, "found": look(folder, reply["action"], reply["path"], reply["pattern"])})
+    raise UngradedError("invalid_output", f"the judge had not decided after {inspection.max_steps} steps")
+
+
+def ask_target(inspection: Inspection, target: str, output: Output, context: Context) -> Mapping[str, Any]:
+    """Return the reply of a target that judges.
+
+    Raises:
+        UngradedError: the target cannot be asked, or its answer holds no JSON object.
+    """
+    from persona_pipeline.judging.prompt import plain_json
+
+    if context.services.invoke is None:
+        raise UngradedError("no_target", f"target {target!r} cannot be asked when recorded answers are graded")
+    prompt = "\n\n".join(
+        (
+            inspection.rules,
+            f"Evidence, as JSON:\n{plain_json(evidence(output, context, inspection.prompt))}",
+            inspection.ask,
+        )
+    )
+    reply = parse_object(context.services.invoke(target, prompt, context))
+    if reply is None:
+        raise UngradedError("invalid_output", f"target {target!r} did not answer with a JSON object")
+    return reply
+
+
+def _step_schema(result: Mapping[str, Any]) -> dict[str, Any]:
+    properties = {
+        "reasoning": {"type": "string"},
+        "action": {"type": "string", "enum": ["list_files", "read_file", "search_files", "finish"]},
+        "path": {"type": "string"},
+        "pattern": {"type": "string"},
+        "result": {"anyOf": [result, {"type": "null"}]},
+    }
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "required": list(properties),
+        "properties": properties,
+    }
+
+
+def _step_problem(data: Any) -> str | None:
+    if not isinstance(data, Mapping):
+        return "the reply is no object"
+    action = data.get("action")
+    if action == "finish":
+        return None if isinstance(data.get("result"), Mapping) else "a reply that finishes needs a result"
+    if action not in ("list_files", "read_file", "search_files"):
+        return f"there is no action {action!r}"
+    texts = (data.get("path"), data.get("pattern"))
+    return None if all(isinstance(text, str) for text in texts) else "path and pattern must be texts"
+
+
+def look(folder: Path, action: str, path: str, pattern: str) -> dict[str, Any]:
+    """Do one read-only action in a folder and return what it brought; a path that leaves the folder is refused."""
+    root = folder.resolve()
+    try:
+        place = (root / path.lstrip("/")).resolve()
+        if place != root and not place.is_relative_to(root):
+            return {"error": f"{path!r} lies outside the workspace"}
+        if action == "read_file":
+            return _read(place, path)
+        if not place.is_dir():
+            return {"error": f"{path!r} is no folder"}
+        return _list(root, place) if action == "list_files" else _search(root, place, pattern)
+    except (OSError, ValueError) as error:
+        return {"error": f"{path!r} cannot be used ({type(error).__name__})"}
+
+
+def _read(place: Path, path: str) -> dict[str, Any]:
+    if not place.is_file():
+        return {"error": f"{path!r} is no file"}
+    with place.open("rb") as stream:
+        raw = stream.read(MOST_BYTES + 1)
+    if b"\0" in raw:
+        return {"error": f"{path!r} is not text"}
+    return {"text": raw[:MOST_BYTES].decode("utf-8", "replace"), "cut": len(raw) > MOST_BYTES}
+
+
+def _list(root: Path, place: Path) -> dict[str, Any]:
+    names = sorted(
+        f"{item.relative_to(root).as_posix()}{'/' if item.is_dir() else ''}"
+        for item in place.iterdir()
+        if item.name not in _SKIPPED
+    )
+    return {"names": names[:MOST_NAMES], "cut": len(names) > MOST_NAMES}
+
+
+def _search(root: Path, place: Path, pattern: str) -> dict[str, Any]:
+    try:
+        compiled = compile_pattern(pattern)
+    except PatternError as error:
+        return {"error": str(error)}
+    matches: list[dict[str, Any]] = []
+    for item in _files(root, place):
+        raw = item.read_bytes()[:MOST_BYTES]
+        if b"\0" in raw:
+            continue
+        for number, line in enumerate(raw.decode("utf-8", "replace").split("\n"), start=1):
+            if compiled.search(line) is not None:
+                matches.append({"path": item.relative_to(root).as_posix(), "line": number, "text": line[:300]})
+                if len(matches) == MOST_MATCHES:
+                    return {"matches": matches, "cut": True}
+    return {"matches": matches, "cut": False}
+
+
+def _files(root: Path, place: Path) -> list[Path]:
+    found: list[Path] = []
+    waiting = [place]
+    while waiting and len(found) < _MOST_FILES:
+        for item in sorted(waiting.pop().iterdir()):
+            if item.name in _SKIPPED or item.is_symlink():
+                continue
+            if item.is_dir():
+                waiting.append(item)
+            elif item.is_file():
+                found.append(item)
+    return sorted(found)
 
 
 class AgentJudge(Assert):

@@ -12,17 +12,15 @@ from typing import Any
 from pydantic import Field
 
 from persona_pipeline.errors import did_you_mean
-from persona_pipeline.suites.asserts.base import Assert
-from persona_pipeline.suites.asserts.context import Context
-from persona_pipeline.suites.asserts.grades import TOLERANCE, Grade, SuiteVerdict, UngradedError
+from persona_pipeline.suites.answering.prompts import file_parts
+from persona_pipeline.suites.answering.responses import Output
 from persona_pipeline.suites.format.field_types import StrictFields
 from persona_pipeline.suites.format.javascript import parse_json
-from persona_pipeline.suites.format.problems import Reader
+from persona_pipeline.suites.format.problems import Entry, Reader
 from persona_pipeline.suites.format.programs import SHELL
-from persona_pipeline.suites.format.sources import Entry
+from persona_pipeline.suites.grading.base import Assert, Context
+from persona_pipeline.suites.grading.grades import TOLERANCE, Grade, SuiteVerdict, UngradedError
 from persona_pipeline.suites.sandbox.processes import ProcessError, run_process
-from persona_pipeline.suites.targets.output import Output
-from persona_pipeline.suites.targets.prompts import file_parts
 
 LARGE_OUTPUT = 50_000
 DEFAULT_CALLS = 50

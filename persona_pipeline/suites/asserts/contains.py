@@ -4,13 +4,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainValidator
 
-from persona_pipeline.suites.asserts.base import Assert
-from persona_pipeline.suites.asserts.context import Context
-from persona_pipeline.suites.asserts.grades import Grade
+from persona_pipeline.suites.answering.responses import Output
 from persona_pipeline.suites.format.javascript import trim
-from persona_pipeline.suites.format.problems import Reader
-from persona_pipeline.suites.format.sources import Entry
-from persona_pipeline.suites.targets.output import Output
+from persona_pipeline.suites.format.problems import Entry, Reader
+from persona_pipeline.suites.grading.base import Assert, Context
+from persona_pipeline.suites.grading.grades import Grade
 
 # What other spellings of the type say beside it.
 SPELLINGS: dict[str, dict[str, Any]] = {

@@ -4,11 +4,10 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from persona_pipeline.suites.asserts.base import Assert
-from persona_pipeline.suites.asserts.context import Context
-from persona_pipeline.suites.asserts.grades import Grade
+from persona_pipeline.suites.answering.responses import Output
 from persona_pipeline.suites.format.field_types import Limit
-from persona_pipeline.suites.targets.output import Output
+from persona_pipeline.suites.grading.base import Assert, Context
+from persona_pipeline.suites.grading.grades import Grade
 
 
 class Latency(Assert):

@@ -8,23 +8,21 @@ from typing import Any
 
 from pydantic import Field, PrivateAttr
 
-from persona_pipeline.suites.asserts.base import Assert
+from persona_pipeline.suites.answering.responses import Output
 from persona_pipeline.suites.asserts.code_judge import payload, read_script
-from persona_pipeline.suites.asserts.context import Context
-from persona_pipeline.suites.asserts.grades import Grade, UngradedError
-from persona_pipeline.suites.asserts.judge_questions import (
+from persona_pipeline.suites.format.field_types import StrictFields
+from persona_pipeline.suites.format.files import FileError
+from persona_pipeline.suites.format.problems import Entry, Reader
+from persona_pipeline.suites.grading.base import Assert, Context
+from persona_pipeline.suites.grading.grades import Grade, UngradedError
+from persona_pipeline.suites.grading.judge_questions import (
     FREEFORM_ASK,
     ask_freeform,
     evidence,
     fill_prompt,
     unknown_variables,
 )
-from persona_pipeline.suites.format.field_types import StrictFields
-from persona_pipeline.suites.format.files import FileError
-from persona_pipeline.suites.format.problems import Reader
-from persona_pipeline.suites.format.sources import Entry
 from persona_pipeline.suites.sandbox.processes import ProcessError, run_process
-from persona_pipeline.suites.targets.output import Output
 
 _PROMPT_ENDINGS = (".md", ".txt", ".prompt", ".j2", ".jinja", ".jinja2", ".tmpl", ".mustache", ".liquid")
 

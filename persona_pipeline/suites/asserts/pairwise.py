@@ -9,10 +9,15 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field, PrivateAttr
 
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.suites.asserts.base import Assert
-from persona_pipeline.suites.asserts.context import Context
-from persona_pipeline.suites.asserts.grades import Grade, UngradedError
-from persona_pipeline.suites.asserts.judge_questions import (
+from persona_pipeline.suites.answering.responses import Output, ResponseError, Responses, load_responses
+from persona_pipeline.suites.asserts.llm_judge import read_prompt
+from persona_pipeline.suites.format.field_types import Text
+from persona_pipeline.suites.format.files import FileError
+from persona_pipeline.suites.format.javascript import trim
+from persona_pipeline.suites.format.problems import Entry, Reader
+from persona_pipeline.suites.grading.base import Assert, Context
+from persona_pipeline.suites.grading.grades import Grade, UngradedError
+from persona_pipeline.suites.grading.judge_questions import (
     PAIRWISE_ASK,
     PAIRWISE_RULES,
     PAIRWISE_SCHEMA,
@@ -21,14 +26,6 @@ from persona_pipeline.suites.asserts.judge_questions import (
     judge_question,
     label_of,
 )
-from persona_pipeline.suites.asserts.llm_judge import read_prompt
-from persona_pipeline.suites.format.field_types import Text
-from persona_pipeline.suites.format.files import FileError
-from persona_pipeline.suites.format.javascript import trim
-from persona_pipeline.suites.format.problems import Reader
-from persona_pipeline.suites.format.sources import Entry
-from persona_pipeline.suites.targets.output import Output
-from persona_pipeline.suites.targets.responses import ResponseError, Responses, load_responses
 
 if TYPE_CHECKING:
     from persona_pipeline.judging.questions import Answer, Question

@@ -4,14 +4,12 @@ from typing import Any
 
 from pydantic import Field
 
-from persona_pipeline.suites.asserts.base import Assert
-from persona_pipeline.suites.asserts.context import Context
-from persona_pipeline.suites.asserts.grades import Grade, UngradedError
+from persona_pipeline.suites.answering.responses import Output
 from persona_pipeline.suites.asserts.propositions import check_dimensions
 from persona_pipeline.suites.format.field_types import Limit, Text
-from persona_pipeline.suites.format.problems import Reader
-from persona_pipeline.suites.format.sources import Entry
-from persona_pipeline.suites.targets.output import Output
+from persona_pipeline.suites.format.problems import Entry, Reader
+from persona_pipeline.suites.grading.base import Assert, Context
+from persona_pipeline.suites.grading.grades import Grade, UngradedError
 
 
 class PersonaDrift(Assert):
@@ -43,7 +41,7 @@ class PersonaDrift(Assert):
         return f"{spelled}-{self.agent}"
 
     def grade(self, output: Output, context: Context) -> Grade:
-        from persona_pipeline.suites.asserts.persona_evaluation import compare_output
+        from persona_pipeline.suites.grading.persona_evaluation import compare_output
 
         compared = compare_output(
             output,

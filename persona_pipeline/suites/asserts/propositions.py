@@ -6,13 +6,11 @@ from typing import Any
 from pydantic import Field
 
 from persona_pipeline.errors import did_you_mean
-from persona_pipeline.suites.asserts.base import Assert
-from persona_pipeline.suites.asserts.context import Context
-from persona_pipeline.suites.asserts.grades import Grade, UngradedError, reaches
+from persona_pipeline.suites.answering.responses import Output
 from persona_pipeline.suites.format.field_types import PASS, Text
-from persona_pipeline.suites.format.problems import Reader
-from persona_pipeline.suites.format.sources import Entry
-from persona_pipeline.suites.targets.output import Output
+from persona_pipeline.suites.format.problems import Entry, Reader
+from persona_pipeline.suites.grading.base import Assert, Context
+from persona_pipeline.suites.grading.grades import Grade, UngradedError, reaches
 
 TOP = 9.0
 
@@ -37,7 +35,7 @@ class Propositions(Assert):
         return f"{spelled}-{self.agent}-{self.dimension}"
 
     def grade(self, output: Output, context: Context) -> Grade:
-        from persona_pipeline.suites.asserts.persona_evaluation import evaluate_output
+        from persona_pipeline.suites.grading.persona_evaluation import evaluate_output
 
         found = evaluate_output(output, context, self.agent, self.dimension, only=self.only)
         if found.score is None:

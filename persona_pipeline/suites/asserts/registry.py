@@ -2,9 +2,9 @@
 
 from persona_pipeline.errors import did_you_mean
 from persona_pipeline.registry import Registry
-from persona_pipeline.suites.asserts.base import Assert
 from persona_pipeline.suites.asserts.contains import SPELLINGS as OF_CONTAINS
 from persona_pipeline.suites.asserts.is_json import SPELLINGS as OF_IS_JSON
+from persona_pipeline.suites.grading.base import Assert
 
 _HERE = "persona_pipeline.suites.asserts"
 BUILT_IN = {

@@ -4,9 +4,11 @@ from typing import Any, ClassVar
 
 from pydantic import Field, PrivateAttr
 
-from persona_pipeline.suites.asserts.base import Assert
-from persona_pipeline.suites.asserts.context import Context
-from persona_pipeline.suites.asserts.criteria import (
+from persona_pipeline.suites.answering.responses import Output
+from persona_pipeline.suites.asserts.llm_judge import read_prompt
+from persona_pipeline.suites.format.problems import Entry, Reader
+from persona_pipeline.suites.grading.base import Assert, Context
+from persona_pipeline.suites.grading.criteria import (
     Criterion,
     check_schema,
     checks_asked,
@@ -15,18 +17,14 @@ from persona_pipeline.suites.asserts.criteria import (
     prepare_criteria,
     reply_problem,
 )
-from persona_pipeline.suites.asserts.grades import Grade
-from persona_pipeline.suites.asserts.judge_questions import (
+from persona_pipeline.suites.grading.grades import Grade
+from persona_pipeline.suites.grading.judge_questions import (
     ANALYTIC_RULES,
     CHECKLIST_RULES,
     ask_judge,
     evidence,
     fill_prompt,
 )
-from persona_pipeline.suites.asserts.llm_judge import read_prompt
-from persona_pipeline.suites.format.problems import Reader
-from persona_pipeline.suites.format.sources import Entry
-from persona_pipeline.suites.targets.output import Output
 
 
 class Rubrics(Assert):

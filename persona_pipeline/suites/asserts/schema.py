@@ -5,7 +5,6 @@ from typing import Any
 from pydantic.json_schema import models_json_schema
 
 from persona_pipeline.suites.asserts.agent_judge import AgentJudge
-from persona_pipeline.suites.asserts.base import Assert
 from persona_pipeline.suites.asserts.code_judge import CodeJudge
 from persona_pipeline.suites.asserts.composite import Composite
 from persona_pipeline.suites.asserts.execution_metrics import LIMITS
@@ -15,6 +14,7 @@ from persona_pipeline.suites.format.loading.execution import ExecutionFields, Wo
 from persona_pipeline.suites.format.loading.messages import ROLES
 from persona_pipeline.suites.format.loading.suite import MOST_DESCRIPTION, SuiteFields
 from persona_pipeline.suites.format.loading.tests import TestFields
+from persona_pipeline.suites.grading.base import Assert
 
 _ITEMS = {"type": "array", "items": {"$ref": "#/$defs/assert"}}
 _CRITERIA = {

@@ -3,8 +3,11 @@
 import json
 import math
 import re
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any, NoReturn
+
+from persona_pipeline.errors import ConfigError, Problem
 
 # What String.prototype.trim removes and \s matches; Python's own list differs (it lacks U+FEFF and adds U+001C-U+001F and U+0085).
 WHITESPACE = (
@@ -131,3 +134,29 @@ def json_equal(left: Any, right: Any) -> bool:
     if isinstance(left, int | float) and isinstance(right, int | float):
         return left == right
     return type(left) is type(right) and left == right
+
+
+def json_rows(
+    text: str, source: str, malformed: str, parse: Callable[[str], Any] = parse_json
+) -> Iterator[tuple[int, Any]]:
+    """Yield each row that is not blank with its line number. A last line without an end that is no JSON is left out.
+
+    Args:
+        source: the file, for problems.
+        malformed: what to say of a line that is not JSON; ``{number}`` and ``{error}`` stand for its number and the reason.
+
+    Raises:
+        ConfigError: a line before the last is not JSON.
+    """
+    lines = text.split("\n")
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            row = parse(line)
+        except (ValueError, RecursionError) as error:
+            if number == len(lines):
+                # The last line of a run that was killed while it wrote.
+                return
+            raise ConfigError(Problem(malformed.format(number=number, error=error), source, number, 1)) from error
+        yield number, row

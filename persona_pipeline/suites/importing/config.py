@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from persona_pipeline.atomic_files import write_atomically
+from persona_pipeline.documents.yaml_text import to_yaml
 from persona_pipeline.errors import ConfigError, Problem
 from persona_pipeline.suites.asserts import registry
 from persona_pipeline.suites.format.files import FileError, Files
-from persona_pipeline.suites.format.problems import Reader
-from persona_pipeline.suites.format.sources import Entry
+from persona_pipeline.suites.format.problems import Entry, Reader
 from persona_pipeline.suites.importing.cases import read_tests
 from persona_pipeline.suites.importing.environment import read_execution, read_workspace
 from persona_pipeline.suites.importing.findings import AGENTV, PROMPTFOO, Findings, first_of, listed, whole
@@ -134,3 +135,28 @@ def _numbered(tests: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             test["id"] = f"{base}-{number}"
         taken.add(test["id"])
         yield test
+
+
+def write_import(imported: Imported, source: Path, out: Path, *, force: bool = False) -> list[Path]:
+    """Write an import to a folder and return the files: ``<name>.eval.yaml``, and ``targets.yaml`` where there are targets.
+
+    Raises:
+        ConfigError: a file is there already and ``force`` is not set.
+    """
+    head = f"# Imported from {source.name} ({imported.origin}).\n"
+    texts = {out / f"{_stem(source)}.eval.yaml": head + to_yaml(imported.suite)}
+    if imported.targets is not None:
+        texts[out / "targets.yaml"] = head + to_yaml(imported.targets)
+    there = [path for path in texts if path.exists()]
+    if there and not force:
+        raise ConfigError(
+            f"{', '.join(map(str, there))} is there already; pass --force to replace it, or --out elsewhere"
+        )
+    for path, text in texts.items():
+        write_atomically(path, text)
+    return list(texts)
+
+
+def _stem(source: Path) -> str:
+    stem = re.sub(r"(\.eval)?\.(ya?ml|json)$", "", source.name, flags=re.IGNORECASE)
+    return re.sub(r"[^\w.-]+", "-", stem) or "suite"

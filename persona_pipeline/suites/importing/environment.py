@@ -3,7 +3,7 @@
 from typing import Any
 
 from persona_pipeline.suites.format.models import HOOKS, STRATEGIES
-from persona_pipeline.suites.format.sources import Entry
+from persona_pipeline.suites.format.problems import Entry
 from persona_pipeline.suites.importing.findings import Findings, first_of
 
 _STRATEGIES = {"pass_any": "pass_at_k", "pass_at_k": "pass_at_k", **{name: name for name in STRATEGIES}}

@@ -10,8 +10,7 @@ from persona_pipeline.documents import parse_document
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.suites.format.files import FileError
 from persona_pipeline.suites.format.loading.external_tests import SUITE_LIMITS, check_numbers
-from persona_pipeline.suites.format.problems import Reader
-from persona_pipeline.suites.format.sources import Entry
+from persona_pipeline.suites.format.problems import Entry, Reader
 
 PROMPTFOO, AGENTV = "promptfoo", "agentv"
 

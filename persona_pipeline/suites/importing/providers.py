@@ -10,8 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from persona_pipeline.suites.format.problems import Reader, add_model_problems
-from persona_pipeline.suites.format.sources import Entry
+from persona_pipeline.suites.format.problems import Entry, Reader, add_model_problems
 from persona_pipeline.suites.importing.findings import Findings, children, first_of, listed
 from persona_pipeline.suites.targets.registry import find_provider
 

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from persona_pipeline.suites.results.suite_result import SuiteResult, TestResult
-from persona_pipeline.suites.results.summaries import by_target, summary_of
+from persona_pipeline.suites.results.suite_result import SuiteResult, TestResult, by_target, summary_of
 from persona_pipeline.world.canonical import storable
 
 if TYPE_CHECKING:

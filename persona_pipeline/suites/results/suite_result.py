@@ -1,12 +1,15 @@
 """What a run brought: attempts, tests, the suite, and its exit code."""
 
+import contextlib
+import json
 import math
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import Any, TextIO
 
 from persona_pipeline.conclusions import (
     EXIT_BUDGET,
@@ -15,9 +18,11 @@ from persona_pipeline.conclusions import (
     EXIT_REGRESSION,
     Result,
 )
-from persona_pipeline.suites.asserts.grades import AssertResult, Failure, SuiteVerdict
+from persona_pipeline.errors import ConfigError, Problem
+from persona_pipeline.suites.answering.responses import Output, OutputError, parse_output
 from persona_pipeline.suites.format.field_types import PASS
-from persona_pipeline.suites.targets.output import Output, parse_output
+from persona_pipeline.suites.format.javascript import json_rows
+from persona_pipeline.suites.grading.grades import AssertResult, Failure, SuiteVerdict
 
 EXIT_FAIL, EXIT_ERROR = EXIT_REGRESSION, EXIT_COVERAGE
 
@@ -308,3 +313,147 @@ class SuiteResult:
         if self.judge:
             data["judge"] = {"name": self.judge, "usage": dict(self.usage)}
         return data | ({"warnings": list(self.warnings)} if self.warnings else {})
+
+
+MOST_FAILURES = 50
+
+
+def by_target(result: SuiteResult) -> dict[str | None, SuiteResult]:
+    """Return the run's results split by target, in order of first appearance."""
+    found: dict[str | None, list[TestResult]] = {}
+    for test in result.tests:
+        found.setdefault(test.target, []).append(test)
+    return {
+        target: SuiteResult(
+            result.suite, result.path, tests, result.suite_hash, result.warnings, result.judge, result.usage
+        )
+        for target, tests in found.items()
+    }
+
+
+def summary_of(target: str | None, part: SuiteResult) -> dict[str, Any]:
+    """Return what a run report shows of one target's part of a run (an entry of ``RunReport.statistics["suites"]``)."""
+    counts = part.summary
+    failures = [test for test in part.tests if test.verdict is not SuiteVerdict.PASS]
+    return {
+        "suite": part.suite,
+        "target": target,
+        "verdict": part.verdict.value,
+        "score": part.score,
+        "tests": {
+            "pass": counts["passed"],
+            "borderline": counts["borderline"],
+            "fail": counts["failed"],
+            "error": counts["errors"],
+        },
+        "failures": [
+            {"id": test.id, "verdict": test.verdict.value, "score": test.score, "reason": reason_of(test)}
+            for test in failures[:MOST_FAILURES]
+        ],
+    }
+
+
+def reason_of(test: TestResult) -> str:
+    """Return in one sentence why a test did not pass, ``""`` when it did."""
+    if test.error:
+        return str(test.error)
+    if test.best.failed_gates:
+        named = [item for item in test.best.results if item.name in test.best.failed_gates]
+        unjudged = [f"{item.name}: {item.error}" for item in test.best.results if item.error]
+        return "; ".join([*(f"gate {item.name}: {_first(item.misses)}" for item in named), *unjudged])
+    low = [item for item in test.best.results if item.verdict is not SuiteVerdict.PASS]
+    return "; ".join(f"{item.name}: {_first(item.misses) or item.verdict.value}" for item in low)
+
+
+def _first(misses: Sequence[str]) -> str:
+    return misses[0] if misses else ""
+
+
+class RowWriter:
+    """Appends rows to a JSON lines file, each flushed; what a killed run left half written is cut off first."""
+
+    def __init__(self, path: Path, *, append: bool) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if append and path.exists():
+            _cut_half_line(path)
+        self._stream: TextIO = path.open("a" if append else "w", encoding="utf-8", newline="\n")
+
+    def write(self, result: TestResult) -> None:
+        self._stream.write(json.dumps(result.to_dict(), ensure_ascii=True, allow_nan=False) + "\n")
+        self._stream.flush()
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+def json_parts(result: SuiteResult, parts: Sequence[SuiteResult] = (), *, newline: str = "") -> Iterator[str]:
+    """Yield the JSON of a whole run piece by piece, a test at a time: the text of many is never held at once.
+
+    Args:
+        parts: the suites of a joined result, to be summed up one by one.
+        newline: what stands after each test.
+    """
+    head = {"suite": result.suite, "path": result.path, "suite_hash": result.suite_hash}
+    yield _json(head)[:-1] + ', "tests": [' + newline
+    for index, test in enumerate(result.tests):
+        yield (f", {newline}" if index else "") + _json(test.to_dict())
+    rest = result.closing()
+    if len(parts) > 1:
+        rest["suites"] = [{"suite": part.suite, "summary": part.summary} for part in parts]
+    yield newline + "], " + _json(rest)[1:] + "\n"
+
+
+def _json(data: Any) -> str:
+    return json.dumps(data, ensure_ascii=True, allow_nan=False, default=str)
+
+
+def _cut_half_line(path: Path) -> None:
+    with path.open("rb+") as stream:
+        raw = stream.read()
+        if raw and not raw.endswith(b"\n"):
+            stream.truncate(raw.rfind(b"\n") + 1)
+
+
+def read_rows(path: Path | str) -> list[dict[str, Any]]:
+    """Return the rows of results: JSON lines, or the JSON of a whole run. A later row of the same id replaces an earlier one.
+
+    Raises:
+        ConfigError: the file cannot be read or holds something else.
+    """
+    path = Path(path)
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            Problem(f"cannot be read ({getattr(error, 'strerror', None) or 'not UTF-8'})", str(path))
+        ) from error
+    rows: dict[str, dict[str, Any]] = {}
+    for number, row in _parsed(text, path):
+        if not isinstance(row, dict) or not isinstance(row.get("id"), str) or "verdict" not in row:
+            raise ConfigError(Problem("is no row of results: it has no id and verdict", str(path), number, 1))
+        score = row.get("score")
+        if score is not None and (isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= 1):
+            raise ConfigError(Problem(f"row {row['id']!r}: score must be from 0 to 1 or null", str(path), number, 1))
+        rows[row["id"]] = row
+    return list(rows.values())
+
+
+def _parsed(text: str, path: Path) -> Iterator[tuple[int, Any]]:
+    if path.suffix.lower() != ".jsonl":
+        with contextlib.suppress(ValueError, RecursionError):
+            data = json.loads(text)
+            if isinstance(data, dict) and isinstance(data.get("tests"), list):
+                yield from enumerate(data["tests"], start=1)
+                return
+    yield from json_rows(text, str(path), "is not results: {error}", json.loads)
+
+
+def earlier_results(path: Path) -> list[TestResult]:
+    """Return the results an interrupted run left; rows that cannot be read again are run again."""
+    if not path.exists():
+        return []
+    found = []
+    for row in read_rows(path):
+        with contextlib.suppress(KeyError, TypeError, ValueError, OutputError):
+            found.append(TestResult.from_dict(row))
+    return found

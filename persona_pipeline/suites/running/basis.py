@@ -17,6 +17,8 @@ from persona_pipeline.baselines.golden import baseline_path
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.propositions import PROPOSITIONS
 from persona_pipeline.propositions.loading import DEFAULT
+from persona_pipeline.suites.answering.prompts import PromptFiles, file_parts
+from persona_pipeline.suites.answering.responses import Responses
 from persona_pipeline.suites.asserts.agent_judge import AgentJudge
 from persona_pipeline.suites.asserts.code_judge import CodeJudge
 from persona_pipeline.suites.asserts.composite import CodeAggregator, Composite
@@ -25,16 +27,13 @@ from persona_pipeline.suites.asserts.pairwise import Pairwise
 from persona_pipeline.suites.asserts.persona_drift import PersonaDrift
 from persona_pipeline.suites.asserts.propositions import Propositions
 from persona_pipeline.suites.asserts.registry import default_assert
-from persona_pipeline.suites.format.assert_fields import AssertFields
 from persona_pipeline.suites.format.files import FileError, default_roots
-from persona_pipeline.suites.format.models import Suite, Test
+from persona_pipeline.suites.format.models import AssertFields, Suite, Test
 from persona_pipeline.suites.format.programs import Source, module_sources, program_sources
-from persona_pipeline.suites.running.options import RunOptions
+from persona_pipeline.suites.running.plan import RunOptions
 from persona_pipeline.suites.running.shared_judge import SharedJudge
-from persona_pipeline.suites.targets.config import Targets
-from persona_pipeline.suites.targets.prompts import PromptFiles, file_parts
+from persona_pipeline.suites.running.targets_file import Targets
 from persona_pipeline.suites.targets.registry import find_provider, with_function
-from persona_pipeline.suites.targets.responses import Responses
 from persona_pipeline.world.canonical import content_hash
 from persona_pipeline.world.files import is_agent_id, yaml_stems
 from persona_pipeline.world.looking import digest_within, repository_of

@@ -3,37 +3,136 @@
 import contextlib
 import dataclasses
 import hashlib
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.suites.asserts.base import Assert, run_assert
-from persona_pipeline.suites.asserts.context import Context, Services
-from persona_pipeline.suites.asserts.grades import AssertResult, Failure, SuiteVerdict, UngradedError
+from persona_pipeline.suites.answering.base import (
+    OutputCache,
+    Request,
+    TargetError,
+    TargetFields,
+    ask,
+    cache_key,
+    request_key,
+)
+from persona_pipeline.suites.answering.prompts import FileError, PromptFiles, file_parts, message_text, prompt_text
+from persona_pipeline.suites.answering.responses import Output, ResponseError, Responses
 from persona_pipeline.suites.asserts.registry import default_assert
+from persona_pipeline.suites.format.field_types import PASS
 from persona_pipeline.suites.format.files import state_folder
-from persona_pipeline.suites.format.models import Suite, Test
+from persona_pipeline.suites.format.models import Suite, Test, Trials
+from persona_pipeline.suites.grading.base import Assert, Context, Services, run_assert
+from persona_pipeline.suites.grading.grades import (
+    AssertResult,
+    Failure,
+    SuiteVerdict,
+    UngradedError,
+    reaches,
+    verdict_of,
+    weighted_mean,
+)
+from persona_pipeline.suites.results.compare import mean_interval
 from persona_pipeline.suites.results.suite_result import Attempt, TestResult
-from persona_pipeline.suites.running.options import RunOptions
-from persona_pipeline.suites.running.plan import Cell
-from persona_pipeline.suites.running.scoring import score_test
+from persona_pipeline.suites.running.plan import Cell, RunOptions
 from persona_pipeline.suites.running.shared_judge import SharedJudge
-from persona_pipeline.suites.running.trials import run_trials
+from persona_pipeline.suites.running.targets_file import Targets
 from persona_pipeline.suites.sandbox.workspaces import WorkspaceError, WorkspaceFolder, Workspaces
-from persona_pipeline.suites.targets.asking import ask
-from persona_pipeline.suites.targets.base import Request, TargetError
-from persona_pipeline.suites.targets.cache import OutputCache, cache_key, request_key
-from persona_pipeline.suites.targets.config import Targets
-from persona_pipeline.suites.targets.fields import TargetFields
-from persona_pipeline.suites.targets.output import Output
-from persona_pipeline.suites.targets.prompts import FileError, PromptFiles, file_parts, message_text, prompt_text
-from persona_pipeline.suites.targets.responses import ResponseError, Responses
 
 if TYPE_CHECKING:
     from persona_pipeline.suites.running.basis import Bases
+
+
+@dataclass(frozen=True)
+class TestScore:
+    """A test's score (None for an error) and verdict; ``failed_gates`` names the gates that brought it to 0."""
+
+    __test__ = False
+
+    score: float | None
+    verdict: SuiteVerdict
+    failed_gates: tuple[str, ...] = ()
+
+
+def score_test(results: Sequence[AssertResult]) -> TestScore:
+    """Return a test's score from its asserts.
+
+    A gate that is not met makes the score 0, whatever the others say. Otherwise an assert without a score makes the test an error:
+    a number without it would be a guess. Otherwise the score is the weighted mean.
+    """
+    gates = tuple(item.name for item in results if item.gate_failed)
+    if gates:
+        return TestScore(0.0, SuiteVerdict.FAIL, gates)
+    scored = [(item.score, item.weight) for item in results if item.score is not None]
+    if len(scored) < len(results) or not results:
+        return TestScore(None, SuiteVerdict.ERROR)
+    score = weighted_mean(scored)
+    return TestScore(score, verdict_of(score))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The score of several attempts. ``best``: the attempt that is shown; ``score`` None: an error."""
+
+    score: float | None
+    verdict: SuiteVerdict
+    best: Attempt
+    attempts: Sequence[Attempt]
+    aggregation: Mapping[str, Any]
+    cost_limited: bool = False
+    notes: Sequence[str] = ()
+
+
+def run_trials(trials: Trials, attempt: Callable[[int], Attempt]) -> Outcome:
+    """Make attempts until the strategy is satisfied, the count is reached or the money is spent, and put them together."""
+    attempts: list[Attempt] = []
+    spent, limited, notes = 0.0, False, []
+    for number in range(trials.count):
+        attempts.append(attempt(number))
+        cost = attempts[-1].cost_usd
+        if trials.cost_limit_usd is not None and cost is None and not notes:
+            notes.append("an attempt reported no cost, so the cost limit could not count it")
+        spent += cost or 0.0
+        limited = trials.cost_limit_usd is not None and spent >= trials.cost_limit_usd
+        if limited or (trials.strategy == "pass_at_k" and _passed(attempts[-1])):
+            break
+    return _outcome(trials.strategy, attempts, limited, notes)
+
+
+def _passed(attempt: Attempt) -> bool:
+    return attempt.score is not None and reaches(attempt.score, PASS)
+
+
+def _outcome(strategy: str, attempts: Sequence[Attempt], limited: bool, notes: Sequence[str]) -> Outcome:
+    scored = [attempt for attempt in attempts if attempt.score is not None]
+    scores = [attempt.score for attempt in scored if attempt.score is not None]
+    best = max(scored, key=lambda item: item.score or 0.0) if scored else attempts[0]
+    aggregation: dict[str, Any] = {"strategy": strategy}
+    if strategy == "pass_at_k":
+        passed = sum(_passed(attempt) for attempt in attempts)
+        aggregation |= {"passed_attempts": passed, "total_attempts": len(attempts)}
+        # One pass decides. Without one, an attempt that could not be judged might have been it.
+        score = max(scores) if passed or (scores and len(scores) == len(attempts)) else None
+    elif len(scores) < len(attempts):
+        score = None
+    elif strategy == "mean" or len(scores) < 2:
+        mean = math.fsum(scores) / len(scores)
+        score = mean
+        aggregation |= {"mean": mean, "min": min(scores), "max": max(scores)}
+    else:
+        mean, lower, upper, spread = mean_interval(scores)
+        lower, upper = max(0.0, lower), min(1.0, upper)
+        score = lower
+        aggregation |= {"mean": mean, "ci95_lower": lower, "ci95_upper": upper, "stddev": spread}
+    verdict = SuiteVerdict.ERROR if score is None else verdict_of(score)
+    if score is None:
+        failed = next(attempt for attempt in attempts if attempt.score is None)
+        best = best if scored else failed
+    return Outcome(score, verdict, best, attempts, aggregation, limited, notes)
 
 
 @dataclass

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from persona_pipeline.errors import ConfigError
+from persona_pipeline.suites.answering.responses import Responses, load_responses
 from persona_pipeline.suites.format.files import repository_root
 from persona_pipeline.suites.format.models import Suite, Test
-from persona_pipeline.suites.format.sources import Entry
+from persona_pipeline.suites.format.problems import Entry
 from persona_pipeline.suites.running.basis import ABSENT, Bases, Basis
 from persona_pipeline.suites.running.plan import targets_of
 from persona_pipeline.suites.running.suite_files import load_suite
-from persona_pipeline.suites.targets.config import FILE_NAMES, Targets, load_targets
-from persona_pipeline.suites.targets.responses import Responses, load_responses
+from persona_pipeline.suites.running.targets_file import FILE_NAMES, Targets, load_targets
 from persona_pipeline.world.changes import ask_git
 
 _HUNK = re.compile(rb"^@@ -\S+ \+(\d+)", re.MULTILINE)

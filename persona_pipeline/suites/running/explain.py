@@ -5,14 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from persona_pipeline.suites.asserts.agent_judge import AgentJudge
-from persona_pipeline.suites.asserts.grades import gate_of
 from persona_pipeline.suites.asserts.pairwise import Pairwise
 from persona_pipeline.suites.asserts.registry import default_assert
-from persona_pipeline.suites.format.assert_fields import AssertFields
-from persona_pipeline.suites.format.models import Suite, Test
-from persona_pipeline.suites.running.options import RunOptions
-from persona_pipeline.suites.running.plan import DEFAULT_TARGET, targets_of
-from persona_pipeline.suites.targets import Targets
+from persona_pipeline.suites.format.models import AssertFields, Suite, Test
+from persona_pipeline.suites.grading.grades import gate_of
+from persona_pipeline.suites.running.plan import DEFAULT_TARGET, RunOptions, targets_of
+from persona_pipeline.suites.running.targets_file import Targets
 
 
 @dataclass(frozen=True)

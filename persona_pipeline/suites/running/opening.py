@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from persona_pipeline.errors import ConfigError
 
 if TYPE_CHECKING:
-    from persona_pipeline.suites.asserts.suite_judge import SuiteJudge
-    from persona_pipeline.suites.targets import Targets
+    from persona_pipeline.suites.grading.suite_judge import SuiteJudge
+    from persona_pipeline.suites.running.targets_file import Targets
     from persona_pipeline.world import World
 
 RECORDINGS = "recordings"
@@ -36,7 +36,8 @@ def open_targets(
         environment, network, folders: what a file inside the suite's repository may reach beside what the settings allow; one
             outside is the user's own.
     """
-    from persona_pipeline.suites.targets import find_targets_file, grants_for, load_targets
+    from persona_pipeline.suites.answering.base import grants_for
+    from persona_pipeline.suites.running.targets_file import find_targets_file, load_targets
 
     found = path or find_targets_file(suite)
     if found is None:
@@ -73,7 +74,7 @@ def judge_identity(name: str) -> Any:
     from persona_pipeline.judging.prompt import PROMPT_VERSION
     from persona_pipeline.judging.providers.registry import RECORDED
     from persona_pipeline.settings import get_settings
-    from persona_pipeline.suites.asserts import judge_questions as asked
+    from persona_pipeline.suites.grading import judge_questions as asked
     from persona_pipeline.world.canonical import content_hash
 
     if name == RECORDED:
@@ -109,7 +110,7 @@ def judge_opener(
         raise ConfigError("--record needs a live judge; add --judge anthropic")
 
     def opened() -> "SuiteJudge":
-        from persona_pipeline.suites.asserts.suite_judge import SuiteJudge
+        from persona_pipeline.suites.grading.suite_judge import SuiteJudge
 
         if name == RECORDED:
             from persona_pipeline.judging.recorded import RecordedJudge
@@ -126,7 +127,7 @@ def _live(name: str, *, record: bool, max_usd: float | None, world: "World | Non
     from persona_pipeline.judging.recorded import RecordingWriter
     from persona_pipeline.settings import get_settings
     from persona_pipeline.store import open_store
-    from persona_pipeline.suites.asserts.suite_judge import SuiteJudge
+    from persona_pipeline.suites.grading.suite_judge import SuiteJudge
 
     judge: Any = open_anthropic_judge(
         get_settings(), judge=name, store=world.store if world else open_store(), max_usd=max_usd, mechanism="suite"

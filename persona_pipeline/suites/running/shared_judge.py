@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from persona_pipeline.suites.asserts.suite_judge import BackedJudge, SuiteJudge
+    from persona_pipeline.suites.grading.suite_judge import BackedJudge, SuiteJudge
 
 
 class SharedJudge:
@@ -20,7 +20,7 @@ class SharedJudge:
 
     def get(self) -> "SuiteJudge":
         """Return the judge, opened."""
-        from persona_pipeline.suites.asserts.suite_judge import SuiteJudge
+        from persona_pipeline.suites.grading.suite_judge import SuiteJudge
 
         with self._lock:
             if self._opened is None:

@@ -2,26 +2,61 @@
 
 import contextlib
 import contextvars
+import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from persona_pipeline.suites.asserts.context import Services
-from persona_pipeline.suites.asserts.grades import Failure, SuiteVerdict
+from persona_pipeline.suites.answering.responses import Responses
 from persona_pipeline.suites.format.files import state_folder
 from persona_pipeline.suites.format.models import Suite
-from persona_pipeline.suites.results.announcing import announce_suite
+from persona_pipeline.suites.grading.base import Services
+from persona_pipeline.suites.grading.grades import Failure, SuiteVerdict
 from persona_pipeline.suites.results.suite_result import Attempt, SuiteResult, TestResult
 from persona_pipeline.suites.running.cells import CellRunner
-from persona_pipeline.suites.running.options import RunOptions
-from persona_pipeline.suites.running.plan import Cell, plan, why_nothing
+from persona_pipeline.suites.running.plan import Cell, RunOptions, plan, why_nothing
 from persona_pipeline.suites.running.shared_judge import SharedJudge
+from persona_pipeline.suites.running.targets_file import Targets
 from persona_pipeline.suites.sandbox.workspaces import WorkspaceError, Workspaces
-from persona_pipeline.suites.targets.config import Targets
-from persona_pipeline.suites.targets.responses import Responses
+from persona_pipeline.telemetry.events import EvaluationEvent, emitter
 
 if TYPE_CHECKING:
-    from persona_pipeline.suites.asserts.suite_judge import BackedJudge, SuiteJudge
+    from persona_pipeline.suites.grading.suite_judge import BackedJudge, SuiteJudge
+
+_LOGGER = logging.getLogger("persona_pipeline.telemetry")
+
+
+def announce_suite(result: SuiteResult) -> None:
+    """Hand a suite's scores over where events are asked for; whatever goes wrong, the run does not learn of it."""
+    sender = emitter()
+    if sender is None:
+        return
+    try:
+        sender.emit(suite_events(result))
+    except Exception:
+        _LOGGER.exception("scores were not handed to OpenTelemetry")
+
+
+def suite_events(result: SuiteResult) -> Iterator[EvaluationEvent]:
+    """Yield the events of a suite's run."""
+    for test in result.tests:
+        given = {
+            "persona.suite": result.suite,
+            "persona.test.id": test.test_id,
+            "persona.target": test.target,
+            "gen_ai.conversation.id": test.conversation_id,
+        }
+        error = test.error.reason if test.error else None
+        yield EvaluationEvent(result.suite, test.score, test.verdict.value, error, attributes=given)
+        for item in test.best.results:
+            yield EvaluationEvent(
+                f"{result.suite}/{item.name}",
+                item.score,
+                item.verdict.value,
+                item.error.reason if item.error else None,
+                item.reasoning,
+                attributes={**given, "persona.assert.type": item.type},
+            )
 
 
 _JUDGED_AT_ONCE = 20

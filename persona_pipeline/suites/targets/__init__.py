@@ -1,17 +1,5 @@
-"""Targets: who answers the tests."""
+"""Targets: who answers the tests. One kind a file."""
 
-from persona_pipeline.suites.targets.base import Request, TargetError
-from persona_pipeline.suites.targets.config import Targets, find_targets_file, load_targets
-from persona_pipeline.suites.targets.fields import TargetFields
-from persona_pipeline.suites.targets.grants import Grants, grants_for
+from persona_pipeline.suites.answering.base import Request, TargetError, TargetFields
 
-__all__ = [
-    "Grants",
-    "Request",
-    "TargetError",
-    "TargetFields",
-    "Targets",
-    "find_targets_file",
-    "grants_for",
-    "load_targets",
-]
+__all__ = ["Request", "TargetError", "TargetFields"]

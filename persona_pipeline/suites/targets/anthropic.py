@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from persona_pipeline.settings import DEFAULT_JUDGE_MODEL
+from persona_pipeline.suites.answering.base import TargetError
+from persona_pipeline.suites.answering.model import ModelTarget, check_said
+from persona_pipeline.suites.answering.responses import Output, TokenUsage
 from persona_pipeline.suites.format.field_types import Text
-from persona_pipeline.suites.targets.base import TargetError
-from persona_pipeline.suites.targets.model import ModelTarget, check_said
-from persona_pipeline.suites.targets.output import Output, TokenUsage
 
 if TYPE_CHECKING:
     from persona_pipeline.judging.providers.base import Provider

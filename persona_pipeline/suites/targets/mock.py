@@ -6,10 +6,9 @@ from typing import Any
 
 from pydantic import Field
 
+from persona_pipeline.suites.answering.base import Request, TargetError, TargetFields
+from persona_pipeline.suites.answering.responses import Output, OutputError, parse_output
 from persona_pipeline.suites.format.field_types import Limit
-from persona_pipeline.suites.targets.base import Request, TargetError
-from persona_pipeline.suites.targets.fields import TargetFields
-from persona_pipeline.suites.targets.output import Output, OutputError, parse_output
 
 DEFAULT_RESPONSE = '{"answer": "Mock target: set response in targets.yaml."}'
 

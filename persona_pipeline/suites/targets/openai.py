@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from persona_pipeline.suites.targets.base import TargetError
-from persona_pipeline.suites.targets.model import ModelTarget, check_said
-from persona_pipeline.suites.targets.output import Output, TokenUsage
+from persona_pipeline.suites.answering.base import TargetError
+from persona_pipeline.suites.answering.model import ModelTarget, check_said
+from persona_pipeline.suites.answering.responses import Output, TokenUsage
 
 if TYPE_CHECKING:
     from persona_pipeline.judging.providers.base import Provider

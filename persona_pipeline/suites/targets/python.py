@@ -13,9 +13,8 @@ from pydantic import Field, PrivateAttr
 
 from persona_pipeline.background_loop import BackgroundLoop
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.suites.targets.base import Request, TargetError
-from persona_pipeline.suites.targets.fields import TargetFields
-from persona_pipeline.suites.targets.output import Output, OutputError, parse_output
+from persona_pipeline.suites.answering.base import Request, TargetError, TargetFields
+from persona_pipeline.suites.answering.responses import Output, OutputError, parse_output
 
 
 class PythonTarget(TargetFields):

@@ -6,11 +6,9 @@ from typing import Any
 
 from pydantic import Field
 
+from persona_pipeline.suites.answering.base import Request, TargetError, TargetFields
+from persona_pipeline.suites.answering.responses import Output, ResponseError, Responses, load_responses
 from persona_pipeline.suites.format.field_types import Text
-from persona_pipeline.suites.targets.base import Request, TargetError
-from persona_pipeline.suites.targets.fields import TargetFields
-from persona_pipeline.suites.targets.output import Output
-from persona_pipeline.suites.targets.responses import ResponseError, Responses, load_responses
 
 
 class ReplayTarget(TargetFields):

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import pytest
 
 from persona_pipeline.suites import Output, Services, UngradedError
-from persona_pipeline.suites.targets.output import parse_output
+from persona_pipeline.suites.answering.responses import parse_output
 from tests.suites.asserts.test_judged import CRITERIA, FREEFORM, checks
 from tests.suites.support import grade, judging, write
 
@@ -59,7 +59,7 @@ class TestAgentJudge:
     def test_its_tools_only_read_inside_the_workspace(
         self, tmp_path: Path, action: str, path: str, pattern: str, found: dict[str, Any]
     ) -> None:
-        from persona_pipeline.suites.asserts.workspace_inspection import look
+        from persona_pipeline.suites.asserts.agent_judge import look
 
         self.workspace(tmp_path)
         result = look(tmp_path / "w", action, path, pattern)

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from persona_pipeline.suites import Assert, Context, Grade, Output
-from persona_pipeline.suites.asserts.base import run_assert
-from persona_pipeline.suites.asserts.grades import (
+from persona_pipeline.suites.grading.base import run_assert
+from persona_pipeline.suites.grading.grades import (
     TOLERANCE,
     AssertResult,
     Failure,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from persona_pipeline.judging.questions import Question
 from persona_pipeline.judging.verdict import Unscored
 from persona_pipeline.suites import UngradedError
-from persona_pipeline.suites.asserts.judge_questions import OLDER, fill_prompt
+from persona_pipeline.suites.grading.judge_questions import OLDER, fill_prompt
 from tests.suites.support import grade, judging, run, suite_of, write
 
 FREEFORM = {"reasoning": "r", "hits": ["h"], "misses": ["m"], "score": 0.7}

@@ -2,7 +2,7 @@ from datetime import date
 
 import pytest
 
-from persona_pipeline.suites.format.dates import check_format, parse_date
+from persona_pipeline.suites.asserts.field_accuracy import check_format, parse_date
 
 DAY = date(2025, 1, 15)
 

@@ -13,7 +13,7 @@ from persona_pipeline.documents.yaml_text import to_yaml
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.suites.importing.config import Imported, import_file
 from persona_pipeline.suites.importing.findings import AGENTV, PROMPTFOO
-from persona_pipeline.suites.importing.templates import TemplateError, fill
+from persona_pipeline.suites.importing.prompts import TemplateError, fill
 from tests.suites.support import write
 
 CONTAINS = {"type": "contains", "value": "a"}

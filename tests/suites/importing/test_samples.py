@@ -11,9 +11,8 @@ from persona_pipeline.cli import main
 from persona_pipeline.documents import load_document
 from persona_pipeline.judging.questions import Question
 from persona_pipeline.suites import RunOptions, SuiteResult, load_suite, run_suite
-from persona_pipeline.suites.importing.config import Imported, import_file
-from persona_pipeline.suites.importing.writing import write_import
-from persona_pipeline.suites.targets import load_targets
+from persona_pipeline.suites.importing.config import Imported, import_file, write_import
+from persona_pipeline.suites.running.targets_file import load_targets
 from tests.suites.support import judging, verdicts, write
 
 SAMPLES = Path(__file__).parent / "samples"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.suites.results.compare import compare_rows
-from persona_pipeline.suites.results.result_files import read_rows
+from persona_pipeline.suites.results.suite_result import read_rows
 
 
 def rows(**scores: float | None) -> list[dict[str, Any]]:

@@ -16,9 +16,8 @@ from persona_pipeline.judging.verdict import Unscored
 from persona_pipeline.reporting.suites.table import pairwise_lines
 from persona_pipeline.settings import get_settings
 from persona_pipeline.suites import read_responses, run_suite
-from persona_pipeline.suites.asserts.suite_judge import SuiteJudge
-from persona_pipeline.suites.results.intervals import share_interval, sign_test
-from persona_pipeline.suites.results.pairwise import PairwiseResult, judge_pairs
+from persona_pipeline.suites.grading.suite_judge import SuiteJudge
+from persona_pipeline.suites.results.compare import PairwiseResult, judge_pairs, share_interval, sign_test
 from tests.suites.support import ScriptedBackend, ScriptedSuiteJudge, load
 
 SUITE = "tests:\n" + "".join(

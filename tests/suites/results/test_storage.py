@@ -9,7 +9,7 @@ from persona_pipeline.reporting.sections import SuiteSummary
 from persona_pipeline.store import Store, tables
 from persona_pipeline.suites import SuiteResult
 from persona_pipeline.suites.results.storage import latest_suite_summaries, save_suite_result
-from persona_pipeline.suites.results.summaries import by_target, summary_of
+from persona_pipeline.suites.results.suite_result import by_target, summary_of
 from tests.suites.support import load, run
 
 SUITE = """

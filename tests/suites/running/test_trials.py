@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.suites.asserts.grades import Failure, SuiteVerdict, verdict_of
+from persona_pipeline.suites.answering.responses import Output
 from persona_pipeline.suites.format.models import Trials
+from persona_pipeline.suites.grading.grades import Failure, SuiteVerdict, verdict_of
 from persona_pipeline.suites.results.suite_result import Attempt
-from persona_pipeline.suites.running.trials import Outcome, run_trials
-from persona_pipeline.suites.targets.output import Output
+from persona_pipeline.suites.running.cells import Outcome, run_trials
 
 
 def outcome(trials: Trials, scores: Sequence[float | None], costs: Sequence[float | None] = ()) -> Outcome:

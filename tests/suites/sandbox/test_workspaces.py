@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from persona_pipeline.suites import RunOptions, Suite, SuiteResult, run_suite
+from persona_pipeline.suites.running.targets_file import load_targets
 from persona_pipeline.suites.sandbox.workspaces import snapshot, unified_diff
-from persona_pipeline.suites.targets import load_targets
 from tests.suites.support import load, run, write
 
 EDITS = "import sys; open('new.txt','w').write('made\\n'); open('old.txt','a').write('more\\n'); print('ok')"

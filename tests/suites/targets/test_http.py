@@ -8,8 +8,8 @@ import pytest
 
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.suites import run_suite
-from persona_pipeline.suites.targets import Targets, load_targets
-from persona_pipeline.suites.targets.grants import Grants
+from persona_pipeline.suites.answering.base import Grants
+from persona_pipeline.suites.running.targets_file import Targets, load_targets
 from tests.suites.support import three
 from tests.suites.targets.conftest import Agent
 from tests.suites.targets.test_providers import failure, request, target

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from persona_pipeline.suites.answering.base import TargetFields
 from persona_pipeline.suites.targets import Request
-from persona_pipeline.suites.targets.fields import TargetFields
 from tests.suites.targets.conftest import Agent
 from tests.suites.targets.test_providers import failure, request, target
 

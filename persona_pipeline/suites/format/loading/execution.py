@@ -7,8 +7,7 @@ from pydantic import Field, ValidationError
 
 from persona_pipeline.suites.format.field_types import Limit, StrictFields, Text
 from persona_pipeline.suites.format.models import HOOKS, STRATEGIES, Hook, Trials, Workspace
-from persona_pipeline.suites.format.problems import Reader, add_model_problems
-from persona_pipeline.suites.format.sources import Entry
+from persona_pipeline.suites.format.problems import Entry, Reader, add_model_problems
 
 Fields = TypeVar("Fields", bound=StrictFields)
 

@@ -5,8 +5,7 @@ from typing import Any
 
 from persona_pipeline.suites.format.files import FileError, Files
 from persona_pipeline.suites.format.javascript import stringify, trim
-from persona_pipeline.suites.format.problems import Reader
-from persona_pipeline.suites.format.sources import Entry
+from persona_pipeline.suites.format.problems import Entry, Reader
 
 ROLES = ("system", "user", "assistant", "tool")
 _ROLES_TEXT = ", ".join(ROLES)

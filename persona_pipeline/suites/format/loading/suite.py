@@ -1,5 +1,6 @@
 """Reading a whole suite."""
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,7 +11,6 @@ from persona_pipeline.documents import Document, parse_document
 from persona_pipeline.errors import ConfigError, Problem
 from persona_pipeline.suites.format.field_types import StrictFields, Text
 from persona_pipeline.suites.format.files import FileError, Files
-from persona_pipeline.suites.format.loading.asserts import read_all_asserts
 from persona_pipeline.suites.format.loading.execution import Execution, read_execution, read_workspace
 from persona_pipeline.suites.format.loading.external_tests import (
     SUITE_LIMITS,
@@ -19,11 +19,34 @@ from persona_pipeline.suites.format.loading.external_tests import (
     test_entries,
 )
 from persona_pipeline.suites.format.loading.messages import check_file_parts, input_messages
-from persona_pipeline.suites.format.loading.metadata import check_license, check_version
-from persona_pipeline.suites.format.loading.tests import Defaults, read_test
+from persona_pipeline.suites.format.loading.tests import Defaults, read_all_asserts, read_test
 from persona_pipeline.suites.format.models import Metadata, Suite, Test
-from persona_pipeline.suites.format.problems import AssertTypes, Reader, add_model_problems
-from persona_pipeline.suites.format.sources import Entry
+from persona_pipeline.suites.format.problems import AssertTypes, Entry, Reader, add_model_problems
+
+_NUMBER = r"(?:0|[1-9][0-9]*)"
+_PART = r"(?:0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*)"
+_SEMVER = re.compile(
+    rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(?:-{_PART}(?:\.{_PART})*)?(?:\+[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?"
+)
+
+
+def check_version(text: str) -> str | None:
+    """Return what is wrong with a semantic version, None when it is one."""
+    return None if _SEMVER.fullmatch(text) else f"{text!r} is no semantic version; write one such as 1.0.0"
+
+
+def check_license(text: str) -> str | None:
+    """Return what is wrong with an SPDX licence expression, None when it is one, or when there is no list to look it up in."""
+    try:
+        from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
+    except ImportError:
+        return None
+    try:
+        canonicalize_license_expression(text)
+    except InvalidLicenseExpression:
+        return f"{text!r} is no SPDX identifier; write one such as Apache-2.0"
+    return None
+
 
 SCHEMA_NAME = "agentv-eval-v2"
 MOST_DESCRIPTION = 1024

@@ -1,18 +1,30 @@
-"""What an assert may use besides the output: the test, the time left, and the services of the run."""
+"""The one shape of every assert, how one is graded, and what it may use besides the output: the test, the time left, the services
+of the run. A new type is a subclass with its fields and ``grade``.
+"""
 
+import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from persona_pipeline.suites.asserts.grades import UngradedError
+from persona_pipeline.errors import ConfigError
+from persona_pipeline.suites.answering.responses import Output
 from persona_pipeline.suites.format.loading.messages import content_texts
-from persona_pipeline.suites.format.models import Suite, Test
-from persona_pipeline.suites.targets.output import Output
+from persona_pipeline.suites.format.models import AssertFields, Suite, Test
+from persona_pipeline.suites.grading.grades import (
+    TOLERANCE,
+    AssertResult,
+    Failure,
+    Grade,
+    SuiteVerdict,
+    UngradedError,
+    verdict_of,
+)
 
 if TYPE_CHECKING:
-    from persona_pipeline.suites.asserts.suite_judge import SuiteJudge
+    from persona_pipeline.suites.grading.suite_judge import SuiteJudge
 
 DEFAULT_TIMEOUT = 120.0
 
@@ -82,3 +94,53 @@ class Context:
         if len(shown) == 1:
             return shown[0][1]
         return "\n\n".join(f"@[{message['role'].capitalize()}]:\n{text}" for message, text in shown)
+
+
+class Assert(AssertFields):
+    """One condition an output must satisfy. Fields are checked strictly; an unknown key is an error.
+
+    Subclasses add fields and override ``grade``; those whose spelling differs from their fields override ``prepare`` too.
+    """
+
+    def grade(self, output: Output, context: Context) -> Grade:
+        """Return the grade of an output.
+
+        Raises:
+            UngradedError: there is no way to tell; the test becomes an error.
+        """
+        raise NotImplementedError
+
+
+def run_assert(item: Assert, output: Output, context: Context) -> AssertResult:
+    """Grade an output with one assert; whatever goes wrong is an ``error`` result."""
+    result = AssertResult(item.name, item.type, None, item.weight, SuiteVerdict.ERROR, item.required)
+    try:
+        grade = item.grade(output, context)
+        if not -TOLERANCE <= grade.score <= 1 + TOLERANCE:
+            raise UngradedError("invalid_score", f"the score {grade.score!r} is not a number from 0 to 1")
+        if grade.details:
+            json.dumps(grade.details, allow_nan=False)
+    except UngradedError as problem:
+        return replace(result, error=problem.failure)
+    except ConfigError:
+        # The judge cannot be opened: that is no matter of one assert.
+        raise
+    except Exception as problem:  # A user's assert may raise anything; one crash must not end the run.
+        return replace(result, error=Failure("crashed", f"{type(problem).__name__}: {problem}"))
+    if item.negate:
+        grade = grade.negated()
+    score = min(1.0, max(0.0, grade.score))
+    return AssertResult(
+        item.name,
+        item.type,
+        score,
+        item.weight,
+        grade.verdict or verdict_of(score),
+        item.required,
+        grade.hits,
+        grade.misses,
+        grade.reasoning,
+        grade.details,
+        grade.children,
+        failed_gates=grade.failed_gates,
+    )

@@ -9,10 +9,10 @@ from persona_pipeline.baselines import BaselineComparison, compare, find_baselin
 from persona_pipeline.errors import ConfigError, did_you_mean
 from persona_pipeline.propositions import PROPOSITIONS, PropositionSet, load_proposition_set
 from persona_pipeline.scoring import SCORERS, AgentCase, DimensionEvaluation
-from persona_pipeline.suites.asserts.context import Context
-from persona_pipeline.suites.asserts.grades import UngradedError
+from persona_pipeline.suites.answering.responses import Output
 from persona_pipeline.suites.format.loading.messages import content_texts
-from persona_pipeline.suites.targets.output import Output
+from persona_pipeline.suites.grading.base import Context
+from persona_pipeline.suites.grading.grades import UngradedError
 from persona_pipeline.world.models import Message, Window
 from persona_pipeline.world.personas import load_persona
 

@@ -12,12 +12,10 @@ from pydantic import ValidationError
 
 from persona_pipeline.documents import parse_document
 from persona_pipeline.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.suites.answering.base import OWN, Grants, TargetFields
 from persona_pipeline.suites.format.files import FileError, Files, repository_root
 from persona_pipeline.suites.format.loading.external_tests import check_numbers
-from persona_pipeline.suites.format.problems import Reader, add_model_problems
-from persona_pipeline.suites.format.sources import Entry
-from persona_pipeline.suites.targets.fields import TargetFields
-from persona_pipeline.suites.targets.grants import OWN, Grants
+from persona_pipeline.suites.format.problems import Entry, Reader, add_model_problems
 from persona_pipeline.suites.targets.registry import TARGETS, find_provider, with_function
 
 FILE_NAMES = ("targets.yaml", "targets.yml", ".agentv/targets.yaml", ".agentv/targets.yml")

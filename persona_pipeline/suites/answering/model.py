@@ -8,10 +8,9 @@ from pydantic import Field, PrivateAttr, SecretStr
 
 from persona_pipeline.background_loop import BackgroundLoop
 from persona_pipeline.errors import ConfigError
+from persona_pipeline.suites.answering.base import Request, TargetError, TargetFields
+from persona_pipeline.suites.answering.responses import Output
 from persona_pipeline.suites.format.field_types import Text
-from persona_pipeline.suites.targets.base import Request, TargetError
-from persona_pipeline.suites.targets.fields import TargetFields
-from persona_pipeline.suites.targets.output import Output
 
 if TYPE_CHECKING:
     from persona_pipeline.judging.providers.base import Provider

@@ -12,7 +12,7 @@ from persona_pipeline.background_loop import BackgroundLoop
 from persona_pipeline.judging.backend import AnthropicBackend
 from persona_pipeline.judging.questions import Answer, Backend, Question
 from persona_pipeline.judging.verdict import JudgeRequest, Usage, Verdict
-from persona_pipeline.suites.asserts.grades import UngradedError
+from persona_pipeline.suites.grading.grades import UngradedError
 
 Result = TypeVar("Result")
 

@@ -5,10 +5,9 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from persona_pipeline.suites.asserts.grades import Grade, SuiteVerdict, weighted_mean
 from persona_pipeline.suites.format.field_types import StrictFields, Text, Weight
-from persona_pipeline.suites.format.problems import Reader
-from persona_pipeline.suites.format.sources import Entry
+from persona_pipeline.suites.format.problems import Entry, Reader
+from persona_pipeline.suites.grading.grades import Grade, SuiteVerdict, weighted_mean
 
 TOP, GOOD = 10, 7
 
