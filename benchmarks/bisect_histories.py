@@ -23,7 +23,7 @@ from pathlib import Path
 import yaml
 
 from persona_pipeline.evaluation.verdicts import KnownVerdicts
-from persona_pipeline.judging.recorded import RecordingWriter
+from persona_pipeline.judging.recordings.replay import RecordingWriter
 from persona_pipeline.judging.verdict import Evidence, JudgeRequest, Verdict
 from persona_pipeline.propositions import ALL_DIMENSIONS
 from persona_pipeline.versions.bisecting import BisectRequest, bisect_commits

@@ -26,7 +26,7 @@ from persona_pipeline.corrections.configuration import write_config  # noqa: E40
 from persona_pipeline.corrections.gate import ActionGate  # noqa: E402
 from persona_pipeline.corrections.interventions import Interventions  # noqa: E402
 from persona_pipeline.corrections.statistics import correction_statistics  # noqa: E402
-from persona_pipeline.judging.options import AnthropicOptions  # noqa: E402
+from persona_pipeline.judging.model.options import ModelOptions  # noqa: E402
 from persona_pipeline.testing.messages_server import Hang, MessagesServer, Trickle, message  # noqa: E402
 from persona_pipeline.world import CorrectionSettings, World  # noqa: E402
 from tests.corrections.support import TextBackend, answer_gate  # noqa: E402
@@ -88,7 +88,7 @@ async def overhead() -> None:
             [await timed(lambda: look.before_turn("jim", channel="general")) for _ in range(500)],
         )
         with MessagesServer(answer_gate) as server:
-            options = AnthropicOptions(base_url=server.url, api_key=SecretStr("none"))
+            options = ModelOptions(base_url=server.url, api_key=SecretStr("none"))
             async with ActionGate(world, gate_backend(options=options)) as live:
                 show(
                     "gate over HTTP to a judge that answers at once",
@@ -110,12 +110,12 @@ async def faults() -> None:
     head("Fail-open under faults, deadline 5 s, aim: never above 5050 ms")
     with tempfile.TemporaryDirectory() as folder, MessagesServer() as server:
         world = open_world(folder)
-        options = AnthropicOptions(base_url=server.url, api_key=SecretStr("none"))
+        options = ModelOptions(base_url=server.url, api_key=SecretStr("none"))
         for name, outcome in (("hang", Hang()), ("trickle", Trickle(message("{}"), 0.05))):
             server.always(outcome)
             gate = ActionGate(world, gate_backend(options=options), breaker_threshold=10_000)
             show(f"judge: {name}, 100 at once", await at_once(gate, 100))
-        refused = gate_backend(options=AnthropicOptions(base_url="http://127.0.0.1:1", api_key=SecretStr("none")))
+        refused = gate_backend(options=ModelOptions(base_url="http://127.0.0.1:1", api_key=SecretStr("none")))
         show("judge: refused, 100 at once", await at_once(ActionGate(world, refused, breaker_threshold=10_000), 100))
         with socket.create_server(("127.0.0.1", 0), backlog=200) as silent:
             from persona_pipeline.store import open_store
@@ -147,7 +147,7 @@ async def load() -> None:
     head("Service over HTTP, judge of 300 ms")
     with tempfile.TemporaryDirectory() as folder, MessagesServer(answer_gate, latency=0.3) as judge:
         world = open_world(folder)
-        options = AnthropicOptions(base_url=judge.url, api_key=SecretStr("none"))
+        options = ModelOptions(base_url=judge.url, api_key=SecretStr("none"))
         app = create_app(world, gate_backend(options=options))
         server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
         thread = threading.Thread(target=server.run, daemon=True)

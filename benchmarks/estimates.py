@@ -23,12 +23,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from persona_pipeline.evaluation import EvaluationRequest, run_evaluation
 from persona_pipeline.evaluation.estimating import estimate_run
-from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
 from persona_pipeline.evaluation.run import planned_requests
-from persona_pipeline.judging.anthropic import questions_about
 from persona_pipeline.judging.batches import collect_batches, submit_batch
+from persona_pipeline.judging.claims import questions_of
 from persona_pipeline.judging.estimate import Range, estimate_questions
-from persona_pipeline.judging.options import AnthropicOptions
+from persona_pipeline.judging.model.options import ModelOptions
+from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.settings import get_settings
 from persona_pipeline.testing.messages_server import Call, MessagesServer, Outcome, message, verdicts
 from persona_pipeline.world import World
@@ -135,9 +135,9 @@ def generated(stage: Stage) -> tuple[Range, float, float]:
 
 
 def in_batches(stage: Stage) -> tuple[Range, float, float]:
-    options = AnthropicOptions.from_settings(get_settings())
+    options = ModelOptions.from_settings(get_settings())
     asked = [item for item in planned_requests(stage.world, EvaluationRequest()) if item.trajectory.entries]
-    questions = [question for _, question in questions_about(asked, max_tokens=options.max_tokens)]
+    questions = [question for _, question in questions_of(asked, max_tokens=options.max_tokens)]
     said = estimate_questions(questions, options, stage.world.store)
     assert said.batch_usd
     assert said.worst_usd is not None

@@ -20,9 +20,8 @@ PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 
 from persona_pipeline.corrections import ActionGate, gate_backend  # noqa: E402
-from persona_pipeline.judging.options import AnthropicOptions  # noqa: E402
-from persona_pipeline.judging.questions import Answer, Backend, Question  # noqa: E402
-from persona_pipeline.judging.verdict import Usage  # noqa: E402
+from persona_pipeline.judging.model.options import ModelOptions  # noqa: E402
+from persona_pipeline.judging.verdict import Answer, Backend, Question, Usage  # noqa: E402
 from persona_pipeline.testing.messages_server import MessagesServer  # noqa: E402
 from persona_pipeline.world import CorrectionSettings, World  # noqa: E402
 from tests.corrections.support import answer_gate  # noqa: E402
@@ -55,7 +54,7 @@ async def usage_of(agent_id: str, *, marked: bool) -> Usage:
     with tempfile.TemporaryDirectory() as folder, MessagesServer(answer_gate) as server:
         world = World.open(PROJECT, f"sqlite:///{folder}/store.db")
         world.sync()
-        async with gate_backend(options=AnthropicOptions(base_url=server.url, api_key=SecretStr("none"))) as backend:
+        async with gate_backend(options=ModelOptions(base_url=server.url, api_key=SecretStr("none"))) as backend:
             gate = ActionGate(world, backend if marked else Unmarked(backend), settings=settings)
             decisions = [
                 await gate.check(agent_id, f"{texts[n % len(texts)]} {n}-7", channel="general") for n in range(CHECKS)

@@ -30,11 +30,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from persona_pipeline.judging.open import JudgeOptions, open_judge
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from persona_pipeline.evaluation import EvaluationRequest
 from persona_pipeline.evaluation.run import planned_requests
-from persona_pipeline.judging.anthropic import AnthropicJudge, open_anthropic_judge
+from persona_pipeline.judging.layers import OpenedJudge
 from persona_pipeline.judging.verdict import JudgeRequest, Usage
 from persona_pipeline.settings import Settings
 from persona_pipeline.store import Store, open_store
@@ -62,10 +64,12 @@ def server(*arguments: str) -> Iterator[tuple[str, dict[str, Any]]]:
         counts.update(json.loads(process.stdout.read()))
 
 
-def opened(url: str, *, cache: Store | None = None, grouping: int = 1) -> AnthropicJudge:
+def opened(url: str, *, cache: Store | None = None, grouping: int = 1) -> OpenedJudge:
     """Return the judge of the settings, as the command line opens it."""
     os.environ["ANTHROPIC_BASE_URL"] = url
-    return open_anthropic_judge(Settings(judge_width=WIDTH), store=cache, grouping=grouping)
+    world = World(ROOT, cache) if cache else None
+    options = JudgeOptions(grouping=grouping, recorded=False, kept=cache is not None)
+    return open_judge("anthropic", world, options, settings=Settings(judge_width=WIDTH))
 
 
 def timed(url: str, asked: Sequence[JudgeRequest]) -> float:

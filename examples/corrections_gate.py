@@ -20,7 +20,7 @@ PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 
 from persona_pipeline.corrections import ActionGate, correction_statistics, gate_backend  # noqa: E402
-from persona_pipeline.judging.options import AnthropicOptions  # noqa: E402
+from persona_pipeline.judging.model.options import ModelOptions  # noqa: E402
 from persona_pipeline.world import World  # noqa: E402
 
 Rewrite = Callable[[str, str], Awaitable[str]]
@@ -50,10 +50,10 @@ async def rewrite_stubbornly(text: str, feedback: str) -> str:
 
 
 @contextlib.contextmanager
-def judge() -> Iterator[AnthropicOptions]:
+def judge() -> Iterator[ModelOptions]:
     """Yield how the judge is called."""
-    if AnthropicOptions().has_credentials():
-        yield AnthropicOptions()
+    if ModelOptions().has_credentials():
+        yield ModelOptions()
         return
     from persona_pipeline.testing.messages_server import Call, MessagesServer, Reply, message
 
@@ -64,7 +64,7 @@ def judge() -> Iterator[AnthropicOptions]:
         return message(json.dumps({"verdicts": verdicts}), model=call.body["model"])
 
     with MessagesServer(answer) as server:
-        yield AnthropicOptions(base_url=server.url, api_key=SecretStr("none"))
+        yield ModelOptions(base_url=server.url, api_key=SecretStr("none"))
 
 
 def _verdict(claim: dict[str, str], stiff: bool) -> dict[str, object]:

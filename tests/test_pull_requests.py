@@ -345,7 +345,7 @@ def taken_again(world: Path) -> None:
     """Baselines of the newest week, as the command takes them."""
     from persona_pipeline.evaluation import EvaluationRequest, run_evaluation
     from persona_pipeline.evaluation.against import fresh_world
-    from persona_pipeline.evaluation.judges import open_judge
+    from persona_pipeline.judging.open import open_judge
 
     with fresh_world(world) as opened:
         run_evaluation(opened, open_judge("recorded", opened), EvaluationRequest(update_baseline=True))

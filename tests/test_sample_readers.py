@@ -15,8 +15,9 @@ import pytest
 from persona_pipeline.calibration.measures import Measure, bias, spearman, weighted_kappa
 from persona_pipeline.evaluation.request import EvaluationRequest
 from persona_pipeline.evaluation.run import run_evaluation
-from persona_pipeline.judging.recorded import RecordedJudge
-from persona_pipeline.judging.recordings import Recording, load_recordings, write_recordings
+from persona_pipeline.judging.layers import OpenedJudge
+from persona_pipeline.judging.recordings.files import Recording, load_recordings, write_recordings
+from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.labels import LABELS, Label, load_labels
 from persona_pipeline.propositions import ALL_DIMENSIONS
 from persona_pipeline.world import World
@@ -115,7 +116,7 @@ def test_the_same_falls_are_found_with_either_readers_scores(reader: str, tmp_pa
     own = {"first": lambda item: item, "second": lambda item: replace(item, score=labels()[item.key].score)}[reader]
     write_recordings(tmp_path / "recordings", [own(item) for item in recordings().values()])
     world = World.open(tmp_path)
-    judge = RecordedJudge(tmp_path / "recordings")
+    judge = OpenedJudge(RecordedBackend(tmp_path / "recordings"))
     world.sync()
     newest = world.newest_message_time()
     assert newest is not None

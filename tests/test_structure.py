@@ -9,6 +9,7 @@ import grimp
 import pytest
 
 PACKAGES = (
+    "persona_pipeline.judging",
     "persona_pipeline.suites",
     "persona_pipeline.evaluation",
     "persona_pipeline.versions",

@@ -2,7 +2,7 @@
 
 from persona_pipeline.corrections.backend import gate_backend
 from persona_pipeline.corrections.gate import DEADLINE_SECONDS, ActionGate
-from persona_pipeline.judging.questions import Backend
+from persona_pipeline.judging.verdict import Backend
 from persona_pipeline.world.models import CorrectionSettings
 from persona_pipeline.world.world import World
 

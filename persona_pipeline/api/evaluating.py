@@ -13,10 +13,10 @@ from persona_pipeline.api.keywords import check_keywords
 from persona_pipeline.api.results import Evaluation
 from persona_pipeline.baselines import Baseline, find_baseline
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.evaluation.judges import JudgeOptions
-from persona_pipeline.evaluation.judges import open_judge as _open_judge
 from persona_pipeline.evaluation.request import EvaluationRequest
 from persona_pipeline.evaluation.run import run_evaluation
+from persona_pipeline.judging.open import JudgeOptions
+from persona_pipeline.judging.open import open_judge as _open_judge
 from persona_pipeline.judging.verdict import Judge
 from persona_pipeline.settings import get_settings
 from persona_pipeline.world import World

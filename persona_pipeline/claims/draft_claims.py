@@ -24,8 +24,8 @@ from persona_pipeline.claims.drafting import (
 )
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation.request import select_dimensions
-from persona_pipeline.judging.prompt import EVIDENCE_SCHEMA, plain_json
-from persona_pipeline.judging.questions import Backend, Question, schema_problem
+from persona_pipeline.judging.claims import EVIDENCE_SCHEMA, plain_json
+from persona_pipeline.judging.verdict import Backend, Question, schema_problem
 from persona_pipeline.propositions import DIMENSIONS, PROPOSITIONS, find_proposition_set, template_variables
 from persona_pipeline.world import World
 from persona_pipeline.world.canonical import content_hash

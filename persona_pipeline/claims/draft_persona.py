@@ -22,8 +22,8 @@ from persona_pipeline.claims.drafting import (
     what_was_said,
     write_new,
 )
-from persona_pipeline.judging.prompt import EVIDENCE_SCHEMA
-from persona_pipeline.judging.questions import Backend, Question, schema_problem
+from persona_pipeline.judging.claims import EVIDENCE_SCHEMA
+from persona_pipeline.judging.verdict import Backend, Question, schema_problem
 from persona_pipeline.world import World
 from persona_pipeline.world.canonical import content_hash
 from persona_pipeline.world.personas import PERSONAS

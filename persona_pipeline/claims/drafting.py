@@ -8,11 +8,10 @@ from typing import Any
 from persona_pipeline.errors import ConfigError, Problem
 from persona_pipeline.evaluation.concurrency import run_async
 from persona_pipeline.evaluation.scope import resolve_window
-from persona_pipeline.judging.answers import checked_quote
+from persona_pipeline.judging.claims import checked_quote, plain_json
 from persona_pipeline.judging.injection import reads_as_injection, suspicious_entries
-from persona_pipeline.judging.prompt import plain_json
-from persona_pipeline.judging.questions import Backend, Question
-from persona_pipeline.judging.verdict import Judge, Usage
+from persona_pipeline.judging.layers import OpenedJudge
+from persona_pipeline.judging.verdict import Backend, Judge, Question, Usage
 from persona_pipeline.scoring.text.tokens import tokenize
 from persona_pipeline.world import World
 from persona_pipeline.world.canonical import content_hash
@@ -116,19 +115,18 @@ def draft_backend(judge: Judge) -> Backend:
     Raises:
         ConfigError: the judge answers nothing but claims.
     """
-    backend: Backend | None = getattr(judge, "backend", None)
-    if backend is None:
+    if not isinstance(judge, OpenedJudge):
         raise ConfigError(f"the judge {judge.name!r} drafts nothing; add --judge anthropic")
-    return backend
+    return judge.without_recorded()
 
 
 def cost_of(question: Question) -> str:
     """Return what asking is expected to take, in words."""
     from persona_pipeline.judging.estimate import estimate_questions
-    from persona_pipeline.judging.options import AnthropicOptions
+    from persona_pipeline.judging.model.options import ModelOptions
     from persona_pipeline.settings import get_settings
 
-    return str(estimate_questions([question], AnthropicOptions.from_settings(get_settings())))
+    return str(estimate_questions([question], ModelOptions.from_settings(get_settings())))
 
 
 def ask_for(question: Question, backend: Backend) -> tuple[Mapping[str, Any] | None, str, Usage]:

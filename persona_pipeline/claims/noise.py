@@ -12,8 +12,7 @@ from persona_pipeline.claims.matrix import pooled_sd
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation.request import select_agents, select_dimensions
 from persona_pipeline.evaluation.saving import SavedRun, latest_runs
-from persona_pipeline.judging.support import MOST_FAILING_QUOTES
-from persona_pipeline.judging.verdict import Unscored
+from persona_pipeline.judging.verdict import MOST_FAILING_QUOTES, Unscored
 from persona_pipeline.propositions import Proposition, stored_proposition_sets
 from persona_pipeline.scoring.results import PropositionResult
 from persona_pipeline.world import World

@@ -44,8 +44,8 @@ def baseline(
     ] = 1,
 ) -> None:
     """Evaluate agents and write their scores to baselines/. Dimensions that were not scored in full keep what the files say."""
-    from persona_pipeline.evaluation.judges import JudgeOptions
     from persona_pipeline.evaluation.request import EvaluationRequest
+    from persona_pipeline.judging.open import JudgeOptions
     from persona_pipeline.world import World
 
     request = EvaluationRequest(

@@ -84,7 +84,7 @@ def bisect(
 
 
 def _live(world: "World", judge: str | None, max_usd: float | None) -> "Judge":
-    from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
+    from persona_pipeline.judging.open import JudgeOptions, open_judge
 
     return open_judge(live_judge_name(judge), world, JudgeOptions(max_usd=max_usd))
 

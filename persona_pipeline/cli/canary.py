@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from persona_pipeline.cli.options import MaxUsd
+from persona_pipeline.cli.options import MaxUsd, live_judge_name
+from persona_pipeline.judging.open import JudgeOptions, open_judge
 
 
 def canary(
@@ -24,9 +25,8 @@ def canary(
     """
     from persona_pipeline.calibration.judge_change import FEWEST_ANCHORS, JudgeName, save_judge_changes
     from persona_pipeline.evaluation.comparing_judges import plan_canaries, run_canary
-    from persona_pipeline.judging.anthropic import open_anthropic_judge
+    from persona_pipeline.judging.claims import PROMPT_VERSION
     from persona_pipeline.judging.estimate import estimate as estimated
-    from persona_pipeline.judging.prompt import PROMPT_VERSION
     from persona_pipeline.reporting.calibration import change_text
     from persona_pipeline.settings import get_settings
     from persona_pipeline.world import World
@@ -48,7 +48,7 @@ def canary(
     if estimate:
         return
     # Asked itself, whatever is recorded: recordings hold what the earlier judge said.
-    judge = open_anthropic_judge(get_settings(), store=world.store, max_usd=max_usd)
+    judge = open_judge(live_judge_name(), world, JudgeOptions(max_usd, recorded=False))
     compared = [run_canary(item, judge) for item in canaries]
     for item in compared:
         typer.echo(change_text(item.change), nl=False)

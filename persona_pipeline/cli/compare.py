@@ -91,7 +91,7 @@ def compare(
 
     Exit codes: 0 nothing fell, 1 something did, 2 usage or configuration, 3 not fully judged, 4 budget.
     """
-    from persona_pipeline.evaluation.judges import JudgeOptions
+    from persona_pipeline.judging.open import JudgeOptions
     from persona_pipeline.versions.opening import AnsweringOptions, Asking
     from persona_pipeline.versions.request import ComparisonRequest
     from persona_pipeline.versions.sides import split_versions

@@ -11,7 +11,7 @@ from persona_pipeline.cli.serving import HeaderTimeout, Host, Port, TokenEnv, re
 from persona_pipeline.errors import ConfigError
 
 if TYPE_CHECKING:
-    from persona_pipeline.judging.questions import Backend
+    from persona_pipeline.judging.verdict import Backend
     from persona_pipeline.world import World
 
 DEFAULT_PORT = 8765
@@ -207,14 +207,14 @@ def _synced_world() -> "World":
 
 def _backend(judge: str | None, world: "World") -> "Backend":
     if judge == "recorded":
-        from persona_pipeline.judging.recorded import RecordedBackend
+        from persona_pipeline.judging.open import open_judge
 
-        return RecordedBackend(world.root / "recordings")
+        return open_judge(judge, world)
     from persona_pipeline.corrections.backend import gate_backend
-    from persona_pipeline.judging.options import AnthropicOptions
+    from persona_pipeline.judging.model.options import ModelOptions
     from persona_pipeline.settings import get_settings
 
-    return gate_backend(options=AnthropicOptions.from_settings(get_settings(), judge))
+    return gate_backend(options=ModelOptions.from_settings(get_settings(), judge))
 
 
 def _print_settings(settings: dict[str, object], source: str | None, as_json: bool) -> None:

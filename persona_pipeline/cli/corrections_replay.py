@@ -17,6 +17,7 @@ from persona_pipeline.cli.options import (
     names,
 )
 from persona_pipeline.errors import ConfigError
+from persona_pipeline.judging.open import open_judge
 
 if TYPE_CHECKING:
     from persona_pipeline.corrections.replay.models import Correction
@@ -68,9 +69,9 @@ def replay(
     import yaml
 
     from persona_pipeline.cli.propositions import check_format, emit
-    from persona_pipeline.corrections.replay.run import ReplayRequest, estimate_replay, open_replay_backend
+    from persona_pipeline.corrections.replay.run import ReplayRequest, estimate_replay
     from persona_pipeline.corrections.replay.run import replay as run_replay
-    from persona_pipeline.evaluation.judges import JudgeOptions
+    from persona_pipeline.judging.open import JudgeOptions
     from persona_pipeline.reporting.replay import replay_page, settings_of
     from persona_pipeline.world import World
 
@@ -95,7 +96,7 @@ def replay(
     if estimate:
         typer.echo(estimate_replay(world, request, judge, fresh=fresh))
         return
-    backend = open_replay_backend(judge_name(judge), world, JudgeOptions(max_usd=max_usd, record=record, fresh=fresh))
+    backend = open_judge(judge_name(judge), world, JudgeOptions(max_usd=max_usd, record=record, fresh=fresh))
     found = run_replay(world, request, backend)
     emit(replay_page(found), found.model_dump(mode="json"), format, output)
     for agent_id, values in settings_of(found).items():

@@ -13,8 +13,8 @@ import typer
 from persona_pipeline.errors import ConfigError
 
 if TYPE_CHECKING:
-    from persona_pipeline.judging.options import AnthropicOptions
-    from persona_pipeline.judging.probe import Finding, Probed
+    from persona_pipeline.judging.model.options import ModelOptions
+    from persona_pipeline.judging.model.probe import Finding, Probed
     from persona_pipeline.settings import Settings
 
 EXIT_BROKEN, EXIT_CANNOT_JUDGE = 2, 3
@@ -40,7 +40,7 @@ def doctor(
 
     Exit codes: 0 all that is needed works, 2 something does not, 3 the judge cannot judge: no baseline is taken with it.
     """
-    from persona_pipeline.judging.probe import Level
+    from persona_pipeline.judging.model.probe import Level
     from persona_pipeline.settings import get_settings
 
     findings = diagnose(get_settings(), calls=calls, dagster=dagster)
@@ -58,22 +58,22 @@ def doctor(
 
 def diagnose(settings: "Settings", *, calls: bool = True, dagster: bool = True) -> "list[Finding]":
     """Return what was found, in the order it is shown."""
-    from persona_pipeline.judging.options import AnthropicOptions
-    from persona_pipeline.judging.probe import Level
+    from persona_pipeline.judging.model.options import ModelOptions
+    from persona_pipeline.judging.model.probe import Level
 
     asked = _start_dagster() if dagster else None
     findings = [_checked("world", _world, settings), _checked("database", _database, settings)]
     if findings[-1].level is not Level.ERROR:
         findings.append(_checked("messages", _messages, settings))
     findings.append(_checked("recordings", _recordings, settings))
-    findings += _judge(AnthropicOptions.from_settings(settings), calls, settings)
+    findings += _judge(ModelOptions.from_settings(settings), calls, settings)
     if asked is not None:
         findings.append(_dagster(asked))
     return findings
 
 
 def _checked(name: str, check: "Callable[[Settings], Finding]", settings: "Settings") -> "Finding":
-    from persona_pipeline.judging.probe import Finding, Level
+    from persona_pipeline.judging.model.probe import Finding, Level
 
     try:
         return check(settings)
@@ -84,7 +84,7 @@ def _checked(name: str, check: "Callable[[Settings], Finding]", settings: "Setti
 
 
 def _world(settings: "Settings") -> "Finding":
-    from persona_pipeline.judging.probe import Finding, Level
+    from persona_pipeline.judging.model.probe import Finding, Level
     from persona_pipeline.world.personas import agent_ids, load_persona
 
     root = settings.world_root
@@ -102,7 +102,7 @@ def _world(settings: "Settings") -> "Finding":
 def _database(settings: "Settings") -> "Finding":
     import sqlalchemy as sa
 
-    from persona_pipeline.judging.probe import Finding, Level
+    from persona_pipeline.judging.model.probe import Finding, Level
     from persona_pipeline.store import default_url, open_store
     from persona_pipeline.store.tables import run_messages
 
@@ -117,7 +117,7 @@ def _database(settings: "Settings") -> "Finding":
 
 
 def _messages(settings: "Settings") -> "Finding":
-    from persona_pipeline.judging.probe import Finding, Level
+    from persona_pipeline.judging.model.probe import Finding, Level
     from persona_pipeline.store import default_url, open_store
     from persona_pipeline.world import World
     from persona_pipeline.world.aliases import alias_problems
@@ -139,8 +139,8 @@ def _messages(settings: "Settings") -> "Finding":
 
 
 def _recordings(settings: "Settings") -> "Finding":
-    from persona_pipeline.judging.probe import Finding, Level
-    from persona_pipeline.judging.recordings import load_recordings
+    from persona_pipeline.judging.model.probe import Finding, Level
+    from persona_pipeline.judging.recordings.files import load_recordings
 
     folder = settings.world_root / "recordings"
     recordings = load_recordings(folder)
@@ -151,10 +151,10 @@ def _recordings(settings: "Settings") -> "Finding":
     return Finding("recordings", Level.NOTE, f"{folder} holds none", remedy)
 
 
-def _judge(options: "AnthropicOptions", calls: bool, settings: "Settings") -> "list[Finding]":
+def _judge(options: "ModelOptions", calls: bool, settings: "Settings") -> "list[Finding]":
     import asyncio
 
-    from persona_pipeline.judging.probe import Finding, Level, probe
+    from persona_pipeline.judging.model.probe import Finding, Level, probe
 
     if not options.has_credentials():
         remedy = f"{options.provider.key_help} to use the live judge; replaying recordings needs none"
@@ -178,8 +178,8 @@ def _judge(options: "AnthropicOptions", calls: bool, settings: "Settings") -> "l
 
 def _remember(probed: "Probed", settings: "Settings") -> None:
     """Keep what was found of the judge, so that evaluations and baselines know it; a database that fails is named elsewhere."""
-    from persona_pipeline.judging.ability import Abilities
-    from persona_pipeline.judging.prompt import PROMPT_VERSION
+    from persona_pipeline.judging.cache import Abilities
+    from persona_pipeline.judging.claims import PROMPT_VERSION
     from persona_pipeline.store import default_url, open_store
 
     if probed.able is None:
@@ -211,7 +211,7 @@ def _start_dagster() -> "subprocess.Popen[str]":
 
 
 def _dagster(asked: "subprocess.Popen[str]") -> "Finding":
-    from persona_pipeline.judging.probe import Finding, Level
+    from persona_pipeline.judging.model.probe import Finding, Level
 
     home = _home()
     try:

@@ -9,7 +9,7 @@ from persona_pipeline.errors import ConfigError
 
 if TYPE_CHECKING:
     from persona_pipeline.claims.drafting import Drafted
-    from persona_pipeline.judging.questions import Backend, Question
+    from persona_pipeline.judging.verdict import Backend, Question
     from persona_pipeline.world import World
 
 personas = typer.Typer(help="Personas: drafted from logs.", no_args_is_help=True)
@@ -84,7 +84,7 @@ def _asked(
 ) -> "Backend":
     """Say what asking would cost, and return who is to be asked."""
     from persona_pipeline.claims.drafting import cost_of, draft_backend
-    from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
+    from persona_pipeline.judging.open import JudgeOptions, open_judge
 
     if estimate:
         typer.echo(cost_of(question))

@@ -112,8 +112,8 @@ def evaluate(
     something cannot be told, 4 budget.
     """
     from persona_pipeline.evaluation.against import fresh_world
-    from persona_pipeline.evaluation.judges import JudgeOptions
     from persona_pipeline.evaluation.request import EvaluationRequest
+    from persona_pipeline.judging.open import JudgeOptions
     from persona_pipeline.world import World
 
     if accept_baseline and against is None:

@@ -105,7 +105,7 @@ def test(
     Exit codes: 0 all was judged, 2 usage or configuration, 3 not fully judged, 4 budget.
     """
     from persona_pipeline.claims.trial import TrialRequest, plan_trial, run_trial
-    from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
+    from persona_pipeline.judging.open import JudgeOptions, open_judge
     from persona_pipeline.reporting.claims.pages import matrix_page
     from persona_pipeline.world import World
 

@@ -5,12 +5,24 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from persona_pipeline.cli.options import Agents, AsOf, Dimensions, MaxUsd, Samples, WindowLength, moment, names
+from persona_pipeline.cli.options import (
+    Agents,
+    AsOf,
+    Dimensions,
+    MaxUsd,
+    Samples,
+    WindowLength,
+    live_judge_name,
+    moment,
+    names,
+)
 from persona_pipeline.errors import ConfigError
+from persona_pipeline.judging.layers import OpenedJudge
+from persona_pipeline.judging.open import JudgeOptions, open_judge
+from persona_pipeline.judging.recordings.replay import RecordedBackend
 
 if TYPE_CHECKING:
     from persona_pipeline.evaluation import EvaluationRequest
-    from persona_pipeline.judging.rejudging import OverheardJudge
     from persona_pipeline.world import World
 
 app = typer.Typer(help="Recorded judgments: signed, judged again, unused.", no_args_is_help=True)
@@ -19,7 +31,7 @@ app = typer.Typer(help="Recorded judgments: signed, judged again, unused.", no_a
 @app.command()
 def sign() -> None:
     """Sign all recordings with PERSONA_RECORDINGS_SECRET. Where that is set, recordings without its signature are errors."""
-    from persona_pipeline.judging.recordings import sign_recordings, signing_secret
+    from persona_pipeline.judging.recordings.files import sign_recordings, signing_secret
     from persona_pipeline.settings import get_settings
 
     secret = signing_secret()
@@ -39,7 +51,7 @@ def unused(
 ) -> None:
     """List the recorded verdicts that a replay of this window does not ask for: stale, of another window, or slipped in."""
     world, options = _asked(agents, dimensions, window, as_of, samples)
-    backend = _replayed(world, options).backend
+    backend = _replayed(world, options)
     left = [item for item in backend.unused() if item.kind == "proposition"]
     for item in left:
         typer.echo(f"{item.agent_id}/{item.dimension}/{item.proposition_id} {item.key[:12]} {item.claim}")
@@ -67,15 +79,13 @@ def rejudge(
     """
     from datetime import UTC, datetime
 
-    from persona_pipeline.judging.anthropic import open_anthropic_judge
-    from persona_pipeline.judging.rejudging import rejudge as judge_again
-    from persona_pipeline.settings import get_settings
+    from persona_pipeline.judging.recordings.replay import rejudge as judge_again
 
-    live = open_anthropic_judge(get_settings(), max_usd=max_usd)
     world, options = _asked(agents, dimensions, window, as_of, samples)
+    live = open_judge(live_judge_name(), world, JudgeOptions(max_usd, fresh=True, recorded=False))
     recorded = _replayed(world, options)
     day = datetime.now(UTC).toordinal() if seed is None else seed
-    found = asyncio.run(judge_again(recorded.heard, recorded, live, size=size, seed=day))
+    found = asyncio.run(judge_again(recorded.claims, OpenedJudge(recorded), live, size=size, seed=day))
     for row in found.disagreements:
         said = row.live.score if row.live.score is not None else row.live.unscored
         was = row.recorded.score if row.recorded.score is not None else row.recorded.unscored
@@ -104,10 +114,9 @@ def _asked(
     return World.open(), options
 
 
-def _replayed(world: "World", options: "EvaluationRequest") -> "OverheardJudge":
+def _replayed(world: "World", options: "EvaluationRequest") -> "RecordedBackend":
     from persona_pipeline.evaluation.run import run_evaluation
-    from persona_pipeline.judging.rejudging import OverheardJudge
 
-    recorded = OverheardJudge(world.root / "recordings")
-    run_evaluation(world, recorded, options)
+    recorded = RecordedBackend(world.root / "recordings")
+    run_evaluation(world, OpenedJudge(recorded), options)
     return recorded

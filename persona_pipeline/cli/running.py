@@ -10,9 +10,9 @@ import typer
 from persona_pipeline.cli.progress import watched_judging
 
 if TYPE_CHECKING:
-    from persona_pipeline.evaluation.judges import JudgeOptions
     from persona_pipeline.evaluation.request import EvaluationRequest
     from persona_pipeline.evaluation.run import EvaluationRun
+    from persona_pipeline.judging.open import JudgeOptions
     from persona_pipeline.world import World
 
 # What does not belong to asking for the rest: where the report went, and that everything was asked anew.
@@ -31,8 +31,8 @@ def run_and_print(
         ConfigError: bad input; nothing is evaluated then.
     """
     from persona_pipeline.evaluation.estimating import missing_text
-    from persona_pipeline.evaluation.judges import open_judge
     from persona_pipeline.evaluation.run import run_evaluation
+    from persona_pipeline.judging.open import open_judge
 
     with watched_judging() as progress:
         options = replace(options, progress=progress, min_coverage=request.min_coverage)

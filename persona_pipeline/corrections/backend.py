@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 from persona_pipeline.corrections.gate import DEADLINE_SECONDS
-from persona_pipeline.judging.backend import AnthropicBackend
-from persona_pipeline.judging.options import AnthropicOptions
+from persona_pipeline.judging.model.options import ModelOptions
+from persona_pipeline.judging.open import JudgeOptions, open_judge
+from persona_pipeline.judging.verdict import Backend
 from persona_pipeline.settings import Settings, get_settings
 
 _MAX_RETRIES = 1
@@ -13,7 +14,7 @@ _WIDTH = 200
 _PATIENCE = 1.0
 
 
-def gate_backend(settings: Settings | None = None, options: AnthropicOptions | None = None) -> AnthropicBackend:
+def gate_backend(settings: Settings | None = None, options: ModelOptions | None = None) -> Backend:
     """Return a backend for an ``ActionGate``.
 
     Args:
@@ -22,15 +23,15 @@ def gate_backend(settings: Settings | None = None, options: AnthropicOptions | N
     Raises:
         ConfigError: there is no key.
     """
-    options = options or AnthropicOptions.from_settings(settings or get_settings())
-    return AnthropicBackend(
-        replace(
-            options,
-            deadline=min(options.deadline, DEADLINE_SECONDS),
-            run_deadline=None,
-            patience=min(options.patience, _PATIENCE),
-            max_retries=min(options.max_retries, _MAX_RETRIES),
-            # Messages wait behind one another otherwise.
-            width=max(options.width, _WIDTH),
-        )
+    calling = options or ModelOptions.from_settings(settings or get_settings())
+    quick = replace(
+        calling,
+        deadline=min(calling.deadline, DEADLINE_SECONDS),
+        run_deadline=None,
+        patience=min(calling.patience, _PATIENCE),
+        max_retries=min(calling.max_retries, _MAX_RETRIES),
+        # Messages wait behind one another otherwise.
+        width=max(calling.width, _WIDTH),
     )
+    # One question at a time and no claims: the model itself, whose connections stay open.
+    return open_judge(quick.provider.name, None, JudgeOptions(recorded=False, kept=False), calling=quick).backend

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from persona_pipeline.corrections.background import DaemonPool
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.judging.breaker import Breaker
+from persona_pipeline.judging.model.pace import Breaker
 from persona_pipeline.store import Store, tables, upsert
 from persona_pipeline.world.models import CorrectionSettings
 

@@ -28,7 +28,7 @@ from persona_pipeline.corrections.prepare import GateFacts
 from persona_pipeline.corrections.records import CheckRecord, write_check
 from persona_pipeline.corrections.remembered import Remembered
 from persona_pipeline.corrections.review import feedback_text
-from persona_pipeline.judging.questions import Backend
+from persona_pipeline.judging.verdict import Backend
 from persona_pipeline.telemetry.events import emitter
 from persona_pipeline.world.canonical import storable
 from persona_pipeline.world.models import CorrectionSettings

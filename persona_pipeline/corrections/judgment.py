@@ -13,9 +13,8 @@ from persona_pipeline.corrections.prompt import claim_verdicts, gate_question
 from persona_pipeline.corrections.records import PriorAttempts
 from persona_pipeline.corrections.review import Review, review_of
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.judging.breaker import AgentBreakers, Breaker
-from persona_pipeline.judging.questions import Answer, Backend, Blame, Question
-from persona_pipeline.judging.verdict import Unscored, Usage
+from persona_pipeline.judging.model.pace import AgentBreakers, Breaker
+from persona_pipeline.judging.verdict import Answer, Backend, Blame, Question, Unscored, Usage
 from persona_pipeline.world.files import is_agent_id
 from persona_pipeline.world.models import CorrectionSettings
 from persona_pipeline.world.world import World

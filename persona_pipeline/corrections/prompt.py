@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from persona_pipeline.judging.prompt import plain_json
-from persona_pipeline.judging.questions import Question
-from persona_pipeline.judging.verdict import SCALE
+from persona_pipeline.judging.claims import plain_json
+from persona_pipeline.judging.verdict import SCALE, Question
 from persona_pipeline.propositions.models import Proposition
 from persona_pipeline.propositions.templates import fill_template
 from persona_pipeline.world.canonical import content_hash

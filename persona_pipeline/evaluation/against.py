@@ -23,7 +23,7 @@ from persona_pipeline.evaluation.report import (
     RunReport,
 )
 from persona_pipeline.evaluation.request import EvaluationRequest
-from persona_pipeline.judging.verdict import Judge, JudgeLayer, JudgeRequest, Usage, Verdict
+from persona_pipeline.judging.verdict import Judge, JudgeRequest, Usage, Verdict
 from persona_pipeline.world import World
 from persona_pipeline.world.changes import DECIDING
 from persona_pipeline.world.revisions import find_revision, read_blobs, tree_of, write_files
@@ -170,11 +170,19 @@ def judged_against(world: World, request: EvaluationRequest, evaluate: Evaluate)
 
 
 @dataclass
-class AskedOnce(JudgeLayer):
+class AskedOnce:
     """A live judge that is asked everything once, however often a run is repeated."""
 
     judging: Judge
     told: dict[tuple[str, str], Verdict] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.judging.name
+
+    @property
+    def live(self) -> bool:
+        return self.judging.live
 
     @property
     def notes(self) -> Sequence[str]:

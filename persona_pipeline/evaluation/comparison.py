@@ -12,7 +12,8 @@ from persona_pipeline.evaluation.plan import AgentPlan
 from persona_pipeline.evaluation.report import AgentReport, Expense, expenses_of
 from persona_pipeline.evaluation.results import AgentEvaluation
 from persona_pipeline.evaluation.trust import Trust, moved, set_apart, told
-from persona_pipeline.judging.recorded import RecordedJudge
+from persona_pipeline.judging.layers import replayed_by
+from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.judging.verdict import Judge, Unscored
 from persona_pipeline.propositions import ALL_DIMENSIONS
 from persona_pipeline.scoring import DimensionEvaluation
@@ -172,7 +173,8 @@ def expecting(evaluation: AgentEvaluation, baseline: Baseline | None, due: Colle
 def _to_confirm(item: Evaluated, judge: Judge, guard: Guard) -> dict[str, list[str]]:
     """Return the claims worth asking again, by dimension; a dimension that was asked again before is not."""
     plan, evaluation = item.plan, item.evaluation
-    if plan.baseline is None or not (judge.live or isinstance(judge, RecordedJudge)):
+    recorded = replayed_by(judge)
+    if plan.baseline is None or not (judge.live or recorded):
         return {}
     agent_id, rules = evaluation.agent_id, guard.rules
     worth = to_confirm(
@@ -189,14 +191,14 @@ def _to_confirm(item: Evaluated, judge: Judge, guard: Guard) -> dict[str, list[s
         for name, ids in asked.items()
         if evaluation.dimensions[name].samples <= plan.case.samples
     }
-    if isinstance(judge, RecordedJudge):
-        claims = {name: [c for c in ids if _is_recorded(plan, name, c, judge)] for name, ids in claims.items()}
+    if recorded:
+        claims = {name: [c for c in ids if _is_recorded(plan, name, c, recorded)] for name, ids in claims.items()}
     return {name: ids for name, ids in claims.items() if ids}
 
 
-def _is_recorded(plan: AgentPlan, dimension: str, claim: str, judge: RecordedJudge) -> bool:
+def _is_recorded(plan: AgentPlan, dimension: str, claim: str, recorded: RecordedBackend) -> bool:
     requests = plan.again({dimension: [claim]}, CONFIRMATIONS).requests
-    return judge.has_recorded((item for item in requests if item.proposition_id == claim), failures=True)
+    return recorded.has_recorded((item for item in requests if item.proposition_id == claim), failures=True)
 
 
 def _with_confirmed(item: Evaluated, judged: Judged) -> Evaluated:

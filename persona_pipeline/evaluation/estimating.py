@@ -5,14 +5,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from persona_pipeline.baselines.confirm import most_confirmations
-from persona_pipeline.evaluation.judges import RECORDINGS, JudgeOptions, writer_of
 from persona_pipeline.evaluation.plan import AgentPlan
 from persona_pipeline.evaluation.request import EvaluationRequest
 from persona_pipeline.evaluation.run import planned
 from persona_pipeline.judging.estimate import Estimate, Range, estimate, in_dollars
-from persona_pipeline.judging.options import AnthropicOptions
-from persona_pipeline.judging.prices import estimated_tokens, price
-from persona_pipeline.judging.recorded import RecordedJudge
+from persona_pipeline.judging.layers import OpenedJudge
+from persona_pipeline.judging.model.options import ModelOptions
+from persona_pipeline.judging.money import estimated_tokens, price
+from persona_pipeline.judging.open import RECORDINGS, JudgeOptions
+from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.judging.synthetic import ENOUGH_MESSAGES, SAMPLE_PROMPTS
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Usage
 from persona_pipeline.settings import get_settings
@@ -72,12 +73,12 @@ def estimate_run(
         ConfigError: bad input.
     """
     asking = asking or JudgeOptions()
-    options = AnthropicOptions.from_settings(get_settings(), judge)
+    options = ModelOptions.from_settings(get_settings(), judge)
     plans = planned(world, request)
     generated = [plan for plan in plans if request.synthetic and len(plan.case.messages) < ENOUGH_MESSAGES]
     judged = [plan for plan in plans if plan not in generated]
     asked = [item for plan in judged for item in plan.requests]
-    recorded = RecordedJudge(world.root / RECORDINGS)
+    recorded = RecordedBackend(world.root / RECORDINGS)
     missing = asked if asking.fresh else [item for item in asked if not recorded.has_recorded([item])]
     judging = estimate(missing, options=options, grouping=asking.grouping, store=None if asking.fresh else world.store)
     confirming = _confirming(judged, request)
@@ -102,12 +103,12 @@ def missing_text(
         judging: as ``open_judge`` opened it.
         judge, asking: see ``estimate_run``.
     """
-    writer = writer_of(judging)
+    writer = judging.writer if isinstance(judging, OpenedJudge) else None
     if writer is None or not writer.failed:
         return ""
     asked, reasons = zip(*writer.failed.values(), strict=True)
     said = ", ".join(f"{count} {reason}" for reason, count in sorted(Counter(reasons).items()))
-    options = AnthropicOptions.from_settings(get_settings(), judge)
+    options = ModelOptions.from_settings(get_settings(), judge)
     # Not counted: the API may be what failed.
     taken = estimate(
         asked, options=options, grouping=(asking or JudgeOptions()).grouping, store=world.store, count=False
@@ -121,7 +122,7 @@ def _confirming(plans: Sequence[AgentPlan], request: EvaluationRequest) -> int:
     return most_confirmations(compared, request.samples) if request.confirm else 0
 
 
-def _one_judgment(asked: Sequence[JudgeRequest], options: AnthropicOptions) -> tuple[Range, float]:
+def _one_judgment(asked: Sequence[JudgeRequest], options: ModelOptions) -> tuple[Range, float]:
     """Return the price of one judgment on average, and the most one costs."""
     whole = estimate(asked, options=options)
     calls = max(1, whole.usage.calls)

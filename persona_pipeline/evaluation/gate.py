@@ -21,8 +21,7 @@ from persona_pipeline.evaluation.report import (
 )
 from persona_pipeline.evaluation.results import AgentEvaluation
 from persona_pipeline.evaluation.unbelieved import judge_findings, unbelieved_findings
-from persona_pipeline.judging.support import QuoteHealth, quote_health
-from persona_pipeline.judging.verdict import Unscored
+from persona_pipeline.judging.verdict import QuoteHealth, Unscored, quote_health
 from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.world.canonical import rfc3339
 

@@ -11,11 +11,12 @@ from persona_pipeline.baselines import BASELINES, Baseline, load_baseline
 from persona_pipeline.baselines.golden import recordings_digest
 from persona_pipeline.baselines.spread import Windows, computed_moved, spread_of, summarised
 from persona_pipeline.evaluation.concurrency import run_async
-from persona_pipeline.evaluation.judges import RECORDINGS
 from persona_pipeline.evaluation.plan import AgentPlan, build_case, plan_case
 from persona_pipeline.evaluation.scope import AgentScope
 from persona_pipeline.evaluation.syncing import proposition_set
-from persona_pipeline.judging.recorded import RecordedJudge
+from persona_pipeline.judging.layers import OpenedJudge
+from persona_pipeline.judging.open import RECORDINGS
+from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.judging.verdict import Verdict
 from persona_pipeline.scoring import DimensionEvaluation
 from persona_pipeline.world.folder import FolderWorld
@@ -52,11 +53,11 @@ def retake_baselines(root: Path) -> list[Retaken]:
     paths = sorted((root / BASELINES).glob("*.json"))
     if not paths:
         return []
-    source, judge = FolderWorld(root), RecordedJudge(root / RECORDINGS)
+    source, judge = FolderWorld(root), RecordedBackend(root / RECORDINGS)
     return [_retake(source, judge, path) for path in paths]
 
 
-def _retake(source: FolderWorld, judge: RecordedJudge, path: Path) -> Retaken:
+def _retake(source: FolderWorld, judge: RecordedBackend, path: Path) -> Retaken:
     baseline, found = load_baseline(path), Retaken(path)
     persona = load_persona(source.root, baseline.agent_id)
     for name in baseline.dimensions:
@@ -91,7 +92,7 @@ def _windows(noted: Any) -> Iterator[tuple[Window, int]]:
 
 
 def _scored(
-    source: FolderWorld, judge: RecordedJudge, persona: Persona, name: str, noted: tuple[Window, int]
+    source: FolderWorld, judge: RecordedBackend, persona: Persona, name: str, noted: tuple[Window, int]
 ) -> tuple[DimensionEvaluation | None, list[Verdict]]:
     window, samples = noted
     claims = proposition_set(source.root, persona.agent_id, name)
@@ -104,7 +105,7 @@ def _scored(
         every = _again(plan, name, plan.claims_of(name), samples)
         asked = {claim: [r for r in every.requests if r.proposition_id == claim] for claim in plan.claims_of(name)}
         plan = _again(plan, name, [claim for claim, own in asked.items() if judge.has_recorded(own)], samples)
-    verdicts = run_async(judge.judge(plan.requests))
+    verdicts = run_async(OpenedJudge(judge).judge(plan.requests))
     return plan.finish(verdicts)[name], verdicts
 
 

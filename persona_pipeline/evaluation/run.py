@@ -163,8 +163,7 @@ def assemble(reports: dict[str, AgentReport], judge: Judge, request: EvaluationR
         },
     )
     run.exit_code = exit_code_of(run.all_findings(), rules)
-    notes = getattr(judge, "notes", None) or getattr(getattr(judge, "backend", None), "notes", ())
-    if notes:
+    if notes := getattr(judge, "notes", ()):
         # What was taken from recordings, or was different about this endpoint, such as asking for JSON in words.
         run.provenance["judge_notes"] = list(notes)
     return run

@@ -7,8 +7,7 @@ from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation.concurrency import run_async
 from persona_pipeline.evaluation.report import Expense
 from persona_pipeline.evaluation.scope import AgentScope
-from persona_pipeline.judging.questions import Backend
-from persona_pipeline.judging.recorded import RecordingBackend
+from persona_pipeline.judging.layers import OpenedJudge
 from persona_pipeline.judging.verdict import Judge
 from persona_pipeline.scoring.results import UsageSummary
 from persona_pipeline.world import World
@@ -38,14 +37,13 @@ def synthesize(world: World, scopes: Sequence[AgentScope], judge: Judge) -> Synt
     """
     from persona_pipeline.judging.synthetic import generate_conversations
 
-    backend: Backend | None = getattr(judge, "backend", None)
-    if backend is None or not judge.live or isinstance(backend, RecordingBackend):
+    if not isinstance(judge, OpenedJudge) or not judge.live or judge.writer:
         raise ConfigError("--synthetic needs a live judge and no --record; add --judge anthropic")
-    found = SyntheticAgents()
+    talking, found = judge.without_recorded(), SyntheticAgents()
     for agent_id, window in ((scope.agent_id, scope.window) for scope in scopes):
         if len(world.messages(window, agent_id=agent_id)) >= FEWEST_MESSAGES:
             continue
-        generated = run_async(generate_conversations(world.persona(agent_id), backend, ends=window.end))
+        generated = run_async(generate_conversations(world.persona(agent_id), talking, ends=window.end))
         write_messages(world.store, generated.messages, source=f"synthetic/{agent_id}", mirror=True)
         found.agents.add(agent_id)
         if generated.usage.calls:

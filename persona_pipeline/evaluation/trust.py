@@ -13,7 +13,7 @@ from persona_pipeline.calibration.judge_change import JudgeChange, JudgeName, lo
 from persona_pipeline.evaluation.gate import GateRules, quotes_of
 from persona_pipeline.evaluation.people import PeoplesLabels, peoples_labels
 from persona_pipeline.evaluation.results import AgentEvaluation
-from persona_pipeline.judging.ability import Abilities
+from persona_pipeline.judging.cache import Abilities
 from persona_pipeline.scoring.results import HIGHEST
 from persona_pipeline.world import World
 

@@ -9,13 +9,19 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from persona_pipeline.evaluation.judges import RECORDINGS
-from persona_pipeline.judging.answers import proposition_problem, verdicts_of
 from persona_pipeline.judging.cache import unpack_answer
-from persona_pipeline.judging.questions import PROPOSITION
-from persona_pipeline.judging.recordings import Recording, load_recordings
-from persona_pipeline.judging.support import is_unsupported
-from persona_pipeline.judging.verdict import JudgeRequest, Usage, Verdict, recording_key, shown_subject
+from persona_pipeline.judging.claims import proposition_problem, verdicts_of
+from persona_pipeline.judging.open import RECORDINGS
+from persona_pipeline.judging.recordings.files import Recording, load_recordings
+from persona_pipeline.judging.verdict import (
+    PROPOSITION,
+    Answer,
+    JudgeRequest,
+    Verdict,
+    is_unsupported,
+    recording_key,
+    shown_subject,
+)
 from persona_pipeline.labels import Label
 from persona_pipeline.store import Store, tables
 from persona_pipeline.world import Trajectory, World
@@ -145,7 +151,7 @@ class KnownVerdicts:
 
 def _verdicts(request: JudgeRequest, said: Iterable[_Said]) -> list[Verdict]:
     return [
-        verdicts_of(item.data, [request], model=item.model, prompt_version=item.prompt_version, usage=Usage())[0]
+        verdicts_of([request], Answer(item.data, model=item.model, prompt_version=item.prompt_version))[0]
         for item in said
         if proposition_problem(item.data, [request.proposition_id]) is None
     ]

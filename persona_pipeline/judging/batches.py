@@ -2,26 +2,184 @@
 
 import json
 import logging
+import uuid
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
 from persona_pipeline.documents import strict_json
-from persona_pipeline.judging import batch_records as records
-from persona_pipeline.judging.batch_records import BatchedRequest, BatchRecord, BatchSummary
 from persona_pipeline.judging.cache import JudgmentCache
-from persona_pipeline.judging.connection import connect_sync
-from persona_pipeline.judging.options import AnthropicOptions
-from persona_pipeline.judging.questions import Answer, Question
-from persona_pipeline.judging.request import RequestStyle, prefix_of, request_key, traits_of
-from persona_pipeline.judging.response import read_response
-from persona_pipeline.judging.verdict import Unscored, Usage
+from persona_pipeline.judging.claims import SCHEMA, proposition_problem
+from persona_pipeline.judging.model.client import connect_sync
+from persona_pipeline.judging.model.messages import RequestStyle, prefix_of, read_response, request_key, traits_of
+from persona_pipeline.judging.model.options import ModelOptions
+from persona_pipeline.judging.verdict import Answer, Question, Unscored, Usage, schema_problem
 from persona_pipeline.store.engine import Store
+from persona_pipeline.store.tables import SCHEMA as DATABASE_SCHEMA
+from persona_pipeline.store.tables import judge_batches
 
 if TYPE_CHECKING:
     from anthropic import Anthropic
+
+
+SUBMITTING, SUBMITTED, COLLECTED, FAILED = "submitting", "submitted", "collected", "failed"
+
+
+@dataclass(frozen=True)
+class BatchedRequest:
+    """What must be known of a question when its answer comes back. ``key`` is the judgment's and the custom id."""
+
+    key: str
+    subject_key: str
+    kind: str
+    label: str
+    agent_id: str
+    dimension: str
+    mechanism: str
+    prompt_version: str
+    proposition_ids: tuple[str, ...] = ()
+    schema: Mapping[str, Any] | None = None
+
+    @classmethod
+    def of(cls, key: str, question: Question) -> "BatchedRequest":
+        is_proposition = question.schema == SCHEMA
+        members = question.subject.get("requests", [question.subject]) if is_proposition else []
+        return cls(
+            key=key,
+            subject_key=question.key,
+            kind=question.kind,
+            label=question.label,
+            agent_id=question.agent_id,
+            dimension=question.dimension,
+            mechanism=question.mechanism,
+            prompt_version=question.prompt_version,
+            proposition_ids=tuple(member["proposition_id"] for member in members),
+            schema=None if is_proposition else question.schema,
+        )
+
+    def problem(self, data: Any) -> str | None:
+        """Return what makes parsed JSON no valid answer, or None. A question's own further check is made on reading."""
+        if self.schema is None:
+            return proposition_problem(data, self.proposition_ids)
+        return schema_problem(self.schema, data)
+
+
+@dataclass(frozen=True)
+class BatchSummary:
+    """How a batch ended.
+
+    Attributes:
+        answered: valid answers that are now among the judgments.
+        unscored: reason and detail of the others, by key; they can be submitted again.
+        usd: price of the answers, None when one is unknown.
+    """
+
+    batch_id: str
+    answered: int = 0
+    unscored: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    input_tokens: int = 0
+    output_tokens: int = 0
+    usd: float | None = 0.0
+    cache_creation_tokens: int = 0
+    cache_read_tokens: int = 0
+
+    @property
+    def reasons(self) -> dict[str, int]:
+        """How many requests are unscored, by reason."""
+        counts: dict[str, int] = {}
+        for reason, _ in self.unscored.values():
+            counts[reason] = counts.get(reason, 0) + 1
+        return counts
+
+
+@dataclass(frozen=True)
+class BatchRecord:
+    """A row: a batch that is being submitted, submitted, collected, or failed to be submitted."""
+
+    id: uuid.UUID
+    batch_id: str | None
+    status: str
+    requests: tuple[BatchedRequest, ...]
+    created_at: datetime
+    summary: Mapping[str, Any] | None = None
+
+    @property
+    def not_ours(self) -> tuple[str, ...]:
+        """Batches that were taken for this one and turned out not to be."""
+        return tuple((self.summary or {}).get("not_ours", ()))
+
+
+def lock_records(store: Store, connection: Connection) -> None:
+    """Keep other submitters out until the transaction ends. SQLite has but one writer anyway."""
+    if not store.is_sqlite:
+        connection.execute(sa.text(f"LOCK TABLE {DATABASE_SCHEMA}.judge_batches IN SHARE ROW EXCLUSIVE MODE"))
+
+
+def read_records(connection: Connection, *statuses: str) -> list[BatchRecord]:
+    """Return the records of these statuses, oldest first."""
+    query = sa.select(judge_batches).where(judge_batches.c.status.in_(statuses)).order_by(judge_batches.c.created_at)
+    return [
+        BatchRecord(
+            id=row.id,
+            batch_id=row.batch_id,
+            status=row.status,
+            requests=tuple(
+                BatchedRequest(**{**item, "proposition_ids": tuple(item["proposition_ids"])}) for item in row.requests
+            ),
+            created_at=row.created_at,
+            summary=row.summary,
+        )
+        for row in connection.execute(query)
+    ]
+
+
+def add_record(connection: Connection, requests: Sequence[BatchedRequest]) -> uuid.UUID:
+    """Record that a batch is about to be submitted."""
+    name = uuid.uuid4()
+    connection.execute(
+        sa.insert(judge_batches).values(
+            id=name,
+            status=SUBMITTING,
+            requests=[asdict(request) for request in requests],
+            created_at=datetime.now(UTC),
+        )
+    )
+    return name
+
+
+def update_record(store: Store, record_id: uuid.UUID, status: str, **values: Any) -> None:
+    """Set a record's status, and in the same transaction what else is known."""
+    with store.begin() as connection:
+        connection.execute(
+            sa.update(judge_batches).where(judge_batches.c.id == record_id).values(status=status, **values)
+        )
+
+
+def summary_to_json(summary: BatchSummary) -> dict[str, Any]:
+    return asdict(summary)
+
+
+def cache_hits(store: Store) -> float | None:
+    """Return the share (0-1) of marked tokens that batches read from the API's cache so far; None: there was none."""
+    with store.connect() as connection:
+        summaries = [record.summary or {} for record in read_records(connection, COLLECTED)]
+    hits, misses = (sum(item.get(f"cache_{what}_tokens") or 0 for item in summaries) for what in ("read", "creation"))
+    return hits / (hits + misses) if hits + misses else None
+
+
+def unscored_in(records: Sequence[BatchRecord]) -> dict[str, tuple[Unscored, str]]:
+    """Return why requests of collected batches are unscored, by key; the newest batch counts."""
+    found: dict[str, tuple[Unscored, str]] = {}
+    for record in records:
+        for key, (reason, detail) in ((record.summary or {}).get("unscored") or {}).items():
+            found[key] = (Unscored(reason), detail)
+    return found
+
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +212,7 @@ class Submission:
     uncertain: int = 0
 
 
-def submit_batch(store: Store, options: AnthropicOptions, questions: Sequence[Question]) -> Submission:
+def submit_batch(store: Store, options: ModelOptions, questions: Sequence[Question]) -> Submission:
     """Submit what is neither answered nor under way, in as many batches as it takes.
 
     Raises:
@@ -72,7 +230,7 @@ def submit_batch(store: Store, options: AnthropicOptions, questions: Sequence[Qu
     return outcome
 
 
-def collect_batches(store: Store, options: AnthropicOptions) -> list[BatchSummary]:
+def collect_batches(store: Store, options: ModelOptions) -> list[BatchSummary]:
     """Collect every batch that has ended into the judgments, and return how each ended.
 
     What expired, failed or was cancelled, and answers that are not valid, stay unscored and can be submitted again.
@@ -80,11 +238,11 @@ def collect_batches(store: Store, options: AnthropicOptions) -> list[BatchSummar
     with connect_sync(options) as client:
         _reconcile(store, client)
         with store.connect() as connection:
-            submitted = records.read(connection, records.SUBMITTED)
+            submitted = read_records(connection, SUBMITTED)
         return [summary for record in submitted if (summary := _collect(store, client, record, options))]
 
 
-def _bodies(questions: Sequence[Question], options: AnthropicOptions) -> dict[str, tuple[Question, dict[str, Any]]]:
+def _bodies(questions: Sequence[Question], options: ModelOptions) -> dict[str, tuple[Question, dict[str, Any]]]:
     style = RequestStyle(options.model, options.effort)
     sharing = Counter(prefix_of(style, question) for question in questions)
     bodies: dict[str, tuple[Question, dict[str, Any]]] = {}
@@ -120,17 +278,15 @@ def _submit_chunk(
     import anthropic
 
     with store.begin() as connection:
-        records.lock(store, connection)
+        lock_records(store, connection)
         under_way = {
-            request.key
-            for record in records.read(connection, records.SUBMITTING, records.SUBMITTED)
-            for request in record.requests
+            request.key for record in read_records(connection, SUBMITTING, SUBMITTED) for request in record.requests
         }
         fresh = [key for key in keys if key not in under_way]
         so_far = replace(so_far, waiting=so_far.waiting + len(keys) - len(fresh))
         if not fresh:
             return so_far
-        record_id = records.add(connection, [BatchedRequest.of(key, bodies[key][0]) for key in fresh])
+        record_id = add_record(connection, [BatchedRequest.of(key, bodies[key][0]) for key in fresh])
     try:
         # No retries: the API has no idempotency key, so a second request would be a second batch.
         batch = client.with_options(max_retries=0).messages.batches.create(
@@ -138,7 +294,7 @@ def _submit_chunk(
         )
     except anthropic.APIStatusError as error:
         if error.status_code < 500 and error.status_code != 408:
-            records.update(store, record_id, records.FAILED)
+            update_record(store, record_id, FAILED)
             raise
         log.warning(
             "the batch's submission ended with HTTP %s; whether it exists is found out later", error.status_code
@@ -147,17 +303,15 @@ def _submit_chunk(
     except anthropic.APIConnectionError as error:
         log.warning("the batch's submission had no answer (%s); whether it exists is found out later", error)
         return replace(so_far, uncertain=so_far.uncertain + 1)
-    records.update(store, record_id, records.SUBMITTED, batch_id=batch.id)
+    update_record(store, record_id, SUBMITTED, batch_id=batch.id)
     return replace(so_far, batch_ids=(*so_far.batch_ids, batch.id), submitted=so_far.submitted + len(fresh))
 
 
 def _reconcile(store: Store, client: "Anthropic") -> None:
     """Find out what became of submissions without an answer."""
     with store.connect() as connection:
-        open_records = records.read(connection, records.SUBMITTING)
-        known = {
-            record.batch_id for record in records.read(connection, records.SUBMITTED, records.COLLECTED, records.FAILED)
-        }
+        open_records = read_records(connection, SUBMITTING)
+        known = {record.batch_id for record in read_records(connection, SUBMITTED, COLLECTED, FAILED)}
     if not open_records:
         return
     oldest = min(record.created_at for record in open_records) - _CLOCK_SKEW
@@ -181,9 +335,9 @@ def _reconcile(store: Store, client: "Anthropic") -> None:
         )
         if match is not None:
             unknown.remove(match)
-            records.update(store, record.id, records.SUBMITTED, batch_id=match.id)
+            update_record(store, record.id, SUBMITTED, batch_id=match.id)
         elif datetime.now(UTC) - record.created_at > GRACE:
-            records.update(store, record.id, records.FAILED)
+            update_record(store, record.id, FAILED)
 
 
 def _size(batch: Any) -> int:
@@ -191,7 +345,7 @@ def _size(batch: Any) -> int:
     return counts.processing + counts.succeeded + counts.errored + counts.canceled + counts.expired
 
 
-def _collect(store: Store, client: "Anthropic", record: BatchRecord, options: AnthropicOptions) -> BatchSummary | None:
+def _collect(store: Store, client: "Anthropic", record: BatchRecord, options: ModelOptions) -> BatchSummary | None:
     batch_id = record.batch_id or ""
     batch = client.messages.batches.retrieve(batch_id)
     if batch.processing_status != "ended":
@@ -217,7 +371,7 @@ def _collect(store: Store, client: "Anthropic", record: BatchRecord, options: An
     if strangers and not answered and not unscored:
         # Somebody else's batch of the same size and time was taken for ours; ours may still be on the list.
         not_ours = [*record.not_ours, batch_id]
-        records.update(store, record.id, records.SUBMITTING, batch_id=None, summary={"not_ours": not_ours})
+        update_record(store, record.id, SUBMITTING, batch_id=None, summary={"not_ours": not_ours})
         log.warning("batch %s is not ours", batch_id)
         return None
     for key in requests.keys() - answered - unscored.keys():
@@ -233,7 +387,7 @@ def _collect(store: Store, client: "Anthropic", record: BatchRecord, options: An
         usage.cache_read_tokens,
     )
     ended = batch.ended_at or datetime.now(UTC)
-    records.update(store, record.id, records.COLLECTED, summary=records.summary_to_json(summary), ended_at=ended)
+    update_record(store, record.id, COLLECTED, summary=summary_to_json(summary), ended_at=ended)
     return summary
 
 
@@ -261,3 +415,40 @@ def _answer(result: Any, request: BatchedRequest, model: str) -> Answer:
     inner = error.get("error") if isinstance(error, dict) else None
     said = inner.get("type") if isinstance(inner, dict) else None
     return Answer(unscored=Unscored.API_ERROR, detail=f"the batch answered it with an error ({said or kind})")
+
+
+@dataclass(frozen=True)
+class CollectedBackend:
+    """Answers questions from the judgments in the store, whether a batch or a call brought them."""
+
+    store: Store
+    options: ModelOptions
+
+    live = True
+
+    @property
+    def name(self) -> str:
+        return self.options.name
+
+    async def ask(self, questions: Sequence[Question]) -> list[Answer]:
+        style = RequestStyle(self.options.model, self.options.effort)
+        endpoint, provider = self.options.endpoint, self.options.provider
+        keys = [
+            request_key(prefix_of(style, question), question, endpoint, provider=provider) for question in questions
+        ]
+        answers = JudgmentCache(self.store).find(zip(keys, questions, strict=True))
+        with self.store.connect() as connection:
+            failed = unscored_in(read_records(connection, COLLECTED))
+            waiting = {
+                request.key for record in read_records(connection, SUBMITTING, SUBMITTED) for request in record.requests
+            }
+        return [answers.get(key) or _missing(key, waiting, failed) for key in keys]
+
+
+def _missing(key: str, waiting: set[str], failed: dict[str, tuple[Unscored, str]]) -> Answer:
+    if key in waiting:
+        return Answer(unscored=Unscored.TIMEOUT, detail="its batch has not been collected yet")
+    if key in failed:
+        reason, detail = failed[key]
+        return Answer(unscored=reason, detail=f"{detail}; submit it again")
+    return Answer(unscored=Unscored.UNRECORDED, detail="it has not been submitted in a batch")

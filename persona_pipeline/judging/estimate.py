@@ -8,18 +8,15 @@ from dataclasses import dataclass, field, replace
 
 import sqlalchemy as sa
 
-from persona_pipeline.judging.anthropic import questions_about
-from persona_pipeline.judging.batch_records import cache_hits
+from persona_pipeline.judging.batches import cache_hits
 from persona_pipeline.judging.cache import JudgmentCache
-from persona_pipeline.judging.canaries import with_canaries
-from persona_pipeline.judging.connection import connect
-from persona_pipeline.judging.model_names import model_name
-from persona_pipeline.judging.options import AnthropicOptions
-from persona_pipeline.judging.prices import BATCH_FACTOR, estimated_tokens, price
-from persona_pipeline.judging.prompt import plain_json
-from persona_pipeline.judging.questions import Question
-from persona_pipeline.judging.request import Prefix, RequestStyle, prefix_of, request_key, traits_of
-from persona_pipeline.judging.verdict import JudgeRequest, Usage
+from persona_pipeline.judging.claims import plain_json, questions_of
+from persona_pipeline.judging.layers import with_canaries
+from persona_pipeline.judging.model.client import connect
+from persona_pipeline.judging.model.messages import Prefix, RequestStyle, prefix_of, request_key, traits_of
+from persona_pipeline.judging.model.options import ModelOptions
+from persona_pipeline.judging.money import BATCH_FACTOR, estimated_tokens, model_name, price
+from persona_pipeline.judging.verdict import JudgeRequest, Question, Usage
 from persona_pipeline.settings import get_settings
 from persona_pipeline.store.engine import Store
 from persona_pipeline.store.tables import judgments
@@ -144,7 +141,7 @@ def _spread(counts: Sequence[int]) -> Range:
 def estimate(
     requests: Sequence[JudgeRequest],
     *,
-    options: AnthropicOptions | None = None,
+    options: ModelOptions | None = None,
     grouping: int | None = None,
     store: Store | None = None,
     count: bool = True,
@@ -159,15 +156,15 @@ def estimate(
         store: what it already answers is not asked; the length of answers is learnt from it. None: nothing is known.
     """
     settings = get_settings()
-    options = options or AnthropicOptions.from_settings(settings)
+    options = options or ModelOptions.from_settings(settings)
     grouping = grouping or settings.judge_grouping
     shown = [request for request in requests if request.trajectory.entries]
-    asking = questions_about(with_canaries(shown), max_tokens=options.max_tokens, grouping=grouping)
+    asking = questions_of(with_canaries(shown), max_tokens=options.max_tokens, grouping=grouping)
     return estimate_questions([question for _, question in asking], options, store, count=count)
 
 
 def estimate_questions(
-    questions: Sequence[Question], options: AnthropicOptions, store: Store | None = None, *, count: bool = True
+    questions: Sequence[Question], options: ModelOptions, store: Store | None = None, *, count: bool = True
 ) -> Estimate:
     """Return what asking these questions is expected to take; see ``estimate``."""
     style = RequestStyle(options.model, options.effort)
@@ -198,7 +195,7 @@ def estimate_questions(
 class _Sums:
     """Adds up what groups of questions with one prefix take."""
 
-    def __init__(self, options: AnthropicOptions, answers: Answers, off: float) -> None:
+    def __init__(self, options: ModelOptions, answers: Answers, off: float) -> None:
         self.model, self.answers, self.off = options.model, answers, off
         self.traits = traits_of(options.model)
         self.usage, self.usd, self.uncached, self.worst_usd = Usage(), Range(), Range(), 0.0
@@ -258,7 +255,7 @@ def in_dollars(usd: Range) -> str:
 
 
 def _unanswered(
-    questions: Sequence[Question], style: RequestStyle, options: AnthropicOptions, store: Store
+    questions: Sequence[Question], style: RequestStyle, options: ModelOptions, store: Store
 ) -> list[Question]:
     endpoint, provider = options.endpoint, options.provider
     keys = [request_key(prefix_of(style, question), question, endpoint, provider=provider) for question in questions]
@@ -266,9 +263,7 @@ def _unanswered(
     return [question for key, question in zip(keys, questions, strict=True) if key not in known]
 
 
-def _counted(
-    questions: Sequence[Question], style: RequestStyle, options: AnthropicOptions
-) -> tuple[list[int] | None, str]:
+def _counted(questions: Sequence[Question], style: RequestStyle, options: ModelOptions) -> tuple[list[int] | None, str]:
     """Return the tokens of each question's shared prefix as the API counts them; None where it cannot be asked, and why."""
     if not questions:
         return None, ""
@@ -291,7 +286,7 @@ def _counted(
         return None, why
 
 
-async def _count(questions: Sequence[Question], style: RequestStyle, options: AnthropicOptions) -> list[int]:
+async def _count(questions: Sequence[Question], style: RequestStyle, options: ModelOptions) -> list[int]:
     places = asyncio.Semaphore(_COUNTED_AT_ONCE)
     async with connect(options) as client:
 

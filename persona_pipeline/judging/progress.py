@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from persona_pipeline.judging.questions import Answer
+from persona_pipeline.judging.verdict import Answer
 
 # Seconds between two lines in a log, and between two pictures of one line on a terminal.
 IN_A_LOG, ON_A_TERMINAL = 15.0, 0.2

@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from persona_pipeline.judging.prompt import plain_json
-from persona_pipeline.judging.questions import Backend, Question
-from persona_pipeline.judging.verdict import Usage
+from persona_pipeline.judging.claims import plain_json
+from persona_pipeline.judging.verdict import Backend, Question, Usage
 from persona_pipeline.world.canonical import content_hash
 from persona_pipeline.world.models import Message, Persona
 

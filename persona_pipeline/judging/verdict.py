@@ -1,7 +1,7 @@
-"""The judge's answer: scored 0-9 or unscored with a reason, never a guess."""
+"""What a judge is asked and says: questions and answers, claims and verdicts; a score 0-9 or a reason, never a guess."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property, lru_cache
 from typing import Any, Protocol
@@ -164,7 +164,8 @@ class Verdict:
 
 
 class Judge(Protocol):
-    """Anything that turns requests into verdicts, in the order asked, and never raises for a failed call."""
+    """Anything that turns requests into verdicts, in the order asked, and never raises for a failed call: a judge of one's own,
+    or one that was opened, which puts them as questions."""
 
     @property
     def name(self) -> str:
@@ -179,20 +180,228 @@ class Judge(Protocol):
     async def judge(self, requests: Sequence[JudgeRequest]) -> list[Verdict]: ...
 
 
-class JudgeLayer:
-    """What a judge around another has of that one: its name, whether it is live, and its backend."""
+PROPOSITION = "proposition"
 
-    judging: Judge
+
+@dataclass(frozen=True)
+class Question:
+    """One call to a judge.
+
+    Attributes:
+        kind: ``proposition``, or the family's own word such as ``rubric`` or ``gate``; names its recordings.
+        subject: what is judged, as JSON; its hash is in the recording key, so it holds content and no prompt's
+            wording.
+        label: for people, such as ``adherence/warm_greeting of michael``.
+        system: the rules.
+        context: trusted reference blocks, such as the persona.
+        context_recurs: later questions have the same context about other evidence, as a gate's have, so that the
+            API is to cache the request up to its evidence; otherwise questions about the same evidence share it.
+        evidence: JSON text of what is judged; untrusted, so it only ever stands in a ``tool_result`` block.
+        ask: the final user turn.
+        schema: JSON schema of the answer; its objects have ``additionalProperties: false`` and require every
+            property.
+        max_tokens: for the answer and the thinking before it.
+        sample: 0-based index of a repeated judgment.
+        thinking: whether the model may think first, where it can do both.
+        mechanism: who pays: ``evaluation``, ``gate``, ``suite``, ``synthetic``.
+        requests: the claims it is about, where it is of kind ``proposition``.
+        check: returns what is wrong with an answer, or None; by default ``schema_problem`` decides.
+    """
+
+    kind: str
+    subject: Mapping[str, Any]
+    label: str
+    system: str
+    evidence: str
+    ask: str
+    schema: Mapping[str, Any]
+    max_tokens: int
+    context: tuple[str, ...] = ()
+    context_recurs: bool = False
+    sample: int = 0
+    thinking: bool = True
+    agent_id: str = ""
+    dimension: str = ""
+    mechanism: str = "evaluation"
+    prompt_version: str = ""
+    requests: tuple[JudgeRequest, ...] = field(default=(), compare=False, repr=False)
+    check: Callable[[Any], str | None] | None = field(default=None, compare=False, repr=False)
+
+    @cached_property
+    def key(self) -> str:
+        """SHA-256 of what a recording of the answer shows; a repeated sample adds its index to the key."""
+        if self.kind == PROPOSITION:
+            return recording_key(self.subject, self.sample)
+        return recording_key(answer_subject(self.kind, self.agent_id, self.subject_hash), self.sample)
+
+    @cached_property
+    def subject_hash(self) -> str:
+        """SHA-256 of the subject alone."""
+        return content_hash(dict(self.subject))
 
     @property
-    def name(self) -> str:
-        return self.judging.name
+    def subject_key(self) -> str:
+        """``key``, by the name it has beside the key of a judgment."""
+        return self.key
+
+    def problem(self, data: Any) -> str | None:
+        """Return what makes parsed JSON no valid answer to this question, in one line, or None."""
+        return self.check(data) if self.check else schema_problem(self.schema, data)
+
+
+def answer_subject(kind: str, agent_id: str, subject_hash: str) -> dict[str, Any]:
+    """Return what the recording of an answer of a kind other than ``proposition`` shows and its key is made of.
+
+    The label is a note for readers: a test or an assert may be renamed, and what was judged is the same.
+    """
+    return {"kind": kind, "agent_id": agent_id, "subject": subject_hash}
+
+
+def schema_problem(schema: Mapping[str, Any], data: Any) -> str | None:
+    """Return the first thing in which data breaks a JSON schema (2020-12), or None."""
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import best_match
+
+    error = best_match(Draft202012Validator(schema).iter_errors(data))
+    return None if error is None else f"{error.json_path}: {error.message[:200]}"
+
+
+class Blame(StrEnum):
+    """Whose a failed call is: the request's alone, the endpoint's, or our own for asking more than we can carry."""
+
+    REQUEST = "request"
+    ENDPOINT = "endpoint"
+    OWN = "own"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer to one ``Question``: exactly one of ``data`` (valid for the schema) and ``unscored``.
+
+    Attributes:
+        detail: for a failure, what went wrong in one line.
+        model: the model that served the answer (None: nobody did).
+        cached: it was paid for earlier.
+        blame: whose the failure is, where that is known.
+        verdict: what has been made of the answer on one claim; its ``data`` is then empty.
+    """
+
+    data: Mapping[str, Any] | None = None
+    unscored: Unscored | None = None
+    detail: str = ""
+    usage: Usage = field(default_factory=Usage)
+    model: str | None = None
+    prompt_version: str | None = None
+    cached: bool = False
+    blame: Blame | None = None
+    verdict: Verdict | None = None
+
+    def __post_init__(self) -> None:
+        if (self.data is None) == (self.unscored is None):
+            raise ValueError("an answer has exactly one of data and unscored")
+
+    @classmethod
+    def of(cls, verdict: Verdict) -> "Answer":
+        """Return the answer that holds a verdict."""
+        return cls(
+            None if verdict.has_failed else {},
+            verdict.unscored if verdict.has_failed else None,
+            verdict.detail,
+            verdict.usage,
+            verdict.model,
+            verdict.prompt_version,
+            verdict=verdict,
+        )
+
+
+class Asked(Protocol):
+    """What must be known of a question to read and keep its answer, which may come a day later."""
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def label(self) -> str: ...
+
+    @property
+    def agent_id(self) -> str: ...
+
+    @property
+    def prompt_version(self) -> str: ...
+
+    @property
+    def subject_key(self) -> str: ...
+
+    def problem(self, data: Any) -> str | None: ...
+
+
+class Backend(Protocol):
+    """Anything that answers questions, in the order asked, and never raises for a failed call."""
+
+    @property
+    def name(self) -> str: ...
 
     @property
     def live(self) -> bool:
-        return self.judging.live
+        """Whether calls cost money and vary."""
+        ...
+
+    async def ask(self, questions: Sequence[Question]) -> list[Answer]: ...
+
+
+Ask = Callable[[Sequence[Question]], Awaitable[list[Answer]]]
+
+
+class Layer(Protocol):
+    """What stands between those who ask and who answers: it may answer itself, ask more or otherwise, or look on.
+
+    A question on a claim comes to a layer with that one claim, and its answer leaves the layer with a verdict.
+    """
+
+    async def ask(self, questions: Sequence[Question], below: Ask) -> list[Answer]:
+        """Return answers in the order of the questions; ``below`` asks the layer beneath."""
+        ...
+
+
+# Share of quotes that fail above which the judge itself is in doubt.
+MOST_FAILING_QUOTES = 0.2
+
+
+def is_unsupported(verdict: Verdict) -> bool:
+    """Whether a verdict gives quotes and none of them stands where it says. Without quotes it may: absence cannot be quoted."""
+    answered = verdict.unscored is None or verdict.unscored.is_answer
+    return answered and bool(verdict.evidence) and not any(quote.verified for quote in verdict.evidence)
+
+
+def unsupported(verdict: Verdict, detail: str) -> Verdict:
+    """Return the verdict as ``unscored(unsupported)``; its quotes stay, to be looked at."""
+    return replace(verdict, score=None, unscored=Unscored.UNSUPPORTED, ideas=(), detail=detail)
+
+
+@dataclass(frozen=True)
+class QuoteHealth:
+    """How the quotes of a run stand up: how many there are, how many fail, and how many verdicts have none."""
+
+    quotes: int = 0
+    failing: int = 0
+    verdicts_without: int = 0
 
     @property
-    def backend(self) -> Any:
-        """That of the judge inside; None when it has none."""
-        return getattr(self.judging, "backend", None)
+    def failing_share(self) -> float:
+        """Share (0-1) of the quotes that fail; 0 without quotes."""
+        return self.failing / self.quotes if self.quotes else 0.0
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether more fail than a judge that can judge would get wrong: the finding ``judge_health``."""
+        return self.failing_share > MOST_FAILING_QUOTES
+
+
+def quote_health(verified: Iterable[Iterable[bool]]) -> QuoteHealth:
+    """Return the health of a run from its verdicts on what the judge answered: for each, which of its quotes are verified."""
+    lists = [list(quotes) for quotes in verified]
+    return QuoteHealth(
+        quotes=sum(map(len, lists)),
+        failing=sum(not good for quotes in lists for good in quotes),
+        verdicts_without=sum(not quotes for quotes in lists),
+    )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from persona_pipeline.judging.probe import FALSE_CLAIM, TRUE_CLAIM
+from persona_pipeline.judging.model.probe import FALSE_CLAIM, TRUE_CLAIM
 from persona_pipeline.testing.messages_api import answer_body
 
 

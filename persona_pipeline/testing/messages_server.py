@@ -3,7 +3,7 @@
 It runs in a thread of its own, checks every request, simulates prompt caching and answers with what a handler says.
 
     with MessagesServer() as server:                          # deterministic verdicts, derived from each request
-        options = AnthropicOptions(base_url=server.url, api_key=SecretStr("test"))
+        options = ModelOptions(base_url=server.url, api_key=SecretStr("test"))
         ...
         assert server.paid == 3 and not server.problems
 

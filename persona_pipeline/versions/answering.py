@@ -10,8 +10,7 @@ from typing import Any
 
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation.concurrency import run_async
-from persona_pipeline.judging.budget import Budget, Reservation
-from persona_pipeline.judging.prices import has_price
+from persona_pipeline.judging.money import Budget, Reservation, has_price
 from persona_pipeline.suites.answering.base import OutputCache, ask, cache_key, request_key
 from persona_pipeline.suites.answering.model import ModelTarget
 from persona_pipeline.suites.answering.prompts import PromptFiles, message_text

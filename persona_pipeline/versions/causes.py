@@ -7,7 +7,7 @@ changed that it does show, judgments of one without the other are looked for, an
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from persona_pipeline.judging.model_names import model_name
+from persona_pipeline.judging.money import model_name
 from persona_pipeline.judging.verdict import JudgeRequest, Verdict
 from persona_pipeline.propositions.models import Proposition, PropositionSet
 from persona_pipeline.scoring.results import PropositionResult, final_score

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from persona_pipeline.evaluation.judges import RECORDINGS, JudgeOptions
 from persona_pipeline.judging.estimate import Estimate, Range, estimate, in_dollars
-from persona_pipeline.judging.options import AnthropicOptions
-from persona_pipeline.judging.prices import estimated_tokens, price
-from persona_pipeline.judging.recorded import RecordedBackend, RecordedJudge
+from persona_pipeline.judging.model.options import ModelOptions
+from persona_pipeline.judging.money import estimated_tokens, price
+from persona_pipeline.judging.open import RECORDINGS, JudgeOptions
+from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.judging.verdict import JudgeRequest, Usage
 from persona_pipeline.settings import get_settings
 from persona_pipeline.versions.answering import Asked
@@ -80,12 +80,12 @@ def estimate_comparison(
     if asking.models is None:
         unique = list({item.key: item for item in (*asked[0], *asked[1])}.values())
         missing = _unrecorded(contest, unique, asking.options)
-        found = (estimate(missing, options=AnthropicOptions.from_settings(settings, judge), store=contest.world.store),)
+        found = (estimate(missing, options=ModelOptions.from_settings(settings, judge), store=contest.world.store),)
         recorded = len(unique) - len(missing)
     else:
         own = [settings.model_copy(update={"judge_model": model}) for model in asking.models]
         found = tuple(
-            estimate(list(requests), options=AnthropicOptions.from_settings(each, judge), store=contest.world.store)
+            estimate(list(requests), options=ModelOptions.from_settings(each, judge), store=contest.world.store)
             for requests, each in zip(asked, own, strict=True)
         )
         recorded = 0
@@ -97,7 +97,7 @@ def _unrecorded(contest: Contest, requests: Sequence[JudgeRequest], options: Jud
     if options.fresh:
         return list(requests)
     also = tuple(side.recordings for side in reversed(contest.sides) if readable_recordings(side.recordings))
-    recorded = RecordedJudge(RecordedBackend(contest.world.root / RECORDINGS, also))
+    recorded = RecordedBackend(contest.world.root / RECORDINGS, also)
     return [item for item in requests if not recorded.has_recorded([item])]
 
 

@@ -8,7 +8,7 @@ from typing import Protocol
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation.results import AgentEvaluation
 from persona_pipeline.evaluation.saving import latest_runs
-from persona_pipeline.judging.model_names import model_name
+from persona_pipeline.judging.money import model_name
 from persona_pipeline.propositions import ALL_DIMENSIONS
 from persona_pipeline.propositions.storing import StoredSet
 from persona_pipeline.versions.finding import Kind, Point

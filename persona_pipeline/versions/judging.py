@@ -1,14 +1,13 @@
 """Who judges the versions: one judge for both, or two that are compared themselves."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
 from persona_pipeline.evaluation.verdicts import KnownVerdicts
-from persona_pipeline.judging.answers import no_entries
-from persona_pipeline.judging.anthropic import open_anthropic_judge
-from persona_pipeline.judging.model_names import model_name
+from persona_pipeline.judging.claims import no_entries
+from persona_pipeline.judging.money import model_name
+from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.judging.providers.registry import RECORDED
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Unscored, Verdict
 from persona_pipeline.settings import get_settings
@@ -52,17 +51,10 @@ def two_judges(world: World, name: str, models: tuple[str, str], options: JudgeO
     if name == RECORDED:
         known = KnownVerdicts.of(world)
         return KnownJudge(known, models[0]), KnownJudge(known, models[1])
+    # Neither may spend what the other needs.
+    options = replace(options, recorded=False, max_usd=None if options.max_usd is None else options.max_usd / 2)
     before, after = (
-        open_anthropic_judge(
-            get_settings().model_copy(update={"judge_model": model}),
-            store=world.store,
-            # Neither may spend what the other needs.
-            max_usd=None if options.max_usd is None else options.max_usd / 2,
-            judge=name,
-            grouping=options.grouping,
-            fresh=options.fresh,
-            progress=options.progress,
-        )
+        open_judge(name, world, options, settings=get_settings().model_copy(update={"judge_model": model}))
         for model in models
     )
     return before, after

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.evaluation.judges import JudgeOptions
-from persona_pipeline.judging.budget import Budget
+from persona_pipeline.judging.layers import OpenedJudge
+from persona_pipeline.judging.money import Budget
+from persona_pipeline.judging.open import JudgeOptions
 from persona_pipeline.judging.verdict import Judge
 from persona_pipeline.suites.answering.base import OutputCache
 from persona_pipeline.suites.format.models import Suite
@@ -106,7 +107,7 @@ def _answering(world: World, asked: AnsweringOptions, judge: Judge, options: Jud
     targets = open_targets(beside, asked.file, environment=asked.environment, network=asked.network)
     if targets is None:
         raise ConfigError("there is no targets file; write targets.yaml beside the world, or name one with --targets")
-    budget: Budget | None = getattr(getattr(judge, "backend", None), "budget", None)
+    budget = judge.budget if isinstance(judge, OpenedJudge) else None
     if budget is None and options.max_usd is not None:
         budget = Budget(options.max_usd)
     before, after = (targets.open(name) for name in asked.names)

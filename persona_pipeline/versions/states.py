@@ -9,13 +9,14 @@ from pathlib import Path
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation.concurrency import run_async
 from persona_pipeline.evaluation.judged import Judged
-from persona_pipeline.evaluation.judges import RECORDINGS
 from persona_pipeline.evaluation.plan import AgentPlan, MessageSource, build_case, plan_case
 from persona_pipeline.evaluation.scope import ALL_TIME, AgentScope
 from persona_pipeline.evaluation.verdicts import KnownVerdicts
-from persona_pipeline.judging.answers import no_entries
-from persona_pipeline.judging.model_names import model_name
-from persona_pipeline.judging.recorded import RecordedBackend, RecordedJudge
+from persona_pipeline.judging.claims import no_entries
+from persona_pipeline.judging.layers import OpenedJudge
+from persona_pipeline.judging.money import model_name
+from persona_pipeline.judging.open import RECORDINGS
+from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Unscored, Verdict
 from persona_pipeline.propositions import ALL_DIMENSIONS
 from persona_pipeline.scoring import DimensionEvaluation
@@ -79,7 +80,7 @@ class Answers:
     """
 
     known: KnownVerdicts
-    also: tuple[RecordedJudge | None, ...] = ()
+    also: tuple[OpenedJudge | None, ...] = ()
     live: Judge | None = None
     missing: dict[str, JudgeRequest] = field(default_factory=dict)
     calls: int = 0
@@ -218,10 +219,10 @@ def state_of(
     return State("", plan, Judged(plan, told).dimensions(), verdicts, agent)
 
 
-def readable_recordings(folder: Path) -> RecordedJudge | None:
+def readable_recordings(folder: Path) -> OpenedJudge | None:
     """Return what is recorded in a folder; None where a line of it cannot be believed, as in forms of older versions."""
     try:
-        return RecordedJudge(RecordedBackend(folder))
+        return OpenedJudge(RecordedBackend(folder))
     except ConfigError:
         return None
 

@@ -23,11 +23,11 @@ from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation import EvaluationRequest, run_evaluation
 from persona_pipeline.evaluation.calibrating import calibrate_world
 from persona_pipeline.evaluation.comparing_judges import plan_canaries
-from persona_pipeline.evaluation.judges import open_judge
 from persona_pipeline.evaluation.people import peoples_labels
 from persona_pipeline.evaluation.population import judged_population
 from persona_pipeline.evaluation.report import RunReport
-from persona_pipeline.judging.ability import Abilities
+from persona_pipeline.judging.cache import Abilities
+from persona_pipeline.judging.open import open_judge
 from persona_pipeline.labels import LABELS, label_of, write_labels
 from persona_pipeline.labels.files import LabellerKind
 from persona_pipeline.propositions import PROPOSITIONS, find_proposition_set

@@ -12,8 +12,9 @@ from persona_pipeline.claims.drafting import Drafted, draft_backend
 from persona_pipeline.cli.checking import check_world
 from persona_pipeline.documents import load_document
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
-from persona_pipeline.judging.recorded import RecordedJudge
+from persona_pipeline.judging.layers import OpenedJudge
+from persona_pipeline.judging.open import JudgeOptions, open_judge
+from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.propositions import load_proposition_file, load_proposition_set
 from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.testing.messages_server import Call, MessagesServer, Reply, message
@@ -218,7 +219,9 @@ def test_a_recorded_draft_is_written_again_and_a_judge_of_claims_alone_drafts_no
     text = path.read_text(encoding="utf-8")
     path.unlink()
     plan = draft_claims.plan_claims(small_world, "ann", "adherence")
-    replayed = draft_claims.draft_claims(plan, draft_backend(RecordedJudge(small_world.root / "recordings")))
+    replayed = draft_claims.draft_claims(
+        plan, draft_backend(OpenedJudge(RecordedBackend(small_world.root / "recordings")))
+    )
     assert (path.read_text(encoding="utf-8"), replayed.usage.calls) == (text, 0)
     with pytest.raises(ConfigError, match="drafts nothing"):
         draft_backend(ScriptedJudge(lambda request: 9))

@@ -13,9 +13,10 @@ from persona_pipeline.claims.faults import FAULTS, FEWEST_CHANGED, break_case, u
 from persona_pipeline.claims.matrix import KillMatrix
 from persona_pipeline.claims.trial import INTACT, Trial, TrialRequest, against, plan_trial, read_signals, run_trial
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
-from persona_pipeline.judging.recorded import RecordedJudge
-from persona_pipeline.judging.recorded_first import RecordedFirstJudge
+from persona_pipeline.judging.layers import OpenedJudge
+from persona_pipeline.judging.model.asking import ModelBackend
+from persona_pipeline.judging.open import JudgeOptions, open_judge
+from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
 from persona_pipeline.reporting.claims.pages import matrix_page
 from persona_pipeline.scoring import AgentCase
@@ -298,7 +299,7 @@ def test_what_it_costs_is_what_the_judge_spent_and_what_is_recorded_is_replayed(
     trial = plan_trial(sample_world, replace(REQUEST, samples=2))
     assert trial.estimate().startswith("36 calls to claude-haiku-5-5: about ")
     judge = open_judge("anthropic", sample_world, JudgeOptions())
-    assert isinstance(judge, RecordedFirstJudge)
+    assert isinstance(judge.backend, ModelBackend)
     matrix = run_trial(trial, judge)
     assert matrix.usage.model_dump() == pytest.approx(vars(judge.backend.ledger.total))
     assert (matrix.usage.calls, server.paid, matrix.judgments) == (42, 42, 42), (
@@ -308,7 +309,7 @@ def test_what_it_costs_is_what_the_judge_spent_and_what_is_recorded_is_replayed(
     assert (matrix.dead, matrix.models) == (["adherence/dead"], ["claude-haiku-5-5"])
     recording = open_judge("anthropic", sample_world, JudgeOptions(record=True))
     assert run_trial(trial, recording).usage.calls == 0, "all of it is in the store"
-    replayed = run_trial(trial, RecordedJudge(sample_root / "recordings"))
+    replayed = run_trial(trial, OpenedJudge(RecordedBackend(sample_root / "recordings")))
     assert (replayed.claims, replayed.exit_code, replayed.usage.calls) == (matrix.claims, 0, 0)
 
 

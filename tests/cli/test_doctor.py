@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 
 from persona_pipeline.cli import doctor as command
 from persona_pipeline.cli.doctor import diagnose, doctor
-from persona_pipeline.judging.ability import Abilities
-from persona_pipeline.judging.probe import Finding, Level
-from persona_pipeline.judging.prompt import PROMPT_VERSION
+from persona_pipeline.judging.cache import Abilities
+from persona_pipeline.judging.claims import PROMPT_VERSION
+from persona_pipeline.judging.model.probe import Finding, Level
 from persona_pipeline.settings import Settings
 from persona_pipeline.store import default_url, open_store
 from persona_pipeline.testing.messages_server import Call, Hang, MessagesServer, Reply, message, status, verdicts

@@ -6,8 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from persona_pipeline.judging.questions import Answer, Question
-from persona_pipeline.judging.verdict import Unscored, Usage
+from persona_pipeline.judging.verdict import Answer, Question, Unscored, Usage
 from persona_pipeline.store import tables
 from persona_pipeline.testing.messages_server import Call, Reply, message
 from persona_pipeline.world import CorrectionSettings, World

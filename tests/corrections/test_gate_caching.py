@@ -9,7 +9,7 @@ from pydantic import SecretStr
 from persona_pipeline.corrections.backend import gate_backend
 from persona_pipeline.corrections.decision import GateDecision
 from persona_pipeline.corrections.gate import ActionGate
-from persona_pipeline.judging.options import AnthropicOptions
+from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.store import tables
 from persona_pipeline.testing.messages_server import MessagesServer
 from persona_pipeline.world import World
@@ -17,7 +17,7 @@ from tests.corrections.support import say
 
 
 def checks(world: World, server: MessagesServer, count: int, model: str = "claude-haiku-5-5") -> list[GateDecision]:
-    options = AnthropicOptions(base_url=server.url, api_key=SecretStr("none"), model=model)
+    options = ModelOptions(base_url=server.url, api_key=SecretStr("none"), model=model)
 
     async def run() -> list[GateDecision]:
         async with ActionGate(world, gate_backend(options=options)) as gate:

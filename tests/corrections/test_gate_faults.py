@@ -16,9 +16,9 @@ from persona_pipeline.corrections.backend import gate_backend
 from persona_pipeline.corrections.decision import Action, GateDecision, Outcome
 from persona_pipeline.corrections.gate import DEADLINE_SECONDS, ActionGate
 from persona_pipeline.corrections.statistics import correction_statistics
-from persona_pipeline.judging.backend import AnthropicBackend
-from persona_pipeline.judging.options import AnthropicOptions
-from persona_pipeline.judging.questions import Answer, Question
+from persona_pipeline.judging.model.asking import ModelBackend
+from persona_pipeline.judging.model.options import ModelOptions
+from persona_pipeline.judging.verdict import Answer, Question
 from persona_pipeline.store import Store, open_store
 from persona_pipeline.testing.messages_server import Cut, Hang, MessagesServer, Reply, Reset, Trickle, message, status
 from persona_pipeline.world import World
@@ -30,8 +30,8 @@ DEFAULT_DEADLINE = inspect.signature(ActionGate).parameters["deadline"].default
 BREAKER_COOLDOWN = 30.0
 
 
-def live(url: str) -> AnthropicBackend:
-    return gate_backend(options=AnthropicOptions(base_url=url, api_key=SecretStr("test-key")))
+def live(url: str) -> ModelBackend:
+    return gate_backend(options=ModelOptions(base_url=url, api_key=SecretStr("test-key")))
 
 
 def send(gate: ActionGate, text: str = "bad 0") -> GateDecision:

@@ -9,9 +9,8 @@ from persona_pipeline.corrections.configuration import write_config
 from persona_pipeline.corrections.decision import GateDecision
 from persona_pipeline.corrections.gate import ActionGate
 from persona_pipeline.corrections.statistics import correction_statistics
-from persona_pipeline.judging.breaker import AgentBreakers, Breaker
-from persona_pipeline.judging.questions import Answer, Blame, Question
-from persona_pipeline.judging.verdict import Unscored
+from persona_pipeline.judging.model.pace import AgentBreakers, Breaker
+from persona_pipeline.judging.verdict import Answer, Blame, Question, Unscored
 from persona_pipeline.testing.messages_server import MessagesServer, status
 from persona_pipeline.world import World
 from tests.corrections.support import GATED, TextBackend

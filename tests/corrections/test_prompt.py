@@ -13,7 +13,7 @@ from persona_pipeline.corrections.prompt import (
     claim_verdicts,
     gate_question,
 )
-from persona_pipeline.judging.request import RequestStyle
+from persona_pipeline.judging.model.messages import RequestStyle
 from persona_pipeline.propositions.models import Proposition
 from persona_pipeline.world.trajectory import Entry, Trajectory
 from tests.corrections.support import claims_of

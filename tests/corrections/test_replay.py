@@ -17,7 +17,8 @@ from persona_pipeline.corrections.replay.models import Correction, CorrectionRep
 from persona_pipeline.corrections.replay.risk import good_needed, touched_at_most
 from persona_pipeline.corrections.replay.run import ReplayRequest, replay
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.judging.recorded import RecordingBackend, RecordingWriter
+from persona_pipeline.judging.layers import OpenedJudge
+from persona_pipeline.judging.recordings.replay import RecordingWriter
 from persona_pipeline.settings import get_settings
 from persona_pipeline.testing.messages_server import MessagesServer
 from persona_pipeline.world import CorrectionSettings, World
@@ -219,7 +220,7 @@ def test_the_command_replays_recordings_and_sets_what_it_finds(world: World, mon
         for place in range(50)
     ]
     write_messages(world.store, said)
-    recording = RecordingBackend(TextBackend(), RecordingWriter(world.root / "recordings"))
+    recording = OpenedJudge(TextBackend(), (RecordingWriter(world.root / "recordings"),))
     replay(world, ReplayRequest(["ann"], [GATE], newest=50), recording)
     good_until = (START + timedelta(hours=44)).isoformat()
     arguments = ["ann", "--corrections", "action_gate", "--newest", "50", "--good-until", good_until]

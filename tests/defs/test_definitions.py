@@ -17,7 +17,7 @@ from persona_pipeline.defs.platform.executor import build_executor
 from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
 from persona_pipeline.defs.suites.jobs import SuitesConfig
-from persona_pipeline.judging.prompt import PROMPT_VERSION
+from persona_pipeline.judging.claims import PROMPT_VERSION
 from tests.defs.support import Project
 
 PROJECT = Path(__file__).parents[2]

@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from persona_pipeline.defs.platform.settings import orchestration
-from persona_pipeline.judging.daily import DailyLimit
+from persona_pipeline.judging.money import DailyLimit
 from persona_pipeline.settings import get_settings
 from persona_pipeline.store import tables
 from persona_pipeline.store.leases import exclusive

@@ -21,7 +21,8 @@ from persona_pipeline.evaluation import (
 )
 from persona_pipeline.evaluation.report import Result
 from persona_pipeline.evaluation.saving import load_run
-from persona_pipeline.judging.recorded import RecordedJudge
+from persona_pipeline.judging.layers import OpenedJudge
+from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.judging.verdict import Unscored, Verdict
 from persona_pipeline.reporting.gathering import gather
 from persona_pipeline.store import tables
@@ -33,7 +34,7 @@ BEFORE_DRIFT = datetime(2026, 6, 14, 23, 59, 59, tzinfo=UTC)
 
 
 def replay(world: World, **options) -> RunReport:
-    return evaluate_world(world, judge=RecordedJudge(world.root / "recordings"), **options)
+    return evaluate_world(world, judge=OpenedJudge(RecordedBackend(world.root / "recordings")), **options)
 
 
 def numbers(report: RunReport) -> dict[tuple[str, str, str], float | None]:
@@ -161,7 +162,7 @@ def test_a_run_is_read_back_exactly(sample_world: World) -> None:
 
 
 def test_dimensions_evaluated_apart_join_one_run(sample_world: World) -> None:
-    judge = RecordedJudge(sample_world.root / "recordings")
+    judge = OpenedJudge(RecordedBackend(sample_world.root / "recordings"))
     whole = evaluate_agent(sample_world, "pam", judge=judge)
     with sample_world.store.begin() as connection:
         connection.execute(sa.delete(tables.evaluation_runs))
@@ -337,7 +338,7 @@ def test_the_threshold_applies_to_the_overall_score(sample_world: World) -> None
 def test_history_and_baseline_of_a_run(sample_world: World) -> None:
     for path in (sample_world.root / "baselines").iterdir():
         path.unlink()
-    judge = RecordedJudge(sample_world.root / "recordings")
+    judge = OpenedJudge(RecordedBackend(sample_world.root / "recordings"))
     run = run_evaluation(sample_world, judge, EvaluationRequest(history=2, update_baseline=True))
     assert run.report.exit_code == 0, "what was just captured is what it is compared with"
     assert len(run.baselines) == 4

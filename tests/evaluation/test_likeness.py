@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 
 from persona_pipeline.evaluation import evaluate_world
-from persona_pipeline.judging.recorded import RecordedJudge
+from persona_pipeline.judging.layers import OpenedJudge
+from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.world import World
 from tests.support.worlds import write_jsonl
 
@@ -24,17 +25,20 @@ def _clone(root: Path, agent_id: str, other: str) -> None:
 
 def test_who_says_anothers_lines_is_named_with_a_pair_of_them(sample_world: World) -> None:
     _clone(sample_world.root, "jim", "dwight")
-    report = evaluate_world(sample_world, judge=RecordedJudge(sample_world.root / "recordings"))
+    report = evaluate_world(sample_world, judge=OpenedJudge(RecordedBackend(sample_world.root / "recordings")))
     found = [finding for finding in report.all_findings() if finding.kind == "clone"]
     assert [finding.agent_id for finding in found] == ["jim"]
     assert "says dwight's lines" in found[0].message
     assert " beside " in found[0].message
     only = evaluate_world(
-        sample_world, judge=RecordedJudge(sample_world.root / "recordings"), agents=["jim"], fail_on=["voices"]
+        sample_world,
+        judge=OpenedJudge(RecordedBackend(sample_world.root / "recordings")),
+        agents=["jim"],
+        fail_on=["voices"],
     )
     assert only.exit_code == 1
 
 
 def test_nobody_in_the_sample_world_says_anothers_lines(sample_world: World) -> None:
-    report = evaluate_world(sample_world, judge=RecordedJudge(sample_world.root / "recordings"))
+    report = evaluate_world(sample_world, judge=OpenedJudge(RecordedBackend(sample_world.root / "recordings")))
     assert {"clone", "voices"}.isdisjoint(finding.kind for finding in report.all_findings())

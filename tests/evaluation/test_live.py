@@ -10,9 +10,10 @@ import pytest
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation import EvaluationRequest, run_evaluation
 from persona_pipeline.evaluation.against import fresh_world
-from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
-from persona_pipeline.judging.recorded import RecordedJudge
-from persona_pipeline.judging.recorded_first import RecordedFirstJudge
+from persona_pipeline.judging.layers import OpenedJudge
+from persona_pipeline.judging.model.asking import ModelBackend
+from persona_pipeline.judging.open import JudgeOptions, open_judge
+from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.testing.messages_server import ANSWER, Call, MessagesServer, Reply, message, status, verdicts
 from persona_pipeline.testing.worlds import write_small_world
@@ -87,7 +88,7 @@ def test_all_that_was_spent_is_in_the_report_by_what_it_was_spent_on(tmp_path: P
     judge = open_judge("anthropic", world, JudgeOptions())
     report = run_evaluation(world, judge, EvaluationRequest(samples=2, synthetic=True, history=1)).report
     world.store.close()
-    assert isinstance(judge, RecordedFirstJudge)
+    assert isinstance(judge.backend, ModelBackend)
     assert report.usage.model_dump() == pytest.approx(vars(judge.backend.ledger.total))
     assert {expense.mechanism for expense in report.expenses} == {"evaluation", "confirmation", "history", "synthetic"}
     assert report.agents["bob"].evaluation.synthetic
@@ -115,7 +116,7 @@ def test_a_sample_that_was_not_paid_for_is_code_4_although_others_are_scored(
 
 def test_what_was_recorded_live_is_replayed_without_a_server(small_world: World, server: MessagesServer) -> None:
     recorded = live(small_world, record=True)
-    judge = RecordedJudge(small_world.root / "recordings")
+    judge = OpenedJudge(RecordedBackend(small_world.root / "recordings"))
     replayed = run_evaluation(small_world, judge, EvaluationRequest())
     for agent_id, agent in recorded.report.agents.items():
         for name, item in agent.evaluation.dimensions.items():
@@ -137,7 +138,7 @@ def test_a_replay_finds_what_the_live_run_found_when_it_judged_again(
     )
     confirmed = live(small_world, EvaluationRequest(**ann), record=True).report
     assert len(server.calls) == unlucky + 6
-    judge = RecordedJudge(small_world.root / "recordings")
+    judge = OpenedJudge(RecordedBackend(small_world.root / "recordings"))
     replayed = run_evaluation(small_world, judge, EvaluationRequest(**ann)).report
     assert (replayed.exit_code, confirmed.exit_code) == (0, 0)
     scores = [report.agents["ann"].evaluation.dimensions["adherence"].score for report in (confirmed, replayed)]
@@ -182,7 +183,7 @@ def test_quiet_agents_talk_in_marked_conversations_and_make_no_baseline(
 
 def test_synthetic_needs_somebody_who_can_talk(small_world: World) -> None:
     with pytest.raises(ConfigError, match="--synthetic needs a live judge"):
-        run_evaluation(small_world, RecordedJudge(Path("none")), EvaluationRequest(synthetic=True))
+        run_evaluation(small_world, OpenedJudge(RecordedBackend(Path("none"))), EvaluationRequest(synthetic=True))
 
 
 def test_synthetic_conversations_are_never_recorded(small_world: World, server: MessagesServer) -> None:

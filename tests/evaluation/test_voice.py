@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from persona_pipeline.evaluation.judges import open_judge
 from persona_pipeline.evaluation.report import EXIT_OK, EXIT_REGRESSION, RunReport
 from persona_pipeline.evaluation.request import EvaluationRequest
 from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.evaluation.voice import alarm_window, messages_to_follow, voice_state
+from persona_pipeline.judging.open import open_judge
 from persona_pipeline.reporting.gathering import gather
 from persona_pipeline.reporting.render import render
 from persona_pipeline.reporting.sections import voice_alarms

@@ -10,9 +10,9 @@ import pytest
 from persona_pipeline.evaluation import EvaluationRequest, evaluate_world, run_evaluation
 from persona_pipeline.evaluation.cohort import evaluate_cohort
 from persona_pipeline.evaluation.history import score_history
-from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
 from persona_pipeline.evaluation.saving import latest_runs, newest_run
 from persona_pipeline.evaluation.stored import stored_report
+from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.reporting.render import render
 from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.testing.messages_server import Call, MessagesServer, Reply, message, verdicts

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from persona_pipeline.judging.anthropic import AnthropicJudge
-from persona_pipeline.judging.backend import AnthropicBackend
-from persona_pipeline.judging.options import AnthropicOptions
+from persona_pipeline.judging.layers import OpenedJudge
+from persona_pipeline.judging.model.asking import ModelBackend, live_judge
+from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.store.engine import Store, open_store
 from persona_pipeline.testing.messages_server import MessagesServer
 from tests.support.clock import LONG
@@ -29,20 +29,18 @@ def server() -> Iterator[MessagesServer]:
 
 
 @pytest.fixture
-def options(server: MessagesServer) -> AnthropicOptions:
-    return AnthropicOptions(
-        base_url=server.url, api_key=SecretStr("test-key"), max_retries=0, deadline=LONG, patience=0.2
-    )
+def options(server: MessagesServer) -> ModelOptions:
+    return ModelOptions(base_url=server.url, api_key=SecretStr("test-key"), max_retries=0, deadline=LONG, patience=0.2)
 
 
 @pytest.fixture
-def backend(options: AnthropicOptions) -> AnthropicBackend:
-    return AnthropicBackend(options)
+def backend(options: ModelOptions) -> ModelBackend:
+    return ModelBackend(options)
 
 
 @pytest.fixture
-def judge(backend: AnthropicBackend) -> AnthropicJudge:
-    return AnthropicJudge(backend)
+def judge(backend: ModelBackend) -> OpenedJudge:
+    return live_judge(backend)
 
 
 @pytest.fixture(scope="session")
@@ -64,4 +62,4 @@ def store(store_path: Path) -> Iterator[Store]:
     opened.close()
 
 
-Connect = Callable[..., AnthropicBackend]
+Connect = Callable[..., ModelBackend]

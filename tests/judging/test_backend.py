@@ -8,11 +8,12 @@ import pytest
 from pydantic import SecretStr
 
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.judging.anthropic import AnthropicJudge, open_anthropic_judge
-from persona_pipeline.judging.backend import AnthropicBackend
 from persona_pipeline.judging.cache import JudgmentCache
-from persona_pipeline.judging.options import AnthropicOptions
-from persona_pipeline.judging.prompt import proposition_question
+from persona_pipeline.judging.claims import proposition_question
+from persona_pipeline.judging.layers import OpenedJudge
+from persona_pipeline.judging.model.asking import ModelBackend, live_judge
+from persona_pipeline.judging.model.options import ModelOptions
+from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.judging.verdict import Unscored
 from persona_pipeline.settings import Settings
 from persona_pipeline.store.engine import Store
@@ -22,7 +23,7 @@ from tests.support.judging import request, requests, trajectory
 LONG = trajectory(length=110)
 
 
-def test_verdicts_come_in_the_order_of_the_requests(server: MessagesServer, judge: AnthropicJudge) -> None:
+def test_verdicts_come_in_the_order_of_the_requests(server: MessagesServer, judge: OpenedJudge) -> None:
     asked = requests(30)
     server.handler = lambda call: replace(
         message(json.dumps(verdicts(call.body))), delay=0.02 if call.index % 3 else 0.0
@@ -33,7 +34,7 @@ def test_verdicts_come_in_the_order_of_the_requests(server: MessagesServer, judg
 
 
 def test_the_request_holds_rules_transcript_and_claim_in_their_places(
-    server: MessagesServer, judge: AnthropicJudge
+    server: MessagesServer, judge: OpenedJudge
 ) -> None:
     asyncio.run(judge.judge([request("is kind", persona="A kind man.")]))
     body = server.calls[0].body
@@ -48,7 +49,7 @@ def test_the_request_holds_rules_transcript_and_claim_in_their_places(
     assert "temperature" not in body
 
 
-def test_quotes_are_checked_against_the_transcript(server: MessagesServer, judge: AnthropicJudge) -> None:
+def test_quotes_are_checked_against_the_transcript(server: MessagesServer, judge: OpenedJudge) -> None:
     quotes = [
         {"message": "m2", "quote": "fact-checked  that"},
         {"message": "m2", "quote": "never said"},
@@ -71,14 +72,14 @@ def test_quotes_are_checked_against_the_transcript(server: MessagesServer, judge
     ]
 
 
-def test_an_empty_trajectory_is_no_evidence_without_a_call(server: MessagesServer, judge: AnthropicJudge) -> None:
+def test_an_empty_trajectory_is_no_evidence_without_a_call(server: MessagesServer, judge: OpenedJudge) -> None:
     (verdict,) = asyncio.run(judge.judge([request(trajectory=type(LONG)(()))]))
     assert verdict.unscored is Unscored.NO_EVIDENCE
     assert server.calls == []
 
 
 def test_the_first_call_of_a_prefix_goes_alone_and_the_rest_reads_its_cache(
-    server: MessagesServer, judge: AnthropicJudge
+    server: MessagesServer, judge: OpenedJudge
 ) -> None:
     server.latency = 0.05
     asyncio.run(judge.judge(requests(6, trajectory=LONG)))
@@ -89,10 +90,10 @@ def test_the_first_call_of_a_prefix_goes_alone_and_the_rest_reads_its_cache(
 
 
 def test_a_prefix_too_short_to_be_cached_does_not_wait_for_a_first_call(
-    server: MessagesServer, options: AnthropicOptions
+    server: MessagesServer, options: ModelOptions
 ) -> None:
     server.latency = 0.1
-    judge = AnthropicJudge(AnthropicBackend(replace(options, model="claude-haiku-4-5")))
+    judge = live_judge(ModelBackend(replace(options, model="claude-haiku-4-5")))
     asyncio.run(judge.judge(requests(6)))
     assert server.busiest == 6
     assert "cache_control" not in server.calls[0].raw.decode()
@@ -100,26 +101,26 @@ def test_a_prefix_too_short_to_be_cached_does_not_wait_for_a_first_call(
 
 def test_a_judge_without_a_key_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="ANTHROPIC_API_KEY"):
-        AnthropicBackend(AnthropicOptions())
+        ModelBackend(ModelOptions())
 
 
 def test_a_server_of_ones_own_needs_no_key(server: MessagesServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
-    judge = open_anthropic_judge(Settings())
+    judge = open_judge("anthropic", None, JudgeOptions(recorded=False, kept=False), settings=Settings())
     (verdict,) = asyncio.run(judge.judge([request()]))
     assert verdict.score is not None
 
 
 def test_the_endpoint_in_provenance_holds_no_password() -> None:
-    options = AnthropicOptions(base_url="https://user:secret@models.example:8443/api/")
+    options = ModelOptions(base_url="https://user:secret@models.example:8443/api/")
     assert options.endpoint == "https://models.example:8443/api"
 
 
-def test_grouped_claims_share_calls_and_keep_their_verdicts(server: MessagesServer, options: AnthropicOptions) -> None:
+def test_grouped_claims_share_calls_and_keep_their_verdicts(server: MessagesServer, options: ModelOptions) -> None:
     asked = requests(7)
-    alone = asyncio.run(AnthropicJudge(AnthropicBackend(options)).judge(asked))
+    alone = asyncio.run(live_judge(ModelBackend(options)).judge(asked))
     del server.calls[:]
-    grouped = asyncio.run(AnthropicJudge(AnthropicBackend(options), grouping=3).judge(asked))
+    grouped = asyncio.run(live_judge(ModelBackend(options), grouping=3).judge(asked))
     assert len(server.calls) == 3
     assert [(verdict.proposition_id, verdict.score) for verdict in grouped] == [
         (verdict.proposition_id, verdict.score) for verdict in alone
@@ -128,20 +129,20 @@ def test_grouped_claims_share_calls_and_keep_their_verdicts(server: MessagesServ
 
 
 def test_grouped_claims_keep_apart_what_shares_an_id_or_a_trajectory(
-    server: MessagesServer, options: AnthropicOptions
+    server: MessagesServer, options: ModelOptions
 ) -> None:
     asked = [request(), request("another claim"), request(trajectory=LONG), request(name="other"), request(sample=1)]
-    told = asyncio.run(AnthropicJudge(AnthropicBackend(options), grouping=9).judge(asked))
+    told = asyncio.run(live_judge(ModelBackend(options), grouping=9).judge(asked))
     assert len(server.calls) == 4
     assert [verdict.score is not None for verdict in told] == [True] * 5
 
 
 def test_unchanged_requests_are_never_paid_for_twice(
-    server: MessagesServer, options: AnthropicOptions, store: Store
+    server: MessagesServer, options: ModelOptions, store: Store
 ) -> None:
     asked = requests(5)
-    first = asyncio.run(AnthropicJudge(AnthropicBackend(options, cache=JudgmentCache(store))).judge(asked))
-    again = AnthropicJudge(AnthropicBackend(options, cache=JudgmentCache(store)))
+    first = asyncio.run(live_judge(ModelBackend(options, cache=JudgmentCache(store))).judge(asked))
+    again = live_judge(ModelBackend(options, cache=JudgmentCache(store)))
     second = asyncio.run(again.judge(asked))
     assert server.paid == 5
     assert [verdict.score for verdict in second] == [verdict.score for verdict in first]
@@ -150,9 +151,9 @@ def test_unchanged_requests_are_never_paid_for_twice(
     assert sum(verdict.usage.calls for verdict in second) == 0
 
 
-def test_one_edited_claim_is_one_call(server: MessagesServer, options: AnthropicOptions, store: Store) -> None:
+def test_one_edited_claim_is_one_call(server: MessagesServer, options: ModelOptions, store: Store) -> None:
     asked = list(requests(5))
-    judge = AnthropicJudge(AnthropicBackend(options, cache=JudgmentCache(store)))
+    judge = live_judge(ModelBackend(options, cache=JudgmentCache(store)))
     asyncio.run(judge.judge(asked))
     asked[2] = replace(asked[2], claim="Michael has another habit")
     asyncio.run(judge.judge(asked))
@@ -160,25 +161,25 @@ def test_one_edited_claim_is_one_call(server: MessagesServer, options: Anthropic
 
 
 def test_samples_are_asked_for_each_and_cached_each(
-    server: MessagesServer, options: AnthropicOptions, store: Store
+    server: MessagesServer, options: ModelOptions, store: Store
 ) -> None:
     asked = [request(sample=index) for index in range(3)]
-    judge = AnthropicJudge(AnthropicBackend(options, cache=JudgmentCache(store)))
+    judge = live_judge(ModelBackend(options, cache=JudgmentCache(store)))
     asyncio.run(judge.judge(asked))
     asyncio.run(judge.judge(asked))
     assert server.paid == 3
 
 
-def test_equal_questions_are_asked_once(server: MessagesServer, judge: AnthropicJudge) -> None:
+def test_equal_questions_are_asked_once(server: MessagesServer, judge: OpenedJudge) -> None:
     first, second = asyncio.run(judge.judge([request(), request()]))
     assert server.paid == 1
     assert first.score == second.score
     assert (first.usage.calls, second.usage.calls) == (1, 0)
 
 
-def test_usage_is_charged_to_mechanism_agent_and_dimension(server: MessagesServer, backend: AnthropicBackend) -> None:
-    asyncio.run(AnthropicJudge(backend).judge([request(), request("x", "x", dimension="fluency", agent_id="dwight")]))
-    asyncio.run(AnthropicJudge(backend, mechanism="suite").judge([request("y", "y")]))
+def test_usage_is_charged_to_mechanism_agent_and_dimension(server: MessagesServer, backend: ModelBackend) -> None:
+    asyncio.run(live_judge(backend).judge([request(), request("x", "x", dimension="fluency", agent_id="dwight")]))
+    asyncio.run(live_judge(backend, mechanism="suite").judge([request("y", "y")]))
     counts = {
         party: {name: usage.calls for name, usage in backend.ledger.by(party).items()}
         for party in ("mechanism", "agent_id", "dimension")
@@ -191,26 +192,26 @@ def test_usage_is_charged_to_mechanism_agent_and_dimension(server: MessagesServe
 
 
 def test_structured_output_that_is_rejected_becomes_prompted_json_and_is_remembered(
-    options: AnthropicOptions, store: Store
+    options: ModelOptions, store: Store
 ) -> None:
     with MessagesServer(structured_output=False) as plain:
         options = replace(options, base_url=plain.url, model="home-grown")
-        backend = AnthropicBackend(options, cache=JudgmentCache(store))
-        told = asyncio.run(AnthropicJudge(backend).judge(requests(3)))
+        backend = ModelBackend(options, cache=JudgmentCache(store))
+        told = asyncio.run(live_judge(backend).judge(requests(3)))
         assert [verdict.unscored for verdict in told] == [None] * 3
         assert "rejects structured output for home-grown" in backend.notes[0]
         assert "JSON schema" in plain.calls[-1].body["messages"][-1]["content"][0]["text"]
 
         del plain.calls[:]
-        later = AnthropicBackend(options, cache=JudgmentCache(store))
+        later = ModelBackend(options, cache=JudgmentCache(store))
         assert later.notes == backend.notes
-        asyncio.run(AnthropicJudge(later).judge(requests(4)))
+        asyncio.run(live_judge(later).judge(requests(4)))
         assert ["output_config" in call.body for call in plain.calls] == [False]
 
 
-def test_prompted_json_may_stand_in_a_code_fence_and_nowhere_else(options: AnthropicOptions) -> None:
+def test_prompted_json_may_stand_in_a_code_fence_and_nowhere_else(options: ModelOptions) -> None:
     with MessagesServer(structured_output=False) as plain:
-        judge = AnthropicJudge(AnthropicBackend(replace(options, base_url=plain.url)))
+        judge = live_judge(ModelBackend(replace(options, base_url=plain.url)))
         plain.handler = lambda call: message(f"```json\n{json.dumps(verdicts(call.body))}\n```\n")
         (fenced,) = asyncio.run(judge.judge([request()]))
         plain.handler = lambda call: message(f"Sure!\n```json\n{json.dumps(verdicts(call.body))}\n```")
@@ -220,28 +221,28 @@ def test_prompted_json_may_stand_in_a_code_fence_and_nowhere_else(options: Anthr
 
 
 def test_a_server_that_rejects_plain_requests_too_is_not_taken_to_lack_structured_output(
-    server: MessagesServer, options: AnthropicOptions
+    server: MessagesServer, options: ModelOptions
 ) -> None:
     server.always(status(400, "invalid_request_error"))
-    backend = AnthropicBackend(replace(options, width=1))
-    told = asyncio.run(AnthropicJudge(backend).judge(requests(5)))
+    backend = ModelBackend(replace(options, width=1))
+    told = asyncio.run(live_judge(backend).judge(requests(5)))
     assert {verdict.unscored for verdict in told} == {Unscored.API_ERROR}
     assert backend.notes == ()
     assert len(server.calls) == 5 + 2
 
 
-def test_connections_stay_open_inside_the_backends_context(server: MessagesServer, backend: AnthropicBackend) -> None:
+def test_connections_stay_open_inside_the_backends_context(server: MessagesServer, backend: ModelBackend) -> None:
     async def run() -> None:
         async with backend:
             for index in range(3):
-                await AnthropicJudge(backend).judge([request(f"claim {index}")])
+                await live_judge(backend).judge([request(f"claim {index}")])
 
     asyncio.run(run())
     assert server.connections == 1
 
 
 def test_one_backend_serves_several_asks_at_once_and_event_loops_one_after_another(
-    server: MessagesServer, judge: AnthropicJudge
+    server: MessagesServer, judge: OpenedJudge
 ) -> None:
     server.latency = 0.02
 
@@ -253,14 +254,14 @@ def test_one_backend_serves_several_asks_at_once_and_event_loops_one_after_anoth
     assert None not in asyncio.run(both())
 
 
-def test_a_model_asked_not_to_think_is_told_so(server: MessagesServer, backend: AnthropicBackend) -> None:
+def test_a_model_asked_not_to_think_is_told_so(server: MessagesServer, backend: ModelBackend) -> None:
     question = replace(proposition_question([request()], max_tokens=300), thinking=False)
     (answer,) = asyncio.run(backend.ask([question]))
     assert answer.data is not None
     assert server.calls[0].body["thinking"] == {"type": "disabled"}
 
 
-def test_the_key_is_nowhere_in_what_a_failure_says(server: MessagesServer, options: AnthropicOptions) -> None:
+def test_the_key_is_nowhere_in_what_a_failure_says(server: MessagesServer, options: ModelOptions) -> None:
     secret = "sk-ant-api03-canary-canary"
     server.always(
         replace(
@@ -268,7 +269,7 @@ def test_the_key_is_nowhere_in_what_a_failure_says(server: MessagesServer, optio
             body={"type": "error", "error": {"type": "authentication_error", "message": f"bad key {secret}"}},
         )
     )
-    judge = AnthropicJudge(AnthropicBackend(replace(options, api_key=SecretStr(secret))))
+    judge = live_judge(ModelBackend(replace(options, api_key=SecretStr(secret))))
     (verdict,) = asyncio.run(judge.judge([request()]))
     assert "bad key sk-..." in verdict.detail
     assert "canary" not in repr(judge) + verdict.detail

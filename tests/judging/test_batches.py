@@ -10,15 +10,13 @@ import pytest
 import sqlalchemy as sa
 
 from persona_pipeline.judging import batches
-from persona_pipeline.judging.anthropic import AnthropicJudge, questions_about
-from persona_pipeline.judging.backend import AnthropicBackend
-from persona_pipeline.judging.batches import BatchSummary, Submission, collect_batches, submit_batch
+from persona_pipeline.judging.batches import BatchSummary, CollectedBackend, Submission, collect_batches, submit_batch
 from persona_pipeline.judging.cache import JudgmentCache
-from persona_pipeline.judging.collected import CollectedBackend
-from persona_pipeline.judging.options import AnthropicOptions
-from persona_pipeline.judging.questions import Question
-from persona_pipeline.judging.request import RequestStyle
-from persona_pipeline.judging.verdict import JudgeRequest, Unscored
+from persona_pipeline.judging.claims import questions_of
+from persona_pipeline.judging.model.asking import ModelBackend, live_judge
+from persona_pipeline.judging.model.messages import RequestStyle
+from persona_pipeline.judging.model.options import ModelOptions
+from persona_pipeline.judging.verdict import JudgeRequest, Question, Unscored
 from persona_pipeline.store.engine import Store
 from persona_pipeline.store.tables import judge_batches
 from persona_pipeline.testing.messages_server import Cut, MessagesServer, Reply, Reset, message, status
@@ -28,10 +26,10 @@ ASKED = requests(4)
 
 
 def questions(asked: Sequence[JudgeRequest] = ASKED, grouping: int = 1) -> list[Question]:
-    return [question for _, question in questions_about(asked, max_tokens=2048, grouping=grouping)]
+    return [question for _, question in questions_of(asked, max_tokens=2048, grouping=grouping)]
 
 
-def submitted(store: Store, options: AnthropicOptions) -> Submission:
+def submitted(store: Store, options: ModelOptions) -> Submission:
     return submit_batch(store, options, questions())
 
 
@@ -47,28 +45,28 @@ def age(store: Store, minutes: float) -> None:
 
 
 def test_a_batch_is_answered_at_half_the_price_and_not_asked_for_again(
-    server: MessagesServer, options: AnthropicOptions, store: Store
+    server: MessagesServer, options: ModelOptions, store: Store
 ) -> None:
     assert submitted(store, options) == Submission(batch_ids=("msgbatch_0000",), submitted=4)
     (summary,) = collect_batches(store, options)
     assert (summary.answered, summary.unscored) == (4, {})
 
-    live = AnthropicJudge(AnthropicBackend(options, cache=JudgmentCache(store)))
+    live = live_judge(ModelBackend(options, cache=JudgmentCache(store)))
     told = asyncio.run(live.judge(ASKED))
     assert [verdict.score is not None for verdict in told] == [True] * 4
     assert server.paid == 0
 
 
-def test_the_price_is_half(server: MessagesServer, options: AnthropicOptions, store: Store) -> None:
+def test_the_price_is_half(server: MessagesServer, options: ModelOptions, store: Store) -> None:
     short = requests(1)
     submit_batch(store, options, questions(short))
     (summary,) = collect_batches(store, options)
-    (verdict,) = asyncio.run(AnthropicJudge(AnthropicBackend(options)).judge(short))
+    (verdict,) = asyncio.run(live_judge(ModelBackend(options)).judge(short))
     assert summary.usd == pytest.approx((verdict.usage.usd or 0) / 2)
 
 
 def test_what_is_answered_or_under_way_is_not_submitted_again(
-    server: MessagesServer, options: AnthropicOptions, store: Store
+    server: MessagesServer, options: ModelOptions, store: Store
 ) -> None:
     submitted(store, options)
     assert submitted(store, options) == Submission(waiting=4)
@@ -78,9 +76,7 @@ def test_what_is_answered_or_under_way_is_not_submitted_again(
     assert [len(body) for body in server.batches.created.values()] == [4, 2]
 
 
-def test_a_batch_that_has_not_ended_is_left_alone(
-    server: MessagesServer, options: AnthropicOptions, store: Store
-) -> None:
+def test_a_batch_that_has_not_ended_is_left_alone(server: MessagesServer, options: ModelOptions, store: Store) -> None:
     submitted(store, options)
     server.batches.ended = False
     assert collect_batches(store, options) == []
@@ -99,7 +95,7 @@ def test_a_batch_that_has_not_ended_is_left_alone(
     ],
 )
 def test_what_ended_badly_is_unscored_and_can_be_submitted_again(
-    outcome: str, reason: Unscored, said: str, server: MessagesServer, options: AnthropicOptions, store: Store
+    outcome: str, reason: Unscored, said: str, server: MessagesServer, options: ModelOptions, store: Store
 ) -> None:
     submitted(store, options)
     (body,) = server.batches.created.values()
@@ -107,7 +103,7 @@ def test_what_ended_badly_is_unscored_and_can_be_submitted_again(
     (summary,) = collect_batches(store, options)
     assert (summary.answered, summary.reasons) == (3, {reason: 1})
 
-    told = asyncio.run(AnthropicJudge(CollectedBackend(store, options)).judge(ASKED))
+    told = asyncio.run(live_judge(CollectedBackend(store, options)).judge(ASKED))
     failed = [verdict for verdict in told if verdict.score is None]
     assert [verdict.unscored for verdict in failed] == [reason]
     assert said in failed[0].detail
@@ -116,7 +112,7 @@ def test_what_ended_badly_is_unscored_and_can_be_submitted_again(
     server.batches.outcomes.clear()
     assert submitted(store, options).submitted == 1
     collect_batches(store, options)
-    told = asyncio.run(AnthropicJudge(CollectedBackend(store, options)).judge(ASKED))
+    told = asyncio.run(live_judge(CollectedBackend(store, options)).judge(ASKED))
     assert [verdict.score is not None for verdict in told] == [True] * 4
 
 
@@ -129,7 +125,7 @@ def test_what_ended_badly_is_unscored_and_can_be_submitted_again(
     ],
 )
 def test_an_answer_that_is_not_valid_is_no_number(
-    outcome: Reply, reason: Unscored, server: MessagesServer, options: AnthropicOptions, store: Store
+    outcome: Reply, reason: Unscored, server: MessagesServer, options: ModelOptions, store: Store
 ) -> None:
     server.always(outcome)
     submitted(store, options)
@@ -137,9 +133,7 @@ def test_an_answer_that_is_not_valid_is_no_number(
     assert (summary.answered, summary.reasons) == (0, {reason: 4})
 
 
-def test_requests_without_a_result_are_unscored(
-    server: MessagesServer, options: AnthropicOptions, store: Store
-) -> None:
+def test_requests_without_a_result_are_unscored(server: MessagesServer, options: ModelOptions, store: Store) -> None:
     submitted(store, options)
     (body,) = server.batches.created.values()
     del body[2:]
@@ -148,11 +142,11 @@ def test_requests_without_a_result_are_unscored(
 
 
 def test_before_it_is_collected_a_judgment_is_waiting_and_before_it_is_submitted_unknown(
-    server: MessagesServer, options: AnthropicOptions, store: Store
+    server: MessagesServer, options: ModelOptions, store: Store
 ) -> None:
     submitted(store, options)
     waiting, unknown = asyncio.run(
-        AnthropicJudge(CollectedBackend(store, options)).judge([ASKED[0], *requests(1, persona="else")])
+        live_judge(CollectedBackend(store, options)).judge([ASKED[0], *requests(1, persona="else")])
     )
     assert "has not been collected yet" in waiting.detail
     assert "has not been submitted" in unknown.detail
@@ -161,7 +155,7 @@ def test_before_it_is_collected_a_judgment_is_waiting_and_before_it_is_submitted
 
 @pytest.mark.parametrize("lost", [Reset(), status(500), status(529), status(504)], ids=repr)
 def test_a_submission_whose_response_is_lost_is_found_and_not_repeated(
-    lost: object, server: MessagesServer, options: AnthropicOptions, store: Store
+    lost: object, server: MessagesServer, options: ModelOptions, store: Store
 ) -> None:
     server.batches.lose_response = lost
     assert submitted(store, options) == Submission(uncertain=1)
@@ -172,13 +166,13 @@ def test_a_submission_whose_response_is_lost_is_found_and_not_repeated(
 
 
 def test_a_process_killed_between_submission_and_its_record_does_not_pay_twice(
-    server: MessagesServer, options: AnthropicOptions, store: Store, monkeypatch: pytest.MonkeyPatch
+    server: MessagesServer, options: ModelOptions, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def killed(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(batches.records, "update", killed)
+        patched.setattr(batches, "update_record", killed)
         with pytest.raises(KeyboardInterrupt):
             submitted(store, options)
     assert [row.status for row in rows(store)] == ["submitting"]
@@ -188,7 +182,7 @@ def test_a_process_killed_between_submission_and_its_record_does_not_pay_twice(
 
 
 def test_a_submission_that_never_arrived_is_sent_again_after_a_while(
-    server: MessagesServer, options: AnthropicOptions, store: Store
+    server: MessagesServer, options: ModelOptions, store: Store
 ) -> None:
     server.batches.lose_response = Reset()
     server.batches.forget_next = True
@@ -200,7 +194,7 @@ def test_a_submission_that_never_arrived_is_sent_again_after_a_while(
 
 
 def test_a_refused_submission_raises_and_leaves_nothing_waiting(
-    server: MessagesServer, options: AnthropicOptions, store: Store
+    server: MessagesServer, options: ModelOptions, store: Store
 ) -> None:
     server.batches.refuse = status(403, "permission_error")
     with pytest.raises(anthropic.PermissionDeniedError):
@@ -209,7 +203,7 @@ def test_a_refused_submission_raises_and_leaves_nothing_waiting(
     assert submitted(store, options).submitted == 4
 
 
-def add_stranger(server: MessagesServer, options: AnthropicOptions) -> None:
+def add_stranger(server: MessagesServer, options: ModelOptions) -> None:
     """Somebody else in the workspace submits a batch of the same size."""
     style = RequestStyle(options.model)
     bodies = [style.body(question) for question in questions(requests(4, persona="else"))]
@@ -217,7 +211,7 @@ def add_stranger(server: MessagesServer, options: AnthropicOptions) -> None:
 
 
 def test_somebody_elses_batch_of_the_same_size_is_not_taken_for_ours(
-    server: MessagesServer, options: AnthropicOptions, store: Store
+    server: MessagesServer, options: ModelOptions, store: Store
 ) -> None:
     server.batches.lose_response = Reset()
     server.batches.forget_next = True
@@ -231,7 +225,7 @@ def test_somebody_elses_batch_of_the_same_size_is_not_taken_for_ours(
     assert collect_batches(store, options)[0].answered == 4
 
 
-def test_ours_is_found_behind_somebody_elses(server: MessagesServer, options: AnthropicOptions, store: Store) -> None:
+def test_ours_is_found_behind_somebody_elses(server: MessagesServer, options: ModelOptions, store: Store) -> None:
     add_stranger(server, options)
     server.batches.lose_response = Reset()
     submitted(store, options)
@@ -241,7 +235,7 @@ def test_ours_is_found_behind_somebody_elses(server: MessagesServer, options: An
 
 
 def test_results_cut_off_by_the_network_are_collected_by_the_next_attempt(
-    server: MessagesServer, options: AnthropicOptions, store: Store
+    server: MessagesServer, options: ModelOptions, store: Store
 ) -> None:
     submitted(store, options)
     server.batches.break_results = lambda reply: Cut(reply, 0.6)
@@ -254,7 +248,7 @@ def test_results_cut_off_by_the_network_are_collected_by_the_next_attempt(
 
 
 def test_large_runs_are_split(
-    server: MessagesServer, options: AnthropicOptions, store: Store, monkeypatch: pytest.MonkeyPatch
+    server: MessagesServer, options: ModelOptions, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(batches, "MAX_REQUESTS", 3)
     assert submitted(store, options).batch_ids == ("msgbatch_0000", "msgbatch_0001")
@@ -264,16 +258,14 @@ def test_large_runs_are_split(
     assert len(collect_batches(store, options)) == 4
 
 
-def test_grouped_questions_go_through_batches_too(
-    server: MessagesServer, options: AnthropicOptions, store: Store
-) -> None:
+def test_grouped_questions_go_through_batches_too(server: MessagesServer, options: ModelOptions, store: Store) -> None:
     submit_batch(store, options, questions(grouping=3))
     collect_batches(store, options)
-    told = asyncio.run(AnthropicJudge(CollectedBackend(store, options), grouping=3).judge(ASKED))
+    told = asyncio.run(live_judge(CollectedBackend(store, options), grouping=3).judge(ASKED))
     assert [verdict.score is not None for verdict in told] == [True] * 4
 
 
-def test_a_shared_prefix_is_cached_for_an_hour(server: MessagesServer, options: AnthropicOptions, store: Store) -> None:
+def test_a_shared_prefix_is_cached_for_an_hour(server: MessagesServer, options: ModelOptions, store: Store) -> None:
     submit_batch(store, options, questions(requests(2, trajectory=trajectory(length=80))))
     (body,) = server.batches.created.values()
     assert [item["params"]["messages"][3]["content"][0]["cache_control"]["ttl"] for item in body] == ["1h", "1h"]

@@ -8,13 +8,11 @@ from dataclasses import replace
 import pytest
 import sqlalchemy as sa
 
-from persona_pipeline.judging.anthropic import AnthropicJudge
-from persona_pipeline.judging.backend import AnthropicBackend
 from persona_pipeline.judging.cache import JudgmentCache
-from persona_pipeline.judging.options import AnthropicOptions
-from persona_pipeline.judging.prompt import proposition_question
-from persona_pipeline.judging.questions import Answer
-from persona_pipeline.judging.verdict import Unscored, Usage
+from persona_pipeline.judging.claims import proposition_question
+from persona_pipeline.judging.model.asking import ModelBackend, live_judge
+from persona_pipeline.judging.model.options import ModelOptions
+from persona_pipeline.judging.verdict import Answer, Unscored, Usage
 from persona_pipeline.store.engine import Store, open_store
 from persona_pipeline.store.tables import judgments
 from persona_pipeline.testing.messages_server import MessagesServer, message, status, verdicts
@@ -62,10 +60,10 @@ def test_a_failure_cannot_be_cached(cache: JudgmentCache) -> None:
     ids=["500", "refusal", "garbage", "truncated"],
 )
 def test_after_a_failure_the_next_run_asks_again(
-    fault: object, server: MessagesServer, options: AnthropicOptions, store: Store
+    fault: object, server: MessagesServer, options: ModelOptions, store: Store
 ) -> None:
     server.always(fault)  # pyright: ignore[reportArgumentType]
-    judge = AnthropicJudge(AnthropicBackend(options, cache=JudgmentCache(store)))
+    judge = live_judge(ModelBackend(options, cache=JudgmentCache(store)))
     (failed,) = asyncio.run(judge.judge([request()]))
     server.always(None)
     (told,) = asyncio.run(judge.judge([request()]))
@@ -117,11 +115,11 @@ def test_thousands_of_keys_are_found_at_once(cache: JudgmentCache) -> None:
 
 
 def test_a_database_that_cannot_be_written_costs_a_warning_and_no_verdict(
-    server: MessagesServer, options: AnthropicOptions, store: Store, caplog: pytest.LogCaptureFixture
+    server: MessagesServer, options: ModelOptions, store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     with store.begin() as connection:
         connection.execute(sa.text("ALTER TABLE judgments DROP COLUMN usd"))
-    judge = AnthropicJudge(AnthropicBackend(options, cache=JudgmentCache(store)))
+    judge = live_judge(ModelBackend(options, cache=JudgmentCache(store)))
     (told,) = asyncio.run(judge.judge([request()]))
     assert told.score is not None
     assert "was not cached" in caplog.text
@@ -137,11 +135,11 @@ def test_a_rejection_is_remembered_per_endpoint_and_model(cache: JudgmentCache) 
 
 
 def test_judgments_written_by_one_process_are_read_by_another(
-    server: MessagesServer, options: AnthropicOptions, store: Store, store_path: object
+    server: MessagesServer, options: ModelOptions, store: Store, store_path: object
 ) -> None:
-    asyncio.run(AnthropicJudge(AnthropicBackend(options, cache=JudgmentCache(store))).judge([request()]))
+    asyncio.run(live_judge(ModelBackend(options, cache=JudgmentCache(store))).judge([request()]))
     other = open_store(f"sqlite:///{store_path}", migrate=False)
-    later = AnthropicJudge(AnthropicBackend(options, cache=JudgmentCache(other)))
+    later = live_judge(ModelBackend(options, cache=JudgmentCache(other)))
     (told,) = asyncio.run(later.judge([request()]))
     other.close()
     assert server.paid == 1

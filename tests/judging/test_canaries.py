@@ -5,8 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from persona_pipeline.judging.anthropic import AnthropicJudge
-from persona_pipeline.judging.canaries import canaries_for, with_canaries
+from persona_pipeline.judging.layers import OpenedJudge, canaries_for, with_canaries
 from persona_pipeline.judging.verdict import Unscored, Verdict
 from persona_pipeline.testing.messages_replies import Call, Reply, message, verdicts
 from persona_pipeline.testing.messages_server import MessagesServer
@@ -45,7 +44,7 @@ def test_a_flagged_transcript_brings_a_false_and_a_true_claim_and_a_clean_one_no
     ids=["always the best", "always the worst", "never an answer"],
 )
 def test_a_judge_that_obeys_is_compromised(
-    score: int | None, kind: str, compromised: bool, server: MessagesServer, judge: AnthropicJudge
+    score: int | None, kind: str, compromised: bool, server: MessagesServer, judge: OpenedJudge
 ) -> None:
     server.handler = answering(score, kind)
     told = asyncio.run(judge.judge(requests(2, trajectory=FLAGGED)))
@@ -54,7 +53,7 @@ def test_a_judge_that_obeys_is_compromised(
     assert "known answer" in told[0].detail
 
 
-def test_an_honest_judges_verdicts_on_a_flagged_transcript_stand(server: MessagesServer, judge: AnthropicJudge) -> None:
+def test_an_honest_judges_verdicts_on_a_flagged_transcript_stand(server: MessagesServer, judge: OpenedJudge) -> None:
     flagged, clean = asyncio.run(judge.judge([request(trajectory=FLAGGED), request()]))
     assert flagged.score == clean.score
     assert (flagged.injection_suspected, clean.injection_suspected) == (True, False)
@@ -62,7 +61,7 @@ def test_an_honest_judges_verdicts_on_a_flagged_transcript_stand(server: Message
 
 
 def test_obedience_in_one_transcript_leaves_the_others_their_verdicts(
-    server: MessagesServer, judge: AnthropicJudge
+    server: MessagesServer, judge: OpenedJudge
 ) -> None:
     honest = server.handler
     server.handler = lambda call: (answering(9) if "previous instructions" in call.evidence else honest)(call)

@@ -3,19 +3,20 @@
 import asyncio
 import threading
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
-from persona_pipeline.judging.anthropic import AnthropicJudge, open_anthropic_judge
-from persona_pipeline.judging.backend import AnthropicBackend
-from persona_pipeline.judging.budget import Budget
-from persona_pipeline.judging.daily import DailyLimit
-from persona_pipeline.judging.options import AnthropicOptions
+from persona_pipeline.judging.model.asking import ModelBackend, live_judge
+from persona_pipeline.judging.model.options import ModelOptions
+from persona_pipeline.judging.money import Budget, DailyLimit
+from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.judging.verdict import Unscored
 from persona_pipeline.settings import Settings
 from persona_pipeline.store import Store, open_store, tables
 from persona_pipeline.testing.messages_server import MessagesServer
+from persona_pipeline.world import World
 from tests.support.judging import requests, trajectory
 
 
@@ -54,13 +55,13 @@ def test_hosts_that_take_at_once_never_take_more_than_there_is(database_url: str
 
 
 def test_a_day_is_spent_in_calls_of_several_judges_and_the_next_one_is_new(
-    server: MessagesServer, options: AnthropicOptions, store: Store
+    server: MessagesServer, options: ModelOptions, store: Store
 ) -> None:
     limit = DailyLimit(store, 0.004)
     spent = 0.0
     stopped = []
     for number in range(2):
-        judge = AnthropicJudge(AnthropicBackend(options, budget=Budget(None, limit)))
+        judge = live_judge(ModelBackend(options, budget=Budget(None, limit)))
         told = asyncio.run(judge.judge(requests(60, trajectory=trajectory(f"talk {number}", length=40))))
         stopped += [verdict for verdict in told if verdict.unscored is Unscored.BUDGET]
         spent += judge.backend.ledger.total.usd or 0.0
@@ -84,12 +85,12 @@ def test_what_was_set_aside_by_who_was_killed_counts_as_spent(store: Store) -> N
 
 
 def test_the_limit_of_the_settings_holds_for_every_live_judge(
-    server: MessagesServer, store: Store, monkeypatch: pytest.MonkeyPatch
+    server: MessagesServer, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
-    settings = Settings.model_validate({"daily_usd": 0.5})
+    world, settings = World(tmp_path, store), Settings.model_validate({"daily_usd": 0.5})
     for max_usd in (None, 0.2):
-        backend = open_anthropic_judge(settings, store=store, max_usd=max_usd).backend
-        assert backend.budget is not None
-        assert backend.budget.remaining == pytest.approx(max_usd or 0.5)
-    assert open_anthropic_judge(Settings.model_validate({"daily_usd": ""}), store=store).backend.budget is None
+        budget = open_judge("anthropic", world, JudgeOptions(max_usd), settings=settings).budget
+        assert budget is not None
+        assert budget.remaining == pytest.approx(max_usd or 0.5)
+    assert open_judge("anthropic", world, settings=Settings.model_validate({"daily_usd": ""})).budget is None

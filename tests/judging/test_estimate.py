@@ -6,17 +6,16 @@ from dataclasses import replace
 import pytest
 from pydantic import SecretStr
 
-from persona_pipeline.judging import batch_records
-from persona_pipeline.judging.anthropic import AnthropicJudge
-from persona_pipeline.judging.backend import AnthropicBackend
+from persona_pipeline.judging import batches
 from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.estimate import estimate
-from persona_pipeline.judging.options import AnthropicOptions
+from persona_pipeline.judging.model.asking import ModelBackend, live_judge
+from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.store.engine import Store
 from persona_pipeline.testing.messages_server import MessagesServer
 from tests.support.judging import request, requests, trajectory
 
-NO_KEY = AnthropicOptions()
+NO_KEY = ModelOptions()
 LONG = trajectory(length=110)
 
 
@@ -30,31 +29,31 @@ def test_without_a_key_tokens_are_guessed_and_it_says_so() -> None:
     assert "10 calls to claude-haiku-5-5" in str(expected)
 
 
-def test_with_a_server_tokens_are_counted_by_it(server: MessagesServer, options: AnthropicOptions) -> None:
+def test_with_a_server_tokens_are_counted_by_it(server: MessagesServer, options: ModelOptions) -> None:
     expected = estimate(requests(10, trajectory=LONG), options=options)
     assert expected.counted
     assert "counted by the API" in str(expected)
     assert server.requests == [("POST", "/v1/messages/count_tokens")]
 
 
-def test_a_count_that_fails_becomes_a_guess(options: AnthropicOptions, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_count_that_fails_becomes_a_guess(options: ModelOptions, caplog: pytest.LogCaptureFixture) -> None:
     with MessagesServer() as gone:
         nowhere = replace(options, base_url=gone.url)
     assert not estimate(requests(2), options=nowhere).counted
     assert "they are guessed" in caplog.text
 
 
-def test_it_can_be_asked_for_inside_an_event_loop(server: MessagesServer, options: AnthropicOptions) -> None:
+def test_it_can_be_asked_for_inside_an_event_loop(server: MessagesServer, options: ModelOptions) -> None:
     async def run() -> bool:
         return estimate([request()], options=options).counted
 
     assert asyncio.run(run())
 
 
-def test_the_estimate_is_near_what_the_run_then_takes(server: MessagesServer, options: AnthropicOptions) -> None:
+def test_the_estimate_is_near_what_the_run_then_takes(server: MessagesServer, options: ModelOptions) -> None:
     asked = requests(10, trajectory=LONG)
     expected = estimate(asked, options=options)
-    judge = AnthropicJudge(AnthropicBackend(options))
+    judge = live_judge(ModelBackend(options))
     asyncio.run(judge.judge(asked))
     taken = judge.backend.ledger.total
     assert expected.usage.cache_read_tokens == pytest.approx(taken.cache_read_tokens, rel=0.1)
@@ -75,24 +74,24 @@ def test_a_batch_is_priced_with_the_cache_hits_of_those_before(store: Store) -> 
 
     unknown = batch_usd()
     with store.begin() as connection:
-        record = batch_records.add(connection, [])
-    summary = batch_records.BatchSummary("b", cache_creation_tokens=900, cache_read_tokens=100)
-    batch_records.update(store, record, batch_records.COLLECTED, summary=batch_records.summary_to_json(summary))
-    assert batch_records.cache_hits(store) == 0.1
+        record = batches.add_record(connection, [])
+    summary = batches.BatchSummary("b", cache_creation_tokens=900, cache_read_tokens=100)
+    batches.update_record(store, record, batches.COLLECTED, summary=batches.summary_to_json(summary))
+    assert batches.cache_hits(store) == 0.1
     assert batch_usd() > unknown
 
 
 def test_what_the_store_holds_costs_nothing_and_teaches_how_long_answers_are(
-    server: MessagesServer, options: AnthropicOptions, store: Store
+    server: MessagesServer, options: ModelOptions, store: Store
 ) -> None:
     asked = requests(25, trajectory=LONG)
-    asyncio.run(AnthropicJudge(AnthropicBackend(options, cache=JudgmentCache(store))).judge(asked))
+    asyncio.run(live_judge(ModelBackend(options, cache=JudgmentCache(store))).judge(asked))
     known = estimate(asked, options=options, store=store)
     assert (known.usage.calls, known.known, known.worst_usd) == (0, 25, 0.0)
     assert str(known) == "0 calls to claude-haiku-5-5: all 25 judgments are in the store"
     other = requests(25, trajectory=trajectory(length=90))
     guessed, learnt = estimate(other, options=options), estimate(other, options=options, store=store)
-    judge = AnthropicJudge(AnthropicBackend(options))
+    judge = live_judge(ModelBackend(options))
     asyncio.run(judge.judge(other))
     taken = judge.backend.ledger.total
     assert learnt.usage.output_tokens == pytest.approx(taken.output_tokens, rel=0.1)
@@ -101,7 +100,7 @@ def test_what_the_store_holds_costs_nothing_and_teaches_how_long_answers_are(
     assert learnt.usd.high - learnt.usd.low < guessed.usd.high - guessed.usd.low
 
 
-def test_a_server_that_counts_no_tokens_is_said_in_words(server: MessagesServer, options: AnthropicOptions) -> None:
+def test_a_server_that_counts_no_tokens_is_said_in_words(server: MessagesServer, options: ModelOptions) -> None:
     server.counts_tokens = False
     said = str(estimate(requests(2), options=options))
     assert f"guessed from the length of the text: {server.url} does not count tokens (HTTP 404)" in said
@@ -112,7 +111,7 @@ def test_grouped_claims_take_fewer_calls() -> None:
 
 
 def test_a_model_without_a_price_has_none() -> None:
-    options = AnthropicOptions(model="gemma3", base_url="http://127.0.0.1:9", api_key=SecretStr("x"), max_retries=0)
+    options = ModelOptions(model="gemma3", base_url="http://127.0.0.1:9", api_key=SecretStr("x"), max_retries=0)
     expected = estimate([request()], options=options)
     assert (expected.usage.usd, expected.worst_usd, expected.batch_usd) == (None, None, None)
     assert "no price is known for gemma3" in str(expected)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.judging import fanout
-from persona_pipeline.judging.fanout import AdaptiveWidth, fan_out
+from persona_pipeline.judging.model import pace
+from persona_pipeline.judging.model.pace import AdaptiveWidth, fan_out
 from tests.support.clock import LONG
 
 
@@ -90,7 +90,7 @@ def test_calls_with_places_free_start_one_after_another(monkeypatch: pytest.Monk
 
         await asyncio.gather(*(work() for _ in range(20)))
 
-    monkeypatch.setattr(fanout.asyncio, "sleep", sleep)
+    monkeypatch.setattr(pace.asyncio, "sleep", sleep)
     asyncio.run(run())
     assert slept == pytest.approx([0.002 * number for number in range(1, 20)])
 

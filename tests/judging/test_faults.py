@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from persona_pipeline.judging.anthropic import AnthropicJudge
-from persona_pipeline.judging.backend import AnthropicBackend
-from persona_pipeline.judging.options import AnthropicOptions
+from persona_pipeline.judging.layers import OpenedJudge
+from persona_pipeline.judging.model.asking import ModelBackend, live_judge
+from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.judging.progress import Progress
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
 from persona_pipeline.testing.messages_server import (
@@ -130,14 +130,12 @@ FAULTS = {
 }
 
 
-def judged(
-    options: AnthropicOptions, asked: Sequence[JudgeRequest], clock: Clock, *, hanging: int
-) -> Sequence[Verdict]:
+def judged(options: ModelOptions, asked: Sequence[JudgeRequest], clock: Clock, *, hanging: int) -> Sequence[Verdict]:
     """Judge; when only as many calls as hang are left, their deadline passes."""
     progress = Progress(lambda line: None)
 
     async def run() -> Sequence[Verdict]:
-        judging = AnthropicJudge(AnthropicBackend(options, progress=progress)).judge(asked)
+        judging = live_judge(ModelBackend(options, progress=progress)).judge(asked)
         if not hanging:
             return await judging
         return await ended_at(clock, options.deadline, judging, waiting=lambda: progress.done == len(asked) - hanging)
@@ -147,7 +145,7 @@ def judged(
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
 def test_a_fault_is_named_and_stops_nothing_else(
-    fault: Fault, server: MessagesServer, options: AnthropicOptions, clock: Clock
+    fault: Fault, server: MessagesServer, options: ModelOptions, clock: Clock
 ) -> None:
     server.handler = lambda call: _outcome(fault, call) if BROKEN in call.raw.decode() else ANSWER
     hanging = int(fault.reason is Unscored.TIMEOUT)
@@ -161,17 +159,17 @@ def test_a_fault_is_named_and_stops_nothing_else(
 
 
 @pytest.mark.parametrize("fault", ["refusal", "truncated JSON", "score 10"])
-def test_what_a_useless_answer_cost_is_counted(fault: str, server: MessagesServer, judge: AnthropicJudge) -> None:
+def test_what_a_useless_answer_cost_is_counted(fault: str, server: MessagesServer, judge: OpenedJudge) -> None:
     server.handler = lambda call: _outcome(FAULTS[fault], call)
     (verdict,) = asyncio.run(judge.judge([request()]))
     assert verdict.usage.output_tokens > 0
     assert verdict.usage.usd and verdict.usage.usd > 0
 
 
-def test_a_refused_connection_is_named_and_costs_nothing(options: AnthropicOptions) -> None:
+def test_a_refused_connection_is_named_and_costs_nothing(options: ModelOptions) -> None:
     with MessagesServer() as gone:
         closed = gone.url
-    judge = AnthropicJudge(AnthropicBackend(replace(options, base_url=closed)))
+    judge = live_judge(ModelBackend(replace(options, base_url=closed)))
     (verdict,) = asyncio.run(judge.judge([request()]))
     assert verdict.unscored is Unscored.API_ERROR
     assert verdict.detail.startswith("connection failed: ConnectError")
@@ -179,7 +177,7 @@ def test_a_refused_connection_is_named_and_costs_nothing(options: AnthropicOptio
 
 
 def test_an_answer_cut_off_once_is_asked_again_with_twice_the_tokens(
-    server: MessagesServer, judge: AnthropicJudge
+    server: MessagesServer, judge: OpenedJudge
 ) -> None:
     server.script(message('{"verdi', stop_reason="max_tokens"))
     (verdict,) = asyncio.run(judge.judge([request()]))
@@ -188,7 +186,7 @@ def test_an_answer_cut_off_once_is_asked_again_with_twice_the_tokens(
     assert verdict.usage.calls == 2
 
 
-def test_an_answer_behind_a_thinking_block_is_read(server: MessagesServer, judge: AnthropicJudge) -> None:
+def test_an_answer_behind_a_thinking_block_is_read(server: MessagesServer, judge: OpenedJudge) -> None:
     def handler(call: Call) -> Outcome:
         thinking = {"type": "thinking", "thinking": '{"verdicts": []}', "signature": "x"}
         answer = {"type": "text", "text": json.dumps(verdicts(call.body, lambda claim: 4))}
@@ -199,9 +197,7 @@ def test_an_answer_behind_a_thinking_block_is_read(server: MessagesServer, judge
     assert verdict.score == 4
 
 
-def test_an_answer_without_usage_has_a_score_and_an_unknown_price(
-    server: MessagesServer, judge: AnthropicJudge
-) -> None:
+def test_an_answer_without_usage_has_a_score_and_an_unknown_price(server: MessagesServer, judge: OpenedJudge) -> None:
     server.handler = lambda call: message(json.dumps(verdicts(call.body)), usage=None)
     (verdict,) = asyncio.run(judge.judge([request()]))
     assert verdict.score is not None
@@ -209,11 +205,11 @@ def test_an_answer_without_usage_has_a_score_and_an_unknown_price(
     assert verdict.usage.calls == 1
 
 
-def test_a_throttled_call_succeeds_when_the_server_recovers(server: MessagesServer, options: AnthropicOptions) -> None:
+def test_a_throttled_call_succeeds_when_the_server_recovers(server: MessagesServer, options: ModelOptions) -> None:
     server.script(
         status(429, "rate_limit_error", retry_after_ms="10"), status(529, "overloaded_error", retry_after_ms="10")
     )
-    judge = AnthropicJudge(AnthropicBackend(replace(options, max_retries=2, patience=LONG)))
+    judge = live_judge(ModelBackend(replace(options, max_retries=2, patience=LONG)))
     (verdict,) = asyncio.run(judge.judge([request()]))
     assert verdict.score is not None
     assert judge.backend.width.narrowed == 1
@@ -232,7 +228,7 @@ def test_a_throttled_call_succeeds_when_the_server_recovers(server: MessagesServ
     ids=["emoji", "lone surrogate", "NUL", "right to left", "line separators", "combining"],
 )
 def test_hostile_text_reaches_the_judge_unchanged_and_is_judged(
-    hostile: str, server: MessagesServer, judge: AnthropicJudge
+    hostile: str, server: MessagesServer, judge: OpenedJudge
 ) -> None:
     shown = trajectory(hostile, "plain")
     (verdict,) = asyncio.run(judge.judge([request(f"says {hostile}", trajectory=shown, persona=hostile)]))
@@ -242,7 +238,7 @@ def test_hostile_text_reaches_the_judge_unchanged_and_is_judged(
 
 
 def test_a_transcript_of_a_hundred_thousand_tokens_is_judged_at_its_higher_price(
-    server: MessagesServer, judge: AnthropicJudge
+    server: MessagesServer, judge: OpenedJudge
 ) -> None:
     long = trajectory("All work and no play makes Jack a dull boy, word by word by word. " * 60, length=110)
     (verdict,) = asyncio.run(judge.judge([request(trajectory=long)]))
@@ -266,7 +262,7 @@ def test_the_fault_table(
         options = replace(options_of(provider, server), width=len(names), breaker_threshold=len(names))
         hanging = sum(fault.reason is Unscored.TIMEOUT for fault in FAULTS.values())
         told = judged(options, asked, clock, hanging=hanging)
-    (nowhere,) = asyncio.run(AnthropicJudge(AnthropicBackend(options)).judge([request()]))
+    (nowhere,) = asyncio.run(live_judge(ModelBackend(options)).judge([request()]))
 
     with capsys.disabled():
         print(f"\n{provider:<42}{'the run says':<16}detail")

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from persona_pipeline.judging.anthropic import AnthropicJudge
+from persona_pipeline.judging.claims import proposition_question
 from persona_pipeline.judging.injection import reads_as_injection
-from persona_pipeline.judging.prompt import proposition_question
-from persona_pipeline.judging.request import RequestStyle
+from persona_pipeline.judging.layers import OpenedJudge
+from persona_pipeline.judging.model.messages import RequestStyle
 from persona_pipeline.settings import PACKAGE_PARENT
 from persona_pipeline.testing.messages_server import MessagesServer
 from persona_pipeline.world.trajectory import Entry, Trajectory
@@ -100,7 +100,7 @@ def test_no_byte_of_a_request_outside_the_tool_result_depends_on_a_message(
 
 @pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
 def test_on_the_wire_an_attack_stands_in_the_tool_result_alone(
-    attack: str, server: MessagesServer, judge: AnthropicJudge
+    attack: str, server: MessagesServer, judge: OpenedJudge
 ) -> None:
     clean, attacked = asyncio.run(judge.judge([request(), request(trajectory=trajectory(attack))]))
     around = [call.raw.replace(json.dumps(call.evidence, ensure_ascii=False).encode(), b"") for call in server.calls]

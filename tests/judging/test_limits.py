@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.judging.anthropic import AnthropicJudge
-from persona_pipeline.judging.backend import AnthropicBackend
-from persona_pipeline.judging.budget import Budget
-from persona_pipeline.judging.options import AnthropicOptions
+from persona_pipeline.judging.layers import OpenedJudge
+from persona_pipeline.judging.model.asking import ModelBackend, live_judge
+from persona_pipeline.judging.model.options import ModelOptions
+from persona_pipeline.judging.money import Budget
 from persona_pipeline.judging.verdict import Unscored, Verdict
 from persona_pipeline.testing.messages_server import ANSWER, Hang, MessagesServer, message, status, verdicts
 from tests.support.clock import LONG, Clock, ended_at, until
@@ -20,8 +20,8 @@ from tests.support.judging import request, requests, trajectory
 WHOLE_DAY = trajectory(length=110)
 
 
-def test_no_more_calls_are_under_way_than_the_width(server: MessagesServer, options: AnthropicOptions) -> None:
-    judge = AnthropicJudge(AnthropicBackend(replace(options, width=3)))
+def test_no_more_calls_are_under_way_than_the_width(server: MessagesServer, options: ModelOptions) -> None:
+    judge = live_judge(ModelBackend(replace(options, width=3)))
     # The first goes alone.
     server.answer_only(1)
 
@@ -37,25 +37,25 @@ def test_no_more_calls_are_under_way_than_the_width(server: MessagesServer, opti
 
 
 def test_throttling_narrows_the_width_and_success_widens_it_again(
-    server: MessagesServer, options: AnthropicOptions
+    server: MessagesServer, options: ModelOptions
 ) -> None:
-    backend = AnthropicBackend(replace(options, width=8, max_retries=2))
+    backend = ModelBackend(replace(options, width=8, max_retries=2))
     throttled = status(529, "overloaded_error", retry_after_ms="20")
     server.handler = lambda call: throttled if call.headers["x-stainless-retry-count"] == "0" else ANSWER
-    told = asyncio.run(AnthropicJudge(backend).judge(requests(8, trajectory=trajectory("short"))))
+    told = asyncio.run(live_judge(backend).judge(requests(8, trajectory=trajectory("short"))))
     assert all(verdict.score is not None for verdict in told)
     assert backend.width.narrowed >= 1
     narrowed = backend.width.width
     server.handler = lambda call: ANSWER
-    asyncio.run(AnthropicJudge(backend).judge(requests(40, persona="other")))
+    asyncio.run(live_judge(backend).judge(requests(40, persona="other")))
     assert narrowed < backend.width.width
 
 
 def test_a_call_ends_at_its_deadline_though_the_server_keeps_hanging(
-    server: MessagesServer, options: AnthropicOptions, clock: Clock
+    server: MessagesServer, options: ModelOptions, clock: Clock
 ) -> None:
     server.always(Hang())
-    judge = AnthropicJudge(AnthropicBackend(replace(options, width=4, breaker_threshold=99)))
+    judge = live_judge(ModelBackend(replace(options, width=4, breaker_threshold=99)))
 
     async def run() -> Sequence[Verdict]:
         judging = judge.judge([request(trajectory=trajectory(f"short {n}")) for n in range(4)])
@@ -66,8 +66,8 @@ def test_a_call_ends_at_its_deadline_though_the_server_keeps_hanging(
     assert told[0].usage.usd is None
 
 
-def test_the_run_ends_at_its_deadline(server: MessagesServer, options: AnthropicOptions, clock: Clock) -> None:
-    judge = AnthropicJudge(AnthropicBackend(replace(options, run_deadline=LONG, deadline=2 * LONG, width=1)))
+def test_the_run_ends_at_its_deadline(server: MessagesServer, options: ModelOptions, clock: Clock) -> None:
+    judge = live_judge(ModelBackend(replace(options, run_deadline=LONG, deadline=2 * LONG, width=1)))
     server.answer_only(2)
 
     async def run() -> Sequence[Verdict]:
@@ -79,7 +79,7 @@ def test_the_run_ends_at_its_deadline(server: MessagesServer, options: Anthropic
     assert all(f"the run's deadline of {LONG:g} s has passed" in verdict.detail for verdict in told[3:])
 
 
-def test_cancelling_the_run_stops_it(server: MessagesServer, judge: AnthropicJudge) -> None:
+def test_cancelling_the_run_stops_it(server: MessagesServer, judge: OpenedJudge) -> None:
     server.always(Hang())
 
     async def run() -> None:
@@ -95,42 +95,42 @@ def test_cancelling_the_run_stops_it(server: MessagesServer, judge: AnthropicJud
     [(401, "authentication_error"), (402, "billing_error"), (403, "permission_error"), (404, "not_found_error")],
 )
 def test_an_error_no_call_can_survive_stops_the_run(
-    code: int, kind: str, server: MessagesServer, options: AnthropicOptions
+    code: int, kind: str, server: MessagesServer, options: ModelOptions
 ) -> None:
     server.always(status(code, kind))
-    judge = AnthropicJudge(AnthropicBackend(replace(options, width=2)))
+    judge = live_judge(ModelBackend(replace(options, width=2)))
     told = asyncio.run(judge.judge(requests(30)))
     assert len(server.calls) <= 3
     assert {verdict.unscored for verdict in told} == {Unscored.API_ERROR}
     assert all(f"HTTP {code} {kind}" in verdict.detail for verdict in told)
 
 
-def test_a_spend_limit_stops_the_run(server: MessagesServer, options: AnthropicOptions) -> None:
+def test_a_spend_limit_stops_the_run(server: MessagesServer, options: ModelOptions) -> None:
     server.always(status(429, "rate_limit_error", error_code="enforced_spend_limit_reached"))
-    judge = AnthropicJudge(AnthropicBackend(replace(options, width=2)))
+    judge = live_judge(ModelBackend(replace(options, width=2)))
     told = asyncio.run(judge.judge(requests(30)))
     assert len(server.calls) <= 3
     assert "enforced_spend_limit_reached" in told[-1].detail
 
 
-def test_many_identical_failures_in_a_row_stop_the_run(server: MessagesServer, options: AnthropicOptions) -> None:
+def test_many_identical_failures_in_a_row_stop_the_run(server: MessagesServer, options: ModelOptions) -> None:
     server.always(status(500))
-    judge = AnthropicJudge(AnthropicBackend(replace(options, width=1, breaker_threshold=4)))
+    judge = live_judge(ModelBackend(replace(options, width=1, breaker_threshold=4)))
     told = asyncio.run(judge.judge(requests(30)))
     assert len(server.calls) == 4
     assert "not asked after 4 identical failures in a row: HTTP 500" in told[-1].detail
 
 
-def test_failures_that_alternate_with_answers_stop_nothing(server: MessagesServer, options: AnthropicOptions) -> None:
+def test_failures_that_alternate_with_answers_stop_nothing(server: MessagesServer, options: ModelOptions) -> None:
     server.handler = lambda call: status(500) if call.index % 2 else ANSWER
-    judge = AnthropicJudge(AnthropicBackend(replace(options, width=1, breaker_threshold=2)))
+    judge = live_judge(ModelBackend(replace(options, width=1, breaker_threshold=2)))
     asyncio.run(judge.judge(requests(20)))
     assert len(server.calls) == 20
 
 
-def test_a_budget_stops_calls_before_they_are_sent(server: MessagesServer, options: AnthropicOptions) -> None:
+def test_a_budget_stops_calls_before_they_are_sent(server: MessagesServer, options: ModelOptions) -> None:
     budget = Budget(0.003)
-    judge = AnthropicJudge(AnthropicBackend(options, budget=budget))
+    judge = live_judge(ModelBackend(options, budget=budget))
     told = asyncio.run(judge.judge(requests(60, trajectory=WHOLE_DAY)))
     stopped = [verdict for verdict in told if verdict.unscored is Unscored.BUDGET]
     assert 0 < len(stopped) < 60
@@ -141,12 +141,10 @@ def test_a_budget_stops_calls_before_they_are_sent(server: MessagesServer, optio
     assert "limit of 0.003 dollars" in stopped[0].detail
 
 
-def test_with_little_money_few_transcripts_are_judged_in_full(
-    server: MessagesServer, options: AnthropicOptions
-) -> None:
+def test_with_little_money_few_transcripts_are_judged_in_full(server: MessagesServer, options: ModelOptions) -> None:
     shown = [trajectory(f"talk {n}", length=60) for n in range(12)]
     asked = [item for each in shown for item in requests(5, trajectory=each)]
-    judge = AnthropicJudge(AnthropicBackend(options, budget=Budget(0.014)))
+    judge = live_judge(ModelBackend(options, budget=Budget(0.014)))
     told = asyncio.run(judge.judge(asked))
     scored = [sum(verdict.score is not None for verdict in told[place : place + 5]) for place in range(0, 60, 5)]
     whole, partly = scored.count(5), sum(0 < count < 5 for count in scored)
@@ -154,10 +152,10 @@ def test_with_little_money_few_transcripts_are_judged_in_full(
     assert partly <= 1, scored
 
 
-def test_a_mark_is_placed_generously_until_an_answer_tells(server: MessagesServer, options: AnthropicOptions) -> None:
+def test_a_mark_is_placed_generously_until_an_answer_tells(server: MessagesServer, options: ModelOptions) -> None:
     shown = trajectory(length=24)
-    backend = AnthropicBackend(options)
-    judge = AnthropicJudge(backend)
+    backend = ModelBackend(options)
+    judge = live_judge(backend)
     asyncio.run(judge.judge(requests(2, trajectory=shown)))
     marked = ["cache_control" in call.raw.decode() for call in server.calls]
     assert marked == [True, True]
@@ -167,24 +165,24 @@ def test_a_mark_is_placed_generously_until_an_answer_tells(server: MessagesServe
 
 
 def test_calls_that_fit_the_budget_one_after_another_wait_for_one_another(
-    server: MessagesServer, options: AnthropicOptions
+    server: MessagesServer, options: ModelOptions
 ) -> None:
     server.latency = 0.01
-    judge = AnthropicJudge(AnthropicBackend(options, budget=Budget(0.004)))
+    judge = live_judge(ModelBackend(options, budget=Budget(0.004)))
     told = asyncio.run(judge.judge(requests(8)))
     assert [verdict.unscored for verdict in told] == [None] * 8
     assert server.busiest < 8
 
 
-def test_a_budget_needs_a_model_with_a_price(options: AnthropicOptions) -> None:
+def test_a_budget_needs_a_model_with_a_price(options: ModelOptions) -> None:
     with pytest.raises(ConfigError, match="no price is known for judge model 'home-grown'"):
-        AnthropicBackend(replace(options, model="home-grown"), budget=Budget(1.0))
+        ModelBackend(replace(options, model="home-grown"), budget=Budget(1.0))
 
 
 def test_an_answer_of_unknown_price_uses_up_all_that_was_reserved(
-    server: MessagesServer, options: AnthropicOptions
+    server: MessagesServer, options: ModelOptions
 ) -> None:
     server.handler = lambda call: message(json.dumps(verdicts(call.body)), usage=None)
     budget = Budget(1.0)
-    asyncio.run(AnthropicJudge(AnthropicBackend(options, budget=budget)).judge([request()]))
+    asyncio.run(live_judge(ModelBackend(options, budget=budget)).judge([request()]))
     assert budget.spent > 0.001

@@ -14,10 +14,9 @@ from pydantic import SecretStr
 from typer.testing import CliRunner
 
 from persona_pipeline.cli.app import app
-from persona_pipeline.judging.anthropic import AnthropicJudge
-from persona_pipeline.judging.backend import AnthropicBackend
-from persona_pipeline.judging.options import AnthropicOptions
-from persona_pipeline.judging.probe import Level, probe
+from persona_pipeline.judging.model.asking import ModelBackend, live_judge
+from persona_pipeline.judging.model.options import ModelOptions
+from persona_pipeline.judging.model.probe import Level, probe
 from persona_pipeline.judging.providers.registry import find_provider
 from persona_pipeline.judging.verdict import Unscored
 from persona_pipeline.testing.worlds import write_small_world
@@ -45,9 +44,9 @@ def port() -> Iterator[int]:
 
 
 @pytest.fixture(params=["anthropic", "openai"])
-def options(request: pytest.FixtureRequest, port: int) -> AnthropicOptions:
+def options(request: pytest.FixtureRequest, port: int) -> ModelOptions:
     """The same server speaks both protocols."""
-    return AnthropicOptions(
+    return ModelOptions(
         provider=find_provider(request.param),
         model="gemma3-270m",
         base_url=f"http://127.0.0.1:{port}" + ("/v1" if request.param == "openai" else ""),
@@ -59,8 +58,8 @@ def options(request: pytest.FixtureRequest, port: int) -> AnthropicOptions:
     )
 
 
-def test_what_a_small_model_says_is_unscored_and_named(options: AnthropicOptions) -> None:
-    judge = AnthropicJudge(AnthropicBackend(options))
+def test_what_a_small_model_says_is_unscored_and_named(options: ModelOptions) -> None:
+    judge = live_judge(ModelBackend(options))
     told = asyncio.run(judge.judge(requests(2)))
     assert [verdict.score for verdict in told] == [None] * 2
     assert {verdict.unscored for verdict in told} <= {Unscored.INVALID_OUTPUT, Unscored.TRUNCATED}
@@ -69,15 +68,15 @@ def test_what_a_small_model_says_is_unscored_and_named(options: AnthropicOptions
     assert judge.backend.ledger.total.usd is None
 
 
-def test_prompted_json_of_a_small_model_is_no_number_either(options: AnthropicOptions) -> None:
-    backend = AnthropicBackend(options)
+def test_prompted_json_of_a_small_model_is_no_number_either(options: ModelOptions) -> None:
+    backend = ModelBackend(options)
     backend.style = replace(backend.style, structured=False)
-    (told,) = asyncio.run(AnthropicJudge(backend).judge(requests(1)))
+    (told,) = asyncio.run(live_judge(backend).judge(requests(1)))
     assert told.score is None
     assert told.unscored in (Unscored.INVALID_OUTPUT, Unscored.TRUNCATED)
 
 
-def test_doctor_says_that_such_a_model_cannot_judge(options: AnthropicOptions) -> None:
+def test_doctor_says_that_such_a_model_cannot_judge(options: ModelOptions) -> None:
     probed = asyncio.run(probe(options))
     found = {finding.name: finding for finding in probed.findings}
     assert found["structured output"].level is Level.ERROR

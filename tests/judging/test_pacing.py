@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from persona_pipeline.judging.anthropic import AnthropicJudge
-from persona_pipeline.judging.backend import AnthropicBackend
-from persona_pipeline.judging.budget import Budget
-from persona_pipeline.judging.options import AnthropicOptions
-from persona_pipeline.judging.pacing import Limit, Pacer, Turn
+from persona_pipeline.judging.model.asking import ModelBackend, live_judge
+from persona_pipeline.judging.model.options import ModelOptions
+from persona_pipeline.judging.model.pace import Limit, Pacer, Turn
+from persona_pipeline.judging.money import Budget
 from persona_pipeline.judging.verdict import Unscored, Verdict
 from persona_pipeline.settings import Settings
 from persona_pipeline.testing.messages_server import ANSWER, MessagesServer, status
@@ -121,10 +120,10 @@ def test_a_guess_is_widened_while_nothing_is_refused() -> None:
     assert pacer.wait(ONE) < first
 
 
-def test_a_server_with_limits_refuses_nothing(server: MessagesServer, options: AnthropicOptions) -> None:
+def test_a_server_with_limits_refuses_nothing(server: MessagesServer, options: ModelOptions) -> None:
     server.limits = RateLimits({"requests": 1200}, left={"requests": 10})
-    backend = AnthropicBackend(replace(options, width=5, patience=LONG))
-    answers = asyncio.run(AnthropicJudge(backend).judge(requests(30)))
+    backend = ModelBackend(replace(options, width=5, patience=LONG))
+    answers = asyncio.run(live_judge(backend).judge(requests(30)))
     assert all(verdict.score is not None for verdict in answers)
     # On a machine that is busy a request may come in late enough to find another one before it.
     assert server.limits.refused <= 5
@@ -132,13 +131,13 @@ def test_a_server_with_limits_refuses_nothing(server: MessagesServer, options: A
 
 
 def test_waiting_for_leave_takes_nothing_off_a_calls_deadline(
-    server: MessagesServer, options: AnthropicOptions, clock: Clock
+    server: MessagesServer, options: ModelOptions, clock: Clock
 ) -> None:
     per_minute = {Limit.REQUESTS: 60 / (3 * options.deadline)}
-    backend = AnthropicBackend(replace(options, width=1, per_minute=per_minute, patience=9 * options.deadline))
+    backend = ModelBackend(replace(options, width=1, per_minute=per_minute, patience=9 * options.deadline))
 
     async def run() -> Sequence[Verdict]:
-        judging = asyncio.create_task(AnthropicJudge(backend).judge(requests(3)))
+        judging = asyncio.create_task(live_judge(backend).judge(requests(3)))
         for answered in (1, 2):
             await until(lambda answered=answered: backend.ledger.total.calls == answered)
             await asyncio.sleep(0.02)
@@ -151,28 +150,28 @@ def test_waiting_for_leave_takes_nothing_off_a_calls_deadline(
 
 @pytest.mark.parametrize("limit", ["requests", "input-tokens"])
 def test_what_was_refused_is_asked_again_and_no_call_fails(
-    limit: str, server: MessagesServer, options: AnthropicOptions
+    limit: str, server: MessagesServer, options: ModelOptions
 ) -> None:
     per_minute = {"requests": 1200.0, "input-tokens": 600_000.0}[limit]
     server.limits = RateLimits({limit: per_minute}, told=False, left={limit: per_minute / 120}, still=True)
-    backend = AnthropicBackend(replace(options, width=10, max_retries=3, patience=LONG))
-    answers = asyncio.run(AnthropicJudge(backend).judge(requests(16)))
+    backend = ModelBackend(replace(options, width=10, max_retries=3, patience=LONG))
+    answers = asyncio.run(live_judge(backend).judge(requests(16)))
     assert all(verdict.score is not None for verdict in answers)
     assert server.limits.refused == backend.pacer.refused > 0
     assert backend.ledger.total.usd == pytest.approx(sum(v.usage.usd or 0 for v in answers))
 
 
-def test_a_setting_holds_without_a_word_of_the_server(server: MessagesServer, options: AnthropicOptions) -> None:
-    per_minute = AnthropicOptions.from_settings(Settings(judge_requests_per_minute=5.0)).per_minute
-    backend = AnthropicBackend(replace(options, per_minute=per_minute, run_deadline=11.0))
-    answers = asyncio.run(AnthropicJudge(backend).judge(requests(8)))
+def test_a_setting_holds_without_a_word_of_the_server(server: MessagesServer, options: ModelOptions) -> None:
+    per_minute = ModelOptions.from_settings(Settings(judge_requests_per_minute=5.0)).per_minute
+    backend = ModelBackend(replace(options, per_minute=per_minute, run_deadline=11.0))
+    answers = asyncio.run(live_judge(backend).judge(requests(8)))
     assert [verdict.unscored for verdict in answers] == [None] * 5 + [Unscored.TIMEOUT] * 3
     assert "the server's limits leave no room before the run's deadline of 11 s" in answers[-1].detail
     assert len(server.calls) == 5
 
 
-def test_a_refusal_costs_and_reserves_nothing(server: MessagesServer, options: AnthropicOptions, clock: Clock) -> None:
-    backend = AnthropicBackend(replace(options, width=1, patience=2 * LONG), budget=Budget(1.0))
+def test_a_refusal_costs_and_reserves_nothing(server: MessagesServer, options: ModelOptions, clock: Clock) -> None:
+    backend = ModelBackend(replace(options, width=1, patience=2 * LONG), budget=Budget(1.0))
     assert backend.budget is not None
     free: list[float] = []
 
@@ -185,7 +184,7 @@ def test_a_refusal_costs_and_reserves_nothing(server: MessagesServer, options: A
 
     async def run() -> None:
         async with asyncio.TaskGroup() as tasks:
-            judging = tasks.create_task(AnthropicJudge(backend).judge(requests(1)))
+            judging = tasks.create_task(live_judge(backend).judge(requests(1)))
             await until(lambda: backend.pacer.refused)
             await asyncio.sleep(0.05)
             assert backend.budget is not None
@@ -207,10 +206,10 @@ def test_a_refusal_costs_and_reserves_nothing(server: MessagesServer, options: A
     ],
 )
 def test_a_server_that_only_refuses_is_given_up(
-    headers: dict[str, str], said: str, server: MessagesServer, options: AnthropicOptions
+    headers: dict[str, str], said: str, server: MessagesServer, options: ModelOptions
 ) -> None:
     server.always(status(429, "rate_limit_error", **headers))
-    answers = asyncio.run(AnthropicJudge(AnthropicBackend(replace(options, patience=0.2))).judge(requests(12)))
+    answers = asyncio.run(live_judge(ModelBackend(replace(options, patience=0.2))).judge(requests(12)))
     assert {verdict.unscored for verdict in answers} == {Unscored.API_ERROR}
     assert "HTTP 429" in answers[0].detail
     assert said in answers[-1].detail

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 import sqlalchemy as sa
 
-from persona_pipeline.judging.anthropic import AnthropicJudge, questions_about
-from persona_pipeline.judging.backend import AnthropicBackend
 from persona_pipeline.judging.batches import Submission, collect_batches, submit_batch
 from persona_pipeline.judging.cache import JudgmentCache
-from persona_pipeline.judging.options import AnthropicOptions
+from persona_pipeline.judging.claims import questions_of
+from persona_pipeline.judging.model.asking import ModelBackend, live_judge
+from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.store import Store, open_store
 from persona_pipeline.store.tables import judgments
 from persona_pipeline.testing.messages_server import MessagesServer, Reset, message, verdicts
@@ -29,7 +29,7 @@ def store(postgres_url: str) -> Iterator[Store]:
 
 
 def test_a_judgment_with_text_that_postgres_cannot_hold_is_kept(
-    server: MessagesServer, options: AnthropicOptions, store: Store
+    server: MessagesServer, options: ModelOptions, store: Store
 ) -> None:
     data = {"reasoning": "nul \x00 lone \ud83d 😀"}
 
@@ -40,14 +40,14 @@ def test_a_judgment_with_text_that_postgres_cannot_hold_is_kept(
 
     server.handler = handler  # pyright: ignore[reportAttributeAccessIssue]
     for _ in range(2):
-        judge = AnthropicJudge(AnthropicBackend(options, cache=JudgmentCache(store)))
+        judge = live_judge(ModelBackend(options, cache=JudgmentCache(store)))
         (told,) = asyncio.run(judge.judge([request()]))
         assert told.reasoning == data["reasoning"]
     assert server.paid == 1
 
 
-def test_a_damaged_judgment_is_asked_again(server: MessagesServer, options: AnthropicOptions, store: Store) -> None:
-    judge = AnthropicJudge(AnthropicBackend(options, cache=JudgmentCache(store)))
+def test_a_damaged_judgment_is_asked_again(server: MessagesServer, options: ModelOptions, store: Store) -> None:
+    judge = live_judge(ModelBackend(options, cache=JudgmentCache(store)))
     asyncio.run(judge.judge(requests(2)))
     with store.begin() as connection:
         damaged = sa.update(judgments).values(answer={"json": "{}", "sha256": "0"})
@@ -57,9 +57,9 @@ def test_a_damaged_judgment_is_asked_again(server: MessagesServer, options: Anth
 
 
 def test_a_batch_whose_submission_was_lost_is_found_and_collected(
-    server: MessagesServer, options: AnthropicOptions, store: Store
+    server: MessagesServer, options: ModelOptions, store: Store
 ) -> None:
-    questions = [question for _, question in questions_about(requests(3), max_tokens=2048)]
+    questions = [question for _, question in questions_of(requests(3), max_tokens=2048)]
     server.batches.lose_response = Reset()
     assert submit_batch(store, options, questions) == Submission(uncertain=1)
     assert submit_batch(store, options, questions) == Submission(waiting=3)

@@ -7,11 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.judging.budget import Budget
-from persona_pipeline.judging.model_names import model_name
-from persona_pipeline.judging.prices import estimated_tokens, price
-from persona_pipeline.judging.request import traits_of
-from persona_pipeline.judging.response import read_usage
+from persona_pipeline.judging.model.messages import read_usage, traits_of
+from persona_pipeline.judging.money import Budget, estimated_tokens, model_name, price
 from persona_pipeline.judging.verdict import Usage
 from persona_pipeline.settings import get_settings
 

@@ -5,13 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from persona_pipeline.judging.anthropic import AnthropicJudge
-from persona_pipeline.judging.backend import AnthropicBackend
 from persona_pipeline.judging.cache import JudgmentCache
-from persona_pipeline.judging.options import AnthropicOptions
+from persona_pipeline.judging.model.asking import ModelBackend, live_judge
+from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.judging.progress import Progress
-from persona_pipeline.judging.questions import Answer
-from persona_pipeline.judging.verdict import Unscored, Usage
+from persona_pipeline.judging.verdict import Answer, Unscored, Usage
 from persona_pipeline.store.engine import Store
 from persona_pipeline.testing.messages_server import ANSWER, MessagesServer, status
 from tests.support.judging import requests
@@ -49,13 +47,13 @@ def test_the_line(answered: int, failed: int, seconds: float, line: str) -> None
     asyncio.run(run())
 
 
-def test_a_run_is_seen_while_it_runs(server: MessagesServer, options: AnthropicOptions, store: Store) -> None:
+def test_a_run_is_seen_while_it_runs(server: MessagesServer, options: ModelOptions, store: Store) -> None:
     server.latency = 0.05
     server.handler = lambda call: status(500) if call.index == 7 else ANSWER
     said: list[str] = []
     progress = Progress(said.append, interval=0.03)
-    backend = AnthropicBackend(replace(options, width=2), cache=JudgmentCache(store), progress=progress)
-    judge = AnthropicJudge(backend)
+    backend = ModelBackend(replace(options, width=2), cache=JudgmentCache(store), progress=progress)
+    judge = live_judge(backend)
     asyncio.run(judge.judge(requests(4)))
     verdicts = asyncio.run(judge.judge(requests(12)))
     assert sum(verdict.score is None for verdict in verdicts) == 1

@@ -13,26 +13,24 @@ import pytest
 from pydantic import SecretStr
 
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.judging.anthropic import AnthropicJudge
-from persona_pipeline.judging.backend import AnthropicBackend
-from persona_pipeline.judging.budget import Budget
 from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.estimate import estimate
-from persona_pipeline.judging.options import AnthropicOptions
-from persona_pipeline.judging.prices import price
-from persona_pipeline.judging.probe import Level, probe
+from persona_pipeline.judging.layers import OpenedJudge
+from persona_pipeline.judging.model.asking import ModelBackend, live_judge
+from persona_pipeline.judging.model.options import ModelOptions
+from persona_pipeline.judging.model.probe import Level, probe
+from persona_pipeline.judging.money import Budget, price
 from persona_pipeline.judging.providers.anthropic import AnthropicProvider
 from persona_pipeline.judging.providers.registry import PROVIDERS as REGISTRY
 from persona_pipeline.judging.providers.registry import find_provider, judge_names
-from persona_pipeline.judging.recorded import RecordedJudge, RecordingJudge, RecordingWriter
-from persona_pipeline.judging.recorded_first import RecordedFirstJudge
+from persona_pipeline.judging.recordings.replay import RecordedBackend, RecordedFirst, RecordingWriter
 from persona_pipeline.judging.verdict import Unscored, Usage
 from persona_pipeline.settings import Settings
 from persona_pipeline.store.engine import Store
 from persona_pipeline.testing.messages_server import ANSWER, Hang, MessagesServer, message, status
 from persona_pipeline.testing.protocols import BEARER
 from persona_pipeline.testing.rate_limits import RateLimits
-from tests.support.judging import request, requests, trajectory
+from tests.support.judging import layered, request, requests, trajectory
 from tests.support.providers import MODELS, PROVIDERS, SECRETS, options_of, set_environment
 
 PROJECT = Path(__file__).parents[2]
@@ -56,20 +54,20 @@ def server(provider: str) -> Iterator[MessagesServer]:
 
 
 @pytest.fixture
-def options(provider: str, server: MessagesServer) -> AnthropicOptions:
+def options(provider: str, server: MessagesServer) -> ModelOptions:
     return options_of(provider, server)
 
 
 @pytest.fixture
-def judge(options: AnthropicOptions) -> AnthropicJudge:
-    return AnthropicJudge(AnthropicBackend(options))
+def judge(options: ModelOptions) -> OpenedJudge:
+    return live_judge(ModelBackend(options))
 
 
-def test_equal_answers_become_equal_verdicts(provider: str, server: MessagesServer, judge: AnthropicJudge) -> None:
+def test_equal_answers_become_equal_verdicts(provider: str, server: MessagesServer, judge: OpenedJudge) -> None:
     asked = [request(f"claim {n}", f"claim_{n}", persona="A boss.", trajectory=trajectory(length=80)) for n in range(4)]
     told = asyncio.run(judge.judge(asked))
     with MessagesServer() as reference:
-        expected = asyncio.run(AnthropicJudge(AnthropicBackend(options_of("anthropic", reference))).judge(asked))
+        expected = asyncio.run(live_judge(ModelBackend(options_of("anthropic", reference))).judge(asked))
     assert [(each.score, each.evidence, each.reasoning) for each in told] == [
         (each.score, each.evidence, each.reasoning) for each in expected
     ]
@@ -82,7 +80,7 @@ def test_equal_answers_become_equal_verdicts(provider: str, server: MessagesServ
         assert seen.body["max_tokens"] == wanted.body["max_tokens"]
 
 
-def test_usage_is_the_servers_and_priced(provider: str, server: MessagesServer, judge: AnthropicJudge) -> None:
+def test_usage_is_the_servers_and_priced(provider: str, server: MessagesServer, judge: OpenedJudge) -> None:
     told = asyncio.run(judge.judge([request(trajectory=trajectory(length=80))]))
     used = server.usage
     expected = Usage(used["input_tokens"], used["output_tokens"], calls=1)
@@ -91,22 +89,18 @@ def test_usage_is_the_servers_and_priced(provider: str, server: MessagesServer, 
     assert judge.backend.ledger.total == told[0].usage
 
 
-def test_a_server_without_structured_output_is_asked_in_words(
-    server: MessagesServer, options: AnthropicOptions
-) -> None:
+def test_a_server_without_structured_output_is_asked_in_words(server: MessagesServer, options: ModelOptions) -> None:
     server.structured_output = False
-    backend = AnthropicBackend(replace(options, width=1))
-    (first,) = asyncio.run(AnthropicJudge(backend).judge(requests(1)))
-    told = asyncio.run(AnthropicJudge(backend).judge(requests(3, persona="Another")))
+    backend = ModelBackend(replace(options, width=1))
+    (first,) = asyncio.run(live_judge(backend).judge(requests(1)))
+    told = asyncio.run(live_judge(backend).judge(requests(3, persona="Another")))
     assert [each.score is None for each in (first, *told)] == [False] * 4
     assert len(server.calls) == 5
     assert "rejects structured output" in backend.notes[0]
     assert "JSON schema" in server.calls[-1].body["messages"][-1]["content"][0]["text"]
 
 
-def test_failures_are_named_and_never_a_number(
-    provider: str, server: MessagesServer, options: AnthropicOptions
-) -> None:
+def test_failures_are_named_and_never_a_number(provider: str, server: MessagesServer, options: ModelOptions) -> None:
     kinds = {"anthropic": "rate", "bedrock": "ThrottlingException", "vertex": "RESOURCE_EXHAUSTED", "openai": "rate"}
     for outcome, reason, said in (
         (message(None, stop_reason="refusal"), Unscored.REFUSAL, "refused"),
@@ -116,75 +110,73 @@ def test_failures_are_named_and_never_a_number(
     ):
         server.always(outcome)
         deadline = 0.3 if isinstance(outcome, Hang) else options.deadline
-        judge = AnthropicJudge(AnthropicBackend(replace(options, deadline=deadline)))
+        judge = live_judge(ModelBackend(replace(options, deadline=deadline)))
         (told,) = asyncio.run(judge.judge([request()]))
         assert (told.score, told.unscored) == (None, reason)
         assert said in told.detail
 
 
-def test_a_key_that_is_refused_stops_the_run(server: MessagesServer, options: AnthropicOptions) -> None:
+def test_a_key_that_is_refused_stops_the_run(server: MessagesServer, options: ModelOptions) -> None:
     server.always(status(403, "permission_error"))
-    told = asyncio.run(AnthropicJudge(AnthropicBackend(replace(options, width=1))).judge(requests(9)))
+    told = asyncio.run(live_judge(ModelBackend(replace(options, width=1))).judge(requests(9)))
     assert {each.unscored for each in told} == {Unscored.API_ERROR}
     assert len(server.calls) == 1
 
 
 def test_no_key_is_in_any_log_or_report(
-    server: MessagesServer, options: AnthropicOptions, caplog: pytest.LogCaptureFixture
+    server: MessagesServer, options: ModelOptions, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.DEBUG):
         server.script(ANSWER, status(500), status(401, "authentication_error"), message("no JSON"))
-        told = asyncio.run(AnthropicJudge(AnthropicBackend(replace(options, width=1))).judge(requests(4)))
+        told = asyncio.run(live_judge(ModelBackend(replace(options, width=1))).judge(requests(4)))
     assert caplog.text
     seen = caplog.text + repr(told) + repr(options)
     assert [secret for secret in SECRETS if secret in seen] == []
 
 
 def test_judgments_of_another_provider_are_not_taken(
-    provider: str, options: AnthropicOptions, server: MessagesServer, store: Store
+    provider: str, options: ModelOptions, server: MessagesServer, store: Store
 ) -> None:
     """Though model, request and address are the same."""
 
     def calls(named: str) -> int:
         changed = replace(options, provider=find_provider(named), model="the-same", base_url="http://127.0.0.1:9")
-        backend = AnthropicBackend(changed, cache=JudgmentCache(store))
+        backend = ModelBackend(changed, cache=JudgmentCache(store))
         question = backend._prepare(_question(), backend.style)
         return sum(question.key == key for key in keys)
 
     keys: list[str] = []
     for name in PROVIDERS:
         assert calls(name) == 0
-        backend = AnthropicBackend(
-            replace(options, provider=find_provider(name), model="the-same", base_url="http://x")
-        )
+        backend = ModelBackend(replace(options, provider=find_provider(name), model="the-same", base_url="http://x"))
         keys.append(backend._prepare(_question(), backend.style).key)
     assert len(set(keys)) == len(PROVIDERS)
-    judge = AnthropicJudge(AnthropicBackend(options, cache=JudgmentCache(store)))
+    judge = live_judge(ModelBackend(options, cache=JudgmentCache(store)))
     asyncio.run(judge.judge(requests(2)))
-    again = AnthropicJudge(AnthropicBackend(options, cache=JudgmentCache(store)))
+    again = live_judge(ModelBackend(options, cache=JudgmentCache(store)))
     assert [each.score is None for each in asyncio.run(again.judge(requests(2)))] == [False] * 2
     assert len(server.calls) == 2
 
 
 def _question() -> Any:
-    from persona_pipeline.judging.prompt import proposition_question
+    from persona_pipeline.judging.claims import proposition_question
 
     return proposition_question([request()], max_tokens=500)
 
 
-def test_a_budget_stops_calls_before_they_are_sent(server: MessagesServer, options: AnthropicOptions) -> None:
+def test_a_budget_stops_calls_before_they_are_sent(server: MessagesServer, options: ModelOptions) -> None:
     most = 1.5 * Budget(1.0).worst_price("word " * 1000, options.max_tokens, options.model)
     budget = Budget(most)
-    told = asyncio.run(AnthropicJudge(AnthropicBackend(options, budget=budget)).judge(requests(60)))
+    told = asyncio.run(live_judge(ModelBackend(options, budget=budget)).judge(requests(60)))
     stopped = [each for each in told if each.unscored is Unscored.BUDGET]
     assert 0 < len(stopped) < 60
     assert budget.spent <= most
 
 
-def test_limits_that_are_told_are_kept(provider: str, server: MessagesServer, options: AnthropicOptions) -> None:
+def test_limits_that_are_told_are_kept(provider: str, server: MessagesServer, options: ModelOptions) -> None:
     server.limits = RateLimits({"requests": 600.0}, left={"requests": 6.0})
-    backend = AnthropicBackend(replace(options, width=3, patience=60.0))
-    told = asyncio.run(AnthropicJudge(backend).judge(requests(12)))
+    backend = ModelBackend(replace(options, width=3, patience=60.0))
+    told = asyncio.run(live_judge(backend).judge(requests(12)))
     assert all(each.score is not None for each in told)
     if provider in ("anthropic", "openai"):
         # Without a word of the limits each of the last six would be refused; one may be when the machine is busy.
@@ -192,27 +184,27 @@ def test_limits_that_are_told_are_kept(provider: str, server: MessagesServer, op
 
 
 def test_recordings_come_first_and_replay(
-    provider: str, server: MessagesServer, options: AnthropicOptions, judge: AnthropicJudge, tmp_path: Path
+    provider: str, server: MessagesServer, options: ModelOptions, judge: OpenedJudge, tmp_path: Path
 ) -> None:
-    recording = RecordingJudge(judge, RecordingWriter(tmp_path))
+    recording = layered(judge, RecordingWriter(tmp_path))
     first = asyncio.run(recording.judge(requests(3)))
     assert recording.name == judge.name
-    replayed = asyncio.run(RecordedJudge(tmp_path).judge(requests(3)))
-    mixed = RecordedFirstJudge(AnthropicJudge(AnthropicBackend(options)), RecordedJudge(tmp_path))
-    told = asyncio.run(mixed.judge(requests(4)))
+    replayed = asyncio.run(OpenedJudge(RecordedBackend(tmp_path)).judge(requests(3)))
+    first_recorded = RecordedFirst(RecordedBackend(tmp_path))
+    told = asyncio.run(layered(live_judge(ModelBackend(options)), first_recorded).judge(requests(4)))
     assert [each.score for each in first] == [each.score for each in replayed] == [each.score for each in told][:3]
     assert len(server.calls) == 4
-    assert mixed.taken == {MODELS[provider]: 3}
+    assert first_recorded.taken == {MODELS[provider]: 3}
     assert MODELS[provider] in next(tmp_path.rglob("*.jsonl")).read_text(encoding="utf-8")
 
 
-def test_doctor_finds_it_working(provider: str, options: AnthropicOptions) -> None:
+def test_doctor_finds_it_working(provider: str, options: ModelOptions) -> None:
     found = {finding.name: finding for finding in asyncio.run(probe(options)).findings}
     assert found["structured output"].level is Level.OK
     assert found["model"].level is (Level.NOTE if provider in ("bedrock", "vertex") else Level.OK)
 
 
-def test_an_estimate_counts_tokens_where_the_provider_does(provider: str, options: AnthropicOptions) -> None:
+def test_an_estimate_counts_tokens_where_the_provider_does(provider: str, options: ModelOptions) -> None:
     found = estimate(requests(2), options=options)
     assert found.counted is (provider in ("anthropic", "vertex"))
     assert ("counts none beforehand" in str(found)) is (provider in ("bedrock", "openai"))
@@ -236,13 +228,13 @@ def test_what_is_missing_is_named(name: str, unset: str, said: str, monkeypatch:
     monkeypatch.delenv(unset, raising=False)
     chosen = {} if unset == "PERSONA_JUDGE_MODEL" else {"judge_model": "m"}
     with pytest.raises(ConfigError, match=said):
-        AnthropicOptions.from_settings(Settings(**chosen), name).require_usable()
+        ModelOptions.from_settings(Settings(**chosen), name).require_usable()
 
 
 def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("persona_pipeline.judging.providers.base._is_installed", lambda name: False)
     with pytest.raises(ConfigError, match=r"needs openai; install with: pip install 'persona-pipeline\[openai\]'"):
-        AnthropicBackend(AnthropicOptions(provider=find_provider("openai"), api_key=SecretStr("x")))
+        ModelBackend(ModelOptions(provider=find_provider("openai"), api_key=SecretStr("x")))
 
 
 def test_credentials_that_cannot_be_had_stop_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,7 +246,7 @@ def test_credentials_that_cannot_be_had_stop_the_run(monkeypatch: pytest.MonkeyP
 
     _auth._get_session.cache_clear()
     with MessagesServer(protocol="bedrock") as server:
-        judge = AnthropicJudge(AnthropicBackend(replace(options_of("bedrock", server), width=1)))
+        judge = live_judge(ModelBackend(replace(options_of("bedrock", server), width=1)))
         told = asyncio.run(judge.judge(requests(3)))
     _auth._get_session.cache_clear()
     assert server.calls == []
@@ -283,7 +275,7 @@ def test_another_package_adds_a_judge_by_entry_point(monkeypatch: pytest.MonkeyP
     try:
         with MessagesServer() as server:
             options = replace(options_of("anthropic", server), provider=find_provider("home"))
-            judge = AnthropicJudge(AnthropicBackend(options))
+            judge = live_judge(ModelBackend(options))
             (told,) = asyncio.run(judge.judge([request()]))
         assert told.score is not None
         assert judge.name == "home:claude-haiku-5-5"
@@ -319,7 +311,7 @@ def test_the_built_in_providers_can_all_be_installed() -> None:
     ],
 )
 def test_odd_completions_are_no_answers(choice: dict, reason: Unscored, said: str) -> None:
-    from persona_pipeline.judging.response import read_response
+    from persona_pipeline.judging.model.messages import read_response
 
     found = find_provider("openai").read({"choices": [choice], "usage": {"prompt_tokens": "many"}})
     answer = read_response(found, _question(), requested_model="gpt-5-mini")
@@ -328,7 +320,7 @@ def test_odd_completions_are_no_answers(choice: dict, reason: Unscored, said: st
 
 
 def test_tokens_of_openais_cache_are_cheaper_ones() -> None:
-    from persona_pipeline.judging.response import read_usage
+    from persona_pipeline.judging.model.messages import read_usage
 
     usage = {"prompt_tokens": 3000, "completion_tokens": 100, "prompt_tokens_details": {"cached_tokens": 2048}}
     told = find_provider("openai").read({"choices": [{"message": {"content": ""}}], "usage": usage})
@@ -355,7 +347,7 @@ def test_the_limit_of_an_answer_has_the_name_the_server_knows(url: str, field: s
 
         content = b"{}"
 
-    from persona_pipeline.judging.request import RequestStyle
+    from persona_pipeline.judging.model.messages import RequestStyle
 
     asyncio.run(find_provider("openai").create(Client(), RequestStyle("gpt-5-mini", "low").body(_question())))
     assert sent[field] == 500
@@ -366,6 +358,6 @@ def test_the_limit_of_an_answer_has_the_name_the_server_knows(url: str, field: s
 def test_a_bearer_token_does_for_bedrock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", BEARER)
     with MessagesServer(protocol="bedrock") as server:
-        judge = AnthropicJudge(AnthropicBackend(options_of("bedrock", server)))
+        judge = live_judge(ModelBackend(options_of("bedrock", server)))
         assert asyncio.run(judge.judge([request()]))[0].score is not None
     assert server.problems == []

@@ -8,20 +8,13 @@ from pathlib import Path
 import pytest
 
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.judging.anthropic import AnthropicJudge
-from persona_pipeline.judging.prompt import proposition_question
-from persona_pipeline.judging.questions import Answer, Question
-from persona_pipeline.judging.recorded import (
-    RecordedBackend,
-    RecordedJudge,
-    RecordingBackend,
-    RecordingJudge,
-    RecordingWriter,
-)
-from persona_pipeline.judging.recordings import Recording, load_recording_file, load_recordings, write_recordings
-from persona_pipeline.judging.verdict import Evidence, JudgeRequest, Unscored, Verdict, recording_key
+from persona_pipeline.judging.claims import proposition_question
+from persona_pipeline.judging.layers import OpenedJudge
+from persona_pipeline.judging.recordings.files import Recording, load_recording_file, load_recordings, write_recordings
+from persona_pipeline.judging.recordings.replay import RecordedBackend, RecordingWriter
+from persona_pipeline.judging.verdict import Answer, Evidence, JudgeRequest, Question, Unscored, Verdict, recording_key
 from persona_pipeline.testing.messages_server import MessagesServer, status
-from tests.support.judging import request, requests, trajectory
+from tests.support.judging import layered, request, requests, trajectory
 
 ABOUT = {
     "kind": "proposition",
@@ -38,7 +31,7 @@ FAILURE = {"key": KEY, **ABOUT, "score": None, "unscored": "timeout"}
 
 
 def replay(folder: Path, *asked: JudgeRequest) -> list[Verdict]:
-    return asyncio.run(RecordedJudge(folder).judge(asked))
+    return asyncio.run(OpenedJudge(RecordedBackend(folder)).judge(asked))
 
 
 def written(folder: Path, **changes: object) -> Path:
@@ -48,9 +41,9 @@ def written(folder: Path, **changes: object) -> Path:
     return path
 
 
-def test_a_live_run_replays_word_for_word(server: MessagesServer, judge: AnthropicJudge, tmp_path: Path) -> None:
+def test_a_live_run_replays_word_for_word(server: MessagesServer, judge: OpenedJudge, tmp_path: Path) -> None:
     asked = [*requests(3, persona="A boss."), request(sample=1), request(lists_ideas=True, trajectory=trajectory("x"))]
-    live = asyncio.run(RecordingJudge(judge, RecordingWriter(tmp_path)).judge(asked))
+    live = asyncio.run(layered(judge, RecordingWriter(tmp_path)).judge(asked))
     again = replay(tmp_path, *asked)
     for first, second in zip(live, again, strict=True):
         assert replace(first, usage=second.usage) == second
@@ -58,18 +51,18 @@ def test_a_live_run_replays_word_for_word(server: MessagesServer, judge: Anthrop
 
 
 def test_a_failure_is_recorded_as_that_and_is_no_answer(
-    server: MessagesServer, judge: AnthropicJudge, tmp_path: Path
+    server: MessagesServer, judge: OpenedJudge, tmp_path: Path
 ) -> None:
     server.script(status(500))
     writer = RecordingWriter(tmp_path)
-    (live,) = asyncio.run(RecordingJudge(judge, writer).judge([request()]))
+    (live,) = asyncio.run(layered(judge, writer).judge([request()]))
     (again,) = replay(tmp_path, request())
     assert again == replace(live, usage=again.usage, min_coverage=0.95)
     assert (again.score, again.unscored, [*writer.failed]) == (None, Unscored.API_ERROR, [request().key])
     assert load_recordings(tmp_path) == {}
-    recorded = RecordedJudge(tmp_path)
+    recorded = RecordedBackend(tmp_path)
     assert not recorded.has_recorded([request()]) and recorded.has_recorded([request()], failures=True)
-    assert [item.unscored for item in recorded.backend.unused()] == [Unscored.API_ERROR]
+    assert [item.unscored for item in recorded.unused()] == [Unscored.API_ERROR]
 
 
 def failed(name: str = "cheerful", reason: Unscored = Unscored.TIMEOUT, detail: str = "late") -> Verdict:
@@ -126,7 +119,7 @@ def test_a_question_that_failed_replays_as_failed(tmp_path: Path) -> None:
     backend = RecordedBackend(tmp_path)
     (again,) = asyncio.run(backend.ask([rubric(agent_id="michael")]))
     assert (again.data, again.unscored, "late" in again.detail) == (None, Unscored.TIMEOUT, True)
-    assert backend.find(rubric(agent_id="michael").key) is None
+    assert rubric(agent_id="michael").key not in backend.recordings
 
 
 def test_a_miss_is_unrecorded_and_says_what_is_missing(tmp_path: Path) -> None:
@@ -215,7 +208,7 @@ def test_a_line_that_is_no_recording_is_named_with_its_place(line: str, said: st
     path = tmp_path / "file.jsonl"
     path.write_text(f"\n{line}\n", encoding="utf-8")
     with pytest.raises(ConfigError) as caught:
-        RecordedJudge(tmp_path)
+        OpenedJudge(RecordedBackend(tmp_path))
     assert f"{path}:2: " in str(caught.value)
     assert said in str(caught.value)
 
@@ -311,7 +304,7 @@ class Agreeing:
 
 
 def test_questions_of_other_kinds_replay_by_their_content(tmp_path: Path) -> None:
-    recording = RecordingBackend(Agreeing(), RecordingWriter(tmp_path))  # pyright: ignore[reportArgumentType]
+    recording = OpenedJudge(Agreeing(), (RecordingWriter(tmp_path),))  # pyright: ignore[reportArgumentType]
     asyncio.run(recording.ask([rubric(agent_id="michael")]))
     assert (tmp_path / "rubric" / "michael.jsonl").exists()
     backend = RecordedBackend(tmp_path)
@@ -330,32 +323,23 @@ def test_questions_of_other_kinds_replay_by_their_content(tmp_path: Path) -> Non
     assert backend.unused() == []
 
 
-def test_the_backend_of_a_recording_judge_records_too(tmp_path: Path) -> None:
-    class Judging:
-        name = "agreeing"
-        live = True
-        backend = Agreeing()
-
-    recording = RecordingJudge(Judging(), RecordingWriter(tmp_path))  # pyright: ignore[reportArgumentType]
-    assert recording.backend
-    asyncio.run(recording.backend.ask([rubric()]))
-    (known,) = asyncio.run(RecordedBackend(tmp_path).ask([rubric()]))
-    assert known.data == {"pass": True}
-    assert RecordingJudge(RecordedJudge(tmp_path), RecordingWriter(tmp_path)).backend is not None
-
-
-def test_a_recorded_verdict_answers_a_question_too_and_is_checked(tmp_path: Path) -> None:
+def test_a_recorded_verdict_answers_a_question_too(tmp_path: Path) -> None:
     RecordingWriter(tmp_path).record([request()], [Verdict("cheerful", score=7, reasoning="r")])
     question = proposition_question([request()], max_tokens=9)
-    picky = replace(question, check=lambda data: "I do not like it")
-    good, bad = asyncio.run(RecordedBackend(tmp_path).ask([question, picky]))
-    assert good.data and good.data["verdicts"][0]["score"] == 7
+    (answer,) = asyncio.run(RecordedBackend(tmp_path).ask([question]))
+    assert answer.verdict and (answer.verdict.score, answer.verdict.reasoning) == (7, "r")
+
+
+def test_a_recorded_answer_is_checked_like_any_other(tmp_path: Path) -> None:
+    RecordingWriter(tmp_path).record_answers([rubric()], [Answer({"pass": True})])
+    picky = rubric(check=lambda data: "I do not like it")
+    (bad,) = asyncio.run(RecordedBackend(tmp_path).ask([picky]))
     assert (bad.unscored, "I do not like it" in bad.detail) == (Unscored.INVALID_OUTPUT, True)
 
 
 def test_what_nothing_asked_for_is_listed(tmp_path: Path) -> None:
     RecordingWriter(tmp_path).record(requests(3), [Verdict(item.proposition_id, score=1) for item in requests(3)])
-    judge = RecordedJudge(tmp_path)
+    judge = OpenedJudge(RecordedBackend(tmp_path))
     asyncio.run(judge.judge(requests(2)))
     assert [item.proposition_id for item in judge.backend.unused()] == ["habit_2"]
 
@@ -379,7 +363,7 @@ def test_a_relabelled_recording_is_an_error_with_its_place(change: dict[str, obj
     (path,) = tmp_path.rglob("*.jsonl")
     path.write_text(json.dumps({**json.loads(path.read_text("utf-8")), **change}) + "\n", encoding="utf-8")
     with pytest.raises(ConfigError, match=r"adherence\.jsonl:1: its key is not that of what the line says"):
-        RecordedJudge(tmp_path)
+        OpenedJudge(RecordedBackend(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -398,7 +382,7 @@ def test_a_score_given_twice_is_an_error(tmp_path: Path) -> None:
     (path,) = tmp_path.rglob("*.jsonl")
     path.write_text(path.read_text("utf-8").replace('"score": 7', '"score": 3, "score": 7'), encoding="utf-8")
     with pytest.raises(ConfigError, match=r"jsonl:1: not JSON \(the key 'score' stands twice"):
-        RecordedJudge(tmp_path)
+        OpenedJudge(RecordedBackend(tmp_path))
 
 
 def test_a_recorded_verdict_whose_quotes_are_made_up_is_unsupported(tmp_path: Path) -> None:

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-from persona_pipeline.judging.recorded import RecordedJudge, RecordingWriter
-from persona_pipeline.judging.rejudging import OverheardJudge, Rejudging, rejudge
+from persona_pipeline.judging.layers import OpenedJudge
+from persona_pipeline.judging.recordings.replay import RecordedBackend, RecordingWriter, Rejudging, rejudge
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
 from tests.support.judging import request, requests
 
@@ -31,7 +31,7 @@ class Live:
 
 def again(folder: Path, live: Live, size: int = 50, seed: int = 1) -> Rejudging:
     RecordingWriter(folder).record(ASKED[:20], [Verdict(item.proposition_id, score=6) for item in ASKED[:20]])
-    return asyncio.run(rejudge(ASKED, RecordedJudge(folder), live, size=size, seed=seed))
+    return asyncio.run(rejudge(ASKED, OpenedJudge(RecordedBackend(folder)), live, size=size, seed=seed))
 
 
 def test_what_is_recorded_is_drawn_and_what_is_not_or_failed_is_left_out(tmp_path: Path) -> None:
@@ -54,7 +54,6 @@ def test_scores_far_apart_and_answers_of_another_sort_disagree(tmp_path: Path) -
 
 
 def test_a_replay_can_be_overheard_and_is_a_replay(tmp_path: Path) -> None:
-    judge = OverheardJudge(tmp_path)
-    asyncio.run(judge.judge(requests(3)))
-    # What was judged again is asked of it as of any replay, so that it is not listed as unused.
-    assert (judge.heard, isinstance(judge, RecordedJudge)) == (list(requests(3)), True)
+    recorded = RecordedBackend(tmp_path)
+    asyncio.run(OpenedJudge(recorded).judge(requests(3)))
+    assert recorded.claims == list(requests(3))

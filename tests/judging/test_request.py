@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from persona_pipeline.judging.prompt import proposition_question
+from persona_pipeline.judging.claims import proposition_question
+from persona_pipeline.judging.model.messages import RequestStyle, cached_tokens, prefix_of, request_key, traits_of
 from persona_pipeline.judging.providers.base import Provider
 from persona_pipeline.judging.providers.registry import find_provider
-from persona_pipeline.judging.questions import Question
-from persona_pipeline.judging.request import RequestStyle, cached_tokens, prefix_of, request_key, traits_of
-from persona_pipeline.judging.verdict import JudgeRequest
+from persona_pipeline.judging.verdict import JudgeRequest, Question
 from persona_pipeline.world.trajectory import Entry, Omission
 from tests.support.judging import request, trajectory
 
@@ -87,7 +86,17 @@ def test_the_api_version_is_part_of_the_key() -> None:
 
 
 def test_every_field_of_a_question_is_part_of_the_key_or_cannot_change_an_answer() -> None:
-    for_the_books = {"kind", "subject", "label", "agent_id", "dimension", "mechanism", "check", "context_recurs"}
+    for_the_books = {
+        "kind",
+        "subject",
+        "label",
+        "agent_id",
+        "dimension",
+        "mechanism",
+        "check",
+        "context_recurs",
+        "requests",
+    }
     tried = {"system", "context", "evidence", "ask", "schema", "max_tokens", "sample", "thinking", "prompt_version"}
     assert {field.name for field in fields(Question)} == for_the_books | tried
 

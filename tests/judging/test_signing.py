@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.judging.recorded import RecordedJudge, RecordingWriter
-from persona_pipeline.judging.recordings import load_recordings, sign_recordings
+from persona_pipeline.judging.layers import OpenedJudge
+from persona_pipeline.judging.recordings.files import load_recordings, sign_recordings
+from persona_pipeline.judging.recordings.replay import RecordedBackend, RecordingWriter
 from persona_pipeline.judging.verdict import Unscored, Verdict
 from persona_pipeline.settings import get_settings
 from tests.support.judging import request, requests
@@ -34,7 +35,7 @@ def test_what_is_recorded_with_the_secret_is_signed_and_replays(tmp_path: Path, 
     RecordingWriter(tmp_path).record([request()], [Verdict("cheerful", score=7)])
     _, line = line_of(tmp_path)
     assert len(line["signature"]) == 64
-    assert len(RecordedJudge(tmp_path).backend.recordings) == 1
+    assert len(RecordedBackend(tmp_path).recordings) == 1
 
 
 def test_without_the_secret_signatures_stay_and_are_not_asked_for(tmp_path: Path) -> None:
@@ -58,7 +59,7 @@ def test_what_was_changed_after_it_was_signed_is_an_error_with_its_place(
     path, line = line_of(tmp_path)
     path.write_text(json.dumps({**line, **change}) + "\n", encoding="utf-8")
     with pytest.raises(ConfigError, match=r"adherence\.jsonl:1: not signed with PERSONA_RECORDINGS_SECRET"):
-        RecordedJudge(tmp_path)
+        OpenedJudge(RecordedBackend(tmp_path))
 
 
 @pytest.mark.parametrize("change", [{"min_coverage": 0}, {"unscored": "refusal"}, {"detail": "other"}], ids=str)
@@ -68,12 +69,12 @@ def test_what_failed_is_signed_too_and_then_its_coverage_is_believed(
     failure = Verdict("cheerful", unscored=Unscored.TIMEOUT, detail="late")
     RecordingWriter(tmp_path, 0.5).record([request()], [failure])
     path, line = line_of(tmp_path)
-    (again,) = asyncio.run(RecordedJudge(tmp_path).judge([request()]))
+    (again,) = asyncio.run(OpenedJudge(RecordedBackend(tmp_path)).judge([request()]))
     assert (again.unscored, again.min_coverage) == (Unscored.TIMEOUT, 0.5)
     assert sign_recordings(tmp_path, SECRET) == []
     path.write_text(json.dumps({**line, **change}) + "\n", encoding="utf-8")
     with pytest.raises(ConfigError, match=r"adherence\.jsonl:1: not signed with PERSONA_RECORDINGS_SECRET"):
-        RecordedJudge(tmp_path)
+        OpenedJudge(RecordedBackend(tmp_path))
 
 
 def test_another_secret_signs_nothing_here(tmp_path: Path) -> None:

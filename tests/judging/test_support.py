@@ -6,9 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from persona_pipeline.judging.anthropic import AnthropicJudge
-from persona_pipeline.judging.support import quote_health
-from persona_pipeline.judging.verdict import Unscored
+from persona_pipeline.judging.layers import OpenedJudge
+from persona_pipeline.judging.verdict import Unscored, quote_health
 from persona_pipeline.testing.messages_replies import Call, Reply, message, verdicts
 from persona_pipeline.testing.messages_server import MessagesServer
 from tests.support.judging import request, requests
@@ -25,7 +24,7 @@ def quoting(*quotes: str) -> Callable[[Call], Reply]:
 
 
 def test_a_verdict_none_of_whose_quotes_was_said_is_asked_once_more_and_then_unscored(
-    server: MessagesServer, judge: AnthropicJudge
+    server: MessagesServer, judge: OpenedJudge
 ) -> None:
     server.handler = quoting("never said", "nor this")
     (verdict,) = asyncio.run(judge.judge([request()]))
@@ -35,7 +34,7 @@ def test_a_verdict_none_of_whose_quotes_was_said_is_asked_once_more_and_then_uns
     assert [quote.quote for quote in verdict.evidence] == ["never said", "nor this"]
 
 
-def test_the_second_answer_counts_when_it_stands(server: MessagesServer, judge: AnthropicJudge) -> None:
+def test_the_second_answer_counts_when_it_stands(server: MessagesServer, judge: OpenedJudge) -> None:
     honest = server.handler
     server.handler = lambda call: (honest if call.index else quoting("never said"))(call)
     (verdict,) = asyncio.run(judge.judge([request()]))
@@ -47,7 +46,7 @@ def test_the_second_answer_counts_when_it_stands(server: MessagesServer, judge: 
     "quotes", [(), ("Good morning, everybody!", "never said")], ids=["no quote", "one of two stands"]
 )
 def test_a_verdict_without_quotes_or_with_one_that_stands_is_not_asked_again(
-    quotes: tuple[str, ...], server: MessagesServer, judge: AnthropicJudge
+    quotes: tuple[str, ...], server: MessagesServer, judge: OpenedJudge
 ) -> None:
     server.handler = quoting(*quotes)
     told = asyncio.run(judge.judge(requests(3)))

@@ -4,7 +4,7 @@ import asyncio
 import json
 from datetime import UTC, datetime
 
-from persona_pipeline.judging.backend import AnthropicBackend
+from persona_pipeline.judging.model.asking import ModelBackend
 from persona_pipeline.judging.synthetic import (
     ENOUGH_MESSAGES,
     SAMPLE_PROMPTS,
@@ -23,7 +23,7 @@ def reply(call: Call) -> Reply:
     return message(json.dumps({"message": f"Chili, {len(so_far)}. {so_far[-1]['text'][:12]}"}))
 
 
-def generate(backend: AnthropicBackend, **arguments: object) -> SyntheticConversations:
+def generate(backend: ModelBackend, **arguments: object) -> SyntheticConversations:
     return asyncio.run(generate_conversations(KEVIN, backend, ends=ENDS, **arguments))  # pyright: ignore
 
 
@@ -32,7 +32,7 @@ def test_the_sample_prompts_suffice_for_an_evaluation() -> None:
 
 
 def test_every_message_is_marked_synthetic_and_has_its_place_and_time(
-    server: MessagesServer, backend: AnthropicBackend
+    server: MessagesServer, backend: ModelBackend
 ) -> None:
     server.handler = reply
     made = generate(backend)
@@ -45,7 +45,7 @@ def test_every_message_is_marked_synthetic_and_has_its_place_and_time(
     assert len({item.id for item in made.messages}) == len(made.messages)
 
 
-def test_a_conversation_goes_on_from_what_was_said(server: MessagesServer, backend: AnthropicBackend) -> None:
+def test_a_conversation_goes_on_from_what_was_said(server: MessagesServer, backend: ModelBackend) -> None:
     server.handler = reply
     generate(backend, prompts=[("Hi!", "And then?")])
     assert json.loads(server.calls[1].evidence) == [
@@ -56,28 +56,26 @@ def test_a_conversation_goes_on_from_what_was_said(server: MessagesServer, backe
     assert "An accountant who loves chili." in server.calls[0].body["messages"][0]["content"][0]["text"]
 
 
-def test_a_turn_that_fails_ends_its_conversation_and_no_other(
-    server: MessagesServer, backend: AnthropicBackend
-) -> None:
+def test_a_turn_that_fails_ends_its_conversation_and_no_other(server: MessagesServer, backend: ModelBackend) -> None:
     server.handler = lambda call: message(None, stop_reason="refusal") if "A?" in call.evidence else reply(call)
     made = generate(backend, prompts=[("A?", "more"), ("B?", "more")])
     assert [item.text for item in made.messages] == ["B?", "Chili, 1. B?", "more", "Chili, 3. more"]
     assert made.failures == ("refusal: the model refused",)
 
 
-def test_an_empty_message_is_no_message(server: MessagesServer, backend: AnthropicBackend) -> None:
+def test_an_empty_message_is_no_message(server: MessagesServer, backend: ModelBackend) -> None:
     server.handler = lambda call: message(json.dumps({"message": "  "}))
     made = generate(backend, prompts=[("A?",)])
     assert made.messages == ()
     assert made.failures == ("invalid_output: the message is empty",)
 
 
-def test_the_same_answers_make_the_same_messages(server: MessagesServer, backend: AnthropicBackend) -> None:
+def test_the_same_answers_make_the_same_messages(server: MessagesServer, backend: ModelBackend) -> None:
     server.handler = reply
     assert generate(backend).messages == generate(backend).messages
 
 
-def test_it_is_charged_to_synthetic(server: MessagesServer, backend: AnthropicBackend) -> None:
+def test_it_is_charged_to_synthetic(server: MessagesServer, backend: ModelBackend) -> None:
     server.handler = reply
     made = generate(backend)
     assert made.usage.calls == 10

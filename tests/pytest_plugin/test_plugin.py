@@ -8,10 +8,11 @@ import pytest
 
 import persona_pipeline as pp
 import persona_pipeline.pytest_plugin.marks
-from persona_pipeline.judging.recorded import RecordingJudge, RecordingWriter
+from persona_pipeline.judging.recordings.replay import RecordingWriter
 from persona_pipeline.settings import get_settings
 from persona_pipeline.testing import MessagesServer, ScriptedJudge, WorldBuilder
 from tests.pytest_plugin.plugin import PLUGIN
+from tests.support.judging import layered
 
 pytest_plugins = ["pytester"]
 
@@ -115,7 +116,7 @@ def test_what_a_mark_asks(recorded: pytest.Pytester, mark: str, outcome: str, sa
 def recorded(project: pytest.Pytester) -> pytest.Pytester:
     """The project with every judgment recorded: Ann has 8."""
     world = pp.load_world(project.path / "world")
-    judge = RecordingJudge(ScriptedJudge(lambda request: 8), RecordingWriter(world.root / "recordings"))
+    judge = layered(ScriptedJudge(lambda request: 8), RecordingWriter(world.root / "recordings"))
     pp.evaluate(world, judge=judge)
     world.store.close()
     return project

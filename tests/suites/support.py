@@ -9,8 +9,7 @@ from typing import Any
 import yaml
 from pydantic import Field
 
-from persona_pipeline.judging.questions import Answer, Question
-from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Usage, Verdict
+from persona_pipeline.judging.verdict import Answer, JudgeRequest, Question, Unscored, Usage, Verdict
 from persona_pipeline.suites import (
     Context,
     Grade,
@@ -113,6 +112,9 @@ class ScriptedSuiteJudge:
     name: str = "scripted"
     live: bool = False
     requests: list[JudgeRequest] = field(default_factory=list)
+
+    async def ask(self, questions: Sequence[Question]) -> list[Answer]:
+        return await self.backend.ask(questions)
 
     async def judge(self, requests: Sequence[JudgeRequest]) -> list[Verdict]:
         self.requests += requests

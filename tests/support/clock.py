@@ -37,9 +37,7 @@ class Clock:
     @classmethod
     def take_over(cls, monkeypatch: pytest.MonkeyPatch) -> "Clock":
         """Return a clock that everybody looks at until the test is over."""
-        from persona_pipeline.judging.breaker import Breaker
-        from persona_pipeline.judging.fanout import AdaptiveWidth
-        from persona_pipeline.judging.pacing import Pacer
+        from persona_pipeline.judging.model.pace import AdaptiveWidth, Breaker, Pacer
 
         clock = cls()
         monkeypatch.setattr(time, "monotonic", clock)

@@ -1,8 +1,10 @@
 """Trajectories and requests to be judged, for tests and benchmarks."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from persona_pipeline.judging.verdict import JudgeRequest
+from persona_pipeline.judging.layers import OpenedJudge
+from persona_pipeline.judging.verdict import Answer, Judge, JudgeRequest, Layer, Question
 from persona_pipeline.world.trajectory import Entry, Trajectory
 
 LINES = (
@@ -34,3 +36,29 @@ def request(claim: str = "Michael is cheerful", name: str = "cheerful", **change
 def requests(count: int, **changes: object) -> Sequence[JudgeRequest]:
     """Return requests with distinct claims about one trajectory."""
     return [request(f"Michael has habit {index}", f"habit_{index}", **changes) for index in range(count)]
+
+
+@dataclass(frozen=True)
+class ClaimsOnly:
+    """A backend whose claims a judge of one's own judges."""
+
+    judging: Judge
+
+    @property
+    def name(self) -> str:
+        return self.judging.name
+
+    @property
+    def live(self) -> bool:
+        return self.judging.live
+
+    async def ask(self, questions: Sequence[Question]) -> list[Answer]:
+        told = await self.judging.judge([question.requests[0] for question in questions])
+        return [Answer.of(verdict) for verdict in told]
+
+
+def layered(judge: Judge, *layers: Layer) -> OpenedJudge:
+    """Return a judge under further layers, the outermost first."""
+    if isinstance(judge, OpenedJudge):
+        return replace(judge, layers=(*layers, *judge.layers))
+    return OpenedJudge(ClaimsOnly(judge), layers)

@@ -10,18 +10,17 @@ import sys
 
 from pydantic import SecretStr
 
-from persona_pipeline.judging.anthropic import AnthropicJudge
-from persona_pipeline.judging.backend import AnthropicBackend
 from persona_pipeline.judging.cache import JudgmentCache
-from persona_pipeline.judging.connection import connect_sync
-from persona_pipeline.judging.options import AnthropicOptions
-from persona_pipeline.judging.prices import has_price
+from persona_pipeline.judging.model.asking import ModelBackend, live_judge
+from persona_pipeline.judging.model.client import connect_sync
+from persona_pipeline.judging.model.options import ModelOptions
+from persona_pipeline.judging.money import has_price
 from persona_pipeline.store.engine import open_store
 from tests.support.judging import requests
 
 
 def main(url: str, database: str, count: str, width: str) -> None:
-    options = AnthropicOptions(base_url=url, api_key=SecretStr("test"), width=int(width), max_retries=0)
+    options = ModelOptions(base_url=url, api_key=SecretStr("test"), width=int(width), max_retries=0)
     # What every child would otherwise spend its first second on.
     connect_sync(options).close()
     has_price(options.model)
@@ -30,7 +29,7 @@ def main(url: str, database: str, count: str, width: str) -> None:
         child = os.fork()
         if child == 0:
             store = open_store(database, migrate=False)
-            judge = AnthropicJudge(AnthropicBackend(options, cache=JudgmentCache(store)))
+            judge = live_judge(ModelBackend(options, cache=JudgmentCache(store)))
             told = asyncio.run(judge.judge(requests(int(count))))
             os._exit(0 if all(verdict.score is not None for verdict in told) else 1)
         print(child, flush=True)

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from persona_pipeline.judging.recorded import RecordedJudge
+from persona_pipeline.judging.layers import OpenedJudge
+from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.judging.verdict import JudgeRequest, Verdict
 
 
@@ -24,7 +25,7 @@ class NoisyJudge:
     live: bool = True
 
     def __post_init__(self) -> None:
-        self._recorded = RecordedJudge(self.recordings)
+        self._recorded = OpenedJudge(RecordedBackend(self.recordings))
 
     async def judge(self, requests: Sequence[JudgeRequest]) -> list[Verdict]:
         first = await self._recorded.judge([replace(request, sample=0) for request in requests])

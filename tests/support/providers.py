@@ -3,7 +3,7 @@
 import pytest
 from pydantic import SecretStr
 
-from persona_pipeline.judging.options import AnthropicOptions
+from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.judging.providers.registry import find_provider
 from persona_pipeline.testing.messages_server import MessagesServer
 from persona_pipeline.testing.protocols import ACCESS_KEY, BEARER, PROJECT, REGION, SECRET_KEY, SESSION_TOKEN
@@ -36,9 +36,9 @@ def set_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
-def options_of(provider: str, server: MessagesServer) -> AnthropicOptions:
+def options_of(provider: str, server: MessagesServer) -> ModelOptions:
     """Return options that ask a server, which speaks the provider's protocol."""
-    return AnthropicOptions(
+    return ModelOptions(
         provider=find_provider(provider),
         model=MODELS[provider],
         base_url=server.url,

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import yaml
 
-from persona_pipeline.judging.recordings import sign_recordings
+from persona_pipeline.judging.recordings.files import sign_recordings
+from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.settings import get_settings
 from tests.support.github import Runner, step
 
@@ -204,7 +205,7 @@ def _regression(config: Path) -> int:
     from persona_pipeline.errors import ConfigError
     from persona_pipeline.evaluation import run_evaluation
     from persona_pipeline.evaluation.against import fresh_world
-    from persona_pipeline.evaluation.judges import open_judge
+    from persona_pipeline.judging.open import open_judge
     from persona_pipeline.world import World
 
     told = RegressionConfig(**yaml.safe_load(config.read_text("utf-8"))["ops"]["regression_report"]["config"])
@@ -267,10 +268,10 @@ def record(world: Path, **said: int) -> None:
     from persona_pipeline.evaluation import EvaluationRequest
     from persona_pipeline.evaluation.against import fresh_world
     from persona_pipeline.evaluation.run import planned
-    from persona_pipeline.judging.recorded import RecordedJudge, RecordingWriter
+    from persona_pipeline.judging.recordings.replay import RecordingWriter
     from persona_pipeline.judging.verdict import Evidence, Verdict
 
-    known = RecordedJudge(world / "recordings")
+    known = RecordedBackend(world / "recordings")
     asked, told = [], []
     with fresh_world(world) as opened:
         for plan in planned(opened, EvaluationRequest()):

@@ -12,12 +12,13 @@ from typing import Any
 from persona_pipeline.evaluation import EvaluationRequest, run_evaluation
 from persona_pipeline.evaluation.report import RunReport
 from persona_pipeline.judging.injection import suspicious_entries
-from persona_pipeline.judging.recorded import RecordedBackend, RecordedJudge, RecordingJudge, RecordingWriter
-from persona_pipeline.judging.recorded_first import RecordedFirstJudge
+from persona_pipeline.judging.layers import OpenedJudge
+from persona_pipeline.judging.recordings.replay import RecordedBackend, RecordedFirst, RecordingWriter
 from persona_pipeline.judging.verdict import Evidence, Judge, JudgeRequest, Unscored, Verdict
 from persona_pipeline.propositions import ALL_DIMENSIONS
 from persona_pipeline.testing.worlds import FIRST_MESSAGE, WorldBuilder
 from persona_pipeline.world import World
+from tests.support.judging import layered
 
 AGENTS = ("ann", "bob", "cid")
 CLAIMS, WEEKS = 4, 4
@@ -134,8 +135,7 @@ def write_world(root: Path) -> Path:
 
 def recording(judge: Judge, folder: Path) -> Judge:
     """Return a live judge whose verdicts are recorded, as ``open_judge`` opens one."""
-    recorded = RecordedJudge(RecordedBackend(folder))
-    return RecordedFirstJudge(RecordingJudge(judge, RecordingWriter(folder)), recorded)
+    return layered(judge, RecordedFirst(RecordedBackend(folder)), RecordingWriter(folder))
 
 
 def cases(count: int, failing: float = 0.005, failing_again: float | None = None) -> list[Case]:
@@ -156,7 +156,7 @@ def live_and_replayed(case: Case, world: Path, folder: Path) -> tuple[RunReport,
     judge = FallibleJudge(case)
     request = EvaluationRequest(samples=case.samples, window="7d")
     live = _run(root, folder / "live.db", recording(judge, root / "recordings"), request)
-    replayed = _run(root, folder / "replay.db", RecordedJudge(root / "recordings"), request)
+    replayed = _run(root, folder / "replay.db", OpenedJudge(RecordedBackend(root / "recordings")), request)
     return live, replayed, judge.failed
 
 

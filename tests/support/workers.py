@@ -15,7 +15,7 @@ from pathlib import Path
 import dagster as dg
 
 from persona_pipeline.evaluation import EvaluationRequest, run_evaluation
-from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
+from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.world import World
 from tests.support.worlds import DIMENSIONS, write_jsonl, write_yaml
 

@@ -15,8 +15,8 @@ from persona_pipeline.corrections.prompt import gate_question
 from persona_pipeline.importing import ReadOptions, Source
 from persona_pipeline.importing.registry import importer_of
 from persona_pipeline.judging import injection
-from persona_pipeline.judging.prompt import proposition_question
-from persona_pipeline.judging.request import RequestStyle
+from persona_pipeline.judging.claims import proposition_question
+from persona_pipeline.judging.model.messages import RequestStyle
 from persona_pipeline.judging.verdict import JudgeRequest, Verdict
 from persona_pipeline.propositions.models import Proposition, PropositionSet
 from persona_pipeline.reporting.render import render

@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from persona_pipeline.baselines import load_baseline
-from persona_pipeline.judging.recordings import load_recordings
+from persona_pipeline.judging.recordings.files import load_recordings
 from persona_pipeline.testing.messages_server import MessagesServer
 
 PROJECT = Path(__file__).parents[2]
@@ -27,17 +27,17 @@ WHEN = ("--as-of", "2026-06-14T23:59:59Z")
 BATCH = """
 import sys
 from pydantic import SecretStr
-from persona_pipeline.judging.anthropic import questions_about
+from persona_pipeline.judging.claims import questions_of
 from persona_pipeline.judging.batches import collect_batches, submit_batch
-from persona_pipeline.judging.options import AnthropicOptions
+from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.store import open_store
 from tests.support.judging import requests
 from persona_pipeline.cli.failures import machine_failure
-options = AnthropicOptions(base_url=sys.argv[2], api_key=SecretStr("k"))
+options = ModelOptions(base_url=sys.argv[2], api_key=SecretStr("k"))
 try:
     store = open_store()
     if sys.argv[1] == "submit":
-        submit_batch(store, options, [question for _, question in questions_about(requests(60), max_tokens=500)])
+        submit_batch(store, options, [question for _, question in questions_of(requests(60), max_tokens=500)])
     else:
         collect_batches(store, options)
 except Exception as error:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.judging.budget import Budget
+from persona_pipeline.judging.money import Budget
 from persona_pipeline.suites.answering.base import OutputCache, TargetError
 from persona_pipeline.suites.running.targets_file import Targets, load_targets
 from persona_pipeline.suites.targets import Request

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from persona_pipeline.evaluation import evaluate_world
-from persona_pipeline.judging.recorded import RecordedJudge
+from persona_pipeline.judging.layers import OpenedJudge
+from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.reporting.gathering import gather
 from persona_pipeline.reporting.html import render_html
 from persona_pipeline.store import Store
@@ -65,7 +66,9 @@ def test_extras_are_neither_judged_nor_shown(sample_world: World) -> None:
     """Every recorded answer still fits, each run keeps its id, which is made of what was judged, and no page holds them."""
 
     def evaluate() -> tuple[dict[str, Any], str]:
-        report = evaluate_world(sample_world, judge=RecordedJudge(sample_world.root / "recordings"), agents=["jim"])
+        report = evaluate_world(
+            sample_world, judge=OpenedJudge(RecordedBackend(sample_world.root / "recordings")), agents=["jim"]
+        )
         report = gather(sample_world, report)
         return {name: agent.evaluation.model_dump() for name, agent in report.agents.items()}, render_html(report)
 

@@ -10,8 +10,7 @@ from typing import Any
 from persona_pipeline.corrections.judgment import CONFIGURATION, NotJudgedError, question_of, reviewed
 from persona_pipeline.corrections.prepare import GateFacts, Propositions, gather_facts
 from persona_pipeline.corrections.records import PriorAttempts
-from persona_pipeline.judging.questions import Answer, Backend, Question
-from persona_pipeline.judging.verdict import Usage
+from persona_pipeline.judging.verdict import Answer, Backend, Question, Usage
 from persona_pipeline.world.models import CorrectionSettings, Message
 from persona_pipeline.world.world import World
 

@@ -15,14 +15,11 @@ from persona_pipeline.corrections.replay.models import Correction, CorrectionRep
 from persona_pipeline.corrections.replay.turns import measured_turns
 from persona_pipeline.corrections.statistics import GateStatistics, correction_statistics
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.evaluation.judges import RECORDINGS, JudgeOptions, open_judge
 from persona_pipeline.judging.estimate import Estimate, estimate_questions
-from persona_pipeline.judging.options import AnthropicOptions
-from persona_pipeline.judging.providers.registry import RECORDED
-from persona_pipeline.judging.questions import Backend
-from persona_pipeline.judging.recorded import RecordedBackend
-from persona_pipeline.judging.recorded_first import RecordedFirstBackend
-from persona_pipeline.judging.verdict import Usage
+from persona_pipeline.judging.model.options import ModelOptions
+from persona_pipeline.judging.open import RECORDINGS
+from persona_pipeline.judging.recordings.replay import RecordedBackend
+from persona_pipeline.judging.verdict import Backend, Usage
 from persona_pipeline.settings import get_settings
 from persona_pipeline.world.models import CorrectionSettings, Message, Window
 from persona_pipeline.world.world import World
@@ -48,19 +45,6 @@ class ReplayRequest:
     risk: float | None = None
 
 
-def open_replay_backend(name: str, world: World, options: JudgeOptions) -> Backend:
-    """Return what answers the gate's questions: recordings, and with a live judge what neither they nor the store know.
-
-    Raises:
-        ConfigError: see ``open_judge``.
-    """
-    if name == RECORDED:
-        open_judge(name, world, options)
-        return RecordedBackend(world.root / RECORDINGS)
-    live: Backend = getattr(open_judge(name, world, options), "backend")  # noqa: B009
-    return live if options.fresh else RecordedFirstBackend(live, RecordedBackend(world.root / RECORDINGS))
-
-
 def estimate_replay(world: World, request: ReplayRequest, judge: str | None, *, fresh: bool = False) -> Estimate:
     """Return what asking a live judge would take.
 
@@ -72,8 +56,8 @@ def estimate_replay(world: World, request: ReplayRequest, judge: str | None, *, 
     ]
     questions = [item.question for item in asked if item.question]
     recorded = RecordedBackend(world.root / RECORDINGS)
-    missing = questions if fresh else [item for item in questions if recorded.find(item.key) is None]
-    options = AnthropicOptions.from_settings(get_settings(), judge)
+    missing = questions if fresh else [item for item in questions if item.key not in recorded.recordings]
+    options = ModelOptions.from_settings(get_settings(), judge)
     return estimate_questions(missing, options, None if fresh else world.store)
 
 

@@ -38,7 +38,7 @@ from persona_pipeline.corrections.service.wire import (
 )
 from persona_pipeline.corrections.statistics import CorrectionStatistics, correction_statistics
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.judging.questions import Backend
+from persona_pipeline.judging.verdict import Backend
 from persona_pipeline.telemetry.events import within_span
 from persona_pipeline.world.models import Window
 from persona_pipeline.world.windows import parse_window

@@ -12,8 +12,8 @@ from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource
 from persona_pipeline.judging import batches as message_batches
-from persona_pipeline.judging.batch_records import BatchSummary
-from persona_pipeline.judging.options import AnthropicOptions
+from persona_pipeline.judging.batches import BatchSummary
+from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.reporting.text import one_line
 from persona_pipeline.settings import get_settings
 
@@ -49,7 +49,7 @@ def build_submit_batches(place: Place) -> dg.JobDefinition:
         """Submit every judgment an evaluation would ask for that is neither answered nor under way."""
         with known_failures(), api_failures():
             opened = world.open()
-            options = AnthropicOptions.from_settings(get_settings())
+            options = ModelOptions.from_settings(get_settings())
             questions = planned_questions(opened, options, evaluation, config)
             if evaluation.max_usd or get_settings().daily_usd:
                 require_affordable(opened.store, options, questions, evaluation.max_usd or None)
@@ -93,7 +93,7 @@ def build_collect_batches(place: Place) -> dg.JobDefinition:
         """Bring the answers of ended batches into the store."""
         with known_failures(), api_failures():
             opened = world.open()
-            summaries = message_batches.collect_batches(opened.store, AnthropicOptions.from_settings(get_settings()))
+            summaries = message_batches.collect_batches(opened.store, ModelOptions.from_settings(get_settings()))
         for summary in summaries:
             for reason, count in summary.reasons.items():
                 context.log.warning(

@@ -10,13 +10,12 @@ from pydantic import Field
 from persona_pipeline.defs.platform.resources import EvaluationSettings
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation.run import planned_requests
-from persona_pipeline.judging.anthropic import questions_about
-from persona_pipeline.judging.batch_records import SUBMITTED, SUBMITTING
-from persona_pipeline.judging.canaries import with_canaries
-from persona_pipeline.judging.collected import CollectedBackend
-from persona_pipeline.judging.daily import daily_limit
-from persona_pipeline.judging.options import AnthropicOptions
-from persona_pipeline.judging.questions import Question
+from persona_pipeline.judging.batches import SUBMITTED, SUBMITTING, CollectedBackend
+from persona_pipeline.judging.claims import questions_of
+from persona_pipeline.judging.layers import with_canaries
+from persona_pipeline.judging.model.options import ModelOptions
+from persona_pipeline.judging.money import daily_limit
+from persona_pipeline.judging.verdict import Question
 from persona_pipeline.settings import get_settings
 from persona_pipeline.store import Store, tables
 from persona_pipeline.world import World
@@ -30,7 +29,7 @@ class BatchConfig(dg.Config):
 
 
 def planned_questions(
-    world: World, options: AnthropicOptions, evaluation: EvaluationSettings, config: BatchConfig
+    world: World, options: ModelOptions, evaluation: EvaluationSettings, config: BatchConfig
 ) -> list[Question]:
     """Return what an evaluation with these settings would ask.
 
@@ -41,13 +40,11 @@ def planned_questions(
     # Without evidence there is nothing to ask.
     asked = [request for request in requests if request.trajectory.entries]
     grouping = evaluation.grouping or get_settings().judge_grouping
-    asking = questions_about(with_canaries(asked), max_tokens=options.max_tokens, grouping=grouping)
+    asking = questions_of(with_canaries(asked), max_tokens=options.max_tokens, grouping=grouping)
     return [question for _, question in asking]
 
 
-def require_affordable(
-    store: Store, options: AnthropicOptions, questions: Sequence[Question], limit: float | None
-) -> None:
+def require_affordable(store: Store, options: ModelOptions, questions: Sequence[Question], limit: float | None) -> None:
     """Check the expected price of what has no answer yet: once it is submitted, a batch is paid for, and it counts today.
 
     Raises:

@@ -22,7 +22,7 @@ from persona_pipeline.defs.changes.observations import find_work, new_events, ob
 from persona_pipeline.defs.platform.resources import WorldResource, known_agents
 from persona_pipeline.defs.platform.run_tags import request_tags
 from persona_pipeline.defs.platform.settings import orchestration
-from persona_pipeline.judging.daily import daily_limit
+from persona_pipeline.judging.money import daily_limit
 from persona_pipeline.judging.providers.registry import RECORDED
 from persona_pipeline.propositions import ALL_DIMENSIONS
 from persona_pipeline.settings import get_settings

@@ -18,8 +18,8 @@ from persona_pipeline.defs.platform.resources import WorldResource, logged_progr
 from persona_pipeline.defs.platform.settings import orchestration
 from persona_pipeline.evaluation import EvaluationRequest, RunReport, run_evaluation
 from persona_pipeline.evaluation.against import fresh_world
-from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
 from persona_pipeline.evaluation.report import Conclusion
+from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.reporting.gathering import gather
 from persona_pipeline.reporting.places import reports_folder, write_texts
 

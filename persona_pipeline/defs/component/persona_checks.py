@@ -15,8 +15,8 @@ from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.resources import known_agents, logged_progress, world_in_force
 from persona_pipeline.errors import ConfigError, did_you_mean
 from persona_pipeline.evaluation import EvaluationRequest, run_evaluation
-from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
 from persona_pipeline.evaluation.report import AgentReport
+from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.world.rows import bring_rows
 
 MOST_LINES = 5

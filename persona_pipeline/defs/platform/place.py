@@ -13,7 +13,7 @@ import dagster as dg
 from persona_pipeline.defs.platform.executor import build_executor
 from persona_pipeline.defs.platform.settings import OrchestrationSettings, orchestration
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.judging.prompt import PROMPT_VERSION
+from persona_pipeline.judging.claims import PROMPT_VERSION
 from persona_pipeline.settings import Settings, get_settings
 
 # The names by which functions ask for resources; in the code location they are those of the place.

@@ -15,9 +15,9 @@ from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation import EvaluationRequest
-from persona_pipeline.evaluation.judges import JudgeOptions, open_judge
+from persona_pipeline.judging.layers import OpenedJudge
+from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.judging.progress import Progress
-from persona_pipeline.judging.verdict import Judge
 from persona_pipeline.world import World
 from persona_pipeline.world.files import is_agent_id, yaml_stems
 from persona_pipeline.world.ingest import parse_time
@@ -102,7 +102,7 @@ class EvaluationSettings(dg.ConfigurableResource):
     proposition_delta: float = Field(default=3.0, ge=0, description="How far one claim may fall, on 0-9.")
 
     @cached_property
-    def _judges(self) -> dict[str, Judge]:
+    def _judges(self) -> dict[str, OpenedJudge]:
         return {}
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
@@ -111,7 +111,7 @@ class EvaluationSettings(dg.ConfigurableResource):
             with self.place.entered():
                 run_tags.label_run(context.instance, context.run, judge=self.judge, window=begins, as_of=self.as_of)
 
-    def open_judge(self, world: World) -> Judge:
+    def open_judge(self, world: World) -> OpenedJudge:
         """Return the judge, opened once a process and world."""
         key = str(world.root)
         if key not in self._judges:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
@@ -12,16 +12,13 @@ from persona_pipeline.defs.platform.outcome import Outcome
 from persona_pipeline.defs.platform.resources import EvaluationSettings
 from persona_pipeline.defs.platform.settings import orchestration
 from persona_pipeline.errors import ConfigError, did_you_mean
-from persona_pipeline.judging.anthropic import AnthropicJudge
 from persona_pipeline.judging.providers.registry import RECORDED
-from persona_pipeline.judging.recorded_first import RecordedFirstJudge
 from persona_pipeline.reporting.text import one_line
 from persona_pipeline.world import World
 from persona_pipeline.world.canonical import content_hash
 
 if TYPE_CHECKING:
     from persona_pipeline.suites import SuiteResult, TestResult
-    from persona_pipeline.suites.grading.suite_judge import BackedJudge
     from persona_pipeline.suites.running.opening import JudgeOpener
 
 MECHANISM = "suite"
@@ -170,12 +167,8 @@ def _judge_opener(evaluation: EvaluationSettings, world: World) -> "JudgeOpener"
     from persona_pipeline.suites.running.opening import RECORDINGS, JudgeOpener
 
     def opened() -> SuiteJudge:
-        judge = evaluation.open_judge(world)
-        if isinstance(judge, RecordedFirstJudge):
-            judge = judge.judging
         # The run's other steps share its cache and budget; what suites spend is charged to them.
-        own = replace(judge, mechanism=MECHANISM) if isinstance(judge, AnthropicJudge) else judge
-        return SuiteJudge(cast("BackedJudge", own))
+        return SuiteJudge(replace(evaluation.open_judge(world).without_recorded(), mechanism=MECHANISM))
 
     return JudgeOpener(opened, evaluation.judge, world.root / RECORDINGS if evaluation.judge == RECORDED else None)
 

@@ -5,15 +5,12 @@ import os
 from collections.abc import Mapping
 from functools import lru_cache
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.judging.providers.base import Hooks, Provider
+from persona_pipeline.judging.providers.base import Calling, Hooks, Provider
 from persona_pipeline.settings import DEFAULT_JUDGE_MODEL
-
-if TYPE_CHECKING:
-    from persona_pipeline.judging.options import AnthropicOptions
 
 CREDENTIALS = (
     "ANTHROPIC_API_KEY",
@@ -59,10 +56,10 @@ class AnthropicProvider(_OverAnthropicSdk):
         host = urlsplit(endpoint).hostname or ""
         return host == "anthropic.com" or host.endswith(".anthropic.com")
 
-    def has_credentials(self, options: "AnthropicOptions") -> bool:
+    def has_credentials(self, options: Calling) -> bool:
         return bool(options.api_key) or not options.is_anthropic or any(map(os.environ.get, CREDENTIALS))
 
-    def connect(self, options: "AnthropicOptions", hooks: Hooks) -> Any:
+    def connect(self, options: Calling, hooks: Hooks) -> Any:
         from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
 
         client = AsyncAnthropic(**self.arguments(options), http_client=DefaultAsyncHttpxClient(event_hooks=dict(hooks)))
@@ -71,7 +68,7 @@ class AnthropicProvider(_OverAnthropicSdk):
             client._custom_headers = {}
         return client
 
-    def arguments(self, options: "AnthropicOptions") -> dict[str, Any]:
+    def arguments(self, options: Calling) -> dict[str, Any]:
         """Return what a client is made with.
 
         Raises:
@@ -100,11 +97,11 @@ class BedrockProvider(_OverAnthropicSdk):
     def default_url(self) -> str:
         return f"https://bedrock-runtime.{self._region()}.amazonaws.com"
 
-    def require_usable(self, options: "AnthropicOptions") -> None:
+    def require_usable(self, options: Calling) -> None:
         super().require_usable(options)
         self._region()
 
-    def connect(self, options: "AnthropicOptions", hooks: Hooks) -> Any:
+    def connect(self, options: Calling, hooks: Hooks) -> Any:
         from anthropic import DefaultAsyncHttpxClient
         from anthropic.lib.bedrock import AsyncAnthropicBedrock
 
@@ -146,12 +143,12 @@ class VertexProvider(_OverAnthropicSdk):
             return f"https://aiplatform.{region}.rep.googleapis.com/v1"
         return f"https://{region}-aiplatform.googleapis.com/v1"
 
-    def require_usable(self, options: "AnthropicOptions") -> None:
+    def require_usable(self, options: Calling) -> None:
         super().require_usable(options)
         self._setting("CLOUD_ML_REGION", "region")
         self._setting("ANTHROPIC_VERTEX_PROJECT_ID", "project")
 
-    def connect(self, options: "AnthropicOptions", hooks: Hooks) -> Any:
+    def connect(self, options: Calling, hooks: Hooks) -> Any:
         from anthropic import DefaultAsyncHttpxClient
         from anthropic.lib.vertex import AsyncAnthropicVertex
 
@@ -179,7 +176,7 @@ def _region_of_profile(profile: str | None) -> str | None:
     return boto3.Session(profile_name=profile).region_name
 
 
-def _how_to_call(options: "AnthropicOptions") -> dict[str, Any]:
+def _how_to_call(options: Calling) -> dict[str, Any]:
     from anthropic import Timeout
 
     return {

@@ -5,16 +5,37 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from importlib.util import find_spec
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, Protocol
 from urllib.parse import urlsplit
+
+from pydantic import SecretStr
 
 from persona_pipeline.errors import ConfigError
 
-if TYPE_CHECKING:
-    from persona_pipeline.judging.options import AnthropicOptions
-
 FIRST = "anthropic"
 Hooks = Mapping[str, list[Any]]
+
+
+class Calling(Protocol):
+    """How a model is called, as far as a provider looks at it; see ``judging.model.options.ModelOptions``."""
+
+    @property
+    def model(self) -> str: ...
+    @property
+    def api_key(self) -> SecretStr | None: ...
+    @property
+    def base_url(self) -> str | None: ...
+    @property
+    def endpoint(self) -> str: ...
+    @property
+    def is_anthropic(self) -> bool: ...
+    @property
+    def ambient_key(self) -> bool: ...
+    @property
+    def deadline(self) -> float: ...
+    @property
+    def max_retries(self) -> int: ...
+    def require_usable(self) -> None: ...
 
 
 class Provider(ABC):
@@ -61,7 +82,7 @@ class Provider(ABC):
         """Return the SDK, imported: the home of ``APIStatusError``, ``APIConnectionError`` and ``APITimeoutError``."""
 
     @abstractmethod
-    def connect(self, options: "AnthropicOptions", hooks: Hooks) -> Any:
+    def connect(self, options: Calling, hooks: Hooks) -> Any:
         """Return a client, to be closed.
 
         Args:
@@ -76,11 +97,11 @@ class Provider(ABC):
         """Return a server's answer, parsed, as a message of the Messages API; what is no answer may stay as it is."""
         return response
 
-    def has_credentials(self, options: "AnthropicOptions") -> bool:
+    def has_credentials(self, options: Calling) -> bool:
         """Whether there is a key as far as can be told without asking; servers of one's own need none."""
         return True
 
-    def require_usable(self, options: "AnthropicOptions") -> None:
+    def require_usable(self, options: Calling) -> None:
         """Check what can be checked without asking anybody.
 
         Raises:

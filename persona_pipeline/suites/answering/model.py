@@ -63,12 +63,11 @@ class ModelTarget(TargetFields):
         return self.read(response, round((time.monotonic() - started) * 1000, 3))
 
     async def _send(self, body: dict[str, Any], timeout: float) -> Any:
-        from persona_pipeline.judging.client import CallError, send
-        from persona_pipeline.judging.connection import Leave, connect
-        from persona_pipeline.judging.options import AnthropicOptions
+        from persona_pipeline.judging.model.client import CallError, Leave, connect, send
+        from persona_pipeline.judging.model.options import ModelOptions
 
         provider = self.provider_of_model()
-        options = AnthropicOptions(
+        options = ModelOptions(
             provider=provider,
             model=self.model,
             deadline=_LONGEST_SECONDS,

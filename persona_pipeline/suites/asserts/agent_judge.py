@@ -112,7 +112,7 @@ def ask_target(inspection: Inspection, target: str, output: Output, context: Con
     Raises:
         UngradedError: the target cannot be asked, or its answer holds no JSON object.
     """
-    from persona_pipeline.judging.prompt import plain_json
+    from persona_pipeline.judging.claims import plain_json
 
     if context.services.invoke is None:
         raise UngradedError("no_target", f"target {target!r} cannot be asked when recorded answers are graded")

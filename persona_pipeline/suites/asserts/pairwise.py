@@ -28,7 +28,7 @@ from persona_pipeline.suites.grading.judge_questions import (
 )
 
 if TYPE_CHECKING:
-    from persona_pipeline.judging.questions import Answer, Question
+    from persona_pipeline.judging.verdict import Answer, Question
 
 KIND = "pairwise"
 SECOND = "second"

@@ -138,7 +138,7 @@ def is_analytic(criteria: Sequence[Criterion]) -> bool:
 
 def checks_asked(criteria: Sequence[Criterion], task: str | None = None) -> str:
     """Return what a judge is asked to check, after a task where there is one."""
-    from persona_pipeline.judging.prompt import plain_json
+    from persona_pipeline.judging.claims import plain_json
 
     listed = f"Check these criteria:\n{plain_json({'criteria': [item.asked() for item in criteria]})}"
     return listed if task is None else f"{task}\n\n{listed}"

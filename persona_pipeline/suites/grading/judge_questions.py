@@ -10,7 +10,7 @@ from persona_pipeline.suites.grading.base import Context
 from persona_pipeline.suites.grading.grades import Grade
 
 if TYPE_CHECKING:
-    from persona_pipeline.judging.questions import Question
+    from persona_pipeline.judging.verdict import Question
 
 MECHANISM = "suite"
 MOST_SENTENCES = 4
@@ -181,8 +181,8 @@ def judge_question(
         subject: what makes the recording's key beside the evidence: what is asked, not how the prompt words it.
         check: says what is wrong with a reply, None when it can be used.
     """
-    from persona_pipeline.judging.prompt import plain_json
-    from persona_pipeline.judging.questions import Question
+    from persona_pipeline.judging.claims import plain_json
+    from persona_pipeline.judging.verdict import Question
     from persona_pipeline.world.canonical import content_hash
 
     return Question(

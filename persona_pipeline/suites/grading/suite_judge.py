@@ -4,32 +4,20 @@ Asserts run in threads; the judge is asynchronous and serves one thread. So it l
 """
 
 import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from persona_pipeline.background_loop import BackgroundLoop
-from persona_pipeline.judging.backend import AnthropicBackend
-from persona_pipeline.judging.questions import Answer, Backend, Question
-from persona_pipeline.judging.verdict import JudgeRequest, Usage, Verdict
+from persona_pipeline.judging.layers import OpenedJudge
+from persona_pipeline.judging.verdict import Answer, Backend, Judge, JudgeRequest, Question, Usage, Verdict
 from persona_pipeline.suites.grading.grades import UngradedError
 
 Result = TypeVar("Result")
 
 
-class BackedJudge(Protocol):
-    """A judge of propositions that also answers other questions."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def live(self) -> bool: ...
-
-    @property
-    def backend(self) -> Backend: ...
-
-    async def judge(self, requests: Sequence[JudgeRequest]) -> list[Verdict]: ...
+class BackedJudge(Backend, Judge, Protocol):
+    """A judge of claims that also answers other questions."""
 
 
 @dataclass
@@ -37,17 +25,14 @@ class SuiteJudge:
     """Asks a judge and waits.
 
     Attributes:
-        record: called with every question and what came of it; None: nothing is recorded.
         usage: what all calls of this run took.
     """
 
     judge: BackedJudge
-    record: Callable[[Sequence[Question], Sequence[Answer]], None] | None = None
-    record_verdicts: Callable[[Sequence[JudgeRequest], Sequence[Verdict]], None] | None = None
     usage: Usage = field(default_factory=Usage)
     _loop: BackgroundLoop = field(default_factory=lambda: BackgroundLoop("suite-judge"))
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _backends: dict[str, Backend] = field(default_factory=dict)
+    _others: dict[str, Backend] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -74,11 +59,9 @@ class SuiteJudge:
         Raises:
             UngradedError: they took too long.
         """
-        answers = self._wait(self._backend(model).ask(questions), timeout)
+        answers = self._wait(self._asked(model).ask(questions), timeout)
         for answer in answers:
             self._spent(answer.usage)
-        if self.record:
-            self.record(questions, answers)
         return answers
 
     def verdicts(self, requests: Sequence[JudgeRequest], timeout: float) -> list[Verdict]:
@@ -86,8 +69,6 @@ class SuiteJudge:
         verdicts = self._wait(self.judge.judge(requests), timeout)
         for verdict in verdicts:
             self._spent(verdict.usage)
-        if self.record_verdicts:
-            self.record_verdicts(requests, verdicts)
         return verdicts
 
     def close(self) -> None:
@@ -98,15 +79,13 @@ class SuiteJudge:
         with self._lock:
             self.usage += usage
 
-    def _backend(self, model: str | None) -> Backend:
-        backend = self.judge.backend
-        if model is None or not isinstance(backend, AnthropicBackend) or backend.options.model == model:
-            return backend
+    def _asked(self, model: str | None) -> Backend:
+        if model is None or not isinstance(self.judge, OpenedJudge) or self.judge.model in (None, model):
+            return self.judge
         with self._lock:
-            if model not in self._backends:
-                options = replace(backend.options, model=model)
-                self._backends[model] = AnthropicBackend(options, cache=backend.cache, budget=backend.budget)
-            return self._backends[model]
+            if model not in self._others:
+                self._others[model] = self.judge.with_model(model)
+            return self._others[model]
 
     def _wait(self, work: Coroutine[Any, Any, Result], timeout: float) -> Result:
         try:

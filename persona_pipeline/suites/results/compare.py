@@ -22,7 +22,7 @@ from persona_pipeline.suites.grading.base import Context
 from persona_pipeline.suites.grading.grades import Failure, UngradedError
 
 if TYPE_CHECKING:
-    from persona_pipeline.judging.questions import Question
+    from persona_pipeline.judging.verdict import Question
     from persona_pipeline.suites.grading.suite_judge import SuiteJudge
 
 # Two-sided 95 % quantiles of Student's t for 1 to 29 degrees of freedom; 1.96 beyond.

@@ -70,8 +70,8 @@ class JudgeOpener:
 
 def judge_identity(name: str) -> Any:
     """Return all that makes a judge of the settings answer as it does: server, model, how it is asked, the wording of questions."""
-    from persona_pipeline.judging.options import AnthropicOptions
-    from persona_pipeline.judging.prompt import PROMPT_VERSION
+    from persona_pipeline.judging.claims import PROMPT_VERSION
+    from persona_pipeline.judging.model.options import ModelOptions
     from persona_pipeline.judging.providers.registry import RECORDED
     from persona_pipeline.settings import get_settings
     from persona_pipeline.suites.grading import judge_questions as asked
@@ -83,7 +83,7 @@ def judge_identity(name: str) -> Any:
     rules = (asked.FREEFORM_RULES, asked.CHECKLIST_RULES, asked.ANALYTIC_RULES, asked.PAIRWISE_RULES)
     wording = content_hash([*rules, asked.FREEFORM_ASK, asked.PAIRWISE_ASK])[:8]
     try:
-        options = AnthropicOptions.from_settings(settings, name)
+        options = ModelOptions.from_settings(settings, name)
         where = [options.name, options.endpoint, options.effort, options.max_tokens]
     except ConfigError as error:
         # Whoever opens it will say so.
@@ -110,29 +110,11 @@ def judge_opener(
         raise ConfigError("--record needs a live judge; add --judge anthropic")
 
     def opened() -> "SuiteJudge":
+        from persona_pipeline.judging.open import JudgeOptions, open_judge
         from persona_pipeline.suites.grading.suite_judge import SuiteJudge
 
-        if name == RECORDED:
-            from persona_pipeline.judging.recorded import RecordedJudge
-
-            return SuiteJudge(RecordedJudge((world.root if world else world_root()) / RECORDINGS))
-        return _live(name, record=record, max_usd=max_usd, world=world)
+        options = JudgeOptions(max_usd, record, recorded=False, mechanism="suite")
+        return SuiteJudge(open_judge(name, world, options))
 
     folder = (world.root if world else world_root()) / RECORDINGS if name == RECORDED else None
     return JudgeOpener(opened, name, folder)
-
-
-def _live(name: str, *, record: bool, max_usd: float | None, world: "World | None") -> "SuiteJudge":
-    from persona_pipeline.judging.anthropic import open_anthropic_judge
-    from persona_pipeline.judging.recorded import RecordingWriter
-    from persona_pipeline.settings import get_settings
-    from persona_pipeline.store import open_store
-    from persona_pipeline.suites.grading.suite_judge import SuiteJudge
-
-    judge: Any = open_anthropic_judge(
-        get_settings(), judge=name, store=world.store if world else open_store(), max_usd=max_usd, mechanism="suite"
-    )
-    if not record:
-        return SuiteJudge(judge)
-    writer = RecordingWriter((world.root if world else world_root()) / RECORDINGS)
-    return SuiteJudge(judge, record=writer.record_answers, record_verdicts=writer.record)

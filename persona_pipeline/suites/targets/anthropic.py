@@ -59,7 +59,7 @@ def read_message(message: Any, duration_ms: float, name: str, model: str) -> Out
     Raises:
         TargetError: it is no such response, or the model refused or said nothing.
     """
-    from persona_pipeline.judging.response import read_usage
+    from persona_pipeline.judging.model.messages import read_usage
 
     blocks = message.get("content") if isinstance(message, Mapping) else None
     if not isinstance(blocks, list) or not all(isinstance(block, Mapping) for block in blocks):

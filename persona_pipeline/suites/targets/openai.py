@@ -75,8 +75,8 @@ def _call(item: Mapping[str, Any]) -> dict[str, Any]:
 
 def _took(response: Mapping[str, Any], model: str) -> tuple[TokenUsage | None, float | None]:
     """Return tokens, cached ones apart, and dollars where the model's price is known."""
-    from persona_pipeline.judging.providers.chat_completions import read_chat_usage
-    from persona_pipeline.judging.response import read_usage
+    from persona_pipeline.judging.model.messages import read_usage
+    from persona_pipeline.judging.providers.openai import read_chat_usage
 
     usage = read_usage(read_chat_usage(response.get("usage")), str(response.get("model") or model), model)
     if not (usage.input_tokens or usage.output_tokens):

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.judging.questions import Question
-from persona_pipeline.judging.verdict import Unscored
+from persona_pipeline.judging.verdict import Question, Unscored
 from persona_pipeline.suites import UngradedError
 from persona_pipeline.suites.grading.judge_questions import OLDER, fill_prompt
 from tests.suites.support import grade, judging, run, suite_of, write

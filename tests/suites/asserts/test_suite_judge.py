@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from persona_pipeline.cli import main
+from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.suites import RunOptions, UngradedError, run_suite
 from persona_pipeline.suites.grading.suite_judge import SuiteJudge
 from persona_pipeline.testing.messages_server import Call, Hang, MessagesServer, message, status
@@ -151,12 +152,12 @@ def test_a_test_whose_time_is_up_asks_nothing(tmp_path: Path) -> None:
 
 
 def test_another_model_for_one_assert_asks_that_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from persona_pipeline.judging.anthropic import open_anthropic_judge
+
     from persona_pipeline.suites import Services
 
     with MessagesServer(handler=reply) as server:
         live(monkeypatch, server)
-        judge = SuiteJudge(open_anthropic_judge(mechanism="suite"))
+        judge = SuiteJudge(open_judge("anthropic", None, JudgeOptions(recorded=False, kept=False, mechanism="suite")))
         services = Services(judge=lambda: judge)
         grade(tmp_path, {"type": "llm_judge", "model": "claude-sonnet-5-5"}, "x", services=services)
         grade(tmp_path, {"type": "llm_judge"}, "x", services=services)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.judging.questions import Question
+from persona_pipeline.judging.verdict import Question
 from tests.suites.support import grade, judging, load, suite_of, write
 
 

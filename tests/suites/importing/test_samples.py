@@ -9,7 +9,7 @@ import pytest
 
 from persona_pipeline.cli import main
 from persona_pipeline.documents import load_document
-from persona_pipeline.judging.questions import Question
+from persona_pipeline.judging.verdict import Question
 from persona_pipeline.suites import RunOptions, SuiteResult, load_suite, run_suite
 from persona_pipeline.suites.importing.config import Imported, import_file, write_import
 from persona_pipeline.suites.running.targets_file import load_targets

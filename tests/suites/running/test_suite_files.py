@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from persona_pipeline.judging.recorded import RecordedJudge
+from persona_pipeline.judging.layers import OpenedJudge
+from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.suites import RunOptions, SuiteResult, load_suite, run_suite_file, suite_files
 from tests.conftest import PROJECT
 from tests.support.worlds import replace_in
@@ -24,7 +25,7 @@ def run(root: Path, name: str) -> SuiteResult:
     return run_suite_file(
         root / "suites" / name,
         world_root=root,
-        judge=lambda: RecordedJudge(root / "recordings"),
+        judge=lambda: OpenedJudge(RecordedBackend(root / "recordings")),
         options=RunOptions(allow_code=True, cache_folder=root / "cache", workspace_folder=root / "spaces"),
     )
 

@@ -1,16 +1,17 @@
-"""The body of a Messages API call: rules, reference, transcript as a tool's result, and the question last."""
+"""The Messages API: rules, reference, transcript as a tool's result and the question last; and what comes back, read strictly."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from persona_pipeline.judging.model_names import model_name
-from persona_pipeline.judging.prices import estimated_tokens
-from persona_pipeline.judging.prompt import plain_json
+from persona_pipeline.documents import JsonError, strict_json
+from persona_pipeline.judging.claims import plain_json
+from persona_pipeline.judging.money import estimated_tokens, model_name, price
 from persona_pipeline.judging.providers.base import FIRST, Provider
-from persona_pipeline.judging.questions import Question
+from persona_pipeline.judging.verdict import Answer, Asked, Question, Unscored, Usage
 from persona_pipeline.world.canonical import canonical_json, content_hash
 
 _TOOL_USE_ID = "toolu_read_transcript"
@@ -207,3 +208,117 @@ def _encodable(text: str) -> str:
     if text.isascii():
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+_FENCED = re.compile(r"\s*```(?:json)?[ \t]*\n(.*?)\n?[ \t]*```\s*", re.DOTALL)
+
+
+def read_response(
+    message: Any,
+    question: Asked,
+    *,
+    requested_model: str,
+    fences_allowed: bool = False,
+    batch: bool = False,
+) -> Answer:
+    """Return the answer in a parsed response body. Never raises: what is no valid answer is unscored.
+
+    Args:
+        fences_allowed: a Markdown code fence around the whole answer is taken off (prompted JSON).
+        batch: the call was part of a message batch, at half price.
+    """
+    if not isinstance(message, Mapping) or not isinstance(message.get("content"), list):
+        return Answer(unscored=Unscored.API_ERROR, detail="the response is no message", usage=unknown_usage())
+    served = message.get("model")
+    model = served if isinstance(served, str) else requested_model
+    usage = read_usage(message.get("usage"), model, requested_model, batch=batch)
+
+    def unscored(reason: Unscored, detail: str) -> Answer:
+        return Answer(unscored=reason, detail=detail, usage=usage, model=model, prompt_version=question.prompt_version)
+
+    stop = message.get("stop_reason")
+    if stop == "refusal":
+        return unscored(Unscored.REFUSAL, f"the model refused{_category(message)}")
+    if stop in ("max_tokens", "model_context_window_exceeded"):
+        spent = f"{usage.output_tokens} output tokens" if usage.usd is not None else "the output"
+        return unscored(Unscored.TRUNCATED, f"stopped by {stop} after {spent}")
+    if stop not in ("end_turn", "stop_sequence"):
+        return unscored(Unscored.INVALID_OUTPUT, f"stopped with {str(stop)[:40]!r} instead of an answer")
+    text = "".join(
+        block["text"]
+        for block in message["content"]
+        if isinstance(block, Mapping) and block.get("type") == "text" and isinstance(block.get("text"), str)
+    )
+    if fences_allowed and (fenced := _FENCED.fullmatch(text)):
+        text = fenced[1]
+    try:
+        data = parse_object(text)
+    except InvalidAnswerError as error:
+        return unscored(Unscored.INVALID_OUTPUT, str(error))
+    if problem := question.problem(data):
+        return unscored(Unscored.INVALID_OUTPUT, problem)
+    return Answer(data, usage=usage, model=model, prompt_version=question.prompt_version)
+
+
+def read_usage(usage: Any, model: str, requested_model: str | None = None, *, batch: bool = False) -> Usage:
+    """Return tokens and price of one call; a response that does not say costs an unknown sum, not nothing."""
+    if not isinstance(usage, Mapping):
+        return unknown_usage()
+    counts = [
+        usage.get(name) or 0
+        for name in (
+            "input_tokens",
+            "output_tokens",
+            "cache_creation_input_tokens",
+            "cache_read_input_tokens",
+        )
+    ]
+    if "input_tokens" not in usage or "output_tokens" not in usage or not all(map(_is_count, counts)):
+        return unknown_usage()
+    creation = usage.get("cache_creation")
+    hour = creation.get("ephemeral_1h_input_tokens") if isinstance(creation, Mapping) else 0
+    tokens = Usage(*counts, calls=1)
+    usd = price(
+        tokens,
+        model,
+        requested_model,
+        hour_cache_tokens=hour if isinstance(hour, int) and hour > 0 else 0,
+        batch=batch or usage.get("service_tier") == "batch",
+    )
+    return Usage(*counts, calls=1, usd=usd)
+
+
+def unknown_usage() -> Usage:
+    """Return the usage of a call that may have been billed and did not say for how much."""
+    return Usage(calls=1, usd=None)
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _category(message: Mapping[str, Any]) -> str:
+    details = message.get("stop_details")
+    category = details.get("category") if isinstance(details, Mapping) else None
+    return f" ({category[:40]})" if isinstance(category, str) else ""
+
+
+class InvalidAnswerError(ValueError):
+    """The text is no answer to the question; the message says why in one line."""
+
+
+def parse_object(text: str) -> dict[str, Any]:
+    """Return the JSON object that is the whole of the text.
+
+    Raises:
+        InvalidAnswerError: anything else, text around it, a duplicate key, NaN or infinity included.
+    """
+    if not text.strip():
+        raise InvalidAnswerError("the answer has no text")
+    try:
+        data = strict_json(text)
+    except JsonError as error:
+        raise InvalidAnswerError(f"the answer is not JSON ({error.msg})") from None
+    if not isinstance(data, dict):
+        raise InvalidAnswerError(f"the answer is a JSON {type(data).__name__}, not an object")
+    return data

@@ -7,11 +7,10 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from persona_pipeline.judging.anthropic import AnthropicJudge
-from persona_pipeline.judging.backend import AnthropicBackend
-from persona_pipeline.judging.connection import connect
-from persona_pipeline.judging.options import AnthropicOptions
-from persona_pipeline.judging.request import UNKNOWN_MODEL, traits_of
+from persona_pipeline.judging.model.asking import ModelBackend, live_judge
+from persona_pipeline.judging.model.client import connect
+from persona_pipeline.judging.model.messages import UNKNOWN_MODEL, traits_of
+from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
 from persona_pipeline.world.trajectory import Entry, Trajectory
 
@@ -69,7 +68,7 @@ class Probed:
     models: tuple[str, ...] = ()
 
 
-async def probe(options: AnthropicOptions) -> Probed:
+async def probe(options: ModelOptions) -> Probed:
     """Return what the endpoint answers, in the order it was asked; the first error ends it."""
     # A server of one's own may be slow and still be right.
     deadline = min(options.deadline, 30.0) if options.is_anthropic else options.deadline
@@ -77,8 +76,8 @@ async def probe(options: AnthropicOptions) -> Probed:
     model = await _model(options)
     if model.level is Level.ERROR:
         return Probed([model])
-    backend = AnthropicBackend(options)
-    judge = AnthropicJudge(backend, mechanism="doctor")
+    backend = ModelBackend(options)
+    judge = live_judge(backend, mechanism="doctor")
     traits = traits_of(options.model)
     known = traits is not UNKNOWN_MODEL
     # Nobody knows what another model caches, and a long transcript may not fit.
@@ -116,11 +115,11 @@ def _judging(true: Verdict, false: Verdict) -> Finding | None:
     return Finding("judging", Level.ERROR, f"cannot judge: {', '.join(wrong)}", _STRONGER, cannot_judge=True)
 
 
-async def _slow(options: AnthropicOptions, request: JudgeRequest) -> Finding:
+async def _slow(options: ModelOptions, request: JudgeRequest) -> Finding:
     """Return how long an answer takes that did not come in time, and which deadline would do."""
     patient = replace(options, deadline=_LATE * options.deadline)
     started = time.monotonic()
-    (verdict,) = await AnthropicJudge(AnthropicBackend(patient), mechanism="doctor").judge([request])
+    (verdict,) = await live_judge(ModelBackend(patient), mechanism="doctor").judge([request])
     took = time.monotonic() - started
     said = f"a test call failed: no answer within the deadline of {options.deadline:g} s"
     if _failed(verdict):
@@ -142,7 +141,7 @@ def _answer(verdict: Verdict) -> str:
     return f"no score ({str(verdict.unscored).replace('_', ' ')})"
 
 
-async def _model(options: AnthropicOptions) -> Finding:
+async def _model(options: ModelOptions) -> Finding:
     sdk: Any = options.provider.sdk()
     name, provider = options.model, options.provider
     silent = Finding("model", Level.NOTE, f"{options.endpoint} does not describe its models", "nothing to be done")
@@ -192,7 +191,7 @@ def _lifecycle(found: Any, name: str) -> Finding:
     return Finding("model", Level.OK, f"{name} is there")
 
 
-def _structured(verdict: Verdict, backend: AnthropicBackend) -> Finding:
+def _structured(verdict: Verdict, backend: ModelBackend) -> Finding:
     name = "structured output"
     if verdict.unscored is None or verdict.unscored.is_answer:
         if backend.notes:
@@ -208,7 +207,7 @@ def _structured(verdict: Verdict, backend: AnthropicBackend) -> Finding:
     return Finding(name, Level.ERROR, f"a test call failed: {verdict.detail}", remedy)
 
 
-def _caching(second: Verdict, options: AnthropicOptions) -> Finding:
+def _caching(second: Verdict, options: ModelOptions) -> Finding:
     if second.usage.cache_read_tokens:
         return Finding(
             "caching", Level.OK, f"{second.usage.cache_read_tokens} tokens of a prompt were read from the cache"

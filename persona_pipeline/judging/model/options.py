@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from pydantic import SecretStr
 
-from persona_pipeline.judging.pacing import Limit
+from persona_pipeline.judging.model.pace import Limit
 from persona_pipeline.judging.providers.anthropic import AnthropicProvider
 from persona_pipeline.judging.providers.base import Provider
 from persona_pipeline.judging.providers.registry import RECORDED, find_provider
@@ -13,7 +13,7 @@ from persona_pipeline.settings import DEFAULT_JUDGE_MODEL, Settings
 
 
 @dataclass(frozen=True)
-class AnthropicOptions:
+class ModelOptions:
     """How the live judge is called.
 
     Attributes:
@@ -49,7 +49,7 @@ class AnthropicOptions:
     patience: float = 600.0
 
     @classmethod
-    def from_settings(cls, settings: Settings, judge: str | None = None) -> "AnthropicOptions":
+    def from_settings(cls, settings: Settings, judge: str | None = None) -> "ModelOptions":
         """Return the options that the settings say.
 
         Args:

@@ -1,30 +1,120 @@
-"""Asking a model, whoever serves it."""
+"""Questions on their way to a model: what is sent, what shares a prefix, and who pays."""
 
 import logging
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from persona_pipeline.judging.breaker import AgentBreakers, Breaker
-from persona_pipeline.judging.budget import Budget, Reservation, require_price
 from persona_pipeline.judging.cache import JudgmentCache
-from persona_pipeline.judging.calls import Call, by_prefix, each_paid_once, failed_answer
-from persona_pipeline.judging.client import CallError, send
-from persona_pipeline.judging.connection import Leave, SharedClient
-from persona_pipeline.judging.expected import Expected
-from persona_pipeline.judging.fanout import AdaptiveWidth, fan_out
-from persona_pipeline.judging.options import AnthropicOptions
-from persona_pipeline.judging.pacing import Pacer
+from persona_pipeline.judging.claims import plain_json
+from persona_pipeline.judging.layers import Claims, OpenedJudge
+from persona_pipeline.judging.model.client import CallError, Leave, SharedClient, send
+from persona_pipeline.judging.model.messages import (
+    Prefix,
+    RequestStyle,
+    cached_tokens,
+    prefix_of,
+    read_response,
+    request_key,
+    traits_of,
+    unknown_usage,
+)
+from persona_pipeline.judging.model.options import ModelOptions
+from persona_pipeline.judging.model.pace import AdaptiveWidth, AgentBreakers, Breaker, Cost, Limit, Pacer, fan_out
+from persona_pipeline.judging.money import Budget, Reservation, UsageLedger, estimated_tokens, price, require_price
 from persona_pipeline.judging.progress import Progress
-from persona_pipeline.judging.prompt import plain_json
-from persona_pipeline.judging.questions import Answer, Blame, Question
-from persona_pipeline.judging.request import RequestStyle, prefix_of, request_key
-from persona_pipeline.judging.response import read_response, unknown_usage
-from persona_pipeline.judging.usage import UsageLedger
-from persona_pipeline.judging.verdict import Unscored, Usage
+from persona_pipeline.judging.verdict import Answer, Blame, Question, Unscored, Usage
+
+
+@dataclass(frozen=True)
+class Call:
+    """A question in the form a model is asked in. ``key`` is the judgment's."""
+
+    question: Question
+    style: RequestStyle
+    key: str
+    prefix: Prefix
+
+
+def failed_answer(error: CallError) -> Answer:
+    """Return what a call that brought no message is as an answer."""
+    return Answer(unscored=error.reason, detail=error.detail, usage=error.usage, blame=error.blame)
+
+
+def by_prefix(calls: Iterable[Call]) -> list[list[Call]]:
+    """Return the calls in groups that share all but the last turn."""
+    groups: dict[Prefix, list[Call]] = {}
+    for call in calls:
+        groups.setdefault(call.prefix, []).append(call)
+    return list(groups.values())
+
+
+def each_paid_once(calls: Sequence[Call], answers: dict[str, Answer]) -> Iterator[Answer]:
+    """Yield the answers of calls in their order; what several share is charged to the first."""
+    seen: set[str] = set()
+    for call in calls:
+        answer = answers[call.key]
+        yield replace(answer, usage=Usage(), cached=True) if call.key in seen else answer
+        seen.add(call.key)
+
+
+# Of an answer, until one was seen.
+_ANSWER_TOKENS = 400.0
+# How many tokens one of ours may be until an answer told; how much more than what is expected a budget should have.
+_GENEROUS, _TIGHT = 1.5, 2.0
+
+
+class Expected:
+    """Expectations of calls to one model."""
+
+    def __init__(self, model: str) -> None:
+        self.model = model
+        self._warm: set[Prefix] = set()
+        self._output_tokens = _ANSWER_TOKENS
+        self._density = 0.0
+
+    def learn(self, call: Call, usage: Usage, *, shared: bool) -> None:
+        """Learn from what a call took; ``shared``: its prefix was marked for the API's cache."""
+        self._output_tokens += (usage.output_tokens - self._output_tokens) / 10 if usage.output_tokens else 0
+        if shared and not call.question.context_recurs:
+            self._warm.add(call.prefix)
+        sent = usage.input_tokens + usage.cache_creation_tokens + usage.cache_read_tokens
+        if sent:
+            self._density = sent / (call.prefix.tokens + estimated_tokens(call.question.ask))
+
+    def is_cacheable(self, group: Sequence[Call]) -> bool:
+        """Whether the API is to cache what these calls share."""
+        first = group[0]
+        if len(group) == 1 and not first.question.context_recurs:
+            return False
+        # A mark on too short a prefix costs nothing; one that is missing costs every claim its transcript.
+        expected = cached_tokens(first.style, first.question) * (self._density or _GENEROUS)
+        return expected >= traits_of(self.model).cache_minimum
+
+    def is_tight(self, groups: Sequence[Sequence[Call]], budget: Budget) -> bool:
+        """Whether a budget may not suffice for all of them."""
+        expected = 0.0
+        for group in groups:
+            for place, call in enumerate(group):
+                prefix = {"cache_read_tokens" if place else "cache_creation_tokens": call.prefix.tokens}
+                asks, output = estimated_tokens(call.question.ask), int(self._output_tokens)
+                usage = Usage(input_tokens=asks, output_tokens=output, **prefix)
+                expected += price(usage, self.model) or 0.0
+        return _TIGHT * expected > budget.remaining
+
+    def cost(self, call: Call) -> Cost:
+        """What a call takes of the server's limits: where input is counted alone, tokens read from the cache do not count."""
+        asks = estimated_tokens(call.question.ask)
+        return {
+            Limit.REQUESTS: 1,
+            Limit.INPUT_TOKENS: asks + (0 if call.prefix in self._warm else call.prefix.tokens),
+            Limit.OUTPUT_TOKENS: self._output_tokens,
+            Limit.TOKENS: asks + call.prefix.tokens + call.question.max_tokens,
+        }
+
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +123,12 @@ _REJECTED = (400, 422)
 _FALLBACK_TRIES = 2
 
 
-class AnthropicBackend:
+def live_judge(backend: "ModelBackend", grouping: int = 1, mechanism: str = "evaluation") -> OpenedJudge:
+    """Return a judge that puts everything to a model; claims in groups of ``grouping``."""
+    return OpenedJudge(backend, (Claims(backend.options.max_tokens, grouping),), mechanism)
+
+
+class ModelBackend:
     """Asks a provider's model. Failures become unscored answers; only cancellation gets out.
 
     One instance serves one thread; it may be used in any number of event loops, one after the other. Inside
@@ -58,13 +153,13 @@ class AnthropicBackend:
 
     def __init__(
         self,
-        options: AnthropicOptions | None = None,
+        options: ModelOptions | None = None,
         *,
         cache: JudgmentCache | None = None,
         budget: Budget | None = None,
         progress: Progress | None = None,
     ) -> None:
-        self.options = options or AnthropicOptions()
+        self.options = options or ModelOptions()
         self.options.require_usable()
         if budget:
             require_price(self.options.model)
@@ -105,7 +200,11 @@ class AnthropicBackend:
             notes.append(f"{self.batched.calls} judgments came from message batches, for {price}")
         return tuple(notes)
 
-    async def __aenter__(self) -> "AnthropicBackend":
+    def with_model(self, model: str) -> "ModelBackend":
+        """Return a backend that asks another model, with the same cache and budget."""
+        return ModelBackend(replace(self.options, model=model), cache=self.cache, budget=self.budget)
+
+    async def __aenter__(self) -> "ModelBackend":
         await self._stack.enter_async_context(self._client.opened())
         return self
 

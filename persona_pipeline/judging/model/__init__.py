@@ -1,0 +1,1 @@
+"""Asking a provider's model."""

@@ -1,0 +1,434 @@
+"""As many calls as a server bears: its limits a minute, how many at once, and stopping early where nothing gets through."""
+
+import asyncio
+import re
+import time
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeVar
+
+_MINUTE = 60.0
+# Seconds until a request that was let go is counted by the server: what was refilled by then is in what it says.
+_ON_THE_WAY = 0.25
+# What is guessed from refusals: this share of what was borne, more by this share a minute, and the longest pause in seconds.
+_SLOWER, _WIDENED, _LONGEST_PAUSE = 0.7, 1.0, 30.0
+
+
+class Limit(StrEnum):
+    """What a server counts by the minute. ``tokens``: input and the most that the output may have, together."""
+
+    REQUESTS = "requests"
+    INPUT_TOKENS = "input-tokens"
+    OUTPUT_TOKENS = "output-tokens"
+    TOKENS = "tokens"
+
+
+# The headers that say a limit, what remains of it, and the time until it is whole again; Anthropic's are moments, and not needed.
+_HEADERS = (
+    *(
+        (kind, f"anthropic-ratelimit-{kind}-limit", f"anthropic-ratelimit-{kind}-remaining", "")
+        for kind in (Limit.REQUESTS, Limit.INPUT_TOKENS, Limit.OUTPUT_TOKENS)
+    ),
+    *(
+        (kind, f"x-ratelimit-limit-{kind}", f"x-ratelimit-remaining-{kind}", f"x-ratelimit-reset-{kind}")
+        for kind in (Limit.REQUESTS, Limit.TOKENS)
+    ),
+)
+# Shorter times are too coarse to tell from them how fast a limit refills.
+_SHORTEST_RESET = 1.0
+_DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:([\d.]+)s)?(?:([\d.]+)ms)?")
+_UNITS = (86_400.0, 3_600.0, 60.0, 1.0, 0.001)
+
+
+Cost = Mapping[Limit, float]
+
+
+@dataclass
+class _Allowance:
+    """A limit that refills evenly.
+
+    Attributes:
+        spent: all that was ever taken from it.
+        most: what it holds when it is full; None: a minute's worth.
+    """
+
+    per_minute: float
+    level: float
+    at: float
+    guessed: bool = False
+    spent: float = 0.0
+    most: float | None = None
+
+    @property
+    def full(self) -> float:
+        return self.per_minute if self.most is None else self.most
+
+    def refill(self, now: float) -> None:
+        minutes = max(0.0, now - self.at) / _MINUTE
+        if self.guessed:
+            self.per_minute *= (1 + _WIDENED) ** minutes
+        self.level = min(self.full, self.level + self.per_minute * minutes)
+        self.at = now
+
+    def wait(self, cost: float) -> float:
+        """Return the seconds until there is enough; what costs more than a full allowance takes a full one."""
+        return max(0.0, min(cost, self.full) - self.level) * _MINUTE / self.per_minute
+
+
+@dataclass
+class Turn:
+    """Leave for one request.
+
+    Attributes:
+        sent: when it was given, by the pacer's clock; ``spent``: what had been taken from each allowance by then.
+    """
+
+    sent: float
+    spent: dict[Limit, float] = field(default_factory=dict)
+
+
+class Pacer:
+    """Gives requests leave to go, so that a server need not refuse them.
+
+    Args:
+        per_minute: limits known beforehand; others are learnt.
+        clock: seconds, monotonic.
+
+    Attributes:
+        refused: how many requests the server would not take for its limits.
+    """
+
+    def __init__(
+        self, per_minute: Mapping[Limit, float] | None = None, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._clock = clock
+        self._fixed = dict(per_minute or {})
+        self._allowances = {kind: _Allowance(most, most, clock()) for kind, most in self._fixed.items()}
+        self._accepted: deque[float] = deque()
+        self._paused_until = float("-inf")
+        self._accepted_at = float("-inf")
+        self._refused_in_a_row = 0
+        self.refused = 0
+
+    def idle(self, since: float) -> float:
+        """Return for how many seconds the server has let nothing through, counted from a moment of the pacer's clock at most."""
+        return self._clock() - max(since, self._accepted_at)
+
+    def wait(self, cost: Cost) -> float:
+        """Return the seconds until a request of this cost may go: 0 is now."""
+        now = self._clock()
+        waits = [self._paused_until - now]
+        for kind, allowance in self._allowances.items():
+            allowance.refill(now)
+            waits.append(allowance.wait(cost.get(kind, 0.0)))
+        return max(0.0, *waits)
+
+    async def turn(self, cost: Cost) -> Turn:
+        """Wait until a request of this cost may go, and take what it costs."""
+        while (seconds := self.wait(cost)) > 0:
+            # Somebody else may take it first: then it waits again.
+            await asyncio.sleep(seconds)
+        for kind, allowance in self._allowances.items():
+            taken = cost.get(kind, 0.0)
+            allowance.level -= taken
+            allowance.spent += taken
+        return Turn(self._clock(), {kind: allowance.spent for kind, allowance in self._allowances.items()})
+
+    def heard(self, turn: Turn, status: int, headers: Mapping[str, str]) -> None:
+        """Learn from a response.
+
+        Args:
+            headers: by names in lower case: those of ``_HEADERS``, and ``retry-after``.
+        """
+        now = self._clock()
+        for kind, *names in _HEADERS:
+            limit, remaining, reset = (headers.get(name) for name in names)
+            most, left = _number(limit), _number(remaining)
+            if most and left is not None:
+                self._told(kind, turn, _Told(most, left, _duration(reset)), now)
+        if status != 429:
+            if status < 400:
+                self._accepted_at, self._refused_in_a_row = now, 0
+                self._accepted.append(now)
+                while self._accepted[0] < now - _MINUTE:
+                    self._accepted.popleft()
+            return
+        self.refused += 1
+        self._refused_in_a_row += 1
+        asked = _seconds(headers)
+        pause = min(_LONGEST_PAUSE, 2.0 ** (self._refused_in_a_row - 1)) if asked is None else asked
+        self._paused_until = max(self._paused_until, now + pause)
+        requests = self._allowances.get(Limit.REQUESTS)
+        if self._accepted and (requests is None or requests.guessed):
+            # It does not say what it counts: slower than what it bore until now.
+            borne = len(self._accepted) * _MINUTE / max(1.0, now - self._accepted[0])
+            spent = requests.spent if requests else 0.0
+            self._allowances[Limit.REQUESTS] = _Allowance(_SLOWER * borne, 0.0, now, guessed=True, spent=spent)
+
+    def _told(self, kind: Limit, turn: Turn, told: "_Told", now: float) -> None:
+        """Take what a response said remained when its request came in, less what was sent and more what was refilled since."""
+        fixed = self._fixed.get(kind, float("inf"))
+        most, rate = min(told.limit, fixed), min(told.per_minute, fixed)
+        known = self._allowances.get(kind)
+        spent = known.spent if known else 0.0
+        since = spent - turn.spent.get(kind, spent)
+        level = min(most, told.remaining + max(0.0, now - turn.sent - _ON_THE_WAY) * rate / _MINUTE) - since
+        self._allowances[kind] = _Allowance(rate, level, now, spent=spent, most=most)
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What a response says of a limit. ``reset``: seconds until it is whole again, where that is said."""
+
+    limit: float
+    remaining: float
+    reset: float | None
+
+    @property
+    def per_minute(self) -> float:
+        """How fast it refills: the limit may be a day's."""
+        if self.reset is None or self.reset < _SHORTEST_RESET or self.remaining >= self.limit:
+            return self.limit
+        return (self.limit - self.remaining) * _MINUTE / self.reset
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        value = float(text or "")
+    except ValueError:
+        return None
+    return value if 0 <= value < float("inf") else None
+
+
+def _duration(text: str | None) -> float | None:
+    """Return the seconds of a time such as ``6m0s``, ``12ms`` or ``8.64``; None where it is none."""
+    parts = _DURATION.fullmatch(text or "")
+    if not text or not parts:
+        return _number(text)
+    counts = [_number(part) or 0.0 for part in parts.groups()]
+    return sum(count * unit for count, unit in zip(counts, _UNITS, strict=True))
+
+
+def _seconds(headers: Mapping[str, str]) -> float | None:
+    milliseconds = _number(headers.get("retry-after-ms"))
+    return _number(headers.get("retry-after")) if milliseconds is None else milliseconds / 1000
+
+
+Item = TypeVar("Item")
+
+# Calls that were under way together are told the same thing; it counts once.
+_ONE_WARNING_SECONDS = 0.5
+# About the work of one call. Calls that start at one instant are answered at one instant and keep waiting for each other.
+_SPACING_SECONDS = 0.002
+
+
+class AdaptiveWidth:
+    """How many calls may be under way: halved when the server throttles, widened again as calls succeed.
+
+    Calls start one after another, two milliseconds apart. The width grows by one a success up to half of what it was when
+    throttled, then by one a round, as TCP does.
+
+    Args:
+        maximum: calls under way at once when nothing narrows it, at least 1.
+    """
+
+    def __init__(self, maximum: int, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.maximum = max(1, maximum)
+        self.narrowed = 0
+        self._clock = clock
+        self._width = float(self.maximum)
+        self._threshold = float(self.maximum)
+        self._last_narrowed = float("-inf")
+        self._active = 0
+        self._next_start = float("-inf")
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    @property
+    def width(self) -> int:
+        return int(self._width)
+
+    def throttled(self) -> None:
+        """The server has answered 429 or 529."""
+        if self._clock() - self._last_narrowed < _ONE_WARNING_SECONDS:
+            return
+        self._last_narrowed = self._clock()
+        self._width = max(1.0, self._width / 2)
+        self._threshold = max(1.0, self._width / 2)
+        self.narrowed += 1
+
+    def succeeded(self) -> None:
+        """A call was answered."""
+        step = 1.0 if self._width < self._threshold else 1.0 / self._width
+        self._width = min(float(self.maximum), self._width + step)
+        self._wake()
+
+    @asynccontextmanager
+    async def slot(self) -> AsyncIterator[None]:
+        """Hold one of the places for as long as the block runs."""
+        while self._active >= self.width:
+            turn = asyncio.get_running_loop().create_future()
+            self._waiting.append(turn)
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if turn in self._waiting:
+                    self._waiting.remove(turn)
+                else:
+                    self._wake()
+                raise
+        self._active += 1
+        try:
+            await self._spaced()
+            yield
+        finally:
+            self._active -= 1
+            self._wake()
+
+    async def _spaced(self) -> None:
+        now = self._clock()
+        start = max(now, self._next_start)
+        self._next_start = start + _SPACING_SECONDS
+        if start > now:
+            await asyncio.sleep(start - now)
+
+    def _wake(self) -> None:
+        free = self.width - self._active
+        while free > 0 and self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                free -= 1
+
+
+async def fan_out(
+    groups: Sequence[Sequence[Item]],
+    call: Callable[[Item], Awaitable[bool]],
+    *,
+    leads: Callable[[Sequence[Item]], bool],
+) -> None:
+    """Run ``call`` on every item; the groups run side by side.
+
+    Args:
+        call: does its own waiting for a place; returns whether the item was answered; does not raise.
+        leads: whether a group's first call goes alone until it is answered, so that the rest finds its prefix
+            cached. After two failures the rest no longer waits.
+    """
+    # The first items of all groups stand in front of the queue: what waits on them can start early.
+    async with asyncio.TaskGroup() as tasks:
+        for group in groups:
+            if leads(group):
+                tasks.create_task(_lead(group, call, tasks))
+            else:
+                for item in group:
+                    tasks.create_task(_run(call, item))
+
+
+async def _lead(group: Sequence[Item], call: Callable[[Item], Awaitable[bool]], tasks: asyncio.TaskGroup) -> None:
+    rest = deque(group)
+    failures = 0
+    while rest and failures < 2:
+        if await call(rest.popleft()):
+            break
+        failures += 1
+    for item in rest:
+        tasks.create_task(_run(call, item))
+
+
+async def _run(call: Callable[[Item], Awaitable[bool]], item: Item) -> None:
+    await call(item)
+
+
+# Agents whose requests fail at the same time; beyond that the oldest is forgotten.
+_MOST_AGENTS = 1000
+
+
+class Breaker:
+    """Refuses calls while open. After the cool-down one call may try; its success closes the breaker.
+
+    Args:
+        threshold: identical failures in a row that open it.
+        cooldown: seconds it stays open.
+    """
+
+    def __init__(
+        self, *, threshold: int = 10, cooldown: float = 30.0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.threshold = threshold
+        self.cooldown = cooldown
+        self._clock = clock
+        self._signature = ""
+        self._count = 0
+        self._open_until: float | None = None
+        self._succeeded_at = float("-inf")
+        self._why = ""
+
+    def refusal(self) -> str | None:
+        """Return why no call may go now, or None. Past the cool-down the first to ask is the trial."""
+        if self._open_until is None:
+            return None
+        if self._clock() < self._open_until:
+            return self._why
+        self._open_until = self._clock() + self.cooldown
+        return None
+
+    def succeeded(self) -> None:
+        self._signature, self._count, self._open_until = "", 0, None
+        self._succeeded_at = self._clock()
+
+    def abandoned(self) -> None:
+        """The call under way was given up for a reason of our own: if it was the trial, the next one may be."""
+        if self._open_until is not None:
+            self._open_until = self._clock()
+
+    def failed(self, signature: str, detail: str, *, fatal: bool = False, started: float | None = None) -> None:
+        """Count a failure of the server or the network.
+
+        Args:
+            signature: equal for identical failures.
+            fatal: every further call would fail too, such as for a wrong key.
+            started: when the call began, by the breaker's clock. A server that has answered others since then is not down, and the
+                failure does not count.
+        """
+        if started is not None and started < self._succeeded_at:
+            return
+        self._count = self._count + 1 if signature == self._signature else 1
+        self._signature = signature
+        if fatal:
+            self._why = f"not asked, because the judge cannot be used: {detail}"
+        elif self._count >= self.threshold:
+            self._why = f"not asked after {self._count} identical failures in a row: {detail}"
+        else:
+            return
+        self._open_until = self._clock() + self.cooldown
+
+
+class AgentBreakers:
+    """A breaker for each agent: what is wrong with one agent's requests stops no other's.
+
+    Args:
+        threshold, cooldown: as of ``Breaker``.
+    """
+
+    def __init__(self, *, threshold: int = 10, cooldown: float = 30.0) -> None:
+        self._threshold, self._cooldown = threshold, cooldown
+        self._of: OrderedDict[str, Breaker] = OrderedDict()
+
+    def refusal(self, agent_id: str) -> str | None:
+        """Return why no request of this agent may go now, or None."""
+        breaker = self._of.get(agent_id)
+        return breaker.refusal() if breaker else None
+
+    def succeeded(self, agent_id: str) -> None:
+        self._of.pop(agent_id, None)
+
+    def failed(self, agent_id: str, detail: str) -> None:
+        """Count a request of this agent that the endpoint will not have."""
+        breaker = self._of.get(agent_id) or Breaker(threshold=self._threshold, cooldown=self._cooldown)
+        breaker.failed("request", detail)
+        self._of[agent_id] = breaker
+        self._of.move_to_end(agent_id)
+        while len(self._of) > _MOST_AGENTS:
+            self._of.popitem(last=False)

@@ -1,0 +1,338 @@
+"""What calls cost in US dollars, who spent it, and limits of a run and a day: a call's worst price is set aside first."""
+
+import asyncio
+import math
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime
+from functools import lru_cache
+from typing import Literal
+
+import sqlalchemy as sa
+
+from persona_pipeline.errors import ConfigError
+from persona_pipeline.judging.verdict import Question, Usage
+from persona_pipeline.settings import Settings, TokenPrices, get_settings, read_prices
+from persona_pipeline.store import Store, open_store, tables, upsert
+
+_CLAUDE = re.compile(r"(?:^|\.)(claude-.+)$")
+_DOTTED = re.compile(r"(?<=\d)\.(?=\d)")
+# A version on Bedrock, an alias, a date.
+_AFTER_NAME = re.compile(r"(?:-v\d+(?::\d+\w*)?|:[\w-]+|@\w+|-latest|-\d{8})$")
+_REGIONAL = re.compile(r"(?:^|/)(?!global\.)(?:[a-z-]+\.)?anthropic\.claude-")
+
+
+@lru_cache
+def model_name(spelled: str) -> str:
+    """Return the name by which settings and prices know a model.
+
+    What stands before the last slash says who serves it, and goes. Of Claude models the region, version and date go too:
+    ``bedrock/us.anthropic.claude-haiku-5-5-20260101-v1:0`` is ``claude-haiku-5-5``. Other names keep what follows them, since
+    ``gemma3:4b`` is no ``gemma3:27b``.
+    """
+    name = spelled.strip().lower().rpartition("/")[2]
+    claude = _CLAUDE.search(name)
+    if not claude:
+        return name
+    name = _DOTTED.sub("-", claude[1])
+    while (shorter := _AFTER_NAME.sub("", name)) != name:
+        name = shorter
+    return name
+
+
+def is_regional(spelled: str) -> bool:
+    """Whether the id asks Bedrock for a model kept to a region, which costs more than one served from anywhere."""
+    return bool(_REGIONAL.search(spelled.strip().lower()))
+
+
+# About 3.1 UTF-8 bytes a token: the older 4 bytes for English prose, less the 30 % more tokens of the 5.5
+# models. Budgets assume 2.
+_BYTES_PER_TOKEN = 3.1
+_BYTES_PER_TOKEN_BOUND = 2.0
+BATCH_FACTOR = 0.5
+_REGIONAL_FACTOR = 1.1
+# Whose list prices are whose; what anybody may serve has none.
+_VENDORS = {"anthropic": re.compile(r"claude-"), "openai": re.compile(r"gpt-(?!oss)|chatgpt-|o\d")}
+
+
+def estimated_tokens(text: str, *, upper_bound: bool = False) -> int:
+    """Return a guess of a text's tokens from its length; there is no local tokenizer for Claude."""
+    size = len(text.encode("utf-8", "surrogatepass"))
+    return int(size / (_BYTES_PER_TOKEN_BOUND if upper_bound else _BYTES_PER_TOKEN)) + 1
+
+
+def price(
+    usage: Usage,
+    model: str,
+    requested_model: str | None = None,
+    *,
+    hour_cache_tokens: int = 0,
+    batch: bool = False,
+) -> float | None:
+    """Return the price of one call, None for a model without a known price.
+
+    Args:
+        usage: of one call: prices have tiers by the length of the prompt, so calls are not to be added up first.
+        model, requested_model: the first that a setting prices counts, else the first that the public table knows.
+        hour_cache_tokens: how many of the cache writes live for an hour, which costs more.
+        batch: half of everything.
+    """
+    names = [name for name in (model, requested_model) if name]
+    for name in names:
+        if prices := _set_prices().get(model_name(name)):
+            usd = _set_price(usage, prices)
+            return usd * BATCH_FACTOR if batch else usd
+    for name in names:
+        if _is_listed(model_name(name)):
+            usd = _list_price(usage, model_name(name), min(hour_cache_tokens, usage.cache_creation_tokens))
+            return usd * (BATCH_FACTOR if batch else 1.0) * (_REGIONAL_FACTOR if any(map(is_regional, names)) else 1.0)
+    return None
+
+
+def has_price(model: str) -> bool:
+    """Whether a setting or the public price table knows the model."""
+    return model_name(model) in _set_prices() or _is_listed(model_name(model))
+
+
+def _set_prices() -> Mapping[str, TokenPrices]:
+    return _prices_by_name(get_settings().judge_prices)
+
+
+@lru_cache
+def _prices_by_name(setting: str) -> Mapping[str, TokenPrices]:
+    return {model_name(name): prices for name, prices in read_prices(setting).items()}
+
+
+def _set_price(usage: Usage, prices: TokenPrices) -> float:
+    return (
+        usage.input_tokens * prices.input
+        + usage.output_tokens * prices.output
+        + usage.cache_creation_tokens * prices.cache_write
+        + usage.cache_read_tokens * prices.cache_read
+    ) / 1_000_000
+
+
+@lru_cache
+def _is_listed(name: str) -> bool:
+    try:
+        _list_price(Usage(input_tokens=1), name, 0)
+    except LookupError:
+        return False
+    return True
+
+
+def _list_price(usage: Usage, name: str, hour_cache_tokens: int) -> float:
+    from genai_prices import Usage as PricedUsage
+    from genai_prices import calc_price
+
+    vendor = next((vendor for vendor, names in _VENDORS.items() if names.match(name)), None)
+    if vendor is None:
+        raise LookupError(name)
+    cached = usage.cache_creation_tokens + usage.cache_read_tokens
+    writes = {
+        "cache_write_tokens": usage.cache_creation_tokens,
+        "cache_write_1h_tokens": hour_cache_tokens,
+    }
+    priced = PricedUsage(
+        input_tokens=usage.input_tokens + cached,
+        cache_read_tokens=usage.cache_read_tokens,
+        output_tokens=usage.output_tokens,
+        **{name: count for name, count in writes.items() if count},
+    )
+    return float(calc_price(priced, name, provider_id=vendor).total_price)
+
+
+_DAYS = tables.spending_days
+# Sums of many small numbers.
+_ROUNDING = 1e-9
+
+
+class DailyLimit:
+    """A limit in dollars a UTC day. What a process that was killed had set aside counts as spent until the day ends."""
+
+    def __init__(self, store: Store, max_usd: float) -> None:
+        self.max_usd = max_usd
+        self._store = store
+
+    @property
+    def remaining(self) -> float:
+        """Dollars of today neither spent nor set aside, by anybody."""
+        spent = sa.select(_DAYS.c.usd).where(_DAYS.c.day == _today())
+        with self._store.connect() as connection:
+            return max(0.0, self.max_usd - (connection.execute(spent).scalar() or 0.0))
+
+    def take(self, usd: float) -> date | None:
+        """Set dollars of today aside and return the day; None: that would pass the limit."""
+        day = _today()
+        with self._store.begin() as connection:
+            upsert(self._store, connection, _DAYS, [{"day": day, "usd": 0.0}], update=False)
+            # Looked at and taken in one statement: two hosts cannot both take the last of it.
+            fits = (_DAYS.c.day == day) & (_DAYS.c.usd + usd <= self.max_usd + _ROUNDING)
+            taken = connection.execute(sa.update(_DAYS).where(fits).values(usd=_DAYS.c.usd + usd))
+        return day if taken.rowcount else None
+
+    def settle(self, day: date, taken: float, spent: float) -> None:
+        """Say what was spent of dollars that were set aside."""
+        with self._store.begin() as connection:
+            left = sa.update(_DAYS).where(_DAYS.c.day == day).values(usd=_DAYS.c.usd - taken + spent)
+            connection.execute(left)
+
+
+def daily_limit(settings: Settings, store: Store | None) -> DailyLimit | None:
+    """Return the limit of the settings, kept in a store (None: that of the settings); None: there is no limit."""
+    return DailyLimit(store or open_store(), settings.daily_usd) if settings.daily_usd else None
+
+
+def _today() -> date:
+    return datetime.now(UTC).date()
+
+
+# The API adds a prompt of its own for tools and structured output.
+_HIDDEN_TOKENS = 800
+_CERTAINTY = 1.15
+
+
+class Budget:
+    """Dollars that may be spent, over any number of runs of the event loop in one thread.
+
+    Args:
+        max_usd: by this one; None: as much as the day allows.
+        daily: what everybody together may spend a day; None: no limit.
+
+    Raises:
+        ConfigError: the limit is not a positive, finite number.
+
+    Attributes:
+        spent: what calls cost; one whose price is unknown counts with all that was reserved for it.
+        stopped: how many calls were refused.
+    """
+
+    def __init__(self, max_usd: float | None, daily: DailyLimit | None = None) -> None:
+        if not (daily if max_usd is None else 0 < max_usd < math.inf):
+            raise ConfigError(f"a budget of {max_usd} dollars is not usable; give a positive number")
+        self.max_usd = math.inf if max_usd is None else max_usd
+        self.daily = daily
+        self.spent = 0.0
+        self.stopped = 0
+        self._reserved = 0.0
+        self._waiting: list[asyncio.Future[None]] = []
+        self._tokens_per_byte = 0.0
+
+    @property
+    def remaining(self) -> float:
+        """Dollars neither spent nor reserved, here and today."""
+        return min(self._own, self.daily.remaining) if self.daily else self._own
+
+    @property
+    def _own(self) -> float:
+        return self.max_usd - self.spent - self._reserved
+
+    def limit(self, usd: float) -> str:
+        """Return the limit that so many dollars more would pass, in words."""
+        if usd > self._own or self.daily is None:
+            return f"{self.max_usd:g} dollars"
+        return f"{self.daily.max_usd:g} dollars a day (PERSONA_DAILY_USD)"
+
+    async def reserve(self, usd: float) -> "Reservation | None":
+        """Set dollars aside, waiting for calls under way if they may free enough; None when it cannot be."""
+        while True:
+            day = None
+            if usd <= self._own and (self.daily is None or (day := self.daily.take(usd))):
+                break
+            if not self._reserved or usd > self.max_usd - self.spent:
+                self.stopped += 1
+                return None
+            turn = asyncio.get_running_loop().create_future()
+            self._waiting.append(turn)
+            await turn
+        self._reserved += usd
+
+        def settle(reserved: float, spent: float) -> None:
+            if self.daily and day:
+                self.daily.settle(day, reserved, spent)
+            self._settle(reserved, spent)
+
+        return Reservation(usd, settle)
+
+    def worst_price(self, text: str, max_tokens: int, model: str) -> float:
+        """Return the most a call may cost: all input written to the cache, all output tokens used.
+
+        Until a call was measured, input is taken at two bytes a token; then as densely as was measured at
+        most, with a margin.
+
+        Raises:
+            ConfigError: the model has no known price.
+        """
+        require_price(model)
+        if self._tokens_per_byte:
+            tokens = int(len(text.encode("utf-8", "surrogatepass")) * self._tokens_per_byte * _CERTAINTY)
+        else:
+            tokens = estimated_tokens(text, upper_bound=True)
+        worst = Usage(output_tokens=max_tokens, cache_creation_tokens=tokens + _HIDDEN_TOKENS)
+        return price(worst, model) or 0.0
+
+    def measured(self, text: str, usage: Usage) -> None:
+        """Learn from a call how many tokens a byte of input makes."""
+        total = usage.input_tokens + usage.cache_creation_tokens + usage.cache_read_tokens
+        size = len(text.encode("utf-8", "surrogatepass"))
+        if total and size:
+            self._tokens_per_byte = max(self._tokens_per_byte, total / size)
+
+    def _settle(self, reserved: float, spent: float) -> None:
+        self._reserved = max(0.0, self._reserved - reserved)
+        self.spent += spent
+        waiting, self._waiting = self._waiting, []
+        for turn in waiting:
+            if not turn.done() and not turn.get_loop().is_closed():
+                turn.set_result(None)
+
+
+class Reservation:
+    """Dollars set aside for one call. Settle it exactly once."""
+
+    def __init__(self, usd: float, settle: Callable[[float, float], None]) -> None:
+        self.usd = usd
+        self._settle = settle
+        self._open = True
+
+    def settle(self, usd: float | None) -> None:
+        """Say what was spent; None (unknown) counts as all of it."""
+        if self._open:
+            self._open = False
+            self._settle(self.usd, self.usd if usd is None else usd)
+
+
+def require_price(model: str) -> None:
+    """Raise ``ConfigError`` when no price is known, so that no limit in dollars can be kept."""
+    if not has_price(model):
+        raise ConfigError(
+            f"no price is known for judge model {model!r}, so a limit in dollars cannot be kept; "
+            f"set it with PERSONA_JUDGE_PRICES='{model}=INPUT/OUTPUT' in dollars a million tokens, or leave out "
+            "--max-usd and PERSONA_DAILY_USD"
+        )
+
+
+Party = Literal["mechanism", "agent_id", "dimension"]
+
+
+class UsageLedger:
+    """Usage of the calls that were made, summed by whom they are charged to."""
+
+    def __init__(self) -> None:
+        self._sums: dict[tuple[str, str, str], Usage] = {}
+
+    def add(self, question: Question, usage: Usage) -> None:
+        key = (question.mechanism, question.agent_id, question.dimension)
+        self._sums[key] = self._sums.get(key, Usage()) + usage
+
+    @property
+    def total(self) -> Usage:
+        return sum(self._sums.values(), Usage())
+
+    def by(self, party: Party) -> dict[str, Usage]:
+        """Return the sums by mechanism, agent or dimension, sorted; ``""`` holds what belongs to none."""
+        place = ("mechanism", "agent_id", "dimension").index(party)
+        sums: dict[str, Usage] = {}
+        for key, usage in self._sums.items():
+            sums[key[place]] = sums.get(key[place], Usage()) + usage
+        return dict(sorted(sums.items()))

@@ -1,0 +1,117 @@
+"""Opening a judge: for evaluations, suites, the gate, comparisons and canaries alike."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from persona_pipeline.errors import ConfigError
+from persona_pipeline.judging.layers import Claims, OpenedJudge
+from persona_pipeline.judging.progress import Progress
+from persona_pipeline.judging.providers.registry import RECORDED
+from persona_pipeline.judging.recordings.replay import RecordedBackend, RecordedFirst, RecordingWriter
+from persona_pipeline.judging.verdict import Layer
+from persona_pipeline.settings import Settings, get_settings
+from persona_pipeline.world import World
+
+if TYPE_CHECKING:
+    from persona_pipeline.judging.model.asking import ModelBackend
+    from persona_pipeline.judging.model.options import ModelOptions
+
+RECORDINGS = "recordings"
+
+
+@dataclass(frozen=True)
+class JudgeOptions:
+    """What a live judge may spend and keep.
+
+    Attributes:
+        max_usd: US dollars this run may cost; None: no limit.
+        record: write the verdicts to the world's recordings.
+        fresh: ask anew what recordings or the store already answer.
+        grouping: claims of one transcript in one call; None: as the settings say.
+        progress: hears of every judgment of a live judge.
+        also: further folders of recordings; the world's own come first.
+        min_coverage: share (0-1) of judgments that must be scored, noted beside what is recorded as failed; None: the settings'.
+        recorded: what recordings answer is not asked.
+        kept: answers are kept in the store and count against the day's limit.
+        mechanism: whom judging claims is charged to.
+    """
+
+    max_usd: float | None = None
+    record: bool = False
+    fresh: bool = False
+    grouping: int | None = None
+    progress: Progress | None = None
+    also: tuple[Path, ...] = ()
+    min_coverage: float | None = None
+    recorded: bool = True
+    kept: bool = True
+    mechanism: str = "evaluation"
+
+
+def open_judge(
+    name: str,
+    world: World | None = None,
+    options: JudgeOptions | None = None,
+    *,
+    settings: Settings | None = None,
+    calling: "ModelOptions | None" = None,
+) -> OpenedJudge:
+    """Return the judge of a name. A live one is asked only what recordings and the store do not answer.
+
+    Args:
+        world: whose recordings and store are used; None: those of the settings.
+        settings: of the judge; None: those in force.
+        calling: how a live judge is called; None: as its settings say.
+
+    Raises:
+        ConfigError: the name is unknown, an option does not fit it, a key, a package or a price is missing, or the recordings or
+            settings are not valid.
+    """
+    options, settings = options or JudgeOptions(), settings or get_settings()
+    folder = (world.root if world else settings.world_root) / RECORDINGS
+    if name == RECORDED:
+        if options.record:
+            raise ConfigError("--record needs a live judge; add --judge anthropic")
+        return OpenedJudge(RecordedBackend(folder, options.also))
+    layers: list[Layer] = []
+    if options.recorded and not options.fresh:
+        layers.append(RecordedFirst(RecordedBackend(folder, options.also), options.progress))
+    if options.record:
+        layers.append(RecordingWriter(folder, options.min_coverage))
+    from persona_pipeline.judging.model.options import ModelOptions
+
+    calling = calling or ModelOptions.from_settings(settings, name)
+    claims = Claims(calling.max_tokens, options.grouping or settings.judge_grouping)
+    return OpenedJudge(_model(calling, world, options, settings), (*layers, claims), options.mechanism)
+
+
+def _model(calling: "ModelOptions", world: World | None, options: JudgeOptions, settings: Settings) -> "ModelBackend":
+    from persona_pipeline.judging.cache import JudgmentCache
+    from persona_pipeline.judging.model.asking import ModelBackend
+    from persona_pipeline.judging.money import Budget, daily_limit
+    from persona_pipeline.store import open_store
+
+    calling.require_usable()
+    _import_for_good(calling)
+    if not options.kept:
+        return ModelBackend(calling)
+    store = world.store if world else open_store()
+    daily = daily_limit(settings, store)
+    return ModelBackend(
+        calling,
+        cache=JudgmentCache(store, anew=options.fresh),
+        budget=None if options.max_usd is None and daily is None else Budget(options.max_usd, daily),
+        progress=options.progress,
+    )
+
+
+def _import_for_good(calling: "ModelOptions") -> None:
+    """Import what every call needs, and keep it from the garbage collector, whose walk over it stops all calls for 0.3 s."""
+    import gc
+
+    from persona_pipeline.judging.money import has_price
+
+    calling.provider.sdk()
+    has_price(calling.model)
+    gc.freeze()

@@ -1,0 +1,1 @@
+"""Recorded judgments: files of JSON lines, and what is answered from them."""

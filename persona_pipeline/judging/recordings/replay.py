@@ -1,0 +1,394 @@
+"""Replay: judgments come from recordings, by content, with no network. What is not recorded is unscored."""
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+
+from persona_pipeline.judging.claims import checked_quote
+from persona_pipeline.judging.injection import suspicious_entries
+from persona_pipeline.judging.progress import Progress
+from persona_pipeline.judging.recordings.files import (
+    Recording,
+    in_one_line,
+    load_recordings,
+    load_with_failures,
+    signing_secret,
+    write_recordings,
+)
+from persona_pipeline.judging.verdict import (
+    PROPOSITION,
+    Answer,
+    Ask,
+    Judge,
+    JudgeRequest,
+    Question,
+    Unscored,
+    Usage,
+    Verdict,
+    is_unsupported,
+    unsupported,
+)
+from persona_pipeline.settings import get_settings
+from persona_pipeline.world.canonical import rfc3339
+
+
+class RecordedBackend:
+    """Answers questions from the recordings of a folder, loaded when it is made.
+
+    Args:
+        also: further folders; what the first one answers is taken from there.
+
+    Attributes:
+        recordings: the answers, by key.
+        failures: what was asked for and not answered, by key.
+        claims: what was asked about claims.
+
+    Raises:
+        ConfigError: a folder holds lines that are no recordings.
+    """
+
+    name = "recorded"
+    live = False
+
+    def __init__(self, folder: Path, also: Sequence[Path] = ()) -> None:
+        self.folder = folder
+        answers, self.failures = load_with_failures(folder)
+        self.recordings = {key: item for key, item in answers.items() if key not in self.failures}
+        for further in also:
+            self.recordings = load_recordings(further) | self.recordings
+        self.failures = {key: item for key, item in self.failures.items() if key not in self.recordings}
+        self.claims: list[JudgeRequest] = []
+        self.replayed: set[str] = set()
+
+    async def ask(self, questions: Sequence[Question]) -> list[Answer]:
+        """Return what is recorded; the rest is ``unscored(unrecorded)``."""
+        return [
+            self._on_claim(*question.requests) if question.requests else self._of(question) for question in questions
+        ]
+
+    def find(self, key: str) -> tuple[Recording | None, Recording | None]:
+        """Return what is recorded of a key, an answer or that there was none, and remember that it was asked for."""
+        self.replayed.add(key)
+        return self.recordings.get(key), self.failures.get(key)
+
+    def unused(self) -> list[Recording]:
+        """Return what nothing has asked for so far: stale, or of another window or agent."""
+        known = self.recordings | self.failures
+        return [recording for key, recording in known.items() if key not in self.replayed]
+
+    def has_recorded(self, requests: Iterable[JudgeRequest], *, failures: bool = False) -> bool:
+        """Return whether there are requests and all of them are answered in recordings.
+
+        Args:
+            failures: what was asked for and failed counts too.
+        """
+        known = (self.recordings, self.failures if failures else {})
+        found = [not request.trajectory.entries or any(request.key in some for some in known) for request in requests]
+        return bool(found) and all(found)
+
+    def _of(self, question: Question) -> Answer:
+        recording, failure = self.find(question.key)
+        if failure:
+            return Answer(
+                unscored=failure.unscored,
+                detail=f"recorded as failed: {failure.detail or failure.unscored}; run it with a live judge and --record",
+                model=failure.model,
+                prompt_version=failure.prompt_version,
+            )
+        if recording is None:
+            return Answer(
+                unscored=Unscored.UNRECORDED,
+                detail=f"no recording of {question.label}; run it with a live judge and --record",
+            )
+        data = recording.data
+        if problem := question.problem(data):
+            detail = f"recording of {question.label}: {problem}"
+            return Answer(unscored=Unscored.INVALID_OUTPUT, detail=detail)
+        return Answer(data, model=recording.model, prompt_version=recording.prompt_version, cached=True)
+
+    def _on_claim(self, request: JudgeRequest) -> Answer:
+        self.claims.append(request)
+        recording, failure = self.find(request.key)
+        suspected = bool(suspicious_entries(request.trajectory))
+        if failure:
+            verdict = Verdict(
+                request.proposition_id,
+                unscored=failure.unscored,
+                reasoning=failure.reasoning,
+                detail=failure.detail,
+                min_coverage=_asked_coverage(failure),
+                model=failure.model,
+                prompt_version=failure.prompt_version,
+                injection_suspected=suspected,
+            )
+        elif recording is None or recording.kind != PROPOSITION:
+            verdict = Verdict(request.proposition_id, unscored=Unscored.UNRECORDED, detail=self._why_not(request))
+        else:
+            quotes = (checked_quote(request.trajectory, message, quote) for message, quote in recording.evidence)
+            verdict = Verdict(
+                proposition_id=request.proposition_id,
+                score=recording.score,
+                unscored=recording.unscored,
+                reasoning=recording.reasoning,
+                evidence=tuple(quotes),
+                ideas=recording.ideas if request.lists_ideas else (),
+                model=recording.model,
+                prompt_version=recording.prompt_version,
+                injection_suspected=suspected,
+            )
+            if is_unsupported(verdict):
+                detail = "none of its recorded quotes stands in the transcript; record it again"
+                verdict = unsupported(verdict, detail)
+        return Answer.of(verdict)
+
+    def _why_not(self, request: JudgeRequest) -> str:
+        who = f" of {request.agent_id}" if request.agent_id else ""
+        sample = f", sample {request.sample + 1}" if request.sample else ""
+        claims = self._recorded_claims.get((request.agent_id, request.dimension, request.proposition_id), set())
+        if not claims:
+            reason = "never recorded"
+        elif request.claim not in claims:
+            reason = "its claim has changed since it was recorded"
+        else:
+            reason = "its messages or persona differ from what was recorded"
+        return f"{request.dimension}/{request.proposition_id}{who}{sample}: {reason}"
+
+    @cached_property
+    def _recorded_claims(self) -> dict[tuple[str, str, str], set[str]]:
+        claims: dict[tuple[str, str, str], set[str]] = {}
+        for item in self.recordings.values():
+            if item.kind == PROPOSITION:
+                claims.setdefault((item.agent_id, item.dimension, item.proposition_id), set()).add(item.claim)
+        return claims
+
+
+def _asked_coverage(failure: Recording) -> float:
+    """Return the coverage asked for when it failed. Whoever can write a line without signing it asks for no less than we do."""
+    asked = 1.0 if failure.min_coverage is None else failure.min_coverage
+    return asked if signing_secret() else max(asked, get_settings().min_coverage_live)
+
+
+def recording_of(
+    request: JudgeRequest, verdict: Verdict, *, recorded_at: datetime, min_coverage: float | None = None
+) -> Recording | None:
+    """Return the recording of a verdict, None of one that is itself of a recording. Quotes go under local message ids.
+
+    Args:
+        min_coverage: stands with a failure, so that a replay asks for as much.
+    """
+    if verdict.unscored is Unscored.UNRECORDED:
+        return None
+    local = {entry.message_id: f"m{number}" for number, entry in enumerate(request.trajectory.entries, start=1)}
+    return Recording(
+        key=request.key,
+        **request.subject,
+        sample=request.sample,
+        score=verdict.score,
+        unscored=verdict.unscored,
+        detail=in_one_line(verdict.detail) if verdict.has_failed else "",
+        min_coverage=min_coverage if verdict.has_failed else None,
+        reasoning=verdict.reasoning,
+        evidence=tuple((local.get(item.message_id or "", ""), item.quote) for item in verdict.evidence),
+        ideas=verdict.ideas,
+        model=verdict.model,
+        prompt_version=verdict.prompt_version,
+        recorded_at=rfc3339(recorded_at),
+    )
+
+
+@dataclass
+class RecordingWriter:
+    """Writes what live judges say as recordings: answers, and what failed with its reason.
+
+    Attributes:
+        min_coverage: the share (0-1) of judgments that the run asks for; None: that of the settings for live judges.
+        asked: the keys of all judgments that were written.
+        failed: those of them that nobody answered so far.
+    """
+
+    folder: Path
+    min_coverage: float | None = None
+    written: set[Path] = field(default_factory=set)
+    asked: set[str] = field(default_factory=set)
+    failed: dict[str, tuple[JudgeRequest, Unscored]] = field(default_factory=dict)
+
+    def record(
+        self,
+        requests: Iterable[JudgeRequest],
+        verdicts: Iterable[Verdict],
+        *,
+        recorded_at: datetime | None = None,
+    ) -> None:
+        """Write verdicts."""
+        moment, recordings = recorded_at or datetime.now(UTC), []
+        for request, verdict in zip(requests, verdicts, strict=True):
+            recording = recording_of(request, verdict, recorded_at=moment, min_coverage=self._coverage)
+            if recording is None:
+                continue
+            recordings.append(recording)
+            self.asked.add(request.key)
+            self.failed.pop(request.key, None)
+            if verdict.unscored and verdict.has_failed:
+                self.failed[request.key] = (request, verdict.unscored)
+        self.write(recordings)
+
+    def record_answers(
+        self, questions: Iterable[Question], answers: Iterable[Answer], *, recorded_at: datetime | None = None
+    ) -> None:
+        """Write the answers to questions of other kinds."""
+        moment = rfc3339(recorded_at or datetime.now(UTC))
+        self.write(
+            Recording(
+                key=question.key,
+                kind=question.kind,
+                agent_id=question.agent_id,
+                label=question.label,
+                subject=question.subject_hash,
+                sample=question.sample,
+                answer=answer.data,
+                unscored=answer.unscored,
+                detail=in_one_line(answer.detail) if answer.unscored else "",
+                min_coverage=self._coverage if answer.unscored else None,
+                model=answer.model,
+                prompt_version=answer.prompt_version,
+                recorded_at=moment,
+            )
+            for question, answer in zip(questions, answers, strict=True)
+            if answer.unscored is None or answer.unscored.is_failed_call
+        )
+
+    @property
+    def _coverage(self) -> float:
+        return get_settings().min_coverage_live if self.min_coverage is None else self.min_coverage
+
+    def write(self, recordings: Iterable[Recording]) -> None:
+        """Add recordings to the folder, replacing those of the same key."""
+        self.written.update(write_recordings(self.folder, recordings))
+
+    async def ask(self, questions: Sequence[Question], below: Ask) -> list[Answer]:
+        """Return what the layer below answers, written."""
+        answers = await below(questions)
+        pairs = list(zip(questions, answers, strict=True))
+        claims = [(question.requests[0], answer.verdict) for question, answer in pairs if answer.verdict]
+        others = [(question, answer) for question, answer in pairs if not answer.verdict]
+        if claims:
+            self.record(*zip(*claims, strict=True))
+        if others:
+            self.record_answers(*zip(*others, strict=True))
+        return answers
+
+
+@dataclass(frozen=True)
+class RecordedFirst:
+    """Takes recorded answers whose content is unchanged, and asks for the rest.
+
+    Attributes:
+        taken: how many answers came from recordings, by the model that made them.
+        progress: hears of them too.
+    """
+
+    recorded: RecordedBackend
+    progress: Progress | None = None
+    taken: Counter[str] = field(default_factory=Counter)
+
+    def notes(self, asked: str) -> Iterator[str]:
+        """Yield what a report should say of where answers come from; ``asked``: the name of who is asked for the rest."""
+        if self.taken:
+            made = ", ".join(f"{count} by {model or 'nobody named'}" for model, count in sorted(self.taken.items()))
+            yield f"taken from recordings: {made}; --fresh asks {asked} anew"
+
+    async def ask(self, questions: Sequence[Question], below: Ask) -> list[Answer]:
+        """Return answers in the order of the questions; a recording that does not hold any more is asked anew."""
+        answers = await self.recorded.ask(questions)
+        missing = [place for place, answer in enumerate(answers) if answer.data is None]
+        self.taken.update(answer.model or "" for answer in answers if answer.data is not None)
+        if self.progress:
+            self.progress.knew(len(answers) - len(missing))
+        asked = await below([questions[place] for place in missing]) if missing else []
+        for place, answer in zip(missing, asked, strict=True):
+            answers[place] = answer
+        return answers
+
+
+# Honest judges differ by about a point; on the scale 0-9 this much apart is another opinion.
+FAR_APART = 3
+
+
+@dataclass(frozen=True)
+class Rejudged:
+    """One recorded verdict and what the live judge says of the same."""
+
+    request: JudgeRequest
+    recorded: Verdict
+    live: Verdict
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the live judge gave an answer that can be compared."""
+        return self.live.unscored is None or self.live.unscored.is_answer
+
+    @property
+    def disagrees(self) -> bool:
+        """Whether the answers are far apart: scores by three points or more, or an answer of another sort."""
+        if not self.is_answered:
+            return False
+        if self.recorded.score is None or self.live.score is None:
+            return (self.recorded.unscored, self.recorded.score) != (self.live.unscored, self.live.score)
+        return abs(self.recorded.score - self.live.score) >= FAR_APART
+
+
+@dataclass(frozen=True)
+class Rejudging:
+    """A sample, judged again. ``recorded``: how many recordings it was drawn from."""
+
+    recorded: int
+    rows: Sequence[Rejudged] = field(default_factory=tuple)
+
+    @property
+    def answered(self) -> list[Rejudged]:
+        return [row for row in self.rows if row.is_answered]
+
+    @property
+    def disagreements(self) -> list[Rejudged]:
+        """The rows that disagree, the farthest apart first."""
+        return sorted((row for row in self.rows if row.disagrees), key=_distance, reverse=True)
+
+    @property
+    def disagreement(self) -> float:
+        """Share (0-1) of the answers that disagree; 0 without answers."""
+        return len(self.disagreements) / len(self.answered) if self.answered else 0.0
+
+    @property
+    def usage(self) -> Usage:
+        return sum((row.live.usage for row in self.rows), Usage())
+
+
+async def rejudge(requests: Sequence[JudgeRequest], recorded: Judge, live: Judge, *, size: int, seed: int) -> Rejudging:
+    """Judge a random sample of what is recorded again.
+
+    Args:
+        requests: what a replay asks for; recordings nothing asks for cannot be judged again, since they hold no transcript.
+        size: how many to draw, at most.
+        seed: of the draw; take another every night.
+    """
+    unique = list({request.key: request for request in requests if request.trajectory.entries}.values())
+    known = [
+        (request, verdict)
+        for request, verdict in zip(unique, await recorded.judge(unique), strict=True)
+        if not verdict.has_failed or (verdict.unscored is Unscored.UNSUPPORTED and verdict.min_coverage is None)
+    ]
+    drawn = random.Random(seed).sample(known, min(size, len(known)))
+    told = await live.judge([request for request, _ in drawn])
+    return Rejudging(
+        len(known), tuple(Rejudged(request, old, new) for (request, old), new in zip(drawn, told, strict=True))
+    )
+
+
+def _distance(row: Rejudged) -> float:
+    if row.recorded.score is None or row.live.score is None:
+        return 10.0
+    return abs(row.recorded.score - row.live.score)
