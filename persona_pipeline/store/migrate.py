@@ -13,6 +13,8 @@ from persona_pipeline.store.tables import SCHEMA
 MIGRATIONS = Path(__file__).parent / "migrations"
 # Read without importing Alembic, which every start would pay for; a test holds it equal to Alembic's own head.
 HEAD = "0010"
+# Steps that were never released; the second release takes a store from wherever among them it stands.
+_UNRELEASED = tuple(f"000{step}" for step in range(2, 10))
 _ADVISORY_LOCK = 0x706572736F6E61
 
 
@@ -42,6 +44,11 @@ def upgrade(engine: Engine) -> None:
     from alembic import command
 
     with _exclusive(engine) as connection:
+        if current_revision(connection) in _UNRELEASED:
+            schema = None if connection.dialect.name == "sqlite" else SCHEMA
+            connection.execute(
+                sa.table("alembic_version", sa.column("version_num"), schema=schema).update().values(version_num="0001")
+            )
         command.upgrade(alembic_config(connection), "head")
 
 

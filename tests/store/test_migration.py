@@ -1,18 +1,22 @@
 """A store of an earlier version is carried over: nothing that was evaluated is lost."""
 
 import hashlib
+import shutil
+import tempfile
 import uuid
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+import pytest
 import sqlalchemy as sa
 from alembic import command
 
 from persona_pipeline.evaluation.outlines import newest_outlines
 from persona_pipeline.evaluation.saving import newest_run
 from persona_pipeline.scoring.fading import message_scores
-from persona_pipeline.store import open_store, tables
-from persona_pipeline.store.migrate import HEAD, alembic_config, current_revision
+from persona_pipeline.store import Store, open_store, tables
+from persona_pipeline.store.migrate import HEAD, MIGRATIONS, alembic_config, current_revision
 from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world import World
 from persona_pipeline.world.evaluated_windows import newest_window, touched_windows
@@ -106,3 +110,64 @@ def test_a_line_that_was_left_out_for_a_key_nobody_knew_is_a_message_now(databas
     assert world.sync_messages().problems == []
     assert [(message.id, message.extras) for message in world.messages()] == [("1", {"mood": "glad"})]
     world.store.close()
+
+
+UNRELEASED = Path(__file__).parent / "unreleased"
+
+
+@pytest.mark.parametrize("stands_at", [f"{step:04}" for step in range(2, 11)])
+def test_a_store_at_a_step_that_was_never_released_ends_where_every_other_does(
+    database_url: str, stands_at: str
+) -> None:
+    """The steps as they were stand beside this test, each in the words of its time."""
+    _first_schema(database_url)
+    store = open_store(database_url, migrate=False)
+    with store.begin() as connection:
+        config = alembic_config(connection)
+        first = MIGRATIONS / "versions" / "0001_first_schema.py"
+        steps = shutil.copytree(UNRELEASED, Path(tempfile.mkdtemp()) / "steps")
+        shutil.copy(first, steps)
+        config.set_main_option("version_locations", str(steps))
+        command.upgrade(config, stands_at)
+    store.close()
+    store = open_store(database_url)
+    with store.connect() as connection:
+        assert current_revision(connection) == HEAD
+    run = newest_run(store, "ann")
+    assert run is not None and [finding.message for finding in run.findings] == ["ann fell"]
+    assert newest_outlines(store)["ann"].evaluation.overall == 7.0
+    assert newest_window(store, "ann", now=datetime(2026, 4, 1, tzinfo=UTC)) == Window(SECOND, FIRST)
+    found = _schema_of(store)
+    if not store.is_sqlite:
+        with store.begin() as connection:
+            connection.execute(sa.schema.DropSchema("persona", cascade=True))
+    store.close()
+    released = open_store(database_url.replace("store.db", "released.db"))
+    assert found == _schema_of(released)
+    released.close()
+
+
+def _schema_of(store: Store) -> dict[str, Any]:
+    schema = None if store.is_sqlite else "persona"
+    triggers = (
+        "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"
+        if store.is_sqlite
+        else "SELECT tgname, pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal"
+    )
+    with store.connect() as connection:
+        known = sa.inspect(connection)
+        where = f"{connection.dialect.name}_where"
+        found: dict[str, Any] = {"": sorted(map(tuple, connection.execute(sa.text(triggers))))}
+        for table in known.get_table_names(schema):
+            columns = known.get_columns(table, schema)
+            indexes = known.get_indexes(table, schema)
+            found[table] = (
+                {item["name"]: (str(item["type"]), item["nullable"], item["default"]) for item in columns},
+                sorted(
+                    (item["name"], item["column_names"], str(item.get("dialect_options", {}).get(where)))
+                    for item in indexes
+                ),
+                sorted(map(str, known.get_foreign_keys(table, schema))),
+                known.get_pk_constraint(table, schema)["constrained_columns"],
+            )
+        return found
