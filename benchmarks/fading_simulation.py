@@ -15,12 +15,12 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from persona_pipeline.scoring.fading import Turn, fading
+from persona_pipeline.scoring.fading import MessageValue, fading
 
 HALF_LIVES, CONVERSATIONS = (5, 10, 20), (20, 50, 100)
 
 
-def conversations(generator: np.random.Generator, half_life: float, count: int) -> dict[str, list[Turn]]:
+def conversations(generator: np.random.Generator, half_life: float, count: int) -> dict[str, list[MessageValue]]:
     """Return conversations whose character is lost after ``half_life`` turns in half of the cases."""
     # Lost at or before turn t in 1 - 2^(-t / half_life) of the conversations.
     ends = generator.geometric(1 - 2 ** (-1 / half_life), count)
@@ -29,7 +29,7 @@ def conversations(generator: np.random.Generator, half_life: float, count: int) 
         length = int(generator.integers(10, 61))
         level = np.where(np.arange(1, length + 1) < end, 7.5, 2.5)
         values = np.clip(np.rint(level + generator.standard_normal(length)), 0, 9)
-        found[str(number)] = [Turn(turn, float(value)) for turn, value in enumerate(values, start=1)]
+        found[str(number)] = [MessageValue(turn, float(value)) for turn, value in enumerate(values, start=1)]
     return found
 
 

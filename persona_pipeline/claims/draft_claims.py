@@ -9,9 +9,9 @@ from typing import Any
 from persona_pipeline.claims.drafting import (
     MECHANISM,
     RULES,
+    AgentTranscript,
     Drafted,
     Quote,
-    Said,
     ask_for,
     quoted,
     require_free,
@@ -79,7 +79,7 @@ class ClaimDraft:
 
     path: Path
     dimension: str
-    said: Said
+    said: AgentTranscript
     taken: frozenset[str]
     question: Question
 

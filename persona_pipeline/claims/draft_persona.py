@@ -9,9 +9,9 @@ from typing import Any
 from persona_pipeline.claims.drafting import (
     MECHANISM,
     RULES,
+    AgentTranscript,
     Drafted,
     Quote,
-    Said,
     ask_for,
     quoted,
     require_free,
@@ -73,7 +73,7 @@ class PersonaDraft:
     """What is asked for a draft of a persona. ``path``: where it will be written."""
 
     path: Path
-    said: Said
+    said: AgentTranscript
     question: Question
 
 
@@ -126,7 +126,7 @@ def draft_persona(draft: PersonaDraft, backend: Backend) -> Drafted:
     return Drafted(draft.path if kept else None, len(kept), tuple(dropped), warnings, usage=usage)
 
 
-def _lines(said: Said, kept: Sequence[tuple[Mapping[str, Any], Sequence[Quote]]]) -> Iterator[str]:
+def _lines(said: AgentTranscript, kept: Sequence[tuple[Mapping[str, Any], Sequence[Quote]]]) -> Iterator[str]:
     yield "# yaml-language-server: $schema=../schemas/persona.json"
     yield f"# Drafted by a model from messages. No command reads it: correct it, and rename it to {said.agent_id}.yaml."
     yield f"agent_id: {said.agent_id}"

@@ -38,7 +38,7 @@ gone, not single events, and nothing that is true of most people.
 
 
 @dataclass(frozen=True)
-class Said:
+class AgentTranscript:
     """What an agent said, as a model is shown it.
 
     Attributes:
@@ -90,7 +90,7 @@ class Drafted:
     usage: Usage = field(default_factory=Usage)
 
 
-def what_was_said(world: World, agent_id: str, window: str, speaker: str) -> Said:
+def what_was_said(world: World, agent_id: str, window: str, speaker: str) -> AgentTranscript:
     """Return an agent's real messages of a window (``all``, or a length before the newest message).
 
     Args:
@@ -106,7 +106,7 @@ def what_was_said(world: World, agent_id: str, window: str, speaker: str) -> Sai
         raise ConfigError(f"{agent_id} said nothing in the window; choose another with --window, or check the id")
     shown = windowed([message_entry(message, speaker) for message in messages], _FIRST_N, _LAST_N)
     suspicious = frozenset(suspicious_entries(shown))
-    return Said(agent_id, world.display_names().get(agent_id, agent_id), shown, suspicious)
+    return AgentTranscript(agent_id, world.display_names().get(agent_id, agent_id), shown, suspicious)
 
 
 def draft_backend(judge: Judge) -> Backend:
@@ -135,7 +135,7 @@ def ask_for(question: Question, backend: Backend) -> tuple[Mapping[str, Any] | N
     return answer.data, f"{answer.unscored}: {answer.detail}" if answer.data is None else "", answer.usage
 
 
-def standing_quotes(said: Said, evidence: Sequence[Mapping[str, str]]) -> tuple[list[Quote], str]:
+def standing_quotes(said: AgentTranscript, evidence: Sequence[Mapping[str, str]]) -> tuple[list[Quote], str]:
     """Return the quotes that stand in the messages they name, and, where there is none, why."""
     found: list[Quote] = []
     why = "it has no quote"
@@ -163,7 +163,7 @@ def text_problem(text: str, longest: int) -> str:
     return "it reads as if it was written for a judge" if reads_as_injection(text) else ""
 
 
-def warnings_of(said: Said) -> tuple[str, ...]:
+def warnings_of(said: AgentTranscript) -> tuple[str, ...]:
     """Return what is to be told of messages that read as if they were written for a judge."""
     return tuple(
         f"message {visible(message_id)} reads as if it was written for a judge; nothing rests on it"

@@ -24,7 +24,7 @@ class NotApplicableError(Exception):
     """The fault cannot be planted in these messages; the message says why."""
 
 
-class Words(BaseModel):
+class LanguageWords(BaseModel):
     """Words and stock lines of one language.
 
     Attributes:
@@ -57,11 +57,11 @@ class Material:
         names: of people around it.
     """
 
-    words: Words | None = None
+    words: LanguageWords | None = None
     others: Mapping[str, Sequence[str]] = field(default_factory=dict)
     names: Sequence[str] = ()
 
-    def known_words(self) -> Words:
+    def known_words(self) -> LanguageWords:
         """Return the words of the messages' language.
 
         Raises:
@@ -76,27 +76,27 @@ class Material:
 
 
 @cache
-def all_words() -> tuple[Words, ...]:
+def all_words() -> tuple[LanguageWords, ...]:
     """Return the languages that there are data for."""
 
-    def read(path: Path) -> Words:
+    def read(path: Path) -> LanguageWords:
         document = load_document(path)
         # Lists of YAML are tuples here.
         document.data = {
             key: tuple(value) if isinstance(value, list) else value for key, value in document.data.items()
         }
-        return validate_document(Words, document)
+        return validate_document(LanguageWords, document)
 
     return tuple(read(path) for path in sorted(_DATA.glob("*.yaml")))
 
 
-def words_of(texts: Sequence[str]) -> Words | None:
+def words_of(texts: Sequence[str]) -> LanguageWords | None:
     """Return the words of the language that most of the texts' common words are of; None where none is known."""
     tokens = [token for text in texts for token in tokenize(text)]
     if not tokens:
         return None
 
-    def share(words: Words) -> float:
+    def share(words: LanguageWords) -> float:
         known = {token for word in words.common for token in tokenize(word)}
         return sum(token in known for token in tokens) / len(tokens)
 

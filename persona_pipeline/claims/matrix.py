@@ -28,7 +28,7 @@ class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Cell(_Model):
+class ClaimCell(_Model):
     """One claim on one window.
 
     Attributes:
@@ -68,9 +68,9 @@ class ClaimRow(_Model):
     claim: str
     inverted: bool = False
     own: bool = False
-    intact: Cell
-    faults: dict[str, Cell] = Field(default_factory=dict)
-    others: dict[str, Cell] = Field(default_factory=dict)
+    intact: ClaimCell
+    faults: dict[str, ClaimCell] = Field(default_factory=dict)
+    others: dict[str, ClaimCell] = Field(default_factory=dict)
 
     @property
     def name(self) -> str:

@@ -15,7 +15,7 @@ from persona_pipeline.baselines.noise import ENOUGH_REPEATS
 from persona_pipeline.claims.faults import FAULTS, BrokenCase, break_case, under_name_of
 from persona_pipeline.claims.matrix import (
     ASSUMED_SD,
-    Cell,
+    ClaimCell,
     ClaimRow,
     FaultColumn,
     KillMatrix,
@@ -282,7 +282,7 @@ Scores = Mapping[str, Mapping[str, DimensionEvaluation]]
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _ClaimRows:
     claims: list[ClaimRow]
     sd: float
     measured: bool
@@ -328,7 +328,7 @@ def run_trial(trial: Trial, judge: Judge) -> KillMatrix:
     )
 
 
-def _rows(trial: Trial, scores: Scores) -> _Rows:
+def _rows(trial: Trial, scores: Scores) -> _ClaimRows:
     """Return every claim on every window, and how much the judge varies."""
     known = pooled_sd(list(_spreads(scores.values())))
     if known is not None and known[1] < ENOUGH_REPEATS:
@@ -344,7 +344,7 @@ def _rows(trial: Trial, scores: Scores) -> _Rows:
         first = results[INTACT]
         whole = _cell(first)
 
-        def cells(names: Iterable[str]) -> dict[str, Cell]:
+        def cells(names: Iterable[str]) -> dict[str, ClaimCell]:
             return {name: _fallen(whole, _cell(results[name]), sd, quantile) for name in names}
 
         return ClaimRow(
@@ -359,7 +359,7 @@ def _rows(trial: Trial, scores: Scores) -> _Rows:
             others=cells(trial.others),
         )
 
-    return _Rows([row(*claim) for claim in claims], sd, known is not None)
+    return _ClaimRows([row(*claim) for claim in claims], sd, known is not None)
 
 
 def _confirmed(trial: Trial, judge: Judge, judged: Mapping[str, Judged], rows: Sequence[ClaimRow]) -> dict[str, Judged]:
@@ -380,11 +380,11 @@ def _more(trial: Trial, name: str, again: Judged) -> int:
     return len(again.plan.requests) - sum(len(first[dimension].requests) for dimension in again.plan.plans)
 
 
-def _cell(result: PropositionResult) -> Cell:
+def _cell(result: PropositionResult) -> ClaimCell:
     score = None
     if result.raw is not None and result.unscored is None:
         score = 9 - result.raw if result.inverted else result.raw
-    return Cell(score=score, unscored=result.unscored, judgments=len(result.samples), middle=_middle(result))
+    return ClaimCell(score=score, unscored=result.unscored, judgments=len(result.samples), middle=_middle(result))
 
 
 def _middle(result: PropositionResult) -> float | None:
@@ -394,7 +394,7 @@ def _middle(result: PropositionResult) -> float | None:
     return 9 - middle if result.inverted else middle
 
 
-def _fallen(before: Cell, now: Cell, sd: float, quantile: float) -> Cell:
+def _fallen(before: ClaimCell, now: ClaimCell, sd: float, quantile: float) -> ClaimCell:
     needed = needed_fall(sd, quantile, before.judgments, now.judgments or before.judgments)
     fall = before.score - now.score if before.score is not None and now.score is not None else None
     middle = before.middle - now.middle if before.middle is not None and now.middle is not None else None

@@ -15,7 +15,7 @@ from persona_pipeline.evaluation.report import Finding
 from persona_pipeline.scoring.voice_alarm import (
     BEFORE,
     FEWEST_OWN,
-    Change,
+    KnownChange,
     LearntVoice,
     VoiceChange,
     VoiceKind,
@@ -229,7 +229,7 @@ def _history(world: World, agent_id: str, span: Window) -> list[Message]:
     return sorted(messages, key=lambda message: (message.created_at, message.id))
 
 
-def _changes(world: World, agent_id: str, span: Window) -> Iterator[Change]:
+def _changes(world: World, agent_id: str, span: Window) -> Iterator[KnownChange]:
     """Yield what is known to have changed in a span of time: commits, and what evaluations saw of persona and judge."""
     assert span.start is not None
     try:
@@ -239,7 +239,7 @@ def _changes(world: World, agent_id: str, span: Window) -> Iterator[Change]:
         commits = []
     for commit in commits:
         if touched := _touched(commit, agent_id):
-            yield Change(commit.at, f"commit {commit.id} ({touched}): {commit.subject}")
+            yield KnownChange(commit.at, f"commit {commit.id} ({touched}): {commit.subject}")
     runs = tables.evaluation_runs
     query = (
         sa.select(runs.c.window_end, runs.c.persona_hash, runs.c.judge_model)
@@ -253,11 +253,11 @@ def _changes(world: World, agent_id: str, span: Window) -> Iterator[Change]:
         if now.window_end <= span.start:
             continue
         if before.persona_hash and now.persona_hash and before.persona_hash != now.persona_hash:
-            yield Change(
+            yield KnownChange(
                 now.window_end, f"persona {before.persona_hash[:_HASH_DIGITS]} became {now.persona_hash[:_HASH_DIGITS]}"
             )
         if before.judge_model and now.judge_model and before.judge_model != now.judge_model:
-            yield Change(now.window_end, f"the judge's model {before.judge_model} became {now.judge_model}")
+            yield KnownChange(now.window_end, f"the judge's model {before.judge_model} became {now.judge_model}")
 
 
 def _touched(commit: Commit, agent_id: str) -> str:
@@ -272,10 +272,10 @@ def _touched(commit: Commit, agent_id: str) -> str:
     return ", ".join(sorted(found, key=lambda path: path not in own)[:MOST_QUOTES]) + more
 
 
-def _new_runs(messages: Sequence[Message]) -> Iterator[Change]:
+def _new_runs(messages: Sequence[Message]) -> Iterator[KnownChange]:
     for before, now in pairwise(messages):
         if now.run_id and now.run_id != before.run_id:
-            yield Change(now.created_at, f"run {now.run_id} of the agents began")
+            yield KnownChange(now.created_at, f"run {now.run_id} of the agents began")
 
 
 def _quoted(found: VoiceChange) -> str:

@@ -123,7 +123,7 @@ class Labeller:
 
 
 @dataclass(frozen=True)
-class Progress:
+class LabellingProgress:
     """How many judgments of a dimension the labeller has done of how many that there are."""
 
     dimension: str
@@ -191,7 +191,7 @@ class Labelling:
             left = [item for item in self._order if item.key not in done]
             return min(left, key=lambda item: (skipped.get(item.key, -1), item.dimension in reached), default=None)
 
-    def progress(self) -> list[Progress]:
+    def progress(self) -> list[LabellingProgress]:
         """Return how far the labeller has come, a dimension each."""
         return self._progress(self.labelled())
 
@@ -243,12 +243,12 @@ class Labelling:
         self._back = [key for key in self._back if key != answered.judgment.key]
         return answered
 
-    def _progress(self, done: Mapping[str, Label]) -> list[Progress]:
+    def _progress(self, done: Mapping[str, Label]) -> list[LabellingProgress]:
         keys: dict[str, list[str]] = {}
         for item in self.judgments:
             keys.setdefault(item.dimension, []).append(item.key)
         return [
-            Progress(name, sum(key in done for key in keys[name]), len(keys[name]))
+            LabellingProgress(name, sum(key in done for key in keys[name]), len(keys[name]))
             for name in ALL_DIMENSIONS
             if name in keys
         ]

@@ -5,7 +5,7 @@ from typing import Any
 
 from persona_pipeline.evaluation.history import judged_messages
 from persona_pipeline.evaluation.report import AgentReport
-from persona_pipeline.scoring.fading import SHORTEST, Fading, Turn, fading, turns_of
+from persona_pipeline.scoring.fading import SHORTEST, Fading, MessageValue, fading, turns_of
 from persona_pipeline.scoring.text.ngrams import message_shares, ngram_score
 from persona_pipeline.world import World
 from persona_pipeline.world.models import Message, Window
@@ -43,13 +43,13 @@ def _is_long(world: World, report: AgentReport) -> bool:
     return max(counts.values(), default=0) >= SHORTEST
 
 
-def _repetition(messages: list[Message]) -> dict[str, list[Turn]]:
+def _repetition(messages: list[Message]) -> dict[str, list[MessageValue]]:
     said: dict[str, list[Message]] = {}
     for message in messages:
         said.setdefault(message.conversation, []).append(message)
     return {
         conversation: [
-            Turn(number, None if share is None else ngram_score(share))
+            MessageValue(number, None if share is None else ngram_score(share))
             for number, share in enumerate(message_shares([m.text for m in own], 3), start=1)
         ]
         for conversation, own in said.items()

@@ -21,7 +21,7 @@ THRESHOLD = 5.0
 
 
 @dataclass(frozen=True)
-class Turn:
+class MessageValue:
     """One message of the agent: ``number`` counts its messages in the conversation from 1; ``value``: 0-9 (None: not judged)."""
 
     number: int
@@ -84,7 +84,7 @@ class Fading:
         )
 
 
-def fading(conversations: Mapping[str, Sequence[Turn]], *, threshold: float = THRESHOLD) -> Fading | None:
+def fading(conversations: Mapping[str, Sequence[MessageValue]], *, threshold: float = THRESHOLD) -> Fading | None:
     """Return how a character fares by turn; None with fewer than 5 conversations of at least 5 judged turns.
 
     Args:
@@ -123,17 +123,17 @@ def message_scores(evaluated: DimensionEvaluation) -> dict[str, float]:
     return {message_id: weighted_mean(pairs) for message_id, pairs in found.items()}
 
 
-def turns_of(messages: Sequence[Message], values: Mapping[str, float]) -> dict[str, list[Turn]]:
+def turns_of(messages: Sequence[Message], values: Mapping[str, float]) -> dict[str, list[MessageValue]]:
     """Return an agent's turns by conversation, its own messages counted from 1 in order of time.
 
     Args:
         messages: of one agent and one version of its persona, of as many windows as there are.
         values: score of each message by its id; messages without one are turns that were not judged.
     """
-    found: dict[str, list[Turn]] = {}
+    found: dict[str, list[MessageValue]] = {}
     for message in sorted(messages, key=lambda item: (item.created_at, item.id)):
         turns = found.setdefault(str(message.conversation), [])
-        turns.append(Turn(len(turns) + 1, values.get(message.id)))
+        turns.append(MessageValue(len(turns) + 1, values.get(message.id)))
     return found
 
 
@@ -155,7 +155,7 @@ def kaplan_meier(ends: Sequence[tuple[int, bool]]) -> tuple[SurvivalPoint, ...]:
     return tuple(points)
 
 
-def _end(turns: Sequence[Turn], threshold: float) -> tuple[int, bool]:
+def _end(turns: Sequence[MessageValue], threshold: float) -> tuple[int, bool]:
     below = [(turn.value or 0.0) < threshold for turn in turns]
     for index in range(len(turns) - HELD + 1):
         if all(below[index : index + HELD]):
@@ -163,7 +163,7 @@ def _end(turns: Sequence[Turn], threshold: float) -> tuple[int, bool]:
     return turns[-1].number, False
 
 
-def _curve(conversations: Sequence[Sequence[Turn]]) -> tuple[CurvePoint, ...]:
+def _curve(conversations: Sequence[Sequence[MessageValue]]) -> tuple[CurvePoint, ...]:
     by_turn: dict[int, list[float]] = {}
     for turns in conversations:
         for turn in turns:

@@ -7,7 +7,7 @@ import pytest
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.labels import Judgment, LabellerKind, label_of, load_labels, write_labels
 from persona_pipeline.labels import session as sessions
-from persona_pipeline.labels.session import Labeller, Labelling, Progress
+from persona_pipeline.labels.session import Labeller, Labelling, LabellingProgress
 from tests.labels.judgments import judgments
 
 
@@ -31,7 +31,7 @@ def test_each_answer_is_in_the_file_at_once_and_the_next_session_goes_on(tmp_pat
     second = now(session)
     assert now(labelling(tmp_path, items)) == second != first
     session.answer(second, None)
-    assert session.progress() == [Progress("adherence", 2, 5)]
+    assert session.progress() == [LabellingProgress("adherence", 2, 5)]
 
 
 def test_everything_is_labelled_once_and_then_it_is_done(tmp_path: Path) -> None:

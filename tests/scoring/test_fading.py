@@ -7,20 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.scoring.fading import Turn, fading, kaplan_meier, message_scores, turns_of
+from persona_pipeline.scoring.fading import MessageValue, fading, kaplan_meier, message_scores, turns_of
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
 from persona_pipeline.world.models import Message
 
 
-def conversation(values: list[float | None]) -> list[Turn]:
-    return [Turn(number, value) for number, value in enumerate(values, start=1)]
+def conversation(values: list[float | None]) -> list[MessageValue]:
+    return [MessageValue(number, value) for number, value in enumerate(values, start=1)]
 
 
-def held(turns: int) -> list[Turn]:
+def held(turns: int) -> list[MessageValue]:
     return conversation([8.0] * turns)
 
 
-def lost_at(turn: int, turns: int = 12) -> list[Turn]:
+def lost_at(turn: int, turns: int = 12) -> list[MessageValue]:
     return conversation([8.0] * (turn - 1) + [2.0] * (turns - turn + 1))
 
 
@@ -85,8 +85,8 @@ def test_turns_are_an_agents_messages_of_a_conversation_in_order() -> None:
     messages = [said(3, "a"), said(1, "a"), said(2, "b"), said(4, "a")]
     turns = turns_of(messages, {"m1": 8.0, "m2": 7.0, "m4": 2.0})
     assert sorted(turns.values(), key=len) == [
-        [Turn(1, 7.0)],
-        [Turn(1, 8.0), Turn(2, None), Turn(3, 2.0)],
+        [MessageValue(1, 7.0)],
+        [MessageValue(1, 8.0), MessageValue(2, None), MessageValue(3, 2.0)],
     ]
 
 
@@ -112,5 +112,5 @@ def test_a_message_scores_what_its_claims_say_of_it() -> None:
         pytest.param({str(number): conversation([None] * 9) for number in range(9)}, id="not judged"),
     ],
 )
-def test_too_little_says_nothing(conversations: dict[str, list[Turn]]) -> None:
+def test_too_little_says_nothing(conversations: dict[str, list[MessageValue]]) -> None:
     assert fading(conversations) is None

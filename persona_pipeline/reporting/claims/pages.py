@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from persona_pipeline.claims.matrix import Cell, ClaimRow, KillMatrix, SignalReading, Twins
+from persona_pipeline.claims.matrix import ClaimCell, ClaimRow, KillMatrix, SignalReading, Twins
 from persona_pipeline.claims.noise import FEWEST_WINDOWS, NoiseReport
 from persona_pipeline.reporting.claims.sheets import Page, Sheet
 from persona_pipeline.reporting.view import format_usd
@@ -156,13 +156,13 @@ def twin_groups(pairs: Sequence[Twins]) -> list[list[str]]:
     return groups
 
 
-def _score(cell: Cell) -> str:
+def _score(cell: ClaimCell) -> str:
     if cell.score is None:
         return "n/a" if cell.silent else "?"
     return f"{cell.score:.1f}"
 
 
-def _fall(row: ClaimRow, cell: Cell) -> str:
+def _fall(row: ClaimRow, cell: ClaimCell) -> str:
     if row.intact.score is None:
         return "–"
     if cell.fall is None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from persona_pipeline.reporting.text import one_line
-from persona_pipeline.suites.asserts.pairwise import Outcome
+from persona_pipeline.suites.asserts.pairwise import PairwiseOutcome
 from persona_pipeline.suites.grading.grades import SuiteVerdict
 from persona_pipeline.suites.results.compare import Comparison, PairwiseResult
 from persona_pipeline.suites.results.suite_result import SuiteResult, TestResult, reason_of
@@ -68,7 +68,7 @@ def pairwise_lines(result: PairwiseResult) -> Iterator[str]:
     for pair in result.pairs:
         if pair.found is None:
             yield f"?       {one_line(pair.id, _ID)}  {one_line(str(pair.error), _REASON)}"
-        elif pair.found.outcome is not Outcome.TIE:
+        elif pair.found.outcome is not PairwiseOutcome.TIE:
             reason = one_line(pair.found.reasoning or "", _REASON)
             yield f"{pair.found.outcome.value:<6}  {one_line(pair.id, _ID)}  {reason}".rstrip()
     judged = len(result.pairs) - len(result.unjudged)

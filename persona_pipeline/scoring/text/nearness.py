@@ -57,7 +57,7 @@ Lines = Sequence[Sequence[str]]
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredBlocks:
     """Blocks of messages, measured.
 
     Attributes:
@@ -86,17 +86,17 @@ class KnownVoices:
     """What ``learn_voices`` learnt. ``blocks``: of history, each judged by a model that did not see it."""
 
     size: int
-    blocks: Measured
+    blocks: MeasuredBlocks
     words: Frequencies
     voice: Frequencies
     models: Any
 
-    def measure(self, lines: Lines) -> Measured:
+    def measure(self, lines: Lines) -> MeasuredBlocks:
         """Measure new messages of the same speakers in blocks of the same size."""
         counted = CountedGrams()
         rows = _rows(lines, counted, self.words, self.voice)
         predicted = _predicted(self.models, rows, len(lines), self.size).mean(axis=0)
-        return Measured(_alike(lines, self.size, counted, self.words), np.moveaxis(predicted, 1, 0))
+        return MeasuredBlocks(_alike(lines, self.size, counted, self.words), np.moveaxis(predicted, 1, 0))
 
 
 # Ten megabytes each, and who shares a channel asks one after the other.
@@ -123,7 +123,7 @@ def learn_voices(history: tuple[tuple[str, ...], ...], size: int) -> KnownVoices
     predicted = _predicted(models, rows, len(history), size)
     held_out = np.array([predicted[fold, :, block] for block, fold in enumerate(fold_of_block)])
     return KnownVoices(
-        size, Measured(_alike(history, size, counted, words, within=True), held_out), words, voice, models
+        size, MeasuredBlocks(_alike(history, size, counted, words, within=True), held_out), words, voice, models
     )
 
 
@@ -283,7 +283,7 @@ def voice_convergence(current: Voices, references: Sequence[Voices]) -> Nearness
     return nearness(current, history)
 
 
-def _compared(names: Sequence[str], before: Measured, now: Measured, size: int) -> Nearness:
+def _compared(names: Sequence[str], before: MeasuredBlocks, now: MeasuredBlocks, size: int) -> Nearness:
     pairs = list(combinations(names, 2))
     nearer = [
         a - b

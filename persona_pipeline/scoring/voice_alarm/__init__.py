@@ -2,7 +2,7 @@
 
 from persona_pipeline.scoring.voice_alarm.following import (
     BEFORE,
-    Change,
+    KnownChange,
     VoiceAlarm,
     VoiceChange,
     VoiceReading,
@@ -18,7 +18,7 @@ from persona_pipeline.scoring.voice_alarm.storing import LearntVoice, current_vo
 __all__ = [
     "BEFORE",
     "FEWEST_OWN",
-    "Change",
+    "KnownChange",
     "LearntVoice",
     "VoiceAlarm",
     "VoiceChange",

@@ -145,7 +145,7 @@ MOST_CHANGES = 5
 
 
 @dataclass(frozen=True)
-class Change:
+class KnownChange:
     """Something that changed at a time: a commit, an edited persona, another model."""
 
     at: datetime
@@ -158,7 +158,7 @@ class VoiceChange:
     beginning, the nearest first."""
 
     alarm: VoiceAlarm
-    changes: tuple[Change, ...] = ()
+    changes: tuple[KnownChange, ...] = ()
 
     @property
     def text(self) -> str:
@@ -169,7 +169,9 @@ class VoiceChange:
         return f"{self.alarm.text}; around it changed: {listed}"
 
 
-def voice_changes(model: VoiceModel, messages: Sequence[Message], changes: Sequence[Change] = ()) -> list[VoiceChange]:
+def voice_changes(
+    model: VoiceModel, messages: Sequence[Message], changes: Sequence[KnownChange] = ()
+) -> list[VoiceChange]:
     """Hold an agent's messages against its voice and return what a report should say, oldest first.
 
     Args:
@@ -181,7 +183,7 @@ def voice_changes(model: VoiceModel, messages: Sequence[Message], changes: Seque
     return [voice_change(alarm, changes) for alarm in alarms]
 
 
-def voice_change(alarm: VoiceAlarm, changes: Sequence[Change]) -> VoiceChange:
+def voice_change(alarm: VoiceAlarm, changes: Sequence[KnownChange]) -> VoiceChange:
     """Return an alarm with those of the changes, in any order, that may have caused it."""
     began, raised = alarm.began_at.created_at, alarm.raised_at.created_at
     around = [change for change in changes if began - BEFORE <= change.at <= raised]

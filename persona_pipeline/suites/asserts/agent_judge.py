@@ -15,7 +15,7 @@ from persona_pipeline.suites.answering.responses import Output
 from persona_pipeline.suites.asserts.llm_judge import read_prompt
 from persona_pipeline.suites.format.javascript import parse_object
 from persona_pipeline.suites.format.patterns import PatternError, compile_pattern
-from persona_pipeline.suites.format.problems import Entry, Reader
+from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.grading.base import Assert, Context
 from persona_pipeline.suites.grading.criteria import (
     Criterion,
@@ -249,12 +249,12 @@ class AgentJudge(Assert):
         return self.target is None
 
     @classmethod
-    def prepare(cls, data: dict[str, Any], entry: Entry, label: str, reader: Reader) -> dict[str, Any]:
+    def prepare(cls, data: dict[str, Any], entry: ConfigEntry, label: str, reader: Reader) -> dict[str, Any]:
         if data.get("rubrics") is not None:
             data["rubrics"] = prepare_criteria(data["rubrics"], "rubrics", entry, label, reader)
         return data
 
-    def resolve(self, entry: Entry, label: str, reader: Reader) -> None:
+    def resolve(self, entry: ConfigEntry, label: str, reader: Reader) -> None:
         if self.prompt is not None:
             self._prompt_text = read_prompt(self.prompt, entry, label, reader)
 

@@ -16,7 +16,7 @@ from persona_pipeline.suites.answering.prompts import file_parts
 from persona_pipeline.suites.answering.responses import Output
 from persona_pipeline.suites.format.field_types import StrictFields
 from persona_pipeline.suites.format.javascript import parse_json
-from persona_pipeline.suites.format.problems import Entry, Reader
+from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.format.programs import SHELL
 from persona_pipeline.suites.grading.base import Assert, Context
 from persona_pipeline.suites.grading.grades import TOLERANCE, Grade, SuiteVerdict, UngradedError
@@ -52,7 +52,7 @@ class CodeJudge(Assert):
     config: dict[str, Any] | None = Field(None, description="Handed to the program; unknown keys are added to it.")
 
     @classmethod
-    def prepare(cls, data: dict[str, Any], entry: Entry, label: str, reader: Reader) -> dict[str, Any]:
+    def prepare(cls, data: dict[str, Any], entry: ConfigEntry, label: str, reader: Reader) -> dict[str, Any]:
         if "command" in data and "script" not in data:
             reader.deprecated(entry, f"{label}: command", "rename it to script", "command")
             data["script"] = read_script(data, entry, label, reader, "command")
@@ -71,7 +71,7 @@ class CodeJudge(Assert):
             data["cwd"] = reader.find_folder(entry, data["cwd"], f"{label}: cwd", "cwd")
         return data
 
-    def resolve(self, entry: Entry, label: str, reader: Reader) -> None:
+    def resolve(self, entry: ConfigEntry, label: str, reader: Reader) -> None:
         reader.check_program(self.script, entry, label, "script", folder=self.cwd)
 
     def grade(self, output: Output, context: Context) -> Grade:
@@ -109,7 +109,7 @@ class CodeJudge(Assert):
             yield environment
 
 
-def read_script(data: dict[str, Any], entry: Entry, label: str, reader: Reader, key: str = "script") -> list[str]:
+def read_script(data: dict[str, Any], entry: ConfigEntry, label: str, reader: Reader, key: str = "script") -> list[str]:
     """Return a script's argv; text is a line for the platform's shell (spec/3). What is wrong with it is added to the reader."""
     value = data.get(key)
     if value is None:

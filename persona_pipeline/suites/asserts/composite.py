@@ -15,7 +15,7 @@ from persona_pipeline.suites.asserts.llm_judge import read_prompt
 from persona_pipeline.suites.format.field_types import Share, StrictFields, Text, Weight
 from persona_pipeline.suites.format.loading.tests import read_asserts
 from persona_pipeline.suites.format.models import AssertFields, rename
-from persona_pipeline.suites.format.problems import Entry, Reader
+from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.grading.base import Assert, Context, run_assert
 from persona_pipeline.suites.grading.grades import (
     AssertResult,
@@ -78,7 +78,7 @@ class Composite(Assert):
     _prompt_text: str | None = PrivateAttr(None)
 
     @classmethod
-    def prepare(cls, data: dict[str, Any], entry: Entry, label: str, reader: Reader) -> dict[str, Any]:
+    def prepare(cls, data: dict[str, Any], entry: ConfigEntry, label: str, reader: Reader) -> dict[str, Any]:
         key = _members_key(data)
         if key in data:
             if key == "assertions":
@@ -94,7 +94,7 @@ class Composite(Assert):
             data["aggregator"] = _prepare_aggregator(dict(aggregator), entry, label, reader)
         return data
 
-    def resolve(self, entry: Entry, label: str, reader: Reader) -> None:
+    def resolve(self, entry: ConfigEntry, label: str, reader: Reader) -> None:
         how = self.aggregator
         names = [member.name for member in self.members]
         twice = sorted({name for name in names if names.count(name) > 1})
@@ -204,7 +204,7 @@ def _distinct(members: list[AssertFields]) -> list[AssertFields]:
     return members
 
 
-def _prepare_aggregator(data: dict[str, Any], entry: Entry, label: str, reader: Reader) -> dict[str, Any]:
+def _prepare_aggregator(data: dict[str, Any], entry: ConfigEntry, label: str, reader: Reader) -> dict[str, Any]:
     kind = data.get("type")
     if isinstance(kind, str):
         data["type"] = kind = kind.replace("-", "_")

@@ -6,7 +6,7 @@ from pydantic import Field, PlainValidator
 
 from persona_pipeline.suites.answering.responses import Output
 from persona_pipeline.suites.format.javascript import trim
-from persona_pipeline.suites.format.problems import Entry, Reader
+from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.grading.base import Assert, Context
 from persona_pipeline.suites.grading.grades import Grade
 
@@ -60,7 +60,7 @@ class Contains(Assert):
     at: Literal["anywhere", "start", "end"] = Field("anywhere", description="Where it must stand.")
 
     @classmethod
-    def prepare(cls, data: dict[str, Any], entry: Entry, label: str, reader: Reader) -> dict[str, Any]:
+    def prepare(cls, data: dict[str, Any], entry: ConfigEntry, label: str, reader: Reader) -> dict[str, Any]:
         spelled = str(entry.data["type"]).replace("-", "_")
         return {**data, **{key: data.get(key, value) for key, value in SPELLINGS.get(spelled, {}).items()}}
 

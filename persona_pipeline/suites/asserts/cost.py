@@ -10,7 +10,7 @@ from persona_pipeline.suites.grading.base import Assert, Context
 from persona_pipeline.suites.grading.grades import Grade
 
 
-class Cost(Assert):
+class CostLimit(Assert):
     """1 if the answer cost at most ``max_usd`` US dollars; 0 if it cost more, or nobody knows what it cost."""
 
     older_names: ClassVar[dict[str, str]] = {"max_usd": "budget"}

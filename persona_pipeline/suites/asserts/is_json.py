@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field
 from persona_pipeline.suites.answering.responses import Output
 from persona_pipeline.suites.format.javascript import is_json, parse_json
 from persona_pipeline.suites.format.patterns import PatternError, compile_pattern, search
-from persona_pipeline.suites.format.problems import Entry, Reader
+from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.grading.base import Assert, Context
 from persona_pipeline.suites.grading.grades import Grade, UngradedError
 
@@ -67,7 +67,7 @@ class IsJson(Assert):
     anywhere: bool = Field(False, description="Whether an object or a list within the answer is enough.")
 
     @classmethod
-    def prepare(cls, data: dict[str, Any], entry: Entry, label: str, reader: Reader) -> dict[str, Any]:
+    def prepare(cls, data: dict[str, Any], entry: ConfigEntry, label: str, reader: Reader) -> dict[str, Any]:
         spelled = str(entry.data["type"]).replace("-", "_")
         return {**data, **{key: data.get(key, value) for key, value in SPELLINGS.get(spelled, {}).items()}}
 

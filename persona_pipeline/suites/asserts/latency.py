@@ -10,7 +10,7 @@ from persona_pipeline.suites.grading.base import Assert, Context
 from persona_pipeline.suites.grading.grades import Grade
 
 
-class Latency(Assert):
+class LatencyLimit(Assert):
     """1 if the answer took at most ``max_ms`` milliseconds; 0 if it took longer, or nobody knows how long."""
 
     older_names: ClassVar[dict[str, str]] = {"max_ms": "threshold"}

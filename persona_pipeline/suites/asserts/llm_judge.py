@@ -12,7 +12,7 @@ from persona_pipeline.suites.answering.responses import Output
 from persona_pipeline.suites.asserts.code_judge import payload, read_script
 from persona_pipeline.suites.format.field_types import StrictFields
 from persona_pipeline.suites.format.files import FileError
-from persona_pipeline.suites.format.problems import Entry, Reader
+from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.grading.base import Assert, Context
 from persona_pipeline.suites.grading.grades import Grade, UngradedError
 from persona_pipeline.suites.grading.judge_questions import (
@@ -56,14 +56,14 @@ class LlmJudge(Assert):
         return isinstance(self.prompt, PromptScript)
 
     @classmethod
-    def prepare(cls, data: dict[str, Any], entry: Entry, label: str, reader: Reader) -> dict[str, Any]:
+    def prepare(cls, data: dict[str, Any], entry: ConfigEntry, label: str, reader: Reader) -> dict[str, Any]:
         prompt = data.get("prompt")
         if isinstance(prompt, dict):
             script = read_script(prompt, entry.child("prompt"), f"{label}: prompt", reader)
             data["prompt"] = {**prompt, "script": script}
         return data
 
-    def resolve(self, entry: Entry, label: str, reader: Reader) -> None:
+    def resolve(self, entry: ConfigEntry, label: str, reader: Reader) -> None:
         if isinstance(self.prompt, str):
             self._prompt_text = read_prompt(self.prompt, entry, label, reader)
         elif self.prompt is not None:
@@ -84,7 +84,7 @@ class LlmJudge(Assert):
         )
 
 
-def read_prompt(prompt: str, entry: Entry, label: str, reader: Reader, *, known: Collection[str] = ()) -> str:
+def read_prompt(prompt: str, entry: ConfigEntry, label: str, reader: Reader, *, known: Collection[str] = ()) -> str:
     """Return the text of a prompt: that of the file it names, else itself. What looks like a path must be one.
 
     It need not say where the answer is, which the judge gets as evidence. ``known``: variables besides those of a test.

@@ -14,7 +14,7 @@ from persona_pipeline.suites.asserts.llm_judge import read_prompt
 from persona_pipeline.suites.format.field_types import Text
 from persona_pipeline.suites.format.files import FileError
 from persona_pipeline.suites.format.javascript import trim
-from persona_pipeline.suites.format.problems import Entry, Reader
+from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.grading.base import Assert, Context
 from persona_pipeline.suites.grading.grades import Grade, UngradedError
 from persona_pipeline.suites.grading.judge_questions import (
@@ -37,7 +37,7 @@ _BETTER = (*_PLACES, "tie")
 _PLACE = re.compile(r"\{\{\s*(first|second)\s*\}\}")
 
 
-class Outcome(StrEnum):
+class PairwiseOutcome(StrEnum):
     """How an answer came out against another."""
 
     WIN = "win"
@@ -47,15 +47,15 @@ class Outcome(StrEnum):
     @property
     def score(self) -> float:
         """1 for a win, 0.5 for a tie, 0 for a loss."""
-        return {Outcome.WIN: 1.0, Outcome.TIE: 0.5, Outcome.LOSS: 0.0}[self]
+        return {PairwiseOutcome.WIN: 1.0, PairwiseOutcome.TIE: 0.5, PairwiseOutcome.LOSS: 0.0}[self]
 
 
 @dataclass(frozen=True)
-class PairwiseOutcome:
+class ComparedAnswer:
     """One answer against another. ``orders``: the outcome with it in first and in second place; empty where nobody was asked."""
 
-    outcome: Outcome
-    orders: tuple[Outcome, ...] = ()
+    outcome: PairwiseOutcome
+    orders: tuple[PairwiseOutcome, ...] = ()
     reasoning: str | None = None
 
     @property
@@ -86,7 +86,7 @@ class Pairwise(Assert):
         """The target that is asked for the other answer, None where it is known."""
         return self.target if self.responses is None else None
 
-    def resolve(self, entry: Entry, label: str, reader: Reader) -> None:
+    def resolve(self, entry: ConfigEntry, label: str, reader: Reader) -> None:
         if self.prompt is not None:
             self._prompt_text = read_prompt(self.prompt, entry, label, reader, known=_PLACES)
             named = [
@@ -142,9 +142,9 @@ def shown_of(
     return {key: value for key, value in evidence(output, context, prompt).items() if key not in hidden}
 
 
-def alike(answer: str, other: str) -> PairwiseOutcome | None:
+def alike(answer: str, other: str) -> ComparedAnswer | None:
     """Return the tie of two answers that are the same text, which nobody need be asked about."""
-    return PairwiseOutcome(Outcome.TIE) if trim(answer) == trim(other) else None
+    return ComparedAnswer(PairwiseOutcome.TIE) if trim(answer) == trim(other) else None
 
 
 def both_orders(
@@ -168,7 +168,7 @@ def both_orders(
     ]
 
 
-def outcome_of(answers: "Sequence[Answer]") -> PairwiseOutcome:
+def outcome_of(answers: "Sequence[Answer]") -> ComparedAnswer:
     """Return what the answers to ``both_orders`` say: win and loss only where both agree.
 
     Raises:
@@ -179,11 +179,15 @@ def outcome_of(answers: "Sequence[Answer]") -> PairwiseOutcome:
             raise UngradedError(str(answer.unscored), answer.detail)
     found = [answer.data or {} for answer in answers]
     orders = tuple(
-        Outcome.TIE if reply["better"] == "tie" else Outcome.WIN if reply["better"] == place else Outcome.LOSS
+        PairwiseOutcome.TIE
+        if reply["better"] == "tie"
+        else PairwiseOutcome.WIN
+        if reply["better"] == place
+        else PairwiseOutcome.LOSS
         for reply, place in zip(found, _PLACES, strict=True)
     )
-    outcome = orders[0] if len(set(orders)) == 1 else Outcome.TIE
-    return PairwiseOutcome(
+    outcome = orders[0] if len(set(orders)) == 1 else PairwiseOutcome.TIE
+    return ComparedAnswer(
         outcome, orders, " | ".join(reply["reasoning"] for reply in found if reply["reasoning"]) or None
     )
 
@@ -195,7 +199,7 @@ def reply_problem(data: Any) -> str | None:
     return None if isinstance(data.get("reasoning"), str) else "reasoning must be a text"
 
 
-def grade_of(found: PairwiseOutcome) -> Grade:
+def grade_of(found: ComparedAnswer) -> Grade:
     """Return the grade of a comparison."""
     if not found.orders:
         said = "Both answers are the same text."
@@ -203,11 +207,11 @@ def grade_of(found: PairwiseOutcome) -> Grade:
         said = "The judge's choice changed with the order of the answers: a tie."
     else:
         said = {
-            Outcome.WIN: "The answer is better than the other one, in either order.",
-            Outcome.TIE: "Neither answer is better, in either order.",
-            Outcome.LOSS: "The other answer is better, in either order.",
+            PairwiseOutcome.WIN: "The answer is better than the other one, in either order.",
+            PairwiseOutcome.TIE: "Neither answer is better, in either order.",
+            PairwiseOutcome.LOSS: "The other answer is better, in either order.",
         }[found.outcome]
-    won = found.outcome is Outcome.WIN
+    won = found.outcome is PairwiseOutcome.WIN
     return Grade(
         found.outcome.score,
         (said,) if won else (),

@@ -7,7 +7,7 @@ from pydantic import Field
 from persona_pipeline.suites.answering.responses import Output
 from persona_pipeline.suites.asserts.propositions import check_dimensions
 from persona_pipeline.suites.format.field_types import Limit, Text
-from persona_pipeline.suites.format.problems import Entry, Reader
+from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.grading.base import Assert, Context
 from persona_pipeline.suites.grading.grades import Grade, UngradedError
 
@@ -27,14 +27,14 @@ class PersonaDrift(Assert):
     proposition_delta: Limit = Field(3.0, description="How far one claim may drop, on 0-9.")
 
     @classmethod
-    def prepare(cls, data: dict[str, Any], entry: Entry, label: str, reader: Reader) -> dict[str, Any]:
+    def prepare(cls, data: dict[str, Any], entry: ConfigEntry, label: str, reader: Reader) -> dict[str, Any]:
         if "dimension" in data:
             if "dimensions" in data:
                 reader.fail(entry, f"{label}: keep one of dimension and dimensions", "dimension", key=True)
             data["dimensions"] = [data.pop("dimension")]
         return data
 
-    def resolve(self, entry: Entry, label: str, reader: Reader) -> None:
+    def resolve(self, entry: ConfigEntry, label: str, reader: Reader) -> None:
         check_dimensions(self.dimensions, entry, label, reader)
 
     def default_name(self, spelled: str) -> str:

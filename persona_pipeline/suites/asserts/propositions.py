@@ -8,14 +8,14 @@ from pydantic import Field
 from persona_pipeline.errors import did_you_mean
 from persona_pipeline.suites.answering.responses import Output
 from persona_pipeline.suites.format.field_types import PASS, Text
-from persona_pipeline.suites.format.problems import Entry, Reader
+from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.grading.base import Assert, Context
 from persona_pipeline.suites.grading.grades import Grade, UngradedError, reaches
 
 TOP = 9.0
 
 
-class Propositions(Assert):
+class PropositionClaims(Assert):
     """How far the answer lives up to the claims of one dimension about an agent: the dimension's score over 9, so 0-1.
 
     The claims are those of the world's ``propositions`` folder; ``only`` picks some by id. The answer's assistant messages are what
@@ -28,7 +28,7 @@ class Propositions(Assert):
     dimension: Text = Field("adherence", description="The dimension: adherence, fluency, consistency, ...")
     only: list[Text] | None = Field(None, min_length=1, description="Ids of the claims to check; all by default.")
 
-    def resolve(self, entry: Entry, label: str, reader: Reader) -> None:
+    def resolve(self, entry: ConfigEntry, label: str, reader: Reader) -> None:
         check_dimensions([self.dimension], entry, label, reader)
 
     def default_name(self, spelled: str) -> str:
@@ -60,7 +60,7 @@ class Propositions(Assert):
         )
 
 
-def check_dimensions(names: Sequence[str], entry: Entry, label: str, reader: Reader) -> None:
+def check_dimensions(names: Sequence[str], entry: ConfigEntry, label: str, reader: Reader) -> None:
     """Add a problem for every name that is no dimension."""
     from persona_pipeline.propositions.dimensions import ALL_DIMENSIONS
 

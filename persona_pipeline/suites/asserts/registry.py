@@ -21,10 +21,10 @@ BUILT_IN = {
     "agent_judge": f"{_HERE}.agent_judge:AgentJudge",
     "pairwise": f"{_HERE}.pairwise:Pairwise",
     "execution_metrics": f"{_HERE}.execution_metrics:ExecutionMetrics",
-    "latency": f"{_HERE}.latency:Latency",
-    "cost": f"{_HERE}.cost:Cost",
+    "latency": f"{_HERE}.latency:LatencyLimit",
+    "cost": f"{_HERE}.cost:CostLimit",
     "token_usage": f"{_HERE}.token_usage:TokenUsageLimit",
-    "propositions": f"{_HERE}.propositions:Propositions",
+    "propositions": f"{_HERE}.propositions:PropositionClaims",
     "persona_drift": f"{_HERE}.persona_drift:PersonaDrift",
 }
 # Other spellings of the same types.

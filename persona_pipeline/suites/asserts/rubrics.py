@@ -6,7 +6,7 @@ from pydantic import Field, PrivateAttr
 
 from persona_pipeline.suites.answering.responses import Output
 from persona_pipeline.suites.asserts.llm_judge import read_prompt
-from persona_pipeline.suites.format.problems import Entry, Reader
+from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.grading.base import Assert, Context
 from persona_pipeline.suites.grading.criteria import (
     Criterion,
@@ -44,7 +44,7 @@ class Rubrics(Assert):
     _prompt_text: str | None = PrivateAttr(None)
 
     @classmethod
-    def prepare(cls, data: dict[str, Any], entry: Entry, label: str, reader: Reader) -> dict[str, Any]:
+    def prepare(cls, data: dict[str, Any], entry: ConfigEntry, label: str, reader: Reader) -> dict[str, Any]:
         key = "criteria" if "criteria" in data else "rubrics"
         if key in data:
             data[key] = prepare_criteria(data[key], key, entry, label, reader)
@@ -53,7 +53,7 @@ class Rubrics(Assert):
             data["criteria"] = [{"id": "rubric-1", "outcome": "-"}]
         return data
 
-    def resolve(self, entry: Entry, label: str, reader: Reader) -> None:
+    def resolve(self, entry: ConfigEntry, label: str, reader: Reader) -> None:
         if self.prompt is not None:
             self._prompt_text = read_prompt(self.prompt, entry, label, reader)
 

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from persona_pipeline.suites.answering.responses import Output
 from persona_pipeline.suites.format.field_types import Limit, StrictFields, Text
 from persona_pipeline.suites.format.javascript import json_equal
-from persona_pipeline.suites.format.problems import Entry, Reader
+from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.grading.base import Assert, Context
 from persona_pipeline.suites.grading.grades import Grade
 
@@ -82,7 +82,7 @@ class ToolTrajectory(Assert):
     )
 
     @classmethod
-    def prepare(cls, data: dict[str, Any], entry: Entry, label: str, reader: Reader) -> dict[str, Any]:
+    def prepare(cls, data: dict[str, Any], entry: ConfigEntry, label: str, reader: Reader) -> dict[str, Any]:
         expected = data.get("expected")
         if isinstance(expected, list):
             data["expected"] = [_of_today(item, index, entry, label, reader) for index, item in enumerate(expected)]
@@ -227,7 +227,7 @@ def _shown(item: ExpectedCall) -> str:
     return f"{item.tool}({', '.join(item.args)})"
 
 
-def _of_today(item: Any, index: int, entry: Entry, label: str, reader: Reader) -> Any:
+def _of_today(item: Any, index: int, entry: ConfigEntry, label: str, reader: Reader) -> Any:
     """Return an expected call in today's spelling: older files write a call as it is recorded, with input and output."""
     if not isinstance(item, dict) or not item.keys() & {"input", "output"}:
         return item

@@ -9,7 +9,7 @@ from pydantic import Field, PrivateAttr
 
 from persona_pipeline.errors import Problem
 from persona_pipeline.suites.format.field_types import Gate, StrictFields, Text, Weight
-from persona_pipeline.suites.format.problems import Entry, Reader
+from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 
 
 class AssertFields(StrictFields):
@@ -33,11 +33,11 @@ class AssertFields(StrictFields):
     negate: bool = Field(default=False, description="Turn the result round: it must not hold.")
 
     # Without a default, which would be copied for each of a large suite's asserts.
-    _entry: Entry = PrivateAttr()
+    _entry: ConfigEntry = PrivateAttr()
     _files: tuple[Path, ...] = PrivateAttr()
 
     @property
-    def entry(self) -> Entry | None:
+    def entry(self) -> ConfigEntry | None:
         """Where it was written; None where no file says it."""
         return getattr(self, "_entry", None)
 
@@ -57,14 +57,14 @@ class AssertFields(StrictFields):
         return self.runs_code
 
     @classmethod
-    def prepare(cls, data: dict[str, Any], entry: Entry, label: str, reader: Reader) -> dict[str, Any]:
+    def prepare(cls, data: dict[str, Any], entry: ConfigEntry, label: str, reader: Reader) -> dict[str, Any]:
         """Return the keys as the fields want them; called before validation, on a copy.
 
         ``older_names`` are renamed afterwards. Problems are added to the reader.
         """
         return data
 
-    def resolve(self, entry: Entry, label: str, reader: Reader) -> None:
+    def resolve(self, entry: ConfigEntry, label: str, reader: Reader) -> None:
         """Look up the files the assert names; called once after validation. Problems are added to the reader."""
 
     def default_name(self, spelled: str) -> str:
@@ -177,7 +177,7 @@ class Test:
     targets: tuple[str, ...] | None = None
     trials: Trials | None = None
     cache: bool | None = None
-    entry: Entry | None = field(default=None, repr=False, compare=False)
+    entry: ConfigEntry | None = field(default=None, repr=False, compare=False)
 
     @property
     def tags(self) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from persona_pipeline.suites.format.files import FileError, Files, repository_ro
 from persona_pipeline.suites.format.programs import missing_file
 
 
-class Source(Protocol):
+class ConfigSource(Protocol):
     """A file that knows where its values stand."""
 
     @property
@@ -55,19 +55,19 @@ class RowSource:
 
 
 @dataclass(frozen=True)
-class Entry:
+class ConfigEntry:
     """A value and where it stands."""
 
     data: Any
-    source: Source
+    source: ConfigSource
     location: Location = ()
 
-    def child(self, *keys: str | int) -> "Entry":
+    def child(self, *keys: str | int) -> "ConfigEntry":
         """Return the entry of a value inside this one; the value must be there."""
         data = self.data
         for key in keys:
             data = data[key]
-        return Entry(data, self.source, (*self.location, *keys))
+        return ConfigEntry(data, self.source, (*self.location, *keys))
 
     def problem(self, message: str, *keys: str | int, key: bool = False) -> Problem:
         """Return a problem placed at this value, or at a key path inside it."""
@@ -100,13 +100,13 @@ class Reader:
     missing: list[Problem] = field(default_factory=list)
     depth: int = 0
 
-    def fail(self, entry: Entry, message: str, *keys: str | int, key: bool = False) -> None:
+    def fail(self, entry: ConfigEntry, message: str, *keys: str | int, key: bool = False) -> None:
         self.problems.append(entry.problem(message, *keys, key=key))
 
-    def warn(self, entry: Entry, message: str, *keys: str | int, key: bool = False) -> None:
+    def warn(self, entry: ConfigEntry, message: str, *keys: str | int, key: bool = False) -> None:
         self.warnings.append(entry.problem(message, *keys, key=key))
 
-    def deprecated(self, entry: Entry, old: str, new: str, *keys: str | int) -> None:
+    def deprecated(self, entry: ConfigEntry, old: str, new: str, *keys: str | int) -> None:
         self.warn(entry, f"{old} is deprecated; {new}", *keys, key=True)
 
     @contextmanager
@@ -126,12 +126,12 @@ class Reader:
     def clean(self) -> bool:
         return not self.problems
 
-    def folders(self, entry: Entry) -> list[Path]:
+    def folders(self, entry: ConfigEntry) -> list[Path]:
         """Return where files named in an entry are looked for: beside the file that names them, then beside the suite."""
         own = Path(entry.source.path).parent
         return [own] if own == self.suite_folder else [own, self.suite_folder]
 
-    def find_folder(self, entry: Entry, reference: str, label: str, *keys: str) -> str:
+    def find_folder(self, entry: ConfigEntry, reference: str, label: str, *keys: str) -> str:
         """Return the absolute path of a folder named in an entry; where there is none, that is a problem at ``keys``."""
         try:
             return str(self.files.find(reference, self.folders(entry), folder=True))
@@ -140,7 +140,7 @@ class Reader:
             return reference
 
     def check_program(
-        self, script: Sequence[str], entry: Entry, label: str, key: str, *, folder: str | None = None
+        self, script: Sequence[str], entry: ConfigEntry, label: str, key: str, *, folder: str | None = None
     ) -> None:
         """Note a file of a program that is not there. ``folder``: where the program runs, the suite's folder by default."""
         place = Path(folder or self.suite_folder)
@@ -171,7 +171,7 @@ _BOUNDS = {
 
 
 def add_model_problems(
-    reader: Reader, entry: Entry, error: ValidationError, label: str, model: type[BaseModel]
+    reader: Reader, entry: ConfigEntry, error: ValidationError, label: str, model: type[BaseModel]
 ) -> None:
     """Add the problems of a pydantic error, each at its place, in plain words and with the thing they are about."""
     older = getattr(model, "older_names", {})

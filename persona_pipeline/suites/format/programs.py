@@ -65,7 +65,7 @@ def missing_file(script: Sequence[str], folder: Path) -> str | None:
 
 
 @dataclass(frozen=True)
-class Source:
+class ProgramSource:
     """Something that a program is made of. ``unseen``: why nobody can look into it. ``program``: what lies beside it counts too."""
 
     path: Path | None = None
@@ -73,7 +73,7 @@ class Source:
     unseen: str = ""
 
 
-def program_sources(script: Sequence[str], folders: Sequence[Path]) -> Iterator[Source]:
+def program_sources(script: Sequence[str], folders: Sequence[Path]) -> Iterator[ProgramSource]:
     """Yield what a program is made of: the files and folders its arguments name, its module; and what of it cannot be seen.
 
     Args:
@@ -86,7 +86,7 @@ def program_sources(script: Sequence[str], folders: Sequence[Path]) -> Iterator[
         for path in _there(word, folders):
             if not (word.startswith("/dev/") or (os.path.isabs(word) and _is_systems(word))):  # noqa: PTH117
                 found = True
-                yield Source(path, program=word == script[0] or _is_program(path))
+                yield ProgramSource(path, program=word == script[0] or _is_program(path))
     if "-m" in script[:-1]:
         found = True
         yield from module_sources(script[list(script).index("-m") + 1], folders)
@@ -96,24 +96,24 @@ def program_sources(script: Sequence[str], folders: Sequence[Path]) -> Iterator[
     for name in commands:
         if "/" in name or "\\" in name:
             if not any(_there(name, folders)) and not _is_systems(name):
-                yield Source(unseen=f"{name} (not found)")
+                yield ProgramSource(unseen=f"{name} (not found)")
         elif Path(name).name in _LAUNCHERS:
             if not found:
-                yield Source(unseen=f"what {name} runs (out of sight)")
+                yield ProgramSource(unseen=f"what {name} runs (out of sight)")
         elif not _is_systems(name) and re.fullmatch(r"[\w.-]+", name):
             yield from _installed(name)
 
 
-def module_sources(name: str, folders: Sequence[Path]) -> Iterator[Source]:
+def module_sources(name: str, folders: Sequence[Path]) -> Iterator[ProgramSource]:
     """Yield what a module is made of: the file or the folder of its outermost package, beside a program or installed."""
     top = name.partition(".")[0]
     for folder in folders:
         for path in (folder / f"{top}.py", folder / top):
             if path.exists():
-                yield Source(path, program=True)
+                yield ProgramSource(path, program=True)
                 return
             # Were it there, it would be taken.
-            yield Source(path)
+            yield ProgramSource(path)
     if top in sys.stdlib_module_names:
         return
     try:
@@ -123,9 +123,9 @@ def module_sources(name: str, folders: Sequence[Path]) -> Iterator[Source]:
     places = [*(spec.submodule_search_locations or ())] if spec else []
     places = places or ([spec.origin] if spec and spec.origin else [])
     if not places:
-        yield Source(unseen=f"the module {top} (not found)")
+        yield ProgramSource(unseen=f"the module {top} (not found)")
     for place in places:
-        yield Source(Path(place), program=True)
+        yield ProgramSource(Path(place), program=True)
 
 
 def _there(word: str, folders: Sequence[Path]) -> Iterator[Path]:
@@ -151,7 +151,7 @@ def _is_systems(name: str) -> bool:
     return found is not None and os.path.dirname(found) in _SYSTEM and Path(name).name not in _LAUNCHERS  # noqa: PTH120
 
 
-def _installed(name: str) -> Iterator[Source]:
+def _installed(name: str) -> Iterator[ProgramSource]:
     """Yield what a command is made of that a package of this environment brings, such as the agent's own."""
     from importlib.metadata import entry_points
 
@@ -159,4 +159,4 @@ def _installed(name: str) -> Iterator[Source]:
     for point in points:
         yield from module_sources(point.module, ())
     if not points:
-        yield Source(unseen=f"the program {name} (out of sight)")
+        yield ProgramSource(unseen=f"the program {name} (out of sight)")

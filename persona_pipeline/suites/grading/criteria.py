@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from persona_pipeline.suites.format.field_types import StrictFields, Text, Weight
-from persona_pipeline.suites.format.problems import Entry, Reader
+from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.grading.grades import Grade, SuiteVerdict, weighted_mean
 
 TOP, GOOD = 10, 7
@@ -79,7 +79,7 @@ def check_coverage(ranges: Sequence[ScoreRange]) -> None:
         )
 
 
-def prepare_criteria(value: Any, key: str, entry: Entry, label: str, reader: Reader) -> Any:
+def prepare_criteria(value: Any, key: str, entry: ConfigEntry, label: str, reader: Reader) -> Any:
     """Return a list of criteria as mappings: text is an outcome that is required, ids are made up, range maps are spelled out."""
     if not isinstance(value, list):
         reader.fail(entry, f"{label}: {key} must be a list of criteria", key)
@@ -113,7 +113,7 @@ def prepare_criteria(value: Any, key: str, entry: Entry, label: str, reader: Rea
 
 
 def _spell_out(
-    ranges: Mapping[str, Any], index: int, key: str, entry: Entry, label: str, reader: Reader
+    ranges: Mapping[str, Any], index: int, key: str, entry: ConfigEntry, label: str, reader: Reader
 ) -> list[dict[str, Any]]:
     """Turn lower bounds, ``{0: Bad, 5: OK, 8: Good}``, into ranges; the last one runs to 10."""
     where = f"{label}: {key}[{index}].score_ranges"

@@ -10,7 +10,7 @@ from typing import Any
 from persona_pipeline.suites.asserts import registry
 from persona_pipeline.suites.asserts.contains import SPELLINGS
 from persona_pipeline.suites.format.loading.tests import read_assert
-from persona_pipeline.suites.format.problems import Entry, Reader
+from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.importing.findings import Findings, listed
 from persona_pipeline.suites.importing.prompts import TemplateError, fill
 
@@ -26,11 +26,11 @@ _FACTS = "Agrees with these facts and contradicts none of them: "
 
 
 @dataclass
-class Item:
+class ConvertedAssert:
     """One assert being converted: what it says, filled in, and what of it nobody has read yet."""
 
     findings: Findings
-    entry: Entry
+    entry: ConfigEntry
     kind: str
     data: dict[str, Any]
     variables: Mapping[str, Any]
@@ -54,7 +54,7 @@ class Item:
         self.findings.none(self.entry, f"assert {what or self.data['type']}", remedy=remedy)
 
 
-def _text(item: Item) -> dict[str, Any] | None:
+def _text(item: ConvertedAssert) -> dict[str, Any] | None:
     value = item.value()
     if isinstance(value, dict) or value is None:
         return item.none(f"{item.data['type']} with data", "compare fields with field_accuracy")
@@ -70,7 +70,7 @@ def _plain(value: Any) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def _regex(item: Item) -> dict[str, Any] | None:
+def _regex(item: ConvertedAssert) -> dict[str, Any] | None:
     pattern, flags = _plain(item.value() or ""), item.take("flags") or ""
     if set(flags) - set("imgu"):
         return item.none(f"regex with flags {flags}")
@@ -78,7 +78,7 @@ def _regex(item: Item) -> dict[str, Any] | None:
     return {"type": "regex", "value": f"(?{kept}:{pattern})" if kept else pattern}
 
 
-def _json(item: Item) -> dict[str, Any] | None:
+def _json(item: ConvertedAssert) -> dict[str, Any] | None:
     schema = item.value()
     if isinstance(schema, str):
         try:
@@ -88,8 +88,8 @@ def _json(item: Item) -> dict[str, Any] | None:
     return {"type": item.kind} | ({} if schema is None else {"schema": schema})
 
 
-def _limit(key: str, kind: str) -> Callable[[Item], dict[str, Any] | None]:
-    def convert(item: Item) -> dict[str, Any] | None:
+def _limit(key: str, kind: str) -> Callable[[ConvertedAssert], dict[str, Any] | None]:
+    def convert(item: ConvertedAssert) -> dict[str, Any] | None:
         limit = item.take(key, "threshold", "budget", "value")
         item.threshold = None
         return item.none(f"{kind} without a threshold") if limit is None else {"type": kind, key: limit}
@@ -97,8 +97,8 @@ def _limit(key: str, kind: str) -> Callable[[Item], dict[str, Any] | None]:
     return convert
 
 
-def _criteria(prefix: str = "", limit: float | None = None) -> Callable[[Item], dict[str, Any] | None]:
-    def convert(item: Item) -> dict[str, Any] | None:
+def _criteria(prefix: str = "", limit: float | None = None) -> Callable[[ConvertedAssert], dict[str, Any] | None]:
+    def convert(item: ConvertedAssert) -> dict[str, Any] | None:
         value, prompt = item.value(), item.take("prompt", "rubricPrompt", "rubric_prompt")
         criteria = item.take("criteria", "rubrics")
         if _of_code(prompt):
@@ -129,14 +129,14 @@ def _of_code(prompt: Any) -> bool:
     )
 
 
-def _criteria_of(item: Item, values: list[Any]) -> list[Any]:
+def _criteria_of(item: ConvertedAssert, values: list[Any]) -> list[Any]:
     scored = any(
         isinstance(value, dict) and {"score_ranges", "min_score", "required_min_score"} & set(value) for value in values
     )
     return [_criterion(item, value, scored) for value in values]
 
 
-def _criterion(item: Item, value: Any, scored: bool) -> Any:
+def _criterion(item: ConvertedAssert, value: Any, scored: bool) -> Any:
     """A criterion of AgentV: met or not, it is required unless it says no; a minimum is a share, an operator turns the question."""
     if not isinstance(value, dict):
         return {"outcome": _plain(value)} if scored else _plain(value)
@@ -154,12 +154,12 @@ def _criterion(item: Item, value: Any, scored: bool) -> Any:
     return made
 
 
-def _as_it_is(item: Item) -> dict[str, Any]:
+def _as_it_is(item: ConvertedAssert) -> dict[str, Any]:
     item.threshold = None
     return {"type": item.kind} | {key: item.take(key) for key in list(item.data) if key not in COMMON}
 
 
-def _program(item: Item) -> dict[str, Any] | None:
+def _program(item: ConvertedAssert) -> dict[str, Any] | None:
     script, cwd = item.take("command", "script"), item.take("cwd")
     if script is None:
         return item.none(f"{item.data['type']} without a command")
@@ -173,7 +173,7 @@ def _program(item: Item) -> dict[str, Any] | None:
     )
 
 
-def _used(item: Item) -> dict[str, Any] | None:
+def _used(item: ConvertedAssert) -> dict[str, Any] | None:
     tools = listed(item.value())
     minimums = {}
     for tool in tools:
@@ -184,7 +184,7 @@ def _used(item: Item) -> dict[str, Any] | None:
     return {"type": "tool_trajectory", "mode": "any_order", "minimums": minimums} if minimums else item.none()
 
 
-def _sequence(item: Item) -> dict[str, Any] | None:
+def _sequence(item: ConvertedAssert) -> dict[str, Any] | None:
     value = item.value()
     steps, mode = (
         (value.get("steps"), value.get("mode", "in_order")) if isinstance(value, dict) else (value, "in_order")
@@ -195,7 +195,7 @@ def _sequence(item: Item) -> dict[str, Any] | None:
     return {"type": "tool_trajectory", "mode": mode, "expected": [{"tool": name} for name in named]}
 
 
-CONVERTERS: dict[str, Callable[[Item], dict[str, Any] | None]] = {
+CONVERTERS: dict[str, Callable[[ConvertedAssert], dict[str, Any] | None]] = {
     **dict.fromkeys(_SAME_TEXT, _text),
     "regex": _regex,
     "is_json": _json,
@@ -218,7 +218,7 @@ NO_FAILURE, PASSES = 0.6, 0.8
 
 
 def read_asserts(
-    findings: Findings, entries: Sequence[Entry], variables: Mapping[str, Any], *, gates: bool
+    findings: Findings, entries: Sequence[ConfigEntry], variables: Mapping[str, Any], *, gates: bool
 ) -> list[dict[str, Any]]:
     """Return the asserts that these have a counterpart in.
 
@@ -246,7 +246,7 @@ def read_asserts(
     return _named_apart(found)
 
 
-def _filled(findings: Findings, entry: Entry, value: Any, variables: Mapping[str, Any]) -> Any:
+def _filled(findings: Findings, entry: ConfigEntry, value: Any, variables: Mapping[str, Any]) -> Any:
     try:
         return fill(value, variables)
     except TemplateError as problem:
@@ -254,7 +254,7 @@ def _filled(findings: Findings, entry: Entry, value: Any, variables: Mapping[str
         return None
 
 
-def _referenced(findings: Findings, entry: Entry) -> Entry:
+def _referenced(findings: Findings, entry: ConfigEntry) -> ConfigEntry:
     """Follow ``$ref: '#/assertionTemplates/name'``."""
     reference = entry.data.get("$ref") if isinstance(entry.data, dict) else None
     document = getattr(entry.source, "data", None)
@@ -266,10 +266,12 @@ def _referenced(findings: Findings, entry: Entry) -> Entry:
     if document is None:
         return entry
     own = {key: value for key, value in entry.data.items() if key != "$ref"}
-    return Entry({**document, **own} if isinstance(document, dict) else document, entry.source, tuple(keys))
+    return ConfigEntry({**document, **own} if isinstance(document, dict) else document, entry.source, tuple(keys))
 
 
-def _converted(findings: Findings, entry: Entry, variables: Mapping[str, Any], gates: bool) -> dict[str, Any] | None:
+def _converted(
+    findings: Findings, entry: ConfigEntry, variables: Mapping[str, Any], gates: bool
+) -> dict[str, Any] | None:
     spelled = entry.data["type"]
     negated = spelled.startswith("not-")
     kind = spelled.removeprefix("not-").replace("-", "_")
@@ -281,7 +283,7 @@ def _converted(findings: Findings, entry: Entry, variables: Mapping[str, Any], g
     data = _filled(findings, entry, {k: v for k, v in entry.data.items() if k not in inner}, variables)
     if data is None:
         return None
-    item = Item(findings, entry, kind, {**data, **inner}, variables)
+    item = ConvertedAssert(findings, entry, kind, {**data, **inner}, variables)
     limit = data.get("threshold", data.get("min_score"))
     item.threshold = float(limit) if isinstance(limit, int | float) and not isinstance(limit, bool) else None
     made = convert(item)
@@ -293,7 +295,7 @@ def _converted(findings: Findings, entry: Entry, variables: Mapping[str, Any], g
     return _with_common(item, made, gates, negated=negated != (data.get("negate") is True))
 
 
-def _with_common(item: Item, made: dict[str, Any], gates: bool, *, negated: bool) -> dict[str, Any]:
+def _with_common(item: ConvertedAssert, made: dict[str, Any], gates: bool, *, negated: bool) -> dict[str, Any]:
     name = item.data.get("metric") or item.data.get("name")
     head: dict[str, Any] = {"type": made.pop("type")}
     if isinstance(name, str):
@@ -316,10 +318,10 @@ def _with_common(item: Item, made: dict[str, Any], gates: bool, *, negated: bool
     return head | made
 
 
-def _checked(findings: Findings, entry: Entry, made: dict[str, Any]) -> dict[str, Any] | None:
+def _checked(findings: Findings, entry: ConfigEntry, made: dict[str, Any]) -> dict[str, Any] | None:
     """Return an assert as it is if a suite may hold it; what is wrong with it is a finding at its origin."""
     reader = Reader(findings.reader.files, findings.out, registry)
-    read = read_assert(reader, Entry(made, entry.source, entry.location), "assert", 0)
+    read = read_assert(reader, ConfigEntry(made, entry.source, entry.location), "assert", 0)
     if read is None:
         findings.reader.warnings += reader.problems
         return None
@@ -337,7 +339,7 @@ def _named_apart(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
-def _group(item: Item) -> dict[str, Any] | None:
+def _group(item: ConvertedAssert) -> dict[str, Any] | None:
     key = next((name for name in ("assert", "assertions", "evaluators") if name in item.data), "assert")
     members = item.take(key)
     aggregator = item.take("aggregator")
@@ -353,7 +355,7 @@ def _group(item: Item) -> dict[str, Any] | None:
 
 
 def over_threshold(
-    findings: Findings, entry: Entry, asserts: list[dict[str, Any]], threshold: float
+    findings: Findings, entry: ConfigEntry, asserts: list[dict[str, Any]], threshold: float
 ) -> list[dict[str, Any]]:
     """Return asserts of which the mean must reach a threshold: one group that is a gate."""
     if threshold < NO_FAILURE:

@@ -10,7 +10,7 @@ from typing import Any
 from persona_pipeline.documents.csv_rows import csv_rows
 from persona_pipeline.suites.format.files import FileError, is_pattern
 from persona_pipeline.suites.format.loading.external_tests import json_lines
-from persona_pipeline.suites.format.problems import Entry, RowSource
+from persona_pipeline.suites.format.problems import ConfigEntry, RowSource
 from persona_pipeline.suites.importing.asserts import KNOWN, over_threshold, read_asserts
 from persona_pipeline.suites.importing.environment import read_execution, read_workspace
 from persona_pipeline.suites.importing.findings import Findings, children, first_of, listed
@@ -23,7 +23,7 @@ from persona_pipeline.suites.importing.prompts import (
     messages,
     named,
 )
-from persona_pipeline.suites.importing.providers import Provider, chosen
+from persona_pipeline.suites.importing.providers import ConvertedProvider, chosen
 
 _EXPECTED = re.compile(r"__expected\d*")
 _METADATA = re.compile(r"__metadata:(?P<key>[^\[\]]+)(?P<list>\[\])?")
@@ -32,12 +32,12 @@ _SPELLED = re.compile(r"(?P<type>(?:not-)?[a-z][a-z:-]*)(?:\((?P<number>[\d.]+)\
 _MOST_NESTED = 8
 
 
-def read_rows(findings: Findings, entry: Entry, key: str = "tests") -> Iterator[Entry]:
+def read_rows(findings: Findings, entry: ConfigEntry, key: str = "tests") -> Iterator[ConfigEntry]:
     """Yield every test at a key of a file, each with its own place."""
     yield from _rows(findings, children(entry, key), 0)
 
 
-def _rows(findings: Findings, places: list[Entry], depth: int) -> Iterator[Entry]:
+def _rows(findings: Findings, places: list[ConfigEntry], depth: int) -> Iterator[ConfigEntry]:
     for place in places:
         value = place.data
         if (
@@ -56,7 +56,7 @@ def _rows(findings: Findings, places: list[Entry], depth: int) -> Iterator[Entry
             findings.none(place, "a test that is no mapping")
 
 
-def _rows_of_file(findings: Findings, entry: Entry, reference: str, depth: int) -> Iterator[Entry]:
+def _rows_of_file(findings: Findings, entry: ConfigEntry, reference: str, depth: int) -> Iterator[ConfigEntry]:
     if depth > _MOST_NESTED:
         return findings.none(entry, f"{reference}, which refers to itself")
     ending = Path(reference).suffix.lower()
@@ -88,7 +88,7 @@ def _rows_of_file(findings: Findings, entry: Entry, reference: str, depth: int) 
                 yield from _rows(findings, places, depth + 1)
 
 
-def _table(findings: Findings, path: str, text: str) -> Iterator[tuple[Entry, str]]:
+def _table(findings: Findings, path: str, text: str) -> Iterator[tuple[ConfigEntry, str]]:
     """Yield the rows of a table: columns are variables, those that begin with two lines say more."""
     rows = csv_rows(text, path, findings.reader.problems)
     names = [name.strip() for name in next(rows, (1, []))[1]]
@@ -96,10 +96,10 @@ def _table(findings: Findings, path: str, text: str) -> Iterator[tuple[Entry, st
         if any(cell.strip() for cell in cells):
             source = RowSource(path, line, {name: index for index, name in enumerate(names, start=1)})
             row = dict(zip(names, cells, strict=False))
-            yield Entry(_row_test(findings, row, Entry(row, source)), source), f"line {line}"
+            yield ConfigEntry(_row_test(findings, row, ConfigEntry(row, source)), source), f"line {line}"
 
 
-def _row_test(findings: Findings, row: dict[str, str], entry: Entry) -> dict[str, Any]:
+def _row_test(findings: Findings, row: dict[str, str], entry: ConfigEntry) -> dict[str, Any]:
     test: dict[str, Any] = {"vars": {}, "assert": [], "metadata": {}, "options": {}}
     for name, cell in row.items():
         if not name.startswith("__"):
@@ -143,7 +143,7 @@ def _expectation(text: str) -> dict[str, Any]:
     return item | ({"value": value} if value else {}) | _number("threshold", match["number"] or "")
 
 
-def scenarios(findings: Findings, entry: Entry) -> Iterator[tuple[Entry, Entry]]:
+def scenarios(findings: Findings, entry: ConfigEntry) -> Iterator[tuple[ConfigEntry, ConfigEntry]]:
     """Yield each test of each scenario with the row of settings it is crossed with."""
     for place in children(entry, "scenarios"):
         places = [place]
@@ -172,11 +172,11 @@ _SHARED = ("assert", "assertions", "input", "input_files")
 
 
 @dataclass
-class Test:
+class ConvertedTest:
     """One test before its prompts: what it and the defaults above it say."""
 
-    entry: Entry
-    layers: Sequence[Entry]
+    entry: ConfigEntry
+    layers: Sequence[ConfigEntry]
     number: int
 
     def get(self, *names: str) -> Any:
@@ -197,14 +197,14 @@ class Test:
 
 
 def read_tests(
-    findings: Findings, entry: Entry, prompts: list[Prompt], providers: list[Provider]
+    findings: Findings, entry: ConfigEntry, prompts: list[Prompt], providers: list[ConvertedProvider]
 ) -> Iterator[dict[str, Any]]:
     """Yield the tests of a file as a suite has them: each with each of its prompts, for the providers that are to answer."""
     default = _default(findings, entry)
     above = [entry] if any(key in entry.data for key in _SHARED) else []
     shared = [
         *([default] if default else []),
-        *[Entry(_only_shared(item.data), item.source, item.location) for item in above],
+        *[ConfigEntry(_only_shared(item.data), item.source, item.location) for item in above],
     ]
     key = first_of(entry.data, "tests", "eval_cases") or "tests"
     rows = [(row, [row, *shared]) for row in read_rows(findings, entry, key)]
@@ -212,14 +212,14 @@ def read_tests(
     for number, (row, layers) in enumerate(rows, start=1):
         for layer in layers[: len(layers) - len(above)]:
             findings.leftovers(layer, _TEST, "test key ")
-        yield from _test(findings, Test(row, layers, number), prompts, providers)
+        yield from _test(findings, ConvertedTest(row, layers, number), prompts, providers)
 
 
 def _only_shared(data: Mapping[str, Any]) -> dict[str, Any]:
     return {key: data[key] for key in _SHARED if key in data}
 
 
-def _default(findings: Findings, entry: Entry) -> Entry | None:
+def _default(findings: Findings, entry: ConfigEntry) -> ConfigEntry | None:
     key = first_of(entry.data, "defaultTest", "default_test")
     if key is None:
         return None
@@ -230,7 +230,9 @@ def _default(findings: Findings, entry: Entry) -> Entry | None:
     return place if isinstance(place.data, dict) else None
 
 
-def _test(findings: Findings, test: Test, prompts: list[Prompt], providers: list[Provider]) -> Iterator[dict[str, Any]]:
+def _test(
+    findings: Findings, test: ConvertedTest, prompts: list[Prompt], providers: list[ConvertedProvider]
+) -> Iterator[dict[str, Any]]:
     options = test.merged("options")
     for layer in test.layers:
         if isinstance(layer.data.get("options"), dict):
@@ -265,7 +267,7 @@ def _slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:60].strip("-")
 
 
-def _expanded(findings: Findings, test: Test, options: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _expanded(findings: Findings, test: ConvertedTest, options: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield a test's variables: files read, and for promptfoo a list as one test for each of its values."""
     given: dict[str, Any] = {}
     for layer in reversed(test.layers):
@@ -286,7 +288,7 @@ def _expanded(findings: Findings, test: Test, options: Mapping[str, Any]) -> Ite
         yield known_variables(given | dict(zip(several, values, strict=True)))
 
 
-def _of_file(findings: Findings, entry: Entry, reference: str, name: str) -> Any:
+def _of_file(findings: Findings, entry: ConfigEntry, reference: str, name: str) -> Any:
     if reference.endswith((".yaml", ".yml", ".json")):
         read = findings.document(entry, reference, "vars", name)
         return None if read is None else read.data
@@ -296,7 +298,7 @@ def _of_file(findings: Findings, entry: Entry, reference: str, name: str) -> Any
     return findings.text(entry, reference, "vars", name)
 
 
-def _shared(findings: Findings, test: Test, variables: Mapping[str, Any]) -> dict[str, Any] | None:
+def _shared(findings: Findings, test: ConvertedTest, variables: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return what all prompts of a test have in common; None where nothing would be checked."""
     entry, data = test.entry, test.entry.data
     described = data.get("description")
@@ -317,7 +319,7 @@ def _shared(findings: Findings, test: Test, variables: Mapping[str, Any]) -> dic
     entries = [item for layer in layers for key in ("assert", "assertions") for item in children(layer, key)]
     asserts = read_asserts(findings, entries, variables, gates=strict)
     if children(entry, "rubrics"):
-        made_up = Entry({"type": "rubrics", "value": data["rubrics"]}, entry.source, entry.location)
+        made_up = ConfigEntry({"type": "rubrics", "value": data["rubrics"]}, entry.source, entry.location)
         asserts += read_asserts(findings, [made_up], variables, gates=False)
     limit = test.get("threshold")
     if findings.promptfoo and isinstance(limit, int | float) and not isinstance(limit, bool):
@@ -343,13 +345,13 @@ def _part(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _answer(findings: Findings, entry: Entry, value: Any) -> Any:
+def _answer(findings: Findings, entry: ConfigEntry, value: Any) -> Any:
     if isinstance(value, list) and value and isinstance(value[0], dict) and "role" in value[0]:
         return messages(findings, entry, value)
     return value if isinstance(value, str | dict | list) or value is None else str(value)
 
 
-def _filled(findings: Findings, entry: Entry, value: Any, variables: Mapping[str, Any], *keys: str) -> Any:
+def _filled(findings: Findings, entry: ConfigEntry, value: Any, variables: Mapping[str, Any], *keys: str) -> Any:
     try:
         return fill(value, variables)
     except TemplateError as problem:
@@ -358,7 +360,7 @@ def _filled(findings: Findings, entry: Entry, value: Any, variables: Mapping[str
 
 
 def _with_input(
-    findings: Findings, test: Test, prompt: Prompt, variables: Mapping[str, Any], around: tuple[str, str]
+    findings: Findings, test: ConvertedTest, prompt: Prompt, variables: Mapping[str, Any], around: tuple[str, str]
 ) -> Any:
     """Return a test's input: its own of AgentV after that of its suite, else the prompt filled; None where there is none."""
     key = first_of(test.entry.data, "input_messages", "input")
@@ -381,7 +383,7 @@ def _as_messages(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [{"role": "user", "content": value}]
 
 
-def _own_input(findings: Findings, entry: Entry, key: str, variables: Mapping[str, Any]) -> Any:
+def _own_input(findings: Findings, entry: ConfigEntry, key: str, variables: Mapping[str, Any]) -> Any:
     value = _filled(findings, entry, entry.data[key], variables, key)
     files = [name for name in listed(entry.data.get("input_files")) if isinstance(name, str)]
     if isinstance(value, list):

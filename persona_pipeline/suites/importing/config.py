@@ -11,7 +11,7 @@ from persona_pipeline.documents.yaml_text import to_yaml
 from persona_pipeline.errors import ConfigError, Problem
 from persona_pipeline.suites.asserts import registry
 from persona_pipeline.suites.format.files import FileError, Files
-from persona_pipeline.suites.format.problems import Entry, Reader
+from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.importing.cases import read_tests
 from persona_pipeline.suites.importing.environment import read_execution, read_workspace
 from persona_pipeline.suites.importing.findings import AGENTV, PROMPTFOO, Findings, first_of, listed, whole
@@ -30,7 +30,7 @@ _AGENTV_KEYS = ("default_test", "evaluate_options", "assertions", "execution", "
 
 
 @dataclass(frozen=True)
-class Imported:
+class ImportedSuite:
     """A suite and its targets as plain data, and what could not be taken over as it was."""
 
     suite: dict[str, Any]
@@ -39,7 +39,7 @@ class Imported:
     origin: str
 
 
-def import_file(path: Path, out: Path, origin: str | None = None) -> Imported:
+def import_file(path: Path, out: Path, origin: str | None = None) -> ImportedSuite:
     """Return the suite and the targets that an eval file of another tool stands for.
 
     Args:
@@ -83,7 +83,7 @@ def _origin(data: Mapping[str, Any], path: Path) -> str:
     return PROMPTFOO if "providers" in data or "prompts" in data else AGENTV
 
 
-def _imported(findings: Findings, entry: Entry) -> Imported:
+def _imported(findings: Findings, entry: ConfigEntry) -> ImportedSuite:
     data = entry.data
     findings.leftovers(entry, _TOP)
     key = first_of(data, *_PROVIDERS)
@@ -112,7 +112,7 @@ def _imported(findings: Findings, entry: Entry) -> Imported:
     workers = _workers(data)
     for target in targets:
         target |= {"workers": workers} if workers else {}
-    return Imported(
+    return ImportedSuite(
         suite,
         {"targets": targets} if targets else None,
         tuple(dict.fromkeys(findings.reader.warnings)),
@@ -137,7 +137,7 @@ def _numbered(tests: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         yield test
 
 
-def write_import(imported: Imported, source: Path, out: Path, *, force: bool = False) -> list[Path]:
+def write_import(imported: ImportedSuite, source: Path, out: Path, *, force: bool = False) -> list[Path]:
     """Write an import to a folder and return the files: ``<name>.eval.yaml``, and ``targets.yaml`` where there are targets.
 
     Raises:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from persona_pipeline.suites.format.models import HOOKS, STRATEGIES
-from persona_pipeline.suites.format.problems import Entry
+from persona_pipeline.suites.format.problems import ConfigEntry
 from persona_pipeline.suites.importing.findings import Findings, first_of
 
 _STRATEGIES = {"pass_any": "pass_at_k", "pass_at_k": "pass_at_k", **{name: name for name in STRATEGIES}}
@@ -11,7 +11,7 @@ _EXECUTION = ("target", "targets", "trials", "cache", "cache_path", "skip_defaul
 _HOOK = ("script", "command", "timeout_ms", "cwd")
 
 
-def read_execution(findings: Findings, entry: Entry, options: str | None) -> dict[str, Any]:
+def read_execution(findings: Findings, entry: ConfigEntry, options: str | None) -> dict[str, Any]:
     """Return ``execution`` of a suite or a test. ``options``: the key of the run's options, None where there are none."""
     made: dict[str, Any] = {}
     if isinstance(entry.data.get("execution"), dict):
@@ -36,7 +36,7 @@ def read_execution(findings: Findings, entry: Entry, options: str | None) -> dic
     return made | ({"trials": trials} if trials else {})
 
 
-def _trials(findings: Findings, place: Entry, repeat: Any) -> dict[str, Any] | None:
+def _trials(findings: Findings, place: ConfigEntry, repeat: Any) -> dict[str, Any] | None:
     if isinstance(repeat, int) and not isinstance(repeat, bool):
         if repeat > 1:
             findings.differs(
@@ -55,7 +55,7 @@ def _trials(findings: Findings, place: Entry, repeat: Any) -> dict[str, Any] | N
     return made | ({"cost_limit_usd": limit} if limit is not None else {})
 
 
-def read_workspace(findings: Findings, entry: Entry) -> dict[str, Any]:
+def read_workspace(findings: Findings, entry: ConfigEntry) -> dict[str, Any]:
     """Return ``workspace`` of a suite or a test, its hooks in place."""
     if entry.data.get("workspace") is None:
         return {}
@@ -83,7 +83,7 @@ def read_workspace(findings: Findings, entry: Entry) -> dict[str, Any]:
     return made
 
 
-def _hook(findings: Findings, place: Entry) -> dict[str, Any] | None:
+def _hook(findings: Findings, place: ConfigEntry) -> dict[str, Any] | None:
     key = first_of(place.data, "script", "command")
     findings.leftovers(place, _HOOK, "hook ")
     script = place.data.get(key) if key else None

@@ -10,7 +10,7 @@ from persona_pipeline.documents import parse_document
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.suites.format.files import FileError
 from persona_pipeline.suites.format.loading.external_tests import SUITE_LIMITS, check_numbers
-from persona_pipeline.suites.format.problems import Entry, Reader
+from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 
 PROMPTFOO, AGENTV = "promptfoo", "agentv"
 
@@ -30,21 +30,21 @@ class Findings:
     def promptfoo(self) -> bool:
         return self.origin == PROMPTFOO
 
-    def none(self, entry: Entry, what: str, *keys: str | int, remedy: str = "") -> None:
+    def none(self, entry: ConfigEntry, what: str, *keys: str | int, remedy: str = "") -> None:
         """Name something that has no counterpart."""
         self.reader.warn(entry, f"{what} has no counterpart{'; ' + remedy if remedy else ''}", *keys, key=True)
 
-    def differs(self, entry: Entry, what: str, *keys: str | int) -> None:
+    def differs(self, entry: ConfigEntry, what: str, *keys: str | int) -> None:
         """Name something that is taken over and means something else."""
         self.reader.warn(entry, what, *keys, key=True)
 
-    def leftovers(self, entry: Entry, known: Collection[str], what: str = "") -> None:
+    def leftovers(self, entry: ConfigEntry, known: Collection[str], what: str = "") -> None:
         """Name every key of a mapping that nobody reads. Keys without a value say nothing."""
         for key, value in entry.data.items():
             if key not in known and value is not None:
                 self.none(entry, f"{what}{key}", key)
 
-    def path(self, entry: Entry, reference: str, *keys: str | int) -> Path | None:
+    def path(self, entry: ConfigEntry, reference: str, *keys: str | int) -> Path | None:
         """Return the file a reference names; where there is none, that is a finding."""
         try:
             return self.reader.files.find(reference, self.reader.folders(entry))
@@ -52,7 +52,7 @@ class Findings:
             self.reader.warn(entry, str(problem), *keys)
             return None
 
-    def text(self, entry: Entry, reference: str, *keys: str | int) -> str | None:
+    def text(self, entry: ConfigEntry, reference: str, *keys: str | int) -> str | None:
         """Return the text of a file; where there is none, that is a finding."""
         path = self.path(entry, reference, *keys)
         try:
@@ -61,7 +61,7 @@ class Findings:
             self.reader.warn(entry, str(problem), *keys)
             return None
 
-    def document(self, entry: Entry, reference: str, *keys: str | int) -> Entry | None:
+    def document(self, entry: ConfigEntry, reference: str, *keys: str | int) -> ConfigEntry | None:
         """Return what a YAML or JSON file holds, with the places of its own; where there is none, that is a finding."""
         path, text = self.path(entry, reference, *keys), self.text(entry, reference, *keys)
         if path is None or text is None:
@@ -72,13 +72,13 @@ class Findings:
             self.reader.warnings += error.problems
             return None
 
-    def relocated(self, entry: Entry, reference: str) -> str:
+    def relocated(self, entry: ConfigEntry, reference: str) -> str:
         """Return a path as the suite must write it: from its own folder on. ``reference``: from the file that holds it on."""
         path = Path(entry.source.path).parent / reference.removeprefix("file://")
         return Path(os.path.relpath(os.path.normpath(path), self.out)).as_posix()
 
 
-def whole(text: str, path: Path) -> Entry:
+def whole(text: str, path: Path) -> ConfigEntry:
     """Return what a YAML or JSON text holds.
 
     Raises:
@@ -86,7 +86,7 @@ def whole(text: str, path: Path) -> Entry:
     """
     document = parse_document(text, str(path), limits=SUITE_LIMITS)
     check_numbers(document.data, document)
-    return Entry(document.data, document)
+    return ConfigEntry(document.data, document)
 
 
 def listed(value: Any) -> list[Any]:
@@ -99,7 +99,7 @@ def first_of(data: dict[str, Any], *names: str) -> str | None:
     return next((name for name in names if data.get(name) is not None), None)
 
 
-def children(entry: Entry, key: str) -> list[Entry]:
+def children(entry: ConfigEntry, key: str) -> list[ConfigEntry]:
     """Return the entries of a list at a key, or of the one value that stands there; none where there is nothing."""
     value = entry.data.get(key)
     if isinstance(value, list):

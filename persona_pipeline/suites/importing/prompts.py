@@ -11,7 +11,7 @@ from typing import Any
 from persona_pipeline.suites.format.files import FileError, is_pattern
 from persona_pipeline.suites.format.javascript import stringify
 from persona_pipeline.suites.format.loading.messages import ROLES
-from persona_pipeline.suites.format.problems import Entry
+from persona_pipeline.suites.format.problems import ConfigEntry
 from persona_pipeline.suites.importing.findings import Findings, children, first_of, listed
 
 _WHOLE = re.compile(r"\{\{-?\s*(?:vars\.)?([A-Za-z_]\w*)\s*-?\}\}")
@@ -103,7 +103,7 @@ class Prompt:
     """One prompt: a template, or messages with templates in them. ``names``: what providers and tests may call it."""
 
     content: Any
-    entry: Entry
+    entry: ConfigEntry
     names: tuple[str, ...] = ()
 
     @property
@@ -111,14 +111,14 @@ class Prompt:
         return self.names[0] if self.names else ""
 
 
-def read_prompts(findings: Findings, entry: Entry) -> list[Prompt]:
+def read_prompts(findings: Findings, entry: ConfigEntry) -> list[Prompt]:
     """Return the prompts of a file, ``{{ prompt }}`` where it has none; those that are programs are named and left out."""
     if "prompts" not in entry.data:
         return [Prompt("{{ prompt }}" if findings.promptfoo else "{{ input }}", entry)]
     return [prompt for place in children(entry, "prompts") for prompt in _read(findings, place)]
 
 
-def _read(findings: Findings, entry: Entry) -> Iterator[Prompt]:
+def _read(findings: Findings, entry: ConfigEntry) -> Iterator[Prompt]:
     value, names = entry.data, ()
     if isinstance(value, dict):
         key = first_of(value, "prompt", "raw", "id", "path")
@@ -135,7 +135,7 @@ def _read(findings: Findings, entry: Entry) -> Iterator[Prompt]:
         findings.none(entry, "a prompt that is no text")
 
 
-def _of_text(findings: Findings, entry: Entry, text: str, names: tuple[str, ...]) -> Iterator[Prompt]:
+def _of_text(findings: Findings, entry: ConfigEntry, text: str, names: tuple[str, ...]) -> Iterator[Prompt]:
     reference = text.removeprefix("file://")
     single = "\n" not in text and len(text) < 500
     if single and _PROGRAM.fullmatch(reference):
@@ -159,7 +159,7 @@ def _of_text(findings: Findings, entry: Entry, text: str, names: tuple[str, ...]
             yield Prompt(_chat(part), entry, (name, *names_here, text))
 
 
-def _paths(findings: Findings, entry: Entry, reference: str) -> list[Path]:
+def _paths(findings: Findings, entry: ConfigEntry, reference: str) -> list[Path]:
     if is_pattern(reference):
         try:
             found = findings.reader.files.glob(reference, findings.reader.folders(entry))
@@ -205,7 +205,7 @@ def asked(findings: Findings, prompt: Prompt, variables: Mapping[str, Any], arou
     return filled if isinstance(filled, str) else json.dumps(filled, ensure_ascii=False)
 
 
-def messages(findings: Findings, entry: Entry, given: list[Any]) -> list[dict[str, Any]]:
+def messages(findings: Findings, entry: ConfigEntry, given: list[Any]) -> list[dict[str, Any]]:
     """Return messages as a suite has them; parts that are no text are named and left out."""
     found = []
     for message in given:
@@ -220,7 +220,7 @@ def messages(findings: Findings, entry: Entry, given: list[Any]) -> list[dict[st
     return found
 
 
-def _parts(findings: Findings, entry: Entry, parts: list[Any]) -> list[dict[str, Any]]:
+def _parts(findings: Findings, entry: ConfigEntry, parts: list[Any]) -> list[dict[str, Any]]:
     found = []
     for part in parts:
         kind = part.get("type") if isinstance(part, dict) else None

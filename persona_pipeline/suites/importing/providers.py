@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from persona_pipeline.suites.format.problems import Entry, Reader, add_model_problems
+from persona_pipeline.suites.format.problems import ConfigEntry, Reader, add_model_problems
 from persona_pipeline.suites.importing.findings import Findings, children, first_of, listed
 from persona_pipeline.suites.targets.registry import find_provider
 
@@ -30,7 +30,7 @@ _HTTP = {"GET", "POST", "PUT", "PATCH"}
 
 
 @dataclass
-class Provider:
+class ConvertedProvider:
     """One provider: the target it becomes (None: it has no counterpart), what else calls it, and the prompts it is for."""
 
     name: str
@@ -39,9 +39,9 @@ class Provider:
     prompts: Any = None
 
 
-def read_providers(findings: Findings, entry: Entry, key: str) -> list[Provider]:
+def read_providers(findings: Findings, entry: ConfigEntry, key: str) -> list[ConvertedProvider]:
     """Return the providers at a key of a file; those without a counterpart are named."""
-    found: list[Provider] = []
+    found: list[ConvertedProvider] = []
     for place in children(entry, key):
         for provider in _read(findings, place):
             base, number = provider.name, 1
@@ -54,7 +54,7 @@ def read_providers(findings: Findings, entry: Entry, key: str) -> list[Provider]
     return found
 
 
-def _read(findings: Findings, entry: Entry) -> Iterator[Provider]:
+def _read(findings: Findings, entry: ConfigEntry) -> Iterator[ConvertedProvider]:
     value = entry.data
     if isinstance(value, dict) and "id" not in value and "provider" not in value and len(value) == 1:
         # {"openai:gpt-4o": {config: ...}}
@@ -79,7 +79,7 @@ def _read(findings: Findings, entry: Entry) -> Iterator[Provider]:
             yield from _read(findings, described)
             return
         findings.reader.warn(entry, f"target {value} is not described here; describe it in targets.yaml")
-        yield Provider(value, None, (value,))
+        yield ConvertedProvider(value, None, (value,))
         return
     given = data.get("config")
     config: dict[str, Any] = dict(given) if isinstance(given, dict) else {}
@@ -87,8 +87,8 @@ def _read(findings: Findings, entry: Entry) -> Iterator[Provider]:
         # AgentV's targets file: settings stand beside the name.
         config = {key: item for key, item in data.items() if key not in _KNOWN}
     elif isinstance(value, dict):
-        findings.leftovers(Entry(data, entry.source, entry.location), _KNOWN, "provider key ")
-    place = Entry({**data, **config}, entry.source, entry.location)
+        findings.leftovers(ConfigEntry(data, entry.source, entry.location), _KNOWN, "provider key ")
+    place = ConfigEntry({**data, **config}, entry.source, entry.location)
     target = _target(findings, place, spec, config)
     name = _name(shown)
     if target is not None:
@@ -96,10 +96,10 @@ def _read(findings: Findings, entry: Entry) -> Iterator[Provider]:
             if left is not None:
                 findings.none(place, f"{key} of provider {spec}", *(("config", key) if "config" in data else (key,)))
         target = _checked(findings, place, {"name": name, **_with_environment(target)})
-    yield Provider(name, target, tuple(dict.fromkeys((name, shown, spec))), data.get("prompts"))
+    yield ConvertedProvider(name, target, tuple(dict.fromkeys((name, shown, spec))), data.get("prompts"))
 
 
-def _described(findings: Findings, entry: Entry, name: str) -> Entry | None:
+def _described(findings: Findings, entry: ConfigEntry, name: str) -> ConfigEntry | None:
     """Return the target of this name in AgentV's own targets file, the nearest above the eval file."""
     for folder in Path(entry.source.path).parents:
         path = next((file for own in _TARGETS_FILES if (file := folder / ".agentv" / own).is_file()), None)
@@ -134,7 +134,7 @@ def _with_environment(value: Any) -> Any:
     return _ENVIRONMENT.sub(lambda match: f"${{{{ {match[1] or match[2]} }}}}", value)
 
 
-def _checked(findings: Findings, entry: Entry, target: dict[str, Any]) -> dict[str, Any] | None:
+def _checked(findings: Findings, entry: ConfigEntry, target: dict[str, Any]) -> dict[str, Any] | None:
     """Return a target as it is if a targets file may hold it; what is wrong with it is a finding."""
     model = find_provider(target["provider"])
     assert model is not None, target["provider"]
@@ -148,7 +148,7 @@ def _checked(findings: Findings, entry: Entry, target: dict[str, Any]) -> dict[s
     return target
 
 
-def _target(findings: Findings, entry: Entry, spec: str, config: dict[str, Any]) -> dict[str, Any] | None:
+def _target(findings: Findings, entry: ConfigEntry, spec: str, config: dict[str, Any]) -> dict[str, Any] | None:
     kind, _, rest = spec.partition(":")
     if spec.startswith(("http://", "https://")) or kind in ("http", "https"):
         return _server(findings, entry, spec, config)
@@ -172,7 +172,7 @@ def _taken(config: dict[str, Any], *names: str) -> Any:
     return None if key is None else config.pop(key)
 
 
-def _model(findings: Findings, entry: Entry, spec: str, config: dict[str, Any]) -> dict[str, Any] | None:
+def _model(findings: Findings, entry: ConfigEntry, spec: str, config: dict[str, Any]) -> dict[str, Any] | None:
     kind, *parts = spec.split(":")
     how = parts.pop(0) if len(parts) > 1 or (parts and parts[0] in ("chat", "messages")) else "chat"
     model = ":".join(parts) or _taken(config, "model")
@@ -208,7 +208,7 @@ def _model(findings: Findings, entry: Entry, spec: str, config: dict[str, Any]) 
     return target | ({"max_tokens": tokens} if tokens is not None else {})
 
 
-def _server(findings: Findings, entry: Entry, spec: str, config: dict[str, Any]) -> dict[str, Any] | None:
+def _server(findings: Findings, entry: ConfigEntry, spec: str, config: dict[str, Any]) -> dict[str, Any] | None:
     url = _taken(config, "url") or (spec if "://" in spec else None)
     if url is None:
         findings.none(entry, f"provider {spec} without url")
@@ -247,7 +247,7 @@ def _server(findings: Findings, entry: Entry, spec: str, config: dict[str, Any])
     return target
 
 
-def _program(findings: Findings, entry: Entry, command: str, config: dict[str, Any]) -> dict[str, Any] | None:
+def _program(findings: Findings, entry: ConfigEntry, command: str, config: dict[str, Any]) -> dict[str, Any] | None:
     given = _taken(config, "command", "command_template")
     try:
         argv = list(given) if isinstance(given, list) else shlex.split(str(given or command))
@@ -268,7 +268,7 @@ def _program(findings: Findings, entry: Entry, command: str, config: dict[str, A
     return target | ({"timeout_seconds": float(limit)} if isinstance(limit, int | float) else {})
 
 
-def _function(findings: Findings, entry: Entry, reference: str, config: dict[str, Any]) -> dict[str, Any]:
+def _function(findings: Findings, entry: ConfigEntry, reference: str, config: dict[str, Any]) -> dict[str, Any]:
     file, _, function = reference.partition(".py")
     place = findings.relocated(entry, file)
     module = re.sub(r"\W+", ".", place.removeprefix("./")).strip(".")
@@ -281,7 +281,7 @@ def _function(findings: Findings, entry: Entry, reference: str, config: dict[str
     return {"provider": "python", "function": f"{module}:{name}"}
 
 
-def chosen(providers: list[Provider], wanted: Any) -> list[Provider]:
+def chosen(providers: list[ConvertedProvider], wanted: Any) -> list[ConvertedProvider]:
     """Return the providers that a test names; all where it names none."""
     names = [name for name in listed(wanted) if isinstance(name, str)]
     return [one for one in providers if set(names) & set(one.names)] if names else providers

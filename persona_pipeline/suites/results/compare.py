@@ -10,7 +10,7 @@ from persona_pipeline.errors import ConfigError
 from persona_pipeline.suites.answering.responses import OutputError, parse_output
 from persona_pipeline.suites.asserts.pairwise import (
     KIND,
-    Outcome,
+    ComparedAnswer,
     PairwiseOutcome,
     alike,
     both_orders,
@@ -72,7 +72,7 @@ class JudgedPair:
     """One test's answer in B against that in A: an outcome, or why there is none."""
 
     id: str
-    found: PairwiseOutcome | None = None
+    found: ComparedAnswer | None = None
     error: Failure | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -88,20 +88,20 @@ class PairwiseResult:
 
     pairs: Sequence[JudgedPair]
 
-    def count(self, outcome: Outcome) -> int:
+    def count(self, outcome: PairwiseOutcome) -> int:
         return sum(pair.found is not None and pair.found.outcome is outcome for pair in self.pairs)
 
     @property
     def wins(self) -> int:
-        return self.count(Outcome.WIN)
+        return self.count(PairwiseOutcome.WIN)
 
     @property
     def losses(self) -> int:
-        return self.count(Outcome.LOSS)
+        return self.count(PairwiseOutcome.LOSS)
 
     @property
     def ties(self) -> int:
-        return self.count(Outcome.TIE)
+        return self.count(PairwiseOutcome.TIE)
 
     @property
     def changed(self) -> int:
@@ -192,7 +192,7 @@ def judge_pairs(
 
 def _pair(
     key: str, a: Mapping[str, Any], b: Mapping[str, Any], context: Context
-) -> "tuple[PairwiseOutcome | None, list[Question]]":
+) -> "tuple[ComparedAnswer | None, list[Question]]":
     """The tie of two answers that are the same, else what to ask."""
     outputs = []
     if None not in (keys := (a.get("request_key"), b.get("request_key"))) and keys[0] != keys[1]:

@@ -25,11 +25,11 @@ from persona_pipeline.suites.asserts.composite import CodeAggregator, Composite
 from persona_pipeline.suites.asserts.llm_judge import LlmJudge, PromptScript
 from persona_pipeline.suites.asserts.pairwise import Pairwise
 from persona_pipeline.suites.asserts.persona_drift import PersonaDrift
-from persona_pipeline.suites.asserts.propositions import Propositions
+from persona_pipeline.suites.asserts.propositions import PropositionClaims
 from persona_pipeline.suites.asserts.registry import default_assert
 from persona_pipeline.suites.format.files import FileError, default_roots
 from persona_pipeline.suites.format.models import AssertFields, Suite, Test
-from persona_pipeline.suites.format.programs import Source, module_sources, program_sources
+from persona_pipeline.suites.format.programs import ProgramSource, module_sources, program_sources
 from persona_pipeline.suites.running.plan import RunOptions
 from persona_pipeline.suites.running.shared_judge import SharedJudge
 from persona_pipeline.suites.running.targets_file import Targets
@@ -173,7 +173,7 @@ class Bases:
         for item in flat:
             self._add_assert(basis, item)
         if any(item.needs_judge for item in asserts):
-            agents = frozenset(item.agent for item in flat if isinstance(item, Propositions | PersonaDrift))
+            agents = frozenset(item.agent for item in flat if isinstance(item, PropositionClaims | PersonaDrift))
             if agents not in self._judges:
                 self._judges[agents] = self._of_judge(agents)
             basis.parts["judge"] = self._judges[agents]
@@ -192,19 +192,19 @@ class Bases:
             self._add_program(basis, item.prompt.script, [beside])
         elif isinstance(item, Composite) and isinstance(item.aggregator, CodeAggregator):
             self._add_program(basis, item.aggregator.script, [beside])
-        elif isinstance(item, Propositions | PersonaDrift):
+        elif isinstance(item, PropositionClaims | PersonaDrift):
             self._add_agent(basis, item)
         if item.needs_code:
             self._add_named(basis, item.dump(), beside)
         self._add_class(basis, type(item))
 
-    def _add_agent(self, basis: Basis, item: Propositions | PersonaDrift) -> None:
+    def _add_agent(self, basis: Basis, item: PropositionClaims | PersonaDrift) -> None:
         """Add what an assert about an agent reads of the world, also where it is not there yet."""
         # A name that is no agent's is the run's to report, and no path to look at.
         if self.world is None or not is_agent_id(item.agent):
             return
         paths = _spellings(self.world / PERSONAS, item.agent)
-        for dimension in [item.dimension] if isinstance(item, Propositions) else item.dimensions:
+        for dimension in [item.dimension] if isinstance(item, PropositionClaims) else item.dimensions:
             paths += _spellings(self.world / PROPOSITIONS / dimension, DEFAULT)
             paths += _spellings(self.world / PROPOSITIONS / dimension, item.agent)
         if isinstance(item, PersonaDrift):
@@ -306,7 +306,7 @@ class Bases:
             key
         ]
 
-    def _add_sources(self, basis: Basis, sources: Iterable[Source]) -> None:
+    def _add_sources(self, basis: Basis, sources: Iterable[ProgramSource]) -> None:
         for source in sources:
             if source.path is None:
                 basis.unseen.append(source.unseen)

@@ -38,7 +38,7 @@ from persona_pipeline.suites.grading.grades import (
 )
 from persona_pipeline.suites.results.compare import mean_interval
 from persona_pipeline.suites.results.suite_result import Attempt, TestResult
-from persona_pipeline.suites.running.plan import Cell, RunOptions
+from persona_pipeline.suites.running.plan import PlannedTest, RunOptions
 from persona_pipeline.suites.running.shared_judge import SharedJudge
 from persona_pipeline.suites.running.targets_file import Targets
 from persona_pipeline.suites.sandbox.workspaces import WorkspaceError, WorkspaceFolder, Workspaces
@@ -75,7 +75,7 @@ def score_test(results: Sequence[AssertResult]) -> TestScore:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TrialOutcome:
     """The score of several attempts. ``best``: the attempt that is shown; ``score`` None: an error."""
 
     score: float | None
@@ -87,7 +87,7 @@ class Outcome:
     notes: Sequence[str] = ()
 
 
-def run_trials(trials: Trials, attempt: Callable[[int], Attempt]) -> Outcome:
+def run_trials(trials: Trials, attempt: Callable[[int], Attempt]) -> TrialOutcome:
     """Make attempts until the strategy is satisfied, the count is reached or the money is spent, and put them together."""
     attempts: list[Attempt] = []
     spent, limited, notes = 0.0, False, []
@@ -107,7 +107,7 @@ def _passed(attempt: Attempt) -> bool:
     return attempt.score is not None and reaches(attempt.score, PASS)
 
 
-def _outcome(strategy: str, attempts: Sequence[Attempt], limited: bool, notes: Sequence[str]) -> Outcome:
+def _outcome(strategy: str, attempts: Sequence[Attempt], limited: bool, notes: Sequence[str]) -> TrialOutcome:
     scored = [attempt for attempt in attempts if attempt.score is not None]
     scores = [attempt.score for attempt in scored if attempt.score is not None]
     best = max(scored, key=lambda item: item.score or 0.0) if scored else attempts[0]
@@ -132,7 +132,7 @@ def _outcome(strategy: str, attempts: Sequence[Attempt], limited: bool, notes: S
     if score is None:
         failed = next(attempt for attempt in attempts if attempt.score is None)
         best = best if scored else failed
-    return Outcome(score, verdict, best, attempts, aggregation, limited, notes)
+    return TrialOutcome(score, verdict, best, attempts, aggregation, limited, notes)
 
 
 @dataclass
@@ -175,7 +175,7 @@ class CellRunner:
             folder = self.suite.path.parent / self.suite.cache_path
         return OutputCache(folder or state_folder(self.suite.path) / "cache" / "suites")
 
-    def prefetch(self, cells: Sequence[Cell]) -> None:
+    def prefetch(self, cells: Sequence[PlannedTest]) -> None:
         """Let targets that answer in batches do so; a batch that fails is no loss, its tests are then asked one by one."""
         for target in {id(cell.target): cell.target for cell in cells}.values():
             if not getattr(target, "provider_batching", False) or not self.options.allow_code:
@@ -189,7 +189,7 @@ class CellRunner:
     def _can_be_batched(self, test: Test) -> bool:
         return not (self.suite.trials_of(test) or test.workspace)
 
-    def run(self, cell: Cell) -> TestResult:
+    def run(self, cell: PlannedTest) -> TestResult:
         """Run one cell to its result; whatever happens becomes one."""
         test = cell.test
         notes: list[str] = []
@@ -222,7 +222,7 @@ class CellRunner:
             notes=notes,
         )
 
-    def is_done(self, cell: Cell, earlier: TestResult) -> bool:
+    def is_done(self, cell: PlannedTest, earlier: TestResult) -> bool:
         """Return whether an earlier result still stands: nothing that it rests on has changed, and all of that can be seen."""
         if earlier.verdict is SuiteVerdict.ERROR or not self.bases.of(cell.test, cell.target_name).is_seen:
             return False
@@ -250,7 +250,7 @@ class CellRunner:
                 files[reference] = str(problem)
         return request_key(test.input_messages, files)
 
-    def _attempt(self, cell: Cell, number: int, notes: list[str]) -> Attempt:
+    def _attempt(self, cell: PlannedTest, number: int, notes: list[str]) -> Attempt:
         deadline = time.monotonic() + self.options.timeout
         made: WorkspaceFolder | None = None
         try:
@@ -273,7 +273,7 @@ class CellRunner:
             notes += made.notes
         return dataclasses.replace(attempt, cached=cached, retries=retries, workspace_kept=kept)
 
-    def _graded(self, cell: Cell, output: Output, number: int, deadline: float) -> Attempt:
+    def _graded(self, cell: PlannedTest, output: Output, number: int, deadline: float) -> Attempt:
         target = cell.target.name if cell.target else None
         context = Context(self.suite, cell.test, self.services, number, deadline, target)
         results: list[AssertResult] = [run_assert(item, output, context) for item in self.asserts(cell.test)]
@@ -281,7 +281,7 @@ class CellRunner:
         return Attempt(number, scored.score, scored.verdict, results, output, scored.failed_gates)
 
     def _failed(
-        self, number: int, failure: Failure, made: WorkspaceFolder | None, cell: Cell, notes: list[str]
+        self, number: int, failure: Failure, made: WorkspaceFolder | None, cell: PlannedTest, notes: list[str]
     ) -> Attempt:
         kept = None
         if made is not None:
@@ -290,7 +290,7 @@ class CellRunner:
         return Attempt(number, None, SuiteVerdict.ERROR, error=failure, workspace_kept=kept)
 
     def _answer(
-        self, cell: Cell, number: int, made: WorkspaceFolder | None, deadline: float
+        self, cell: PlannedTest, number: int, made: WorkspaceFolder | None, deadline: float
     ) -> tuple[Output, bool, int]:
         """The output, whether it came from the cache, and how many tries failed before it."""
         if self.responses is not None:
@@ -384,7 +384,7 @@ class CellRunner:
             target = None if self.responses is not None or self.targets is None else self.targets.open(name)
             if target is None and self.responses is None:
                 raise UngradedError("no_target", f"there are no targets to ask for {name!r}")
-            cell = Cell(test.id, test, name, target)
+            cell = PlannedTest(test.id, test, name, target)
             return self._answer(cell, context.attempt, None, time.monotonic() + context.time_left())[0]
         except (TargetError, ResponseError) as problem:
             raise UngradedError(problem.reason, problem.message) from problem

@@ -14,7 +14,7 @@ from persona_pipeline.errors import ConfigError
 from persona_pipeline.suites.answering.responses import Responses, load_responses
 from persona_pipeline.suites.format.files import repository_root
 from persona_pipeline.suites.format.models import Suite, Test
-from persona_pipeline.suites.format.problems import Entry
+from persona_pipeline.suites.format.problems import ConfigEntry
 from persona_pipeline.suites.running.basis import ABSENT, Bases, Basis
 from persona_pipeline.suites.running.plan import targets_of
 from persona_pipeline.suites.running.suite_files import load_suite
@@ -92,7 +92,7 @@ class _Diff:
             if name is not None:
                 yield name
 
-    def place(self, name: str, entry: Entry | None = None) -> str:
+    def place(self, name: str, entry: ConfigEntry | None = None) -> str:
         """Return a file with the first line that differs; ``entry``: from the line on where it stands."""
         if name not in self._lines:
             how = ("diff", "--no-ext-diff", "--no-textconv", "--no-color", "-U0", "--no-renames")
@@ -182,7 +182,7 @@ def _entry(bases: Bases, name: str, diff: _Diff, before: _Before | None) -> Iter
                 yield diff.place(name)
 
 
-def _is_as_before(entry: Entry, old: Entry | None, path: Path, diff: _Diff, before: _Before | None) -> bool:
+def _is_as_before(entry: ConfigEntry, old: ConfigEntry | None, path: Path, diff: _Diff, before: _Before | None) -> bool:
     if before is None or before.targets is None or old is None:
         return False
     return _text([entry.data, path], diff.top) == _text([old.data, before.targets.path], before.folder)

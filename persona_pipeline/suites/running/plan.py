@@ -74,7 +74,7 @@ class NothingToRunError(ConfigError):
 
 
 @dataclass(frozen=True)
-class Cell:
+class PlannedTest:
     """One test with one target. ``target`` None: its answer is recorded."""
 
     id: str
@@ -85,7 +85,7 @@ class Cell:
 
 def plan(
     suite: Suite, options: RunOptions, targets: Targets | None = None, responses: Responses | None = None
-) -> Iterator[Cell]:
+) -> Iterator[PlannedTest]:
     """Yield what will run: each chosen test with each of its targets.
 
     Raises:
@@ -102,7 +102,7 @@ def plan(
     several = len({name for _, name in named}) > 1
     for test, name in named:
         target = None if responses is not None or targets is None else targets.open(name or DEFAULT_TARGET)
-        yield Cell(f"{test.id}@{name}" if several else test.id, test, name, target)
+        yield PlannedTest(f"{test.id}@{name}" if several else test.id, test, name, target)
 
 
 def target_names(suite: Suite, targets: Targets | None) -> list[str]:

@@ -14,7 +14,7 @@ from persona_pipeline.suites.grading.base import Services
 from persona_pipeline.suites.grading.grades import Failure, SuiteVerdict
 from persona_pipeline.suites.results.suite_result import Attempt, SuiteResult, TestResult
 from persona_pipeline.suites.running.cells import CellRunner
-from persona_pipeline.suites.running.plan import Cell, RunOptions, plan, why_nothing
+from persona_pipeline.suites.running.plan import PlannedTest, RunOptions, plan, why_nothing
 from persona_pipeline.suites.running.shared_judge import SharedJudge
 from persona_pipeline.suites.running.targets_file import Targets
 from persona_pipeline.suites.sandbox.workspaces import WorkspaceError, Workspaces
@@ -127,7 +127,7 @@ def run_suite(
 
 def _run_all(
     suite: Suite,
-    cells: Sequence[Cell],
+    cells: Sequence[PlannedTest],
     runner: CellRunner,
     workspaces: Workspaces,
     options: RunOptions,
@@ -147,7 +147,7 @@ def _run_all(
     runner.prefetch([cell for cell in cells if cell.id not in earlier])
     lock = threading.Lock()
 
-    def one(cell: Cell) -> TestResult:
+    def one(cell: PlannedTest) -> TestResult:
         known = earlier.get(cell.id)
         result = known if known is not None and runner.is_done(cell, known) else runner.run(cell)
         if on_result is not None:
@@ -163,7 +163,7 @@ def _run_all(
                 workspaces.suite_hook("after_all")
 
 
-def _in_order(one: Callable[[Cell], TestResult], cells: Sequence[Cell], workers: int) -> list[TestResult]:
+def _in_order(one: Callable[[PlannedTest], TestResult], cells: Sequence[PlannedTest], workers: int) -> list[TestResult]:
     if workers == 1 or len(cells) < 2:
         return [one(cell) for cell in cells]
     from concurrent.futures import ThreadPoolExecutor
@@ -177,7 +177,7 @@ def _in_order(one: Callable[[Cell], TestResult], cells: Sequence[Cell], workers:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _workers(cells: Sequence[Cell], options: RunOptions, runner: CellRunner) -> int:
+def _workers(cells: Sequence[PlannedTest], options: RunOptions, runner: CellRunner) -> int:
     if options.workers is not None:
         return max(1, options.workers)
     if runner.responses is not None:
@@ -187,7 +187,7 @@ def _workers(cells: Sequence[Cell], options: RunOptions, runner: CellRunner) -> 
     return min((cell.target.workers or 1 for cell in cells if cell.target), default=1)
 
 
-def _failed(cell: Cell, failure: Failure, options: RunOptions) -> TestResult:
+def _failed(cell: PlannedTest, failure: Failure, options: RunOptions) -> TestResult:
     attempt = Attempt(0, None, SuiteVerdict.ERROR, error=failure)
     return TestResult(
         cell.id,

@@ -15,7 +15,7 @@ from persona_pipeline.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.suites.answering.base import OWN, Grants, TargetFields
 from persona_pipeline.suites.format.files import FileError, Files, repository_root
 from persona_pipeline.suites.format.loading.external_tests import check_numbers
-from persona_pipeline.suites.format.problems import Entry, Reader, add_model_problems
+from persona_pipeline.suites.format.problems import ConfigEntry, Reader, add_model_problems
 from persona_pipeline.suites.targets.registry import TARGETS, find_provider, with_function
 
 FILE_NAMES = ("targets.yaml", "targets.yml", ".agentv/targets.yaml", ".agentv/targets.yml")
@@ -28,7 +28,7 @@ class Targets:
     """The entries of a targets file. One is read and its variables are filled in when it is first asked for."""
 
     path: str
-    entries: Mapping[str, Entry]
+    entries: Mapping[str, ConfigEntry]
     environment: Mapping[str, str]
     grants: Grants = OWN
     _opened: dict[str, TargetFields] = field(default_factory=dict)
@@ -124,7 +124,9 @@ class Targets:
             opens()
         return target
 
-    def _filled(self, value: Any, entry: Entry, label: str, location: tuple[str | int, ...], reader: Reader) -> Any:
+    def _filled(
+        self, value: Any, entry: ConfigEntry, label: str, location: tuple[str | int, ...], reader: Reader
+    ) -> Any:
         """Replace ``${{ NAME }}`` by what the environment holds, once."""
         if isinstance(value, dict):
             return {key: self._filled(item, entry, label, (*location, key), reader) for key, item in value.items()}
@@ -186,9 +188,9 @@ def load_targets(path: Path | str, grants: Grants = OWN) -> Targets:
     for key in data:
         if key not in _KEYS:
             problems.append(document.problem((key,), f"unknown key {key!r}{did_you_mean(key, _KEYS)}", key=True))
-    entries: dict[str, Entry] = {}
+    entries: dict[str, ConfigEntry] = {}
     for index, item in enumerate(data["targets"]):
-        entry = Entry(item, document, ("targets", index))
+        entry = ConfigEntry(item, document, ("targets", index))
         name = item.get("name") if isinstance(item, dict) else None
         if not isinstance(name, str) or not name:
             problems.append(entry.problem(f"targets[{index}] must be a mapping with name and provider"))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from persona_pipeline.scoring.voice_alarm import (
-    Change,
+    KnownChange,
     VoiceKind,
     VoiceModel,
     follow_voice,
@@ -146,10 +146,10 @@ def test_a_finding_names_what_changed_around_the_beginning(model: VoiceModel) ->
     start = MONDAY + timedelta(days=30)
     messages = [*HISTORY, *said([("ann", "terse")], 10, 12, start)]
     changes = [
-        Change(start - timedelta(days=20), "long ago"),
-        Change(start - timedelta(days=2), "commit abc123: shorter persona"),
-        Change(start - timedelta(minutes=5), "model changed"),
-        Change(start + timedelta(days=9), "later"),
+        KnownChange(start - timedelta(days=20), "long ago"),
+        KnownChange(start - timedelta(days=2), "commit abc123: shorter persona"),
+        KnownChange(start - timedelta(minutes=5), "model changed"),
+        KnownChange(start + timedelta(days=9), "later"),
     ]
     (found,) = voice_changes(model, messages, changes)
     assert [change.what for change in found.changes] == ["model changed", "commit abc123: shorter persona"]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from persona_pipeline.documents import parse_document
 from persona_pipeline.documents.yaml_text import to_yaml
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.suites.importing.config import Imported, import_file
+from persona_pipeline.suites.importing.config import ImportedSuite, import_file
 from persona_pipeline.suites.importing.findings import AGENTV, PROMPTFOO
 from persona_pipeline.suites.importing.prompts import TemplateError, fill
 from tests.suites.support import write
@@ -19,7 +19,7 @@ from tests.suites.support import write
 CONTAINS = {"type": "contains", "value": "a"}
 
 
-def imported(folder: Path, data: dict[str, Any] | str, origin: str = PROMPTFOO, **files: str) -> Imported:
+def imported(folder: Path, data: dict[str, Any] | str, origin: str = PROMPTFOO, **files: str) -> ImportedSuite:
     text = data if isinstance(data, str) else yaml.safe_dump(data, sort_keys=False)
     write(folder, {"config.yaml": text, **{name.replace("_dot_", "."): content for name, content in files.items()}})
     return import_file(folder / "config.yaml", folder, origin)

@@ -11,7 +11,7 @@ from persona_pipeline.cli import main
 from persona_pipeline.documents import load_document
 from persona_pipeline.judging.verdict import Question
 from persona_pipeline.suites import RunOptions, SuiteResult, load_suite, run_suite
-from persona_pipeline.suites.importing.config import Imported, import_file, write_import
+from persona_pipeline.suites.importing.config import ImportedSuite, import_file, write_import
 from persona_pipeline.suites.running.targets_file import load_targets
 from tests.suites.support import judging, verdicts, write
 
@@ -45,7 +45,7 @@ desk.eval.yaml:42: evaluate_options.budget_usd has no counterpart; pass --max-us
 }
 
 
-def lines(imported: Imported) -> list[str]:
+def lines(imported: ImportedSuite) -> list[str]:
     found = [(Path(str(item.path)).name, item.line or 0, item.message) for item in imported.findings]
     return [f"{name}:{line}: {message}" for name, line, message in found]
 

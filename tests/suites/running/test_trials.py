@@ -8,10 +8,10 @@ from persona_pipeline.suites.answering.responses import Output
 from persona_pipeline.suites.format.models import Trials
 from persona_pipeline.suites.grading.grades import Failure, SuiteVerdict, verdict_of
 from persona_pipeline.suites.results.suite_result import Attempt
-from persona_pipeline.suites.running.cells import Outcome, run_trials
+from persona_pipeline.suites.running.cells import TrialOutcome, run_trials
 
 
-def outcome(trials: Trials, scores: Sequence[float | None], costs: Sequence[float | None] = ()) -> Outcome:
+def outcome(trials: Trials, scores: Sequence[float | None], costs: Sequence[float | None] = ()) -> TrialOutcome:
     def attempt(number: int) -> Attempt:
         score = scores[number]
         output = Output(cost_usd=costs[number] if costs else None)

@@ -7,7 +7,7 @@ from pydantic import Field, ValidationError
 
 from persona_pipeline.suites.format.field_types import Limit, StrictFields, Text
 from persona_pipeline.suites.format.models import HOOKS, STRATEGIES, Hook, Trials, Workspace
-from persona_pipeline.suites.format.problems import Entry, Reader, add_model_problems
+from persona_pipeline.suites.format.problems import ConfigEntry, Reader, add_model_problems
 
 Fields = TypeVar("Fields", bound=StrictFields)
 
@@ -66,7 +66,7 @@ class Execution:
     skip_defaults: bool = False
 
 
-def read_execution(reader: Reader, entry: Entry, label: str) -> Execution:
+def read_execution(reader: Reader, entry: ConfigEntry, label: str) -> Execution:
     """Read ``execution`` of a suite or a test; ``evaluators`` in it are read with the asserts."""
     part = _part(reader, entry, "execution", ExecutionFields, label)
     if part is None:
@@ -87,7 +87,7 @@ def read_execution(reader: Reader, entry: Entry, label: str) -> Execution:
     return Execution(fields.target, targets, trials, fields.cache, fields.cache_path, fields.skip_defaults)
 
 
-def read_workspace(reader: Reader, entry: Entry, label: str) -> Workspace | None:
+def read_workspace(reader: Reader, entry: ConfigEntry, label: str) -> Workspace | None:
     """Read ``workspace`` of a suite or a test."""
     part = _part(reader, entry, "workspace", WorkspaceFields, label)
     if part is None:
@@ -105,7 +105,9 @@ def read_workspace(reader: Reader, entry: Entry, label: str) -> Workspace | None
     return Workspace(template, hooks)
 
 
-def _part(reader: Reader, entry: Entry, name: str, model: type[Fields], label: str) -> tuple[Entry, str, Fields] | None:
+def _part(
+    reader: Reader, entry: ConfigEntry, name: str, model: type[Fields], label: str
+) -> tuple[ConfigEntry, str, Fields] | None:
     """A part of an entry, what to call it and its fields; None where it is not written or not valid."""
     if entry.data.get(name) is None:
         return None

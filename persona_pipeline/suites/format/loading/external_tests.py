@@ -10,7 +10,7 @@ from persona_pipeline.documents.csv_rows import csv_rows
 from persona_pipeline.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.suites.format.files import MAX_BYTES, FileError, is_pattern
 from persona_pipeline.suites.format.javascript import parse_float, parse_json
-from persona_pipeline.suites.format.problems import Entry, LineSource, Reader, RowSource
+from persona_pipeline.suites.format.problems import ConfigEntry, LineSource, Reader, RowSource
 
 _SPELLED = re.compile(
     r"(?P<negated>not-)?(?P<kind>[a-z][a-z-]*)(?:\((?P<argument>[^()]*)\))?(?::(?P<value>.*))?\Z", re.DOTALL
@@ -92,7 +92,7 @@ class RowError(Exception):
         self.column = column
 
 
-def read_rows(reader: Reader, path: str, text: str) -> Iterator[tuple[Entry, str]]:
+def read_rows(reader: Reader, path: str, text: str) -> Iterator[tuple[ConfigEntry, str]]:
     """Yield a test for every row that is not empty.
 
     Columns are the fields of a test by name, ``targets`` and ``tags`` (separated by commas), and ``__expected``, ``__expected1``,
@@ -116,7 +116,7 @@ def read_rows(reader: Reader, path: str, text: str) -> Iterator[tuple[Entry, str
             continue
         row = {name: cell for name, cell in zip(names, cells, strict=False) if cell != ""}
         try:
-            yield Entry(_test(row, number), source, ()), f"row {number}"
+            yield ConfigEntry(_test(row, number), source, ()), f"row {number}"
         except RowError as problem:
             reader.problems.append(source.problem((problem.column,), f"{problem.column}: {problem}"))
 
@@ -236,7 +236,7 @@ ENDINGS = (".yaml", ".yml", ".jsonl", ".csv")
 _MOST_NESTED = 16
 
 
-def test_entries(reader: Reader, entry: Entry) -> Iterator[tuple[Entry, str]]:
+def test_entries(reader: Reader, entry: ConfigEntry) -> Iterator[tuple[ConfigEntry, str]]:
     """Yield each test under ``tests`` and what to call it in messages, wherever it is written.
 
     Args:
@@ -253,7 +253,9 @@ def test_entries(reader: Reader, entry: Entry) -> Iterator[tuple[Entry, str]]:
         reader.fail(entry, "tests must be a list of tests, or the path of a .yaml, .jsonl or .csv file")
 
 
-def _list_tests(reader: Reader, entry: Entry, name: str, seen: tuple[Path, ...]) -> Iterator[tuple[Entry, str]]:
+def _list_tests(
+    reader: Reader, entry: ConfigEntry, name: str, seen: tuple[Path, ...]
+) -> Iterator[tuple[ConfigEntry, str]]:
     for index, item in enumerate(entry.data):
         where = f"{name}[{index}]"
         place = entry.child(index)
@@ -269,7 +271,7 @@ def _list_tests(reader: Reader, entry: Entry, name: str, seen: tuple[Path, ...])
                     yield from _file_tests(reader, place, path, (*seen, path))
 
 
-def _referenced(reader: Reader, entry: Entry, reference: str, where: str) -> list[Path]:
+def _referenced(reader: Reader, entry: ConfigEntry, reference: str, where: str) -> list[Path]:
     if is_pattern(reference):
         try:
             found = [path for path in reader.files.glob(reference, reader.folders(entry)) if path.suffix in ENDINGS]
@@ -284,7 +286,7 @@ def _referenced(reader: Reader, entry: Entry, reference: str, where: str) -> lis
     return [path] if path else []
 
 
-def _find(reader: Reader, entry: Entry, reference: str, where: str) -> Path | None:
+def _find(reader: Reader, entry: ConfigEntry, reference: str, where: str) -> Path | None:
     suffix = Path(reference).suffix
     if suffix.lower() not in ENDINGS:
         reader.fail(
@@ -298,7 +300,9 @@ def _find(reader: Reader, entry: Entry, reference: str, where: str) -> Path | No
         return None
 
 
-def _file_tests(reader: Reader, entry: Entry, path: Path, seen: tuple[Path, ...]) -> Iterator[tuple[Entry, str]]:
+def _file_tests(
+    reader: Reader, entry: ConfigEntry, path: Path, seen: tuple[Path, ...]
+) -> Iterator[tuple[ConfigEntry, str]]:
     try:
         text = reader.files.read(path)
     except FileError as problem:
@@ -307,7 +311,7 @@ def _file_tests(reader: Reader, entry: Entry, path: Path, seen: tuple[Path, ...]
     count = 0
     ending = path.suffix.lower()
     if ending == ".jsonl":
-        found: Iterator[tuple[Entry, str]] = json_lines(reader, str(path), text)
+        found: Iterator[tuple[ConfigEntry, str]] = json_lines(reader, str(path), text)
     elif ending == ".csv":
         found = read_rows(reader, str(path), text)
     else:
@@ -319,7 +323,7 @@ def _file_tests(reader: Reader, entry: Entry, path: Path, seen: tuple[Path, ...]
         reader.warn(entry, f"{path.name} holds no tests")
 
 
-def _yaml_tests(reader: Reader, path: Path, text: str, seen: tuple[Path, ...]) -> Iterator[tuple[Entry, str]]:
+def _yaml_tests(reader: Reader, path: Path, text: str, seen: tuple[Path, ...]) -> Iterator[tuple[ConfigEntry, str]]:
     with reader.collecting():
         document = parse_document(text, str(path), limits=SUITE_LIMITS)
         if document.data is None:
@@ -330,12 +334,12 @@ def _yaml_tests(reader: Reader, path: Path, text: str, seen: tuple[Path, ...]) -
             )
             return
         check_numbers(document.data, document)
-        yield from _list_tests(reader, Entry(document.data, document, ()), path.name, seen)
+        yield from _list_tests(reader, ConfigEntry(document.data, document, ()), path.name, seen)
 
 
 def json_lines(
     reader: Reader, path: str, text: str, malformed: str = "Malformed JSONL at line {number}: {reason}"
-) -> Iterator[tuple[Entry, str]]:
+) -> Iterator[tuple[ConfigEntry, str]]:
     """Yield the object of every line that is not blank. ``malformed``: what to say of a line that is not JSON."""
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
@@ -350,7 +354,7 @@ def json_lines(
         source = LineSource(path, number, line)
         with reader.collecting():
             check_numbers(value, source)
-            yield Entry(value, source, ()), f"line {number}"
+            yield ConfigEntry(value, source, ()), f"line {number}"
 
 
 def check_numbers(data: Any, source: Any) -> None:

@@ -5,14 +5,14 @@ from typing import Any
 
 from persona_pipeline.suites.format.files import FileError, Files
 from persona_pipeline.suites.format.javascript import stringify, trim
-from persona_pipeline.suites.format.problems import Entry, Reader
+from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 
 ROLES = ("system", "user", "assistant", "tool")
 _ROLES_TEXT = ", ".join(ROLES)
 _CONTENT = "must be a string, a mapping or a list of parts (mappings)"
 
 
-def input_messages(reader: Reader, entry: Entry, key: str, label: str) -> tuple[dict[str, Any], ...]:
+def input_messages(reader: Reader, entry: ConfigEntry, key: str, label: str) -> tuple[dict[str, Any], ...]:
     """Read ``input`` or ``input_messages``: text stands for one user message, anything else is a list of messages."""
     value = entry.data[key]
     if isinstance(value, str) and key == "input":
@@ -26,7 +26,7 @@ def input_messages(reader: Reader, entry: Entry, key: str, label: str) -> tuple[
     return _messages(reader, entry, key, label)
 
 
-def expected_messages(reader: Reader, entry: Entry, key: str, label: str) -> tuple[dict[str, Any], ...]:
+def expected_messages(reader: Reader, entry: ConfigEntry, key: str, label: str) -> tuple[dict[str, Any], ...]:
     """Read ``expected_output`` or ``expected_messages``; see the format's notes for what each shorthand stands for."""
     value = entry.data[key]
     if key == "expected_messages":
@@ -49,7 +49,7 @@ def expected_messages(reader: Reader, entry: Entry, key: str, label: str) -> tup
     return ()
 
 
-def _messages(reader: Reader, entry: Entry, key: str, label: str) -> tuple[dict[str, Any], ...]:
+def _messages(reader: Reader, entry: ConfigEntry, key: str, label: str) -> tuple[dict[str, Any], ...]:
     found = []
     for index in range(len(entry.data[key])):
         message = _message(reader, entry.child(key, index), f"{label}: {key}[{index}]")
@@ -58,7 +58,7 @@ def _messages(reader: Reader, entry: Entry, key: str, label: str) -> tuple[dict[
     return tuple(found)
 
 
-def _message(reader: Reader, entry: Entry, label: str) -> dict[str, Any] | None:
+def _message(reader: Reader, entry: ConfigEntry, label: str) -> dict[str, Any] | None:
     message = entry.data
     if not isinstance(message, dict):
         reader.fail(entry, f"{label} must be a message (a mapping with role and content)")
@@ -90,7 +90,7 @@ def _is_parts(content: Any) -> bool:
     return isinstance(content, list) and all(isinstance(part, dict) for part in content)
 
 
-def _tool_calls(reader: Reader, entry: Entry, label: str) -> None:
+def _tool_calls(reader: Reader, entry: ConfigEntry, label: str) -> None:
     calls = entry.data["tool_calls"]
     if not isinstance(calls, list):
         reader.fail(entry, f"{label}: tool_calls must be a list", "tool_calls")
@@ -102,7 +102,9 @@ def _tool_calls(reader: Reader, entry: Entry, label: str) -> None:
             reader.fail(entry, f"{label}: tool_calls[{index}]: tool is required, a string", "tool_calls", index)
 
 
-def check_file_parts(reader: Reader, entry: Entry, key: str, messages: Sequence[dict[str, Any]], label: str) -> None:
+def check_file_parts(
+    reader: Reader, entry: ConfigEntry, key: str, messages: Sequence[dict[str, Any]], label: str
+) -> None:
     """Check that every ``{type: file, value: path}`` part names a file that is there."""
     listed = isinstance(entry.data[key], list)
     for index, message in enumerate(messages):

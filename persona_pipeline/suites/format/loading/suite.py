@@ -21,7 +21,7 @@ from persona_pipeline.suites.format.loading.external_tests import (
 from persona_pipeline.suites.format.loading.messages import check_file_parts, input_messages
 from persona_pipeline.suites.format.loading.tests import Defaults, read_all_asserts, read_test
 from persona_pipeline.suites.format.models import Metadata, Suite, Test
-from persona_pipeline.suites.format.problems import AssertTypes, Entry, Reader, add_model_problems
+from persona_pipeline.suites.format.problems import AssertTypes, ConfigEntry, Reader, add_model_problems
 
 _NUMBER = r"(?:0|[1-9][0-9]*)"
 _PART = r"(?:0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*)"
@@ -165,7 +165,7 @@ def _read_lines(reader: Reader, path: Path, text: str) -> Suite | None:
         document = found
         if _names(document.data.get("tests"), path):
             reader.deprecated(
-                Entry(document.data, document), "tests", f"remove it: {path.name} is what is run", "tests"
+                ConfigEntry(document.data, document), "tests", f"remove it: {path.name} is what is run", "tests"
             )
         elif "tests" in document.data:
             reader.problems.append(
@@ -182,7 +182,7 @@ def _names(tests: Any, path: Path) -> bool:
 
 
 def _suite(reader: Reader, path: Path, document: Document, lines: str | None) -> Suite | None:
-    entry = Entry(document.data, document, ())
+    entry = ConfigEntry(document.data, document, ())
     data = document.data
     fields = _fields(reader, entry)
     execution = read_execution(reader, entry, "")
@@ -243,7 +243,7 @@ def _assembled(
     )
 
 
-def _fields(reader: Reader, entry: Entry) -> SuiteFields | None:
+def _fields(reader: Reader, entry: ConfigEntry) -> SuiteFields | None:
     data = {key: value for key, value in entry.data.items() if value is not None and not str(key).startswith(EXTENSION)}
     try:
         fields = SuiteFields.model_validate(data)
@@ -276,7 +276,7 @@ def _fields(reader: Reader, entry: Entry) -> SuiteFields | None:
     return fields
 
 
-def _tests(reader: Reader, entry: Entry, path: Path, lines: str | None, defaults: Defaults) -> tuple[Test, ...]:
+def _tests(reader: Reader, entry: ConfigEntry, path: Path, lines: str | None, defaults: Defaults) -> tuple[Test, ...]:
     if lines is not None:
         found = json_lines(reader, str(path), lines, "Line {number}: Invalid JSON - {reason}; correct line {number}")
     else:
@@ -293,7 +293,7 @@ def _tests(reader: Reader, entry: Entry, path: Path, lines: str | None, defaults
                 )
         found = test_entries(reader, entry.child(key))
     tests: list[Test] = []
-    places: dict[str, Entry] = {}
+    places: dict[str, ConfigEntry] = {}
     for item, where in found:
         test = read_test(reader, item, defaults, where)
         if test is None:

@@ -16,12 +16,12 @@ from persona_pipeline.suites.format.loading.messages import (
     reference_answer,
 )
 from persona_pipeline.suites.format.models import AssertFields, Test, Workspace, rename
-from persona_pipeline.suites.format.problems import Entry, Reader, add_model_problems
+from persona_pipeline.suites.format.problems import ConfigEntry, Reader, add_model_problems
 
 MAX_NESTING = 16
 
 
-def read_all_asserts(reader: Reader, entry: Entry, label: str) -> list[AssertFields]:
+def read_all_asserts(reader: Reader, entry: ConfigEntry, label: str) -> list[AssertFields]:
     """Read the asserts of a test or, without a label, of a suite: ``assert``, then what older names hold."""
     data, prefix = entry.data, f"{label}: " if label else ""
     found = read_asserts(reader, entry, "assert", label) if "assert" in data else []
@@ -38,7 +38,7 @@ def read_all_asserts(reader: Reader, entry: Entry, label: str) -> list[AssertFie
     return found
 
 
-def read_asserts(reader: Reader, entry: Entry, key: str, label: str, *, depth: int = 0) -> list[AssertFields]:
+def read_asserts(reader: Reader, entry: ConfigEntry, key: str, label: str, *, depth: int = 0) -> list[AssertFields]:
     """Read a list of assert items at ``entry[key]``; what is wrong is added to the reader."""
     value = entry.data[key]
     where = f"{label}: {key}" if label else key
@@ -56,7 +56,7 @@ def read_asserts(reader: Reader, entry: Entry, key: str, label: str, *, depth: i
     return found
 
 
-def read_assert(reader: Reader, entry: Entry, where: str, index: int, *, depth: int = 0) -> AssertFields | None:
+def read_assert(reader: Reader, entry: ConfigEntry, where: str, index: int, *, depth: int = 0) -> AssertFields | None:
     """Read one assert item; None when it is wrong."""
     data = entry.data
     if not isinstance(data, dict):
@@ -82,7 +82,7 @@ def read_assert(reader: Reader, entry: Entry, where: str, index: int, *, depth: 
 
 
 def _build(
-    reader: Reader, entry: Entry, model: type[AssertFields], name: str, spelled: str, label: str, depth: int
+    reader: Reader, entry: ConfigEntry, model: type[AssertFields], name: str, spelled: str, label: str, depth: int
 ) -> AssertFields | None:
     before, found = len(reader.problems), len(reader.files.found)
     data: dict[str, Any] = {**entry.data, "type": name}
@@ -157,7 +157,7 @@ class Defaults:
     workspace: Workspace | None = None
 
 
-def read_test(reader: Reader, entry: Entry, defaults: Defaults, where: str) -> Test | None:
+def read_test(reader: Reader, entry: ConfigEntry, defaults: Defaults, where: str) -> Test | None:
     """Read one test; None when it is wrong."""
     data = entry.data
     if not isinstance(data, dict):
@@ -195,7 +195,7 @@ def read_test(reader: Reader, entry: Entry, defaults: Defaults, where: str) -> T
 
 
 def _test(
-    entry: Entry,
+    entry: ConfigEntry,
     execution: Execution,
     messages: Sequence[dict[str, Any]],
     expected: Sequence[dict[str, Any]],
@@ -227,7 +227,7 @@ def _test(
     )
 
 
-def _input(reader: Reader, entry: Entry, label: str) -> tuple[dict[str, Any], ...]:
+def _input(reader: Reader, entry: ConfigEntry, label: str) -> tuple[dict[str, Any], ...]:
     key = _present(entry, "input_messages", "input")
     if key is None:
         reader.fail(entry, f"{label}: input is required")
@@ -239,16 +239,16 @@ def _input(reader: Reader, entry: Entry, label: str) -> tuple[dict[str, Any], ..
     return messages
 
 
-def _expected(reader: Reader, entry: Entry, label: str) -> tuple[dict[str, Any], ...]:
+def _expected(reader: Reader, entry: ConfigEntry, label: str) -> tuple[dict[str, Any], ...]:
     key = _present(entry, *_ANSWERS)
     return () if key is None else expected_messages(reader, entry, key, label)
 
 
-def _present(entry: Entry, *keys: str) -> str | None:
+def _present(entry: ConfigEntry, *keys: str) -> str | None:
     return next((key for key in keys if entry.data.get(key) is not None), None)
 
 
-def _asserts(reader: Reader, entry: Entry, label: str) -> list[AssertFields]:
+def _asserts(reader: Reader, entry: ConfigEntry, label: str) -> list[AssertFields]:
     """All of a test's own asserts: the rubrics first, then ``assert``, then what older names hold."""
     found: list[AssertFields] = []
     data = entry.data
@@ -257,6 +257,6 @@ def _asserts(reader: Reader, entry: Entry, label: str) -> list[AssertFields]:
         if data["rubrics"]:
             # Positions inside the list stay those of the file: the made-up item stands where the test stands.
             item = {"type": "rubrics", "name": "rubric", "rubrics": data["rubrics"]}
-            made = read_assert(reader, Entry(item, entry.source, entry.location), f"{label}: rubrics", 0)
+            made = read_assert(reader, ConfigEntry(item, entry.source, entry.location), f"{label}: rubrics", 0)
             found += [made] if made else []
     return found + read_all_asserts(reader, entry, label)
