@@ -28,7 +28,8 @@ def canary(
     from persona_pipeline.judging.anthropic import open_anthropic_judge
     from persona_pipeline.judging.estimate import estimate as estimated
     from persona_pipeline.judging.prompt import PROMPT_VERSION
-    from persona_pipeline.reporting.calibration import change_text
+    from persona_pipeline.reporting.pages.judges import judge_change_page
+    from persona_pipeline.reporting.terminal import print_page
     from persona_pipeline.settings import get_settings
     from persona_pipeline.world import World
 
@@ -52,7 +53,7 @@ def canary(
     judge = open_anthropic_judge(get_settings(), store=world.store, max_usd=max_usd)
     compared = [run_canary(item, judge) for item in canaries]
     for item in compared:
-        typer.echo(change_text(item.change), nl=False)
+        print_page(judge_change_page(item.change))
     if any(item.failed for item in compared):
         typer.echo(
             f"{sum(item.failed for item in compared)} judgments were not made: nothing is written; run it again",

@@ -13,7 +13,7 @@ from persona_pipeline.errors import ConfigError
 from persona_pipeline.judging.questions import Question
 from persona_pipeline.judging.recorded import RecordingWriter
 from persona_pipeline.judging.verdict import Unscored
-from persona_pipeline.reporting.suites.table import pairwise_lines
+from persona_pipeline.reporting.pages.suites import pairwise_lines
 from persona_pipeline.settings import get_settings
 from persona_pipeline.suites import read_responses, run_suite
 from persona_pipeline.suites.asserts.suite_judge import SuiteJudge
