@@ -30,7 +30,7 @@ from persona_pipeline.documents import parse_document, validate_document
 from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.labels import Label
 from persona_pipeline.propositions.schema import CatchphraseEntry, PropositionEntry, PropositionFile
-from persona_pipeline.reporting.suites.table import explanation_lines, result_line, summary_line
+from persona_pipeline.reporting.pages.suites import explanation_lines, result_line, summary_line
 from persona_pipeline.settings import Settings, get_settings
 from persona_pipeline.suites import Assert, load_suite, read_responses, run_suite
 from persona_pipeline.suites.asserts import registry

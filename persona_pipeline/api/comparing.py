@@ -5,11 +5,11 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from persona_pipeline.api.notebook import Cell, block, lines, table
 from persona_pipeline.api.results import Evaluation
 from persona_pipeline.baselines import Baseline
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation.run import EvaluationRun
+from persona_pipeline.reporting.page import Cell, Items, Page, Section, Table
 from persona_pipeline.suites.results.compare import WIN, Comparison, Pair
 from persona_pipeline.suites.results.suite_result import SuiteResult
 
@@ -62,11 +62,14 @@ class SuiteComparison(Comparison):
         return f"<{type(self).__name__}: {self.headline}>"
 
     def _repr_html_(self) -> str:
+        from persona_pipeline.reporting.html import notebook_html
+
         told = sorted(self.pairs, key=lambda pair: (pair.delta is not None, pair.delta or 0.0))[:MOST_PAIRS]
         rows = [[pair.id, _score(pair.a), _score(pair.b), _change(pair, self.threshold)] for pair in told]
         notes = [f"only before: {name}" for name in self.only_a] + [f"only after: {name}" for name in self.only_b]
         more = [f"{len(self.pairs) - MOST_PAIRS} more tests"] if len(self.pairs) > MOST_PAIRS else []
-        return block(self.headline, table(["Test", "Before", "After", "Change"], rows), lines([*more, *notes]))
+        table = Table.plain("Tests", ["Test", "Before", "After", "Change"], rows)
+        return notebook_html(Page(self.headline, sections=[Section("", [table, Items.of(*more, *notes)])]))
 
 
 @overload
@@ -172,10 +175,10 @@ def _rows(run: Rows) -> Sequence[Mapping[str, Any]]:
 
 
 def _score(score: float | None) -> Cell:
-    return Cell("–", "warn", number=True) if score is None else Cell(f"{score:.2f}", number=True)
+    return Cell("–", "warn") if score is None else Cell(f"{score:.2f}")
 
 
 def _change(pair: Pair, threshold: float) -> Cell:
     if pair.delta is None:
-        return Cell("not scored", "warn", number=True)
-    return Cell(f"{pair.delta:+.2f}", "bad" if pair.delta <= -threshold + 1e-9 < 0 else "", number=True)
+        return Cell("not scored", "warn")
+    return Cell(f"{pair.delta:+.2f}", "bad" if pair.delta <= -threshold + 1e-9 < 0 else "")

@@ -5,26 +5,16 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from persona_pipeline.api.notebook import Cell, block, lines, table
 from persona_pipeline.errors import ConfigError, PersonaError, did_you_mean
 from persona_pipeline.evaluation.report import AgentReport, Conclusion, Finding
 from persona_pipeline.evaluation.run import EvaluationRun
-from persona_pipeline.reporting.view import (
-    AgentRow,
-    AgentStatus,
-    ReportView,
-    ScoreCell,
-    dimension_label,
-    format_delta,
-    format_score,
-)
+from persona_pipeline.reporting.view import ReportView
 from persona_pipeline.world import World
 
 if TYPE_CHECKING:
     import pandas as pd
 
 FORMATS = {".json": "json", ".md": "markdown", ".html": "html", ".xml": "junit"}
-_TONES = {AgentStatus.FELL: "bad", AgentStatus.CANNOT_TELL: "warn", AgentStatus.NOTHING: "dim"}
 
 
 class UnscoredError(PersonaError):
@@ -131,33 +121,15 @@ class Evaluation(EvaluationRun):
         return f"<{type(self).__name__}: {ReportView(self.report).headline}>"
 
     def _repr_html_(self) -> str:
-        view = ReportView(self.report)
-        labels = [dimension_label(name) for name in view.dimensions]
-        rows = [_row(row) for row in view.rows]
-        notes = [f"{item.kind}: {item.text}" for item in view.findings]
-        return block(view.headline, table(["Agent", *labels, "Overall", "Judged"], rows) if rows else "", lines(notes))
+        from persona_pipeline.reporting.html import notebook_html
+        from persona_pipeline.reporting.pages.evaluation import short_page
+
+        return notebook_html(short_page(self.report))
 
     @classmethod
     def of(cls, run: EvaluationRun, world: World | None) -> Self:
         """Return a run with what a notebook wants of it."""
         return cls(**{item.name: getattr(run, item.name) for item in fields(EvaluationRun)}, world=world)
-
-
-def _row(row: AgentRow) -> list[Cell]:
-    overall = f"{format_score(row.overall, 1)} {format_delta(row.overall_delta, 1)}".strip()
-    return [
-        Cell(row.agent_id, _TONES.get(row.status, "")),
-        *(_cell(cell) for cell in row.cells),
-        Cell(overall, number=True),
-        Cell(f"{row.n_scored}/{row.n_expected}", "warn" if row.n_scored < row.n_expected else "dim", number=True),
-    ]
-
-
-def _cell(cell: ScoreCell) -> Cell:
-    if cell.score is None:
-        return Cell(cell.why_unscored, "warn", number=True)
-    change = "new" if cell.status == "no_baseline" else format_delta(cell.delta, 1)
-    return Cell(f"{format_score(cell.score, 1)} {change}".strip(), "bad" if cell.drifted else "", number=True)
 
 
 def _known(kind: str, name: str, names: Collection[str]) -> str:

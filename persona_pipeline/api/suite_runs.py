@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from typing_extensions import Unpack
 
 from persona_pipeline.api.keywords import check_keywords
-from persona_pipeline.api.notebook import Cell, block, lines, table
+from persona_pipeline.reporting.page import Cell, Column, Items, Page, Row, Section, Table, Tone
 from persona_pipeline.settings import get_settings
 from persona_pipeline.suites.answering.responses import Responses, load_responses
 from persona_pipeline.suites.format.models import Suite
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from persona_pipeline.suites.grading.suite_judge import BackedJudge
 
 MOST_TESTS = 50
-_TONES = {SuiteVerdict.FAIL: "bad", SuiteVerdict.ERROR: "warn"}
+_TONES: dict[SuiteVerdict, Tone] = {SuiteVerdict.FAIL: "bad", SuiteVerdict.ERROR: "warn"}
 
 
 class Running(TypedDict, total=False):
@@ -103,12 +103,17 @@ class SuiteRun(SuiteResult):
         return f"<{type(self).__name__}: {self.headline}>"
 
     def _repr_html_(self) -> str:
+        from persona_pipeline.reporting.html import notebook_html
+
         # What is wrong comes first: a long run is cut.
         order = (SuiteVerdict.ERROR, SuiteVerdict.FAIL, SuiteVerdict.BORDERLINE, SuiteVerdict.PASS)
         told = sorted(self.tests, key=lambda test: order.index(test.verdict))[:MOST_TESTS]
         more = [f"{len(self.tests) - MOST_TESTS} more tests"] if len(self.tests) > MOST_TESTS else []
-        rows = table(["Test", "Verdict", "Score", "What is missing"], map(_row, told)) if told else ""
-        return block(self.headline, rows, lines([*more, *self.warnings]))
+        columns = [Column(title, number=title == "Score") for title in ("Test", "Verdict", "Score", "What is missing")]
+        table = Table("Tests", columns, [Row(_row(test)) for test in told])
+        return notebook_html(
+            Page(self.headline, sections=[Section("", [table, Items.of(*more, *map(str, self.warnings))])])
+        )
 
 
 def load_suite(path: Path | str, *, allow_path: Iterable[Path | str] = ()) -> Suite:
@@ -195,4 +200,4 @@ def _row(test: TestResult) -> list[Cell | str]:
     said = str(test.error) if test.error else "; ".join(text for item in test.best.results for text in item.misses)
     score = "–" if test.score is None else f"{test.score:.2f}"
     tone = _TONES.get(test.verdict, "")
-    return [test.id, Cell(test.verdict.value, tone), Cell(score, tone, number=True), said]
+    return [test.id, Cell(test.verdict.value, tone), Cell(score, tone), said]

@@ -46,8 +46,8 @@ def bisect(
 
     Exit codes: 0 every cause is named, or nothing fell; 2 usage or configuration; 3 something cannot be told.
     """
-    from persona_pipeline.cli.suite_options import print_lines
-    from persona_pipeline.reporting.bisection import bisection_lines
+    from persona_pipeline.reporting.pages.versions import bisection_page
+    from persona_pipeline.reporting.terminal import print_page
     from persona_pipeline.versions.bisecting import (
         BisectRequest,
         bisect_commits,
@@ -78,7 +78,7 @@ def bisect(
     if as_json:
         sys.stdout.write(found.model_dump_json(indent=2) + "\n")
     else:
-        print_lines(bisection_lines(found))
+        print_page(bisection_page(found))
     _hint(found, answers)
     raise typer.Exit(found.exit_code)
 

@@ -26,7 +26,8 @@ def calibrate(
     (with --require-calibration).
     """
     from persona_pipeline.evaluation.calibrating import calibrate_world
-    from persona_pipeline.reporting.calibration import calibration_text
+    from persona_pipeline.reporting.pages.judges import calibration_page
+    from persona_pipeline.reporting.terminal import print_page
     from persona_pipeline.world import World
 
     if format not in FORMATS:
@@ -38,7 +39,7 @@ def calibrate(
             row |= {"missing": item.missing, "belief": item.belief}
         typer.echo(json.dumps(data, indent=2, ensure_ascii=True, allow_nan=False))
     else:
-        typer.echo(calibration_text(found), nl=False)
+        print_page(calibration_page(found))
     if require_calibration and (not found.dimensions or any(item.missing for item in found.dimensions)):
         raise typer.Exit(3)
     raise typer.Exit(int(any(item.belief == "chance" for item in found.dimensions)))

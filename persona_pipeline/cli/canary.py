@@ -27,7 +27,8 @@ def canary(
     from persona_pipeline.evaluation.comparing_judges import plan_canaries, run_canary
     from persona_pipeline.judging.claims import PROMPT_VERSION
     from persona_pipeline.judging.estimate import estimate as estimated
-    from persona_pipeline.reporting.calibration import change_text
+    from persona_pipeline.reporting.pages.judges import judge_change_page
+    from persona_pipeline.reporting.terminal import print_page
     from persona_pipeline.settings import get_settings
     from persona_pipeline.world import World
 
@@ -51,7 +52,7 @@ def canary(
     judge = open_judge(live_judge_name(), world, JudgeOptions(max_usd, recorded=False))
     compared = [run_canary(item, judge) for item in canaries]
     for item in compared:
-        typer.echo(change_text(item.change), nl=False)
+        print_page(judge_change_page(item.change))
     if any(item.failed for item in compared):
         typer.echo(
             f"{sum(item.failed for item in compared)} judgments were not made: nothing is written; run it again",

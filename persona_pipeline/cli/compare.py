@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from persona_pipeline.world import World
 
 FORMATS = ("table", "json", "markdown")
+_LIMIT = 20_000
 FAIL_ON = ("worse", "none")
 Suites = Annotated[
     list[Path] | None,
@@ -177,14 +178,15 @@ def _compared(
 
 def _print(found: "VersionComparison", format: str, output: Path | None) -> None:
     from persona_pipeline.atomic_files import write_atomically
-    from persona_pipeline.cli.suite_options import print_lines
-    from persona_pipeline.reporting.comparison import comparison_lines, render_comparison
+    from persona_pipeline.reporting.markdown import page_markdown
+    from persona_pipeline.reporting.pages.versions import comparison_lines, comparison_page
+    from persona_pipeline.reporting.terminal import print_page
 
     data = found.model_dump_json(indent=2)
     if output is not None:
         write_atomically(output, data + "\n")
         typer.echo(f"comparison written: {output}", err=True)
     if format == "table":
-        print_lines(comparison_lines(found))
+        print_page(comparison_lines(found))
     else:
-        sys.stdout.write(data + "\n" if format == "json" else render_comparison(found))
+        sys.stdout.write(data + "\n" if format == "json" else page_markdown(comparison_page(found), _LIMIT))

@@ -181,8 +181,8 @@ def statistics(
     import sys
     from datetime import UTC, datetime
 
-    from persona_pipeline.cli.corrections_table import statistics_lines
     from persona_pipeline.corrections.statistics import correction_statistics
+    from persona_pipeline.reporting.pages.corrections import statistics_lines
     from persona_pipeline.world import Window, World, parse_window
 
     if format not in FORMATS:

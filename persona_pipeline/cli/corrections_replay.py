@@ -20,7 +20,7 @@ from persona_pipeline.errors import ConfigError
 from persona_pipeline.judging.open import open_judge
 
 if TYPE_CHECKING:
-    from persona_pipeline.corrections.replay.models import Correction
+    from persona_pipeline.corrections.replay.models import Correction, Replay
     from persona_pipeline.world import Window, World
 
 
@@ -72,7 +72,7 @@ def replay(
     from persona_pipeline.corrections.replay.run import ReplayRequest, estimate_replay
     from persona_pipeline.corrections.replay.run import replay as run_replay
     from persona_pipeline.judging.open import JudgeOptions
-    from persona_pipeline.reporting.replay import replay_page, settings_of
+    from persona_pipeline.reporting.pages.corrections import replay_page
     from persona_pipeline.world import World
 
     check_format(format)
@@ -99,13 +99,22 @@ def replay(
     backend = open_judge(judge_name(judge), world, JudgeOptions(max_usd=max_usd, record=record, fresh=fresh))
     found = run_replay(world, request, backend)
     emit(replay_page(found), found.model_dump(mode="json"), format, output)
-    for agent_id, values in settings_of(found).items():
+    for agent_id, values in _proposed(found).items():
         if write:
             _set(world, agent_id, values)
         else:
             said = yaml.safe_dump({"corrections": values}, sort_keys=False).rstrip()
             typer.echo(f"\npersonas/{agent_id}.yaml, or --write:\n{said}", err=True)
     raise typer.Exit(_exit_code({reason for item in found.results for reason in item.unmeasured}))
+
+
+def _proposed(found: "Replay") -> dict[str, dict[str, float]]:
+    """Return the proposed thresholds by agent and name of the setting."""
+    settings: dict[str, dict[str, float]] = {}
+    for item in found.results:
+        if item.risk and item.risk.threshold is not None:
+            settings.setdefault(item.agent_id, {})[item.correction.setting] = item.risk.threshold
+    return settings
 
 
 def _set(world: "World", agent_id: str, values: dict[str, float]) -> None:

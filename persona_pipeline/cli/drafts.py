@@ -96,7 +96,7 @@ def _asked(
 
 
 def _tell(drafted: "Drafted", what: str) -> None:
-    from persona_pipeline.reporting.claims.pages import cost_line
+    from persona_pipeline.reporting.pages.costs import cost_line
     from persona_pipeline.reporting.text import one_line
     from persona_pipeline.scoring.results import UsageSummary
 

@@ -1,7 +1,6 @@
 """``persona-pipeline propositions``: what an agent is judged on, and whether that catches anything."""
 
 import json
-import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -25,7 +24,7 @@ from persona_pipeline.cli.options import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from persona_pipeline.reporting.claims.sheets import Page
+    from persona_pipeline.reporting.page import Page
 
 app = typer.Typer(help="Claims: look at them, test them, draft them.", no_args_is_help=True)
 app.command()(draft)
@@ -106,7 +105,7 @@ def test(
     """
     from persona_pipeline.claims.trial import TrialRequest, plan_trial, run_trial
     from persona_pipeline.judging.open import JudgeOptions, open_judge
-    from persona_pipeline.reporting.claims.pages import matrix_page
+    from persona_pipeline.reporting.pages.claims import matrix_page
     from persona_pipeline.world import World
 
     check_format(format)
@@ -142,7 +141,7 @@ def noise(
 ) -> None:
     """Say from saved evaluations alone which claims vary, say nothing, or rest on nothing. No call is made."""
     from persona_pipeline.claims.noise import measure_noise
-    from persona_pipeline.reporting.claims.pages import noise_page
+    from persona_pipeline.reporting.pages.claims import noise_page
     from persona_pipeline.world import World
 
     check_format(format)
@@ -152,21 +151,22 @@ def noise(
 
 def check_format(format: str) -> None:
     from persona_pipeline.errors import ConfigError
-    from persona_pipeline.reporting.claims.render import FORMATS
+    from persona_pipeline.reporting.render import PAGE_FORMATS
 
-    if format not in FORMATS:
-        raise ConfigError(f"--format {format!r} is unknown; use {', '.join(FORMATS)}")
+    if format not in PAGE_FORMATS:
+        raise ConfigError(f"--format {format!r} is unknown; use {', '.join(PAGE_FORMATS)}")
 
 
 def emit(page: "Page", data: "Mapping[str, object]", format: str, output: Path | None) -> None:
     from persona_pipeline.atomic_files import write_atomically
-    from persona_pipeline.reporting.claims.render import render_page
-    from persona_pipeline.reporting.table import transliterated
+    from persona_pipeline.reporting.render import render_page
+    from persona_pipeline.reporting.terminal import print_page, transliterated
 
+    if output is None and format == "table":
+        print_page(page)
+        return
     if output is None:
-        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-        text = render_page(page, data, format, width)
-        typer.echo(transliterated(text, sys.stdout.encoding or "utf-8"), nl=False)
+        typer.echo(transliterated(render_page(page, data, format), sys.stdout.encoding or "utf-8"), nl=False)
         return
     write_atomically(output, render_page(page, data, format))
     typer.echo(f"report written: {output}", err=True)

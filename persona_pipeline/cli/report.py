@@ -30,9 +30,9 @@ def report(
     from persona_pipeline.evaluation.request import select_agents
     from persona_pipeline.evaluation.stored import stored_report
     from persona_pipeline.reporting.gathering import gather
-    from persona_pipeline.reporting.many import MANY, MOST_WHOLE
     from persona_pipeline.reporting.render import render
-    from persona_pipeline.reporting.table import print_table
+    from persona_pipeline.reporting.terminal import print_report
+    from persona_pipeline.reporting.view import MANY, MOST_WHOLE
     from persona_pipeline.world import World
 
     world = World.open()
@@ -41,7 +41,7 @@ def report(
     # A page of many agents shows the claims of those that need a look; every other format says everything of everybody.
     whole = MOST_WHOLE if format == "html" and len(chosen) > MANY else None
     run = gather(world, stored_report(world, chosen, since=after, whole=whole), since=after)
-    print_table(run, sys.stderr, exits=False)
+    print_report(run, exits=False)
     content = _table(run, by, format) if format in TABLES else render(run, format)
     if output is None:
         if isinstance(content, bytes):

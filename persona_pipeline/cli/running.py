@@ -1,7 +1,6 @@
 """A run from the command line: judge opened, what was left out, the scores and what is not recorded yet on stderr."""
 
 import shlex
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -44,10 +43,10 @@ def run_and_print(
         typer.echo(note, err=True)
 
     from persona_pipeline.reporting.gathering import gather
-    from persona_pipeline.reporting.table import print_table
+    from persona_pipeline.reporting.terminal import print_report
 
     gather(world, run.report)
-    print_table(run.report, sys.stderr)
+    print_report(run.report)
     if options.record:
         command = _again(context, judge, run.report.provenance["window_end"])
         if missing := missing_text(world, opened, command, judge, options):

@@ -77,7 +77,7 @@ def explain(
 
     Names what a suite would read, call and run, and what of it needs leave. Nothing is run.
     """
-    from persona_pipeline.reporting.suites.table import explanation_lines
+    from persona_pipeline.reporting.pages.suites import explanation_lines
     from persona_pipeline.suites.running.explain import explain as explain_suite
     from persona_pipeline.suites.running.opening import open_targets
     from persona_pipeline.suites.running.plan import RunOptions, select_tests

@@ -47,7 +47,7 @@ def compare(
 
     Exit codes: 0 the second is no worse, 1 it is, 2 the files do not compare, 3 a test has no score in one of them, or no judgment.
     """
-    from persona_pipeline.reporting.suites.table import comparison_lines, pairwise_lines
+    from persona_pipeline.reporting.pages.suites import comparison_lines, pairwise_lines
     from persona_pipeline.suites.results.compare import compare_rows
     from persona_pipeline.suites.results.suite_result import read_rows
 

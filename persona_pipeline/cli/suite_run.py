@@ -212,14 +212,14 @@ def _outputs(paths: list[Path]) -> list[Path]:
 
 def _print_result(test: "TestResult", as_json: bool) -> None:
     """Print a test's line as soon as it is there; beside JSON only what is wrong, on stderr."""
-    from persona_pipeline.reporting.suites.table import is_good, result_line
+    from persona_pipeline.reporting.pages.suites import is_good, result_line
 
     if not (as_json and is_good(test)):
         print_lines([result_line(test)], err=as_json)
 
 
 def _report(whole: "SuiteResult", results: Sequence["SuiteResult"], as_json: bool, outputs: list[Path]) -> None:
-    from persona_pipeline.reporting.suites.table import summary_line
+    from persona_pipeline.reporting.pages.suites import summary_line
     from persona_pipeline.suites.results.suite_result import json_parts
 
     for path in outputs:
@@ -239,13 +239,14 @@ def _write(whole: "SuiteResult", results: Sequence["SuiteResult"], path: Path) -
 
         texts = json_parts(whole, results, newline="\n")
     elif path.suffix == ".xml":
-        from persona_pipeline.reporting.suites.junit import render_suite_junit
+        from persona_pipeline.reporting.junit import render_suite_junit
 
         texts = [render_suite_junit(*results)]
     else:
-        from persona_pipeline.reporting.suites.html import render_suite_html
+        from persona_pipeline.reporting.html import page_html
+        from persona_pipeline.reporting.pages.suites import suite_page
 
-        texts = [render_suite_html(whole)]
+        texts = [page_html(suite_page(whole))]
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8") as stream:
         stream.writelines(texts)

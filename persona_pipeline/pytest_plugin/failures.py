@@ -7,8 +7,7 @@ import pytest
 
 import persona_pipeline as pp
 from persona_pipeline.pytest_plugin.transcript import Transcript
-from persona_pipeline.reporting.text import one_line
-from persona_pipeline.reporting.view import unscored_label
+from persona_pipeline.reporting.text import one_line, unscored_label
 from persona_pipeline.suites.results.suite_result import TestResult
 
 MOST_CLAIMS, MOST_QUOTES, MOST_TEXT = 5, 2, 300

@@ -9,16 +9,16 @@ says the same as the workflow that made it. Exit code 2 when there is no report 
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from persona_pipeline.errors import ConfigError, Problem
 from persona_pipeline.evaluation.report import EXIT_OK, RunReport
-from persona_pipeline.reporting.changes import changes_line, render_changes
-from persona_pipeline.reporting.comparison import TITLE as COMPARED
-from persona_pipeline.reporting.comparison import render_comparison
 from persona_pipeline.reporting.json_report import MAX_BYTES, read_json
-from persona_pipeline.reporting.markdown import COMMENT_LIMIT, MARKER, render_comment
-from persona_pipeline.reporting.text import markdown_code, markdown_text
+from persona_pipeline.reporting.markdown import COMMENT_LIMIT, MARKER, page_markdown
+from persona_pipeline.reporting.page import Block, Folded, Item, Page, Section, Span
+from persona_pipeline.reporting.pages.evaluation import comment_page
+from persona_pipeline.reporting.pages.versions import COMPARED, TOUCHED, changes_line, changes_page, comparison_page
 from persona_pipeline.versions.result import read_comparison
 from persona_pipeline.world.changes import Change, changed_things
 
@@ -31,7 +31,7 @@ def comment_text(
     *,
     conclusion: str | None = None,
     changes: Sequence[Change] | None = None,
-    comparison: str = "",
+    after: Sequence[Section] = (),
     problem: str = "",
 ) -> str:
     """Return the comment: the verdict, what of the change it was made of, what to do, and then all the rest.
@@ -40,44 +40,37 @@ def comment_text(
         report: None: there is none that can be read, and ``problem`` says why.
         conclusion: of the workflow, ``success`` or ``failure``, as GitHub tells it.
         changes: what the change touches; None: nothing is said of it.
-        comparison: Markdown of two versions side by side, which comes last.
+        after: what comes last, such as two versions side by side.
     """
     warning = _warning(report, conclusion, problem)
+    before = [warning] if warning else []
+    touched = None if changes is None else changes_page(changes)
     if report is None:
-        touched = "" if changes is None else f"{render_changes(changes)}\n"
-        return "\n".join(filter(None, [MARKER, warning, touched, comparison]))
-    made = "" if changes is None else f"What this change touches: {changes_line(changes)}\n\n"
-    listed = ""
-    if changes and len(changes) > 1:
-        rows = render_changes(changes).partition("\n- ")[2].rstrip()
-        listed = f"\n<details>\n<summary>All that this change touches</summary>\n\n- {rows}\n\n</details>\n"
-    after = f"\n{comparison}" if comparison else ""
-    told = f"{made}{_to_do(report)}"
-    rendered = render_comment(report, COMMENT_LIMIT - sum(map(len, (warning, told, listed, after))) - 2)
-    # Behind the headline, which says the verdict.
-    head, verdict, rest = rendered.partition("\n## ")
-    headline, _, rest = rest.partition("\n\n")
-    marker, _, before = head.partition("\n")
-    before = f"{before}\n" if before else ""
-    warned = f"{warning}\n" if warning else ""
-    return f"{marker}\n{warned}{before}{verdict[1:]}{headline}\n\n{told}{rest}{listed}{after}"
+        found = [*([touched.as_section()] if touched else []), *after]
+        return f"{MARKER}\n{page_markdown(Page('', before=before, sections=found), COMMENT_LIMIT - len(MARKER) - 1)}"
+    page = comment_page(report)
+    told: list[Block] = [Item([f"{TOUCHED}: ", *changes_line(changes)])] if changes is not None else []
+    listed = []
+    if touched and changes and len(changes) > 1:
+        listed = [Section("", [Folded("All that this change touches", touched.sections[0].blocks)])]
+    page = replace(
+        page,
+        before=[*before, *page.before],
+        top=[*told, *_to_do(report), *page.top],
+        sections=[*page.sections, *listed, *after],
+    )
+    return f"{MARKER}\n{page_markdown(page, COMMENT_LIMIT - len(MARKER) - 1)}"
 
 
-def _to_do(report: RunReport) -> str:
+def _to_do(report: RunReport) -> list[Block]:
     remedies = list(dict.fromkeys(finding.remedy for finding in report.all_findings() if finding.remedy))
     if not remedies:
-        return ""
+        return []
+    line = [Span("To do: ", "own")]
+    for place, text in enumerate(remedies[:_MOST_REMEDIES]):
+        line += [Span("; " if place else "", "own"), Span(text, "code", _REMEDY_LIMIT)]
     more = f" {len(remedies) - _MOST_REMEDIES} more are below." if len(remedies) > _MOST_REMEDIES else ""
-    return f"To do: {'; '.join(markdown_code(text, _REMEDY_LIMIT) for text in remedies[:_MOST_REMEDIES])}.{more}\n\n"
-
-
-def write_comment(report: Path, comment: Path) -> None:
-    """Write the comment of a report file.
-
-    Raises:
-        ConfigError: the file is missing, too large, not UTF-8 or not a report.
-    """
-    comment.write_text(comment_text(_read(report)), encoding="utf-8", newline="\n")
+    return [Item([*line, Span(f".{more}", "own")])]
 
 
 def main(arguments: list[str]) -> int:
@@ -102,40 +95,44 @@ def main(arguments: list[str]) -> int:
         if told.conclusion is None:
             return 2
         problem = error.problems[0].message
-    changes = unknown = None
+    changes, after = None, []
     if told.base and told.head:
         try:
             changes = changed_things(told.world, told.base, told.head)
         except ConfigError as error:
-            unknown = f"What this change touches could not be told: {markdown_text(str(error), 200)}\n\n"
-    comparison = _comparison(told.comparison) if told.comparison and told.comparison.exists() else ""
-    comparison = "".join(filter(None, (unknown, comparison)))
-    text = comment_text(report, conclusion=told.conclusion, changes=changes, comparison=comparison, problem=problem)
+            after.append(_unreadable("", f"{TOUCHED} could not be told: ", error))
+    if told.comparison and told.comparison.exists():
+        after.append(_comparison(told.comparison))
+    text = comment_text(report, conclusion=told.conclusion, changes=changes, after=after, problem=problem)
     told.comment.write_text(text, encoding="utf-8", newline="\n")
     return 0
 
 
-def _warning(report: RunReport | None, conclusion: str | None, problem: str) -> str:
+def _warning(report: RunReport | None, conclusion: str | None, problem: str) -> Item | None:
     if conclusion is None:
-        return ""
+        return None
+    ended: list[str | Span] = [Span("The workflow ended with ", "own"), Span(conclusion, "strong")]
     if report is None:
-        return (
-            f"> [!CAUTION]\n> The workflow ended with **{conclusion}** and left no report that can be read "
-            f"({markdown_text(problem, 200)}). Look at its log.\n"
-        )
+        said = [Span(" and left no report that can be read (", "own"), Span(problem, limit=200)]
+        return Item([*ended, *said, Span("). Look at its log.", "own")], tone="bad")
     if (report.exit_code == EXIT_OK) == (conclusion == "success"):
-        return ""
-    return (
-        f"> [!CAUTION]\n> The workflow ended with **{conclusion}**, and the report below says exit code "
-        f"{report.exit_code}. Do not trust the report: it was made by code of this pull request. Look at the workflow's log.\n"
+        return None
+    said = (
+        f", and the report below says exit code {report.exit_code}. Do not trust the report: it was made by code of this pull "
+        "request. Look at the workflow's log."
     )
+    return Item([*ended, Span(said, "own")], tone="bad")
 
 
-def _comparison(path: Path) -> str:
+def _comparison(path: Path) -> Section:
     try:
-        return render_comparison(read_comparison(_text(path), str(path)))
+        return comparison_page(read_comparison(_text(path), str(path))).as_section()
     except ConfigError as error:
-        return f"{COMPARED}\n\nIt could not be read: {markdown_text(error.problems[0].message, 200)}\n"
+        return _unreadable(COMPARED, "It could not be read: ", error)
+
+
+def _unreadable(title: str, said: str, error: ConfigError) -> Section:
+    return Section(title, [Item([Span(said, "own"), Span(error.problems[0].message, limit=200)])])
 
 
 def _read(report: Path) -> RunReport:

@@ -1,5 +1,6 @@
-"""What a report shows beside the scores: history, voices, corrections, suites."""
+"""What a report shows beside the scores: history, trends, long conversations, voices, corrections, suites."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
@@ -7,16 +8,26 @@ from typing import Any
 import sqlalchemy as sa
 
 from persona_pipeline.baselines import watched_agents
-from persona_pipeline.evaluation.history import overall_points, score_history
-from persona_pipeline.evaluation.report import RunReport
+from persona_pipeline.evaluation.history import judged_messages, overall_points, score_history
+from persona_pipeline.evaluation.report import AgentReport, RunReport
 from persona_pipeline.evaluation.trends import WatchedPoints, trends_of
-from persona_pipeline.reporting.fading import fading_statistics
-from persona_pipeline.reporting.many import MOST_DRAWN
-from persona_pipeline.reporting.voice_alarms import voice_alarm_statistics
-from persona_pipeline.reporting.voices import voice_statistics
+from persona_pipeline.evaluation.voice import VoiceState, voice_state
+from persona_pipeline.scoring.fading import SHORTEST, Fading, MessageValue, fading, turns_of
+from persona_pipeline.scoring.text.nearness import voice_convergence
+from persona_pipeline.scoring.text.ngrams import message_shares, ngram_score
+from persona_pipeline.scoring.text.tokens import pairwise_similarity, vocabulary_stats
+from persona_pipeline.scoring.text.voices import voice_map, voice_similarity
+from persona_pipeline.scoring.voice_alarm import VoiceReading
 from persona_pipeline.store import Store, tables
 from persona_pipeline.world import World
-from persona_pipeline.world.models import Window
+from persona_pipeline.world.models import Message, Window
+
+# Windows that are drawn of an agent of which only a line is shown.
+_MOST_DRAWN = 24
+# Of windows before the newest one, with the same persona, and of its hash.
+_MOST_WINDOWS, _VERSION_DIGITS = 12, 8
+# Pairs grow with the square of the agents; a map of more is no map.
+_MOST_VOICES, _EARLIER_WINDOWS, _MOST_SUMS = 30, 4, 300
 
 
 def gather(world: World, report: RunReport, *, since: datetime | None = None) -> RunReport:
@@ -38,11 +49,11 @@ def gather(world: World, report: RunReport, *, since: datetime | None = None) ->
             **_outlined_history(world.store, report, window.end),
             **score_history(world.store, agent_ids, until=window.end, since=since),
         },
-        "voice_map": voice_statistics(world, agent_ids, window),
-        "voice_alarms": voice_alarm_statistics(world, report),
+        "voice_map": _voice_statistics(world, agent_ids, window),
+        "voice_alarms": _voice_alarm_statistics(world, report),
         "suites": _suite_summaries(world.store),
         "trends": _trends(world, report),
-        "fading": {a: curves for a in agent_ids if (curves := fading_statistics(world, report.agents[a]))},
+        "fading": {a: curves for a in agent_ids if (curves := _fading_statistics(world, report.agents[a]))},
     }
     if corrections.agents:
         sections["corrections"] = corrections.model_dump(mode="json")
@@ -54,7 +65,7 @@ def _outlined_history(store: Store, report: RunReport, until: datetime) -> dict[
     outlined = [agent_id for agent_id, item in report.agents.items() if item.outlined]
     if not outlined:
         return {}
-    found = overall_points(store, outlined, until=until, most=MOST_DRAWN)
+    found = overall_points(store, outlined, until=until, most=_MOST_DRAWN)
     return {
         agent_id: [{"window_end": value.window_end, "overall": value.overall} for value in values]
         for agent_id, values in found.items()
@@ -79,3 +90,144 @@ def _suite_summaries(store: Store) -> list[dict[str, Any]]:
     from persona_pipeline.suites.results.storage import latest_suite_summaries
 
     return latest_suite_summaries(store)
+
+
+def _fading_statistics(world: World, report: AgentReport) -> list[dict[str, Any]]:
+    """Return the curves of an agent under the persona it has now; nothing where too few conversations are long enough.
+
+    Adherence is read where single messages were judged (``level: action``), repetition everywhere.
+    """
+    evaluation = report.evaluation
+    persona = evaluation.provenance.get("persona_hash")
+    if evaluation.synthetic or persona is None or not _is_long(world, report):
+        return []
+    runs = judged_messages(world.store, evaluation.agent_id, persona, most=_MOST_WINDOWS)
+    starts = [run.window_start for run in runs]
+    start = min((moment for moment in starts if moment), default=None) if all(starts) else None
+    messages = world.messages(Window(evaluation.window_end, start), agent_id=evaluation.agent_id)
+    judged = {message_id: score for run in runs for message_id, score in run.scores.items()}
+    found = {"adherence": fading(turns_of(messages, judged)), "repetition": fading(_repetition(messages))}
+    return [_section(name, persona, curve) for name, curve in found.items() if curve is not None]
+
+
+def _is_long(world: World, report: AgentReport) -> bool:
+    # A look at one window first: most logs have no long conversations, and their histories need not be read.
+    evaluation = report.evaluation
+    window = Window(evaluation.window_end, evaluation.window_start)
+    counts: dict[str, int] = {}
+    for message in world.messages(window, agent_id=evaluation.agent_id):
+        counts[message.conversation] = counts.get(message.conversation, 0) + 1
+    return max(counts.values(), default=0) >= SHORTEST
+
+
+def _repetition(messages: list[Message]) -> dict[str, list[MessageValue]]:
+    said: dict[str, list[Message]] = {}
+    for message in messages:
+        said.setdefault(message.conversation, []).append(message)
+    return {
+        conversation: [
+            MessageValue(number, None if share is None else ngram_score(share))
+            for number, share in enumerate(message_shares([m.text for m in own], 3), start=1)
+        ]
+        for conversation, own in said.items()
+    }
+
+
+def _section(signal: str, persona: str, curve: Fading) -> dict[str, Any]:
+    return {**asdict(curve), "text": curve.text, "version": persona[:_VERSION_DIGITS], "signal": signal}
+
+
+def _voice_alarm_statistics(world: World, report: RunReport) -> dict[str, Any]:
+    """Return the voices of a run's agents that are learnt, or being learnt anew; of more than 30 agents, of those with an alarm."""
+    alarmed = [finding.agent_id for finding in report.all_findings() if finding.kind == "voice_alarm"]
+    asked = (
+        list(report.agents) if len(report.agents) <= _MOST_VOICES else sorted({*filter(None, alarmed)})[:_MOST_VOICES]
+    )
+    states = []
+    for agent_id in asked:
+        evaluation = report.agents[agent_id].evaluation
+        if not evaluation.synthetic:
+            states.append(voice_state(world, agent_id, Window(evaluation.window_end, evaluation.window_start)))
+    return {state.agent_id: voice_section(state) for state in states if state.learnt.model or state.learnt.since}
+
+
+def voice_section(state: VoiceState) -> dict[str, Any]:
+    """Return how a voice stands as plain JSON, as ``sections.VoiceSeen`` reads it."""
+    from persona_pipeline.corrections.voices import alarm_facts
+
+    model = state.learnt.model
+    return {
+        "text": state.text,
+        "threshold": model.threshold if model else None,
+        "learnt_from": {**model.provenance.model_dump(mode="json"), "kind": model.kind.value} if model else {},
+        "sums": [
+            {"id": item.message.id, "created_at": item.message.created_at.isoformat(), "sum": round(item.sum, 4)}
+            for item in _thinned(state.readings)
+        ],
+        "alarms": [
+            {
+                **alarm_facts(found.alarm),
+                "text": found.alarm.text,
+                "changes": [{"at": change.at.isoformat(), "what": change.what} for change in found.changes],
+            }
+            for found in state.alarms
+        ],
+        "stands": state.stands,
+    }
+
+
+def _thinned(readings: Sequence[VoiceReading]) -> list[VoiceReading]:
+    """Return at most 300 readings, of each group the highest: a peak is never left out."""
+    size = max(1, -(-len(readings) // _MOST_SUMS))
+    return [max(readings[start : start + size], key=lambda item: item.sum) for start in range(0, len(readings), size)]
+
+
+def _voice_statistics(world: World, agent_ids: Sequence[str], window: Window) -> dict[str, Any]:
+    """Return the agents' voices, where they stand on a map, and how alike each two are.
+
+    Of each pair: vocabulary Jaccard and character n-gram cosine (0-1), and ``z``, how much nearer the two have come than they
+    were in earlier windows, as a standard normal quantile. Agents without messages in the window are left out; so is everything
+    when there are fewer than two or more than 30 agents.
+    """
+    if not 2 <= len(agent_ids) <= _MOST_VOICES:
+        return {}
+    spoken = _spoken(world, agent_ids, window)
+    if len(spoken) < 2:
+        return {}
+    # Oldest first; all pairs are read off one look at the voices, which takes as long for two as for all.
+    near = voice_convergence(spoken, _earlier(world, sorted(spoken), window)[::-1])
+    words, characters = pairwise_similarity(spoken), voice_similarity(spoken)
+    places = {point.agent_id: {"x": point.x, "y": point.y} for point in voice_map(spoken)}
+    return {
+        "agents": {
+            agent_id: {**vars(vocabulary_stats(texts)), "messages": len(texts), **places.get(agent_id, {})}
+            for agent_id, texts in spoken.items()
+        },
+        "pairs": [
+            {
+                "a": a,
+                "b": b,
+                "vocabulary": words[a, b],
+                "characters": characters.get((a, b)),
+                "z": pair.z if (pair := near.pairs.get((a, b))) else None,
+            }
+            for a, b in sorted(words)
+        ],
+    }
+
+
+def _earlier(world: World, agent_ids: Sequence[str], window: Window) -> list[dict[str, list[str]]]:
+    found = []
+    before = window.previous()
+    while before is not None and len(found) < _EARLIER_WINDOWS:
+        spoken = _spoken(world, agent_ids, before)
+        if not spoken:
+            break
+        found.append(spoken)
+        before = before.previous()
+    return found
+
+
+def _spoken(world: World, agent_ids: Sequence[str], window: Window) -> dict[str, list[str]]:
+    spoken = {agent_id: [m.text for m in world.messages(window, agent_id=agent_id)] for agent_id in agent_ids}
+    return {agent_id: texts for agent_id, texts in spoken.items() if texts}

@@ -1,38 +1,35 @@
-"""The run as JUnit XML: a suite per agent, a case per dimension and per proposition that dropped."""
+"""JUnit XML: of a run a suite an agent and a case a dimension and a dropped claim; of eval suites a case a test.
+
+Characters XML cannot hold become U+FFFD.
+"""
 
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
+from junitparser import Error, Failure, JUnitXml, Properties, Property, Skipped, TestCase, TestSuite
 
 from persona_pipeline.baselines.models import PropositionDrop
 from persona_pipeline.evaluation.report import EXIT_OK, EXIT_REGRESSION, Conclusion, Finding, RunReport
-from persona_pipeline.reporting.text import xml_text
-from persona_pipeline.reporting.view import (
-    AgentRow,
-    ReportView,
-    ScoreCell,
-    format_delta,
-    format_score,
-    unscored_label,
-    verdict_label,
-)
+from persona_pipeline.reporting.text import format_delta, format_score, unscored_label, xml_text
+from persona_pipeline.reporting.view import AgentRow, ReportView, ScoreCell, verdict_label
 from persona_pipeline.scoring.results import ANSWERS
+
+if TYPE_CHECKING:
+    from persona_pipeline.suites.results.suite_result import SuiteResult
+    from persona_pipeline.suites.results.suite_result import TestResult as SuiteTest
 
 _DECLARATION = '<?xml version="1.0" encoding="utf-8"?>\n'
 
 
 def render_junit(report: RunReport) -> str:
     """Return JUnit XML: what fell is a failure, what cannot be told an error, a dimension without evidence is skipped, and so is
-    one with no more than a warning, which is said.
-
-    What concerns the whole run stands in a suite named ``run``. Characters XML cannot hold become U+FFFD.
+    one with no more than a warning, which is said. What concerns the whole run stands in a suite named ``run``.
     """
     view = ReportView(report)
     document = JUnitXml("persona-pipeline")
     for row in view.rows:
-        suite = TestSuite(_text(row.agent_id))
+        suite = TestSuite(xml_text(row.agent_id))
         suite.add_property("verdict", row.status.value)
         for case in _cases(row):
             suite.add_testcase(case)
@@ -42,6 +39,10 @@ def render_junit(report: RunReport) -> str:
         for finding in report.findings:
             suite.add_testcase(_finding_case("persona.run", finding.kind, finding))
         document.add_testsuite(suite)
+    return _document(document)
+
+
+def _document(document: JUnitXml) -> str:
     document.update_statistics()
     root = ElementTree.fromstring(cast(bytes, document.tostring()))
     ElementTree.indent(root)
@@ -63,7 +64,7 @@ def _cases(row: AgentRow) -> Iterator[TestCase]:
 
 
 def _dimension_case(row: AgentRow, cell: ScoreCell, findings: list[Finding]) -> TestCase:
-    case = TestCase(_text(cell.dimension), classname=_class(row))
+    case = TestCase(xml_text(cell.dimension), classname=_class(row))
     results = []
     if cell.status == "regressed":
         results.append(_result(Failure, "regression", _fall(cell.baseline, cell.score, cell.delta)))
@@ -83,7 +84,7 @@ def _dimension_case(row: AgentRow, cell: ScoreCell, findings: list[Finding]) -> 
             results.append(_result(Error, reason, unscored_label(reason)))
     if results:
         case.result = results
-    case.system_out = _text(
+    case.system_out = xml_text(
         f"{verdict_label(cell.conclusion or Conclusion())}: score {format_score(cell.score)}, "
         f"baseline {format_score(cell.baseline)}, judged {cell.n_scored}/{cell.n_expected}"
     )
@@ -91,7 +92,7 @@ def _dimension_case(row: AgentRow, cell: ScoreCell, findings: list[Finding]) -> 
 
 
 def _drop_case(row: AgentRow, drop: PropositionDrop) -> TestCase:
-    case = TestCase(_text(f"{drop.dimension}/{drop.proposition_id}"), classname=_class(row))
+    case = TestCase(xml_text(f"{drop.dimension}/{drop.proposition_id}"), classname=_class(row))
     message = _fall(drop.baseline, drop.current, drop.delta)
     details = "\n".join(text for text in (drop.claim, drop.recommendation or "") if text)
     case.result = [_result(Failure, "proposition_drop", message, details)]
@@ -99,7 +100,7 @@ def _drop_case(row: AgentRow, drop: PropositionDrop) -> TestCase:
 
 
 def _finding_case(classname: str, name: str, finding: Finding) -> TestCase:
-    case = TestCase(_text(name), classname=classname)
+    case = TestCase(xml_text(name), classname=classname)
     case.result = [_result(_kind(finding), finding.kind, finding.text)]
     return case
 
@@ -111,9 +112,9 @@ def _kind(finding: Finding) -> type:
 
 
 def _result(kind: type, type_: str, message: str, text: str = "") -> Failure | Error | Skipped:
-    result = kind(_text(message), _text(type_))
+    result = kind(xml_text(message), xml_text(type_))
     if text:
-        result.text = _text(text)
+        result.text = xml_text(text)
     return result
 
 
@@ -122,8 +123,52 @@ def _fall(baseline: float | None, current: float | None, delta: float | None) ->
 
 
 def _class(row: AgentRow) -> str:
-    return _text(f"persona.{row.agent_id}")
+    return xml_text(f"persona.{row.agent_id}")
 
 
-def _text(text: str) -> str:
-    return xml_text(text)
+def render_suite_junit(*results: "SuiteResult") -> str:
+    """Return JUnit XML: a failed test is a failure, one that could not be judged an error; borderline ones pass.
+
+    Properties: of a suite its result in one of three words, of a test the digest of what its verdict rests on.
+    """
+    # Here, because loading the suites takes a quarter of a second that few runs need.
+    from persona_pipeline.suites.results.suite_result import by_target
+
+    document = JUnitXml("persona-pipeline")
+    parts = [item for result in results for item in (by_target(result) or {None: result}).items()]
+    for target, part in parts:
+        suite = TestSuite(xml_text(part.suite if target is None else f"{part.suite}@{target}"))
+        suite.add_property("result", part.result or "nothing to run")
+        if part.reason:
+            suite.add_property("reason", xml_text(part.reason))
+        for test in part.tests:
+            suite.add_testcase(_test_case(test))
+        if not part.tests and not part.unchanged:
+            # A file without cases is green wherever it is read.
+            nothing = TestCase("nothing was run", classname=xml_text(part.suite))
+            nothing.result = [Error(xml_text(part.reason or "there are no tests"), "nothing_run")]
+            suite.add_testcase(nothing)
+        document.add_testsuite(suite)
+    return _document(document)
+
+
+def _test_case(test: "SuiteTest") -> TestCase:
+    from persona_pipeline.suites.grading.grades import SuiteVerdict
+    from persona_pipeline.suites.results.suite_result import reason_of
+
+    duration = test.best.output.duration_ms if test.best.output else None
+    case = TestCase(xml_text(test.test_id), classname=xml_text(test.dataset), time=(duration or 0) / 1000)
+    if test.digest:
+        properties = Properties()
+        properties.add_property(Property("digest", test.digest))
+        case.append(properties)
+    if test.verdict is SuiteVerdict.ERROR:
+        error = Error(xml_text(str(test.error)), test.error.reason if test.error else "error")
+        case.result = [error]
+    elif test.verdict is SuiteVerdict.FAIL:
+        failure = Failure(xml_text(f"score {test.score:.3f}"), "fail")
+        failure.text = xml_text(reason_of(test))
+        case.result = [failure]
+    if test.best.output:
+        case.system_out = xml_text(test.best.output.text)
+    return case

@@ -1,42 +1,40 @@
-"""The pull-request comment and GitHub's step summary."""
+"""Pages as Markdown: the pull-request comment, GitHub's step summary, a file. Nothing from outside makes markup."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from persona_pipeline.baselines.detectable import BLIND
-from persona_pipeline.evaluation.report import Finding, Result, RunReport
-from persona_pipeline.reporting.costs import COLUMNS, cost_tables
-from persona_pipeline.reporting.facts import provenance_facts, usage_facts
-from persona_pipeline.reporting.history import trend_mark
-from persona_pipeline.reporting.people import estimate_text
-from persona_pipeline.reporting.sections import fading, history, trends
-from persona_pipeline.reporting.text import markdown_code, markdown_text
-from persona_pipeline.reporting.view import (
-    AgentRow,
-    AgentStatus,
-    ReportView,
-    ScoreCell,
-    dimension_label,
-    format_delta,
-    format_score,
-    unscored_label,
-    what_it_needs,
+from persona_pipeline.evaluation.report import RunReport
+from persona_pipeline.reporting.page import (
+    Agent,
+    AnyCell,
+    Block,
+    Facts,
+    Folded,
+    Item,
+    Items,
+    Line,
+    Page,
+    Score,
+    Table,
+    spans,
 )
+from persona_pipeline.reporting.text import format_delta, format_score, markdown_code, markdown_text, spaced
 
 MARKER = "<!-- persona-pipeline -->"
 COMMENT_LIMIT = 65_536
 SUMMARY_LIMIT = 1_000_000
-_ICONS = {AgentStatus.HELD: "✅", AgentStatus.FELL: "🔻", AgentStatus.CANNOT_TELL: "❔", AgentStatus.NOTHING: "⚪"}
-_SIGNS = {Result.HELD: "✅", Result.FELL: "❌", Result.CANNOT_TELL: "❔"}
-_MESSAGE_LIMIT = 600
-_MOST_SIGHTS = 40
+_ICONS = {"held": "✅", "fell": "🔻", "cannot_tell": "❔", "nothing": "⚪"}
+_CHANGED = {"fell": " 🔻", "untold": " ❔"}
+_SIGNS = {"good": "✅", "bad": "❌", "warn": "❔"}
+_LEGEND = "Scores are 0–9 with the change against the baseline in brackets; 🔻 dropped further than allowed, ❔ cannot be told."
+_MOST_ID, _MOST_VALUE = 64, 300
 
 
 @dataclass
-class _Section:
+class _Piece:
     """Lines that stay together at their start and end, with items between that may be left out."""
 
-    head: list[str]
+    head: list[str] = field(default_factory=list)
     items: list[str] = field(default_factory=list)
     foot: list[str] = field(default_factory=list)
 
@@ -46,231 +44,128 @@ def render_comment(report: RunReport, limit: int = COMMENT_LIMIT) -> str:
 
     It starts with ``MARKER``, by which the one comment is found and updated.
     """
-    return _fit([_Section([MARKER]), *_sections(report)], limit)
+    return f"{MARKER}\n{render_step_summary(report, limit - len(MARKER) - 1)}"
 
 
 def render_step_summary(report: RunReport, limit: int = SUMMARY_LIMIT) -> str:
     """Return Markdown for GitHub's step summary: the comment without its marker."""
-    return _fit(list(_sections(report)), limit)
+    from persona_pipeline.reporting.pages.evaluation import comment_page
+
+    return page_markdown(comment_page(report), limit)
 
 
-def _sections(report: RunReport) -> Iterator[_Section]:
-    view = ReportView(report)
-    for finding in report.findings:
-        if finding.kind == "base":
-            yield _Section([f"**{markdown_text(_capitalised(finding.message), _MESSAGE_LIMIT)}**", ""])
-    yield _Section(
-        [f"## {_SIGNS.get(report.conclusion.verdict or Result.CANNOT_TELL)} Persona evaluation: {view.headline}", ""]
-    )
-    if view.rows:
-        yield _scores(view)
-    regressions = [item for row in view.rows for item in _regressions(row)]
-    if regressions:
-        yield _Section(["### Regressions", ""], regressions, [""])
-    drops = [item for row in view.rows for item in _drops(row)]
-    if drops:
-        yield _Section(["### Propositions that dropped", ""], drops, [""])
-    unscored = [item for row in view.rows for item in _unscored(row)]
-    if unscored:
-        yield _Section(["### Not judged", ""], unscored, [""])
-    changes = list(_changes(view))
-    if changes:
-        yield _Section(["### Over time", ""], changes, [""])
-    others = list(_other_findings(view))
-    if others:
-        yield _Section(["### Also", ""], others, [""])
-    if view.sights:
-        yield _sights(view)
-    for table in cost_tables(report):
-        labels = [table.title, *COLUMNS]
-        yield _Section(
-            [
-                "<details>",
-                f"<summary>Cost by {table.title.lower()}</summary>",
-                "",
-                "| " + " | ".join(labels) + " |",
-                "|:--|" + "--:|" * len(COLUMNS),
-            ],
-            [f"| {markdown_text(row.name)} | " + " | ".join(row.values) + " |" for row in table.rows],
-            ["", "</details>", ""],
-        )
-    yield _Section(
-        ["<details>", "<summary>Cost and provenance</summary>", "", "| | |", "|:--|:--|"],
-        [
-            f"| {markdown_text(name)} | {markdown_code(value, 300, in_table=True)} |"
-            for name, value in (*usage_facts(report.usage), *provenance_facts(report))
-        ],
-        ["", "</details>"],
-    )
+def page_markdown(page: Page, limit: int = SUMMARY_LIMIT) -> str:
+    """Return a page as Markdown of at most ``limit`` characters; lists and tables are cut short where it would be longer."""
+    mark = "#" * page.level
+    sign = f"{_SIGNS[page.tone]} " if page.tone in _SIGNS else ""
+    label = f"{page.label}: " if page.label else ""
+    pieces = [_Piece([*_paragraph(item), ""]) for item in page.before]
+    if page.title:
+        pieces.append(_Piece([f"{mark} {sign}{label}{markdown_line(page.title)}", ""]))
+    pieces += _pieces(page.top)
+    for section in page.sections:
+        if section.title:
+            pieces.append(_Piece([f"{'#' * max(3, page.level)} {markdown_line(section.title)}", ""]))
+        pieces += _pieces(section.blocks)
+    return _fit(pieces, limit, page.shortened)
 
 
-def _capitalised(text: str) -> str:
-    return text[:1].upper() + text[1:]
+def markdown_line(line: Line) -> str:
+    """Return a line of Markdown that renders as this text and nothing else."""
+    written = []
+    for part in spans(line):
+        if part.style in ("own", "fixed"):
+            written.append(part.text)
+        elif part.style == "code":
+            written.append(markdown_code(part.text, part.limit))
+        else:
+            around = {"strong": "**", "em": "*"}.get(part.style, "")
+            text = markdown_text(part.text, part.limit)
+            written.append(spaced(part.text, f"{around}{text}{around}" if text else ""))
+    return "".join(written).strip()
 
 
-def _scores(view: ReportView) -> _Section:
-    labels = ["Agent", *(dimension_label(name) for name in view.dimensions), "Overall", "Judged"]
-    return _Section(
-        ["| " + " | ".join(markdown_text(label) for label in labels) + " |", "|:--|" + "--:|" * (len(labels) - 1)],
-        [_row(row) for row in view.rows],
-        [
-            "",
-            "Scores are 0–9 with the change against the baseline in brackets; 🔻 dropped further than allowed, ❔ cannot be told.",
-            "",
-            *(f"- {markdown_text(f'Judge: {text}')}" for text in view.people_lines),
-            "",
-        ],
-    )
+def _pieces(blocks: Iterable[Block]) -> Iterator[_Piece]:
+    for block in blocks:
+        if isinstance(block, Item):
+            yield _Piece([*_paragraph(block), ""])
+        elif isinstance(block, Items):
+            yield _Piece([], [_bullet(item) for item in block.items], [""])
+        elif isinstance(block, Facts):
+            rows = [
+                f"| {markdown_text(name)} | {markdown_code(value, _MOST_VALUE, in_table=True)} |"
+                for name, value in block.pairs
+            ]
+            yield _Piece(["| | |", "|:--|:--|"], rows, [""])
+        elif isinstance(block, Table):
+            yield _table(block)
+        elif isinstance(block, Folded):
+            yield _Piece(["<details>", f"<summary>{markdown_line(block.summary)}</summary>", ""])
+            yield from _pieces(block.blocks)
+            yield _Piece(["</details>", ""])
 
 
-def _sights(view: ReportView) -> _Section:
-    """Return the smallest fall that each dimension could have shown."""
-    labels = ["Agent", *(dimension_label(name) for name in view.dimensions), "What the dullest needs"]
-    rows = []
-    for row, sights in view.dullest(_MOST_SIGHTS):
-        cells = [
-            f"{sights[name].detectable:.1f}{' ⚠️' if sights[name].detectable > BLIND else ''}" if name in sights else "–"
-            for name in view.dimensions
-        ]
-        needs = markdown_text(what_it_needs(sights), 200) or "–"
-        rows.append("| " + " | ".join([markdown_code(row.agent_id, 64, in_table=True), *cells, needs]) + " |")
-    return _Section(
-        [
-            "<details>",
-            "<summary>What this run could have seen: the smallest fall, in points</summary>",
-            "",
-            "| " + " | ".join(markdown_text(label) for label in labels) + " |",
-            "|:--|" + "--:|" * (len(labels) - 2) + ":--|",
-        ],
-        rows,
-        ["", f"Corrected for: {markdown_text(view.families)}.", "", "</details>", ""],
-    )
+def _paragraph(item: Item) -> list[str]:
+    text = f"{_kind(item)}{markdown_line(item.line)}"
+    return ["> [!CAUTION]", f"> {text}"] if item.tone == "bad" else [text]
 
 
-def _row(row: AgentRow) -> str:
-    cells = [
-        f"{_ICONS[row.status]} {markdown_code(row.agent_id, 64, in_table=True)}",
-        *(_cell(cell) for cell in row.cells),
-        _score(row.overall, row.overall_delta, bold=row.status is AgentStatus.FELL),
-        f"{row.n_scored}/{row.n_expected}",
-    ]
-    return "| " + " | ".join(cells) + " |"
+def _bullet(item: Item) -> str:
+    return f"{'  ' * item.depth}- {_kind(item)}{markdown_line(item.line)}"
 
 
-def _cell(cell: ScoreCell) -> str:
-    if cell.score is None:
-        return f"*{cell.why_unscored}*" if cell.evaluation else "–"
-    if cell.status == "no_baseline":
-        return f"{format_score(cell.score)} (new)" + _people(cell)
-    mark = " 🔻" if cell.drifted else " ❔" if cell.untold else ""
-    return _score(cell.score, cell.delta, bold=cell.drifted) + mark + _people(cell)
+def _kind(item: Item) -> str:
+    return f"**{markdown_text(item.kind)}**: " if item.kind else ""
 
 
-def _people(cell: ScoreCell) -> str:
-    text = estimate_text(cell.people)
-    return f"<br>{text}" if text else ""
+def _table(table: Table) -> _Piece:
+    titles = [markdown_text(column.title) for column in table.columns]
+    lines = ["--:" if column.number else ":--" for column in table.columns]
+    rows = [f"| {' | '.join(_cell(cell) for cell in row.cells)} |" for row in table.rows]
+    scored = any(isinstance(cell, Score) for row in table.rows for cell in row.cells)
+    notes = [*([_LEGEND] if scored else []), *([markdown_line(table.note)] if table.note else [])]
+    return _Piece([f"| {' | '.join(titles)} |", f"|{'|'.join(lines)}|"], rows, ["", *(f"{note}\n" for note in notes)])
 
 
-def _score(score: float | None, delta: float | None, *, bold: bool) -> str:
-    text = format_score(score) + (f" ({format_delta(delta)})" if delta is not None else "")
-    return f"**{text}**" if bold else text
+def _cell(cell: AnyCell) -> str:
+    if isinstance(cell, Score):
+        return _score(cell)
+    if isinstance(cell, Agent):
+        icon = f"{_ICONS[cell.state]} " if cell.state else ""
+        return f"{icon}{markdown_code(cell.id, _MOST_ID, in_table=True)}"
+    if isinstance(cell, str):
+        return markdown_text(cell)
+    if cell.style == "code":
+        return markdown_code(cell.text, _MOST_ID, in_table=True)
+    text = cell.text if cell.own else markdown_text(cell.text)
+    return f"{text} ⚠️" if cell.style == "blind" else text
 
 
-def _regressions(row: AgentRow) -> Iterator[str]:
-    for cell in row.cells:
-        if cell.status != "regressed":
-            continue
-        text = (
-            f"- {markdown_code(row.agent_id, 64)} **{markdown_text(dimension_label(cell.dimension))}** fell from "
-            f"{format_score(cell.baseline)} to {format_score(cell.score)} ({format_delta(cell.delta)})"
-        )
-        if cell.comparison and cell.comparison.interval:
-            low, high = cell.comparison.interval
-            text += f", 95 % interval {format_delta(low)} to {format_delta(high)}"
-        if cell.comparison and cell.comparison.p_value is not None:
-            text += f", p = {cell.comparison.p_value:.3g}"
-        yield text
+def _score(cell: Score) -> str:
+    people = f"<br>{cell.people[0]}" if cell.people[0] else ""
+    if cell.value is None:
+        return f"*{cell.why}*" if cell.why else "–"
+    if cell.state == "new":
+        return f"{format_score(cell.value)} (new){people}"
+    text = format_score(cell.value) + (f" ({format_delta(cell.change)})" if cell.change is not None else "")
+    mark = "" if cell.whole else _CHANGED.get(cell.state, "")
+    return (f"**{text}**" if cell.state == "fell" else text) + mark + people
 
 
-def _drops(row: AgentRow) -> Iterator[str]:
-    for drop in row.report.comparison.drops:
-        text = (
-            f"- {markdown_code(row.agent_id, 64)} {markdown_code(drop.proposition_id, 120)} "
-            f"({markdown_text(dimension_label(drop.dimension))}) fell from {format_score(drop.baseline)} to "
-            f"{format_score(drop.current)} ({format_delta(drop.delta)})"
-        )
-        if drop.claim:
-            text += f": {markdown_text(drop.claim, _MESSAGE_LIMIT)}"
-        if drop.recommendation:
-            text += f" *To do:* {markdown_text(drop.recommendation, _MESSAGE_LIMIT)}"
-        yield text
-
-
-def _unscored(row: AgentRow) -> Iterator[str]:
-    for dimension, result in row.failures:
-        text = (
-            f"- {markdown_code(row.agent_id, 64)} {markdown_code(result.id, 120)} "
-            f"({markdown_text(dimension_label(dimension))}): {unscored_label(result.unscored)}"
-        )
-        if result.detail:
-            text += f", {markdown_text(result.detail, _MESSAGE_LIMIT)}"
-        elif result.unscored == "unrecorded":
-            text += ", for the persona, the claim or the messages changed since they were recorded"
-        yield text
-    for remedy in dict.fromkeys(finding.remedy for finding in row.report.findings if finding.kind == "coverage"):
-        if remedy:
-            yield f"- To do for {markdown_code(row.agent_id, 64)}: {markdown_code(remedy, _MESSAGE_LIMIT)}"
-
-
-def _changes(view: ReportView) -> Iterator[str]:
-    """Yield what has been falling for weeks, for runs that know earlier windows, and what fades in long conversations."""
-    points = history(view.report)
-    for agent_id, found in sorted(trends(view.report).items()):
-        if mark := trend_mark(points.get(agent_id, []), found):
-            yield f"- {markdown_code(agent_id, 64)} {markdown_text(mark.text, _MESSAGE_LIMIT)}"
-    for agent_id, seen in sorted(fading(view.report).items()):
-        for item in seen:
-            yield f"- {markdown_code(agent_id, 64)} {markdown_text(f'{item.signal}: {item.text}', _MESSAGE_LIMIT)}"
-
-
-def _other_findings(view: ReportView) -> Iterator[str]:
-    """Yield what no other section names: thresholds, missing baselines, budgets, and the comparison's warnings."""
-    for finding in view.findings:
-        if finding.kind in ("regression", "proposition_drop", "base") or (
-            finding.kind == "coverage" and _is_listed(finding, view)
-        ):
-            continue
-        yield f"- {markdown_text(finding.text, _MESSAGE_LIMIT)}"
-    for row in view.rows:
-        for warning in row.report.comparison.warnings:
-            yield f"- {markdown_code(row.agent_id, 64)} {markdown_text(warning, _MESSAGE_LIMIT)}"
-
-
-def _is_listed(finding: Finding, view: ReportView) -> bool:
-    """Whether the judgments a coverage finding counts are listed one by one."""
-    return any(
-        row.agent_id == finding.agent_id and dimension == finding.dimension
-        for row in view.rows
-        for dimension, _ in row.failures
-    )
-
-
-def _fit(sections: Iterable[_Section], limit: int) -> str:
-    """Join the sections in at most ``limit`` characters: heads and feet stay, items are left out from the end of each."""
-    sections = list(sections)
-    notice = "*Shortened: {} more lines are in the full report, an artefact of this run.*"
-    fixed = sum(len(line) + 1 for section in sections for line in (*section.head, *section.foot))
-    room = limit - fixed - (len(notice) + 24) * len(sections)
+def _fit(pieces: list[_Piece], limit: int, notice: str) -> str:
+    """Join the pieces in at most ``limit`` characters: heads and feet stay, items are left out from the end of each."""
+    fixed = sum(len(line) + 1 for piece in pieces for line in (*piece.head, *piece.foot))
+    room = limit - fixed - (len(notice) + 24) * sum(bool(piece.items) for piece in pieces)
     lines: list[str] = []
-    for section in sections:
+    for piece in pieces:
         kept = 0
-        for item in section.items:
+        for item in piece.items:
             if len(item) + 1 > room:
                 break
             room -= len(item) + 1
             kept += 1
-        lines += [*section.head, *section.items[:kept]]
-        if kept < len(section.items):
-            lines += ["", notice.format(len(section.items) - kept)]
-        lines += section.foot
-    return "\n".join(lines) + "\n"
+        lines += [*piece.head, *piece.items[:kept]]
+        if kept < len(piece.items):
+            lines += ["", notice.format(len(piece.items) - kept)]
+        lines += piece.foot
+    return "\n".join(lines).rstrip() + "\n"

@@ -1,4 +1,4 @@
-"""Foreign text made harmless for the place it is written to: a terminal, Markdown, XML, HTML."""
+"""Foreign text made harmless for a terminal, Markdown, XML and HTML; and how every report writes its numbers."""
 
 import re
 
@@ -30,6 +30,18 @@ _AUTOLINKS = re.compile(
     re.IGNORECASE,
 )
 
+UNSCORED_LABELS = {
+    "no_evidence": "no evidence",
+    "not_applicable": "not applicable",
+    "refusal": "judge refused",
+    "truncated": "answer cut off",
+    "invalid_output": "invalid answer",
+    "timeout": "timed out",
+    "api_error": "API error",
+    "budget": "budget spent",
+    "unrecorded": "not recorded",
+}
+
 
 def printable(text: str) -> str:
     """Return text without escape sequences, control characters (new line and tab stay), bidi controls and lone surrogates."""
@@ -41,6 +53,12 @@ def one_line(text: str, limit: int | None = None) -> str:
     """Return printable text on one line, runs of white space folded; beyond ``limit`` characters it ends in an ellipsis."""
     line = " ".join(printable(text).split())
     return line if limit is None or len(line) <= limit else line[: limit - 1].rstrip() + "…"
+
+
+def spaced(text: str, written: str) -> str:
+    """Return what was written of a piece of a line, with one space for the white space at the piece's ends."""
+    after = text[-1:].isspace() if written else False
+    return f"{' ' * text[:1].isspace()}{written}{' ' * after}"
 
 
 def markdown_text(text: str, limit: int | None = None) -> str:
@@ -73,3 +91,40 @@ def xml_text(text: str) -> str:
 def html_text(text: str) -> str:
     """Return text with what an HTML document in UTF-8 cannot hold (NUL, lone surrogates) replaced by U+FFFD."""
     return _SURROGATES.sub(REPLACEMENT, text.replace("\x00", REPLACEMENT))
+
+
+def unscored_label(reason: str | None) -> str:
+    """Return a reason for a missing score in plain words."""
+    return UNSCORED_LABELS.get(reason or "", (reason or "not evaluated").replace("_", " "))
+
+
+def format_score(value: float | None, digits: int = 2) -> str:
+    """Return a 0-9 score with fixed digits, or a dash."""
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def format_delta(value: float | None, digits: int = 2) -> str:
+    """Return a signed change with a real minus sign; what rounds to nothing is ``±0``; None is an empty string."""
+    if value is None:
+        return ""
+    rounded = round(value, digits)
+    if rounded == 0:
+        return "±0"
+    return f"{'+' if rounded > 0 else '−'}{abs(rounded):.{digits}f}"
+
+
+def format_usd(value: float | None) -> str:
+    """Return US dollars, to a hundredth of a cent below one dollar; None means that the price of a model is not known."""
+    if value is None:
+        return "unknown"
+    return f"${value:.2f}" if value == 0 or value >= 1 else f"${value:.4f}"
+
+
+def format_share(value: float | None, digits: int = 0) -> str:
+    """Return a share (0-1) as a percentage, or a dash."""
+    return "–" if value is None else f"{value:.{digits}%}"
+
+
+def plural(count: int, one: str) -> str:
+    """Return a number with what it counts."""
+    return f"{count:,} {one if count == 1 else one + 's'}"

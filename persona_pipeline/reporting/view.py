@@ -1,39 +1,193 @@
-"""The rows and cells every report shows, read once from a ``RunReport``."""
+"""A run as rows (agents) and cells (dimensions beside their baselines), read once for every report."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cached_property
+from statistics import fmean
 
-from persona_pipeline.baselines.models import Sight
-from persona_pipeline.evaluation.report import EXIT_OK, Conclusion, Finding, Result, RunReport
-from persona_pipeline.propositions.dimensions import ALL_DIMENSIONS
-from persona_pipeline.reporting.people import people_lines
-from persona_pipeline.reporting.rows import LOW_SCORE, AgentRow, AgentStatus, ScoreCell
-from persona_pipeline.reporting.words import (
-    DIMENSION_LABELS,
-    SHORT_LABELS,
-    UNSCORED_LABELS,
-    VERDICTS,
-    dimension_label,
-    format_delta,
-    format_score,
-    format_usd,
-    unscored_label,
-    verdict_label,
-)
+from persona_pipeline.baselines.models import DimensionComparison, People, PropositionDrop, Sight
+from persona_pipeline.calibration.prediction import FEWEST_LABELS
+from persona_pipeline.evaluation.report import EXIT_OK, AgentReport, Conclusion, Finding, Result, RunReport
+from persona_pipeline.propositions.dimensions import ALL_DIMENSIONS, DIMENSIONS
+from persona_pipeline.reporting.text import unscored_label
+from persona_pipeline.scoring.results import NOT_IN_OVERALL, DimensionEvaluation, PropositionResult
 
-__all__ = [
-    "DIMENSION_LABELS", "LOW_SCORE", "SHORT_LABELS", "UNSCORED_LABELS", "VERDICTS", "AgentRow", "AgentStatus",
-    "ReportView", "ScoreCell", "dimension_label", "format_delta", "format_score", "format_usd", "unscored_label", "verdict_label",
-    "what_it_needs",
-]  # fmt: skip
+NOBODY = "no person has labelled these judgments, so nobody knows how far it can be believed (persona-pipeline label)"
+# What is concluded, as a person reads it.
+VERDICTS = {Result.HELD: "in character", Result.FELL: "drifted", Result.CANNOT_TELL: "cannot be told"}
+NOTHING_TO_JUDGE = "nothing to judge"
+# Headings of columns where there is little room, by their labels.
+SHORT_LABELS = {item.heading.lower(): item.short_label for item in DIMENSIONS.values() if item.short_label} | {
+    "judged": "n/m"
+}
+# Below this a proposition's recommendation is worth reading (semantics 2: below the threshold; 5.0 is the gate's default).
+LOW_SCORE = 5.0
+# Up to so many agents a report shows all there is to say of each; of more, it says as much of those that need a look most.
+MANY, MOST_WHOLE = 50, 20
 
 
-def what_it_needs(sights: Mapping[str, Sight]) -> str:
-    """Return what the dimension that can see least needs to see a fall of 1.0; "" where it does already."""
-    name, sight = max(sights.items(), key=lambda item: item[1].detectable)
-    return f"{dimension_label(name).lower()}: {sight.text.split('; ')[-1]}" if "; " in sight.text else ""
+def verdict_label(conclusion: Conclusion) -> str:
+    """Return what is concluded in the words of every report."""
+    return VERDICTS[conclusion.verdict] if conclusion.verdict else NOTHING_TO_JUDGE
+
+
+def dimension_label(name: str) -> str:
+    """Return the heading of a dimension."""
+    return DIMENSIONS[name].heading if name in DIMENSIONS else name.replace("_", " ").capitalize()
+
+
+class AgentStatus(StrEnum):
+    """What the row of an agent says at a glance: what is concluded of it, or that there was nothing to judge."""
+
+    HELD = "held"
+    FELL = "fell"
+    CANNOT_TELL = "cannot_tell"
+    NOTHING = "nothing"
+
+
+@dataclass(frozen=True)
+class ScoreCell:
+    """One dimension of one agent beside its baseline. Scores are 0-9, ``delta`` = score - baseline."""
+
+    agent_id: str
+    dimension: str
+    evaluation: DimensionEvaluation | None
+    comparison: DimensionComparison | None
+    conclusion: Conclusion | None = None
+
+    @property
+    def score(self) -> float | None:
+        return self.evaluation.score if self.evaluation else None
+
+    @property
+    def baseline(self) -> float | None:
+        return self.comparison.baseline if self.comparison else None
+
+    @property
+    def delta(self) -> float | None:
+        if self.comparison and self.comparison.delta is not None:
+            return self.comparison.delta
+        return None if self.score is None or self.baseline is None else self.score - self.baseline
+
+    @property
+    def status(self) -> str:
+        """The comparison's status; ``scored`` or ``unscored`` where nothing was compared."""
+        if self.comparison:
+            return self.comparison.status
+        return "unscored" if self.score is None else "scored"
+
+    @property
+    def drops(self) -> list[PropositionDrop]:
+        return self.comparison.drops if self.comparison else []
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Where the score lies with 95 % as far as the baseline is right: baseline plus the interval of the change, within 0-9."""
+        if self.comparison is None or self.comparison.interval is None or self.baseline is None:
+            return None
+        low, high = (min(max(self.baseline + change, 0.0), 9.0) for change in self.comparison.interval)
+        return low, high
+
+    @property
+    def people(self) -> People | None:
+        """What people's labels say of it."""
+        return self.comparison.people if self.comparison else None
+
+    @property
+    def drifted(self) -> bool:
+        """Whether the dimension or one of its propositions fell beyond what is allowed."""
+        return self.status == "regressed" or bool(self.drops)
+
+    @property
+    def untold(self) -> bool:
+        """Whether the dimension has a score, and how it stands cannot be told."""
+        return self.conclusion is not None and self.conclusion.verdict is Result.CANNOT_TELL and not self.drifted
+
+    @property
+    def n_scored(self) -> int:
+        return self.evaluation.n_scored if self.evaluation else 0
+
+    @property
+    def n_expected(self) -> int:
+        return self.evaluation.n_expected if self.evaluation else 0
+
+    @property
+    def why_unscored(self) -> str:
+        return unscored_label(self.evaluation.unscored if self.evaluation else None)
+
+
+@dataclass(frozen=True)
+class AgentRow:
+    """One agent's line in a table of scores."""
+
+    agent_id: str
+    report: AgentReport
+    cells: tuple[ScoreCell, ...]
+
+    @property
+    def name(self) -> str:
+        return self.report.evaluation.display_name or self.agent_id
+
+    @property
+    def overall(self) -> float | None:
+        return self.report.evaluation.overall
+
+    @cached_property
+    def overall_baseline(self) -> float | None:
+        """Mean baseline of the dimensions behind ``overall``; None unless each of them has one."""
+        parts = [
+            cell.baseline for cell in self.cells if cell.dimension not in NOT_IN_OVERALL and cell.score is not None
+        ]
+        known = [value for value in parts if value is not None]
+        return fmean(known) if known and len(known) == len(parts) else None
+
+    @property
+    def overall_delta(self) -> float | None:
+        if self.overall is None or self.overall_baseline is None:
+            return None
+        return self.overall - self.overall_baseline
+
+    @property
+    def n_scored(self) -> int:
+        return sum(cell.n_scored for cell in self.cells)
+
+    @property
+    def n_expected(self) -> int:
+        return sum(cell.n_expected for cell in self.cells)
+
+    @cached_property
+    def conclusion(self) -> Conclusion:
+        """What is concluded of it, and why."""
+        return self.report.conclusion
+
+    @cached_property
+    def status(self) -> AgentStatus:
+        verdict = self.conclusion.verdict
+        return AgentStatus(verdict.value) if verdict else AgentStatus.NOTHING
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing is wrong but that it has no baseline yet."""
+        serious = {finding.kind for finding in self.report.findings if finding.exit_code != EXIT_OK}
+        return serious == {"no_baseline"} and not any(cell.baseline is not None for cell in self.cells)
+
+    @property
+    def severity(self) -> int:
+        """What to look at first: 0 for who drifted, then who cannot be told, has nothing to judge, and is in character."""
+        order = (AgentStatus.FELL, AgentStatus.CANNOT_TELL, AgentStatus.NOTHING, AgentStatus.HELD)
+        return 2 * order.index(self.status) + self.is_new
+
+    @property
+    def failures(self) -> list[tuple[str, PropositionResult]]:
+        """Propositions that should have a score and have none."""
+        return [
+            (cell.dimension, result)
+            for cell in self.cells
+            if cell.evaluation
+            for result in cell.evaluation.failures.values()
+        ]
 
 
 @dataclass(frozen=True)
@@ -166,3 +320,44 @@ class ReportView:
         if self.report.exit_code != EXIT_OK and self.report.conclusion.verdict is Result.HELD:
             return "; it fails by what --fail-on names"
         return ""
+
+
+def shown_whole(rows: Sequence[AgentRow]) -> list[AgentRow]:
+    """Return the rows of agents that are shown with their claims, those that need a look first."""
+    ordered = sorted(rows, key=lambda row: row.severity)
+    whole = [row for row in ordered if not row.report.outlined]
+    return whole if len(rows) <= MANY else whole[:MOST_WHOLE]
+
+
+def estimate_text(people: People | None, *, short: bool = False) -> str:
+    """Return what people would give, such as ``people 7.4 ± 0.5, 50 labels``; "" where that is not estimated.
+
+    Args:
+        short: ``7.4±0.5``.
+    """
+    if people is None or people.score is None or people.interval is None:
+        return ""
+    low, high = people.interval
+    half = f"{(high - low) / 2:.1f}"
+    return f"{people.score:.1f}±{half}" if short else f"people {people.score:.1f} ± {half}, {people.labels} labels"
+
+
+def people_lines(compared: Iterable[DimensionComparison]) -> list[str]:
+    """Return how far the judge can be believed on each dimension that was scored; one line where nobody labelled anything."""
+    scored = [item for item in compared if item.current is not None]
+    known = {item.dimension: item.people for item in scored if item.people is not None}
+    if not known:
+        return [NOBODY] if scored else []
+    return [f"{dimension}: {_belief(people)}" for dimension, people in known.items()]
+
+
+def _belief(people: People) -> str:
+    if people.missing:
+        return f"{people.missing} labels are missing of the {FEWEST_LABELS} that tell how far it can be believed"
+    if people.rank is None or people.rank_interval is None:
+        return f"no better than chance ({people.labels} labels): it gives everything alike, and its falls only warn"
+    low, high = people.rank_interval
+    rank = f"rank correlation with people {people.rank:.2f}, {low:.2f} to {high:.2f}, {people.labels} labels"
+    if people.belief == "chance":
+        return f"no better than chance ({rank}): its falls only warn"
+    return f"can be believed ({rank})"

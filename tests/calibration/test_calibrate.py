@@ -4,7 +4,8 @@ import pytest
 
 from persona_pipeline.calibration.calibrate import Calibration, DimensionCalibration, calibrate_dimension
 from persona_pipeline.calibration.labelled import Rated
-from persona_pipeline.reporting.calibration import calibration_text
+from persona_pipeline.reporting.pages.judges import calibration_page
+from persona_pipeline.reporting.terminal import page_text
 
 
 def rated(count: int, *, off: int = 0, claim: str = "kind", second: bool = False) -> list[Rated]:
@@ -28,14 +29,16 @@ def test_below_fifty_labels_nothing_is_said_of_what_people_would_give(count: int
     found = calibrated([*rated(count, off=1), *unlabelled])
     assert (found.judged, found.labelled, found.belief, found.missing) == (count + 100, count, belief, missing)
     assert (found.people_mean.value is None) == (missing > 0)
-    assert (f"{missing} labels are missing of 50" in calibration_text(Calibration(dimensions=[found]))) == (missing > 0)
+    assert (f"{missing} labels are missing of 50" in page_text(calibration_page(Calibration(dimensions=[found])))) == (
+        missing > 0
+    )
 
 
 def test_a_judge_that_gives_everything_alike_is_no_better_than_chance() -> None:
     items = [Rated(str(n), "ann", "adherence", "kind", 7.0, people=(float(n % 10),)) for n in range(60)]
     found = calibrated(items)
     assert (found.belief, found.agreement.rank.value) == ("chance", None)
-    assert "no better than chance" in calibration_text(Calibration(dimensions=[found]))
+    assert "no better than chance" in page_text(calibration_page(Calibration(dimensions=[found])))
 
 
 def test_what_does_not_apply_is_counted_apart() -> None:
@@ -55,7 +58,7 @@ def test_models_labels_are_shown_and_never_count() -> None:
     items = [Rated(str(n), "ann", "adherence", "kind", float(n % 10), models={"other": 4.0}) for n in range(60)]
     found = calibrate_dimension(("judge", "1"), "adherence", items)
     assert (found.labelled, found.belief, found.models["other"].n) == (0, "unknown", 60)
-    text = calibration_text(Calibration(dimensions=[found]))
+    text = page_text(calibration_page(Calibration(dimensions=[found])))
     assert "with the model other, which counts for nothing" in text
     assert "no person has labelled these judgments" in text
 
@@ -81,5 +84,5 @@ def test_claims_that_are_read_unlike_are_named_first() -> None:
         "moot": "people hold that it does not apply where the judge scores it",
         "kind": "",
     }
-    text = calibration_text(Calibration(dimensions=[found]))
+    text = page_text(calibration_page(Calibration(dimensions=[found])))
     assert text.index("rewrite these claims") < text.index("by claim")

@@ -33,7 +33,7 @@ from persona_pipeline.labels.files import LabellerKind
 from persona_pipeline.propositions import PROPOSITIONS, find_proposition_set
 from persona_pipeline.reporting.markdown import render_comment
 from persona_pipeline.reporting.render import render
-from persona_pipeline.reporting.table import render_table
+from persona_pipeline.reporting.terminal import report_text
 from persona_pipeline.testing.messages_server import Call, MessagesServer, Reply, message, verdicts
 from persona_pipeline.world import World
 
@@ -73,7 +73,7 @@ def kinds(report: RunReport) -> set[str]:
 def test_without_labels_a_report_says_so_once(world: World) -> None:
     report = evaluated(world)
     assert "regression" in kinds(report) or "proposition_drop" in kinds(report)
-    for text in (render_table(report), render_comment(report), render(report, "html")):
+    for text in (report_text(report), render_comment(report), render(report, "html")):
         assert text.count("no person has labelled") == 1
     assert "calibration" in kinds(evaluated(world, require_calibration=True))
     assert evaluated(world, require_calibration=True).exit_code == 1, "it fell, calibrated or not"
@@ -104,7 +104,7 @@ def test_what_people_would_give_stands_beside_the_score_everywhere(world: World)
     assert people.belief == "believed"
     assert people.interval[0] <= people.score <= people.interval[1]
     half = (people.interval[1] - people.interval[0]) / 2
-    assert f"({people.score:.1f}±{half:.1f})" in render_table(report)
+    assert f"({people.score:.1f}±{half:.1f})" in report_text(report)
     shown = f"people {people.score:.1f} ± {half:.1f}, 80 labels"
     assert shown in render(report, "markdown")
     assert shown in render(report, "html")
@@ -120,7 +120,7 @@ def test_what_fell_by_a_judge_no_better_than_chance_cannot_be_told(world: World)
     assert (report.exit_code, "doubted" in kinds(report)) == (3, True)
     assert report.agents["michael"].conclusion.verdict == report.conclusion.verdict == "cannot_tell"
     assert not report.agents["michael"].comparison.regressed
-    assert "no better than chance" in render_table(report)
+    assert "no better than chance" in report_text(report)
     assert evaluated(world, fail_on=["doubted"]).exit_code == 3
     assert evaluated(world, fail_on=["regression"]).exit_code == 0
     assert evaluated(world, require_calibration=True).exit_code == 3

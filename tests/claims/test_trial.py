@@ -18,7 +18,8 @@ from persona_pipeline.judging.model.asking import ModelBackend
 from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
-from persona_pipeline.reporting.claims.pages import matrix_page
+from persona_pipeline.reporting.pages.claims import matrix_page
+from persona_pipeline.reporting.terminal import page_text
 from persona_pipeline.scoring import AgentCase
 from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.testing.messages_server import Call, MessagesServer, Reply, message, verdicts
@@ -324,9 +325,8 @@ def test_a_matrix_of_two_models_is_told(sample_root: Path, sample_world: World) 
 
     matrix = run_trial(trial, ScriptedJudge(answer))
     assert matrix.models == ["newer", "older"]
-    assert ("mixed judges", "newer, older: what falls may be the change of judge; add --fresh") in matrix_page(
-        matrix
-    ).findings
+    text = page_text(matrix_page(matrix))
+    assert "mixed judges: newer, older: what falls may be the change of judge; add --fresh\n" in text
 
 
 @pytest.mark.parametrize(("options", "code"), [({"max_usd": 0.000001}, 4), ({}, 3)])

@@ -8,8 +8,8 @@ import termios
 
 import pytest
 
-from persona_pipeline.cli.corrections_table import statistics_lines
 from persona_pipeline.corrections.statistics import CorrectionStatistics, GateStatistics, Latency, correction_statistics
+from persona_pipeline.reporting.pages.corrections import statistics_lines
 from persona_pipeline.world import World
 from tests.corrections.test_statistics import record_all
 from tests.support.clock import LONG

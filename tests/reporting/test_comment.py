@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from persona_pipeline.reporting.changes import render_changes
 from persona_pipeline.reporting.comment import comment_text, main
 from persona_pipeline.reporting.json_report import json_text
-from persona_pipeline.reporting.markdown import MARKER
+from persona_pipeline.reporting.markdown import MARKER, page_markdown
+from persona_pipeline.reporting.pages.versions import changes_page
 from persona_pipeline.world.changes import Change, Kind
 from tests.reporting.sample import sample_report
 
@@ -77,7 +77,7 @@ def test_what_changed_is_named_whatever_is_gone_first_and_no_name_is_markup() ->
         Change("baseline", "ann", Kind.EDITED, "b", "adherence 8.7 → 0.5"),
         Change("store", ".persona/store.db", Kind.ADDED, "s"),
     ]
-    lines = render_changes(changes).splitlines()
+    lines = page_markdown(changes_page(changes)).splitlines()
     assert lines[2] == (
         "**stored runs, which no commit should bring** 1 added: `.persona/store.db`; **baselines** 1 edited: "
         "`ann` (adherence 8\\.7 → 0\\.5); **personas** 1 removed: ``b`<img>@team``; **claims** 1 added: "
@@ -87,4 +87,5 @@ def test_what_changed_is_named_whatever_is_gone_first_and_no_name_is_markup() ->
         "`ann/adherence`: 3 edited, 10,000 added"
     )
     many = [Change("claim", f"r{n}", Kind.ADDED, "x") for n in range(5000)]
-    assert len(render_changes(many)) < 21_000 and " more\n" in render_changes(many)
+    short = page_markdown(changes_page(many), 20_000)
+    assert len(short) < 21_000 and " more\n" in short

@@ -3,23 +3,34 @@
 import pytest
 
 from persona_pipeline.evaluation.report import Expense, RunReport
-from persona_pipeline.reporting.costs import cost_tables
-from persona_pipeline.scoring.results import UsageSummary, add_usage
+from persona_pipeline.reporting.page import Table
+from persona_pipeline.reporting.pages.costs import cost_tables
+from persona_pipeline.reporting.terminal import cell_text
+from persona_pipeline.scoring.results import UsageSummary
 from tests.reporting.sample import sample_report
+
+
+def written(table: Table) -> list[list[str]]:
+    """Return the rows of a table as they are written."""
+    return [[cell_text(cell) for cell in row.cells] for row in table.rows]
 
 
 def test_every_table_has_the_sum_of_the_run() -> None:
     report = sample_report()
     tables = cost_tables(report)
-    assert [table.title for table in tables] == ["Agent", "Dimension", "Mechanism"]
+    assert [table.label for table in tables] == ["Cost by agent", "Cost by dimension", "Cost by mechanism"]
+    usage = report.usage
+    processed = usage.input_tokens + usage.cache_creation_tokens
     for table in tables:
-        assert add_usage(row.usage for row in table.rows).model_dump() == pytest.approx(report.usage.model_dump())
+        numbers = [[float(value.strip("$").replace(",", "")) for value in row[1:]] for row in written(table)]
+        sums = [sum(column) for column in zip(*numbers, strict=True)]
+        assert sums[1:] == [usage.calls, processed, usage.cache_read_tokens, usage.output_tokens]
+        assert sums[0] == pytest.approx(usage.usd, abs=0.0005)
 
 
 def test_the_dearest_comes_first_under_its_name() -> None:
     agents = cost_tables(sample_report())[0]
-    assert agents.rows[0].name == "Michael Scott"
-    assert agents.rows[0].values == ("$0.0201", "19", "12,350", "9,850", "1,600")
+    assert written(agents)[0] == ["Michael Scott", "$0.0201", "19", "12,350", "9,850", "1,600"]
 
 
 def test_a_table_of_one_row_would_repeat_the_sum() -> None:
@@ -35,7 +46,4 @@ def test_one_unknown_price_leaves_the_others_known() -> None:
     ]
     report = RunReport(expenses=expenses)
     assert report.usage.usd is None
-    assert [(row.name, row.values[0]) for row in cost_tables(report)[0].rows] == [
-        ("pam", "$0.5000"),
-        ("jim", "unknown"),
-    ]
+    assert [row[:2] for row in written(cost_tables(report)[0])] == [["pam", "$0.5000"], ["jim", "unknown"]]

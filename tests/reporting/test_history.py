@@ -1,5 +1,5 @@
 from persona_pipeline.reporting import sections
-from persona_pipeline.reporting.history import trend_mark
+from persona_pipeline.reporting.charts.figures import trend_mark
 from tests.reporting.sample import sample_report
 
 

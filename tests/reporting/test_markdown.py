@@ -2,8 +2,8 @@ import pytest
 from markdown_it import MarkdownIt
 
 from persona_pipeline.evaluation.report import Finding, RunReport
-from persona_pipeline.reporting.costs import cost_tables
 from persona_pipeline.reporting.markdown import COMMENT_LIMIT, MARKER, render_comment, render_step_summary
+from persona_pipeline.reporting.pages.costs import cost_tables
 from persona_pipeline.scoring.results import PropositionResult
 from tests.reporting.sample import sample_report
 
@@ -95,6 +95,14 @@ def test_foreign_text_makes_no_markup() -> None:
     tables = [token for token in tokens if token.type == "table_open"]
     assert len(tables) == 3 + len(cost_tables(sample_report()))
     assert text.count(MARKER) == 1 + sum(child.content.count(MARKER) for child in inline if child.type == "code_inline")
+
+
+def test_a_reason_in_the_headline_makes_no_markup() -> None:
+    report = sample_report(drifted=False)
+    report.findings = [Finding(kind="threshold", exit_code=1, message="**x** <b>@team</b> [a](http://e.example)")]
+    heading = next(token for token in MARKDOWN.parse(render_comment(report)) if token.type == "inline")
+    assert "the run as a whole drifted: **x**" in heading.content.replace("\\", "")
+    assert {child.type for child in heading.children or ()} == {"text"}
 
 
 def test_every_row_of_the_table_has_every_column() -> None:

@@ -5,9 +5,9 @@ import xml.etree.ElementTree as ElementTree
 from html.parser import HTMLParser
 from pathlib import Path
 
-from persona_pipeline.reporting.suites.html import render_suite_html
-from persona_pipeline.reporting.suites.junit import render_suite_junit
-from persona_pipeline.reporting.suites.table import result_line, summary_line
+from persona_pipeline.reporting.html import page_html
+from persona_pipeline.reporting.junit import render_suite_junit
+from persona_pipeline.reporting.pages.suites import result_line, suite_page, summary_line
 from persona_pipeline.suites import SuiteResult
 from tests.suites.support import load, run
 
@@ -59,7 +59,7 @@ class Tags(HTMLParser):
 
 
 def test_the_page_shows_foreign_text_as_text_and_loads_nothing(tmp_path: Path) -> None:
-    page = render_suite_html(result(tmp_path))
+    page = page_html(suite_page(result(tmp_path)))
     parser = Tags()
     parser.feed(page)
     assert not {"script", "img", "b", "i", "link", "iframe"} & set(parser.tags)

@@ -5,20 +5,20 @@ import pty
 import pytest
 
 from persona_pipeline.evaluation.report import Finding, RunReport
-from persona_pipeline.reporting.table import print_table, render_table
+from persona_pipeline.reporting.terminal import print_report, report_text
 from tests.reporting.sample import sample_report
 
 
 def test_table_of_a_drifted_run(report: RunReport, golden) -> None:
-    golden("table.txt", render_table(report))
+    golden("table.txt", report_text(report))
 
 
 def test_table_of_a_clean_run(golden) -> None:
-    golden("table-clean.txt", render_table(sample_report(drifted=False)))
+    golden("table-clean.txt", report_text(sample_report(drifted=False)))
 
 
 def test_a_drifted_agent_is_marked_and_nobody_else(report: RunReport) -> None:
-    lines = {line[2:].split()[0]: line for line in render_table(report).splitlines() if line[:2] in ("! ", "? ", "  ")}
+    lines = {line[2:].split()[0]: line for line in report_text(report).splitlines() if line[:2] in ("! ", "? ", "  ")}
     assert lines["michael"].startswith("! ")
     assert lines["pam"].startswith("? ") and "not recorded" in lines["pam"]
     assert lines["dwight"].startswith("  ") and lines["jim"].startswith("  ")
@@ -26,20 +26,20 @@ def test_a_drifted_agent_is_marked_and_nobody_else(report: RunReport) -> None:
 
 def test_nothing_but_plain_text_goes_to_a_file(report: RunReport) -> None:
     stream = io.StringIO()
-    print_table(report, stream)
-    assert "\x1b" not in stream.getvalue() and stream.getvalue() == render_table(report)
+    print_report(report, stream)
+    assert "\x1b" not in stream.getvalue() and stream.getvalue() == report_text(report)
 
 
 def test_a_run_without_agents_says_so() -> None:
     finding = Finding(kind="nothing_evaluated", exit_code=3, message="no agent matched")
-    text = render_table(RunReport(findings=[finding], exit_code=3))
+    text = report_text(RunReport(findings=[finding], exit_code=3))
     assert text.startswith("nothing_evaluated: no agent matched\nNo agent was evaluated.")
 
 
 def test_a_dimension_without_a_baseline_is_new(report: RunReport) -> None:
     compared = report.agents["jim"].comparison.dimensions["fluency"]
     compared.status, compared.baseline, compared.delta = "no_baseline", None, None
-    assert "8.2 new" in render_table(report)
+    assert "8.2 new" in report_text(report)
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252", "cp932"])
@@ -47,7 +47,7 @@ def test_an_encoding_that_cannot_hold_the_signs_gets_stand_ins(report: RunReport
     report.agents["jim"].findings.append(Finding(kind="threshold", exit_code=1, message="jim: naïve – 東京 – 🎉"))
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding=encoding, newline="")
-    print_table(report, stream)
+    print_report(report, stream)
     stream.flush()
     text = raw.getvalue().decode(encoding)
     assert "3.2 -4.7*" in text and "🎉" not in text
@@ -56,7 +56,7 @@ def test_an_encoding_that_cannot_hold_the_signs_gets_stand_ins(report: RunReport
 def test_escape_sequences_in_names_and_messages_do_not_reach_the_terminal(report: RunReport) -> None:
     report.agents["a\x1b[2J\u202eb"] = report.agents.pop("jim")
     report.findings.append(Finding(kind="coverage", exit_code=3, message="two\nlines \x1b]8;;http://x\x07link"))
-    text = render_table(report)
+    text = report_text(report)
     assert "ab " in text and "coverage: two lines link\n" in text
     assert not {"\x1b", "\u202e", "\x07"} & set(text)
 
@@ -66,7 +66,7 @@ def test_a_remedy_of_many_findings_stands_once() -> None:
         Finding(kind="coverage", exit_code=3, message=f"jim: {name} is not judged", remedy="record with `that`")
         for name in ("fluency", "adherence")
     ]
-    text = render_table(RunReport(findings=findings, exit_code=3))
+    text = report_text(RunReport(findings=findings, exit_code=3))
     assert "jim: fluency is not judged" in text and "jim: adherence is not judged" in text
     assert text.count("to do: record with `that`") == text.count("record with") == 1
 
@@ -80,7 +80,7 @@ def test_on_a_terminal_it_is_coloured_and_no_line_of_the_table_wraps(
     monkeypatch.delenv("NO_COLOR", raising=False)
     master, slave = pty.openpty()
     with os.fdopen(slave, "w", encoding="utf-8") as terminal:
-        print_table(report, terminal)
+        print_report(report, terminal)
         print("\x04", end="", file=terminal, flush=True)
         shown = b""
         while b"\x04" not in shown:

@@ -13,7 +13,7 @@ from persona_pipeline.evaluation.population import judged_population, world_labe
 from persona_pipeline.judging.recordings.replay import RecordingWriter
 from persona_pipeline.labels import Label
 from persona_pipeline.reporting.render import render
-from persona_pipeline.reporting.table import render_table
+from persona_pipeline.reporting.terminal import report_text
 from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.testing.worlds import write_small_world
 
@@ -41,7 +41,7 @@ told = {
     "population": judged.request.dimension,
     "stale": len(world_labels(world).stale),
     "draft": "what it jokes about" in plan_claims(world, "ann", "humour").question.ask,
-    "table": "humour" in render_table(now.report),
+    "table": "humour" in report_text(now.report),
     "assets": sorted(
         key.to_user_string() for key in defs.resolve_asset_graph().get_all_asset_keys() if "humour" in str(key)
     ),

@@ -20,7 +20,7 @@ from persona_pipeline.judging.model.messages import RequestStyle
 from persona_pipeline.judging.verdict import JudgeRequest, Verdict
 from persona_pipeline.propositions.models import Proposition, PropositionSet
 from persona_pipeline.reporting.render import render
-from persona_pipeline.reporting.table import render_table
+from persona_pipeline.reporting.terminal import report_text
 from persona_pipeline.scoring import SCORERS
 from persona_pipeline.scoring.plan import AgentCase
 from persona_pipeline.scoring.text.agreement import is_agreement
@@ -163,7 +163,7 @@ def _report(text: str) -> object:
     item = next(iter(first.propositions.values()))
     quotes = [quote.model_copy(update={"quote": text}) for quote in item.evidence]
     first.propositions[item.id] = item.model_copy(update={"reasoning": text, "evidence": quotes, "detail": text})
-    return [render(report, name) for name in ("json", "markdown", "html", "junit")], render_table(report)
+    return [render(report, name) for name in ("json", "markdown", "html", "junit")], report_text(report)
 
 
 STAGES: dict[str, Stage] = {

@@ -19,9 +19,8 @@ from persona_pipeline.evaluation.report import (
     Result,
     worst_exit_code,
 )
-from persona_pipeline.reporting.text import markdown_code, markdown_text, one_line
-from persona_pipeline.reporting.view import format_score
-from persona_pipeline.reporting.words import NOTHING_TO_JUDGE, VERDICTS, verdict_label
+from persona_pipeline.reporting.text import format_score, markdown_code, markdown_text, one_line
+from persona_pipeline.reporting.view import NOTHING_TO_JUDGE, VERDICTS, verdict_label
 from persona_pipeline.store import tables
 from persona_pipeline.world import World
 

@@ -153,11 +153,11 @@ def build_evaluate_everybody(place: Place) -> dg.OpDefinition:
         context: dg.OpExecutionContext, world: WorldResource, config: RegressionConfig
     ) -> Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation | dg.Output]:
         """Evaluate every agent in this process and report it as the asset regression_report; fails when one regressed."""
-        from persona_pipeline.reporting.table import print_table
+        from persona_pipeline.reporting.terminal import print_report
 
         key = place.key(REPORT)
         report, folder = evaluate_by_config(context, world, config)
-        print_table(report, sys.stdout)
+        print_report(report, sys.stdout)
         lines = [agent_line(agent) for agent in report.agents.values()]
         run_tags.label_verdict(context.instance, context.run_id, verdict(lines))
         wrong = [finding.text for finding in report.all_findings()]

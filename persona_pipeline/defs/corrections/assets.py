@@ -15,7 +15,8 @@ from persona_pipeline.defs.platform.labels import OWNERS
 from persona_pipeline.defs.platform.outcome import Outcome
 from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.resources import WorldResource, moment_of
-from persona_pipeline.reporting.view import dimension_label, format_delta, format_score
+from persona_pipeline.reporting.text import format_delta, format_score
+from persona_pipeline.reporting.view import dimension_label
 from persona_pipeline.world import parse_window
 from persona_pipeline.world.canonical import content_hash
 from persona_pipeline.world.models import Window

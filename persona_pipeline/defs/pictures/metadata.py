@@ -10,14 +10,21 @@ from persona_pipeline.defs.pictures import plots
 from persona_pipeline.evaluation.history import HistoryValue
 from persona_pipeline.evaluation.report import AgentReport, Conclusion, Finding, RunReport
 from persona_pipeline.evaluation.results import AgentEvaluation
-from persona_pipeline.propositions import ALL_DIMENSIONS, PropositionSet
-from persona_pipeline.reporting.costs import COLUMNS as COST_COLUMNS
-from persona_pipeline.reporting.costs import cost_tables
-from persona_pipeline.reporting.people import estimate_text, people_lines
+from persona_pipeline.propositions import PropositionSet
+from persona_pipeline.reporting.page import Table
+from persona_pipeline.reporting.pages import evaluation as pages
+from persona_pipeline.reporting.pages.costs import cost_tables
 from persona_pipeline.reporting.sections import VoiceSeen
-from persona_pipeline.reporting.text import markdown_code, markdown_text, one_line
-from persona_pipeline.reporting.view import SHORT_LABELS, dimension_label, format_delta, format_score, unscored_label
-from persona_pipeline.reporting.words import verdict_label
+from persona_pipeline.reporting.terminal import cell_text
+from persona_pipeline.reporting.text import (
+    format_delta,
+    format_score,
+    markdown_code,
+    markdown_text,
+    one_line,
+    unscored_label,
+)
+from persona_pipeline.reporting.view import ReportView, dimension_label, estimate_text, people_lines, verdict_label
 from persona_pipeline.scoring.results import DimensionEvaluation, UsageSummary
 from persona_pipeline.world.models import Message, Persona, Window
 
@@ -186,34 +193,9 @@ def comparison_table(comparison: BaselineComparison) -> dg.TableMetadataValue:
 
 
 def scores_table(report: RunReport) -> dg.TableMetadataValue:
-    """Return a row an agent: its dimensions and overall score, with the change against the baseline where there is one.
-
-    ✗ stands before an agent with findings.
-    """
-    names = [
-        name for name in ALL_DIMENSIONS if any(name in item.evaluation.dimensions for item in report.agents.values())
-    ]
-    rows = []
-    for agent_id, item in list(report.agents.items())[:MOST_AGENTS]:
-        mark = "" if not item.findings else "✗ "
-        row: dict[str, str | float] = {
-            "agent": f"{mark}{agent_id}",
-            "overall": format_score(item.evaluation.overall, 1),
-        }
-        for name in names:
-            compared = item.comparison.dimensions.get(name)
-            score = compared.current if compared else None
-            change = f" {format_delta(compared.delta, 1)}" if compared and compared.delta is not None else ""
-            people = estimate_text(compared.people if compared else None, short=True)
-            row[_short(name)] = format_score(score, 1) + change + (f" ({people})" if people else "")
-        rows.append(row)
-    return table(rows, ("agent", "overall", *map(_short, names)))
-
-
-def _short(dimension: str) -> str:
-    # The UI cuts wide tables off.
-    label = dimension_label(dimension).lower()
-    return SHORT_LABELS.get(label, label)
+    """Return the table of scores that every report shows, of at most 50 agents."""
+    view = ReportView(report)
+    return page_table(pages.scores_table(view, view.rows[:MOST_AGENTS]))
 
 
 def usage_metadata(usage: UsageSummary) -> Metadata:
@@ -225,13 +207,14 @@ def usage_metadata(usage: UsageSummary) -> Metadata:
 
 def costs_metadata(report: RunReport) -> Metadata:
     """Return who the money of a run was spent on: a table an agent, a dimension and a mechanism where there are several."""
-    columns = ("for", *COST_COLUMNS)
-    return {
-        f"cost_by_{costs.title.lower().replace(' ', '_')}": table(
-            [dict(zip(columns, (row.name, *row.values), strict=True)) for row in costs.rows[:MOST_AGENTS]], columns
-        )
-        for costs in cost_tables(report)
-    }
+    return {costs.label.lower().replace(" ", "_"): page_table(costs) for costs in cost_tables(report, MOST_AGENTS)}
+
+
+def page_table(shown: Table) -> dg.TableMetadataValue:
+    """Return a table of a report. Headings are short: the UI cuts wide tables off."""
+    columns = [(column.short or column.title).lower() for column in shown.columns]
+    rows = [dict(zip(columns, (cell_text(cell) for cell in row.cells), strict=True)) for row in shown.rows]
+    return table(rows, columns)
 
 
 def findings_metadata(findings: Sequence[Finding]) -> Metadata:

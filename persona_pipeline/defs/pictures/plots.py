@@ -4,14 +4,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from persona_pipeline.evaluation.history import HistoryValue
-from persona_pipeline.reporting.charts import Bar, bar_chart, data_uri
-from persona_pipeline.reporting.html.figures import (
+from persona_pipeline.reporting.charts.figures import (
     REPETITION_LIMIT,
-    Figure,
     timeline_figure,
     voice_alarm_figure,
     voice_figure,
 )
+from persona_pipeline.reporting.charts.measures import Bar, bar_chart
+from persona_pipeline.reporting.charts.svg import data_uri
+from persona_pipeline.reporting.page import Figure
 from persona_pipeline.reporting.sections import HistoryPoint, VoiceMap, VoiceSeen
 from persona_pipeline.reporting.text import markdown_text
 

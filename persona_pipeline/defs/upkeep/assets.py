@@ -18,8 +18,7 @@ from persona_pipeline.evaluation.gate import GateRules
 from persona_pipeline.evaluation.report import AgentReport
 from persona_pipeline.evaluation.saving import newest_run
 from persona_pipeline.evaluation.trust import Trust, known_trust
-from persona_pipeline.reporting.text import markdown_code, markdown_text
-from persona_pipeline.reporting.view import format_delta, format_score
+from persona_pipeline.reporting.text import format_delta, format_score, markdown_code, markdown_text
 from persona_pipeline.world import World
 
 # A baseline this far below what the agent does now guards against nothing.

@@ -7,20 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.reporting.charts import (
-    AlarmMark,
-    Bar,
-    Link,
-    Series,
-    bar_chart,
-    bullet,
-    cusum_chart,
-    data_uri,
-    map_chart,
-    sparkline,
-    timeline,
-)
-from persona_pipeline.reporting.charts.svg import element
+from persona_pipeline.reporting.charts.measures import AlarmMark, Bar, Link, bar_chart, cusum_chart, map_chart
+from persona_pipeline.reporting.charts.scores import Series, bullet, sparkline, timeline
+from persona_pipeline.reporting.charts.svg import data_uri, element
 
 START = datetime(2026, 6, 5, 17, tzinfo=UTC)
 SVG = "{http://www.w3.org/2000/svg}"

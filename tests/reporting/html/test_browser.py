@@ -135,7 +135,14 @@ def test_hostile_text_does_nothing_and_stands_there_as_text(show: Callable[..., 
     quotes = page.locator("blockquote bdi").all_text_contents()
     assert quotes and all(text in (HOSTILE, *_calm_quotes()) for text in quotes)
     assert quotes.count(HOSTILE) >= 3
-    for selector in (".agent h3 bdi", ".claim h5 bdi", ".todo bdi", ".findings bdi", "#suites th bdi", ".examples bdi"):
+    for selector in (
+        ".agent h3 bdi",
+        ".claim h5 bdi",
+        ".todo bdi",
+        ".findings bdi",
+        "#suites th bdi",
+        "#corrections details bdi",
+    ):
         assert HOSTILE in page.locator(selector).all_text_contents(), selector
     labels = page.locator("svg text").all_text_contents()
     assert any(label.startswith("#<script>") for label in labels)

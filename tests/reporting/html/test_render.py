@@ -7,8 +7,9 @@ import pytest
 
 from persona_pipeline.evaluation.report import Finding, RunReport
 from persona_pipeline.reporting.html import render_html
-from persona_pipeline.reporting.html.page import build_page
-from persona_pipeline.reporting.many import MANY, MOST_WHOLE
+from persona_pipeline.reporting.page import Agent, Cell, Drawn, Table
+from persona_pipeline.reporting.pages.evaluation import whole_page
+from persona_pipeline.reporting.view import MANY, MOST_WHOLE
 from tests.reporting.sample import many_agents, sample_correction, sample_corrections, sample_report, sample_suite
 
 POLICY = re.compile(r'http-equiv="Content-Security-Policy" content="([^"]*)"')
@@ -121,31 +122,43 @@ def test_suites_and_corrections_are_shown_when_the_run_has_them() -> None:
     assert "6.1 → 7.9" in html and "+1.80" in html
 
 
+def everybody(report: RunReport) -> list[tuple[Agent, list[Cell]]]:
+    """Return the lines of everybody: who it is, and the cells of text."""
+    tables = [block for section in whole_page(report).sections if section.id == "everybody" for block in section.blocks]
+    rows = [row for table in tables if isinstance(table, Table) for row in table.rows]
+    return [(row.cells[0], [cell for cell in row.cells if isinstance(cell, Cell)]) for row in rows]  # pyright: ignore
+
+
+def shown_whole(report: RunReport) -> list[str]:
+    """Return the agents that have a part of their own."""
+    blocks = [block for section in whole_page(report).sections if section.id == "agents" for block in section.blocks]
+    return [agent.row.agent_id for block in blocks if isinstance(block, Drawn) for agent in block.values["agents"]]
+
+
 @pytest.mark.parametrize("count, whole, lines", [(MANY, MANY, 0), (MANY + 1, MOST_WHOLE, MANY + 1)])
 def test_of_many_agents_those_to_look_at_are_shown_whole_and_everybody_in_a_line(
     count: int, whole: int, lines: int
 ) -> None:
     html = render_html(many_agents(count))
     assert html.count('class="agent card"') == whole
-    assert len(build_page(many_agents(count)).lines) == lines
+    assert len(everybody(many_agents(count))) == lines
     assert ('id="everybody"' in html) is bool(lines)
 
 
 def test_a_line_says_what_is_wrong_and_stands_before_those_without() -> None:
     report = many_agents(MANY + 30)
-    page = build_page(report)
-    assert [line.row.agent_id for line in page.lines[:2]] == ["agent-012", "agent-040"]
-    assert page.lines[0].wrong.startswith("michael: adherence fell") and page.lines[0].anchor == "agent-1"
-    assert page.lines[-1].anchor is None and len(page.lines[-1].overall) == 24
-    assert [agent.row.agent_id for agent in page.agents[:2]] == ["agent-012", "agent-040"]
+    lines = everybody(report)
+    assert [agent.id for agent, _ in lines[:2]] == ["agent-012", "agent-040"]
+    assert lines[0][1][0].note.startswith("michael: adherence fell") and lines[0][0].href == "#agent-1"
+    assert lines[-1][0].href == "" and len(re.findall("[ML]", str(lines[-1][1][1].chart))) == 24
+    assert shown_whole(report)[:2] == ["agent-012", "agent-040"]
 
 
 def test_an_agent_whose_claims_were_left_out_has_a_line_and_no_part_of_its_own() -> None:
     report = many_agents(3)
     report.agents["agent-001"] = report.agents["agent-001"].model_copy(update={"outlined": True})
-    page = build_page(report)
-    assert [agent.row.agent_id for agent in page.agents] == ["agent-000", "agent-002"]
-    assert {line.row.agent_id: line.anchor for line in page.lines}["agent-001"] is None
+    assert shown_whole(report) == ["agent-000", "agent-002"]
+    assert {agent.id: agent.href for agent, _ in everybody(report)}["agent-001"] == ""
 
 
 def _luminance(colour: str) -> float:

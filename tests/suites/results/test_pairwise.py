@@ -12,7 +12,7 @@ from persona_pipeline.cli import main
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.judging.recordings.replay import RecordingWriter
 from persona_pipeline.judging.verdict import Question, Unscored
-from persona_pipeline.reporting.suites.table import pairwise_lines
+from persona_pipeline.reporting.pages.suites import pairwise_lines
 from persona_pipeline.settings import get_settings
 from persona_pipeline.suites import read_responses, run_suite
 from persona_pipeline.suites.grading.suite_judge import SuiteJudge

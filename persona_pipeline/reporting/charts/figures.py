@@ -1,0 +1,277 @@
+"""The page's charts, each with a title, a sentence that says what it shows, and the numbers as a table."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from markupsafe import Markup
+
+from persona_pipeline.propositions.dimensions import ALL_DIMENSIONS
+from persona_pipeline.reporting.charts.measures import AlarmMark, Bar, Link, bar_chart, cusum_chart, map_chart
+from persona_pipeline.reporting.charts.scores import Series, timeline, turn_chart
+from persona_pipeline.reporting.page import Figure, Table
+from persona_pipeline.reporting.sections import (
+    AlarmSeen,
+    FadingSeen,
+    HistoryPoint,
+    SaidAt,
+    SumSeen,
+    TrendSeen,
+    VoiceMap,
+    VoiceSeen,
+)
+from persona_pipeline.reporting.text import format_delta, format_score
+from persona_pipeline.reporting.view import AgentRow, dimension_label
+
+# The defaults above which the runtime corrections step in (spec/2).
+REPETITION_LIMIT = 0.3
+AGREEMENT_LIMIT = 0.6
+# Standard deviations above the agents' own other windows from which two voices count as merging.
+MERGING_Z = 2.0
+
+
+@dataclass(frozen=True)
+class TrendMark:
+    """Where the earliest of an agent's trends begins: index of its first window, and what they all are in words."""
+
+    index: int
+    label: str
+    text: str
+
+
+def trend_mark(points: Sequence[HistoryPoint], trends: Mapping[str, TrendSeen]) -> TrendMark | None:
+    """Return the mark of an agent's trends on its windows; None without one."""
+    if not trends:
+        return None
+    first = min(trends.values(), key=lambda trend: trend.began)
+    index = next((number for number, point in enumerate(points) if point.window_end >= first.began), 0)
+    falls = ", ".join(
+        f"{dimension_label(name)} from {format_score(trend.before, 1)} to {format_score(trend.now, 1)} since "
+        f"{trend.began.day} {trend.began:%B}"
+        for name, trend in trends.items()
+    )
+    return TrendMark(index, format_delta(first.now - first.before, 1), f"Falling: {falls}.")
+
+
+def timeline_figure(name: str, points: Sequence[HistoryPoint], mark: TrendMark | None) -> Figure:
+    """Return an agent's scores over its windows with their intervals as bands, the beginning of a trend marked."""
+    known = {key for point in points for key in point.dimensions}
+    names = [key for key in ALL_DIMENSIONS if key in known]
+    styles = {key: f"d{ALL_DIMENSIONS.index(key) + 1}" for key in names}
+    banded = any("overall" in point.margins for point in points)
+    margins = [point.margins.get("overall") for point in points] if banded else []
+    series = [Series("Overall", [point.overall for point in points], margins=margins)]
+    series += [
+        Series(dimension_label(key), [point.dimensions.get(key) for point in points], styles[key]) for key in names
+    ]
+    ends = [point.window_end for point in points]
+    caption = mark.text if mark else "No dimension has been falling for weeks, as far as these windows tell."
+    return Figure(
+        title=name,
+        chart=timeline(
+            ends,
+            series,
+            title=f"{name}: scores over {len(points)} windows. {caption}",
+            change_index=mark.index if mark else None,
+            change_label=mark.label if mark else "",
+        ),
+        caption=caption,
+        numbers=_numbers(
+            name,
+            ["Window end", "Overall", *(dimension_label(key) for key in names)],
+            [
+                [
+                    f"{point.window_end:%Y-%m-%d %H:%M}",
+                    format_score(point.overall),
+                    *(format_score(point.dimensions.get(key)) for key in names),
+                ]
+                for point in reversed(points)
+            ],
+        ),
+        legend=[("Overall", ""), *((dimension_label(key), styles[key]) for key in names)],
+        alarming=mark is not None,
+    )
+
+
+def fading_figure(name: str, seen: FadingSeen) -> Figure:
+    """Return the share of characters still held, and the mean score, by turn of a conversation."""
+    turns = [point.turn for point in seen.curve]
+    held = {point.turn: point for point in seen.survival}
+    shares: list[float] = []
+    for turn in turns:
+        shares.append(held[turn].share if turn in held else shares[-1] if shares else 1.0)
+    chart = turn_chart(
+        turns,
+        [point.mean for point in seen.curve],
+        [(point.low, point.high) for point in seen.curve],
+        title=f"{name}: {seen.signal} by turn. {seen.text}",
+        mark=seen.half_life,
+    )
+    title = f"{name}, {seen.signal}" + (f", persona {seen.version[:12]}" if seen.version else "")
+    return Figure(
+        title=title,
+        chart=chart,
+        caption=f"{seen.text[:1].upper()}{seen.text[1:]}.",
+        numbers=_numbers(
+            title,
+            ["Turn", "Mean score", "95 % interval", "Still in character", "Conversations"],
+            [
+                [
+                    str(point.turn),
+                    format_score(point.mean),
+                    "–" if point.low is None else f"{format_score(point.low)} to {format_score(point.high)}",
+                    f"{share:.0%}",
+                    str(point.conversations),
+                ]
+                for point, share in zip(seen.curve, shares, strict=True)
+            ],
+        ),
+        alarming=seen.half_life is not None,
+    )
+
+
+def voice_alarm_figure(name: str, seen: VoiceSeen) -> Figure:
+    """Return the sum of an agent's voice alarm along its messages, against the threshold; without sums the chart is empty."""
+    caption = f"{seen.text[:1].upper()}{seen.text[1:]}."
+    chart = Markup("")
+    if seen.threshold is not None and seen.sums:
+        first, last = seen.sums[0].created_at, seen.sums[-1].created_at
+        chart = cusum_chart(
+            [item.sum for item in seen.sums],
+            seen.threshold,
+            title=f"{name}: the sum of what does not sound like it, over {len(seen.sums)} messages. {caption}",
+            marks=[_alarm_mark(alarm, seen.sums) for alarm in seen.alarms],
+            ends=(f"{first.day} {first:%b}", f"{last.day} {last:%b}"),
+        )
+    return Figure(
+        title=name,
+        chart=chart,
+        caption=caption,
+        numbers=_numbers(
+            name,
+            ["Message", "Sent", "Sum"],
+            [[item.id, f"{item.created_at:%Y-%m-%d %H:%M}", f"{item.sum:.3f}"] for item in reversed(seen.sums)],
+        )
+        if seen.sums
+        else None,
+        alarming=seen.stands,
+    )
+
+
+def _alarm_mark(alarm: AlarmSeen, sums: Sequence[SumSeen]) -> AlarmMark:
+    def place(message: SaidAt) -> int | None:
+        # Of many messages only some are drawn: the first of them that is not earlier.
+        if message.created_at is None or message.created_at < sums[0].created_at:
+            return None
+        sent = message.created_at
+        return next((number for number, item in enumerate(sums) if item.created_at >= sent), None)
+
+    return AlarmMark(place(alarm.began_at), place(alarm.raised_at))
+
+
+def voice_figure(voices: VoiceMap) -> Figure:
+    """Return the agents laid out by how alike they write."""
+    links = [
+        Link(pair.a, pair.b, similarity, bad=pair.z is not None and pair.z >= MERGING_Z)
+        for pair in voices.pairs
+        if (similarity := pair.characters if pair.characters is not None else pair.vocabulary) is not None
+    ]
+    merging = [f"{link.a} and {link.b}" for link in links if link.bad]
+    if merging:
+        caption = f"Closer than they usually are: {', '.join(merging)}."
+    elif links:
+        closest = max(links, key=lambda link: link.similarity)
+        caption = f"Closest: {closest.a} and {closest.b}."
+        if any(pair.z is not None for pair in voices.pairs):
+            caption += " No pair is closer than it usually is."
+    else:
+        caption = "No pair was compared."
+    places = {
+        name: (voice.x, voice.y) for name, voice in voices.agents.items() if voice.x is not None and voice.y is not None
+    }
+    return Figure(
+        title="How alike the agents write",
+        chart=map_chart(voices.ids, links, places, title=f"Voice map of {len(voices.ids)} agents. {caption}"),
+        caption=caption,
+        numbers=_numbers(
+            "How alike each two agents write",
+            ["Agents", "Characters", "Vocabulary", "Against usual (sd)"],
+            [
+                [
+                    f"{pair.a} and {pair.b}",
+                    _share(pair.characters),
+                    _share(pair.vocabulary),
+                    format_delta(pair.z, 1) or "–",
+                ]
+                for pair in sorted(voices.pairs, key=lambda pair: -(pair.characters or 0.0))
+            ],
+        ),
+        alarming=bool(merging),
+    )
+
+
+def language_figures(rows: Sequence[AgentRow]) -> list[Figure]:
+    """Return each agent's repetition and each channel's agreement, where they were measured."""
+    figures = []
+    if repetition := _repetition(rows):
+        what = "Share of an agent's word triples that stand in another of its messages too."
+        figures.append(_bars("Repetition", "Agent", what, repetition, REPETITION_LIMIT))
+    if agreement := _agreement(rows):
+        what = "Share of a channel's messages that agree with somebody."
+        figures.append(_bars("Agreement", "Channel", what, agreement, AGREEMENT_LIMIT))
+    return figures
+
+
+def _repetition(rows: Sequence[AgentRow]) -> list[tuple[str, float]]:
+    shares = {
+        row.agent_id: _number(_statistics(row, "fluency"), "repetition", "3", "cross_message_share") for row in rows
+    }
+    return [(agent_id, share) for agent_id, share in shares.items() if share is not None]
+
+
+def _agreement(rows: Sequence[AgentRow]) -> list[tuple[str, float]]:
+    """Every agent of a channel carries the same numbers for it."""
+    ratios: dict[str, float] = {}
+    for row in rows:
+        for channel, values in (_statistics(row, "convergence").get("channels") or {}).items():
+            ratio = _number(values, "agreement_ratio")
+            if ratio is not None:
+                ratios[f"#{channel}"] = ratio
+    return sorted(ratios.items())
+
+
+def _statistics(row: AgentRow, dimension: str) -> dict[str, Any]:
+    evaluation = row.report.evaluation.dimensions.get(dimension)
+    return evaluation.statistics if evaluation else {}
+
+
+def _number(value: Any, *keys: str) -> float | None:
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _bars(title: str, heading: str, what: str, values: Sequence[tuple[str, float]], limit: float) -> Figure:
+    over = [name for name, value in values if value > limit]
+    caption = f"{what} {'Beyond the limit: ' + ', '.join(over) + '.' if over else 'Nobody is beyond the limit.'}"
+    largest = max(limit * 1.25, *(value for _, value in values))
+    return Figure(
+        title=title,
+        chart=bar_chart(
+            [Bar(name, value, _share(value)) for name, value in values],
+            title=f"{title}. {caption}",
+            maximum=largest,
+            limit=limit,
+        ),
+        caption=caption,
+        numbers=_numbers(title, [heading, title], [[name, _share(value)] for name, value in values]),
+        alarming=bool(over),
+    )
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1%}" if value < 0.1 else f"{value:.0%}"
+
+
+def _numbers(label: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    return replace(Table.plain(f"{label}: table", columns, rows), style="numbers")

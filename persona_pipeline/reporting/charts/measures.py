@@ -1,0 +1,270 @@
+"""What is measured and has no score: shares as bars and by threshold, likeness as a map, the sum of a voice alarm."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from persona_pipeline.reporting.charts.scores import change_line
+from persona_pipeline.reporting.charts.svg import element, path, picture
+
+_LABEL, _PLOT, _VALUE, _ROW, _BAR = 120.0, 270.0, 50.0, 28.0, 12.0
+_MAP_WIDTH, _MAP_HEIGHT, _MAP_MARGIN = 440.0, 330.0, 48.0
+_BAR_CHARACTERS, _MAP_CHARACTERS = 20, 18
+_SUM_WIDTH, _SUM_HEIGHT = 480.0, 180.0
+_SUM_LEFT, _SUM_RIGHT, _SUM_TOP, _SUM_BOTTOM = 12.0, 12.0, 32.0, 26.0
+_HEADROOM = 1.12
+_SHARE_WIDTH, _SHARE_HEIGHT = 480.0, 250.0
+_SHARE_LEFT, _SHARE_RIGHT, _SHARE_TOP, _SHARE_BOTTOM = 44.0, 14.0, 12.0, 40.0
+_SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One bar: ``value`` in the chart's unit, ``text`` as it is written beside the bar."""
+
+    label: str
+    value: float
+    text: str
+
+
+def bar_chart(bars: Sequence[Bar], *, title: str, maximum: float, limit: float | None = None) -> Markup:
+    """Return the bars from 0 to ``maximum`` (> 0); those beyond ``limit`` are drawn as bad, and the limit is marked."""
+    height = _ROW * len(bars) + (18 if limit is not None else 2)
+    parts: list[Markup] = []
+    for index, bar in enumerate(bars):
+        middle = _ROW * index + _ROW / 2
+        bad = limit is not None and bar.value > limit
+        shown = bar.label if len(bar.label) <= _BAR_CHARACTERS else bar.label[: _BAR_CHARACTERS - 1] + "…"
+        length = _PLOT * min(max(bar.value / maximum, 0.0), 1.0)
+        parts += [
+            _beside("label", 0, middle, shown),
+            _track("track", middle, _PLOT),
+            _track("bar bad" if bad else "bar", middle, length),
+            _beside("label value", _LABEL + _PLOT + 8, middle, bar.text),
+        ]
+    if limit is not None:
+        x = _LABEL + _PLOT * limit / maximum
+        bottom = _ROW * len(bars)
+        parts.append(element("line", {"class": "change", "x1": x, "x2": x, "y1": 0, "y2": bottom}))
+        note = {"class": "note", "x": x, "y": bottom + 13, "text-anchor": "middle"}
+        parts.append(element("text", note, f"limit {limit:.0%}"))
+    return picture(_LABEL + _PLOT + _VALUE, height, title, parts, classes="chart bars")
+
+
+def _track(name: str, middle: float, width: float) -> Markup:
+    box = {"class": name, "x": _LABEL, "y": middle - _BAR / 2, "width": width, "height": _BAR, "rx": 3}
+    return element("rect", box)
+
+
+def _beside(name: str, x: float, middle: float, text: str) -> Markup:
+    return element("text", {"class": name, "x": x, "y": middle, "dominant-baseline": "central"}, text)
+
+
+@dataclass(frozen=True)
+class Link:
+    """How alike two things are (0-1); ``bad``: more alike than they should be."""
+
+    a: str
+    b: str
+    similarity: float
+    bad: bool = False
+
+
+def map_chart(
+    names: Sequence[str], links: Sequence[Link], places: Mapping[str, tuple[float, float]], *, title: str
+) -> Markup:
+    """Return the names as dots at their places; the thicker a line, the more alike its ends.
+
+    ``places`` may have any unit and origin. Without a place for every name they stand in a circle.
+    """
+    positions = _fitted(names, places) if names and all(name in places for name in names) else _circle(names)
+    strongest = max((link.similarity for link in links), default=0.0)
+    parts: list[Markup] = []
+    for link in sorted(links, key=lambda link: (link.bad, link.similarity)):
+        (x1, y1), (x2, y2) = positions[link.a], positions[link.b]
+        weight = 0.5 + 4.5 * (link.similarity / strongest) ** 2 if strongest else 0.5
+        line = {"class": "link bad" if link.bad else "link", "x1": x1, "y1": y1, "x2": x2, "y2": y2}
+        parts.append(element("line", {**line, "stroke-width": weight}))
+    for name in names:
+        x, y = positions[name]
+        shown = name if len(name) <= _MAP_CHARACTERS else name[: _MAP_CHARACTERS - 1] + "…"
+        parts.append(element("circle", {"class": "dot", "cx": x, "cy": y, "r": 7}))
+        place = {"class": "label halo", "x": x, "y": y - 14 if y < _MAP_HEIGHT / 2 else y + 23, "text-anchor": "middle"}
+        parts.append(element("text", place, shown))
+    return picture(_MAP_WIDTH, _MAP_HEIGHT, title, parts, classes="chart map")
+
+
+def _fitted(names: Sequence[str], places: Mapping[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
+    """Scale both axes alike, so that distances stay distances, into the middle of the picture."""
+    xs, ys = [places[name][0] for name in names], [places[name][1] for name in names]
+    middle_x, middle_y = (min(xs) + max(xs)) / 2, (min(ys) + max(ys)) / 2
+    scale = min(
+        (_MAP_WIDTH - 2 * _MAP_MARGIN) / ((max(xs) - min(xs)) or 1.0),
+        (_MAP_HEIGHT - 2 * _MAP_MARGIN) / ((max(ys) - min(ys)) or 1.0),
+    )
+    return {
+        name: (
+            _MAP_WIDTH / 2 + (places[name][0] - middle_x) * scale,
+            _MAP_HEIGHT / 2 + (places[name][1] - middle_y) * scale,
+        )
+        for name in names
+    }
+
+
+def _circle(names: Sequence[str]) -> dict[str, tuple[float, float]]:
+    across, down = _MAP_WIDTH / 2 - _MAP_MARGIN, _MAP_HEIGHT / 2 - _MAP_MARGIN
+    turns = {name: 2 * math.pi * index / len(names) for index, name in enumerate(names)}
+    return {
+        name: (_MAP_WIDTH / 2 + across * math.sin(turn), _MAP_HEIGHT / 2 - down * math.cos(turn))
+        for name, turn in turns.items()
+    }
+
+
+@dataclass(frozen=True)
+class AlarmMark:
+    """One alarm: the numbers (from 0) of the messages at which it began and was raised; None: before what is drawn."""
+
+    began: int | None
+    raised: int | None
+
+
+def cusum_chart(
+    sums: Sequence[float],
+    threshold: float,
+    *,
+    title: str,
+    marks: Sequence[AlarmMark] = (),
+    ends: tuple[str, str] = ("", ""),
+) -> Markup:
+    """Return the sum message by message, a dashed line at the threshold, and lines where alarms began and were raised.
+
+    Args:
+        sums: after each message, oldest first; from 0 to the threshold.
+        ends: what stands below the first and the last message, such as their dates.
+    """
+    top = max(threshold, *sums, 1e-9) * _HEADROOM
+    xs = [_sum_x(number, len(sums)) for number in range(len(sums))]
+    limit = _sum_y(threshold, top)
+    parts: list[Markup] = [
+        element(
+            "line",
+            {
+                "class": "axis",
+                "x1": _SUM_LEFT,
+                "x2": _SUM_WIDTH - _SUM_RIGHT,
+                "y1": _sum_y(0, top),
+                "y2": _sum_y(0, top),
+            },
+        ),
+        element(
+            "line", {"class": "tick limit", "x1": _SUM_LEFT, "x2": _SUM_WIDTH - _SUM_RIGHT, "y1": limit, "y2": limit}
+        ),
+    ]
+    note = {"class": "note", "x": _SUM_WIDTH - _SUM_RIGHT, "y": limit - 6, "text-anchor": "end"}
+    parts.append(element("text", note, "alarm"))
+    for text, x, anchor in ((ends[0], _SUM_LEFT, "start"), (ends[1], _SUM_WIDTH - _SUM_RIGHT, "end")):
+        parts.append(element("text", {"class": "note", "x": x, "y": _SUM_HEIGHT - 8, "text-anchor": anchor}, text))
+    line = [(x, _sum_y(value, top)) for x, value in zip(xs, sums, strict=True)]
+    if len(line) > 1:
+        parts.append(
+            element(
+                "path", {"class": "range", "d": f"{path([(xs[0], _sum_y(0, top)), *line, (xs[-1], _sum_y(0, top))])} Z"}
+            )
+        )
+    parts.append(element("path", {"class": "line", "d": path(line)}))
+    for mark in marks:
+        parts += _alarm(mark, xs, line)
+    return picture(_SUM_WIDTH, _SUM_HEIGHT, title, parts, classes="chart timeline")
+
+
+def _alarm(mark: AlarmMark, xs: Sequence[float], line: Sequence[tuple[float, float]]) -> list[Markup]:
+    parts = []
+    if mark.began is not None:
+        x = xs[mark.began]
+        parts += change_line(x, "began here", (_SUM_WIDTH, _SUM_TOP, _SUM_HEIGHT - _SUM_BOTTOM), -9)
+    if mark.raised is not None:
+        x, y = line[mark.raised]
+        parts.append(element("circle", {"class": "dot bad", "cx": x, "cy": y, "r": 4}))
+    return parts
+
+
+def _sum_x(number: int, count: int) -> float:
+    width = _SUM_WIDTH - _SUM_LEFT - _SUM_RIGHT
+    return _SUM_LEFT + (width * number / (count - 1) if count > 1 else width / 2)
+
+
+def _sum_y(value: float, top: float) -> float:
+    return _SUM_TOP + (_SUM_HEIGHT - _SUM_TOP - _SUM_BOTTOM) * (1 - value / top)
+
+
+@dataclass(frozen=True)
+class ShareLine:
+    """Shares (0-1) by threshold; ``style``: a class of the style sheet, ``d1`` to ``d5``, or none."""
+
+    shares: Sequence[float | None]
+    style: str = ""
+
+
+def threshold_chart(
+    values: Sequence[float], lines: Sequence[ShareLine], *, title: str, now: float, chosen: float | None = None
+) -> Markup:
+    """Return shares over thresholds, a dashed line where the threshold is now and a whole one where it is proposed."""
+    top = max(values, default=1.0) or 1.0
+    ticks = [0.0, 3.0, 6.0, 9.0] if top > 1 else list(_SHARES)
+    parts = _frame([(tick / top, f"{tick:g}") for tick in ticks], "threshold")
+    for place, name in ((now, "change"), (chosen, "chosen")):
+        if place is not None:
+            x = _share_x(place / top)
+            parts.append(
+                element(
+                    "line", {"class": name, "x1": x, "x2": x, "y1": _SHARE_TOP, "y2": _SHARE_HEIGHT - _SHARE_BOTTOM}
+                )
+            )
+    for line in lines:
+        points = [
+            None if share is None else (_share_x(value / top), _share_y(share))
+            for value, share in zip(values, line.shares, strict=True)
+        ]
+        parts.append(element("path", {"class": f"line {line.style}".strip(), "d": path(points)}))
+    return picture(_SHARE_WIDTH, _SHARE_HEIGHT, title, parts)
+
+
+def roc_chart(points: Sequence[tuple[float, float]], *, title: str) -> Markup:
+    """Return the share of bad messages touched over that of good ones; ``points`` are (good, bad), 0-1."""
+    parts = _frame([(share, f"{share:.0%}") for share in _SHARES], "good ones touched")
+    parts.append(
+        element("path", {"class": "change", "d": path([(_share_x(0), _share_y(0)), (_share_x(1), _share_y(1))])})
+    )
+    line = [(_share_x(good), _share_y(bad)) for good, bad in sorted({(0.0, 0.0), *points, (1.0, 1.0)})]
+    parts.append(element("path", {"class": "line", "d": path(line)}))
+    return picture(_SHARE_WIDTH, _SHARE_HEIGHT, title, parts)
+
+
+def _frame(ticks: Sequence[tuple[float, str]], below: str) -> list[Markup]:
+    parts: list[Markup] = []
+    for share in _SHARES:
+        y = _share_y(share)
+        name = "axis" if share == 0 else "grid"
+        parts.append(
+            element("line", {"class": name, "x1": _SHARE_LEFT, "x2": _SHARE_WIDTH - _SHARE_RIGHT, "y1": y, "y2": y})
+        )
+        place = {"x": _SHARE_LEFT - 8, "y": y, "text-anchor": "end", "dominant-baseline": "central"}
+        parts.append(element("text", place, f"{share:.0%}"))
+    for share, text in ticks:
+        parts.append(
+            element(
+                "text", {"x": _share_x(share), "y": _SHARE_HEIGHT - _SHARE_BOTTOM + 17, "text-anchor": "middle"}, text
+            )
+        )
+    middle = {"x": _share_x(0.5), "y": _SHARE_HEIGHT - 5, "text-anchor": "middle"}
+    return [*parts, element("text", middle, below)]
+
+
+def _share_x(share: float) -> float:
+    return _SHARE_LEFT + (_SHARE_WIDTH - _SHARE_LEFT - _SHARE_RIGHT) * share
+
+
+def _share_y(share: float) -> float:
+    return _SHARE_TOP + (_SHARE_HEIGHT - _SHARE_TOP - _SHARE_BOTTOM) * (1 - share)

@@ -1,0 +1,242 @@
+"""Scores on the 0-9 scale: as a bar, in a line of text, over windows of time, and over the turns of a conversation."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from markupsafe import Markup
+
+from persona_pipeline.reporting.charts.svg import element, path, picture
+from persona_pipeline.reporting.text import format_score
+
+_BEST = 9.0
+_BAR_WIDTH, _BAR_HEIGHT = 120.0, 10.0
+_SPARK_WIDTH, _SPARK_HEIGHT, _SPARK_MARGIN = 96.0, 24.0, 3.0
+_WIDTH = 480.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 26.0, 12.0, 20.0, 26.0
+_TIMELINE_HEIGHT, _TURNS_HEIGHT = 200.0, 180.0
+_MOST_DATES, _MOST_TURNS = 6, 8
+
+
+def bullet(
+    score: float | None,
+    baseline: float | None,
+    *,
+    bad: bool = False,
+    interval: tuple[float, float] | None = None,
+) -> Markup:
+    """Return a bar for ``score`` (0-9, None: an empty track) with a tick at ``baseline``; ``bad`` draws it as a drift.
+
+    Args:
+        interval: of the score (0-9), drawn as a thin line across the bar's end.
+    """
+    title = f"{format_score(score)} of 9" + (f", baseline {format_score(baseline)}" if baseline is not None else "")
+    if interval is not None:
+        title += f", 95 % interval {format_score(interval[0])} to {format_score(interval[1])}"
+    parts = [_box("track", _BAR_WIDTH)]
+    if score is not None:
+        parts.append(_box("bar bad" if bad else "bar", _along(score)))
+    if score is not None and interval is not None:
+        low, high = _along(interval[0]), _along(interval[1])
+        middle = _BAR_HEIGHT / 2
+        parts.append(element("line", {"class": "whisker", "x1": low, "x2": high, "y1": middle, "y2": middle}))
+        for x in (low, high):
+            parts.append(element("line", {"class": "whisker", "x1": x, "x2": x, "y1": 2.5, "y2": _BAR_HEIGHT - 2.5}))
+    if baseline is not None:
+        x = min(max(_along(baseline), 1), _BAR_WIDTH - 1)
+        parts.append(element("line", {"class": "tick", "x1": x, "x2": x, "y1": 0, "y2": _BAR_HEIGHT}))
+    return picture(_BAR_WIDTH, _BAR_HEIGHT, title, parts, classes="chart bullet")
+
+
+def _box(name: str, width: float) -> Markup:
+    return element("rect", {"class": name, "x": 0, "y": 2, "width": width, "height": _BAR_HEIGHT - 4, "rx": 3})
+
+
+def _along(score: float) -> float:
+    return _BAR_WIDTH * min(max(score, 0.0), _BEST) / _BEST
+
+
+def small_line(scores: Sequence[float | None]) -> Markup:
+    """Return a line through the scores and nothing else, in few bytes: a page has a thousand, beside the newest score."""
+    step = _SPARK_WIDTH / max(1, len(scores) - 1)
+    points = [
+        None if score is None else (float(round(index * step)), float(round(_SPARK_HEIGHT * (1 - score / _BEST))))
+        for index, score in enumerate(scores)
+    ]
+    if sum(point is not None for point in points) < 2:
+        return Markup("")
+    return Markup('<svg viewBox="0 0 96 24" aria-hidden="true"><path d="{}"/></svg>').format(path(points))
+
+
+def sparkline(scores: Sequence[float | None], change_index: int | None = None) -> Markup:
+    """Return a line through the scores (0-9; None: a gap) with the last one dotted and the change point marked."""
+    step = (_SPARK_WIDTH - 2 * _SPARK_MARGIN) / max(1, len(scores) - 1)
+    height = _SPARK_HEIGHT - 2 * _SPARK_MARGIN
+    points = [
+        None
+        if score is None
+        else (_SPARK_MARGIN + index * step, _SPARK_HEIGHT - _SPARK_MARGIN - height * score / _BEST)
+        for index, score in enumerate(scores)
+    ]
+    known = [score for score in scores if score is not None]
+    title = (
+        f"{len(known)} windows, from {format_score(known[0])} to {format_score(known[-1])}" if known else "no scores"
+    )
+    parts = [element("path", {"class": "line", "d": path(points)})]
+    if change_index is not None:
+        x = _SPARK_MARGIN + (change_index - 0.5) * step
+        parts.append(element("line", {"class": "change", "x1": x, "x2": x, "y1": 0, "y2": _SPARK_HEIGHT}))
+    last = next((point for point in reversed(points) if point), None)
+    if last:
+        parts.append(element("circle", {"class": "dot", "cx": last[0], "cy": last[1], "r": 2.5}))
+    return picture(_SPARK_WIDTH, _SPARK_HEIGHT, title, parts, classes="chart sparkline")
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line: a score (0-9) or None a window. ``style`` is a CSS class, ``d1`` to ``d5``; the main line has none.
+
+    ``margins``: half the width of each score's interval, in points, drawn as a band where it is known; empty: no band.
+    """
+
+    label: str
+    scores: Sequence[float | None]
+    style: str = ""
+    margins: Sequence[float | None] = ()
+
+
+def timeline(
+    ends: Sequence[datetime],
+    series: Sequence[Series],
+    *,
+    title: str,
+    change_index: int | None = None,
+    change_label: str = "change",
+) -> Markup:
+    """Return the lines over the windows' ends; a dashed line stands before the window with index ``change_index``.
+
+    Every series has as many scores as there are ends; anything else raises ``ValueError``.
+    """
+    if any(len(line.scores) != len(ends) for line in series):
+        raise ValueError("each series needs one score, or None, a window")
+    xs = _positions(ends)
+    parts = [*_grid(_TIMELINE_HEIGHT), *_dates(ends, xs)]
+    if change_index is not None:
+        x = (xs[change_index - 1] + xs[change_index]) / 2 if change_index > 0 else xs[change_index]
+        parts += change_line(x, change_label, (_WIDTH, _TOP, _TIMELINE_HEIGHT - _BOTTOM), -7)
+    for line in series:
+        parts += _margins(line, xs)
+    for line in sorted(series, key=lambda line: not line.style):
+        parts += _line(line, xs)
+    # The main line is drawn last, on top of the others.
+    return picture(_WIDTH, _TIMELINE_HEIGHT, title, parts, classes="chart timeline")
+
+
+def change_line(x: float, label: str, frame: tuple[float, float, float], above: float) -> list[Markup]:
+    """Return an upright dashed line where something began, and its label beside it.
+
+    Args:
+        frame: the picture's width, and the upper and lower edge of what is drawn in it.
+        above: how far the label stands below the upper edge.
+    """
+    width, top, bottom = frame
+    anchor = "end" if x > width * 0.7 else "start"
+    place = {"class": "note bad", "x": x + (-6 if anchor == "end" else 6), "y": top + above, "text-anchor": anchor}
+    line = {"class": "change", "x1": x, "x2": x, "y1": top - 16, "y2": bottom}
+    return [element("line", line), element("text", place, label)]
+
+
+def _positions(ends: Sequence[datetime]) -> list[float]:
+    width = _WIDTH - _LEFT - _RIGHT
+    if len(ends) < 2 or ends[-1] == ends[0]:
+        return [_LEFT + width / 2] * len(ends)
+    whole = (ends[-1] - ends[0]).total_seconds()
+    return [_LEFT + width * (end - ends[0]).total_seconds() / whole for end in ends]
+
+
+def _y(score: float, height: float) -> float:
+    return _TOP + (height - _TOP - _BOTTOM) * (1 - score / _BEST)
+
+
+def _grid(height: float) -> list[Markup]:
+    parts = []
+    for score in (0, 3, 6, 9):
+        y = _y(score, height)
+        name = "axis" if score == 0 else "grid"
+        parts.append(element("line", {"class": name, "x1": _LEFT, "x2": _WIDTH - _RIGHT, "y1": y, "y2": y}))
+        anchor = {"class": "note", "x": _LEFT - 8, "y": y, "text-anchor": "end", "dominant-baseline": "central"}
+        parts.append(element("text", anchor, str(score)))
+    return parts
+
+
+def _dates(ends: Sequence[datetime], xs: Sequence[float]) -> list[Markup]:
+    every = max(1, -(-len(ends) // _MOST_DATES))
+    # Counted from the newest window, which is always named.
+    shown = [index for index in range(len(ends)) if (len(ends) - 1 - index) % every == 0]
+    parts = []
+    for index in shown:
+        anchor = "end" if index == len(ends) - 1 and len(ends) > 1 else "middle"
+        place = {"class": "note", "x": xs[index], "y": _TIMELINE_HEIGHT - 8, "text-anchor": anchor}
+        parts.append(element("text", place, f"{ends[index].day} {ends[index]:%b}"))
+    return parts
+
+
+def _margins(line: Series, xs: Sequence[float]) -> list[Markup]:
+    """Return the band of a line, cut where a score or its margin is missing."""
+    pieces: list[list[tuple[float, float, float]]] = [[]]
+    for x, score, margin in zip(xs, line.scores, line.margins or [None] * len(xs), strict=True):
+        if score is None or margin is None:
+            pieces.append([])
+        else:
+            pieces[-1].append((x, score - margin, score + margin))
+    return [band for piece in pieces for band in _band(piece, _TIMELINE_HEIGHT, line.style)]
+
+
+def _band(edges: Iterable[tuple[float, float, float]], height: float, style: str = "") -> list[Markup]:
+    """Return the area between two lines, given as (x, low, high)."""
+    known = [(x, _y(min(high, _BEST), height), _y(max(low, 0.0), height)) for x, low, high in edges]
+    if len(known) < 2:
+        return []
+    corners = [*((x, top) for x, top, _ in known), *((x, bottom) for x, _, bottom in reversed(known))]
+    return [element("path", {"class": f"range {style}".strip(), "d": f"{path(corners)} Z"})]
+
+
+def _line(line: Series, xs: Sequence[float]) -> list[Markup]:
+    points = [
+        None if score is None else (x, _y(score, _TIMELINE_HEIGHT)) for x, score in zip(xs, line.scores, strict=True)
+    ]
+    parts = [element("path", {"class": f"line {line.style}".strip(), "d": path(points)})]
+    name = f"dot {line.style}".strip()
+    radius = 2 if line.style else 3
+    for index, point in enumerate(points):
+        lonely = point and not any(points[max(0, index - 1) : index]) and not any(points[index + 1 : index + 2])
+        if point and (not line.style or lonely):
+            parts.append(element("circle", {"class": name, "cx": point[0], "cy": point[1], "r": radius}))
+    return parts
+
+
+def turn_chart(
+    turns: Sequence[int],
+    scores: Sequence[float],
+    intervals: Sequence[tuple[float | None, float | None]],
+    *,
+    title: str,
+    mark: int | None = None,
+) -> Markup:
+    """Return scores (0-9), one a turn, with their intervals as a band and a dashed line at the turn ``mark``."""
+    last = max(turns, default=1)
+    xs = [_LEFT + (_WIDTH - _LEFT - _RIGHT) * (turn - 1) / max(1, last - 1) for turn in turns]
+    parts = _grid(_TURNS_HEIGHT)
+    every = max(1, -(-last // _MOST_TURNS))
+    for turn, x in zip(turns, xs, strict=True):
+        if turn == 1 or turn % every == 0:
+            place = {"class": "note", "x": x, "y": _TURNS_HEIGHT - 8, "text-anchor": "middle"}
+            parts.append(element("text", place, str(turn)))
+    known = zip(xs, intervals, strict=True)
+    parts += _band(((x, low, high) for x, (low, high) in known if low is not None and high is not None), _TURNS_HEIGHT)
+    line = [(x, _y(score, _TURNS_HEIGHT)) for x, score in zip(xs, scores, strict=True)]
+    parts.append(element("path", {"class": "line", "d": path(line)}))
+    if mark is not None:
+        x = _LEFT + (_WIDTH - _LEFT - _RIGHT) * (mark - 1) / max(1, last - 1)
+        parts += change_line(x, f"half lost by turn {mark}", (_WIDTH, _TOP, _TURNS_HEIGHT - _BOTTOM), -7)
+    return picture(_WIDTH, _TURNS_HEIGHT, title, parts, classes="chart timeline")

@@ -1,1 +1,0 @@
-"""What a test of claims, or their noise, is shown as: a terminal, Markdown, one HTML page."""

@@ -1,0 +1,517 @@
+"""A run's page in a browser: each agent with its claims, its lines out of character and its history, and what all share."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
+
+from persona_pipeline.baselines.models import PropositionDrop
+from persona_pipeline.evaluation.report import EXIT_OK, EXIT_REGRESSION, Finding, RunReport
+from persona_pipeline.reporting import sections
+from persona_pipeline.reporting.charts.figures import (
+    TrendMark,
+    fading_figure,
+    language_figures,
+    timeline_figure,
+    trend_mark,
+    voice_alarm_figure,
+    voice_figure,
+)
+from persona_pipeline.reporting.charts.scores import bullet, small_line, sparkline
+from persona_pipeline.reporting.page import (
+    Block,
+    Card,
+    Cell,
+    Column,
+    Drawn,
+    Facts,
+    Figure,
+    Folded,
+    Item,
+    Items,
+    Quote,
+    Row,
+    Section,
+    Span,
+    Table,
+    verdict_tone,
+)
+from persona_pipeline.reporting.pages.costs import (
+    cost_tables,
+    named_values,
+    provenance_facts,
+    scalar_facts,
+    usage_facts,
+)
+from persona_pipeline.reporting.pages.evaluation import RowCharts, agent_cell, score_of, scores_table, sight_table
+from persona_pipeline.reporting.text import (
+    format_delta,
+    format_score,
+    format_share,
+    format_usd,
+    one_line,
+    plural,
+    unscored_label,
+)
+from persona_pipeline.reporting.view import (
+    LOW_SCORE,
+    MANY,
+    AgentRow,
+    ReportView,
+    ScoreCell,
+    dimension_label,
+    shown_whole,
+    verdict_label,
+)
+from persona_pipeline.scoring.results import PropositionResult, QuotedEvidence
+
+if TYPE_CHECKING:
+    from persona_pipeline.corrections.statistics import CorrectionStatistics, GateStatistics
+
+_MOST_BROKEN_LINES = 12
+# Windows of an agent that is shown in a line, and what is said of it there.
+MOST_DRAWN, _MOST_WORDS = 24, 160
+
+
+@dataclass(frozen=True)
+class BrokenClaim:
+    """A claim that no longer holds, and lines of the agent that show it."""
+
+    result: PropositionResult
+    lines: list[QuotedEvidence]
+
+
+@dataclass(frozen=True)
+class PartItem:
+    """One channel or action a proposition was judged on. ``score`` 0-9, higher is better."""
+
+    name: str
+    score: float | None
+    unscored: str | None
+    reasoning: str
+
+    @classmethod
+    def read(cls, part: dict[str, Any], *, inverted: bool) -> "PartItem":
+        raw = part.get("raw")
+        score = None if raw is None else 9.0 - raw if inverted else float(raw)
+        return cls(str(part.get("part") or ""), score, part.get("unscored"), str(part.get("reasoning") or ""))
+
+
+@dataclass(frozen=True)
+class PropositionItem:
+    """One proposition with its fall, if it fell."""
+
+    result: PropositionResult
+    drop: PropositionDrop | None
+
+    drifted: bool
+
+    @property
+    def low(self) -> bool:
+        """Whether its recommendation matters: it dropped, or scores below the middle of the scale."""
+        return self.drop is not None or (self.result.score is not None and self.result.score < LOW_SCORE)
+
+    @property
+    def bad(self) -> bool:
+        """Whether it is part of a drift."""
+        return self.drop is not None or (self.low and self.drifted)
+
+    @property
+    def chart(self) -> Markup:
+        return bullet(self.result.score, self.drop.baseline if self.drop else None, bad=self.bad)
+
+    @property
+    def parts(self) -> list[PartItem]:
+        """Its channels or actions, the lowest first."""
+        parts = [PartItem.read(part, inverted=self.result.inverted) for part in self.result.parts]
+        return sorted(parts, key=lambda part: -1.0 if part.score is None else part.score)
+
+
+@dataclass(frozen=True)
+class DimensionBlock:
+    """One dimension of one agent: its cell, and its propositions with the worst first."""
+
+    cell: ScoreCell
+
+    @cached_property
+    def propositions(self) -> list[PropositionItem]:
+        if not self.cell.evaluation:
+            return []
+        drops = {drop.proposition_id: drop for drop in self.cell.drops}
+        items = [
+            PropositionItem(result, drops.get(result.id), self.cell.drifted)
+            for result in self.cell.evaluation.propositions.values()
+        ]
+        return sorted(items, key=lambda item: (item.result.algorithmic, _rank(item.result), item.result.id))
+
+    @property
+    def bar(self) -> Markup | None:
+        return cell_bar(self.cell)
+
+    @property
+    def statistics(self) -> list[tuple[str, str]]:
+        return scalar_facts(self.cell.evaluation.statistics) if self.cell.evaluation else []
+
+
+@dataclass(frozen=True)
+class AgentBlock:
+    """One agent's part of the page. ``anchor`` is an id of ours, never the agent's."""
+
+    row: AgentRow
+    anchor: str
+    points: list[sections.HistoryPoint]
+    trends: dict[str, sections.TrendSeen]
+
+    @cached_property
+    def dimensions(self) -> list[DimensionBlock]:
+        return [DimensionBlock(cell) for cell in self.row.cells if cell.evaluation or cell.comparison]
+
+    @cached_property
+    def mark(self) -> TrendMark | None:
+        return trend_mark(self.points, self.trends)
+
+    @cached_property
+    def charts(self) -> RowCharts:
+        """What is drawn of it in the table of scores."""
+        spark = None
+        if len(self.points) > 1:
+            spark = sparkline([point.overall for point in self.points], self.mark.index if self.mark else None)
+        return RowCharts([cell_bar(cell) for cell in self.row.cells], spark)
+
+    @cached_property
+    def timeline(self) -> Figure | None:
+        if len(self.points) < 2:
+            return None
+        return replace(timeline_figure(self.row.name, self.points, self.mark), href=f"#{self.anchor}")
+
+    @cached_property
+    def broken(self) -> list[BrokenClaim]:
+        """The claims of a drift with quotes that stand in a message, worst first; each quote once, twelve at most."""
+        claims: list[BrokenClaim] = []
+        seen: set[tuple[str | None, str]] = set()
+        for block in self.dimensions:
+            for item in block.propositions:
+                lines = []
+                for evidence in item.result.evidence if item.bad else ():
+                    key = (evidence.message_id, evidence.quote)
+                    if evidence.verified and key not in seen and len(seen) < _MOST_BROKEN_LINES:
+                        seen.add(key)
+                        lines.append(evidence)
+                if lines:
+                    claims.append(BrokenClaim(item.result, lines))
+        return claims
+
+    @property
+    def facts(self) -> list[tuple[str, str]]:
+        evaluation = self.row.report.evaluation
+        return [("Run", evaluation.run_id), *named_values(evaluation.provenance)]
+
+
+def _rank(result: PropositionResult) -> float:
+    return -1.0 if result.score is None else result.score
+
+
+def cell_bar(cell: ScoreCell) -> Markup | None:
+    """Return the bar of a score with its baseline and interval."""
+    return None if cell.score is None else bullet(cell.score, cell.baseline, bad=cell.drifted, interval=cell.interval)
+
+
+@dataclass(frozen=True)
+class FindingGroup:
+    """The findings of one agent and dimension: what happened, and below it the propositions that dropped."""
+
+    agent: str | None
+    dimension: str | None
+    main: list[Finding]
+    drops: list[Finding]
+
+    @property
+    def bad(self) -> bool:
+        return any(finding.exit_code == EXIT_REGRESSION for finding in (*self.main, *self.drops))
+
+
+def outcome(report: RunReport, view: ReportView) -> str:
+    """Return what a run comes to in a few words."""
+    return "no baseline yet" if view.new and len(view.new) == len(view.rows) else verdict_label(report.conclusion)
+
+
+def browser_sections(report: RunReport, view: ReportView) -> list[Section]:
+    """Return the sections of a run's page, those without content left out."""
+    histories, trends = sections.history(report), sections.trends(report)
+    agents = [
+        AgentBlock(row, f"agent-{index}", histories.get(row.agent_id, []), trends.get(row.agent_id, {}))
+        for index, row in enumerate(shown_whole(view.rows), start=1)
+    ]
+    shown = {agent.row.agent_id: agent for agent in agents}
+    by_name = sorted((agent.row for agent in agents), key=lambda row: row.agent_id)
+    few = len(agents) == len(view.rows)
+    found = [
+        None if few else _everybody(view, shown, histories),
+        _scores(view, shown, few) if agents else None,
+        _findings(view, shown),
+        _figures("timeline", "Drift over time", _TIMELINE, [a.timeline for a in agents if a.timeline], "Timeline"),
+        Section("Agents", [Drawn("agents.html.j2", {"agents": agents})], "agents") if agents else None,
+        _sight(view, shown),
+        _figures("fading", "Long conversations", _FADING, _fading(report, by_name)),
+        _figures("voice-alarm", "Voice alarm", _VOICE_ALARM, _voice_alarms(report, agents)),
+        _voices(report),
+        _figures("language", "Repetition and agreement", _LANGUAGE, language_figures(by_name), "Language"),
+        _suites(report),
+        _corrections(report, view),
+        _provenance(report),
+    ]
+    return [section for section in found if section]
+
+
+_TIMELINE = (
+    "Scores of each window of messages; the band is the 95 % interval of the overall score. A dashed line stands where a "
+    "dimension began to fall."
+)
+_FADING = "Scores against the turn of a conversation. A character is lost at the first of two turns in a row out of character."
+_VOICE_ALARM = (
+    "Message by message, without a judge: what does not sound like the agent adds to a sum, what does takes from it. At the "
+    "dashed line there is an alarm, which began where the sum left zero."
+)
+_LANGUAGE = "Measured, not judged. The dashed line is where the runtime corrections step in by default."
+_SCORES = (
+    "Each dimension is scored 0 to 9, 9 is best. The small number is the change against the baseline, the tick on the bar the "
+    "baseline itself, the thin line the 95 % interval."
+)
+_SIGHT = (
+    "The smallest fall, in points, that is told from judge and week in four of five runs; a fall must also be beyond what is "
+    "allowed. A score that cannot show a fall of 2 says little by staying where it is."
+)
+_VOICES = (
+    "Agents who write alike stand close together: the nearer and the thicker the line, the more their letters, words and endings "
+    "agree."
+)
+_CORRECTIONS = "What the gate did to messages on their way out. One that failed open was sent without being judged."
+
+
+def _figures(anchor: str, title: str, lead: str, figures: Sequence[Figure], short: str = "") -> Section | None:
+    return Section(title, figures, anchor, lead, short) if figures else None
+
+
+def _everybody(
+    view: ReportView, shown: dict[str, AgentBlock], histories: dict[str, list[sections.HistoryPoint]]
+) -> Section:
+    """Return a line for everybody, those that need a look first."""
+    hrefs = {agent_id: f"#{agent.anchor}" for agent_id, agent in shown.items()}
+    rows = []
+    for row in sorted(view.rows, key=lambda row: row.severity):
+        state = Cell(verdict_label(row.conclusion).capitalize(), note=_wrong(row), style=row.status.value)
+        scores = [score_of(cell) for cell in row.cells]
+        line = small_line([point.overall for point in histories.get(row.agent_id, [])[-MOST_DRAWN:]])
+        judged = f"{row.n_scored}/{row.n_expected}"
+        whole = replace(score_of(row.cells[0]), value=row.overall, change=row.overall_delta, whole=True)
+        rows.append(Row([agent_cell(row, hrefs), state, *scores, whole, Cell("", chart=line), judged]))
+    columns = [
+        *(Column(title, number=False) for title in ("Agent", "State")),
+        *(Column(dimension_label(name)) for name in view.dimensions),
+        Column("Overall"),
+        Column("History", number=False),
+        Column("Judged"),
+    ]
+    lead = [
+        f"A line an agent, those that need a look first. The first {len(shown)} are shown with their claims below; of the others, ",
+        Span("persona-pipeline report --agents", "code"),
+        " with their names says as much.",
+    ]
+    return Section("Everybody", [Table("Table of everybody", columns, rows, style="lines")], "everybody", lead)
+
+
+def _wrong(row: AgentRow) -> str:
+    """Return the first thing that is wrong, and how many more there are."""
+    said = [finding.message for finding in row.report.findings if finding.exit_code != EXIT_OK]
+    more = f" (and {len(said) - 1} more)" if len(said) > 1 else ""
+    return one_line(said[0], _MOST_WORDS) + more if said else ""
+
+
+def _scores(view: ReportView, shown: dict[str, AgentBlock], few: bool) -> Section:
+    hrefs = {agent_id: f"#{agent.anchor}" for agent_id, agent in shown.items()}
+    charts = {agent_id: agent.charts for agent_id, agent in shown.items()}
+    table = scores_table(view, [agent.row for agent in shown.values()], hrefs=hrefs, charts=charts)
+    judge = [Item(f"Judge: {text}.") for text in view.people_lines]
+    return Section("Scores" if few else "Those to look at first", [table, *judge], "scores", _SCORES, "Scores")
+
+
+def _findings(view: ReportView, shown: dict[str, AgentBlock]) -> Section | None:
+    """Return the findings by agent and dimension, in the order they first appear; those of an agent in a line stand there."""
+    names = {row.agent_id: row.name for row in view.rows}
+    groups: dict[tuple[str | None, str | None], FindingGroup] = {}
+    for finding in view.findings:
+        if finding.agent_id in names and finding.agent_id not in shown:
+            continue
+        agent = names.get(finding.agent_id or "", finding.agent_id)
+        group = groups.setdefault((finding.agent_id, finding.dimension), FindingGroup(agent, finding.dimension, [], []))
+        (group.drops if finding.kind == "proposition_drop" else group.main).append(finding)
+    warnings = [
+        (agent_id, warning)
+        for agent_id, agent in sorted(shown.items())
+        for warning in agent.row.report.comparison.warnings
+    ]
+    if not view.findings and not warnings:
+        return None
+    drawn = Drawn("findings.html.j2", {"groups": list(groups.values()), "warnings": warnings})
+    return Section("Findings", [drawn], "findings", "Why this run is not clean.")
+
+
+def _sight(view: ReportView, shown: dict[str, AgentBlock]) -> Section | None:
+    sights = [(row, found) for row, found in view.sights if row.agent_id in shown]
+    if not sights:
+        return None
+    return Section("What this run could have seen", [sight_table(view, sights, each=True)], "sight", _SIGHT, "Sight")
+
+
+def _fading(report: RunReport, rows: Sequence[AgentRow]) -> list[Figure]:
+    fading = sections.fading(report)
+    return [fading_figure(row.name, seen) for row in rows for seen in fading.get(row.agent_id, [])]
+
+
+def _voice_alarms(report: RunReport, agents: Sequence[AgentBlock]) -> list[Figure]:
+    alarms = sections.voice_alarms(report)
+    return [
+        replace(voice_alarm_figure(agent.row.name, seen), more=list(_alarms(seen)))
+        for agent in agents
+        if (seen := alarms.get(agent.row.agent_id))
+    ]
+
+
+def _alarms(seen: sections.VoiceSeen) -> Iterator[Block]:
+    for alarm in seen.alarms:
+        yield from (Quote(quote.text, quote.id) for quote in alarm.quotes)
+        began = Span(alarm.began_at.id, "code")
+        if alarm.changes:
+            yield Item(["Changed around message ", began, ":"])
+            yield Items([Item(f"{change.what} ({change.at:%Y-%m-%d %H:%M})", tone="good") for change in alarm.changes])
+        else:
+            yield Item(["Nothing is known to have changed around message ", began, "."])
+    if seen.learnt_from:
+        learnt = Facts(named_values(seen.learnt_from))
+        yield Folded("What the voice was learnt from", [learnt], whole=False)
+
+
+def _voices(report: RunReport) -> Section | None:
+    voices = sections.voice_map(report)
+    if voices is None:
+        return None
+    figure = voice_figure(voices)
+    habits = Table.plain(
+        "Habits",
+        ["Agent", "Different words", "Words a sentence", "Punctuation"],
+        [
+            [
+                name,
+                format_share(voice.unique_word_ratio),
+                format_score(voice.average_sentence_length, 1),
+                format_share(voice.punctuation_density, 1),
+            ]
+            for name, voice in sorted(voices.agents.items())
+        ],
+    )
+    pairs = [figure.numbers] if figure.numbers else []
+    card = Card("Pair by pair", [*pairs, Card("Habits", [replace(habits, style="numbers")])])
+    return Section("Voices", [replace(figure, numbers=None), card], "voices", _VOICES)
+
+
+def _suites(report: RunReport) -> Section | None:
+    suites = sections.suites(report)
+    if not suites:
+        return None
+    columns = [Column(title, number=title == "Score") for title in ("Suite", "Target", "Verdict", "Score", "Tests")]
+    rows = []
+    folded = []
+    for suite in suites:
+        tests = ", ".join(f"{count} {verdict}" for verdict, count in sorted(suite.tests.items()) if count)
+        cells = [
+            suite.suite,
+            suite.target or "–",
+            Cell(suite.verdict, verdict_tone(suite.verdict)),
+            format_share(suite.score),
+            tests,
+        ]
+        rows.append(Row(cells))
+        failures = [
+            Item(
+                [
+                    Span(failure.id, "code"),
+                    "" if failure.score is None else f" {format_share(failure.score)}",
+                    f" {failure.reason}",
+                ],
+                kind=failure.verdict,
+                tone=verdict_tone(failure.verdict),
+            )
+            for failure in suite.failures
+        ]
+        if failures:
+            folded.append(Folded(f"{suite.suite}: {plural(len(failures), 'test')} to look at", [Items(failures)]))
+    return Section("Eval suites", [Table("Table of suites", columns, rows), *folded], "suites", short="Suites")
+
+
+def _corrections(report: RunReport, view: ReportView) -> Section | None:
+    found = sections.corrections(report)
+    if found is None:
+        return None
+    rows = sorted(found.agents.items())
+    if len(rows) > MANY:
+        # Those it had to do most with.
+        rows = sorted(rows, key=lambda row: -(row[1].forced + row[1].fail_open + row[1].rejections))[:MANY]
+    columns = ["Agent", "Messages", "Passed at once", "After a retry", "Forced through", "Failed open", "Given up"]
+    columns += ["Latency p50 / p95", "Cost"]
+    blocks: list[Block] = [Table.plain("Table of corrections", columns, [_gate(*row) for row in rows])]
+    if found.effects:
+        blocks += [Item("Scores before the first correction and now", tone="good"), _effects(found, view)]
+    for agent_id, examples in sections.correction_examples(report).items():
+        said = [block for example in examples for block in _example(example)]
+        blocks.append(Folded(f"{agent_id}: {plural(len(examples), 'rejected message')}", said))
+    return Section("Runtime corrections", blocks, "corrections", _CORRECTIONS, "Corrections")
+
+
+def _gate(agent_id: str, row: "GateStatistics") -> list[str | Cell]:
+    watched = f"{row.shadowed} only watched, {row.would_hold} would be held" if row.shadowed else ""
+    reasons = "; ".join(f"{count} {unscored_label(why)}" for why, count in sorted(row.fail_open_by_reason.items()))
+    latency = f"{row.latency_ms.p50:.0f} / {row.latency_ms.p95:.0f} ms" if row.latency_ms else "–"
+    counts = (str(value) for value in (row.passed, row.passed_after_retry, row.forced))
+    failed = Cell(str(row.fail_open), note=reasons)
+    return [
+        agent_id,
+        Cell(str(row.actions), note=watched),
+        *counts,
+        failed,
+        str(row.abandoned),
+        latency,
+        format_usd(row.usd),
+    ]
+
+
+def _effects(found: "CorrectionStatistics", view: ReportView) -> Table:
+    rows = []
+    for agent_id, effect in sorted(found.effects.items()):
+        changes = [effect.dimensions.get(name) for name in view.dimensions]
+        said = (
+            f"{format_score(item.before, 1)} → {format_score(item.after, 1)} {format_delta(item.change)}"
+            if item
+            else "–"
+            for item in changes
+        )
+        rows.append([agent_id, *said])
+    columns = ["Agent", *map(dimension_label, view.dimensions)]
+    return Table.plain("Scores before the first correction and now", columns, rows)
+
+
+def _example(example: sections.Correction) -> Iterator[Block]:
+    threshold = f" with a threshold of {format_score(example.threshold, 1)}, {example.outcome.replace('_', ' ')}"
+    yield Item([Span(format_score(example.score, 1), "strong"), threshold], tone="good")
+    yield Quote(example.original_text)
+    if example.corrected_text:
+        yield Item("sent instead")
+        yield Quote(example.corrected_text)
+    if example.reasoning:
+        yield Item(example.reasoning, tone="good")
+
+
+def _provenance(report: RunReport) -> Section:
+    cards = [Card("Cost", [usage_facts(report.usage)]), Card("What the scores rest on", [provenance_facts(report)])]
+    return Section("Cost and provenance", [*cards, *cost_tables(report, MANY)], "provenance")

@@ -1,0 +1,214 @@
+"""What runtime corrections did: the gate's counts, and a replay at other thresholds."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from persona_pipeline.corrections.replay.models import Correction, CorrectionReplay, Replay, RiskThreshold, Touched
+from persona_pipeline.corrections.replay.risk import CONFIDENCE
+from persona_pipeline.corrections.statistics import CorrectionStatistics, GateStatistics
+from persona_pipeline.reporting.charts.measures import ShareLine, roc_chart, threshold_chart
+from persona_pipeline.reporting.page import Figure, Item, Items, Page, Section, Table
+from persona_pipeline.reporting.pages.costs import cost_line
+from persona_pipeline.scoring.results import UsageSummary
+
+_NAMES = {
+    Correction.ACTION_GATE: "action gate",
+    Correction.ANTI_CONVERGENCE: "anti-convergence",
+    Correction.REPETITION_SUPPRESSION: "repetition suppression",
+}
+_NOTE = (
+    "Share of messages that a threshold holds (the gate: below it) or nudges (the others: above it); good and bad are those "
+    "known to be so. > is what is set now. Thresholds that are left out touch what the one above them does."
+)
+_CHART_NOTE = (
+    "In the charts the heavy line is all messages, the dashed one the known good, the dotted one the known bad; "
+    "upright, dashed: set now, whole: proposed."
+)
+_AGENT = "agent"
+_GAP, _NARROW_GAP = 2, 1
+
+Column = tuple[str, Callable[[GateStatistics], str]]
+
+_ENDINGS: tuple[Column, ...] = (
+    ("actions", lambda item: f"{item.actions:,}"),
+    ("passed", lambda item: f"{item.passed:,}"),
+    ("retried", lambda item: f"{item.passed_after_retry:,}"),
+    ("forced", lambda item: f"{item.forced:,}"),
+    ("unchecked", lambda item: f"{item.fail_open:,}"),
+    ("abandoned", lambda item: f"{item.abandoned:,}"),
+    ("pass rate", lambda item: "-" if item.pass_rate is None else f"{item.pass_rate:.1%}"),
+)
+_COSTS: tuple[Column, ...] = (
+    ("checks", lambda item: f"{item.checks:,}"),
+    ("p50 ms", lambda item: "-" if item.latency_ms is None else f"{item.latency_ms.p50:,.0f}"),
+    ("p99 ms", lambda item: "-" if item.latency_ms is None else f"{item.latency_ms.p99:,.0f}"),
+    ("tokens in", lambda item: f"{item.input_tokens + item.cached_tokens:,}"),
+    ("cached", lambda item: f"{item.cache_read_tokens:,}"),
+    ("out", lambda item: f"{item.output_tokens:,}"),
+    ("dollars", lambda item: f"{item.usd:,.4f}{'+' if item.unpriced_checks else ' '}"),
+)
+
+
+def replay_page(found: Replay) -> Page:
+    """Return the page of a replay."""
+    facts = [
+        "Stored messages, looked at again as if each were on its way out, by today's personas and claims.",
+        *found.notes,
+        _CHART_NOTE,
+    ]
+    if found.calls:
+        facts.append(cost_line(UsageSummary(calls=found.calls, usd=found.usd)))
+    if any(item.risk and item.risk.threshold is not None for item in found.results):
+        facts.append(
+            f"A proposed threshold touches at most the stated share of good messages, of all there are and of as many as were "
+            f"known, with probability {CONFIDENCE:.0%} over which good ones were known; that they come in no order is assumed."
+        )
+    findings = [Item(said, kind=_title(item)) for item in found.results for said in _findings(item)]
+    charts = [chart for item in found.results for chart in _charts(item)]
+    return Page(
+        "Corrections, replayed",
+        [Items.of(*facts), Items(findings), *charts],
+        [Section(_title(item), [_touched(item)]) for item in found.results if item.touched],
+    )
+
+
+def _title(item: CorrectionReplay) -> str:
+    return f"{item.agent_id}: {_NAMES[item.correction]}"
+
+
+def _findings(item: CorrectionReplay) -> Iterator[str]:
+    now = next((t for t in item.touched if t.threshold == item.threshold), None)
+    why = "".join(f", {count} {reason.replace('_', ' ')}" for reason, count in item.unmeasured.items())
+    seen = f"{item.measured} of {item.messages} messages measured{why}; {item.good} known good, {item.bad} known bad"
+    state = "" if item.enabled else " (off)"
+    touches = f"touches {_all(now)}" if now else "touches nothing that is known"
+    yield f"{seen}; {item.threshold:g}{state} {touches}"
+    if "unrecorded" in item.unmeasured:
+        yield "what is not recorded a live judge can say: --judge anthropic --record; --estimate tells what it takes"
+    if item.anyway:
+        yield f"{item.anyway} are touched by openers, phrases and copies, whatever the threshold"
+    if item.area:
+        a = item.area
+        yield f"area under the ROC {a.value:.3f} ({a.low:.3f} to {a.high:.3f}), {a.good} good and {a.bad} bad"
+    if item.risk:
+        yield _risk(item, item.risk)
+    if item.correction is Correction.ACTION_GATE:
+        yield _cost(item)
+
+
+def _all(touched: Touched) -> str:
+    return f"{touched.all:.1%}" + "".join(
+        f", {share:.1%} of the {name}"
+        for name, share in (("good", touched.good), ("bad", touched.bad))
+        if share is not None
+    )
+
+
+def _risk(item: CorrectionReplay, risk: RiskThreshold) -> str:
+    if risk.threshold is None:
+        return f"no threshold for at most {risk.risk:.3g} of good ones: {risk.why}"
+    bad = "" if risk.bad is None else f", {risk.bad:.1%} of the bad"
+    return (
+        f"set {item.correction.setting}: {risk.threshold:g} for at most {risk.risk:.1%} of good ones; it touches {risk.touched} "
+        f"of {risk.good} of them, {risk.all:.1%} of all{bad}"
+    )
+
+
+def _cost(item: CorrectionReplay) -> str:
+    cost = item.cost
+    if cost is None:
+        return "cost and delay of a message are not known: its gate has not run in this time, and no call was made"
+    usd = "price unknown" if cost.usd is None else f"${cost.usd:.6f}"
+    delay = "" if cost.p50_ms is None or cost.p95_ms is None else f", {cost.p50_ms:.0f} ms (p95 {cost.p95_ms:.0f})"
+    return f"a message costs {usd}{delay}: {cost.source}, {cost.checks} checks"
+
+
+def _touched(item: CorrectionReplay) -> Table:
+    rows = [
+        [
+            f"{'> ' if touched.threshold == item.threshold else ''}{touched.threshold:g}",
+            *("–" if share is None else f"{share:.1%}" for share in (touched.all, touched.good, touched.bad)),
+        ]
+        for before, touched in zip([None, *item.touched], item.touched, strict=False)
+        if touched.threshold == item.threshold or not _same(before, touched)
+    ]
+    return Table.plain(_title(item), ["threshold", "all", "good", "bad"], rows, _NOTE)
+
+
+def _same(one: Touched | None, other: Touched) -> bool:
+    return one is not None and (one.all, one.good, one.bad) == (other.all, other.good, other.bad)
+
+
+def _charts(item: CorrectionReplay) -> Iterator[Figure]:
+    if not item.touched:
+        return
+    title = _title(item)
+    lines = [
+        ShareLine([touched.good for touched in item.touched], "d2"),
+        ShareLine([touched.bad for touched in item.touched], "d3"),
+        ShareLine([touched.all for touched in item.touched]),
+    ]
+    yield Figure(
+        f"{title}, share touched",
+        threshold_chart(
+            [touched.threshold for touched in item.touched],
+            lines,
+            title=f"{title}: share touched by threshold",
+            now=item.threshold,
+            chosen=item.risk.threshold if item.risk else None,
+        ),
+    )
+    points = [(t.good, t.bad) for t in item.touched if t.good is not None and t.bad is not None]
+    if points:
+        yield Figure(f"{title}, bad ones touched over good ones", roc_chart(points, title=f"{title}: ROC"))
+
+
+def statistics_lines(found: CorrectionStatistics, width: int | None = None) -> Iterator[str]:
+    """Yield the lines of both tables, agents first and all of them together last.
+
+    Args:
+        width: columns of the terminal; None: any. An agent whose row is wider gets a line for its id.
+    """
+    if not found.total.actions:
+        yield "Nothing was checked."
+        return
+    rows = [*found.agents.items(), ("all", found.total)]
+    yield from _table("How messages ended", _ENDINGS, rows, width)
+    yield ""
+    yield from _table("What their checks took", _COSTS, rows, width)
+    reasons = found.total.fail_open_by_reason
+    if reasons:
+        yield ""
+        yield "Sent unchecked: " + ", ".join(f"{reason} {count:,}" for reason, count in reasons.items())
+    if found.total.shadowed:
+        yield ""
+        yield "Only watched, and would have been held: " + ", ".join(
+            f"{agent_id} {item.would_hold:,} of {item.shadowed:,}"
+            for agent_id, item in found.agents.items()
+            if item.shadowed
+        )
+    if found.total.unpriced_checks:
+        yield f"+ left out: checks of unknown price ({found.total.unpriced_checks:,})"
+
+
+def _table(
+    title: str, columns: Sequence[Column], rows: Sequence[tuple[str, GateStatistics]], width: int | None
+) -> Iterator[str]:
+    cells = [[show(item) for _, show in columns] for _, item in rows]
+    widths = [max(len(name), *(len(row[place]) for row in cells)) for place, (name, _) in enumerate(columns)]
+    least, longest = len(_AGENT), max(len(_AGENT), *(len(agent_id) for agent_id, _ in rows))
+    gap = _GAP if width is None or least + sum(widths) + _GAP * len(widths) <= width else _NARROW_GAP
+    widths = [gap + cell for cell in widths]
+    first = longest if width is None else max(least, min(longest, width - sum(widths)))
+    yield title
+    yield _line(_AGENT, first, [name for name, _ in columns], widths)
+    yield "-" * (first + sum(widths))
+    for (agent_id, _), row in zip(rows, cells, strict=True):
+        if len(agent_id) > first:
+            yield agent_id
+            agent_id = ""
+        yield _line(agent_id, first, row, widths)
+
+
+def _line(label: str, first: int, cells: Sequence[str], widths: Sequence[int]) -> str:
+    numbers = (f"{cell:>{wide}}" for cell, wide in zip(cells, widths, strict=True))
+    return (f"{label:<{first}}" + "".join(numbers)).rstrip()

@@ -1,0 +1,119 @@
+"""A suite's run: lines as its tests come, its comparison with another, what it would do, and a page of all of it."""
+
+from collections.abc import Iterator, Sequence
+
+from persona_pipeline.reporting.page import Drawn, Item, Page, Section, verdict_tone
+from persona_pipeline.reporting.text import format_share, one_line
+from persona_pipeline.suites.asserts.pairwise import PairwiseOutcome
+from persona_pipeline.suites.grading.grades import SuiteVerdict
+from persona_pipeline.suites.results.compare import Comparison, PairwiseResult
+from persona_pipeline.suites.results.suite_result import SuiteResult, TestResult, reason_of
+from persona_pipeline.suites.running.explain import ExplainedTest
+
+_REASON, _ID, MOST_REASON = 160, 60, 1000
+
+
+def is_good(test: TestResult) -> bool:
+    """Return whether a test needs no look: it passed, or nearly."""
+    return test.verdict in (SuiteVerdict.PASS, SuiteVerdict.BORDERLINE)
+
+
+def result_line(test: TestResult) -> str:
+    """Return a test in one line: verdict, score, id, why it did not pass."""
+    score = "  -  " if test.score is None else f"{test.score:.3f}"
+    reason = one_line(reason_of(test), _REASON)
+    return f"{test.verdict.value:<10} {score}  {one_line(test.id, _ID)}" + (f"  {reason}" if reason else "")
+
+
+def summary_line(result: SuiteResult) -> str:
+    """Return the run in one line."""
+    if not result.tests and result.reason:
+        done = result.reason if result.unchanged else f"nothing was run: {result.reason}. Exit code {result.exit_code}."
+        return one_line(done, MOST_REASON)
+    summary = result.summary
+    counts = [f"{summary['passed']} of {summary['total']} passed"]
+    counts += [
+        f"{summary[key]} {word}"
+        for key, word in (("borderline", "borderline"), ("failed", "failed"), ("errors", "not judged"))
+        if summary[key]
+    ]
+    mean = f", mean score {summary['mean']:.3f}" if "mean" in summary else ""
+    cost = f", ${summary['cost_usd']:.4f}" if "cost_usd" in summary else ""
+    return f"{one_line(result.suite)}: {', '.join(counts)}{mean}{cost}. Exit code {summary['exit_code']}."
+
+
+def comparison_lines(comparison: Comparison) -> Iterator[str]:
+    """Yield the tests that differ, what only one run has, and the difference with its interval."""
+    for pair in comparison.pairs:
+        if pair.delta is None:
+            yield f"?       {one_line(pair.id, _ID)}  {pair.verdict_a} -> {pair.verdict_b}"
+        elif abs(pair.delta) > 1e-9:
+            yield f"{pair.delta:+.3f}  {one_line(pair.id, _ID)}  {pair.verdict_a} -> {pair.verdict_b}"
+    for name, ids in (("first", comparison.only_a), ("second", comparison.only_b)):
+        if ids:
+            yield f"only in the {name} run: {one_line(', '.join(ids))}"
+    if comparison.mean is None:
+        yield "No test has a score in both runs."
+        return
+    interval = comparison.interval
+    around = f", 95 % interval {interval[0]:+.3f} to {interval[1]:+.3f}" if interval else ""
+    ties = len(comparison.deltas) - comparison.wins - comparison.losses
+    yield (
+        f"{len(comparison.deltas)} tests: mean difference {comparison.mean:+.3f}{around}; "
+        f"{comparison.wins} won, {comparison.losses} lost, {ties} alike."
+    )
+
+
+def pairwise_lines(result: PairwiseResult) -> Iterator[str]:
+    """Yield the tests that a judge did not find alike, and who won how often, with an interval."""
+    for pair in result.pairs:
+        if pair.found is None:
+            yield f"?       {one_line(pair.id, _ID)}  {one_line(str(pair.error), _REASON)}"
+        elif pair.found.outcome is not PairwiseOutcome.TIE:
+            reason = one_line(pair.found.reasoning or "", _REASON)
+            yield f"{pair.found.outcome.value:<6}  {one_line(pair.id, _ID)}  {reason}".rstrip()
+    judged = len(result.pairs) - len(result.unjudged)
+    changed = f" ({result.changed} because the choice changed with the order)" if result.changed else ""
+    unjudged = f", {len(result.unjudged)} not judged" if result.unjudged else ""
+    yield (
+        f"Judged in both orders: of {judged} tests the second run won {result.wins}, lost {result.losses}, "
+        f"{result.ties} alike{changed}{unjudged}."
+    )
+    if result.win_share is not None and result.interval is not None and result.sign_p is not None:
+        low, high = result.interval
+        yield (
+            f"It wins {result.win_share:.0%} of those decided, 95 % interval {low:.0%} to {high:.0%}; "
+            f"sign test p = {result.sign_p:.3f}."
+        )
+
+
+def explanation_lines(tests: Sequence[ExplainedTest]) -> Iterator[str]:
+    """Yield each test with its asserts, where they come from and what they need."""
+    for test in tests:
+        how = f", {test.attempts} attempts ({test.strategy})" if test.attempts > 1 else ""
+        needs = "".join(f", needs {one_line(word)}" for word in test.needs)
+        answers = one_line(", ".join(test.targets))
+        yield f"{one_line(test.id, _ID)}  by {answers}{how}{needs}  {test.place or ''}".rstrip()
+        for item in test.asserts:
+            origin = {"test": "its own", "suite": "from the suite", "fallback": "because it has no asserts"}[
+                item.origin
+            ]
+            parts = [origin, f"weight {item.weight:g}" + (f" ({item.share:.0%})" if item.share is not None else "")]
+            if item.gate is not None:
+                parts.append(f"gate {item.gate:g}")
+            parts += [f"needs {word}" for word in item.needs]
+            yield f"  {item.type:<18} {one_line(item.name, _ID)}  {', '.join(parts)}  {item.place or ''}".rstrip()
+
+
+def suite_page(result: SuiteResult) -> Page:
+    """Return the verdict, a line a test, and behind each its asserts, its answer and its attempts."""
+    summary = result.summary
+    counts = [f"{summary['passed']} of {summary['total']} tests pass"]
+    words = (("borderline", "borderline"), ("failed", "fail"), ("errors", "could not be judged"))
+    counts += [f"{summary[key]} {word}" for key, word in words if summary[key]]
+    judge = f" · judge {result.judge}" if result.judge else ""
+    said = f"{', '.join(counts)} · mean score {format_share(summary.get('mean'))}{judge}"
+    tone = verdict_tone(result.verdict.value)
+    before = [Item(result.verdict.value, tone=tone)]
+    tests = Section("Tests", [Drawn("suite.html.j2", {"tests": result.tests, "reason": reason_of})])
+    return Page(result.suite, [Item(said)], [tests], before, tone)

@@ -1,0 +1,253 @@
+"""What changed between versions: two of them side by side, the commit that made scores fall, and what a change touches."""
+
+from collections.abc import Iterator, Sequence
+
+from persona_pipeline.reporting.page import Cell, Column, Item, Items, Line, Page, Row, Section, Span, Table
+from persona_pipeline.reporting.text import format_delta, format_score, one_line
+from persona_pipeline.reporting.view import dimension_label
+from persona_pipeline.versions.finding import Bisection, Fall, Point
+from persona_pipeline.versions.result import AgentDifference, ClaimDifference, Difference, Moved, VersionComparison
+from persona_pipeline.world.changes import Change, Kind
+
+_ICONS = {Moved.FELL: "🔻", Moved.ROSE: "🔼", Moved.SAME: "=", Moved.OPEN: "?"}
+_SAID = {Moved.FELL: "fell", Moved.ROSE: "rose", Moved.SAME: "the same", Moved.OPEN: "cannot tell"}
+_MOST_CLAIM, _MOST_LINE = 200, 300
+
+COMPARED = "Compared with"
+TOUCHED = "What this change touches"
+_NOTHING = "No persona, claim, message, recording or suite, and nothing that decides."
+# What decides and what should not be there at all comes first, then what is evaluated.
+_ORDER = (
+    "store", "link", "workflow", "settings", "baseline", "labels", "judge changes", "lexicon", "nudges",
+    "persona", "claim", "claims", "recordings", "messages", "card", "suite",
+)  # fmt: skip
+_PLURALS = {
+    "store": "stored runs, which no commit should bring",
+    "link": "links in the place of files",
+    "workflow": "workflows",
+    "baseline": "baselines",
+    "persona": "personas",
+    "claim": "claims",
+    "claims": "settings of claims",
+    "card": "cards",
+    "suite": "suites",
+}
+# What is gone comes first: nothing else reminds of it.
+_KINDS = (Kind.REMOVED, Kind.EDITED, Kind.ADDED)
+_MOST_NAME, _MOST_DETAIL, _MOST_SHORT, _MOST_NAMED = 120, 2_000, 240, 3
+
+
+def comparison_lines(found: VersionComparison) -> Page:
+    """Return a comparison as an outline for a terminal or a log."""
+    items = []
+    for agent in found.agents.values():
+        notes = ", ".join([f"{agent.scenes - agent.left_out} scenes", *_notes(agent)])
+        items.append(Item(f"{one_line(agent.agent_id, 64)}: {notes}"))
+        for name, item in agent.dimensions.items():
+            said = f"{_SAID[item.moved]:<12} {dimension_label(name).lower():<16} {_numbers(item)}"
+            items.append(Item([Span(said, "fixed")], 1))
+        for row in (*agent.moved, *agent.suspects):
+            said = _SAID[row.difference.moved] if row.difference.moved is not Moved.OPEN else "perhaps"
+            line = f" {one_line(f'{row.dimension}/{row.id}', 60)} {_numbers(row.difference)}{_edited(row)}: "
+            items.append(Item([Span(f"{said:<12}", "fixed"), line, Span(row.claim, limit=_MOST_CLAIM)], 1))
+    items += [Item(text) for text in _remarks(found)]
+    return Page("", sections=[Section("", [Items(items)])])
+
+
+def comparison_page(found: VersionComparison) -> Page:
+    """Return a comparison with a row a dimension, the claims that moved, and what it rests on."""
+    columns = [
+        *(Column(title, number=False) for title in ("Agent", "Dimension")),
+        *map(Column, ("Before", "After", "Change", "Interval")),
+        Column("", number=False),
+    ]
+    rows = [_row(agent, name, item) for agent in found.agents.values() for name, item in agent.dimensions.items()]
+    moved = [_claim(agent, row) for agent in found.agents.values() for row in (*agent.moved, *agent.suspects)]
+    notes = [f"{agent.agent_id}: {', '.join(_notes(agent))}" for agent in found.agents.values()]
+    version = [Span(found.after, "code", 100), Span(", ", "own"), _what(found), Span(". Points from 0 to 9.", "own")]
+    sections = [Section("", [Table("Table of dimensions", columns, rows)])]
+    if moved:
+        said = f"Claims that moved ({_ICONS[Moved.OPEN]}: not by itself told from chance):"
+        sections.append(Section("", [Item([Span(said, "own")]), Items.of(*moved)]))
+    sections.append(Section("", [Items.of(*notes, *_remarks(found))]))
+    return Page(
+        [Span(f"{COMPARED} ", "own"), Span(found.before, "code", 100), f": {_headline(found)}"],
+        [Item([Span("Version ", "own"), *version])],
+        sections,
+        level=3,
+        shortened="*Shortened: {} more lines are in the JSON.*",
+    )
+
+
+def _headline(found: VersionComparison) -> str:
+    every = [item for agent in found.agents.values() for item in agent.dimensions.values()]
+    counts = {moved: sum(item.moved is moved for item in every) for moved in Moved}
+    said = [f"{count} {_SAID[moved]}" for moved, count in counts.items() if count]
+    return f"of {len(every)} dimensions {', '.join(said)}" if said else "nothing was compared"
+
+
+def _what(found: VersionComparison) -> str:
+    if found.scenes_are == "windows":
+        return "the same messages judged for both"
+    before, after = found.targets or ("", "")
+    who = before if before == after else f"{before} and {after}"
+    return f"the same scenes answered by both ({who}), judged by the claims of: {found.yardstick}"
+
+
+def _row(agent: AgentDifference, name: str, item: Difference) -> Row:
+    between = "–" if item.low is None or item.asked_alike else f"{format_delta(item.low)} to {format_delta(item.high)}"
+    numbers = (
+        format_score(item.before),
+        format_score(item.after),
+        "–" if item.change is None else format_delta(item.change),
+        between,
+        f"{_ICONS[item.moved]} {_SAID[item.moved]}",
+    )
+    who = Cell(agent.agent_id, style="code")
+    return Row([who, dimension_label(name), *(Cell(text, own=True) for text in numbers)])
+
+
+def _claim(agent: AgentDifference, row: ClaimDifference) -> Line:
+    return [
+        Span(f"{_ICONS[row.difference.moved]} ", "own"),
+        Span(agent.agent_id, "code", 64),
+        Span(" ", "own"),
+        Span(f"{row.dimension}/{row.id}", "code", 120),
+        f" {_numbers(row.difference)}{_edited(row)}: ",
+        Span(row.claim, limit=_MOST_CLAIM),
+    ]
+
+
+def _edited(row: ClaimDifference) -> str:
+    return ", edited" if row.edited else ""
+
+
+def _numbers(item: Difference) -> str:
+    if item.asked_alike:
+        return f"{format_score(item.after)}: the judge is asked the same of both" if item.scenes else "asked the same"
+    if item.change is None:
+        why = "not judged" if item.unjudged else "nothing to judge"
+        return f"{why} in {item.unjudged or item.silent} scenes"
+    text = f"{format_score(item.before)} -> {format_score(item.after)} ({format_delta(item.change)}"
+    if item.low is not None:
+        text += f", {format_delta(item.low)} to {format_delta(item.high)}, p = {item.p_value:.2g}"
+    missing = f", {item.unjudged} not judged" if item.unjudged else ""
+    return f"{text}) over {item.scenes} scene{'s' if item.scenes != 1 else ''}{missing}"
+
+
+def _notes(agent: AgentDifference) -> Iterator[str]:
+    yield f"persona {'edited' if agent.persona_changed else 'unchanged'}"
+    if agent.left_out:
+        yield f"{agent.left_out} scenes left out, of which nothing is recorded"
+    if agent.repeated:
+        yield f"{agent.repeated} scenes answered word by word as before, which tells nothing new"
+    for when, claims in (("before", agent.only_before), ("after", agent.only_after)):
+        if claims:
+            yield f"only {when}: {', '.join(claims)}"
+
+
+def _remarks(found: VersionComparison) -> Iterator[str]:
+    for when, agents in (("before", found.only_before), ("after", found.only_after)):
+        if agents:
+            yield f"agents only {when}: {', '.join(agents)}"
+    yield f"corrected for: {found.rule}"
+    judges = found.judges[0] if found.judges[0] == found.judges[1] else " and ".join(found.judges)
+    answers = f", {found.answers} answers" if found.scenes_are == "answers" else ""
+    yield f"{found.usage.calls} calls to {judges}{answers}, {_price(found.usd)}; ended since {found.stopped}"
+    for reason, count in found.unanswered.items():
+        yield f"{count} answers did not come: {reason}"
+    yield f"exit code {found.exit_code}"
+
+
+def _price(usd: float | None) -> str:
+    return "unknown dollars" if usd is None else f"${usd:.4f}"
+
+
+def bisection_page(found: Bisection) -> Page:
+    """Return each fall, where it happened, what caused it or why that cannot be told, and what was spent."""
+    who = one_line(found.agent_id, 64)
+    items = []
+    if not found.falls and found.good == found.bad:
+        items.append(
+            Item(
+                f"{who}: there is nothing to compare: since {found.good} nothing changed in git that its scores rest on. If "
+                "messages came all the while, evaluate it at an earlier moment too (--as-of), and search with --by evaluations"
+            )
+        )
+    elif not found.falls:
+        items.append(Item(f"{who}: nothing fell between {found.good} and {found.bad}"))
+    items += [item for fall in found.falls for item in _fall(fall)]
+    items += [Item([Span(line, limit=_MOST_LINE)], kind="voice") for line in found.voice]
+    items.append(Item(f"scored: {found.looked_at} {found.source}; {found.calls} calls, {_price(found.usd)}"))
+    return Page(f"Bisection of {found.agent_id}", sections=[Section("", [Items(items)])])
+
+
+def _fall(fall: Fall) -> Iterator[Item]:
+    name = one_line(f"{dimension_label(fall.dimension).lower()}{f'/{fall.claim}' if fall.claim else ''}", 80)
+    good, bad = (f"{format_score(point.score)} at {_point(point)}" for point in (fall.good, fall.bad))
+    yield Item(f"{name}: {good}, {bad}")
+    if fall.last_good and fall.first_bad:
+        scores = f"{format_score(fall.last_good.score)} -> {format_score(fall.first_bad.score)}"
+        yield Item(f"{_point(fall.first_bad)}: {scores}, {fall.share:.0%} of the fall", 1, "where")
+    if fall.cause:
+        what = Span(", ".join(fall.cause.what) or "see below", limit=_MOST_LINE)
+        yield Item([f"{fall.cause.kind.value}: ", what], 1, "cause")
+        yield from (Item([Span(line, limit=_MOST_LINE)], 2) for line in fall.cause.evidence)
+    else:
+        yield Item([Span(fall.why_not, limit=_MOST_LINE)], 1, "cannot tell")
+        if fall.candidates:
+            yield Item(", ".join(fall.candidates), 1, "it may be")
+    for step in fall.steps:
+        yield Item(f"it fell further at {_point(step)}, to {format_score(step.score)}", 1)
+
+
+def _point(point: Point) -> str:
+    return one_line(f"{point.name}{f' ({point.subject})' if point.subject else ''}", 120)
+
+
+def changes_page(changes: Sequence[Change]) -> Page:
+    """Return all that was removed, edited and added, by name: what a pull request's verdict was made of."""
+    items = [
+        Item([Span(f"{change.kind.value} {change.what} ", "own"), *_named(change), _rows_of(change)])
+        for change in sorted(changes, key=_rank)
+    ]
+    listed = [Section("", [Items(items)])] if items else []
+    return Page(TOUCHED, [Item(changes_line(changes))], listed, level=3, shortened="- and {} more")
+
+
+def changes_line(changes: Sequence[Change]) -> Line:
+    """Return all of that in one line: each sort of thing with how many were removed, edited and added, and the first of them."""
+    line: list[str | Span] = []
+    for what in dict.fromkeys(change.what for change in sorted(changes, key=_rank)):
+        own = sorted((change for change in changes if change.what == what), key=_rank)
+        rows = [change.rows for change in own if any(change.rows)]
+        counts = [sum(column) for column in zip(*rows, strict=True)]
+        counted = _counted(counts or [sum(change.kind is kind for change in own) for kind in _KINDS])
+        line += [
+            Span("; " if line else "", "own"),
+            Span(_PLURALS.get(what, what), "strong"),
+            Span(f" {counted}: ", "own"),
+        ]
+        for place, change in enumerate(own[:_MOST_NAMED]):
+            line += [Span(", " if place else "", "own"), *_named(change, _MOST_SHORT)]
+        if len(own) > _MOST_NAMED:
+            line.append(Span(f" and {len(own) - _MOST_NAMED} more", "own"))
+    return [*line, Span(".", "own")] if line else [Span(_NOTHING, "own")]
+
+
+def _named(change: Change, limit: int = _MOST_DETAIL) -> list[str | Span]:
+    name = Span(change.name, "code", _MOST_NAME)
+    return [name, Span(" (", "own"), Span(change.detail, limit=limit), Span(")", "own")] if change.detail else [name]
+
+
+def _rows_of(change: Change) -> Span:
+    return Span(f": {_counted(change.rows)}" if any(change.rows) else "", "own")
+
+
+def _counted(counts: Sequence[int]) -> str:
+    return ", ".join(f"{count:,} {kind.value}" for count, kind in zip(counts, _KINDS, strict=True) if count)
+
+
+def _rank(change: Change) -> tuple[int, int, str]:
+    order = _ORDER.index(change.what) if change.what in _ORDER else len(_ORDER)
+    return order, _KINDS.index(change.kind), change.name

@@ -1,1 +1,0 @@
-"""Eval suite runs as JUnit XML, HTML and a table."""

@@ -1,0 +1,167 @@
+"""Pages for a terminal or a log: detail first, what matters most last, where the eye is."""
+
+import io
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, TextIO
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from persona_pipeline.reporting.page import (
+    Agent,
+    AnyCell,
+    Block,
+    Cell,
+    Facts,
+    Item,
+    Items,
+    Line,
+    Page,
+    Score,
+    Table,
+    Tone,
+    spans,
+)
+from persona_pipeline.reporting.text import format_delta, format_score, one_line, printable, spaced
+
+if TYPE_CHECKING:
+    from persona_pipeline.evaluation.report import RunReport
+
+_MARKS = {"held": " ", "fell": "!", "cannot_tell": "?", "nothing": "-"}
+_CHANGED = {"fell": "*", "untold": "?"}
+_STYLES: dict[Tone, str] = {"bad": "red", "warn": "yellow", "dim": "dim", "good": "", "": ""}
+_ROWS: dict[Tone, str] = {**_STYLES, "bad": "bold red"}
+_LEGEND = "! drifted   ? cannot be told   - nothing to judge   * dropped beyond what is allowed   n/m: judgments scored of expected"
+_PEOPLE = "   (7.4±0.5): what people would give"
+_ASCII = {"−": "-", "–": "-", "±": "+-", "…": "...", "━": "-", "─": "-"}
+_ANY_WIDTH = 10_000
+_FACT = 34
+
+
+def print_report(report: "RunReport", file: TextIO | None = None, *, exits: bool = True) -> None:
+    """Write a run's table and findings to ``file`` (default: stderr).
+
+    Args:
+        exits: whether the process ends with the report's exit code, which is said then.
+    """
+    from persona_pipeline.reporting.pages.evaluation import short_page
+
+    print_page(short_page(report, exits=exits), file if file is not None else sys.stderr)
+
+
+def report_text(report: "RunReport", *, exits: bool = True) -> str:
+    """Return a run's table and findings as plain text without colour, ending in a new line."""
+    from persona_pipeline.reporting.pages.evaluation import short_page
+
+    return page_text(short_page(report, exits=exits))
+
+
+def print_page(page: Page, file: TextIO | None = None) -> None:
+    """Write a page to ``file`` (default: stdout), in colour on a terminal only and never failing on its encoding."""
+    stream: TextIO = file if file is not None else sys.stdout
+    if stream.isatty():
+        _draw(page, Console(file=stream))
+    else:
+        stream.write(transliterated(page_text(page), getattr(stream, "encoding", None) or "utf-8"))
+    stream.flush()
+
+
+def page_text(page: Page) -> str:
+    """Return a page as plain text without colour, ending in a new line."""
+    stream = io.StringIO()
+    _draw(page, Console(file=stream, width=_ANY_WIDTH, color_system=None, legacy_windows=False))
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
+
+
+def transliterated(text: str, encoding: str) -> str:
+    """Return text that the encoding can hold: our own signs get an ASCII stand-in, other characters a question mark."""
+    try:
+        text.encode(encoding)
+        return text
+    except UnicodeEncodeError:
+        for sign, plain in _ASCII.items():
+            text = text.replace(sign, plain)
+        return text.encode(encoding, "replace").decode(encoding)
+
+
+def plain_text(line: Line) -> str:
+    """Return a line as printable text on one line."""
+    parts = [
+        printable(part.text) if part.style == "fixed" else spaced(part.text, one_line(part.text, part.limit))
+        for part in spans(line)
+    ]
+    return "".join(parts).strip()
+
+
+def cell_text(cell: AnyCell, *, short: bool = False) -> str:
+    """Return a cell as text; ``short`` leaves out why a score is missing."""
+    if isinstance(cell, Score):
+        if cell.value is None:
+            return "–" if short or not cell.why else cell.why
+        change = "new" if cell.state == "new" else format_delta(cell.change, 1)
+        people = f" ({cell.people[1]})" if cell.people[1] else ""
+        mark = "" if cell.whole else _CHANGED.get(cell.state, "")
+        return f"{format_score(cell.value, 1)} {change}{mark}{people}".strip()
+    if isinstance(cell, Agent):
+        return f"{_MARKS[cell.state]} {one_line(cell.id, 40)}"
+    text = one_line(cell.text if isinstance(cell, Cell) else cell)
+    return f"{text} {one_line(cell.note)}" if isinstance(cell, Cell) and cell.note else text
+
+
+def _draw(page: Page, console: Console) -> None:
+    for section in page.sections:
+        if section.title:
+            console.print(Text(plain_text(section.title)), soft_wrap=True)
+        for block in section.blocks:
+            _block(block, console)
+    for block in reversed(page.top):
+        _block(block, console)
+
+
+def _block(block: Block, console: Console) -> None:
+    if isinstance(block, Table):
+        _table(block, console)
+    elif isinstance(block, Item | Items | Facts):
+        for text, tone in _lines(block):
+            console.print(Text(text, style=_STYLES[tone]), soft_wrap=True)
+
+
+def _lines(block: Item | Items | Facts) -> Iterator[tuple[str, Tone]]:
+    if isinstance(block, Facts):
+        width = max(_FACT, *(len(name) + 2 for name, _ in block.pairs))
+        for name, value in block.pairs:
+            yield f"{'  ' * block.depth}{one_line(name):<{width}}{one_line(value)}", ""
+    for item in [block] if isinstance(block, Item) else block.items if isinstance(block, Items) else ():
+        kind = f"{one_line(item.kind)}: " if item.kind else ""
+        yield f"{'  ' * item.depth}{kind}{plain_text(item.line)}", item.tone
+
+
+def _table(table: Table, console: Console) -> None:
+    whole = _rich(table, short=False, fold=False)
+    needed = Measurement.get(console, console.options.update(width=_ANY_WIDTH), whole).maximum
+    if needed > console.width:
+        whole = _rich(table, short=True, fold=False)
+        needed = Measurement.get(console, console.options.update(width=_ANY_WIDTH), whole).maximum
+    console.print(whole if needed <= console.width else _rich(table, short=True, fold=True))
+    scores = [cell for row in table.rows for cell in row.cells if isinstance(cell, Score)]
+    if table.note:
+        console.print(Text(f"{plain_text(table.note)}\n"), soft_wrap=True)
+    if scores:
+        told = any(cell.people[1] for cell in scores)
+        console.print(Text(f"{_LEGEND}{_PEOPLE if told else ''}", style="dim"), soft_wrap=True)
+
+
+def _rich(table: Table, *, short: bool, fold: bool) -> RichTable:
+    found = RichTable(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    for column in table.columns:
+        title = column.short if short and column.short else column.title[:1].lower() + column.title[1:]
+        found.add_column(
+            Text(one_line(title)), justify="right" if column.number else "left", no_wrap=not fold, overflow="fold"
+        )
+    for row in table.rows:
+        found.add_row(*(Text(cell_text(cell, short=short)) for cell in row.cells), style=_ROWS[row.tone])
+    return found
