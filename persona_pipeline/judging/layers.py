@@ -3,13 +3,12 @@
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import regex
 
 from persona_pipeline.judging.claims import PROMPT_VERSION, no_entries, proposition_question, questions_of, verdicts_of
 from persona_pipeline.judging.injection import reads_as_injection, suspicious_entries
-from persona_pipeline.judging.money import Budget
 from persona_pipeline.judging.recordings.replay import RecordedBackend, RecordedFirst, RecordingWriter
 from persona_pipeline.judging.verdict import (
     Answer,
@@ -26,6 +25,9 @@ from persona_pipeline.judging.verdict import (
 )
 from persona_pipeline.world.models import seed_from
 from persona_pipeline.world.trajectory import Trajectory
+
+if TYPE_CHECKING:
+    from persona_pipeline.judging.money import Budget
 
 # Plain, and rare in chat: one that does not occur is not mentioned, beyond doubt.
 _RARE_WORDS = """
@@ -91,7 +93,7 @@ class OpenedJudge:
         return (*getattr(self.backend, "notes", ()), *taken)
 
     @property
-    def budget(self) -> Budget | None:
+    def budget(self) -> "Budget | None":
         return getattr(self.backend, "budget", None)
 
     @property

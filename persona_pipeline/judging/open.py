@@ -11,11 +11,11 @@ from persona_pipeline.judging.providers.registry import RECORDED
 from persona_pipeline.judging.recordings.replay import RecordedBackend, RecordedFirst, RecordingWriter
 from persona_pipeline.judging.verdict import Layer
 from persona_pipeline.settings import Settings, get_settings
-from persona_pipeline.world import World
 
 if TYPE_CHECKING:
     from persona_pipeline.judging.model.asking import ModelBackend
     from persona_pipeline.judging.model.options import ModelOptions
+    from persona_pipeline.world import World
 
 RECORDINGS = "recordings"
 
@@ -51,7 +51,7 @@ class JudgeOptions:
 
 def open_judge(
     name: str,
-    world: World | None = None,
+    world: "World | None" = None,
     options: JudgeOptions | None = None,
     *,
     settings: Settings | None = None,
@@ -86,7 +86,7 @@ def open_judge(
     return OpenedJudge(_model(calling, world, options, settings), (*layers, claims), options.mechanism)
 
 
-def _model(calling: "ModelOptions", world: World | None, options: JudgeOptions, settings: Settings) -> "ModelBackend":
+def _model(calling: "ModelOptions", world: "World | None", options: JudgeOptions, settings: Settings) -> "ModelBackend":
     from persona_pipeline.judging.cache import JudgmentCache
     from persona_pipeline.judging.model.asking import ModelBackend
     from persona_pipeline.judging.money import Budget, daily_limit

@@ -10,8 +10,9 @@ from scipy.stats import binomtest
 
 from persona_pipeline.cli import main
 from persona_pipeline.errors import ConfigError
+from persona_pipeline.judging.layers import OpenedJudge
 from persona_pipeline.judging.recordings.replay import RecordingWriter
-from persona_pipeline.judging.verdict import Question, Unscored
+from persona_pipeline.judging.verdict import Layer, Question, Unscored
 from persona_pipeline.reporting.pages.suites import pairwise_lines
 from persona_pipeline.settings import get_settings
 from persona_pipeline.suites import read_responses, run_suite
@@ -32,14 +33,14 @@ def reply(question: Question) -> dict[str, Any] | Unscored:
     return {"reasoning": "longer", "better": "second" if len(shown["second"]) > len(shown["first"]) + 1 else "first"}
 
 
-def judged(folder: Path, a: dict[str, str], b: dict[str, str], **record: Any) -> PairwiseResult:
+def judged(folder: Path, a: dict[str, str], b: dict[str, str], *layers: Layer) -> PairwiseResult:
     suite = load(folder, SUITE)
     rows = []
     for name, answers in (("a", a), ("b", b)):
         result = run_suite(suite, responses=read_responses({**A, **answers}))
         rows.append([test.to_dict() for test in result.tests])
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[-1]), encoding="utf-8")
-    judge = SuiteJudge(ScriptedSuiteJudge(ScriptedBackend(reply)), **record)
+    judge = SuiteJudge(OpenedJudge(ScriptedBackend(reply), layers))
     try:
         return judge_pairs(judge, rows[0], rows[1], {"": suite})
     finally:
@@ -108,7 +109,7 @@ def test_a_pair_that_cannot_be_judged_has_a_reason(tmp_path: Path, change: Any, 
 def test_the_command_replays_recordings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    judged(tmp_path, A, B, record=RecordingWriter(tmp_path / "recordings").record_answers)
+    judged(tmp_path, A, B, RecordingWriter(tmp_path / "recordings"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PERSONA_ROOT", str(tmp_path))
     get_settings.cache_clear()
