@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import dagster as dg
 from sqlalchemy.engine import URL
 
-from persona_pipeline.testing.messages_server import MessagesServer
+from tests.support.messages_server import MessagesServer
 from tests.support.postgres import fresh_database, postgres_server
 from tests.support.workers import Host, Hosts, redis_server, take_baselines, write_cohort_world
 

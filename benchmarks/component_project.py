@@ -17,6 +17,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.support.messages_server import MessagesServer
+
 PROJECT = Path(__file__).parents[1]
 CHATS = '''
 import dagster as dg
@@ -58,15 +60,12 @@ attributes:
 """
 RECORD = """
 import os, sys, persona_pipeline as pp
-from persona_pipeline.testing import MessagesServer
 
 assert "site-packages" in pp.__file__, pp.__file__
-with MessagesServer() as server:
-    os.environ |= {"ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "test"}
-    for root in sys.argv[1:]:
-        taken = pp.take_baselines(pp.load_world(root), judge="anthropic", record=True)
-        assert taken.baselines, taken
-    print(server.paid)
+os.environ |= {"ANTHROPIC_BASE_URL": sys.argv[1], "ANTHROPIC_API_KEY": "test"}
+for root in sys.argv[2:]:
+    taken = pp.take_baselines(pp.load_world(root), judge="anthropic", record=True)
+    assert taken.baselines, taken
 """
 LOOK = """
 import json, sqlite3, sys, dagster as dg
@@ -202,8 +201,9 @@ def _materialize(stranger: Stranger, worlds: list[str]) -> None:
     """Bring the asset's rows into one world, record judgments, and evaluate both worlds by the replay."""
     rows = 'key:"messages" or key:"lab/message_rows"'
     stranger.run("dg", "launch", "--assets", rows, name="dg launch --assets messages, lab/message_rows")
-    paid = stranger.run("python", "-c", RECORD, *worlds, name="record judgments").strip().splitlines()[-1]
-    print(f"{paid} judgments recorded")
+    with MessagesServer() as server:
+        stranger.run("python", "-c", RECORD, server.url, *worlds, name="record judgments")
+    print(f"{server.paid} judgments recorded")
     # Now that there is something to replay, the checks on the asset pass too.
     stranger.run("dg", "launch", "--assets", rows, name="the same, with checks that pass")
     for job in ("office__evaluate_cohort", "lab__evaluate_cohort"):

@@ -27,9 +27,9 @@ from persona_pipeline.corrections.gate import ActionGate  # noqa: E402
 from persona_pipeline.corrections.interventions import Interventions  # noqa: E402
 from persona_pipeline.corrections.statistics import correction_statistics  # noqa: E402
 from persona_pipeline.judging.model.options import ModelOptions  # noqa: E402
-from persona_pipeline.testing.messages_server import Hang, MessagesServer, Trickle, message  # noqa: E402
 from persona_pipeline.world import CorrectionSettings, World  # noqa: E402
 from tests.corrections.support import TextBackend, answer_gate  # noqa: E402
+from tests.support.messages_server import Hang, MessagesServer, Trickle, message  # noqa: E402
 
 ALL_ON = CorrectionSettings(
     action_gate_enabled=True, anti_convergence_enabled=True, repetition_suppression_enabled=True

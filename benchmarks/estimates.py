@@ -30,8 +30,8 @@ from persona_pipeline.judging.estimate import Range, estimate_questions
 from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.settings import get_settings
-from persona_pipeline.testing.messages_server import Call, MessagesServer, Outcome, message, verdicts
 from persona_pipeline.world import World
+from tests.support.messages_server import Call, MessagesServer, Outcome, message, verdicts
 from tests.support.worlds import replace_in
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -15,23 +15,22 @@ import tempfile
 import textwrap
 from pathlib import Path
 
+from tests.support.messages_server import MessagesServer
+
 PROJECT = Path(__file__).parents[1]
 SCRIPT = """
 import asyncio, os, persona_pipeline as pp
-from persona_pipeline.testing import MessagesServer
 
 assert "site-packages" in pp.__file__, pp.__file__
-with MessagesServer() as server:
-    os.environ |= {"ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "test"}
-    world = pp.load_world("world")
-    print(pp.estimate(world, judge="anthropic"))
-    taken = pp.take_baselines(world, judge="anthropic", record=True)
-    print(taken, [path.name for path in taken.baselines], server.paid, "judgments paid")
-    again = asyncio.run(pp.evaluate_async(world))
-    print(again, again.exit_code)
-    print(again.to_frame().pivot(index="agent", columns="dimension", values="score").round(1).to_string())
-    print(pp.compare(taken, again), len(again._repr_html_()), "characters of HTML")
-    assert not server.problems
+os.environ |= {"ANTHROPIC_BASE_URL": os.environ["JUDGE_URL"], "ANTHROPIC_API_KEY": "test"}
+world = pp.load_world("world")
+print(pp.estimate(world, judge="anthropic"))
+taken = pp.take_baselines(world, judge="anthropic", record=True)
+print(taken, [path.name for path in taken.baselines])
+again = asyncio.run(pp.evaluate_async(world))
+print(again, again.exit_code)
+print(again.to_frame().pivot(index="agent", columns="dimension", values="score").round(1).to_string())
+print(pp.compare(taken, again), len(again._repr_html_()), "characters of HTML")
 open("greeting.eval.yaml", "w").write("tests: [{id: greet, input: '?', assert: [{type: contains, value: Ada}]}]")
 run = pp.run_suite("greeting.eval.yaml", responses=pp.read_responses({"greet": "Hello, Ada!"}), world=world)
 print(run, run.to_frame("assert")[["test", "assert", "score"]].to_string())
@@ -72,7 +71,11 @@ def main() -> None:
         print(f"{wheel.name}: {wheel.stat().st_size / 1e6:.1f} MB")
         print(_run([str(bin_ / "persona-pipeline"), "init", "world"], home).strip())
         (home / "script.py").write_text(SCRIPT, encoding="utf-8")
-        print(_run([str(bin_ / "python"), "script.py"], home))
+        with MessagesServer() as server:
+            os.environ["JUDGE_URL"] = server.url
+            print(_run([str(bin_ / "python"), "script.py"], home))
+        assert not server.problems
+        print(server.paid, "judgments paid")
         (home / "test_voices.py").write_text(textwrap.dedent(TESTS), encoding="utf-8")
         (home / "pytest.ini").write_text("[pytest]\npersona_root = world\n", encoding="utf-8")
         print(_run([str(bin_ / "python"), "-m", "pytest", "-v", "-n", "2", "-p", "no:cacheprovider"], home, code=1))

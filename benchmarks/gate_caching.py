@@ -22,9 +22,9 @@ sys.path.insert(0, str(PROJECT))
 from persona_pipeline.corrections import ActionGate, gate_backend  # noqa: E402
 from persona_pipeline.judging.model.options import ModelOptions  # noqa: E402
 from persona_pipeline.judging.verdict import Answer, Backend, Question, Usage  # noqa: E402
-from persona_pipeline.testing.messages_server import MessagesServer  # noqa: E402
 from persona_pipeline.world import CorrectionSettings, World  # noqa: E402
 from tests.corrections.support import answer_gate  # noqa: E402
+from tests.support.messages_server import MessagesServer  # noqa: E402
 
 CHECKS = 100
 

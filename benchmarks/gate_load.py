@@ -27,7 +27,10 @@ import sqlalchemy as sa
 
 from persona_pipeline.corrections.configuration import write_config
 from persona_pipeline.store import tables
-from persona_pipeline.testing.messages_server import (
+from persona_pipeline.testing.worlds import write_small_world
+from persona_pipeline.world import World
+from tests.corrections.support import GATED, answer_gate
+from tests.support.messages_server import (
     Call,
     Hang,
     MessagesServer,
@@ -38,9 +41,6 @@ from persona_pipeline.testing.messages_server import (
     message,
     status,
 )
-from persona_pipeline.testing.worlds import write_small_world
-from persona_pipeline.world import World
-from tests.corrections.support import GATED, answer_gate
 
 LEVELS = (1, 50, 300)
 PARTS = ("load", "half-open", "statistics")

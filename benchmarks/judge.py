@@ -53,7 +53,7 @@ PORT = 18731
 def server(*arguments: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Run the server as a process; yields its URL and a mapping that holds its counts when the block has ended."""
     counts: dict[str, Any] = {}
-    command = [sys.executable, "-m", "persona_pipeline.testing", *arguments]
+    command = [sys.executable, "-m", "tests.support.messages_server", *arguments]
     with subprocess.Popen(
         command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
     ) as process:

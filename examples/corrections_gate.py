@@ -2,25 +2,24 @@
 
     python examples/corrections_gate.py
 
-With ANTHROPIC_API_KEY (or ANTHROPIC_BASE_URL) set, the model judges. Without, a local stand-in for the Messages API does: it finds
+With ANTHROPIC_API_KEY (or ANTHROPIC_BASE_URL) set, the model judges. Without, a stand-in does: it finds
 every text out of character that thanks somebody for their efforts.
 """
 
 import asyncio
-import contextlib
 import json
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-
-from pydantic import SecretStr
 
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 
+import persona_pipeline as pp  # noqa: E402
 from persona_pipeline.corrections import ActionGate, correction_statistics, gate_backend  # noqa: E402
-from persona_pipeline.judging.model.options import ModelOptions  # noqa: E402
+from persona_pipeline.judging.verdict import Backend, Question  # noqa: E402
+from persona_pipeline.testing import ScriptedJudge  # noqa: E402
 from persona_pipeline.world import World  # noqa: E402
 
 Rewrite = Callable[[str, str], Awaitable[str]]
@@ -49,22 +48,20 @@ async def rewrite_stubbornly(text: str, feedback: str) -> str:
     return text + " Thank you again for your efforts."
 
 
-@contextlib.contextmanager
-def judge() -> Iterator[ModelOptions]:
-    """Yield how the judge is called."""
-    if ModelOptions().has_credentials():
-        yield ModelOptions()
-        return
-    from persona_pipeline.testing.messages_server import Call, MessagesServer, Reply, message
+def judge() -> Backend:
+    """Return who judges."""
+    try:
+        return gate_backend()
+    except pp.ConfigError:
+        # There is no key.
+        return ScriptedJudge(lambda request: 0, name="stand-in", reply=answer)
 
-    def answer(call: Call) -> Reply:
-        claims = json.loads(call.body["messages"][0]["content"][-2]["text"].partition("\n")[2])["claims"]
-        stiff = "efforts" in json.loads(call.evidence)[-1]["text"]
-        verdicts = [_verdict(claim, stiff) for claim in claims]
-        return message(json.dumps({"verdicts": verdicts}), model=call.body["model"])
 
-    with MessagesServer(answer) as server:
-        yield ModelOptions(base_url=server.url, api_key=SecretStr("none"))
+def answer(question: Question) -> dict[str, object]:
+    """Stand in for the model: every text that thanks somebody for their efforts is out of character."""
+    claims = json.loads(question.context[-1].partition("\n")[2])["claims"]
+    stiff = "efforts" in json.loads(question.evidence)[-1]["text"]
+    return {"verdicts": [_verdict(claim, stiff) for claim in claims]}
 
 
 def _verdict(claim: dict[str, str], stiff: bool) -> dict[str, object]:
@@ -74,10 +71,10 @@ def _verdict(claim: dict[str, str], stiff: bool) -> dict[str, object]:
 
 
 async def main() -> None:
-    with tempfile.TemporaryDirectory() as folder, judge() as options:
+    with tempfile.TemporaryDirectory() as folder:
         world = World.open(PROJECT, f"sqlite:///{folder}/store.db")
         world.sync()
-        async with ActionGate(world, gate_backend(options=options)) as gate:
+        async with ActionGate(world, judge()) as gate:
             for rewrite in (rewrite_in_character, rewrite_stubbornly):
                 print(rewrite.__name__)
                 stiff = "Thank you all for your efforts on the printer."

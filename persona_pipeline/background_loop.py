@@ -1,22 +1,44 @@
-"""An event loop in a thread of its own, for code that waits: clients stay open between calls, whatever loop the caller is in."""
+"""Asynchronous work from code that waits: by itself, or in an event loop of a thread of its own whose clients stay open."""
 
 import asyncio
 import threading
 from collections.abc import Coroutine
-from concurrent.futures import TimeoutError as FutureTimeout
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 
 
+def run_async(work: Coroutine[Any, Any, Result]) -> Result:
+    """Run a coroutine to its end, also where an event loop already runs in this thread (a notebook, an async caller)."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    loop = BackgroundLoop("evaluation")
+    try:
+        return loop.wait(work)
+    finally:
+        loop.close()
+
+
 class BackgroundLoop:
-    """Runs coroutines one caller at a time or many, from any thread. Begins with the first and ends with ``close``."""
+    """Runs coroutines one caller at a time or many, from any thread. Begins with the first and ends with ``close``, or never."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
+
+    def start(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
+        """Begin a coroutine, in the caller's context, and return what will hold its result."""
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=self._loop.run_forever, name=self.name, daemon=True)
+                self._thread.start()
+            return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def wait(self, work: Coroutine[Any, Any, Result], timeout: float | None = None) -> Result:
         """Return what a coroutine returns.
@@ -27,10 +49,10 @@ class BackgroundLoop:
         Raises:
             TimeoutError: it took longer, and was cancelled.
         """
-        future = asyncio.run_coroutine_threadsafe(work, self._started())
+        future = self.start(work)
         try:
             return future.result(timeout)
-        except FutureTimeout:
+        except TimeoutError:
             if future.done():
                 # The work's own.
                 raise
@@ -46,14 +68,6 @@ class BackgroundLoop:
                 self._thread.join()
                 self._loop.close()
             self._loop = self._thread = None
-
-    def _started(self) -> asyncio.AbstractEventLoop:
-        with self._lock:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._loop.run_forever, name=self.name, daemon=True)
-                self._thread.start()
-            return self._loop
 
 
 async def _cancelled() -> None:

@@ -16,10 +16,10 @@ from sqlalchemy.engine import URL
 
 from persona_pipeline.settings import get_settings
 from persona_pipeline.store import Store, open_store
-from persona_pipeline.testing.messages_server import MessagesServer
 from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world import World
 from tests.support.clock import Clock
+from tests.support.messages_server import MessagesServer
 from tests.support.postgres import fresh_database, postgres_server
 
 PROJECT = Path(__file__).parents[1]

@@ -41,9 +41,9 @@ from persona_pipeline.suites.running.explain import explain
 from persona_pipeline.suites.running.targets_file import load_targets
 from persona_pipeline.suites.sandbox import target_proxy
 from persona_pipeline.suites.targets.registry import TARGETS, find_provider
-from persona_pipeline.testing.messages_server import MessagesServer
 from persona_pipeline.world import CorrectionSettings, World, ingest
 from persona_pipeline.world.personas import PersonaFile
+from tests.support.messages_server import MessagesServer
 from tests.support.pull_requests import git
 
 PROJECT = Path(__file__).parents[1]

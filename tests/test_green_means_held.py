@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from persona_pipeline.settings import get_settings
-from persona_pipeline.testing.messages_server import Call, MessagesServer, Reply, message, verdicts
 from persona_pipeline.testing.worlds import WorldBuilder, write_small_world
 from persona_pipeline.world import World
 from tests.suites.support import write
 from tests.support.command_line import Cli, Done, in_process
+from tests.support.messages_server import Call, MessagesServer, Reply, message, verdicts
 from tests.support.worlds import replace_in
 
 DRIFTED = ("evaluate", "--agents", "michael")

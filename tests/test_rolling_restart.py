@@ -19,8 +19,8 @@ import sqlalchemy as sa
 
 from persona_pipeline.propositions import ALL_DIMENSIONS
 from persona_pipeline.store import open_store, tables
-from persona_pipeline.testing.messages_server import MessagesServer
 from tests.support.deployment import PATIENCE, Deployment
+from tests.support.messages_server import MessagesServer
 from tests.support.waiting import wait_until
 from tests.support.workers import steps_by_worker, take_baselines, write_cohort_world
 from tests.support.worlds import replace_in

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from persona_pipeline.background_loop import run_async
 from persona_pipeline.errors import ConfigError, Problem
-from persona_pipeline.evaluation.concurrency import run_async
 from persona_pipeline.evaluation.scope import resolve_window
 from persona_pipeline.judging.claims import checked_quote, plain_json
 from persona_pipeline.judging.injection import reads_as_injection, suspicious_entries

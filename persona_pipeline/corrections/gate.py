@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Self
 
+from persona_pipeline.background_loop import BackgroundLoop
 from persona_pipeline.corrections.announcing import announce_decision
 from persona_pipeline.corrections.background import DaemonPool, QueueFullError
 from persona_pipeline.corrections.bypasses import Bypasses
@@ -92,7 +93,7 @@ class ActionGate:
         # What it takes is loaded now, and not while a text waits.
         emitter()
         self._remembered = Remembered()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop: BackgroundLoop | None = None
         self._lock, self._process = threading.Lock(), os.getpid()
         self._watching: set[asyncio.Task[None]] = set()
 
@@ -183,21 +184,19 @@ class ActionGate:
                 action_id=action_id,
                 run_id=run_id,
             )
-            return asyncio.run_coroutine_threadsafe(check, loop).result(self.deadline + _LOOP_GRACE_SECONDS)
+            return loop.wait(check, self.deadline + _LOOP_GRACE_SECONDS)
         except Exception:
             _LOGGER.exception("gate of %r fails open", agent_id)
             return GateDecision(Action.COMMIT, Outcome.FAIL_OPEN, text, reason=INTERNAL_ERROR, attempt=attempt)
 
-    def _own_loop(self) -> asyncio.AbstractEventLoop:
+    def _own_loop(self) -> BackgroundLoop:
         if self._process != os.getpid():
             # A forked process has its parent's loop without the thread that ran it.
             self._loop, self._lock, self._process = None, threading.Lock(), os.getpid()
         with self._lock:
             if self._loop is None:
-                loop = asyncio.new_event_loop()
-                threading.Thread(target=loop.run_forever, name="gate-loop", daemon=True).start()
-                asyncio.run_coroutine_threadsafe(self.__aenter__(), loop)
-                self._loop = loop
+                self._loop = BackgroundLoop("gate-loop")
+                self._loop.start(self.__aenter__())
             return self._loop
 
     def flush(self, seconds: float = 2.0) -> bool:

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from persona_pipeline.background_loop import run_async
 from persona_pipeline.baselines import Baseline, find_baseline
 from persona_pipeline.calibration.judge_change import ANCHORS, Anchor, JudgeChange, JudgeName, judge_change
 from persona_pipeline.calibration.labelled import Rated, ballots, rated_by_judge, usable
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.evaluation.concurrency import run_async
 from persona_pipeline.evaluation.population import judged_population
 from persona_pipeline.evaluation.verdicts import KnownVerdicts
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Verdict

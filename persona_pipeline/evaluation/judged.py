@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from persona_pipeline.evaluation.concurrency import run_async
+from persona_pipeline.background_loop import run_async
 from persona_pipeline.evaluation.plan import AgentPlan
 from persona_pipeline.evaluation.results import AgentEvaluation, overall_of, total_usage
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Verdict

@@ -7,10 +7,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from persona_pipeline.background_loop import run_async
 from persona_pipeline.baselines import BASELINES, Baseline, load_baseline
 from persona_pipeline.baselines.golden import recordings_digest
 from persona_pipeline.baselines.spread import Windows, computed_moved, spread_of, summarised
-from persona_pipeline.evaluation.concurrency import run_async
 from persona_pipeline.evaluation.plan import AgentPlan, build_case, plan_case
 from persona_pipeline.evaluation.scope import AgentScope
 from persona_pipeline.evaluation.syncing import proposition_set

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from persona_pipeline.background_loop import run_async
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.evaluation.concurrency import run_async
 from persona_pipeline.evaluation.report import Expense
 from persona_pipeline.evaluation.scope import AgentScope
 from persona_pipeline.judging.layers import OpenedJudge

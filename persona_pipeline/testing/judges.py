@@ -1,9 +1,10 @@
-"""Judges that answer by a function of the request."""
+"""Judges that answer by a function of what they are asked."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from persona_pipeline.judging.verdict import JudgeRequest, Verdict
+from persona_pipeline.judging.verdict import Answer, JudgeRequest, Question, Unscored, Verdict
 
 
 @dataclass
@@ -17,17 +18,34 @@ class ScriptedJudge:
         name: what reports call it.
         live: whether it counts as a model that is asked now, so that what fell is judged again.
         asked: every request, in the order it came.
+        reply: what it says to questions of other kinds, such as the gate's or a rubric's: data in the form of the question's
+            schema, or why there is none; None: it cannot be asked any.
+        questions: those questions, in the order they came.
     """
 
     answer: Callable[[JudgeRequest], Verdict | int]
     name: str = "scripted"
     live: bool = False
     asked: list[JudgeRequest] = field(default_factory=list)
+    reply: Callable[[Question], Mapping[str, Any] | Unscored] | None = None
+    questions: list[Question] = field(default_factory=list)
 
     async def judge(self, requests: Sequence[JudgeRequest]) -> list[Verdict]:
         self.asked += requests
         return [self._verdict(request) for request in requests]
 
+    async def ask(self, questions: Sequence[Question]) -> list[Answer]:
+        self.questions += questions
+        return [self._answer(question) for question in questions]
+
     def _verdict(self, request: JudgeRequest) -> Verdict:
         answer = self.answer(request)
         return Verdict(request.proposition_id, score=answer) if isinstance(answer, int) else answer
+
+    def _answer(self, question: Question) -> Answer:
+        data = self.reply(question) if self.reply else Unscored.UNRECORDED
+        if isinstance(data, Unscored):
+            return Answer(unscored=data, detail="scripted")
+        if problem := question.problem(data):
+            return Answer(unscored=Unscored.INVALID_OUTPUT, detail=problem)
+        return Answer(data, model=self.name)

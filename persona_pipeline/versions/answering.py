@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from persona_pipeline.background_loop import run_async
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.evaluation.concurrency import run_async
 from persona_pipeline.judging.money import Budget, Reservation, has_price
 from persona_pipeline.suites.answering.base import OutputCache, ask, cache_key, request_key
 from persona_pipeline.suites.answering.model import ModelTarget

@@ -6,8 +6,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from persona_pipeline.background_loop import run_async
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.evaluation.concurrency import run_async
 from persona_pipeline.evaluation.judged import Judged
 from persona_pipeline.evaluation.plan import AgentPlan, MessageSource, build_case, plan_case
 from persona_pipeline.evaluation.scope import ALL_TIME, AgentScope

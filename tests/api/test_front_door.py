@@ -7,7 +7,7 @@ import json
 import re
 import shutil
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 import persona_pipeline as pp
 from persona_pipeline.cli.app import app
+from persona_pipeline.judging.verdict import Question
 from persona_pipeline.reporting.json_report import json_text
 from persona_pipeline.testing import ScriptedJudge, WorldBuilder, write_small_world
 
@@ -239,4 +240,24 @@ def test_a_notebook_shows_any_text_as_text(tmp_path: Path) -> None:
         assert found.attributes <= {"style"}
         assert not [value for value in found.values if "url" in value or "//" in value]
         assert "&lt;script" in shown._repr_html_() and "\x1b" not in shown._repr_html_() and len(repr(shown)) < 120
+    world.store.close()
+
+
+def test_a_scripted_judge_answers_suites_and_the_gate_too(tmp_path: Path) -> None:
+    def reply(question: Question) -> Mapping[str, Any] | pp.Unscored:
+        if question.kind != "gate":
+            return {"score": 0.9, "reasoning": "r", "hits": [], "misses": []}
+        claims = json.loads(question.context[-1].partition("\n")[2])["claims"]
+        return {"verdicts": [{"id": claim["id"], "reason": "r", "score": 9} for claim in claims]}
+
+    judge = ScriptedJudge(lambda request: 8, reply=reply)
+    suite = tmp_path / "tea.eval.yaml"
+    suite.write_text("tests: [{id: one, input: '?', criteria: c, assert: [{type: llm_judge}]}]", encoding="utf-8")
+    assert pp.run_suite(suite, responses=pp.read_responses({"one": "tea"}), judge=judge).score == 0.9
+    world = pp.load_world(write_small_world(tmp_path / "world"))
+    gate = pp.open_gate(world, backend=judge, settings=pp.CorrectionSettings(action_gate_enabled=True))
+    assert gate.check_sync("ann", "Hm.", channel="general").outcome == "passed"
+    assert [question.kind for question in judge.questions][-1] == "gate"
+    silent = ScriptedJudge(lambda request: 8)
+    assert pp.run_suite(suite, responses=pp.read_responses({"one": "tea"}), judge=silent).exit_code == 3
     world.store.close()

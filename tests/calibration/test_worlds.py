@@ -34,8 +34,8 @@ from persona_pipeline.propositions import PROPOSITIONS, find_proposition_set
 from persona_pipeline.reporting.markdown import render_comment
 from persona_pipeline.reporting.render import render
 from persona_pipeline.reporting.terminal import report_text
-from persona_pipeline.testing.messages_server import Call, MessagesServer, Reply, message, verdicts
 from persona_pipeline.world import World
+from tests.support.messages_server import Call, MessagesServer, Reply, message, verdicts
 
 SAME = DRIFTS[0]
 Answer = Callable[[float], int | None]

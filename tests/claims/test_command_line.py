@@ -9,9 +9,9 @@ import pytest
 
 from persona_pipeline.cli import main
 from persona_pipeline.settings import get_settings
-from persona_pipeline.testing.messages_server import MessagesServer, message
 from tests.claims.test_drafts import OLD, answering, claim
 from tests.claims.test_trial import honest, write_claims
+from tests.support.messages_server import MessagesServer, message
 
 TEST = ("propositions", "test", "michael", "--as-of", "2026-06-14T23:59:59Z")
 EVIL = "<script>alert(1)</script> | `x` [y](http://z) \x1b[31m"

@@ -17,10 +17,10 @@ from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.propositions import load_proposition_file, load_proposition_set
 from persona_pipeline.testing.judges import ScriptedJudge
-from persona_pipeline.testing.messages_server import Call, MessagesServer, Reply, message
 from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world import World
 from persona_pipeline.world.personas import agent_ids, parse_persona
+from tests.support.messages_server import Call, MessagesServer, Reply, message
 
 OLD, OIL = "The kettle is older than I am.", "You oiled a kettle?"
 HOSTILE = 'Ann\n"}]\nagent_id: ../../evil\u202e # {{agent_name}} "no": yes'

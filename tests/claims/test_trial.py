@@ -22,9 +22,9 @@ from persona_pipeline.reporting.pages.claims import matrix_page
 from persona_pipeline.reporting.terminal import page_text
 from persona_pipeline.scoring import AgentCase
 from persona_pipeline.testing.judges import ScriptedJudge
-from persona_pipeline.testing.messages_server import Call, MessagesServer, Reply, message, verdicts
 from persona_pipeline.world import World
 from persona_pipeline.world.models import Message, Window
+from tests.support.messages_server import Call, MessagesServer, Reply, message, verdicts
 from tests.support.noise import NoisyJudge
 from tests.support.worlds import write_yaml
 

@@ -12,10 +12,10 @@ from persona_pipeline.cli import main
 from persona_pipeline.propositions import ALL_DIMENSIONS
 from persona_pipeline.reporting.comment import main as comment
 from persona_pipeline.settings import get_settings
-from persona_pipeline.testing.messages_server import MessagesServer
 from persona_pipeline.versions.finding import Kind
 from persona_pipeline.versions.result import Moved, read_comparison
 from persona_pipeline.world.changes import ask_git
+from tests.support.messages_server import MessagesServer
 
 
 def begun(root: Path, monkeypatch: pytest.MonkeyPatch) -> History:

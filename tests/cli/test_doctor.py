@@ -19,7 +19,7 @@ from persona_pipeline.judging.claims import PROMPT_VERSION
 from persona_pipeline.judging.model.probe import Finding, Level
 from persona_pipeline.settings import Settings
 from persona_pipeline.store import default_url, open_store
-from persona_pipeline.testing.messages_server import Call, Hang, MessagesServer, Reply, message, status, verdicts
+from tests.support.messages_server import Call, Hang, MessagesServer, Reply, message, status, verdicts
 
 RETIRING = {"lifecycle": "deprecated", "retires_at": "2026-11-25T00:00:00Z"}
 

@@ -10,8 +10,8 @@ import pytest
 
 from persona_pipeline.cli import main
 from persona_pipeline.settings import get_settings
-from persona_pipeline.testing.messages_server import MessagesServer
-from persona_pipeline.testing.protocols import BEARER
+from tests.support.messages_server import MessagesServer
+from tests.support.protocols import BEARER
 
 EVALUATE = ("evaluate", "--window", "all", "--dimensions", "fluency", "--fail-on", "none")
 Run = tuple[int, dict, str]

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from persona_pipeline.testing.messages_server import MessagesServer
 from persona_pipeline.testing.worlds import write_small_world
 from tests.support.command_line import Cli, Done, in_process
+from tests.support.messages_server import MessagesServer
 from tests.support.worlds import write_jsonl, write_yaml
 
 MISSPELT = "'Micheal' has 3 messages and no persona; did you mean 'michael'?"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from persona_pipeline.testing.messages_server import MessagesServer
 from tests.support.clock import LONG
+from tests.support.messages_server import MessagesServer
 from tests.support.waiting import wait_until
 
 JUDGMENTS = 10

@@ -8,11 +8,11 @@ import pytest
 
 from persona_pipeline.corrections.configuration import write_config
 from persona_pipeline.store import open_store
-from persona_pipeline.testing.messages_server import MessagesServer
 from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world import World
 from tests.corrections.support import GATED, answer_gate
 from tests.support.clock import take_deadlines_off
+from tests.support.messages_server import MessagesServer
 
 
 @pytest.fixture(autouse=True)

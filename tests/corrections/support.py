@@ -8,9 +8,9 @@ import sqlalchemy as sa
 
 from persona_pipeline.judging.verdict import Answer, Question, Unscored, Usage
 from persona_pipeline.store import tables
-from persona_pipeline.testing.messages_server import Call, Reply, message
 from persona_pipeline.world import CorrectionSettings, World
 from persona_pipeline.world.models import Message
+from tests.support.messages_server import Call, Reply, message
 
 GATED = CorrectionSettings(action_gate_enabled=True)
 

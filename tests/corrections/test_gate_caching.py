@@ -11,9 +11,9 @@ from persona_pipeline.corrections.decision import GateDecision
 from persona_pipeline.corrections.gate import ActionGate
 from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.store import tables
-from persona_pipeline.testing.messages_server import MessagesServer
 from persona_pipeline.world import World
 from tests.corrections.support import say
+from tests.support.messages_server import MessagesServer
 
 
 def checks(world: World, server: MessagesServer, count: int, model: str = "claude-haiku-5-5") -> list[GateDecision]:

@@ -20,10 +20,10 @@ from persona_pipeline.judging.model.asking import ModelBackend
 from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.judging.verdict import Answer, Question
 from persona_pipeline.store import Store, open_store
-from persona_pipeline.testing.messages_server import Cut, Hang, MessagesServer, Reply, Reset, Trickle, message, status
 from persona_pipeline.world import World
 from tests.corrections.support import GATED, TextBackend
 from tests.support.clock import LONG, Clock, ended_at, held, until
+from tests.support.messages_server import Cut, Hang, MessagesServer, Reply, Reset, Trickle, message, status
 
 # As it is before tests take it off.
 DEFAULT_DEADLINE = inspect.signature(ActionGate).parameters["deadline"].default

@@ -11,11 +11,11 @@ from persona_pipeline.corrections.gate import ActionGate
 from persona_pipeline.corrections.statistics import correction_statistics
 from persona_pipeline.judging.model.pace import AgentBreakers, Breaker
 from persona_pipeline.judging.verdict import Answer, Blame, Question, Unscored
-from persona_pipeline.testing.messages_server import MessagesServer, status
 from persona_pipeline.world import World
 from tests.corrections.support import GATED, TextBackend
 from tests.corrections.test_gate_faults import BREAKER_COOLDOWN, live
 from tests.support.clock import LONG, Clock, ended_at, until
+from tests.support.messages_server import MessagesServer, status
 
 
 def test_requests_of_one_agent_that_the_judge_will_not_have_leave_the_others_checked(

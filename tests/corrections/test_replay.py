@@ -20,11 +20,11 @@ from persona_pipeline.errors import ConfigError
 from persona_pipeline.judging.layers import OpenedJudge
 from persona_pipeline.judging.recordings.replay import RecordingWriter
 from persona_pipeline.settings import get_settings
-from persona_pipeline.testing.messages_server import MessagesServer
 from persona_pipeline.world import CorrectionSettings, World
 from persona_pipeline.world.messages import write_messages
 from persona_pipeline.world.models import Message
 from tests.corrections.support import GATED, TextBackend
+from tests.support.messages_server import MessagesServer
 
 GATE, CONVERGENCE, REPETITION = Correction
 START = datetime(2026, 4, 1, tzinfo=UTC)

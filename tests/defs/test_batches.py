@@ -8,9 +8,9 @@ import pytest
 
 from persona_pipeline.definitions import defs
 from persona_pipeline.defs.batches.planning import count_open
-from persona_pipeline.testing.messages_server import MessagesServer, Reset, status
 from persona_pipeline.world import World
 from tests.defs.support import Project
+from tests.support.messages_server import MessagesServer, Reset, status
 
 JUDGMENTS = 10
 

@@ -9,9 +9,9 @@ import pytest
 from persona_pipeline.definitions import defs
 from persona_pipeline.defs.platform import failures
 from persona_pipeline.settings import get_settings
-from persona_pipeline.testing.messages_server import ANSWER, Hang, MessagesServer, message
-from persona_pipeline.testing.protocols import BEARER
 from tests.defs.support import Project, metadata_of
+from tests.support.messages_server import ANSWER, Hang, MessagesServer, message
+from tests.support.protocols import BEARER
 from tests.support.waiting import wait_until
 from tests.support.worlds import write_yaml
 

@@ -13,9 +13,9 @@ from persona_pipeline.changes.suite_files import suite_files
 from persona_pipeline.defs.platform.settings import orchestration
 from persona_pipeline.settings import get_settings
 from persona_pipeline.store import open_store, tables
-from persona_pipeline.testing.messages_server import MessagesServer, message
 from tests.defs.suites_support import DESK, Suites
 from tests.defs.support import Project
+from tests.support.messages_server import MessagesServer, message
 
 PROJECT = Path(__file__).parents[2]
 

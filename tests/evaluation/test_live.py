@@ -15,9 +15,9 @@ from persona_pipeline.judging.model.asking import ModelBackend
 from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.testing.judges import ScriptedJudge
-from persona_pipeline.testing.messages_server import ANSWER, Call, MessagesServer, Reply, message, status, verdicts
 from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world import World
+from tests.support.messages_server import ANSWER, Call, MessagesServer, Reply, message, status, verdicts
 from tests.support.pull_requests import git
 from tests.support.worlds import replace_in
 

@@ -15,11 +15,11 @@ from persona_pipeline.evaluation.stored import stored_report
 from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.reporting.render import render
 from persona_pipeline.testing.judges import ScriptedJudge
-from persona_pipeline.testing.messages_server import Call, MessagesServer, Reply, message, verdicts
 from persona_pipeline.world import World
 from persona_pipeline.world.evaluated_windows import newest_window, touched_windows
 from persona_pipeline.world.messages import write_messages
 from persona_pipeline.world.models import Message
+from tests.support.messages_server import Call, MessagesServer, Reply, message, verdicts
 from tests.support.worlds import replace_in, write_jsonl
 
 FIRST_WEEK = datetime(2026, 3, 4, tzinfo=UTC)

@@ -11,8 +11,8 @@ from persona_pipeline.judging.layers import OpenedJudge
 from persona_pipeline.judging.model.asking import ModelBackend, live_judge
 from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.store.engine import Store, open_store
-from persona_pipeline.testing.messages_server import MessagesServer
 from tests.support.clock import LONG
+from tests.support.messages_server import MessagesServer
 
 
 @pytest.fixture(autouse=True)

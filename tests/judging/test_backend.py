@@ -17,8 +17,8 @@ from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.judging.verdict import Unscored
 from persona_pipeline.settings import Settings
 from persona_pipeline.store.engine import Store
-from persona_pipeline.testing.messages_server import MessagesServer, message, status, verdicts
 from tests.support.judging import request, requests, trajectory
+from tests.support.messages_server import MessagesServer, message, status, verdicts
 
 LONG = trajectory(length=110)
 

@@ -19,8 +19,8 @@ from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.judging.verdict import JudgeRequest, Question, Unscored
 from persona_pipeline.store.engine import Store
 from persona_pipeline.store.tables import judge_batches
-from persona_pipeline.testing.messages_server import Cut, MessagesServer, Reply, Reset, message, status
 from tests.support.judging import requests, trajectory
+from tests.support.messages_server import Cut, MessagesServer, Reply, Reset, message, status
 
 ASKED = requests(4)
 

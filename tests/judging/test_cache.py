@@ -15,8 +15,8 @@ from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.judging.verdict import Answer, Unscored, Usage
 from persona_pipeline.store.engine import Store, open_store
 from persona_pipeline.store.tables import judgments
-from persona_pipeline.testing.messages_server import MessagesServer, message, status, verdicts
 from tests.support.judging import request
+from tests.support.messages_server import MessagesServer, message, status, verdicts
 
 QUESTION = proposition_question([request()], max_tokens=500)
 ITEM = {"proposition_id": "cheerful", "evidence": [], "reasoning": "r", "ideas": [], "verdict": "scored", "score": 7}

@@ -15,9 +15,9 @@ from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.judging.verdict import Unscored
 from persona_pipeline.settings import Settings
 from persona_pipeline.store import Store, open_store, tables
-from persona_pipeline.testing.messages_server import MessagesServer
 from persona_pipeline.world import World
 from tests.support.judging import requests, trajectory
+from tests.support.messages_server import MessagesServer
 
 
 def test_hosts_that_take_at_once_never_take_more_than_there_is(database_url: str) -> None:

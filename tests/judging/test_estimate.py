@@ -12,8 +12,8 @@ from persona_pipeline.judging.estimate import estimate
 from persona_pipeline.judging.model.asking import ModelBackend, live_judge
 from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.store.engine import Store
-from persona_pipeline.testing.messages_server import MessagesServer
 from tests.support.judging import request, requests, trajectory
+from tests.support.messages_server import MessagesServer
 
 NO_KEY = ModelOptions()
 LONG = trajectory(length=110)

@@ -12,7 +12,9 @@ from persona_pipeline.judging.model.asking import ModelBackend, live_judge
 from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.judging.progress import Progress
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
-from persona_pipeline.testing.messages_server import (
+from tests.support.clock import LONG, Clock, ended_at
+from tests.support.judging import request, requests, trajectory
+from tests.support.messages_server import (
     ANSWER,
     Call,
     Cut,
@@ -26,8 +28,6 @@ from persona_pipeline.testing.messages_server import (
     status,
     verdicts,
 )
-from tests.support.clock import LONG, Clock, ended_at
-from tests.support.judging import request, requests, trajectory
 from tests.support.providers import PROVIDERS, options_of, set_environment
 
 BROKEN = "Michael has habit 1"

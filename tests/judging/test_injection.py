@@ -15,9 +15,9 @@ from persona_pipeline.judging.injection import reads_as_injection
 from persona_pipeline.judging.layers import OpenedJudge
 from persona_pipeline.judging.model.messages import RequestStyle
 from persona_pipeline.settings import PACKAGE_PARENT
-from persona_pipeline.testing.messages_server import MessagesServer
 from persona_pipeline.world.trajectory import Entry, Trajectory
 from tests.support.judging import request, trajectory
+from tests.support.messages_server import MessagesServer
 
 STYLE = RequestStyle("claude-haiku-5-5", "low")
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)

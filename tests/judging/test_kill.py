@@ -14,8 +14,8 @@ import sqlalchemy as sa
 
 from persona_pipeline.store.engine import Store
 from persona_pipeline.store.tables import judgments
-from persona_pipeline.testing.messages_server import MessagesServer
 from tests.support.clock import LONG
+from tests.support.messages_server import MessagesServer
 from tests.support.waiting import wait_until
 
 NEEDED, WIDTH, KILLS = 60, 5, 10

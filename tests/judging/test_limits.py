@@ -13,9 +13,9 @@ from persona_pipeline.judging.model.asking import ModelBackend, live_judge
 from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.judging.money import Budget
 from persona_pipeline.judging.verdict import Unscored, Verdict
-from persona_pipeline.testing.messages_server import ANSWER, Hang, MessagesServer, message, status, verdicts
 from tests.support.clock import LONG, Clock, ended_at, until
 from tests.support.judging import request, requests, trajectory
+from tests.support.messages_server import ANSWER, Hang, MessagesServer, message, status, verdicts
 
 WHOLE_DAY = trajectory(length=110)
 

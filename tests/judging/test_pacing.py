@@ -12,10 +12,10 @@ from persona_pipeline.judging.model.pace import Limit, Pacer, Turn
 from persona_pipeline.judging.money import Budget
 from persona_pipeline.judging.verdict import Unscored, Verdict
 from persona_pipeline.settings import Settings
-from persona_pipeline.testing.messages_server import ANSWER, MessagesServer, status
-from persona_pipeline.testing.rate_limits import RateLimits
 from tests.support.clock import LONG, Clock, until
 from tests.support.judging import requests
+from tests.support.messages_server import ANSWER, MessagesServer, status
+from tests.support.rate_limits import RateLimits
 
 ONE = {Limit.REQUESTS: 1.0}
 

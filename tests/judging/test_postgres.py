@@ -15,8 +15,8 @@ from persona_pipeline.judging.model.asking import ModelBackend, live_judge
 from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.store import Store, open_store
 from persona_pipeline.store.tables import judgments
-from persona_pipeline.testing.messages_server import MessagesServer, Reset, message, verdicts
 from tests.support.judging import request, requests
+from tests.support.messages_server import MessagesServer, Reset, message, verdicts
 
 pytestmark = pytest.mark.xdist_group("postgres")
 

@@ -11,8 +11,8 @@ from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.judging.progress import Progress
 from persona_pipeline.judging.verdict import Answer, Unscored, Usage
 from persona_pipeline.store.engine import Store
-from persona_pipeline.testing.messages_server import ANSWER, MessagesServer, status
 from tests.support.judging import requests
+from tests.support.messages_server import ANSWER, MessagesServer, status
 
 
 class Clock:

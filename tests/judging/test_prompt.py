@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from persona_pipeline.judging.claims import PROMPT_VERSION, RULES, SCHEMA, plain_json, proposition_question
-from persona_pipeline.testing.messages_api import check_body
 from tests.support.judging import request, requests
+from tests.support.messages_api import check_body
 
 TEXT = st.text(st.characters(exclude_categories=[]))
 VERDICT = SCHEMA["properties"]["verdicts"]["items"]

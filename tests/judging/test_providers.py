@@ -27,11 +27,11 @@ from persona_pipeline.judging.recordings.replay import RecordedBackend, Recorded
 from persona_pipeline.judging.verdict import Unscored, Usage
 from persona_pipeline.settings import Settings
 from persona_pipeline.store.engine import Store
-from persona_pipeline.testing.messages_server import ANSWER, Hang, MessagesServer, message, status
-from persona_pipeline.testing.protocols import BEARER
-from persona_pipeline.testing.rate_limits import RateLimits
 from tests.support.judging import layered, request, requests, trajectory
+from tests.support.messages_server import ANSWER, Hang, MessagesServer, message, status
+from tests.support.protocols import BEARER
 from tests.support.providers import MODELS, PROVIDERS, SECRETS, options_of, set_environment
+from tests.support.rate_limits import RateLimits
 
 PROJECT = Path(__file__).parents[2]
 

@@ -13,8 +13,8 @@ from persona_pipeline.judging.layers import OpenedJudge
 from persona_pipeline.judging.recordings.files import Recording, load_recording_file, load_recordings, write_recordings
 from persona_pipeline.judging.recordings.replay import RecordedBackend, RecordingWriter
 from persona_pipeline.judging.verdict import Answer, Evidence, JudgeRequest, Question, Unscored, Verdict, recording_key
-from persona_pipeline.testing.messages_server import MessagesServer, status
 from tests.support.judging import layered, request, requests, trajectory
+from tests.support.messages_server import MessagesServer, status
 
 ABOUT = {
     "kind": "proposition",

@@ -8,9 +8,9 @@ import pytest
 
 from persona_pipeline.judging.layers import OpenedJudge
 from persona_pipeline.judging.verdict import Unscored, quote_health
-from persona_pipeline.testing.messages_replies import Call, Reply, message, verdicts
-from persona_pipeline.testing.messages_server import MessagesServer
 from tests.support.judging import request, requests
+from tests.support.messages_replies import Call, Reply, message, verdicts
+from tests.support.messages_server import MessagesServer
 
 
 def quoting(*quotes: str) -> Callable[[Call], Reply]:

@@ -11,8 +11,8 @@ from persona_pipeline.judging.synthetic import (
     SyntheticConversations,
     generate_conversations,
 )
-from persona_pipeline.testing.messages_server import Call, MessagesServer, Reply, message
 from persona_pipeline.world.models import Persona
+from tests.support.messages_server import Call, MessagesServer, Reply, message
 
 ENDS = datetime(2026, 6, 19, 17, 0, tzinfo=UTC)
 KEVIN = Persona("kevin", "Kevin", "An accountant who loves chili.")

@@ -15,8 +15,8 @@ from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.judging.recordings.replay import RecordingWriter
 from persona_pipeline.judging.verdict import Evidence, Verdict, is_unsupported
 from persona_pipeline.labels import Label, label_of, stale_labels, write_labels
-from persona_pipeline.testing.messages_server import MessagesServer
 from persona_pipeline.world import World
+from tests.support.messages_server import MessagesServer
 from tests.support.worlds import replace_in
 
 

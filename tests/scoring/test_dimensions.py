@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from persona_pipeline.evaluation.concurrency import run_async
+from persona_pipeline.background_loop import run_async
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
 from persona_pipeline.propositions import Catchphrase, Proposition, PropositionSet
 from persona_pipeline.scoring import SCORERS, AgentCase, DimensionEvaluation, DimensionPlan

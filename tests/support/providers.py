@@ -5,9 +5,9 @@ from pydantic import SecretStr
 
 from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.judging.providers.registry import find_provider
-from persona_pipeline.testing.messages_server import MessagesServer
-from persona_pipeline.testing.protocols import ACCESS_KEY, BEARER, PROJECT, REGION, SECRET_KEY, SESSION_TOKEN
 from tests.support.clock import LONG
+from tests.support.messages_server import MessagesServer
+from tests.support.protocols import ACCESS_KEY, BEARER, PROJECT, REGION, SECRET_KEY, SESSION_TOKEN
 
 PROVIDERS = ("anthropic", "bedrock", "vertex", "openai")
 MODELS = {

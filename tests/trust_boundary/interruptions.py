@@ -18,7 +18,7 @@ from pathlib import Path
 
 from persona_pipeline.baselines import load_baseline
 from persona_pipeline.judging.recordings.files import load_recordings
-from persona_pipeline.testing.messages_server import MessagesServer
+from tests.support.messages_server import MessagesServer
 
 PROJECT = Path(__file__).parents[2]
 SAMPLE = ("personas", "propositions", "messages", "recordings", "baselines", "suites")

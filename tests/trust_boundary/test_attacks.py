@@ -34,7 +34,6 @@ from persona_pipeline.judging.verdict import Unscored, Verdict
 from persona_pipeline.reporting.comment import main as comment_main
 from persona_pipeline.reporting.json_report import json_text
 from persona_pipeline.store import tables
-from persona_pipeline.testing.messages_server import MessagesServer, message, status, verdicts
 from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world import World
 from persona_pipeline.world.missing import missing_agents
@@ -44,6 +43,7 @@ from tests.corrections.test_server import closed, health, service
 from tests.reporting.sample import sample_report
 from tests.support.clock import LONG, take_deadlines_off
 from tests.support.judging import LINES, request, trajectory
+from tests.support.messages_server import MessagesServer, message, status, verdicts
 from tests.trust_boundary.interruptions import TASKS, Scene
 
 TOLD: dict[int, tuple[str, str, str]] = {}

@@ -12,11 +12,11 @@ from persona_pipeline.suites.answering.base import OutputCache, TargetError
 from persona_pipeline.suites.running.targets_file import Targets, load_targets
 from persona_pipeline.suites.targets import Request
 from persona_pipeline.testing import WorldBuilder
-from persona_pipeline.testing.messages_server import MessagesServer, message
 from persona_pipeline.versions.answering import Answering, Asked
 from persona_pipeline.versions.scenes import Scene
 from persona_pipeline.versions.sides import Side, SideAgent
 from persona_pipeline.world.models import Message, Window
+from tests.support.messages_server import MessagesServer, message
 
 NOW = datetime(2026, 3, 2, tzinfo=UTC)
 TALK = (

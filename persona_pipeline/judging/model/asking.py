@@ -401,5 +401,6 @@ class ModelBackend:
                 self.cache.note_rejection(self.options.endpoint, self.options.model)
 
     def _hear(self, status: int) -> None:
-        if status in (429, 529):
+        # Too many at once; too many a minute is the pacer's.
+        if status == 529:
             self.width.throttled()

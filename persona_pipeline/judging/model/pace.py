@@ -226,7 +226,7 @@ _SPACING_SECONDS = 0.002
 
 
 class AdaptiveWidth:
-    """How many calls may be under way: halved when the server throttles, widened again as calls succeed.
+    """How many calls may be under way: halved when the server is overloaded, widened again as calls succeed.
 
     Calls start one after another, two milliseconds apart. The width grows by one a success up to half of what it was when
     throttled, then by one a round, as TCP does.
@@ -251,7 +251,7 @@ class AdaptiveWidth:
         return int(self._width)
 
     def throttled(self) -> None:
-        """The server has answered 429 or 529."""
+        """The server is overloaded: it has answered 529."""
         if self._clock() - self._last_narrowed < _ONE_WARNING_SECONDS:
             return
         self._last_narrowed = self._clock()

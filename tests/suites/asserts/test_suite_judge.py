@@ -13,10 +13,10 @@ from persona_pipeline.cli import main
 from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.suites import RunOptions, UngradedError, run_suite
 from persona_pipeline.suites.grading.suite_judge import SuiteJudge
-from persona_pipeline.testing.messages_server import Call, Hang, MessagesServer, message, status
 from persona_pipeline.testing.worlds import write_small_world
 from tests.suites.support import Given, ScriptedBackend, ScriptedSuiteJudge, grade, judging, load, target, write
 from tests.support.clock import LONG
+from tests.support.messages_server import Call, Hang, MessagesServer, message, status
 
 SUITE = """
 tests:

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from persona_pipeline.cli.app import app
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.settings import get_settings
-from persona_pipeline.testing.messages_server import MessagesServer, message
+from tests.support.messages_server import MessagesServer, message
 
 SECRETS = {
     "ANTHROPIC_API_KEY": "sk-ant-secret-of-the-user",

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from persona_pipeline.judging.model.probe import FALSE_CLAIM, TRUE_CLAIM
-from persona_pipeline.testing.messages_api import answer_body
+from tests.support.messages_api import answer_body
 
 
 @dataclass(frozen=True)

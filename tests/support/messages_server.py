@@ -14,21 +14,24 @@ It runs in a thread of its own, checks every request, simulates prompt caching a
 
 A handler or script returns a ``Reply`` (``message()``, ``status()``, or one of your own), one of the faults ``Reset``,
 ``Hang``, ``Trickle``, ``Cut``, or ``ANSWER`` for the server's own verdicts on proposition questions. Other questions need
-a handler. ``python -m persona_pipeline.testing --latency 0.3`` runs it as a process, prints its URL, and prints its
+a handler. ``python -m tests.support.messages_server --latency 0.3`` runs it as a process, prints its URL, and prints its
 counts as JSON when its standard input is closed.
 """
 
+import argparse
 import asyncio
 import contextlib
 import json
+import random
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Self
 
-from persona_pipeline.testing.messages_api import Batches, Meter, model_info, prompt_tokens
-from persona_pipeline.testing.messages_replies import (
+from tests.support.messages_api import Batches, Meter, model_info, prompt_tokens
+from tests.support.messages_replies import (
     ANSWER,
     Call,
     Cut,
@@ -43,8 +46,8 @@ from persona_pipeline.testing.messages_replies import (
     status,
     verdicts,
 )
-from persona_pipeline.testing.protocols import PROTOCOLS, Protocol
-from persona_pipeline.testing.rate_limits import RateLimits
+from tests.support.protocols import PROTOCOLS, Protocol
+from tests.support.rate_limits import RateLimits
 
 __all__ = [
     "ANSWER",
@@ -306,3 +309,32 @@ def _parse_head(head: bytes) -> tuple[str, str, dict[str, str]]:
     method, path, _ = first.split(" ")
     headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
     return method, path.partition("?")[0], headers
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--latency", type=float, default=0.0)
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--throttle-above", type=int, help="calls at once beyond which the answer is 529")
+    parser.add_argument("--requests-per-minute", type=float, help="requests a minute beyond which the answer is 429")
+    parser.add_argument("--untold", action="store_true", help="do not say the limits in headers")
+    parser.add_argument(
+        "--long-tail", action="store_true", help="latencies vary log-normally around --latency (sigma 1)"
+    )
+    arguments = parser.parse_args()
+    waited: list[float] = []
+    with MessagesServer(latency=arguments.latency, port=arguments.port) as server:
+        server.throttle_above = arguments.throttle_above
+        if arguments.requests_per_minute:
+            server.limits = RateLimits({"requests": arguments.requests_per_minute}, told=not arguments.untold)
+        if arguments.long_tail:
+            drawn = random.Random(1)
+            server.latencies = lambda: waited.append(arguments.latency * drawn.lognormvariate(0.0, 1.0)) or waited[-1]
+        print(server.url, flush=True)
+        sys.stdin.read()
+        counts = {"calls": len(server.calls), "paid": server.paid, "busiest": server.busiest, "usage": server.usage}
+        print(json.dumps(counts | {"waited": waited, "problems": server.problems[:3]}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 from urllib.parse import quote, unquote
 
-from persona_pipeline.testing.messages_api import check_body, check_request
-from persona_pipeline.testing.messages_replies import Cut, Outcome, Reply, Trickle
+from tests.support.messages_api import check_body, check_request
+from tests.support.messages_replies import Cut, Outcome, Reply, Trickle
 
 ACCESS_KEY, SECRET_KEY, SESSION_TOKEN = "AKIDEXAMPLE", "aws-secret-9f31", "aws-session-77c2"
 BEARER = "bearer-5b1e"
