@@ -1,6 +1,6 @@
 """The action gate in a send_message tool handler, end to end.
 
-    python examples/corrections_gate.py
+    python docs/examples/corrections_gate.py
 
 With ANTHROPIC_API_KEY (or ANTHROPIC_BASE_URL) set, the model judges. Without, a local stand-in for the Messages API does: it finds
 every text out of character that thanks somebody for their efforts.
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-PROJECT = Path(__file__).resolve().parents[1]
+PROJECT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(PROJECT))
 
 from persona_pipeline.corrections import ActionGate, correction_statistics, gate_backend  # noqa: E402
