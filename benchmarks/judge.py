@@ -1,6 +1,10 @@
-"""How fast and how cheap the live judge is, against a local server that answers after 300 ms.
+"""The live judge: how fast and cheap it is, whether a change of it is found out, an estimate holds and a replay is the run again.
 
-Run: python benchmarks/judge.py [--runs 3]
+**live**
+
+How fast and how cheap the live judge is, against a local server that answers after 300 ms.
+
+Run: python benchmarks/judge.py live [--runs 3]
 
     fan-out        200 judgments, 20 at once: seconds, and the ratio to the ideal, which is the number of rounds times 300 ms.
                    Claims on 20 transcripts have no first call to wait for but their own; claims on one transcript wait for one.
@@ -12,38 +16,93 @@ Run: python benchmarks/judge.py [--runs 3]
     tokens         a full evaluation of the sample world: input tokens that had to be processed, as a ratio to one uncached call
                    per claim; the same for tokens read from the cache at a tenth of the price, in dollars; and grouped by 4.
     again          calls for the same world a second time, and after one claim was edited.
+
+**canary**
+
+How often a judge that changed is found out, and one that did not is suspected, by number of anchors.
+
+Run: OPENBLAS_NUM_THREADS=1 python benchmarks/judge.py canary [--runs 500]
+
+A scripted judge of claims whose truth is known: its error is partly its own (the same whenever it is asked) and partly chance,
+scores are 0-9 and whole. *Labelled*: people rated every anchor, with an error of their own. *Recorded*: only the earlier judge's
+verdicts are known.
+
+**estimates**
+
+Whether an estimate holds: what is said before a run against what the run then takes, in twelve situations.
+
+Run: python benchmarks/judge.py estimates
+
+Each situation is a copy of the sample world (without recordings unless it says so), judged by the real SDK through a local
+server that counts tokens (four characters each), caches prefixes and answers at the length the situation says. Printed: the
+range, what was paid, and whether it lies inside; and whether "at most" held.
+
+**replays**
+
+Is a replay of a live run's recordings that run again? Same scores, comparison, findings, verdicts and exit code.
+
+    python benchmarks/judge.py replays [--runs 300] [--failing 0.005] [--failing-again SHARE]
+
+Three agents of five dimensions in two channels, with live baselines of three weeks judged three times; now judged once or three
+times by a judge with noise (sd 0.5, 1.0, 1.5), of whose judgments a share fails. In the newest week nothing happens to one agent,
+or a claim collapses, or a dimension drops by 2, or all drop by 1.5, so that falls are judged again. Every run records what it is
+told and is replayed with a new store, through the stages of the product. Ends with 1 where a replay differs.
 """
 
 import argparse
 import asyncio
+import hashlib
 import heapq
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from persona_pipeline.judging.open import JudgeOptions, open_judge
+import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+PROJECT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(PROJECT))
 
-from persona_pipeline.evaluation import EvaluationRequest
-from persona_pipeline.evaluation.run import planned_requests
-from persona_pipeline.judging.layers import OpenedJudge
-from persona_pipeline.judging.verdict import JudgeRequest, Usage
-from persona_pipeline.settings import Settings
-from persona_pipeline.store import Store, open_store
-from persona_pipeline.world import World
-from tests.support.judging import requests, trajectory
+from persona_pipeline.calibration.judge_change import Anchor, JudgeName, judge_change  # noqa: E402
+from persona_pipeline.evaluation import (  # noqa: E402
+    EvaluationRequest,
+    run_evaluation,
+)
+from persona_pipeline.evaluation.estimating import estimate_run  # noqa: E402
+from persona_pipeline.evaluation.run import planned_requests  # noqa: E402
+from persona_pipeline.judging.batches import collect_batches, submit_batch  # noqa: E402
+from persona_pipeline.judging.claims import questions_of  # noqa: E402
+from persona_pipeline.judging.estimate import Range, estimate_questions  # noqa: E402
+from persona_pipeline.judging.layers import OpenedJudge  # noqa: E402
+from persona_pipeline.judging.model.asking import Call  # noqa: E402
+from persona_pipeline.judging.model.options import ModelOptions  # noqa: E402
+from persona_pipeline.judging.open import JudgeOptions, open_judge  # noqa: E402
+from persona_pipeline.judging.verdict import JudgeRequest, Usage  # noqa: E402
+from persona_pipeline.settings import (  # noqa: E402
+    Settings,
+    get_settings,
+)
+from persona_pipeline.store import Store, open_store  # noqa: E402
+from persona_pipeline.world import World  # noqa: E402
+from tests.support.judging import requests, trajectory  # noqa: E402
+from tests.support.messages_server import MessagesServer, Outcome, message, verdicts  # noqa: E402
+from tests.support.replaying import Case, cases, live_and_replayed, told, write_world  # noqa: E402
+from tests.support.worlds import replace_in  # noqa: E402
 
-ROOT = Path(__file__).resolve().parents[1]
 LATENCY = 0.3
 CALLS, WIDTH = 200, 20
 PORT = 18731
@@ -55,7 +114,7 @@ def server(*arguments: str) -> Iterator[tuple[str, dict[str, Any]]]:
     counts: dict[str, Any] = {}
     command = [sys.executable, "-m", "tests.support.messages_server", *arguments]
     with subprocess.Popen(
-        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
+        command, cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
     ) as process:
         assert process.stdin
         assert process.stdout
@@ -67,7 +126,7 @@ def server(*arguments: str) -> Iterator[tuple[str, dict[str, Any]]]:
 def opened(url: str, *, cache: Store | None = None, grouping: int = 1) -> OpenedJudge:
     """Return the judge of the settings, as the command line opens it."""
     os.environ["ANTHROPIC_BASE_URL"] = url
-    world = World(ROOT, cache) if cache else None
+    world = World(PROJECT, cache) if cache else None
     options = JudgeOptions(grouping=grouping, recorded=False, kept=cache is not None)
     return open_judge("anthropic", world, options, settings=Settings(judge_width=WIDTH))
 
@@ -163,7 +222,7 @@ def judged(url: str, count: int, transcripts: int = 20) -> tuple[float, int]:
 
 def tokens() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        world = World(ROOT, open_store(f"sqlite:///{folder}/world.db"))
+        world = World(PROJECT, open_store(f"sqlite:///{folder}/world.db"))
         asked = planned_requests(world, EvaluationRequest())
         alone = spent([[item] for item in asked])
         shared, grouped = spent([asked]), spent([asked], grouping=4)
@@ -201,9 +260,281 @@ def spent(parts: Sequence[Sequence[JudgeRequest]], *, grouping: int = 1, store: 
         return asyncio.run(run(url))
 
 
-if __name__ == "__main__":
+def run_live() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--runs", type=int, default=3)
     arguments = parser.parse_args()
     for part in (lambda: fan_out(arguments.runs), throttled, limits, long_tail, tokens):
         part()
+
+
+Numbers = np.ndarray
+ANCHORS = (20, 40, 80, 160)
+DIMENSIONS = ("adherence", "consistency", "fluency", "convergence", "ideas_quantity")
+BEFORE, NOW = JudgeName(model="before", prompt_version="1"), JudgeName(model="now", prompt_version="1")
+# With people whose error has sd 1 and claims whose truth has sd 2, the judge's rank correlation with people is about .53.
+LEVEL, TRUTH, PEOPLE, OWN, CHANCE = 5.5, 2.0, 1.0, 2.2, 1.0
+
+
+@dataclass(frozen=True)
+class Drift:
+    """What became of the judge. ``sees``: how much of the truth it still sees; ``new_errors``: its own errors are others now."""
+
+    name: str
+    sees: float = 1.0
+    shift: float = 0.0
+    spread: float = 1.0
+    new_errors: bool = False
+
+
+DRIFTS = (
+    Drift("none (the same judge again)"),
+    Drift("another judge, as good, unlike errors", new_errors=True),
+    Drift("rank correlation .53 -> .12", sees=0.18, new_errors=True),
+    Drift("1 point milder", shift=1.0),
+    Drift("1 point stricter, scale half as wide", shift=-1.0, spread=0.5),
+)
+
+
+def anchors(generator: np.random.Generator, count: int, drift: Drift, labelled: bool) -> list[Anchor]:
+    """Return judgments made before and after the drift."""
+    truth = generator.normal(0, TRUTH, count)
+    own = generator.normal(0, OWN, count)
+    people = _whole(LEVEL + truth + generator.normal(0, PEOPLE, count))
+    before = _whole(LEVEL + truth + own + generator.normal(0, CHANCE, count))
+    kept = generator.normal(0, OWN, count) if drift.new_errors else own
+    seen = drift.spread * (drift.sees * truth + kept + generator.normal(0, CHANCE, count))
+    now = _whole(LEVEL + drift.shift + seen)
+    return [
+        Anchor(
+            DIMENSIONS[place % 5], float(before[place]), float(now[place]), float(people[place]) if labelled else None
+        )
+        for place in range(count)
+    ]
+
+
+def run_canary() -> None:
+    """Print the table as Markdown."""
+    parser = argparse.ArgumentParser(description="Power and false alarms of the judge canary.")
+    parser.add_argument("--runs", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    print(f"{options.runs} runs a cell, seed {options.seed}; share of runs in which the judge counts as changed\n")
+    columns = [f"{count} {kind}" for kind in ("labelled", "recorded") for count in ANCHORS]
+    print("| drift | rank correlation with people, before and now | " + " | ".join(columns) + " |")
+    print("|:--|:--|" + "--:|" * len(columns))
+    for drift in DRIFTS:
+        generator = np.random.default_rng(options.seed)
+        cells, ranks = [], []
+        for labelled in (True, False):
+            for count in ANCHORS:
+                found = [
+                    judge_change(BEFORE, NOW, anchors(generator, count, drift, labelled)) for _ in range(options.runs)
+                ]
+                cells.append(f"{np.mean([item.changed for item in found]):.3f}")
+                ranks += [
+                    (item.rank_before.value, item.rank_now.value or 0.0) for item in found if item.rank_before.value
+                ]
+        mean = np.mean(ranks, axis=0)
+        print(f"| {drift.name} | {mean[0]:.2f}, {mean[1]:.2f} | " + " | ".join(cells) + " |", flush=True)
+
+
+def _whole(values: Numbers) -> Numbers:
+    return np.clip(np.rint(values), 0, 9)
+
+
+PARTS = ("personas", "propositions", "messages", "baselines")
+BASELINE = EvaluationRequest(as_of=datetime(2026, 6, 14, 23, 59, 59, tzinfo=UTC), update_baseline=True, confirm=False)
+TWO_DIMENSIONS = EvaluationRequest(agents=["dwight", "jim"], dimensions=["adherence", "fluency"], confirm=False)
+
+
+@dataclass
+class Stage:
+    """A world, the server that judges it, and how it answers: scores at 8, a reason of so many words."""
+
+    world: World
+    server: MessagesServer
+    score: Callable[[str], int] = lambda claim: 8
+    words: int = 40
+
+    def answer(self, call: Call) -> Outcome:
+        if "play a persona" in str(call.body["system"]):
+            return message(json.dumps({"message": "It is what it is, and it is on my desk. " * 4}))
+        told = verdicts(call.body, self.score)
+        for number, item in enumerate(told["verdicts"]):
+            spread = hashlib.sha256(f"{item['proposition_id']}{number}{len(call.raw)}".encode()).digest()[0] / 255
+            item["reasoning"] = "because " * int(self.words * (0.5 + spread))
+        return message(json.dumps(told))
+
+    def run(self, request: EvaluationRequest, **options: Any) -> float:
+        """Return the dollars a run takes."""
+        judge = open_judge("anthropic", self.world, JudgeOptions(**options))
+        return run_evaluation(self.world, judge, request).report.usage.usd or 0.0
+
+    def judged(self, request: EvaluationRequest, **options: Any) -> tuple[Range, float, float]:
+        """Return the estimate's range, its most, and what the run then took."""
+        said = estimate_run(self.world, request, fresh=bool(options.get("fresh")))
+        assert said.usd
+        assert said.worst_usd is not None
+        return said.usd, said.worst_usd, self.run(request, **options)
+
+
+Situation = Callable[[Stage], tuple[Range, float, float]]
+
+
+def fresh(stage: Stage) -> tuple[Range, float, float]:
+    return stage.judged(EvaluationRequest(confirm=False))
+
+
+def uncounted(stage: Stage) -> tuple[Range, float, float]:
+    stage.server.counts_tokens = False
+    return stage.judged(EvaluationRequest(confirm=False))
+
+
+def confirmed(stage: Stage) -> tuple[Range, float, float]:
+    stage.run(BASELINE)
+    stage.score = lambda claim: 2
+    return stage.judged(EvaluationRequest())
+
+
+def partly_confirmed(stage: Stage) -> tuple[Range, float, float]:
+    stage.run(BASELINE)
+    stage.score = lambda claim: 1 if "farm" in claim or "beet" in claim else 8
+    return stage.judged(EvaluationRequest())
+
+
+def history(stage: Stage) -> tuple[Range, float, float]:
+    return stage.judged(EvaluationRequest(history=2, confirm=False))
+
+
+def half_recorded(stage: Stage) -> tuple[Range, float, float]:
+    stage.run(TWO_DIMENSIONS, record=True)
+    stage.world.store.close()
+    stage.world = World.open(stage.world.root, f"sqlite:///{stage.world.root}/new.db")
+    return stage.judged(EvaluationRequest(agents=["dwight", "jim"], confirm=False))
+
+
+def half_in_the_store(stage: Stage) -> tuple[Range, float, float]:
+    stage.run(TWO_DIMENSIONS)
+    return stage.judged(EvaluationRequest(confirm=False))
+
+
+def one_claim_edited(stage: Stage) -> tuple[Range, float, float]:
+    stage.run(EvaluationRequest(confirm=False))
+    replace_in(stage.world.root / "propositions" / "adherence" / "_default.yaml", "claim: ", "claim: Always, ")
+    return stage.judged(EvaluationRequest(confirm=False))
+
+
+def three_samples(stage: Stage) -> tuple[Range, float, float]:
+    return stage.judged(EvaluationRequest(agents=["pam"], samples=3, confirm=False))
+
+
+def long_answers_learnt(stage: Stage) -> tuple[Range, float, float]:
+    stage.words = 300
+    stage.run(TWO_DIMENSIONS)
+    return stage.judged(EvaluationRequest(agents=["michael", "pam"], confirm=False))
+
+
+def generated(stage: Stage) -> tuple[Range, float, float]:
+    (stage.world.root / "personas" / "creed.yaml").write_text(
+        "display_name: Creed\npersona: Creed is strange and brief.\n"
+    )
+    return stage.judged(EvaluationRequest(agents=["creed"], synthetic=True, confirm=False))
+
+
+def in_batches(stage: Stage) -> tuple[Range, float, float]:
+    options = ModelOptions.from_settings(get_settings())
+    asked = [item for item in planned_requests(stage.world, EvaluationRequest()) if item.trajectory.entries]
+    questions = [question for _, question in questions_of(asked, max_tokens=options.max_tokens)]
+    said = estimate_questions(questions, options, stage.world.store)
+    assert said.batch_usd
+    assert said.worst_usd is not None
+    submit_batch(stage.world.store, options, questions)
+    summaries = collect_batches(stage.world.store, options)
+    return said.batch_usd, said.worst_usd, sum(item.usd or 0.0 for item in summaries)
+
+
+SITUATIONS: dict[str, Situation] = {
+    "everything, input counted": fresh,
+    "everything, input guessed": uncounted,
+    "all falls and is confirmed": confirmed,
+    "some falls and is confirmed": partly_confirmed,
+    "with two weeks before": history,
+    "half is recorded": half_recorded,
+    "half is in the store": half_in_the_store,
+    "one claim edited": one_claim_edited,
+    "three samples": three_samples,
+    "long answers, learnt": long_answers_learnt,
+    "conversations generated": generated,
+    "message batches": in_batches,
+}
+
+
+def run_estimates() -> None:
+    inside = held = 0
+    for name, situation in SITUATIONS.items():
+        with tempfile.TemporaryDirectory() as folder, MessagesServer() as server:
+            root = Path(folder) / "world"
+            for part in PARTS:
+                shutil.copytree(PROJECT / part, root / part)
+            os.environ["ANTHROPIC_BASE_URL"] = server.url
+            stage = Stage(World.open(root, f"sqlite:///{folder}/world.db"), server)
+            server.handler = lambda call, stage=stage: stage.answer(call)
+            usd, most, paid = situation(stage)
+            stage.world.store.close()
+            assert not server.problems, server.problems[:2]
+        is_inside = usd.low <= paid <= usd.high
+        inside, held = inside + is_inside, held + (paid <= most)
+        print(
+            f"{name:30} said ${usd.expected:.4f} (${usd.low:.4f} to ${usd.high:.4f}), at most ${most:.4f}; paid ${paid:.4f}"
+            f"{'' if is_inside else '  OUTSIDE'}",
+            flush=True,
+        )
+    print(f"inside the range {inside} of {len(SITUATIONS)}; at most held {held} of {len(SITUATIONS)}")
+
+
+def replayed(case: Case, world: Path) -> tuple[int, int, int, bool, bool]:
+    """Return a run's exit code, judgments, failures, whether something was judged again, and whether its replay is the same."""
+    with TemporaryDirectory() as folder:
+        live, again, failed = live_and_replayed(case, world, Path(folder))
+    items = [item for agent in live.agents.values() for item in agent.evaluation.dimensions.values()]
+    confirmed = any(item.samples > case.samples for item in items)
+    return live.exit_code, sum(item.n_expected for item in items), failed, confirmed, told(live) == told(again)
+
+
+def replays_main(runs: int, failing: float, failing_again: float | None, processes: int) -> int:
+    chosen = cases(runs, failing, failing_again)
+    with TemporaryDirectory() as folder, ProcessPoolExecutor(processes) as pool:
+        world = write_world(Path(folder) / "world")
+        found = list(pool.map(partial(replayed, world=world), chosen, chunksize=4))
+    codes = Counter(code for code, *_ in found)
+    judgments, failed = sum(row[1] for row in found), sum(row[2] for row in found)
+    print(f"{runs} live runs, {judgments} judgments, {failed} failed ({failed / judgments:.2%})")
+    print(
+        f"runs with failed judgments: {sum(row[2] > 0 for row in found)}; judged again: {sum(row[3] for row in found)}"
+    )
+    print("exit codes: " + ", ".join(f"{code} in {count}" for code, count in sorted(codes.items())))
+    same = sum(row[4] for row in found)
+    print(f"replays with the same scores, comparison, findings, verdicts and exit code: {same} of {runs}")
+    for case in (case for case, row in zip(chosen, found, strict=True) if not row[4]):
+        print(f"another: {case}")
+    return int(same < runs)
+
+
+def run_replays() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=300)
+    parser.add_argument("--failing", type=float, default=0.005, help="Share of judgments that fail.")
+    parser.add_argument("--failing-again", type=float, help="Share of those that confirm a fall; default: the same.")
+    parser.add_argument("--processes", type=int, default=2)
+    options = parser.parse_args()
+    sys.exit(replays_main(options.runs, options.failing, options.failing_again, options.processes))
+
+
+COMMANDS = {"live": run_live, "canary": run_canary, "estimates": run_estimates, "replays": run_replays}
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2 or sys.argv[1] not in COMMANDS:
+        sys.exit(f"{__doc__}\nname one of {', '.join(COMMANDS)}")
+    sys.exit(COMMANDS[sys.argv.pop(1)]())

@@ -33,14 +33,14 @@ def sync() -> Counted:
 
 def record() -> Counted:
     """Write a recorded judgment for everything."""
-    from benchmarks.scale_world import record_everything
+    from benchmarks.scale import record_everything
 
     return _timed(lambda: {"judgments": record_everything(ROOT, os.environ["PERSONA_DATABASE_URL"])})
 
 
 def runs() -> Counted:
     """Save a hundred finished runs of everybody."""
-    from benchmarks.scale_world import write_runs
+    from benchmarks.scale import write_runs
 
     return _timed(lambda: {"runs": write_runs(ROOT, os.environ["PERSONA_DATABASE_URL"], 100)})
 

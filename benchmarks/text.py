@@ -1,10 +1,24 @@
-"""Measures of text: how their time grows with the number of messages, and what they see when voices merge.
+"""Measures of text.
 
-    python benchmarks/text.py [sizes]          # such as 1000 10000 100000
+**messages**
+
+Measures of text: how their time grows with the number of messages, and what they see when voices merge.
+
+    python benchmarks/text.py messages [sizes]          # such as 1000 10000 100000
 
 Corpora are generated from a seed; the voices are the sample world's.
+
+**hostile**
+
+Fits how the time of every stage grows with the length of hostile texts, to a megabyte.
+
+    .venv/bin/python benchmarks/text.py hostile [--longest 1000000] [--stage NAME]
+
+Prints the worst exponent of each stage and the text it comes from; exits with 1 when one is above 1.2. A stage on a kind of text is
+left out above the length at which it takes longer than two minutes.
 """
 
+import argparse
 import json
 import random
 import sys
@@ -26,6 +40,7 @@ from persona_pipeline.scoring.text.ngrams import (  # noqa: E402
 )
 from persona_pipeline.scoring.text.repetition import maximal_repeated  # noqa: E402
 from persona_pipeline.scoring.text.tokens import mean_similarity  # noqa: E402
+from tests.trust_boundary.growth import HOSTILE, STAGES, Growth, growth  # noqa: E402
 
 SIZES = (1_000, 2_000, 5_000, 10_000, 20_000)
 WORDS = [f"w{index}" for index in range(2000)]
@@ -59,7 +74,7 @@ def seconds(call: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
-def growth() -> None:
+def text_growth() -> None:
     sizes = [int(argument) for argument in sys.argv[1:]] or SIZES
     print(f"Seconds by number of messages{'':<15}" + "".join(f"{size:>9,}" for size in sizes))
     rows: dict[str, Callable[[int], Callable[[], object]]] = {
@@ -113,6 +128,52 @@ def swap(messages: dict[str, list[str]], share: float, generator: random.Random)
         messages[agent][index] = text
 
 
-if __name__ == "__main__":
-    growth()
+def run_messages() -> None:
+    text_growth()
     voices()
+
+
+MOST = 1.2
+PATIENCE_SECONDS = 120.0
+# Below, the clock says more of other processes than of the text.
+NOTHING_SECONDS = 0.25
+
+
+def measured(stage: str, kind: str, longest: int) -> Growth:
+    """Return the growth over three lengths, each four times the one before."""
+    short = growth(stage, kind, (longest // 16,), tries=2)
+    lengths = [longest // 16, longest // 4]
+    if short.seconds[0][1] * 256 < PATIENCE_SECONDS:
+        lengths.append(longest)
+    return growth(stage, kind, lengths, tries=1 if len(lengths) == 2 else 2)
+
+
+def run_hostile() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--longest", type=int, default=1_000_000)
+    parser.add_argument("--stage", choices=list(STAGES))
+    arguments = parser.parse_args()
+    failed = False
+    print(f"{'stage':<18}{'worst exponent':>15}  {'of text':<18}{'longest':>10}{'slowest':>10}  of text")
+    for stage in [arguments.stage] if arguments.stage else STAGES:
+        found = [measured(stage, kind, arguments.longest) for kind in HOSTILE]
+        told = [item for item in found if item.seconds[-1][1] > NOTHING_SECONDS]
+        slowest = max(found, key=lambda item: item.seconds[-1][1])
+        worst = max(told, key=lambda item: item.exponent, default=None)
+        exponent = "-" if worst is None else f"{worst.exponent:.2f}"
+        kind, length = ("", "") if worst is None else (worst.kind, f"{worst.seconds[-1][0]:,}")
+        print(
+            f"{stage:<18}{exponent:>15}  {kind:<18}{length:>10}{slowest.seconds[-1][1]:>8.2f} s  {slowest.kind}",
+            flush=True,
+        )
+        failed |= worst is not None and worst.exponent > MOST
+    return int(failed)
+
+
+COMMANDS = {"messages": run_messages, "hostile": run_hostile}
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2 or sys.argv[1] not in COMMANDS:
+        sys.exit(f"{__doc__}\nname one of {', '.join(COMMANDS)}")
+    sys.exit(COMMANDS[sys.argv.pop(1)]())

@@ -19,7 +19,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 import persona_pipeline as pp
-from docs_site.generated import cli_commands
+from docs.site.generated import cli_commands
 from persona_pipeline.cli.app import app
 from persona_pipeline.corrections import Outcome
 from persona_pipeline.corrections.nudges import Nudges
@@ -111,8 +111,8 @@ def test_links_lead_somewhere(page: str) -> None:
 
 def test_every_page_is_in_the_index() -> None:
     index = _LINK.findall(prose_of("docs/README.md"))
-    pages = [path.name for path in (PROJECT / "docs").iterdir() if path.name != "README.md"]
-    assert set(pages) - set(index) == set()
+    pages = {path.relative_to(PROJECT / "docs").parts[0] for path in (PROJECT / "docs").rglob("*.md")}
+    assert pages - {*index, "README.md"} == set()
 
 
 def commands() -> Iterator[tuple[str, str, bool]]:
@@ -171,7 +171,7 @@ def test_dagster_jobs_and_make_targets_exist() -> None:
 def test_variables_are_read_somewhere() -> None:
     code = "\n".join(
         path.read_text(encoding="utf-8")
-        for folder in ("persona_pipeline", "examples")
+        for folder in ("persona_pipeline", "docs/examples")
         for path in (PROJECT / folder).rglob("*.py")
     )
     fields = [*Settings.model_fields, *OrchestrationSettings.model_fields]
@@ -267,7 +267,7 @@ def test_an_assert_type_of_your_own_grades(tmp_path: Path, monkeypatch: pytest.M
 
 def test_the_tool_handler_is_the_one_of_the_example() -> None:
     handler = next(block.text for block in blocks("python", "docs/corrections.md") if "def send_message" in block.text)
-    example = (PROJECT / "examples" / "corrections_gate.py").read_text(encoding="utf-8")
+    example = (PROJECT / "docs/examples/corrections_gate.py").read_text(encoding="utf-8")
     lines = iter(example.splitlines())
     assert all(line in lines for line in handler.splitlines())
 

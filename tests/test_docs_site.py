@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from docs_site.build import BESIDE, DOCS, build, check
-from docs_site.generated import cli_commands, described_fields, generated_pages
+from docs.site.build import BESIDE, DOCS, build, check
+from docs.site.generated import cli_commands, described_fields, generated_pages
 from persona_pipeline.cli.app import app
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
 from persona_pipeline.settings import Settings, get_settings
 from tests.test_docs import COMMANDS, PROJECT, blocks
 
-CONFIGURATION = tomllib.loads((PROJECT / "docs_site" / "zensical.toml").read_text(encoding="utf-8"))
+CONFIGURATION = tomllib.loads((PROJECT / "docs" / "site" / "zensical.toml").read_text(encoding="utf-8"))
 
 
 def pages_of(entries: Any) -> Iterator[str]:
@@ -32,7 +32,7 @@ def test_every_page_is_in_the_navigation_once() -> None:
     pages = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")} - {"README.md"}
     pages |= {"index.md", *BESIDE.values(), *generated_pages()}
     listed = list(pages_of(CONFIGURATION["project"]["nav"]))
-    assert pages - {*listed} == set(), "add these to nav in docs_site/zensical.toml"
+    assert pages - {*listed} == set(), "add these to nav in docs/site/zensical.toml"
     assert sorted(listed) == sorted(pages)
 
 

@@ -16,7 +16,7 @@ from persona_pipeline.baselines.variance import Numbers, moderated, prior_of, va
 
 FEWEST_WINDOWS = 8
 FEWEST_JUDGMENTS = 3
-# Found by benchmarks/trend_simulation.py: 0.4 % of steady series alarm in their first 6 weeks, 7 % in 24.
+# Found by benchmarks/simulations.py trend: 0.4 % of steady series alarm in their first 6 weeks, 7 % in 24.
 ALLOWANCE, LIMIT = 0.5, 6.0
 # The sum goes no higher, so that what recovered stops being a trend within weeks.
 HIGHEST = 1.5 * LIMIT

@@ -196,7 +196,7 @@ def test_a_dimension_of_which_too_little_was_judged_is_not_asked_again() -> None
 
 
 def test_false_alarms_are_rare_and_falls_are_seen() -> None:
-    """A short look at what benchmarks/guard_simulation.py measures; ten seeds of one fleet."""
+    """A short look at what benchmarks/simulations.py guard measures; ten seeds of one fleet."""
     found: Counter[str] = Counter()
     for seed in range(10):
         office = Office(100 + seed, week=0.5)

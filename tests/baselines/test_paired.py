@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.compare import draw, fixed_size, stops
+from benchmarks.versions import draw, fixed_size, stops
 from persona_pipeline.baselines.paired import WIDEST, log_wealth, paired_change
 
 few = settings(max_examples=25)
@@ -87,7 +87,7 @@ def test_a_look_that_showed_a_change_is_never_taken_back() -> None:
 
 
 def test_few_false_alarms_and_fewer_scenes_than_a_fixed_size() -> None:
-    """A short look at what benchmarks/compare.py measures: looked at after every one of 100 scenes."""
+    """A short look at what benchmarks/versions.py compare measures: looked at after every one of 100 scenes."""
     rng = np.random.default_rng(1)
     same, other = (draw(rng, 300, 100, 3, 1.0, drop) for drop in (0.0, 1.0))
     assert np.isfinite(stops(same, 0.05)).mean() <= 0.05

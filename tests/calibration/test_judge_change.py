@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.judge_canary import BEFORE, DRIFTS, NOW, Drift, anchors
+from benchmarks.judge import BEFORE, DRIFTS, NOW, Drift, anchors
 from persona_pipeline.calibration.judge_change import (
     CHANGES,
     Anchor,

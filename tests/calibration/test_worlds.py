@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks.judge_canary import DRIFTS, anchors
+from benchmarks.judge import DRIFTS, anchors
 from persona_pipeline.baselines import find_baseline, save_baseline
 from persona_pipeline.calibration.judge_change import (
     CHANGES,

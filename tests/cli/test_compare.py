@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.bisect_histories import AGENT, History, plant
+from benchmarks.versions import AGENT, History, plant
 from persona_pipeline.cli import main
 from persona_pipeline.propositions import ALL_DIMENSIONS
 from persona_pipeline.reporting.comment import main as comment

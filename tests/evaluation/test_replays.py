@@ -1,4 +1,4 @@
-"""A replay of a live run's recordings is that run again; ``benchmarks/replays.py`` does the same with 300 runs."""
+"""A replay of a live run's recordings is that run again; ``benchmarks/judge.py replays`` does the same with 300 runs."""
 
 from pathlib import Path
 

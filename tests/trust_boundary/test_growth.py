@@ -1,4 +1,4 @@
-"""No text makes any stage worse than linear. The full measurement, to a megabyte, is benchmarks/text_growth.py."""
+"""No text makes any stage worse than linear. The full measurement, to a megabyte, is benchmarks/text.py hostile."""
 
 import pytest
 

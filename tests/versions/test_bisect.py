@@ -1,4 +1,4 @@
-"""What made an agent's scores fall, on real repositories; 300 of them are benchmarks/bisect_histories.py."""
+"""What made an agent's scores fall, on real repositories; 300 of them are benchmarks/versions.py bisect."""
 
 import random
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.bisect_histories import AGENT, History, generate, judged, plant
+from benchmarks.versions import AGENT, History, generate, judged, plant
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation.request import EvaluationRequest
 from persona_pipeline.evaluation.run import run_evaluation

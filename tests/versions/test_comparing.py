@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.compare import contest_of, world_of
+from benchmarks.versions import contest_of, world_of
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Usage, Verdict
 from persona_pipeline.suites.running.targets_file import Targets

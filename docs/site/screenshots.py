@@ -1,8 +1,8 @@
 """The pictures of the documentation: the HTML report and Dagster on the sample world, taken in Chromium.
 
-    python docs_site/screenshots.py [--site .persona/site]
+    python docs/site/screenshots.py [--site .persona/site]
 
-They are written to docs_site/pictures/. With --site pages of a built site are taken instead, light, dark and 390 pixels wide, into
+They are written to docs/site/pictures/. With --site pages of a built site are taken instead, light, dark and 390 pixels wide, into
 the folder `looks` beside it, to be looked at.
 """
 
@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-PROJECT = Path(__file__).resolve().parents[1]
+PROJECT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(PROJECT))
 
 from tests.support.browser import ARGUMENTS  # noqa: E402
@@ -30,7 +30,7 @@ from tests.support.stopping import stop_group  # noqa: E402
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-PICTURES = PROJECT / "docs_site" / "pictures"
+PICTURES = PROJECT / "docs" / "site" / "pictures"
 WORLD = ("personas", "propositions", "messages", "recordings", "baselines", "labels", "suites")
 LOOKS = (("light", "light", 1360), ("dark", "dark", 1360), ("phone", "light", 390))
 

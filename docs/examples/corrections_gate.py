@@ -1,6 +1,6 @@
 """The action gate in a send_message tool handler, end to end.
 
-    python examples/corrections_gate.py
+    python docs/examples/corrections_gate.py
 
 With ANTHROPIC_API_KEY (or ANTHROPIC_BASE_URL) set, the model judges. Without, a stand-in does: it finds
 every text out of character that thanks somebody for their efforts.
@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-PROJECT = Path(__file__).resolve().parents[1]
+PROJECT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(PROJECT))
 
 import persona_pipeline as pp  # noqa: E402

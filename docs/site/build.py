@@ -1,6 +1,6 @@
 """The documentation as a site: docs/ and what is generated from the code, built by zensical with every link checked.
 
-    python docs_site/build.py [--output .persona/site]
+    python docs/site/build.py [--output .persona/site]
 
 Links out of docs/ lead on GitHub to files of the repository; here those files are copied beside the pages. Nothing is fetched.
 """
@@ -15,12 +15,12 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urldefrag
 
-PROJECT = Path(__file__).resolve().parents[1]
+PROJECT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(PROJECT))
 
-from docs_site.generated import generated_pages  # noqa: E402
+from docs.site.generated import generated_pages  # noqa: E402
 
-FOLDER = PROJECT / "docs_site"
+FOLDER = PROJECT / "docs" / "site"
 DOCS = PROJECT / "docs"
 # Files beside docs/ that are pages themselves, by the name they have on the site.
 BESIDE = {"README.md": "readme.md", "CONTRIBUTING.md": "contributing.md"}
@@ -66,7 +66,7 @@ def _target(path: str, pages: Path, source: Path, place: Path) -> str:
     up = "../" * len(place.parent.parts)
     if linked == DOCS / "decisions":
         return f"{up}decisions/{min(p.name for p in linked.glob('*.md'))}"
-    if linked.is_relative_to(DOCS):
+    if linked.is_relative_to(DOCS) and linked.suffix == ".md":
         found = linked.relative_to(DOCS)
         return up + ("index.md" if found == Path("README.md") else found.as_posix())
     name = linked.relative_to(PROJECT).as_posix()

@@ -1,7 +1,7 @@
 """The same over HTTP, with nothing but the standard library, for agents in any language to copy.
 
 persona-pipeline corrections serve &
-python examples/corrections_http.py michael general "Thank you all for your efforts."
+python docs/examples/corrections_http.py michael general "Thank you all for your efforts."
 """
 
 import json
