@@ -1,4 +1,4 @@
-"""Pages as Markdown: the pull-request comment, GitHub's step summary, a file. Nothing from outside makes markup."""
+"""Pages as Markdown: the pull-request comment, or a file. Nothing from outside makes markup."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ from persona_pipeline.reporting.text import format_delta, format_score, markdown
 
 MARKER = "<!-- persona-pipeline -->"
 COMMENT_LIMIT = 65_536
-SUMMARY_LIMIT = 1_000_000
+_ANY_LENGTH = 1_000_000
 _ICONS = {"held": "✅", "fell": "🔻", "cannot_tell": "❔", "nothing": "⚪"}
 _CHANGED = {"fell": " 🔻", "untold": " ❔"}
 _SIGNS = {"good": "✅", "bad": "❌", "warn": "❔"}
@@ -44,17 +44,12 @@ def render_comment(report: RunReport, limit: int = COMMENT_LIMIT) -> str:
 
     It starts with ``MARKER``, by which the one comment is found and updated.
     """
-    return f"{MARKER}\n{render_step_summary(report, limit - len(MARKER) - 1)}"
-
-
-def render_step_summary(report: RunReport, limit: int = SUMMARY_LIMIT) -> str:
-    """Return Markdown for GitHub's step summary: the comment without its marker."""
     from persona_pipeline.reporting.pages.evaluation import comment_page
 
-    return page_markdown(comment_page(report), limit)
+    return f"{MARKER}\n{page_markdown(comment_page(report), limit - len(MARKER) - 1)}"
 
 
-def page_markdown(page: Page, limit: int = SUMMARY_LIMIT) -> str:
+def page_markdown(page: Page, limit: int = _ANY_LENGTH) -> str:
     """Return a page as Markdown of at most ``limit`` characters; lists and tables are cut short where it would be longer."""
     mark = "#" * page.level
     sign = f"{_SIGNS[page.tone]} " if page.tone in _SIGNS else ""

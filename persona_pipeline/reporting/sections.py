@@ -1,7 +1,7 @@
 """What ``RunReport.statistics`` may hold beside the scores, typed. Every key is optional; a malformed one raises ``ConfigError``.
 
 history      {agent_id: [HistoryPoint, ...]} in time order
-trends       {agent_id: {dimension: TrendSeen}}
+trends       {agent_id: {dimension: Trend}}
 fading       {agent_id: [FadingSeen, ...]}, one for each version of its persona and signal
 voice_map    VoiceMap
 voice_alarms {agent_id: VoiceSeen}
@@ -9,18 +9,18 @@ suites       [SuiteSummary, ...]
 corrections  {agent_id: CorrectionSummary}
 """
 
-from collections import Counter
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from persona_pipeline.baselines.trend import Trend
 from persona_pipeline.errors import ConfigError, Problem
 from persona_pipeline.evaluation.report import RunReport
+from persona_pipeline.scoring.fading import CurvePoint, SurvivalPoint
 
 if TYPE_CHECKING:
     from persona_pipeline.corrections.statistics import CorrectionStatistics
-    from persona_pipeline.suites.results.suite_result import SuiteResult, TestResult
 
 
 class _Section(BaseModel):
@@ -39,36 +39,6 @@ class HistoryPoint(_Section):
     margins: dict[str, float] = Field(default_factory=dict)
 
 
-class TrendSeen(_Section):
-    """A dimension that has been falling, as ``baselines.trend.Trend`` tells it."""
-
-    began: datetime
-    windows: int
-    before: float
-    now: float
-    strength: float
-
-
-class CurveSeen(_Section):
-    """Mean score (0-9) at a turn over the conversations that got there, with its 95 % interval."""
-
-    turn: int
-    mean: float
-    low: float | None = None
-    high: float | None = None
-    conversations: int
-
-
-class SurvivalSeen(_Section):
-    """Share (0-1) of characters still held after a turn, with its 95 % interval."""
-
-    turn: int
-    share: float
-    low: float
-    high: float
-    at_risk: int
-
-
 class FadingSeen(_Section):
     """How a character fares by turn, as ``scoring.fading.Fading`` tells it.
 
@@ -80,8 +50,8 @@ class FadingSeen(_Section):
     conversations: int
     lost: int
     longest: int
-    curve: list[CurveSeen] = Field(default_factory=list)
-    survival: list[SurvivalSeen] = Field(default_factory=list)
+    curve: list[CurvePoint] = Field(default_factory=list)
+    survival: list[SurvivalPoint] = Field(default_factory=list)
     half_life: int | None = None
     half_life_low: int | None = None
     half_life_high: int | None = None
@@ -123,10 +93,6 @@ class VoiceMap(_Section):
 
     agents: dict[str, Voice] = Field(default_factory=dict)
     pairs: list[VoicePair] = Field(default_factory=list)
-
-    def pair(self, first: str, second: str) -> VoicePair | None:
-        """Return the pair in either order."""
-        return next((pair for pair in self.pairs if {pair.a, pair.b} == {first, second}), None)
 
     @property
     def ids(self) -> list[str]:
@@ -200,40 +166,11 @@ class SuiteSummary(_Section):
     tests: dict[str, int] = Field(default_factory=dict)
     failures: list[SuiteFailure] = Field(default_factory=list)
 
-    @classmethod
-    def of(cls, result: "SuiteResult") -> "SuiteSummary":
-        """Summarise a suite's result."""
-        targets = {test.target for test in result.tests}
-        return cls(
-            suite=result.suite,
-            target=targets.pop() if len(targets) == 1 else None,
-            verdict=result.verdict.value,
-            score=result.score,
-            tests=dict(Counter(test.verdict.value for test in result.tests)),
-            failures=[
-                SuiteFailure(id=test.id, verdict=test.verdict.value, score=test.score, reason=_why(test))
-                for test in result.tests
-                if test.verdict.value != "pass"
-            ],
-        )
-
-
-class Correction(_Section):
-    """A text the gate rejected or let through by force, and what was sent instead. Scores 0-9."""
-
-    original_text: str
-    corrected_text: str | None = None
-    score: float
-    threshold: float
-    outcome: str
-    reasoning: str = ""
-
 
 _HISTORY = TypeAdapter(dict[str, list[HistoryPoint]])
-_TRENDS = TypeAdapter(dict[str, dict[str, TrendSeen]])
+_TRENDS = TypeAdapter(dict[str, dict[str, Trend]])
 _FADING = TypeAdapter(dict[str, list[FadingSeen]])
 _SUITES = TypeAdapter(list[SuiteSummary])
-_EXAMPLES = TypeAdapter(dict[str, list[Correction]])
 _VOICE_MAP = TypeAdapter(VoiceMap)
 _VOICE_ALARMS = TypeAdapter(dict[str, VoiceSeen])
 
@@ -244,7 +181,7 @@ def history(report: RunReport) -> dict[str, list[HistoryPoint]]:
     return {agent: sorted(series, key=lambda point: point.window_end) for agent, series in points.items()}
 
 
-def trends(report: RunReport) -> dict[str, dict[str, TrendSeen]]:
+def trends(report: RunReport) -> dict[str, dict[str, Trend]]:
     """Return the dimensions that have been falling, by agent."""
     return _read(report, "trends", _TRENDS, {})
 
@@ -280,11 +217,6 @@ def corrections(report: RunReport) -> "CorrectionStatistics | None":
     return found if found.total.actions else None
 
 
-def correction_examples(report: RunReport) -> dict[str, list[Correction]]:
-    """Return rejected texts and what became of them, by agent."""
-    return dict(sorted(_read(report, "correction_examples", _EXAMPLES, {}).items()))
-
-
 def _read(report: RunReport, key: str, adapter: TypeAdapter, default: Any) -> Any:
     if not report.statistics.get(key):
         return default
@@ -297,10 +229,3 @@ def _read(report: RunReport, key: str, adapter: TypeAdapter, default: Any) -> An
                 for problem in error.errors(include_url=False, include_input=False)
             ]
         ) from None
-
-
-def _why(test: "TestResult") -> str:
-    if test.error:
-        return f"{test.error.reason}: {test.error.message}"
-    missed = sorted((item for item in test.best.results if item.misses), key=lambda item: item.score or 0.0)
-    return f"{missed[0].name}: {missed[0].misses[0]}" if missed else ""

@@ -19,7 +19,7 @@ from persona_pipeline.evaluation.report import (
     RunReport,
 )
 from persona_pipeline.evaluation.results import AgentEvaluation
-from persona_pipeline.reporting.sections import Correction, SuiteFailure, SuiteSummary
+from persona_pipeline.reporting.sections import SuiteFailure, SuiteSummary
 from persona_pipeline.scoring.results import (
     DimensionEvaluation,
     PropositionResult,
@@ -442,18 +442,6 @@ def sample_corrections() -> CorrectionStatistics:
         dimensions={"adherence": DimensionChange(before=6.1, after=7.9)},
     )
     return CorrectionStatistics(total=row, agents={"michael": row}, effects={"michael": effect})
-
-
-def sample_correction() -> Correction:
-    """A message that was sent back once."""
-    return Correction(
-        original_text="Kindly find attached.",
-        corrected_text="Look what I made!",
-        score=2.0,
-        threshold=5.0,
-        outcome="corrected",
-        reasoning="Nobody talks like that.",
-    )
 
 
 def many_agents(count: int) -> RunReport:

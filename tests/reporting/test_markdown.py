@@ -2,7 +2,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from persona_pipeline.evaluation.report import Finding, RunReport
-from persona_pipeline.reporting.markdown import COMMENT_LIMIT, MARKER, render_comment, render_step_summary
+from persona_pipeline.reporting.markdown import COMMENT_LIMIT, MARKER, render_comment
 from persona_pipeline.reporting.pages.costs import cost_tables
 from persona_pipeline.scoring.results import PropositionResult
 from tests.reporting.sample import sample_report
@@ -20,10 +20,6 @@ def test_comment_of_a_clean_run(golden) -> None:
 
 def test_it_starts_with_the_marker_it_is_found_by(report: RunReport) -> None:
     assert render_comment(report).splitlines()[0] == MARKER == "<!-- persona-pipeline -->"
-
-
-def test_the_step_summary_is_the_comment_without_marker(report: RunReport) -> None:
-    assert render_step_summary(report) == render_comment(report).removeprefix(MARKER + "\n")
 
 
 def test_regressions_and_drops_stand_by_name(report: RunReport) -> None:
@@ -138,7 +134,7 @@ def test_a_long_comment_is_cut_between_items_and_says_so() -> None:
     shown = sum(line.startswith("- `michael` `drop-") for line in text.splitlines())
     hidden = [int(line.split()[1]) for line in text.splitlines() if line.startswith("*Shortened: ")]
     assert shown + hidden[0] == 600
-    assert len(render_step_summary(report)) > COMMENT_LIMIT
+    assert len(render_comment(report, 2 * COMMENT_LIMIT)) > COMMENT_LIMIT
 
 
 @pytest.mark.parametrize("agents", [1, 400, 5_000])

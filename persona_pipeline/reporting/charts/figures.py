@@ -6,6 +6,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from persona_pipeline.baselines.trend import Trend
 from persona_pipeline.propositions.dimensions import ALL_DIMENSIONS
 from persona_pipeline.reporting.charts.measures import AlarmMark, Bar, Link, bar_chart, cusum_chart, map_chart
 from persona_pipeline.reporting.charts.scores import Series, timeline, turn_chart
@@ -16,7 +17,6 @@ from persona_pipeline.reporting.sections import (
     HistoryPoint,
     SaidAt,
     SumSeen,
-    TrendSeen,
     VoiceMap,
     VoiceSeen,
 )
@@ -39,7 +39,7 @@ class TrendMark:
     text: str
 
 
-def trend_mark(points: Sequence[HistoryPoint], trends: Mapping[str, TrendSeen]) -> TrendMark | None:
+def trend_mark(points: Sequence[HistoryPoint], trends: Mapping[str, Trend]) -> TrendMark | None:
     """Return the mark of an agent's trends on its windows; None without one."""
     if not trends:
         return None

@@ -6,17 +6,13 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from persona_pipeline.reporting.charts.scores import change_line
-from persona_pipeline.reporting.charts.svg import element, path, picture
+from persona_pipeline.reporting.charts.svg import Plot, element, line_path, path, picture, shortened
 
 _LABEL, _PLOT, _VALUE, _ROW, _BAR = 120.0, 270.0, 50.0, 28.0, 12.0
 _MAP_WIDTH, _MAP_HEIGHT, _MAP_MARGIN = 440.0, 330.0, 48.0
 _BAR_CHARACTERS, _MAP_CHARACTERS = 20, 18
-_SUM_WIDTH, _SUM_HEIGHT = 480.0, 180.0
-_SUM_LEFT, _SUM_RIGHT, _SUM_TOP, _SUM_BOTTOM = 12.0, 12.0, 32.0, 26.0
-_HEADROOM = 1.12
-_SHARE_WIDTH, _SHARE_HEIGHT = 480.0, 250.0
-_SHARE_LEFT, _SHARE_RIGHT, _SHARE_TOP, _SHARE_BOTTOM = 44.0, 14.0, 12.0, 40.0
+_SUM, _HEADROOM = Plot(180.0, 12.0, 12.0, 32.0), 1.12
+_SHARE = Plot(250.0, 44.0, 14.0, 12.0, 40.0)
 _SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
@@ -36,10 +32,9 @@ def bar_chart(bars: Sequence[Bar], *, title: str, maximum: float, limit: float |
     for index, bar in enumerate(bars):
         middle = _ROW * index + _ROW / 2
         bad = limit is not None and bar.value > limit
-        shown = bar.label if len(bar.label) <= _BAR_CHARACTERS else bar.label[: _BAR_CHARACTERS - 1] + "…"
         length = _PLOT * min(max(bar.value / maximum, 0.0), 1.0)
         parts += [
-            _beside("label", 0, middle, shown),
+            _beside("label", 0, middle, shortened(bar.label, _BAR_CHARACTERS)),
             _track("track", middle, _PLOT),
             _track("bar bad" if bad else "bar", middle, length),
             _beside("label value", _LABEL + _PLOT + 8, middle, bar.text),
@@ -89,10 +84,9 @@ def map_chart(
         parts.append(element("line", {**line, "stroke-width": weight}))
     for name in names:
         x, y = positions[name]
-        shown = name if len(name) <= _MAP_CHARACTERS else name[: _MAP_CHARACTERS - 1] + "…"
         parts.append(element("circle", {"class": "dot", "cx": x, "cy": y, "r": 7}))
         place = {"class": "label halo", "x": x, "y": y - 14 if y < _MAP_HEIGHT / 2 else y + 23, "text-anchor": "middle"}
-        parts.append(element("text", place, shown))
+        parts.append(element("text", place, shortened(name, _MAP_CHARACTERS)))
     return picture(_MAP_WIDTH, _MAP_HEIGHT, title, parts, classes="chart map")
 
 
@@ -145,58 +139,24 @@ def cusum_chart(
         ends: what stands below the first and the last message, such as their dates.
     """
     top = max(threshold, *sums, 1e-9) * _HEADROOM
-    xs = [_sum_x(number, len(sums)) for number in range(len(sums))]
-    limit = _sum_y(threshold, top)
-    parts: list[Markup] = [
-        element(
-            "line",
-            {
-                "class": "axis",
-                "x1": _SUM_LEFT,
-                "x2": _SUM_WIDTH - _SUM_RIGHT,
-                "y1": _sum_y(0, top),
-                "y2": _sum_y(0, top),
-            },
-        ),
-        element(
-            "line", {"class": "tick limit", "x1": _SUM_LEFT, "x2": _SUM_WIDTH - _SUM_RIGHT, "y1": limit, "y2": limit}
-        ),
-    ]
-    note = {"class": "note", "x": _SUM_WIDTH - _SUM_RIGHT, "y": limit - 6, "text-anchor": "end"}
+    last = max(1, len(sums) - 1)
+    line = [(_SUM.x(number / last if len(sums) > 1 else 0.5), _SUM.y(value / top)) for number, value in enumerate(sums)]
+    parts = [_SUM.across(0, "axis"), _SUM.across(threshold / top, "tick limit")]
+    note = {"class": "note", "x": _SUM.x(1), "y": _SUM.y(threshold / top) - 6, "text-anchor": "end"}
     parts.append(element("text", note, "alarm"))
-    for text, x, anchor in ((ends[0], _SUM_LEFT, "start"), (ends[1], _SUM_WIDTH - _SUM_RIGHT, "end")):
-        parts.append(element("text", {"class": "note", "x": x, "y": _SUM_HEIGHT - 8, "text-anchor": anchor}, text))
-    line = [(x, _sum_y(value, top)) for x, value in zip(xs, sums, strict=True)]
+    parts += [_SUM.below(_SUM.x(0), ends[0], "start"), _SUM.below(_SUM.x(1), ends[1], "end")]
     if len(line) > 1:
-        parts.append(
-            element(
-                "path", {"class": "range", "d": f"{path([(xs[0], _sum_y(0, top)), *line, (xs[-1], _sum_y(0, top))])} Z"}
-            )
-        )
-    parts.append(element("path", {"class": "line", "d": path(line)}))
+        floor = _SUM.y(0)
+        area = path([(line[0][0], floor), *line, (line[-1][0], floor)])
+        parts.append(element("path", {"class": "range", "d": f"{area} Z"}))
+    parts.append(line_path(line))
     for mark in marks:
-        parts += _alarm(mark, xs, line)
-    return picture(_SUM_WIDTH, _SUM_HEIGHT, title, parts, classes="chart timeline")
-
-
-def _alarm(mark: AlarmMark, xs: Sequence[float], line: Sequence[tuple[float, float]]) -> list[Markup]:
-    parts = []
-    if mark.began is not None:
-        x = xs[mark.began]
-        parts += change_line(x, "began here", (_SUM_WIDTH, _SUM_TOP, _SUM_HEIGHT - _SUM_BOTTOM), -9)
-    if mark.raised is not None:
-        x, y = line[mark.raised]
-        parts.append(element("circle", {"class": "dot bad", "cx": x, "cy": y, "r": 4}))
-    return parts
-
-
-def _sum_x(number: int, count: int) -> float:
-    width = _SUM_WIDTH - _SUM_LEFT - _SUM_RIGHT
-    return _SUM_LEFT + (width * number / (count - 1) if count > 1 else width / 2)
-
-
-def _sum_y(value: float, top: float) -> float:
-    return _SUM_TOP + (_SUM_HEIGHT - _SUM_TOP - _SUM_BOTTOM) * (1 - value / top)
+        if mark.began is not None:
+            parts += _SUM.change(line[mark.began][0], "began here", 9)
+        if mark.raised is not None:
+            x, y = line[mark.raised]
+            parts.append(element("circle", {"class": "dot bad", "cx": x, "cy": y, "r": 4}))
+    return _SUM.picture(title, parts)
 
 
 @dataclass(frozen=True)
@@ -212,59 +172,32 @@ def threshold_chart(
 ) -> Markup:
     """Return shares over thresholds, a dashed line where the threshold is now and a whole one where it is proposed."""
     top = max(values, default=1.0) or 1.0
-    ticks = [0.0, 3.0, 6.0, 9.0] if top > 1 else list(_SHARES)
-    parts = _frame([(tick / top, f"{tick:g}") for tick in ticks], "threshold")
+    ticks = [0.0, 3.0, 6.0, 9.0] if top > 1 else _SHARES
+    parts = _shares([(tick / top, f"{tick:g}") for tick in ticks], "threshold")
     for place, name in ((now, "change"), (chosen, "chosen")):
         if place is not None:
-            x = _share_x(place / top)
-            parts.append(
-                element(
-                    "line", {"class": name, "x1": x, "x2": x, "y1": _SHARE_TOP, "y2": _SHARE_HEIGHT - _SHARE_BOTTOM}
-                )
-            )
+            x = _SHARE.x(place / top)
+            parts.append(element("line", {"class": name, "x1": x, "x2": x, "y1": _SHARE.y(1), "y2": _SHARE.y(0)}))
     for line in lines:
         points = [
-            None if share is None else (_share_x(value / top), _share_y(share))
+            None if share is None else (_SHARE.x(value / top), _SHARE.y(share))
             for value, share in zip(values, line.shares, strict=True)
         ]
-        parts.append(element("path", {"class": f"line {line.style}".strip(), "d": path(points)}))
-    return picture(_SHARE_WIDTH, _SHARE_HEIGHT, title, parts)
+        parts.append(line_path(points, line.style))
+    return _SHARE.picture(title, parts, "chart")
 
 
 def roc_chart(points: Sequence[tuple[float, float]], *, title: str) -> Markup:
     """Return the share of bad messages touched over that of good ones; ``points`` are (good, bad), 0-1."""
-    parts = _frame([(share, f"{share:.0%}") for share in _SHARES], "good ones touched")
-    parts.append(
-        element("path", {"class": "change", "d": path([(_share_x(0), _share_y(0)), (_share_x(1), _share_y(1))])})
-    )
-    line = [(_share_x(good), _share_y(bad)) for good, bad in sorted({(0.0, 0.0), *points, (1.0, 1.0)})]
-    parts.append(element("path", {"class": "line", "d": path(line)}))
-    return picture(_SHARE_WIDTH, _SHARE_HEIGHT, title, parts)
+    parts = _shares([(share, f"{share:.0%}") for share in _SHARES], "good ones touched")
+    diagonal = [(_SHARE.x(0), _SHARE.y(0)), (_SHARE.x(1), _SHARE.y(1))]
+    parts.append(element("path", {"class": "change", "d": path(diagonal)}))
+    curve = sorted({(0.0, 0.0), *points, (1.0, 1.0)})
+    parts.append(line_path([(_SHARE.x(good), _SHARE.y(bad)) for good, bad in curve]))
+    return _SHARE.picture(title, parts, "chart")
 
 
-def _frame(ticks: Sequence[tuple[float, str]], below: str) -> list[Markup]:
-    parts: list[Markup] = []
-    for share in _SHARES:
-        y = _share_y(share)
-        name = "axis" if share == 0 else "grid"
-        parts.append(
-            element("line", {"class": name, "x1": _SHARE_LEFT, "x2": _SHARE_WIDTH - _SHARE_RIGHT, "y1": y, "y2": y})
-        )
-        place = {"x": _SHARE_LEFT - 8, "y": y, "text-anchor": "end", "dominant-baseline": "central"}
-        parts.append(element("text", place, f"{share:.0%}"))
-    for share, text in ticks:
-        parts.append(
-            element(
-                "text", {"x": _share_x(share), "y": _SHARE_HEIGHT - _SHARE_BOTTOM + 17, "text-anchor": "middle"}, text
-            )
-        )
-    middle = {"x": _share_x(0.5), "y": _SHARE_HEIGHT - 5, "text-anchor": "middle"}
-    return [*parts, element("text", middle, below)]
-
-
-def _share_x(share: float) -> float:
-    return _SHARE_LEFT + (_SHARE_WIDTH - _SHARE_LEFT - _SHARE_RIGHT) * share
-
-
-def _share_y(share: float) -> float:
-    return _SHARE_TOP + (_SHARE_HEIGHT - _SHARE_TOP - _SHARE_BOTTOM) * (1 - share)
+def _shares(ticks: Sequence[tuple[float, str]], what: str) -> list[Markup]:
+    parts = _SHARE.grid((share, f"{share:.0%}") for share in _SHARES)
+    parts += [_SHARE.below(_SHARE.x(share), text, above_edge=23) for share, text in ticks]
+    return [*parts, _SHARE.below(_SHARE.x(0.5), what, above_edge=5)]

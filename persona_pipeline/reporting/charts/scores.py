@@ -1,20 +1,19 @@
 """Scores on the 0-9 scale: as a bar, in a line of text, over windows of time, and over the turns of a conversation."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from markupsafe import Markup
 
-from persona_pipeline.reporting.charts.svg import element, path, picture
+from persona_pipeline.reporting.charts.svg import Plot, element, line_path, path, picture
 from persona_pipeline.reporting.text import format_score
 
 _BEST = 9.0
 _BAR_WIDTH, _BAR_HEIGHT = 120.0, 10.0
 _SPARK_WIDTH, _SPARK_HEIGHT, _SPARK_MARGIN = 96.0, 24.0, 3.0
-_WIDTH = 480.0
-_LEFT, _RIGHT, _TOP, _BOTTOM = 26.0, 12.0, 20.0, 26.0
-_TIMELINE_HEIGHT, _TURNS_HEIGHT = 200.0, 180.0
+_TIMELINE, _TURNS = Plot(200.0), Plot(180.0)
+_TICKS = [(score / _BEST, str(score)) for score in (0, 3, 6, 9)]
 _MOST_DATES, _MOST_TURNS = 6, 8
 
 
@@ -82,7 +81,7 @@ def sparkline(scores: Sequence[float | None], change_index: int | None = None) -
     title = (
         f"{len(known)} windows, from {format_score(known[0])} to {format_score(known[-1])}" if known else "no scores"
     )
-    parts = [element("path", {"class": "line", "d": path(points)})]
+    parts = [line_path(points)]
     if change_index is not None:
         x = _SPARK_MARGIN + (change_index - 0.5) * step
         parts.append(element("line", {"class": "change", "x1": x, "x2": x, "y1": 0, "y2": _SPARK_HEIGHT}))
@@ -120,53 +119,23 @@ def timeline(
     if any(len(line.scores) != len(ends) for line in series):
         raise ValueError("each series needs one score, or None, a window")
     xs = _positions(ends)
-    parts = [*_grid(_TIMELINE_HEIGHT), *_dates(ends, xs)]
+    parts = [*_TIMELINE.grid(_TICKS), *_dates(ends, xs)]
     if change_index is not None:
         x = (xs[change_index - 1] + xs[change_index]) / 2 if change_index > 0 else xs[change_index]
-        parts += change_line(x, change_label, (_WIDTH, _TOP, _TIMELINE_HEIGHT - _BOTTOM), -7)
+        parts += _TIMELINE.change(x, change_label)
     for line in series:
         parts += _margins(line, xs)
     for line in sorted(series, key=lambda line: not line.style):
         parts += _line(line, xs)
     # The main line is drawn last, on top of the others.
-    return picture(_WIDTH, _TIMELINE_HEIGHT, title, parts, classes="chart timeline")
-
-
-def change_line(x: float, label: str, frame: tuple[float, float, float], above: float) -> list[Markup]:
-    """Return an upright dashed line where something began, and its label beside it.
-
-    Args:
-        frame: the picture's width, and the upper and lower edge of what is drawn in it.
-        above: how far the label stands below the upper edge.
-    """
-    width, top, bottom = frame
-    anchor = "end" if x > width * 0.7 else "start"
-    place = {"class": "note bad", "x": x + (-6 if anchor == "end" else 6), "y": top + above, "text-anchor": anchor}
-    line = {"class": "change", "x1": x, "x2": x, "y1": top - 16, "y2": bottom}
-    return [element("line", line), element("text", place, label)]
+    return _TIMELINE.picture(title, parts)
 
 
 def _positions(ends: Sequence[datetime]) -> list[float]:
-    width = _WIDTH - _LEFT - _RIGHT
     if len(ends) < 2 or ends[-1] == ends[0]:
-        return [_LEFT + width / 2] * len(ends)
+        return [_TIMELINE.x(0.5)] * len(ends)
     whole = (ends[-1] - ends[0]).total_seconds()
-    return [_LEFT + width * (end - ends[0]).total_seconds() / whole for end in ends]
-
-
-def _y(score: float, height: float) -> float:
-    return _TOP + (height - _TOP - _BOTTOM) * (1 - score / _BEST)
-
-
-def _grid(height: float) -> list[Markup]:
-    parts = []
-    for score in (0, 3, 6, 9):
-        y = _y(score, height)
-        name = "axis" if score == 0 else "grid"
-        parts.append(element("line", {"class": name, "x1": _LEFT, "x2": _WIDTH - _RIGHT, "y1": y, "y2": y}))
-        anchor = {"class": "note", "x": _LEFT - 8, "y": y, "text-anchor": "end", "dominant-baseline": "central"}
-        parts.append(element("text", anchor, str(score)))
-    return parts
+    return [_TIMELINE.x((end - ends[0]).total_seconds() / whole) for end in ends]
 
 
 def _dates(ends: Sequence[datetime], xs: Sequence[float]) -> list[Markup]:
@@ -176,8 +145,7 @@ def _dates(ends: Sequence[datetime], xs: Sequence[float]) -> list[Markup]:
     parts = []
     for index in shown:
         anchor = "end" if index == len(ends) - 1 and len(ends) > 1 else "middle"
-        place = {"class": "note", "x": xs[index], "y": _TIMELINE_HEIGHT - 8, "text-anchor": anchor}
-        parts.append(element("text", place, f"{ends[index].day} {ends[index]:%b}"))
+        parts.append(_TIMELINE.below(xs[index], f"{ends[index].day} {ends[index]:%b}", anchor))
     return parts
 
 
@@ -188,24 +156,15 @@ def _margins(line: Series, xs: Sequence[float]) -> list[Markup]:
         if score is None or margin is None:
             pieces.append([])
         else:
-            pieces[-1].append((x, score - margin, score + margin))
-    return [band for piece in pieces for band in _band(piece, _TIMELINE_HEIGHT, line.style)]
-
-
-def _band(edges: Iterable[tuple[float, float, float]], height: float, style: str = "") -> list[Markup]:
-    """Return the area between two lines, given as (x, low, high)."""
-    known = [(x, _y(min(high, _BEST), height), _y(max(low, 0.0), height)) for x, low, high in edges]
-    if len(known) < 2:
-        return []
-    corners = [*((x, top) for x, top, _ in known), *((x, bottom) for x, _, bottom in reversed(known))]
-    return [element("path", {"class": f"range {style}".strip(), "d": f"{path(corners)} Z"})]
+            pieces[-1].append((x, (score - margin) / _BEST, (score + margin) / _BEST))
+    return [band for piece in pieces for band in _TIMELINE.band(piece, line.style)]
 
 
 def _line(line: Series, xs: Sequence[float]) -> list[Markup]:
     points = [
-        None if score is None else (x, _y(score, _TIMELINE_HEIGHT)) for x, score in zip(xs, line.scores, strict=True)
+        None if score is None else (x, _TIMELINE.y(score / _BEST)) for x, score in zip(xs, line.scores, strict=True)
     ]
-    parts = [element("path", {"class": f"line {line.style}".strip(), "d": path(points)})]
+    parts = [line_path(points, line.style)]
     name = f"dot {line.style}".strip()
     radius = 2 if line.style else 3
     for index, point in enumerate(points):
@@ -225,18 +184,15 @@ def turn_chart(
 ) -> Markup:
     """Return scores (0-9), one a turn, with their intervals as a band and a dashed line at the turn ``mark``."""
     last = max(turns, default=1)
-    xs = [_LEFT + (_WIDTH - _LEFT - _RIGHT) * (turn - 1) / max(1, last - 1) for turn in turns]
-    parts = _grid(_TURNS_HEIGHT)
+    xs = [_TURNS.x((turn - 1) / max(1, last - 1)) for turn in turns]
     every = max(1, -(-last // _MOST_TURNS))
-    for turn, x in zip(turns, xs, strict=True):
-        if turn == 1 or turn % every == 0:
-            place = {"class": "note", "x": x, "y": _TURNS_HEIGHT - 8, "text-anchor": "middle"}
-            parts.append(element("text", place, str(turn)))
+    parts = _TURNS.grid(_TICKS)
+    parts += [_TURNS.below(x, str(turn)) for turn, x in zip(turns, xs, strict=True) if turn == 1 or turn % every == 0]
     known = zip(xs, intervals, strict=True)
-    parts += _band(((x, low, high) for x, (low, high) in known if low is not None and high is not None), _TURNS_HEIGHT)
-    line = [(x, _y(score, _TURNS_HEIGHT)) for x, score in zip(xs, scores, strict=True)]
-    parts.append(element("path", {"class": "line", "d": path(line)}))
+    parts += _TURNS.band(
+        [(x, low / _BEST, high / _BEST) for x, (low, high) in known if low is not None and high is not None]
+    )
+    parts.append(line_path([(x, _TURNS.y(score / _BEST)) for x, score in zip(xs, scores, strict=True)]))
     if mark is not None:
-        x = _LEFT + (_WIDTH - _LEFT - _RIGHT) * (mark - 1) / max(1, last - 1)
-        parts += change_line(x, f"half lost by turn {mark}", (_WIDTH, _TOP, _TURNS_HEIGHT - _BOTTOM), -7)
-    return picture(_WIDTH, _TURNS_HEIGHT, title, parts, classes="chart timeline")
+        parts += _TURNS.change(_TURNS.x((mark - 1) / max(1, last - 1)), f"half lost by turn {mark}")
+    return _TURNS.picture(title, parts)

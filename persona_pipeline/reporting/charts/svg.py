@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
@@ -63,6 +64,76 @@ def path(points: Sequence[tuple[float, float] | None]) -> str:
 def number(value: float) -> str:
     """Return a coordinate with at most two digits after the point."""
     return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+@dataclass(frozen=True)
+class Plot:
+    """The frame of a chart with two axes. Places in it are shares (0-1) of its width from the left and of its height from below."""
+
+    height: float
+    left: float = 26.0
+    right: float = 12.0
+    top: float = 20.0
+    bottom: float = 26.0
+    width: float = 480.0
+
+    def x(self, share: float) -> float:
+        """Return a place along the frame."""
+        return self.left + (self.width - self.left - self.right) * share
+
+    def y(self, share: float) -> float:
+        """Return a place up the frame."""
+        return self.top + (self.height - self.top - self.bottom) * (1 - share)
+
+    def across(self, share: float, name: str) -> Markup:
+        """Return a level line of this class."""
+        return element(
+            "line",
+            {"class": name, "x1": self.left, "x2": self.width - self.right, "y1": self.y(share), "y2": self.y(share)},
+        )
+
+    def grid(self, ticks: Iterable[tuple[float, str]]) -> list[Markup]:
+        """Return level lines with what stands beside them; the one at the bottom is the axis."""
+        parts = []
+        for share, text in ticks:
+            y = self.y(share)
+            place = {"class": "note", "x": self.left - 8, "y": y, "text-anchor": "end", "dominant-baseline": "central"}
+            parts += [self.across(share, "axis" if share == 0 else "grid"), element("text", place, text)]
+        return parts
+
+    def below(self, x: float, text: str, anchor: str = "middle", above_edge: float = 8) -> Markup:
+        """Return what stands below the frame."""
+        return element("text", {"class": "note", "x": x, "y": self.height - above_edge, "text-anchor": anchor}, text)
+
+    def change(self, x: float, label: str, rise: float = 7) -> list[Markup]:
+        """Return an upright dashed line where something began, and its label beside it."""
+        anchor = "end" if x > self.width * 0.7 else "start"
+        side = -6 if anchor == "end" else 6
+        place = {"class": "note bad", "x": x + side, "y": self.top - rise, "text-anchor": anchor}
+        line = {"class": "change", "x1": x, "x2": x, "y1": self.top - 16, "y2": self.height - self.bottom}
+        return [element("line", line), element("text", place, label)]
+
+    def band(self, edges: Sequence[tuple[float, float, float]], style: str = "") -> list[Markup]:
+        """Return the area between two lines, given as (x, share of the lower, share of the upper); nothing for one point."""
+        if len(edges) < 2:
+            return []
+        upper = [(x, self.y(min(high, 1.0))) for x, _, high in edges]
+        lower = [(x, self.y(max(low, 0.0))) for x, low, _ in reversed(edges)]
+        return [element("path", {"class": f"range {style}".strip(), "d": f"{path([*upper, *lower])} Z"})]
+
+    def picture(self, title: str, parts: Iterable[Markup], classes: str = "chart timeline") -> Markup:
+        """Return the chart."""
+        return picture(self.width, self.height, title, parts, classes=classes)
+
+
+def line_path(points: Sequence[tuple[float, float] | None], style: str = "") -> Markup:
+    """Return a line through the points."""
+    return element("path", {"class": f"line {style}".strip(), "d": path(points)})
+
+
+def shortened(label: str, most: int) -> str:
+    """Return a label of at most so many characters."""
+    return label if len(label) <= most else label[: most - 1] + "…"
 
 
 def data_uri(chart: Markup) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from persona_pipeline.baselines.models import PropositionDrop
+from persona_pipeline.baselines.trend import Trend
 from persona_pipeline.evaluation.report import EXIT_OK, EXIT_REGRESSION, Finding, RunReport
 from persona_pipeline.reporting import sections
 from persona_pipeline.reporting.charts.figures import (
@@ -162,7 +163,7 @@ class AgentBlock:
     row: AgentRow
     anchor: str
     points: list[sections.HistoryPoint]
-    trends: dict[str, sections.TrendSeen]
+    trends: dict[str, Trend]
 
     @cached_property
     def dimensions(self) -> list[DimensionBlock]:
@@ -463,9 +464,6 @@ def _corrections(report: RunReport, view: ReportView) -> Section | None:
     blocks: list[Block] = [Table.plain("Table of corrections", columns, [_gate(*row) for row in rows])]
     if found.effects:
         blocks += [Item("Scores before the first correction and now", tone="good"), _effects(found, view)]
-    for agent_id, examples in sections.correction_examples(report).items():
-        said = [block for example in examples for block in _example(example)]
-        blocks.append(Folded(f"{agent_id}: {plural(len(examples), 'rejected message')}", said))
     return Section("Runtime corrections", blocks, "corrections", _CORRECTIONS, "Corrections")
 
 
@@ -499,17 +497,6 @@ def _effects(found: "CorrectionStatistics", view: ReportView) -> Table:
         rows.append([agent_id, *said])
     columns = ["Agent", *map(dimension_label, view.dimensions)]
     return Table.plain("Scores before the first correction and now", columns, rows)
-
-
-def _example(example: sections.Correction) -> Iterator[Block]:
-    threshold = f" with a threshold of {format_score(example.threshold, 1)}, {example.outcome.replace('_', ' ')}"
-    yield Item([Span(format_score(example.score, 1), "strong"), threshold], tone="good")
-    yield Quote(example.original_text)
-    if example.corrected_text:
-        yield Item("sent instead")
-        yield Quote(example.corrected_text)
-    if example.reasoning:
-        yield Item(example.reasoning, tone="good")
 
 
 def _provenance(report: RunReport) -> Section:

@@ -10,7 +10,7 @@ from persona_pipeline.reporting.html import render_html
 from persona_pipeline.reporting.page import Agent, Cell, Drawn, Table
 from persona_pipeline.reporting.pages.evaluation import whole_page
 from persona_pipeline.reporting.view import MANY, MOST_WHOLE
-from tests.reporting.sample import many_agents, sample_correction, sample_corrections, sample_report, sample_suite
+from tests.reporting.sample import many_agents, sample_corrections, sample_report, sample_suite
 
 POLICY = re.compile(r'http-equiv="Content-Security-Policy" content="([^"]*)"')
 COLOURS = re.compile(r"--([\w-]+): light-dark\((#\w{6}), (#\w{6})\)")
@@ -107,7 +107,6 @@ def test_suites_and_corrections_are_shown_when_the_run_has_them() -> None:
     report = sample_report()
     report.statistics["suites"] = [sample_suite().model_dump()]
     report.statistics["corrections"] = sample_corrections().model_dump(mode="json")
-    report.statistics["correction_examples"] = {"michael": [sample_correction().model_dump()]}
     html = render_html(report)
     for text in (
         "suites/michael.eval.yaml",
@@ -118,7 +117,6 @@ def test_suites_and_corrections_are_shown_when_the_run_has_them() -> None:
         "$0.0012",
     ):
         assert text in html
-    assert "Kindly find attached." in html and "Look what I made!" in html
     assert "6.1 → 7.9" in html and "+1.80" in html
 
 
