@@ -75,7 +75,6 @@ from persona_pipeline.corrections.interventions import Interventions  # noqa: E4
 from persona_pipeline.corrections.replay.measured import Measured, is_touched, risk_threshold  # noqa: E402
 from persona_pipeline.corrections.replay.models import Correction  # noqa: E402
 from persona_pipeline.corrections.statistics import correction_statistics  # noqa: E402
-from persona_pipeline.judging.model.asking import Call
 from persona_pipeline.judging.model.options import ModelOptions  # noqa: E402
 from persona_pipeline.judging.verdict import Answer, Backend, Question, Usage  # noqa: E402
 from persona_pipeline.store import tables  # noqa: E402
@@ -86,7 +85,17 @@ from tests.corrections.support import (  # noqa: E402
     TextBackend,
     answer_gate,
 )
-from tests.support.messages_server import Hang, MessagesServer, Outcome, Reply, Reset, Trickle, message, status
+from tests.support.messages_server import (  # noqa: E402
+    Call,
+    Hang,
+    MessagesServer,
+    Outcome,
+    Reply,
+    Reset,
+    Trickle,
+    message,
+    status,
+)
 
 ALL_ON = CorrectionSettings(
     action_gate_enabled=True, anti_convergence_enabled=True, repetition_suppression_enabled=True

@@ -139,7 +139,6 @@ def test_an_agent_that_falls_silent_cannot_be_told(cli: Cli, sample_root: Path) 
     assert (done.returncode, report(done)["conclusion"]["verdict"]) == (3, "cannot_tell")
 
 
-@pytest.mark.xfail(strict=True, reason="issue 17: every option of an evaluation exists through every door")
 def test_a_threshold_counts_in_dagster() -> None:
     from persona_pipeline.defs.platform.resources import EvaluationSettings
 

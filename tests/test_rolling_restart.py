@@ -63,7 +63,7 @@ def wait():
 def waiting():
     wait()
 
-place = Place(("others",), *world_settings(Path({root!r}), {{}}))
+place = Place(("others",), **world_settings(Path({root!r}), {{}}))
 defs = dg.Definitions.merge(build_world(place), dg.Definitions(jobs=[waiting]))
 """
 WAITING = {"repositoryLocationName": "others", "repositoryName": "__repository__", "jobName": "waiting"}

@@ -18,7 +18,7 @@ from urllib.parse import unquote, urldefrag
 PROJECT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(PROJECT))
 
-from docs.site.generated import generated_pages  # noqa: E402
+from docs.site.generated import generated_pages, written_places  # noqa: E402
 
 FOLDER = PROJECT / "docs" / "site"
 DOCS = PROJECT / "docs"
@@ -30,6 +30,8 @@ _CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.DOTALL | re.MULTILINE)
 
 def prepare(pages: Path) -> None:
     """Write every page of the site into a folder, links leading to what is there."""
+    for path, text in written_places().items():
+        path.write_text(text, encoding="utf-8")
     for source in sorted(DOCS.rglob("*.md")):
         place = source.relative_to(DOCS)
         _write(pages, source, Path("index.md") if place == Path("README.md") else place)

@@ -1,8 +1,10 @@
 """Pages that are written from the code: every command with its options, every setting, every public name of Python."""
 
 import inspect
+import json
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -12,8 +14,14 @@ import persona_pipeline
 from persona_pipeline import corrections
 from persona_pipeline.cli.app import app
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
+from persona_pipeline.options import OF_BASELINES, EvaluationRequest, kind_of, option_fields, told
 from persona_pipeline.settings import PREFIX, Settings
 
+PROJECT = Path(__file__).resolve().parents[1]
+_HEAD = "| option | default | meaning |\n|---|---|---|\n"
+# A job writes nothing that would stay in the repository, and what judges a pull request is its input `base`.
+NOT_OF_THE_ACTION = ("record", "against", *OF_BASELINES)
+DEFAULTS_OF_THE_ACTION = {"judge": "recorded", "max_usd": "1"}
 # Types are told by their names.
 _MODULE = re.compile(r"\b(?:[a-z_]+\.)+(?=[A-Z])")
 _ENTRY = re.compile(r"^    ([\w, ]+): (.*)$")
@@ -22,6 +30,37 @@ _ENTRY = re.compile(r"^    ([\w, ]+): (.*)$")
 def generated_pages() -> dict[str, str]:
     """Return the generated pages by file name."""
     return {"commands.md": _commands(), "settings.md": _settings(), "python-names.md": _names()}
+
+
+def written_places() -> dict[Path, str]:
+    """Return the files of the repository that have the options of an evaluation in them, as they should be."""
+    reference, action = PROJECT / "docs" / "reference.md", PROJECT / "action.yml"
+    inputs = "".join(map(_input, option_fields(without=NOT_OF_THE_ACTION)))
+    rows = "".join(map(_row, option_fields(without=["baseline_windows"])))
+    return {
+        reference: _between(reference, "<!-- options -->\n\n", "\n<!-- /options -->", _HEAD + rows),
+        action: _between(action, "generated.py.\n", "  # The end of its options.", inputs),
+    }
+
+
+def _between(path: Path, start: str, end: str, text: str) -> str:
+    before, _, rest = path.read_text(encoding="utf-8").partition(start)
+    return f"{before}{start}{text}{end}{rest.partition(end)[2]}"
+
+
+def _row(name: str) -> str:
+    default = EvaluationRequest.model_fields[name].default
+    shown = "" if default is None else "off" if default is False else "on" if default is True else f"`{default}`"
+    option = f"--{name.replace('_', '-')}"
+    other = f", `--no-{option[2:]}`" if kind_of(name) is bool and default is not False else ""
+    return f"| `{option}`{other} | {shown} | {_cell(told(name, links=True))} |\n"
+
+
+def _input(name: str) -> str:
+    default = DEFAULTS_OF_THE_ACTION.get(name, "")
+    return (
+        f"  {name.replace('_', '-')}:\n    description: {json.dumps(told(name))}\n    default: {json.dumps(default)}\n"
+    )
 
 
 def cli_commands() -> Iterator[tuple[str, Any]]:
@@ -60,7 +99,7 @@ def _commands() -> str:
         lines += ["```", " ".join(["persona-pipeline", name, *usage, "[OPTIONS]"]), "```", ""]
         rows = [_option(parameter) for parameter in command.params]
         if rows:
-            lines += ["| option | default | meaning |", "|---|---|---|", *rows]
+            lines += [*_HEAD.splitlines(), *rows]
     return "\n".join(lines) + "\n"
 
 

@@ -11,12 +11,12 @@ from persona_pipeline.baselines.models import (
     Regression,
 )
 from persona_pipeline.errors import ConfigError
+from persona_pipeline.options import PROPOSITION_DELTA as PROPOSITION_DELTA
+from persona_pipeline.options import REGRESSION_DELTA as REGRESSION_DELTA
 from persona_pipeline.scoring.results import DimensionEvaluation
 
-REGRESSION_DELTA = 1.0
 # Judgments from which the share counts: below that one of them is more than the share.
 COUNTED_FROM = 20
-PROPOSITION_DELTA = 3.0
 # A dimension that drops further than this is never green, however much its scores are said to vary.
 UNDECIDED_DELTA = 2.5
 TOLERANCE = 1e-9

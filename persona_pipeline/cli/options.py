@@ -1,36 +1,82 @@
-"""Options that several commands share."""
+"""Options that several commands share, made of those of an evaluation."""
 
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from persona_pipeline.errors import ConfigError
+from persona_pipeline.options import EVERYTHING, EvaluationRequest, bounds_of, kind_of, option_fields, parse_time, told
 
-Agents = Annotated[str, typer.Option(help="'all', or agent ids with commas between them.")]
-Dimensions = Annotated[str, typer.Option(help="'all', or dimensions with commas between them.")]
-WindowLength = Annotated[str, typer.Option("--window", help="Length of the window such as 7d or 12h, or 'all'.")]
-AsOf = Annotated[
-    str | None,
-    typer.Option("--as-of", help="Where the window ends (RFC 3339 with offset); default: the newest message."),
-]
-JudgeName = Annotated[
-    str | None,
-    typer.Option(
-        "--judge",
-        help="'recorded' replays recordings; 'anthropic', 'bedrock', 'vertex' and 'openai' ask a model; default: PERSONA_JUDGE.",
-        show_default="recorded",
-    ),
-]
-Grouping = Annotated[
-    int | None, typer.Option(min=1, help="Claims of one transcript in one call; default: PERSONA_JUDGE_GROUPING.")
-]
+
+def option(name: str, flag: str | None = None) -> Any:
+    """Return an option of an evaluation as the command line has it.
+
+    Args:
+        flag: where a command calls it otherwise.
+    """
+    dashed = f"--{name.replace('_', '-')}"
+    both = f"{dashed}/--no-{dashed[2:]}" if _kind(name) is bool else dashed
+    least, most = bounds_of(name)
+    return typer.Option(
+        flag or both,
+        help=told(name),
+        min=least,
+        max=most,
+        metavar="COMMIT" if name == "against" else None,
+    )
+
+
+def asks(*only: str, without: Sequence[str] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of an evaluation, all or some; they come to its ``**asked``."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(command)
+        context, *own = [item for item in signature.parameters.values() if item.kind is not item.VAR_KEYWORD]
+        made = [
+            context.replace(name=name, default=_default(name), annotation=Annotated[_kind(name) | None, option(name)])
+            for name in option_fields(without=without)
+            if name in (only or EvaluationRequest.model_fields)
+        ]
+        vars(command)["__signature__"] = signature.replace(parameters=[context, *made, *own])
+        return command
+
+    return decorate
+
+
+def request_of(context: typer.Context, asked: Mapping[str, Any], **more: Any) -> EvaluationRequest:
+    """Return what was asked for on the command line.
+
+    Raises:
+        ConfigError: a value cannot be.
+    """
+    sources = {name: context.get_parameter_source(name) for name in asked}
+    given = {name for name, source in sources.items() if source and source.name != "DEFAULT"}
+    return EvaluationRequest(**{name: asked[name] for name in given}, **more)
+
+
+def _default(name: str) -> Any:
+    return {"agents": EVERYTHING, "dimensions": EVERYTHING}.get(name, EvaluationRequest.model_fields[name].default)
+
+
+def _kind(name: str) -> type:
+    kind = kind_of(name)
+    return str if kind is list else kind
+
+
+Agents = Annotated[str, option("agents")]
+Dimensions = Annotated[str, option("dimensions")]
+WindowLength = Annotated[str, option("window")]
+AsOf = Annotated[str | None, option("as_of")]
+JudgeName = Annotated[str | None, option("judge")]
+Grouping = Annotated[int | None, option("grouping")]
 MockJudge = Annotated[bool, typer.Option("--mock-judge", help="The same as --judge recorded.")]
-
-Samples = Annotated[int, typer.Option(min=1, max=50, help="How often each claim is judged.")]
-MaxUsd = Annotated[float | None, typer.Option(help="US dollars the run may cost; what it stops is unscored.")]
-Fresh = Annotated[bool, typer.Option(help="Ask a live judge anew what recordings or the store already answer.")]
-Record = Annotated[bool, typer.Option(help="Write the verdicts of a live judge to recordings/.")]
+Samples = Annotated[int, option("samples")]
+MaxUsd = Annotated[float | None, option("max_usd")]
+Fresh = Annotated[bool, option("fresh")]
+Record = Annotated[bool, option("record")]
 
 
 def names(text: str) -> list[str] | None:
@@ -55,8 +101,6 @@ def moment(text: str | None, option: str = "--as-of") -> datetime | None:
     """
     if text is None:
         return None
-    from persona_pipeline.world.ingest import parse_time
-
     try:
         return parse_time(text, name=option)
     except ValueError as error:

@@ -1,7 +1,6 @@
 """A run from the command line: judge opened, what was left out, the scores and what is not recorded yet on stderr."""
 
 import shlex
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import typer
@@ -9,9 +8,8 @@ import typer
 from persona_pipeline.cli.progress import watched_judging
 
 if TYPE_CHECKING:
-    from persona_pipeline.evaluation.request import EvaluationRequest
     from persona_pipeline.evaluation.run import EvaluationRun
-    from persona_pipeline.judging.open import JudgeOptions
+    from persona_pipeline.options import EvaluationRequest
     from persona_pipeline.world import World
 
 # What does not belong to asking for the rest: where the report went, and that everything was asked anew.
@@ -19,7 +17,7 @@ _NOT_AGAIN = ("judge", "mock_judge", "as_of", "fresh", "output", "format")
 
 
 def run_and_print(
-    context: typer.Context, world: "World", request: "EvaluationRequest", *, judge: str, options: "JudgeOptions"
+    context: typer.Context, world: "World", request: "EvaluationRequest", *, judge: str
 ) -> "EvaluationRun":
     """Evaluate as asked; stderr gets the lines of message files that were left out, the table of scores, and what failed.
 
@@ -31,10 +29,10 @@ def run_and_print(
     """
     from persona_pipeline.evaluation.estimating import missing_text
     from persona_pipeline.evaluation.run import run_evaluation
-    from persona_pipeline.judging.open import open_judge
+    from persona_pipeline.judging.open import JudgeOptions, open_judge
 
     with watched_judging() as progress:
-        options = replace(options, progress=progress, min_coverage=request.min_coverage)
+        options = JudgeOptions.of(request, progress)
         opened = open_judge(judge, world, options)
         run = run_evaluation(world, opened, request)
     for problem in run.problems:
@@ -47,7 +45,7 @@ def run_and_print(
 
     gather(world, run.report)
     print_report(run.report)
-    if options.record:
+    if request.record:
         command = _again(context, judge, run.report.provenance["window_end"])
         if missing := missing_text(world, opened, command, judge, options):
             typer.echo(missing, err=True)

@@ -141,7 +141,8 @@ def judged_against(world: World, request: EvaluationRequest, evaluate: Evaluate)
     new = [path for path in changed if path.startswith(BASELINES) and path not in base]
     golden = [path for path in changed if path.startswith(BASELINES)]
     with TemporaryDirectory(prefix="persona-base-") as folder:
-        trial = _Trial(world, replace(request, against=None), evaluate, Path(folder), base, own)
+        alone = request.model_copy(update={"against": None, "accept_baseline": False})
+        trial = _Trial(world, alone, evaluate, Path(folder), base, own)
         taken = new
         by_base = trial.run(new)
         if new and _of_others(trial.run([]), new) != _of_others(by_base, new):

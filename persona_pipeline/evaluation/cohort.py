@@ -1,5 +1,6 @@
 """Many agents in one process: judgments pooled, and what is broken about one agent stops no other."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from persona_pipeline.errors import Problem
@@ -18,11 +19,13 @@ class CohortResult:
     """Results and score histories of the agents that could be evaluated, and the problems of those that could not.
 
     Attributes:
+        fail_on: see ``EvaluationRequest``.
         length: the window's length as it was asked for.
         names: how speakers and personas go together.
     """
 
     length: str
+    fail_on: Sequence[str] | None = None
     results: dict[str, AgentResult] = field(default_factory=dict)
     histories: dict[str, list[HistoryValue]] = field(default_factory=dict)
     broken: dict[str, tuple[Problem, ...]] = field(default_factory=dict)
@@ -47,7 +50,9 @@ def evaluate_cohort(world: World, judge: Judge, request: EvaluationRequest) -> C
     if scope.earlier:
         evaluate_scopes(world, scope.earlier, judge, request)
     done = evaluate_scopes(world, scope.agents, judge, request)
-    result = CohortResult(request.window, broken={**scope.broken, **done.broken}, names=stored_names(world))
+    result = CohortResult(
+        request.window, request.fail_on, broken={**scope.broken, **done.broken}, names=stored_names(world)
+    )
     for item in done.found:
         agent_id, window = item.plan.scope.agent_id, item.plan.scope.window
         result.results[agent_id] = item

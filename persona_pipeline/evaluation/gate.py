@@ -13,6 +13,7 @@ from persona_pipeline.errors import ConfigError, did_you_mean
 from persona_pipeline.evaluation.likeness import likeness_findings
 from persona_pipeline.evaluation.report import (
     EXIT_COVERAGE,
+    EXIT_OK,
     EXIT_REGRESSION,
     KINDS,
     AgentReport,
@@ -96,11 +97,16 @@ def judge_agent(evaluation: AgentEvaluation, comparison: BaselineComparison, rul
 
 def exit_code_of(findings: Collection[Finding], rules: GateRules) -> int:
     """Return the exit code of findings, those left out that ``fail_on`` does not name."""
-    if rules.fail_on is None:
-        return worst_exit_code({item.exit_code for item in findings})
-    kinds = {kind for name in rules.fail_on for kind in FAILURES[name]}
-    asked = [item for item in findings if item.kind in kinds]
-    return worst_exit_code({item.exit_code or KINDS[item.kind].exit_code for item in asked})
+    return worst_exit_code({item.exit_code for item in weighed(findings, rules.fail_on)})
+
+
+def weighed(findings: Collection[Finding], fail_on: Collection[str] | None) -> list[Finding]:
+    """Return findings with the exit codes they have where only those of ``fail_on`` count, which then are no mere warnings."""
+    if fail_on is None:
+        return list(findings)
+    kinds = {kind for name in fail_on for kind in FAILURES[name]}
+    codes = [(item.exit_code or KINDS[item.kind].exit_code) if item.kind in kinds else EXIT_OK for item in findings]
+    return [item.model_copy(update={"exit_code": code}) for item, code in zip(findings, codes, strict=True)]
 
 
 def nothing_evaluated(reports: Collection[AgentReport]) -> list[Finding]:

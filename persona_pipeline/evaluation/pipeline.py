@@ -12,7 +12,7 @@ from persona_pipeline.evaluation.gate import GateRules
 from persona_pipeline.evaluation.judged import Judged, evaluation_of, judge_plans
 from persona_pipeline.evaluation.plan import AgentPlan, plan_agent, planned
 from persona_pipeline.evaluation.report import AgentReport, expenses_of
-from persona_pipeline.evaluation.request import EvaluationRequest
+from persona_pipeline.evaluation.request import EvaluationRequest, rules_of
 from persona_pipeline.evaluation.results import AgentEvaluation
 from persona_pipeline.evaluation.saving import SavedRun, joined, load_run, newest_p_values, save_run
 from persona_pipeline.evaluation.scope import AgentScope, raise_problems
@@ -57,7 +57,7 @@ def evaluate_scopes(world: World, scopes: Sequence[AgentScope], judge: Judge, re
     No other evaluation of these agents runs meanwhile, whatever process or host it runs in: it waits, and finds the answers.
     """
     with exclusive(world.store, [f"evaluate/{scope.agent_id}" for scope in scopes]):
-        guard = guard_of(world, request.rules(judge))
+        guard = guard_of(world, rules_of(request, judge))
         results, evaluated = _evaluated(world, scopes, judge, request, guard)
         complete = []
         for item in evaluated:
@@ -88,7 +88,7 @@ def score_scope(world: World, scope: AgentScope, judge: Judge, request: Evaluati
         ConfigError: the agent's files in the store are not complete, or its baseline is not valid.
     """
     with exclusive(world.store, [f"evaluate/{scope.agent_id}"]):
-        guard = guard_of(world, request.rules(judge))
+        guard = guard_of(world, rules_of(request, judge))
         results, evaluated = _evaluated(world, [scope], judge, request, guard)
         results.raise_broken()
         (item,) = evaluated
@@ -111,7 +111,7 @@ def compare_again(
     world: World, results: Sequence[AgentResult], judge: Judge, request: EvaluationRequest
 ) -> list[AgentResult]:
     """Return results compared with the baselines as they are on disk now, and save them."""
-    guard = guard_of(world, request.rules(judge))
+    guard = guard_of(world, rules_of(request, judge))
     watched = _watched_points(world, guard)
     return [_compared_again(world, result, guard, watched) for result in results]
 

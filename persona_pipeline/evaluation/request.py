@@ -1,105 +1,35 @@
-"""What is asked of an evaluation: one value that every stage is handed."""
+"""What a request comes to: whom, what, and by which rules."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
-from typing import TypedDict
 
-from persona_pipeline.baselines import PROPOSITION_DELTA, REGRESSION_DELTA
 from persona_pipeline.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.evaluation.gate import GateRules
 from persona_pipeline.judging.verdict import Judge
+from persona_pipeline.options import EvaluationRequest as EvaluationRequest
 from persona_pipeline.propositions import ALL_DIMENSIONS
 from persona_pipeline.settings import get_settings
 from persona_pipeline.world import World
 
-WINDOW = "7d"
 
+def rules_of(request: EvaluationRequest, judge: Judge) -> GateRules:
+    """Return the gate's rules, with the judge's own minimum coverage where none is given, or that of what failed when recorded.
 
-@dataclass(frozen=True)
-class EvaluationRequest:
-    """What to evaluate, and when it fails.
-
-    Attributes:
-        agents: None for everybody with a persona file.
-        dimensions: None for all that have propositions; a named one must have some. None named: earlier scores are compared again.
-        window: a length of time (``7d``, ``12h``) or ``all``.
-        as_of: where the window ends; None: at the newest message that is not in the future.
-        since: where the window begins instead, that moment left out; None: ``window`` before its end.
-        newest_window: evaluate each agent on the newest window it was evaluated on instead of fixing one.
-        samples: judgments per claim.
-        history: how many windows before are evaluated too, for the timeline.
-        touched: evaluate again the earlier windows whose messages changed since.
-        synthetic: generate conversations for agents that have hardly said anything.
-        confirm: what fell is judged again before it is called a regression; a replay takes what was recorded then.
-        update_baseline: write what was scored to the golden files.
-        against: a commit whose baselines, labels, judge changes and lexicons decide; None: those of the world as it is.
-        accept_baseline: the world's own golden files decide all the same.
-        baseline_windows: from how many windows a baseline is taken, this one and those before: how much weeks differ is learnt.
-        threshold, regression_delta, proposition_delta, min_coverage, fail_on, require_calibration: see ``GateRules``;
-            min_coverage None: the judge's; require_calibration None: as the settings say.
+    Raises:
+        ConfigError: one of them cannot be.
     """
-
-    agents: Sequence[str] | None = None
-    dimensions: Sequence[str] | None = None
-    window: str = WINDOW
-    as_of: datetime | None = None
-    since: datetime | None = None
-    newest_window: bool = False
-    samples: int = 1
-    history: int = 0
-    touched: bool = False
-    synthetic: bool = False
-    confirm: bool = True
-    update_baseline: bool = False
-    baseline_windows: int = 1
-    against: str | None = None
-    accept_baseline: bool = False
-    threshold: float | None = None
-    regression_delta: float = REGRESSION_DELTA
-    proposition_delta: float = PROPOSITION_DELTA
-    min_coverage: float | None = None
-    fail_on: Sequence[str] | None = None
-    require_calibration: bool | None = None
-
-    def rules(self, judge: Judge) -> GateRules:
-        """Return the gate's rules, with the judge's own minimum coverage where none is given, or that of what failed when recorded.
-
-        Raises:
-            ConfigError: one of them cannot be.
-        """
-        return GateRules(
-            regression_delta=self.regression_delta,
-            proposition_delta=self.proposition_delta,
-            undecided_delta=get_settings().undecided_delta,
-            min_coverage=default_coverage(judge) if self.min_coverage is None else self.min_coverage,
-            as_recorded=self.min_coverage is None,
-            threshold=self.threshold,
-            fail_on=self.fail_on,
-            require_calibration=(
-                get_settings().require_calibration if self.require_calibration is None else self.require_calibration
-            ),
-        )
-
-
-class Asked(TypedDict, total=False):
-    """What may be asked by name; each as in ``EvaluationRequest``."""
-
-    dimensions: Sequence[str] | None
-    window: str
-    as_of: datetime | None
-    since: datetime | None
-    samples: int
-    history: int
-    touched: bool
-    synthetic: bool
-    confirm: bool
-    threshold: float | None
-    regression_delta: float
-    proposition_delta: float
-    min_coverage: float | None
-    fail_on: Sequence[str] | None
-    require_calibration: bool | None
+    settings = get_settings()
+    return GateRules(
+        regression_delta=request.regression_delta,
+        proposition_delta=request.proposition_delta,
+        undecided_delta=settings.undecided_delta if request.undecided_delta is None else request.undecided_delta,
+        min_coverage=default_coverage(judge) if request.min_coverage is None else request.min_coverage,
+        as_recorded=request.min_coverage is None,
+        threshold=request.threshold,
+        fail_on=request.fail_on,
+        require_calibration=(
+            settings.require_calibration if request.require_calibration is None else request.require_calibration
+        ),
+    )
 
 
 def select_agents(world: World, agents: Sequence[str] | None) -> list[str]:

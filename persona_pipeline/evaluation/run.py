@@ -23,13 +23,14 @@ from persona_pipeline.evaluation.people import calibrated, peoples_labels
 from persona_pipeline.evaluation.pipeline import AgentResult, Results, compare_again, evaluate_scopes
 from persona_pipeline.evaluation.plan import AgentPlan, plan_agent
 from persona_pipeline.evaluation.report import AgentReport, Expense, RunReport
-from persona_pipeline.evaluation.request import Asked, EvaluationRequest, select_dimensions
+from persona_pipeline.evaluation.request import EvaluationRequest, rules_of, select_dimensions
 from persona_pipeline.evaluation.results import AgentEvaluation
 from persona_pipeline.evaluation.saving import mark_baseline
 from persona_pipeline.evaluation.scope import resolve_scope
 from persona_pipeline.evaluation.synthetic import SyntheticAgents, synthesize
 from persona_pipeline.evaluation.unbelieved import is_believable
 from persona_pipeline.judging.verdict import Judge, JudgeRequest
+from persona_pipeline.options import Asking
 from persona_pipeline.version import __version__
 from persona_pipeline.world import World
 from persona_pipeline.world.missing import missing_agents
@@ -51,7 +52,7 @@ class EvaluationRun:
     baselines: list[Path] = field(default_factory=list)
 
 
-def evaluate_agent(world: World, agent_id: str, *, judge: Judge, **asked: Unpack[Asked]) -> AgentEvaluation:
+def evaluate_agent(world: World, agent_id: str, *, judge: Judge, **asked: Unpack[Asking]) -> AgentEvaluation:
     """Evaluate one agent on what its world holds now, save the run with its comparison, and return its scores.
 
     Args:
@@ -60,7 +61,7 @@ def evaluate_agent(world: World, agent_id: str, *, judge: Judge, **asked: Unpack
     Raises:
         ConfigError: the agent's persona or propositions are not valid, or an argument is not.
     """
-    request = EvaluationRequest(agents=[agent_id], **asked)
+    request = EvaluationRequest.model_validate({**asked, "agents": [agent_id]})
     scope = resolve_scope(world, request)
     scope.raise_broken()
     results = evaluate_scopes(world, scope.agents, judge, request)
@@ -68,10 +69,8 @@ def evaluate_agent(world: World, agent_id: str, *, judge: Judge, **asked: Unpack
     return results.found[0].report.evaluation
 
 
-def evaluate_world(
-    world: World, *, judge: Judge, agents: Sequence[str] | None = None, **asked: Unpack[Asked]
-) -> RunReport:
-    """Evaluate agents (None: everybody), compare them with their baselines and return the whole run.
+def evaluate_world(world: World, *, judge: Judge, **asked: Unpack[Asking]) -> RunReport:
+    """Evaluate agents, compare them with their baselines and return the whole run.
 
     Args:
         asked: see ``EvaluationRequest``.
@@ -79,7 +78,7 @@ def evaluate_world(
     Raises:
         ConfigError: bad input, everything wrong with it; nothing is evaluated then.
     """
-    return run_evaluation(world, judge, EvaluationRequest(agents=agents, **asked)).report
+    return run_evaluation(world, judge, EvaluationRequest.model_validate(asked)).report
 
 
 def run_evaluation(world: World, judge: Judge, request: EvaluationRequest) -> EvaluationRun:
@@ -102,7 +101,7 @@ def run_evaluation(world: World, judge: Judge, request: EvaluationRequest) -> Ev
 
 
 def _run_once(world: World, judge: Judge, request: EvaluationRequest) -> EvaluationRun:
-    rules, dimensions = request.rules(judge), select_dimensions(request.dimensions)
+    rules, dimensions = rules_of(request, judge), select_dimensions(request.dimensions)
     scope = resolve_scope(world, request)
     scope.raise_broken()
     earlier = evaluate_scopes(world, scope.earlier, judge, request) if scope.earlier else Results()
@@ -138,7 +137,7 @@ def run_names(world: World, request: EvaluationRequest) -> NameMatch:
 
 def assemble(reports: dict[str, AgentReport], judge: Judge, request: EvaluationRequest) -> RunReport:
     """Return the run's report from its agents' reports."""
-    rules: GateRules = request.rules(judge)
+    rules: GateRules = rules_of(request, judge)
     evaluations = [report.evaluation for report in reports.values()]
     run = RunReport(
         agents=reports,

@@ -10,6 +10,7 @@ from persona_pipeline.judging.progress import Progress
 from persona_pipeline.judging.providers.registry import RECORDED
 from persona_pipeline.judging.recordings.replay import RecordedBackend, RecordedFirst, RecordingWriter
 from persona_pipeline.judging.verdict import Layer
+from persona_pipeline.options import EvaluationRequest
 from persona_pipeline.settings import Settings, get_settings
 
 if TYPE_CHECKING:
@@ -47,6 +48,12 @@ class JudgeOptions:
     recorded: bool = True
     kept: bool = True
     mechanism: str = "evaluation"
+
+    @classmethod
+    def of(cls, request: EvaluationRequest, progress: Progress | None = None) -> "JudgeOptions":
+        """Return what a request asks of its judge."""
+        asked = {name: getattr(request, name) for name in ("max_usd", "record", "fresh", "grouping", "min_coverage")}
+        return cls(**asked, progress=progress)
 
 
 def open_judge(

@@ -20,7 +20,7 @@ SUITE_ENDINGS = (".eval.yaml", ".eval.yml")
 UNSCORED = "persona_unscored"
 _STATE: "pytest.StashKey[Evaluations]" = pytest.StashKey()
 _MARKER = (
-    "persona(*agents, dimension=None, claim=None, threshold=None, window=None, as_of=None, samples=None): "
+    "persona(*agents, dimension=None, claim=None, threshold=None, **options): "
     "the agents score at least the threshold (0-9) on the dimension or its claim; without a threshold, they have not fallen "
     "below their baselines. What cannot be scored is UNSCORED, which fails."
 )
@@ -47,9 +47,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("persona_root", "The world's folder, from the ini file's.", default="")
     parser.addini("persona_judge", "Who judges; see --persona-judge.", default=RECORDED)
     parser.addini("persona_suites", "Folders whose *.eval.yaml files are collected.", type="paths", default=[])
-    parser.addini("persona_window", "Length of the window agents are evaluated on, such as 7d.", default="7d")
+    parser.addini(
+        "persona_options",
+        "Options of evaluations, a line each, such as regression_delta = 1.5.",
+        type="linelist",
+        default=[],
+    )
+    parser.addini("persona_window", "Length of the window agents are evaluated on, such as 7d.", default="")
     parser.addini("persona_as_of", "Where the window ends (RFC 3339); by default at the newest message.", default="")
-    parser.addini("persona_samples", "How often each claim is judged.", default="1")
+    parser.addini("persona_samples", "How often each claim is judged.", default="")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,13 +1,15 @@
 """The evaluations of one pytest run: one world, one judge, each question once."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typing_extensions import Unpack
 
 import persona_pipeline as pp
+from persona_pipeline.options import OF_JUDGE, EvaluationRequest, given
 from persona_pipeline.pytest_plugin import RECORDED
 from persona_pipeline.suites.running.opening import judge_opener
 from persona_pipeline.suites.running.shared_judge import SharedJudge
@@ -21,37 +23,28 @@ class Evaluations:
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
-        self._known: dict[tuple[Any, ...], pp.Evaluation] = {}
+        self._known: dict[str, pp.Evaluation] = {}
 
-    def __call__(
-        self,
-        *agents: str,
-        dimensions: Sequence[str] | str | None = None,
-        window: str | None = None,
-        as_of: str | None = None,
-        samples: int | None = None,
-    ) -> pp.Evaluation:
+    def __call__(self, *agents: str, **asked: Unpack[pp.Asking]) -> pp.Evaluation:
         """Return an evaluation with its comparison; what fell was judged again, as by ``persona_pipeline.evaluate``.
 
         Args:
             agents: none: everybody.
-            dimensions: None: all that have claims.
-            window, as_of, samples: instead of the ini settings.
+            asked: options of an evaluation, instead of the ini settings.
 
         Raises:
             ConfigError: bad input, everything wrong with it.
         """
-        asked: dict[str, Any] = {
-            "agents": agents or None,
-            "dimensions": (dimensions,) if isinstance(dimensions, str) else dimensions and tuple(dimensions),
-            "window": window or self._ini("persona_window"),
-            "as_of": as_of or self._ini("persona_as_of") or None,
-            "samples": samples or int(self._ini("persona_samples")),
-        }
-        key = tuple(asked.values())
+        wanted: Any = {**self.wanted(asked), "agents": agents or None}
+        key = repr(sorted(wanted.items()))
         if key not in self._known:
-            self._known[key] = pp.evaluate(self.world, judge=self.judge, **asked)
+            self._known[key] = pp.evaluate(self.world, judge=self.judge, **wanted)
         return self._known[key]
+
+    def wanted(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options of an evaluation where some are asked for: the others are of the ini file."""
+        settings = {name: value for name, value in self._options.items() if name not in OF_JUDGE}
+        return {**settings, **given(asked)}
 
     @cached_property
     def world(self) -> pp.World:
@@ -67,7 +60,15 @@ class Evaluations:
     @cached_property
     def judge(self) -> pp.Judge:
         """Who judges agents."""
-        return pp.open_judge(self.world, self.judge_name, max_usd=self._max_usd, record=self._record)
+        request = EvaluationRequest(**self._options)
+        return pp.open_judge(
+            self.world,
+            self.judge_name,
+            max_usd=self._max_usd,
+            record=self._record,
+            fresh=request.fresh,
+            grouping=request.grouping,
+        )
 
     @cached_property
     def suite_judge(self) -> SharedJudge:
@@ -97,6 +98,14 @@ class Evaluations:
         worker = getattr(self._config, "workerinput", None)
         # The workers together spend no more than was said.
         return limit / worker["workercount"] if limit is not None and worker else limit
+
+    @cached_property
+    def _options(self) -> dict[str, Any]:
+        """What the ini file asks for."""
+        lines = (line.partition("=") for line in self._config.getini("persona_options"))
+        written = {name.strip(): value.strip() for name, _, value in lines}
+        of_their_own = {name: self._ini(f"persona_{name}") for name in ("window", "as_of", "samples")}
+        return EvaluationRequest(**given({**written, **given(of_their_own)})).model_dump(exclude_unset=True)
 
     def _ini(self, name: str) -> str:
         return self._config.getini(name)

@@ -1,13 +1,16 @@
 """``@pytest.mark.persona``: what it asks of an agent, and when that fails or cannot be said."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
 import persona_pipeline as pp
+from persona_pipeline.api.keywords import check_keywords
 from persona_pipeline.baselines import is_covered
-from persona_pipeline.evaluation.report import EXIT_OK, Result
+from persona_pipeline.conclusions import EXIT_OK, EXIT_REGRESSION, Result, worst_exit_code
+from persona_pipeline.evaluation.gate import weighed
 from persona_pipeline.pytest_plugin.evaluations import Evaluations
 from persona_pipeline.pytest_plugin.failures import Failed, Unscored, fallen_text, low_text, unscored_text
 
@@ -17,6 +20,7 @@ class Wanted:
     """What a mark asks for.
 
     Attributes:
+        options: of the evaluation.
         threshold: score, 0-9, that is enough; None: that nothing fell below the baseline.
     """
 
@@ -24,9 +28,7 @@ class Wanted:
     dimension: str | None = None
     claim: str | None = None
     threshold: float | None = None
-    window: str | None = None
-    as_of: str | None = None
-    samples: int | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, mark: pytest.Mark) -> "Wanted":
@@ -36,9 +38,14 @@ class Wanted:
             ConfigError: the mark does not say it.
         """
         try:
-            wanted = cls(mark.args, **mark.kwargs)
+            own: dict[str, Any] = {
+                name: mark.kwargs[name] for name in ("dimension", "claim", "threshold") if name in mark.kwargs
+            }
+            options = {name: value for name, value in mark.kwargs.items() if name not in own}
+            check_keywords(options, pp.Asking)
+            wanted = cls(mark.args, options=options, **own)
         except TypeError as error:
-            raise pp.ConfigError(f"pytest.mark.persona: {str(error).partition('() ')[2] or error}") from None
+            raise pp.ConfigError(f"pytest.mark.persona: {error}") from None
         if not wanted.agents or not all(isinstance(name, str) for name in wanted.agents):
             raise pp.ConfigError("pytest.mark.persona names no agent; write @pytest.mark.persona('an-agent', ...)")
         if wanted.claim is not None and (wanted.dimension is None or wanted.threshold is None):
@@ -58,15 +65,10 @@ def check_marks(evaluations: Evaluations, marks: Sequence[pytest.Mark]) -> None:
     failed, unscored = [], []
     try:
         for wanted in map(Wanted.of, marks):
-            found = evaluations(
-                *wanted.agents,
-                dimensions=wanted.dimension,
-                window=wanted.window,
-                as_of=wanted.as_of,
-                samples=wanted.samples,
-            )
+            asked: dict[str, Any] = {"dimensions": wanted.dimension, **wanted.options}
+            found = evaluations(*wanted.agents, **asked)
             for agent_id in wanted.agents:
-                for passed, text in _checked(found, agent_id, wanted):
+                for passed, text in _checked(found, agent_id, wanted, evaluations.wanted(asked).get("fail_on")):
                     (unscored if passed is None else failed).append(text)
     except pp.ConfigError as error:
         raise Failed(str(error)) from None
@@ -76,14 +78,19 @@ def check_marks(evaluations: Evaluations, marks: Sequence[pytest.Mark]) -> None:
         raise Unscored("\n\n".join(unscored))
 
 
-def _checked(found: pp.Evaluation, agent_id: str, wanted: Wanted) -> Iterator[tuple[bool | None, str]]:
+def _checked(
+    found: pp.Evaluation, agent_id: str, wanted: Wanted, fail_on: Sequence[str] | None
+) -> Iterator[tuple[bool | None, str]]:
     """Yield what is wrong: False with why it failed, None with why it cannot be said."""
     if wanted.threshold is None:
-        findings = [item for item in found[agent_id].findings if item.exit_code != EXIT_OK]
+        findings = [item for item in weighed(found[agent_id].findings, fail_on) if item.exit_code != EXIT_OK]
         concluded = found[agent_id].conclusion
-        if concluded.verdict is Result.FELL:
+        code = worst_exit_code({item.exit_code for item in findings})
+        if not code and (concluded.verdict is Result.HELD or fail_on is not None):
+            return
+        if code == EXIT_REGRESSION:
             yield False, fallen_text(found, agent_id, findings)
-        elif concluded.verdict is not Result.HELD:
+        else:
             said = [item.text for item in findings] or [f"{agent_id}: {concluded.reason}"]
             yield None, unscored_text(found, agent_id, wanted.dimension, said)
         return

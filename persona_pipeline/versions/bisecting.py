@@ -7,11 +7,12 @@ from itertools import pairwise
 from persona_pipeline.baselines import PROPOSITION_DELTA, REGRESSION_DELTA
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation.report import EXIT_COVERAGE, EXIT_OK
-from persona_pipeline.evaluation.request import WINDOW, select_dimensions
+from persona_pipeline.evaluation.request import select_dimensions
 from persona_pipeline.evaluation.saving import latest_runs
 from persona_pipeline.evaluation.verdicts import KnownVerdicts
 from persona_pipeline.judging.open import RECORDINGS
 from persona_pipeline.judging.verdict import Judge
+from persona_pipeline.options import WINDOW
 from persona_pipeline.version import __version__
 from persona_pipeline.versions.causes import THE_CAUSE, Step
 from persona_pipeline.versions.evidence import cause_of

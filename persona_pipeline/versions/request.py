@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.evaluation.request import WINDOW
+from persona_pipeline.options import WINDOW
 
 SCENES, CHANGE = 40, 1.0
 YARDSTICKS = ("after", "before", "own")

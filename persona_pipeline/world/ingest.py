@@ -3,11 +3,11 @@
 import json
 import uuid
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from persona_pipeline.errors import Problem, did_you_mean
+from persona_pipeline.options import parse_time as parse_time
 from persona_pipeline.world.canonical import storable
 from persona_pipeline.world.extras import bounded_extras
 from persona_pipeline.world.files import is_name
@@ -94,26 +94,6 @@ def parse_message(row: Any) -> Message:
         run_id=_run_id(values.get("run_id")),
         extras=bounded_extras(extras) if extras else extras,
     )
-
-
-def parse_time(text: str, *, name: str = "time") -> datetime:
-    """Return an RFC 3339 time in UTC.
-
-    Raises:
-        ValueError: it is not one, or has no offset.
-    """
-    try:
-        moment = datetime.fromisoformat(text.upper())
-        if len(text) < 19 or text[10:11] not in "Tt ":
-            raise ValueError(text)
-    except ValueError:
-        raise ValueError(f"{name} {text[:40]!r} is not an RFC 3339 time such as 2026-06-01T09:30:00Z") from None
-    if moment.tzinfo is None:
-        raise ValueError(f"{name} {text!r} has no offset; add Z or +02:00")
-    try:
-        return moment.astimezone(UTC)
-    except OverflowError:
-        raise ValueError(f"{name} {text!r} is out of range") from None
 
 
 def _run_id(text: str | None) -> str | None:

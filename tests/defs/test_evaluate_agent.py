@@ -2,9 +2,11 @@
 
 import dagster as dg
 import pytest
+import sqlalchemy as sa
 from dagster._core.execution.plan.objects import StepFailureData
 
 from persona_pipeline.defs.agents.checks import ALL_IN_CHARACTER, GATE
+from persona_pipeline.store import tables
 from tests.defs.support import Project, metadata_of
 from tests.support.worlds import replace_in, write_yaml
 
@@ -46,6 +48,31 @@ def test_a_drifted_agent_fails_its_run_with_the_claims_that_fell(sample: Project
     assert failed.severity is dg.AssetCheckSeverity.ERROR
     assert failed.description is not None
     assert "adherence fell" in failed.description
+
+
+def test_a_threshold_fails_a_run_that_held(sample: Project) -> None:
+    result = sample.evaluate("jim", as_of=BEFORE_THE_DRIFT, threshold=9.0)
+    assert not result.success and not checks_of(result)["no_regression"]
+    assert "is below 9" in failure_of(result, "gate").error_display_string
+
+
+def test_what_a_run_is_not_to_fail_on_is_said_and_fails_nothing(sample: Project) -> None:
+    result = sample.evaluate("michael", fail_on=["coverage"])
+    assert result.success and checks_of(result) == dict.fromkeys(CHECKS, True)
+    assert "drifted" in str(metadata_of(result, "baseline_comparisons")), "it is not in character all the same"
+    assert not sample.evaluate("michael", fail_on=["regression"]).success
+    cohort = sample.run("evaluate_cohort", fail_on=["threshold"])
+    assert cohort.success and sample.run("report_regressions", fail_on=["threshold"]).success
+    assert not sample.run("report_regressions").success
+
+
+def test_windows_before_are_evaluated_where_they_are_asked_for(sample: Project) -> None:
+    result = sample.evaluate("pam", as_of=BEFORE_THE_DRIFT, history=1)
+    assert result.success and checks_of(result) == dict.fromkeys(CHECKS, True)
+    assert "baseline_comparisons" in materialized(result)
+    with sample.world.open().store.connect() as connection:
+        ends = connection.execute(sa.select(tables.evaluation_runs.c.window_end).distinct()).all()
+    assert len(ends) == 2
 
 
 def test_an_unknown_agent_fails_and_says_which_file_to_write(sample: Project) -> None:

@@ -1,5 +1,6 @@
 """GitHub's workflows and actions as far as tests read them: loaded without types, their shell steps run as a runner runs them."""
 
+import json
 import os
 import re
 import subprocess
@@ -10,7 +11,7 @@ from typing import Any
 
 import yaml
 
-_EXPRESSION = re.compile(r"\$\{\{ *([\w.-]+) *\}\}")
+_EXPRESSION = re.compile(r"\$\{\{ *([\w.-]+|toJSON\(inputs\)) *\}\}")
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -61,6 +62,8 @@ class Runner:
         given = {f"inputs.{key.replace('_', '-')}": value for key, value in inputs.items()}
         runner = {"runner.temp": str(self.temp), "github.workspace": str(self.workspace)}
         known = {**defaults, **runner, "github.action_path": str(action.parent), **self.contexts, **given}
+        told = {key.partition(".")[2]: value for key, value in known.items() if key.startswith("inputs.")}
+        known["toJSON(inputs)"] = json.dumps(told)
         found = step(action, name)
         environment = {
             key: _EXPRESSION.sub(lambda match: known[match[1]], value) for key, value in found.get("env", {}).items()

@@ -206,12 +206,14 @@ def _regression(config: Path) -> int:
     from persona_pipeline.evaluation import run_evaluation
     from persona_pipeline.evaluation.against import fresh_world
     from persona_pipeline.judging.open import open_judge
+    from persona_pipeline.options import EvaluationRequest
     from persona_pipeline.world import World
 
     told = RegressionConfig(**yaml.safe_load(config.read_text("utf-8"))["ops"]["regression_report"]["config"])
     try:
-        with fresh_world() if told.against else contextlib.nullcontext(World.open()) as world:
-            report = run_evaluation(world, open_judge(told.judge, world), told.request()).report
+        request = EvaluationRequest(**told.given)
+        with fresh_world() if request.against else contextlib.nullcontext(World.open()) as world:
+            report = run_evaluation(world, open_judge(request.judge or "recorded", world), request).report
         write_reports(report, Path(told.reports))
     except ConfigError as error:
         print(error, file=sys.stderr)

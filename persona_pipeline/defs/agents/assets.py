@@ -31,11 +31,12 @@ def make_personas(specs: Specs, context: Context, world: World, evaluation: Eval
 
 
 def make_messages(specs: Specs, context: Context, world: World, evaluation: EvaluationSettings, agent_id: str) -> Made:
-    """Fix the window of messages, which the run keeps to. A past one is evaluated at once, beside the newest results."""
+    """Fix the window of messages, which the run keeps to. Past ones are evaluated at once, beside the newest results."""
     for problem in world.sync_messages().problems:
         context.log.warning(f"left out: {problem}")
-    scope = open_scope(world, agent_id, evaluation.request())
-    if scope.past:
+    request = evaluation.request([agent_id])
+    scope = open_scope(world, agent_id, request)
+    if scope.past or request.history or request.touched:
         yield from evaluate_several(specs, context, world, evaluation, [agent_id])
         return
     run_tags.pin_window(context.instance, context.run_id, scope.window)
@@ -43,7 +44,7 @@ def make_messages(specs: Specs, context: Context, world: World, evaluation: Eval
     names = stored_names(world).of([agent_id])
     for line in names.warnings():
         context.log.warning(line)
-    yield outcomes.messages_outcome(evaluation.window, scope.window, said, names).result(specs.messages)
+    yield outcomes.messages_outcome(request.window, scope.window, said, names).result(specs.messages)
 
 
 def make_proposition_sets(
@@ -94,7 +95,7 @@ def make_in_character(
     specs: Specs, context: Context, world: World, evaluation: EvaluationSettings, agent_id: str
 ) -> Made:
     """Say that the agent is in character, as of its newest comparison; fails where it is not."""
-    line = agent_line(checks.newest_report(agent_id, world))
+    line = agent_line(checks.newest_report(agent_id, world), evaluation.asked.fail_on)
     if failure := failure_of([line]):
         raise failure
     if said := outcomes.in_character_outcome(line):
@@ -119,7 +120,7 @@ def evaluate_several(
     request = evaluation.request(agent_ids, dimensions)
     planned = context.run.asset_selection or [spec.key for spec in specs.evaluated]
     result = yield from evaluate_together(specs, context, world, evaluation, request, planned)
-    yield checks.all_in_character(specs, context.instance, world)
+    yield checks.all_in_character(specs, context.instance, world, result.fail_on)
     lines = agent_lines(result)
     run_tags.label_verdict(context.instance, context.run_id, verdict(lines))
     if failure := failure_of(lines):

@@ -8,6 +8,7 @@ import dagster as dg
 from persona_pipeline.defs.agents.specs import Specs
 from persona_pipeline.defs.agents.verdicts import (
     MOST_LINE,
+    AgentLine,
     agent_line,
     compared_lines,
     failure_of,
@@ -19,7 +20,7 @@ from persona_pipeline.defs.agents.verdicts import (
 from persona_pipeline.defs.pictures import metadata
 from persona_pipeline.defs.platform.dagster_internals import newest_materialization
 from persona_pipeline.defs.platform.failures import known_failures
-from persona_pipeline.defs.platform.resources import WorldResource
+from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource
 from persona_pipeline.evaluation.report import EXIT_OK, EXIT_REGRESSION, AgentReport, Result
 from persona_pipeline.evaluation.saving import newest_run
 from persona_pipeline.reporting.text import one_line
@@ -47,7 +48,7 @@ class GateCheck:
     name: str
     description: str
     severity: dg.AssetCheckSeverity
-    find: Callable[[AgentReport], Sequence[str]]
+    find: Callable[[AgentReport, AgentLine], Sequence[str]]
     compares: bool = False
 
     @property
@@ -55,9 +56,9 @@ class GateCheck:
         """Whether a failure fails the run."""
         return self.severity is ERROR
 
-    def result(self, specs: Specs, report: AgentReport) -> dg.AssetCheckResult:
-        """Return the check's result."""
-        wrong = self.find(report)
+    def result(self, specs: Specs, report: AgentReport, line: AgentLine) -> dg.AssetCheckResult:
+        """Return the check's result; ``line``: the agent's, with what the run may fail on."""
+        wrong = self.find(report, line)
         rows = [{"what": one_line(line, MOST_LINE)} for line in wrong]
         return dg.AssetCheckResult(
             asset_key=specs.comparisons.key,
@@ -79,19 +80,19 @@ def summary(wrong: Sequence[str]) -> str:
     return "\n".join(first_lines(wrong, MOST_SUMMARY)) or "Nothing is wrong."
 
 
-def _fell(report: AgentReport) -> Sequence[str]:
-    return [item.text for item in report.findings if item.exit_code == EXIT_REGRESSION]
+def _fell(report: AgentReport, line: AgentLine) -> Sequence[str]:
+    return [item.text for item in line.findings if item.exit_code == EXIT_REGRESSION]
 
 
-def _untold(report: AgentReport) -> Sequence[str]:
-    return [item.text for item in report.findings if item.exit_code not in (EXIT_OK, EXIT_REGRESSION)]
+def _untold(report: AgentReport, line: AgentLine) -> Sequence[str]:
+    return [item.text for item in line.findings if item.exit_code not in (EXIT_OK, EXIT_REGRESSION)]
 
 
-def _warnings(report: AgentReport) -> Sequence[str]:
+def _warnings(report: AgentReport, line: AgentLine) -> Sequence[str]:
     return report.comparison.warnings
 
 
-def _injections(report: AgentReport) -> Sequence[str]:
+def _injections(report: AgentReport, line: AgentLine) -> Sequence[str]:
     return [
         f"{dimension_label(name)}, {item.id}: the judged text seems to address the judge"
         for name, dimension in report.evaluation.dimensions.items()
@@ -150,28 +151,32 @@ def build_gate(specs: Specs) -> dg.AssetChecksDefinition:
     )
     @specs.place.bound
     def gate_checks(
-        context: dg.AssetCheckExecutionContext, world: WorldResource
+        context: dg.AssetCheckExecutionContext, world: WorldResource, evaluation: EvaluationSettings
     ) -> Iterator[dg.AssetCheckResult | dg.AssetCheckEvaluation]:
         names = {key.name for key in context.selected_asset_check_keys}
         asked = [gate for gate in GATE if gate.name in names]
         # Asked for alone, the check over everybody is about no agent.
+        fail_on = evaluation.asked.fail_on
         reports = [newest_report(context.partition_key, world.open())] if asked else []
-        for report in reports:
-            yield from (gate.result(specs, report) for gate in asked)
+        lines = [(agent_line(report, fail_on), report) for report in reports]
+        for line, report in lines:
+            yield from (gate.result(specs, report, line) for gate in asked)
         if ALL_IN_CHARACTER in names:
-            yield all_in_character(specs, context.instance, world.open())
+            yield all_in_character(specs, context.instance, world.open(), fail_on)
         # Dagster would end the step too, with the name of a check; this says what fell.
-        for report in reports:
-            failure = failure_of([agent_line(report)])
-            if failure and any(gate.blocking and gate.find(report) for gate in asked):
+        for line, report in lines:
+            failure = failure_of([line])
+            if failure and any(gate.blocking and gate.find(report, line) for gate in asked):
                 raise failure
 
     return gate_checks
 
 
-def all_in_character(specs: Specs, instance: dg.DagsterInstance, world: World) -> dg.AssetCheckEvaluation:
+def all_in_character(
+    specs: Specs, instance: dg.DagsterInstance, world: World, fail_on: Sequence[str] | None
+) -> dg.AssetCheckEvaluation:
     """Return what the check over all agents says: their newest comparisons, whoever was evaluated last."""
-    lines = compared_lines(world)
+    lines = compared_lines(world, fail_on)
     wrong = [line for line in lines if line.exit_codes]
     fine = [line for line in lines if not line.exit_codes]
     said = [*([headline(fine)] if fine or not wrong else []), *([verdict(wrong)] if wrong else [])]

@@ -1,6 +1,6 @@
 """What a run over many agents tells Dagster: the events that a run of each agent would have left, with their versions."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import dagster as dg
 
@@ -70,7 +70,9 @@ class Lineage:
             if changed:
                 # What has just been written is what the next asset downstream rests on.
                 self._events[key] |= self._newest_events(key, MATERIALIZED, set(changed))
-        yield from check_evaluations(self._specs, {a: item.report for a, item in _newest(result).items()})
+        yield from check_evaluations(
+            self._specs, {a: item.report for a, item in _newest(result).items()}, result.fail_on
+        )
 
     def observations(self, result: CohortResult) -> Iterator[dg.AssetObservation]:
         """Yield what was found about the past: beside the newest results, whose place it does not take."""
@@ -104,10 +106,14 @@ class Lineage:
         return newest_versions(self._instance, key, kind, sorted(self._agents))
 
 
-def check_evaluations(specs: Specs, reports: Mapping[str, AgentReport]) -> Iterator[dg.AssetCheckEvaluation]:
+def check_evaluations(
+    specs: Specs, reports: Mapping[str, AgentReport], fail_on: Sequence[str] | None
+) -> Iterator[dg.AssetCheckEvaluation]:
     """Yield what the gate says of each agent. What failed comes last: Dagster shows a check as it was answered last."""
     for gate in checks.GATE:
-        said = {agent_id: gate.result(specs, report) for agent_id, report in reports.items()}
+        said = {
+            agent_id: gate.result(specs, report, agent_line(report, fail_on)) for agent_id, report in reports.items()
+        }
         for agent_id, verdict in sorted(said.items(), key=lambda item: not item[1].passed):
             yield dg.AssetCheckEvaluation(
                 asset_key=specs.comparisons.key,
@@ -125,7 +131,7 @@ def check_evaluations(specs: Specs, reports: Mapping[str, AgentReport]) -> Itera
 def _newest(result: CohortResult) -> dict[str, AgentResult]:
     found = {agent_id: item for agent_id, item in result.results.items() if not item.report.past}
     # An asset's page shows what came last: that is to be an agent to look at, if there is one.
-    return dict(sorted(found.items(), key=lambda item: bool(agent_line(item[1].report).exit_codes)))
+    return dict(sorted(found.items(), key=lambda item: bool(agent_line(item[1].report, result.fail_on).exit_codes)))
 
 
 def _outcomes(
@@ -162,5 +168,5 @@ def _outcomes(
         yield specs.runs.key, runs
     compared = {a: outcomes.comparison_outcome(item.report) for a, item in newest.items()}
     yield specs.comparisons.key, compared
-    held = {a: outcomes.in_character_outcome(agent_line(item.report)) for a, item in newest.items()}
+    held = {a: outcomes.in_character_outcome(agent_line(item.report, result.fail_on)) for a, item in newest.items()}
     yield specs.in_character.key, {a: outcome for a, outcome in held.items() if outcome}

@@ -1,7 +1,6 @@
 """Evaluating several agents, or one as of a past moment, in one step, which says itself what it found of each."""
 
 from collections.abc import Collection, Generator, Iterable
-from dataclasses import replace
 
 import dagster as dg
 
@@ -43,7 +42,7 @@ def evaluate_together(
     lineage = Lineage(specs, context.instance, request.agents or (), planned)
     with known_failures():
         judge = evaluation.open_judge(world)
-        asked = replace(request, newest_window=request.dimensions is not None)
+        asked = request.model_copy(update={"newest_window": request.dimensions is not None})
         result = evaluate_cohort(world, judge, asked)
     retry_missing(result.reports.values(), judge, context.retry_number)
     past = [agent_id for agent_id, report in result.reports.items() if report.past]
@@ -56,7 +55,7 @@ def evaluate_together(
     yield from lineage.events(result, request.dimensions)
     yield from lineage.observations(result)
     # Dagster planned their checks when the run was made: said again, they stay as they were.
-    yield from check_evaluations(specs, newest_reports(world, past))
+    yield from check_evaluations(specs, newest_reports(world, past), request.fail_on)
     return result
 
 

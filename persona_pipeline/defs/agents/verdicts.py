@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 
 from persona_pipeline.defs.platform.resources import known_agents
 from persona_pipeline.evaluation.cohort import CohortResult
+from persona_pipeline.evaluation.gate import weighed
 from persona_pipeline.evaluation.history import newest_ids
 from persona_pipeline.evaluation.report import (
     EXIT_CONFIG,
@@ -79,21 +80,21 @@ def _first_words(line: AgentLine) -> str:
     return markdown_text(said[0], 200) + more + decided
 
 
-def agent_line(report: AgentReport) -> AgentLine:
-    """Return how one agent did."""
+def agent_line(report: AgentReport, fail_on: Sequence[str] | None = None) -> AgentLine:
+    """Return how one agent did; what ``fail_on`` does not name is said, and fails nothing."""
     run = report.evaluation
     return AgentLine(
         agent_id=run.agent_id,
         overall=run.overall,
         run_id=run.run_id,
         conclusion=report.conclusion,
-        findings=report.findings,
+        findings=weighed(report.findings, fail_on),
     )
 
 
 def agent_lines(result: CohortResult) -> list[AgentLine]:
     """Return a line an agent, by name."""
-    lines = [agent_line(report) for report in result.reports.values()]
+    lines = [agent_line(report, result.fail_on) for report in result.reports.values()]
     broken = [
         AgentLine(agent_id=agent_id, broken=[str(problem) for problem in problems])
         for agent_id, problems in result.broken.items()
@@ -118,7 +119,7 @@ def _grouped(lines: Sequence[AgentLine]) -> list[tuple[str, list[str]]]:
     return [(group, names) for group, names in found if names]
 
 
-def compared_lines(world: World) -> list[AgentLine]:
+def compared_lines(world: World, fail_on: Sequence[str] | None = None) -> list[AgentLine]:
     """Return how each agent of a world did when it was last compared with its baseline; those that never were are left out.
 
     Asked in every run of any agent: of each it reads a few short columns. What was finished has a score, so it held where nothing
@@ -142,7 +143,7 @@ def compared_lines(world: World) -> list[AgentLine]:
                 overall=row.overall_score,
                 run_id=str(row.id),
                 conclusion=told,
-                findings=findings,
+                findings=weighed(findings, fail_on),
             )
         )
     return lines

@@ -51,8 +51,9 @@ def build_submit_batches(place: Place) -> dg.JobDefinition:
             opened = world.open()
             options = ModelOptions.from_settings(get_settings())
             questions = planned_questions(opened, options, evaluation, config)
-            if evaluation.max_usd or get_settings().daily_usd:
-                require_affordable(opened.store, options, questions, evaluation.max_usd or None)
+            limit = evaluation.asked.max_usd
+            if limit or get_settings().daily_usd:
+                require_affordable(opened.store, options, questions, limit)
             done = message_batches.submit_batch(opened.store, options, questions)
         if done.uncertain:
             context.log.warning(

@@ -39,7 +39,7 @@ def planned_questions(
     requests = planned_requests(world, evaluation.request(config.agents or None, config.dimensions or None))
     # Without evidence there is nothing to ask.
     asked = [request for request in requests if request.trajectory.entries]
-    grouping = evaluation.grouping or get_settings().judge_grouping
+    grouping = evaluation.asked.grouping or get_settings().judge_grouping
     asking = questions_of(with_canaries(asked), max_tokens=options.max_tokens, grouping=grouping)
     return [question for _, question in asking]
 

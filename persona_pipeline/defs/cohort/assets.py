@@ -9,7 +9,7 @@ from persona_pipeline.defs.cohort.report import COHORT_REPORTS, newest_lines, re
 from persona_pipeline.defs.platform import run_tags
 from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.labels import OWNERS
-from persona_pipeline.defs.platform.resources import WorldResource, known_agents
+from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource, known_agents
 from persona_pipeline.evaluation.report import worst_exit_code
 from persona_pipeline.reporting.places import reports_folder
 
@@ -34,12 +34,14 @@ def build_regression_report(specs: Specs) -> dg.AssetsDefinition:
         ],
     )
     @specs.place.bound
-    def regression_report(context: dg.AssetExecutionContext, world: WorldResource) -> dg.MaterializeResult:
+    def regression_report(
+        context: dg.AssetExecutionContext, world: WorldResource, evaluation: EvaluationSettings
+    ) -> dg.MaterializeResult:
         """Every agent's newest comparison with its baseline on one page, as `baseline_comparisons` left it. Judges nothing."""
         with known_failures():
-            opened = world.open()
-            lines = newest_lines(opened, known_agents(opened.root))
-            report = report_of_interest(opened, lines)
+            opened, fail_on = world.open(), evaluation.asked.fail_on
+            lines = newest_lines(opened, known_agents(opened.root), fail_on)
+            report = report_of_interest(opened, lines, fail_on)
             folder = write_reports(report, reports_folder(opened.root) / COHORT_REPORTS)
         said = verdict(lines)
         run_tags.label_verdict(context.instance, context.run_id, said)

@@ -68,7 +68,7 @@ def build_capture_baseline(place: Place) -> dg.JobDefinition:
     @place.bound
     def capture_baselines(context: dg.OpExecutionContext, world: WorldResource, config: RegressionConfig) -> None:
         """Evaluate the agents and write what was scored in full to `baselines/`."""
-        report, _ = evaluate_by_config(context, world, config.model_copy(update={"update_baseline": True}))
+        report, _ = evaluate_by_config(context, place, world, config, update_baseline=True)
         for agent_id, agent in report.agents.items():
             scores = {name: item.score for name, item in agent.evaluation.dimensions.items()}
             context.log.info(f"{agent_id}: {scores}")

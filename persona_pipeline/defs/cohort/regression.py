@@ -4,9 +4,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
+from pydantic import Field, create_model
 
 from persona_pipeline.defs.agents import checks
 from persona_pipeline.defs.agents.verdicts import agent_line, verdict
@@ -14,12 +15,13 @@ from persona_pipeline.defs.pictures import metadata, plots
 from persona_pipeline.defs.platform import run_tags
 from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.place import Place
-from persona_pipeline.defs.platform.resources import WorldResource, logged_progress, moment_of
+from persona_pipeline.defs.platform.resources import RequestConfig, WorldResource, config_fields, logged_progress
 from persona_pipeline.defs.platform.settings import orchestration
-from persona_pipeline.evaluation import EvaluationRequest, RunReport, run_evaluation
+from persona_pipeline.evaluation import RunReport, run_evaluation
 from persona_pipeline.evaluation.against import fresh_world
 from persona_pipeline.evaluation.report import Conclusion
 from persona_pipeline.judging.open import JudgeOptions, open_judge
+from persona_pipeline.options import EvaluationRequest
 from persona_pipeline.reporting.gathering import gather
 from persona_pipeline.reporting.places import reports_folder, write_texts
 
@@ -28,73 +30,37 @@ GATE_PASSED = "gate_passed"
 FORMATS = {"json": "report.json", "markdown": "comment.md", "html": "report.html", "junit": "junit.xml"}
 
 
-class RegressionConfig(dg.Config):
-    """What to evaluate, as on the command line. Empty lists mean all; an empty ``as_of`` the newest message.
+class RegressionConfig(RequestConfig, dg.Config):
+    """What to evaluate, as on the command line."""
 
-    ``reports`` is a folder of the world; empty: where PERSONA_REPORTS says. ``against``: a commit whose baselines, labels, judge
-    changes and lexicons decide, in a store of its own.
-    """
+    reports: str = Field(
+        default="", description="Folder of the world that reports are written to; empty: where PERSONA_REPORTS says."
+    )
 
-    agents: list[str] = []
-    dimensions: list[str] = []
-    window: str = "7d"
-    as_of: str = ""
-    judge: str = "recorded"
-    samples: int = 1
-    history: int = 0
-    regression_delta: float = 1.0
-    proposition_delta: float = 3.0
-    min_coverage: float | None = None
-    threshold: float | None = None
-    max_usd: float | None = None
-    fresh: bool = False
-    grouping: int | None = None
-    fail_on: list[str] | None = None
-    require_calibration: bool | None = None
-    update_baseline: bool = False
-    against: str = ""
-    accept_baseline: bool = False
-    reports: str = ""
 
-    def request(self) -> EvaluationRequest:
-        """Return what is asked of the run.
-
-        Raises:
-            ConfigError: ``as_of`` is no time.
-        """
-        return EvaluationRequest(
-            agents=self.agents or None,
-            dimensions=self.dimensions or None,
-            window=self.window,
-            as_of=moment_of(self.as_of, "as_of"),
-            samples=self.samples,
-            threshold=self.threshold,
-            regression_delta=self.regression_delta,
-            proposition_delta=self.proposition_delta,
-            min_coverage=self.min_coverage,
-            fail_on=self.fail_on,
-            require_calibration=self.require_calibration,
-            history=self.history,
-            update_baseline=self.update_baseline,
-            against=self.against or None,
-            accept_baseline=self.accept_baseline,
-        )
+if not TYPE_CHECKING:
+    RegressionConfig = create_model(
+        "RegressionConfig",
+        __base__=RegressionConfig,
+        __module__=__name__,
+        __doc__=RegressionConfig.__doc__,
+        **config_fields(),
+    )
 
 
 def evaluate_by_config(
-    context: dg.OpExecutionContext | dg.AssetExecutionContext, world: WorldResource, config: RegressionConfig
+    context: dg.OpExecutionContext, place: Place, world: WorldResource, config: RegressionConfig, **more: Any
 ) -> tuple[RunReport, Path]:
     """Run an evaluation as configured, write its reports and return both, the reports by their folder."""
-    run_tags.label_run(context.instance, context.run, judge=config.judge, window=config.window, as_of=config.as_of)
-    with known_failures(), fresh_world(world.open().root) if config.against else nullcontext(world.open()) as opened:
-        judge = open_judge(
-            config.judge,
-            opened,
-            JudgeOptions(
-                max_usd=config.max_usd, fresh=config.fresh, grouping=config.grouping, progress=logged_progress()
-            ),
-        )
-        run = run_evaluation(opened, judge, config.request())
+    asked = {**place.asked, **config.given, **more}
+    run_tags.label_run(context.instance, context.run, asked)
+    with (
+        known_failures(),
+        fresh_world(world.open().root) if asked.get("against") else nullcontext(world.open()) as opened,
+    ):
+        request = EvaluationRequest(**asked)
+        judge = open_judge(asked["judge"], opened, JudgeOptions.of(request, logged_progress()))
+        run = run_evaluation(opened, judge, request)
         gather(opened, run.report)
         folder = opened.root / config.reports if config.reports else reports_folder(opened.root)
     for problem in run.problems:
@@ -156,7 +122,7 @@ def build_evaluate_everybody(place: Place) -> dg.OpDefinition:
         from persona_pipeline.reporting.terminal import print_report
 
         key = place.key(REPORT)
-        report, folder = evaluate_by_config(context, world, config)
+        report, folder = evaluate_by_config(context, place, world, config)
         print_report(report, sys.stdout)
         lines = [agent_line(agent) for agent in report.agents.values()]
         run_tags.label_verdict(context.instance, context.run_id, verdict(lines))

@@ -1,7 +1,6 @@
 """Many agents in one run: a run each costs seconds of start-up, a step each hundredths. Shards go to any host the executor has."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import dagster as dg
 from pydantic import BaseModel, ConfigDict, Field
@@ -86,7 +85,7 @@ def build_evaluate_shard(specs: Specs) -> dg.OpDefinition:
     ) -> Iterator[Event | dg.Output]:
         """Evaluate a shard's agents with their judgments pooled. A broken agent is reported and stops no other."""
         part = Shard.model_validate(shard)
-        asked = replace(evaluation.request(part.agents, part.dimensions), touched=part.touched)
+        asked = evaluation.request(part.agents, part.dimensions, touched=part.touched)
         result = yield from evaluate_together(specs, context, world.open(), evaluation, asked)
         lines = agent_lines(result)
         for line in lines:
@@ -106,20 +105,20 @@ def build_cohort_report(specs: Specs) -> dg.OpDefinition:
     @dg.op(name=place.name("cohort_report"), out=dg.Out(dg.Nothing))
     @place.bound
     def cohort_report(
-        context: dg.OpExecutionContext, world: WorldResource, shards: list
+        context: dg.OpExecutionContext, world: WorldResource, evaluation: EvaluationSettings, shards: list
     ) -> Iterator[dg.AssetCheckEvaluation | dg.Output]:
         """Say how the cohort did; fails when an agent is broken, regressed or could not be judged."""
         lines = [AgentLine.model_validate(line) for shard in shards for line in shard]
         with known_failures():
-            opened = world.open()
-            report = report_of_interest(opened, lines)
+            opened, fail_on = world.open(), evaluation.asked.fail_on
+            report = report_of_interest(opened, lines, fail_on)
             folder = write_reports(report, reports_folder(opened.root) / COHORT_REPORTS)
         facts = {
             "agents": len(lines),
             "overview": dg.MetadataValue.md(overview(lines)),
             **report_metadata(report, folder, opened.root),
         }
-        yield all_in_character(specs, context.instance, opened)
+        yield all_in_character(specs, context.instance, opened, fail_on)
         run_tags.label_verdict(context.instance, context.run_id, verdict(lines))
         if failure := failure_of(lines, report.exit_code, facts):
             raise failure

@@ -7,16 +7,17 @@ from typing import Any, Literal
 
 import dagster as dg
 
-from persona_pipeline.defs.agents.verdicts import agent_line, first_lines
+from persona_pipeline.defs.agents.verdicts import AgentLine, agent_line, first_lines
 from persona_pipeline.defs.component.world_settings import world_settings
 from persona_pipeline.defs.pictures import metadata
 from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.resources import known_agents, logged_progress, world_in_force
 from persona_pipeline.errors import ConfigError, did_you_mean
-from persona_pipeline.evaluation import EvaluationRequest, run_evaluation
+from persona_pipeline.evaluation import run_evaluation
 from persona_pipeline.evaluation.report import AgentReport
 from persona_pipeline.judging.open import JudgeOptions, open_judge
+from persona_pipeline.options import EvaluationRequest
 from persona_pipeline.world.rows import bring_rows
 
 MOST_LINES = 5
@@ -54,7 +55,7 @@ def build_persona_checks(
     chosen = list(known if agents is None else agents)
     if wrong := [name for name in chosen if name not in known]:
         raise ConfigError(f"{wrong[0]!r} has no persona file in {root}{did_you_mean(wrong[0], known)}")
-    place = Place((), *world_settings(root, settings or {}))
+    place = Place((), **world_settings(root, settings or {}))
     key = asset.key if isinstance(asset, dg.AssetsDefinition) else dg.AssetKey.from_coercible(asset)
     names = {_check_name(agent_id): agent_id for agent_id in chosen}
     if alike := set(chosen) - set(names.values()):
@@ -64,9 +65,8 @@ def build_persona_checks(
         with world_in_force() as opened:
             if returns == "rows":
                 bring_rows(opened, rows, source=key.to_user_string(), columns=columns)
-            options = JudgeOptions(max_usd=place.orchestration.max_usd or None, progress=logged_progress())
-            judge = open_judge(place.orchestration.judge, opened, options)
-            request = EvaluationRequest(agents=asked, window=place.orchestration.window)
+            request = EvaluationRequest(**{**place.asked, "agents": asked})
+            judge = open_judge(place.asked["judge"], opened, JudgeOptions.of(request, logged_progress()))
             return run_evaluation(opened, judge, request).report.agents
 
     @dg.multi_asset_check(
@@ -89,7 +89,7 @@ def build_persona_checks(
         with known_failures():
             reports = evaluate(sorted(asked), inputs.get("rows"))
         for agent_id in asked:
-            yield _result(key, reports[agent_id])
+            yield _result(key, agent_line(reports[agent_id], place.asked.get("fail_on")), reports[agent_id])
 
     return checks
 
@@ -98,8 +98,8 @@ def _check_name(agent_id: str) -> str:
     return f"persona_{re.sub(r'[^A-Za-z0-9_]', '_', agent_id)}"
 
 
-def _result(key: dg.AssetKey, report: AgentReport) -> dg.AssetCheckResult:
-    wrong = agent_line(report).wrong
+def _result(key: dg.AssetKey, line: AgentLine, report: AgentReport) -> dg.AssetCheckResult:
+    wrong = line.wrong
     return dg.AssetCheckResult(
         asset_key=key,
         check_name=_check_name(report.evaluation.agent_id),

@@ -112,8 +112,7 @@ class PersonaWorld(dg.Component, dg.Model, dg.Resolvable):
         root = (folder / Path(self.world).expanduser()).resolve()
         if not (root / "personas").is_dir():
             raise ConfigError(f"world: {root} is no world: it has no personas folder; dg scaffold defs writes one")
-        settings, orchestration = world_settings(root, self.settings.model_dump(exclude_none=True))
-        return Place(tuple(self.prefix.split("/")), settings, orchestration)
+        return Place(tuple(self.prefix.split("/")), **world_settings(root, self.settings.model_dump(exclude_none=True)))
 
     def _shown(self, spec: dg.AssetSpec) -> dg.AssetSpec:
         shown = self.get_asset_spec(spec)

@@ -9,12 +9,11 @@ from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldRe
 
 def build_platform(place: Place) -> dg.Definitions:
     """Return the resources of a world."""
-    settings = place.orchestration
     evaluation = at_place(EvaluationSettings, place)
     return dg.Definitions(
         resources={
             place.name(WORLD): at_place(WorldResource, place)(),
-            place.name(EVALUATION): evaluation(judge=settings.judge, window=settings.window, max_usd=settings.max_usd),
+            place.name(EVALUATION): evaluation(**place.asked),
             place.name(VALUES): event_log_values,
         }
     )

@@ -3,9 +3,9 @@
 import contextvars
 import inspect
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import dagster as dg
@@ -14,6 +14,7 @@ from persona_pipeline.defs.platform.executor import build_executor
 from persona_pipeline.defs.platform.settings import OrchestrationSettings, orchestration
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.judging.claims import PROMPT_VERSION
+from persona_pipeline.options import given
 from persona_pipeline.settings import Settings, get_settings
 
 # The names by which functions ask for resources; in the code location they are those of the place.
@@ -27,6 +28,7 @@ class Place:
 
     Attributes:
         prefix: what every asset key begins with; empty: this world has the code location for itself.
+        options: of its evaluations, where the project says them.
         settings, orchestration_settings: the world's own; None: this process's, from the environment.
 
     Raises:
@@ -36,6 +38,7 @@ class Place:
     prefix: tuple[str, ...] = ()
     settings: Settings | None = None
     orchestration_settings: OrchestrationSettings | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if wrong := [part for part in self.prefix if not _PART.fullmatch(part)]:
@@ -59,6 +62,13 @@ class Place:
     def orchestration(self) -> OrchestrationSettings:
         """How it is run."""
         return self.orchestration_settings or orchestration()
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """The options of its evaluations where a run's config says nothing."""
+        settings = self.orchestration
+        running = {"judge": settings.judge, "window": settings.window, "max_usd": settings.max_usd}
+        return given({**running, **self.options})
 
     @property
     def executor(self) -> dg.ExecutorDefinition:

@@ -1,23 +1,32 @@
 """What every asset needs: the world, and how to judge it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import dagster as dg
-from pydantic import Field, PrivateAttr
+from pydantic import BaseModel, Field, PrivateAttr, create_model, model_validator
 
 from persona_pipeline.defs.platform import run_tags
 from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.place import Place
-from persona_pipeline.errors import ConfigError
-from persona_pipeline.evaluation import EvaluationRequest
+from persona_pipeline.errors import ConfigError, did_you_mean
 from persona_pipeline.judging.layers import OpenedJudge
 from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.judging.progress import Progress
+from persona_pipeline.judging.providers.registry import RECORDED
+from persona_pipeline.options import (
+    OF_BASELINES,
+    EvaluationRequest,
+    bounds_of,
+    given,
+    kind_of,
+    option_fields,
+    told,
+)
 from persona_pipeline.world import World
 from persona_pipeline.world.files import is_agent_id, yaml_stems
 from persona_pipeline.world.ingest import parse_time
@@ -70,82 +79,97 @@ def logged_progress() -> Progress:
     return Progress(lambda line: dg.get_dagster_logger().info(line))
 
 
-class EvaluationSettings(dg.ConfigurableResource):
+def config_fields(*, without: Collection[str] = ()) -> dict[str, Any]:
+    """Return the options of an evaluation as fields of run config, where None is what the world's settings say."""
+    found = {}
+    for name, field in option_fields(without=without).items():
+        kind: Any = list[str] if kind_of(name) is list else kind_of(name)
+        least, most = bounds_of(name)
+        default = "" if field.default is None else f" Default: {str(field.default).lower()}."
+        found[name] = (kind | None, Field(default=None, ge=least, le=most, description=told(name) + default))
+    return found
+
+
+class RequestConfig(BaseModel):
+    """Options of an evaluation as run config has them; what was once written for None still stands for it."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_it_is_spelled_now(cls, values: Any) -> Any:
+        if wrong := [name for name in values if name not in cls.model_fields]:
+            raise ValueError(f"there is no {wrong[0]!r}{did_you_mean(wrong[0], cls.model_fields)}")
+        kept = given(values)
+        return {
+            name: value for name, value in values.items() if name in kept or name not in EvaluationRequest.model_fields
+        }
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """What is asked for, by option; what is left open is left out."""
+        return given({name: getattr(self, name) for name in EvaluationRequest.model_fields if hasattr(self, name)})
+
+
+class EvaluationSettings(RequestConfig, dg.ConfigurableResource):
     """How a run evaluates: window, judge, and when it fails."""
 
     place: ClassVar[Place] = Place()
-
-    window: str = Field(default="7d", description="Length of the window, such as 7d or 12h, or 'all'.")
-    as_of: str = Field(default="", description="Where the window ends (RFC 3339); empty: the newest message.")
-    since: str = Field(
-        default="",
-        description="Where the window begins instead (RFC 3339, that moment left out); empty: as `window` says.",
-    )
-    judge: str = Field(
-        default="recorded",
-        description="'recorded', or the provider of a live judge: anthropic, bedrock, vertex, openai.",
-    )
-    grouping: int = Field(
-        default=0, ge=0, description="Claims of one transcript in one call of a live judge; 0: PERSONA_JUDGE_GROUPING."
-    )
-    fresh: bool = Field(default=False, description="Ask a live judge anew what recordings or the store already answer.")
-    samples: int = Field(default=1, ge=1, description="Judgments per claim.")
-    max_usd: float = Field(
-        default=0.0,
-        ge=0,
-        description="US dollars a run may spend (where every step has a process of its own: a step); 0: no limit.",
-    )
-    min_coverage: float = Field(
-        default=-1.0, le=1, description="Share (0-1) of judgments that must be scored; negative: the judge's default."
-    )
-    regression_delta: float = Field(default=1.0, ge=0, description="How far a dimension may fall, on 0-9.")
-    proposition_delta: float = Field(default=3.0, ge=0, description="How far one claim may fall, on 0-9.")
 
     @cached_property
     def _judges(self) -> dict[str, OpenedJudge]:
         return {}
 
+    @property
+    def asked(self) -> EvaluationRequest:
+        """What is asked of an evaluation, whomever it is about.
+
+        Raises:
+            ConfigError: ``as_of`` or ``since`` is no time.
+        """
+        return EvaluationRequest(**{"judge": RECORDED, **self.given})
+
+    @property
+    def judge_name(self) -> str:
+        """Who judges."""
+        return self.asked.judge or RECORDED
+
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
         if context.instance and context.run:
-            begins = f"since {self.since}" if self.since else self.window
             with self.place.entered():
-                run_tags.label_run(context.instance, context.run, judge=self.judge, window=begins, as_of=self.as_of)
+                run_tags.label_run(context.instance, context.run, self.given)
 
     def open_judge(self, world: World) -> OpenedJudge:
         """Return the judge, opened once a process and world."""
         key = str(world.root)
         if key not in self._judges:
-            self._judges[key] = open_judge(
-                self.judge,
-                world,
-                JudgeOptions(
-                    max_usd=self.max_usd or None,
-                    fresh=self.fresh,
-                    grouping=self.grouping or None,
-                    progress=logged_progress(),
-                ),
-            )
+            self._judges[key] = open_judge(self.judge_name, world, JudgeOptions.of(self.asked, logged_progress()))
         return self._judges[key]
 
     def request(
-        self, agents: Sequence[str] | None = None, dimensions: Sequence[str] | None = None
+        self,
+        agents: Sequence[str] | None = None,
+        dimensions: Sequence[str] | None = None,
+        *,
+        touched: bool = False,
     ) -> EvaluationRequest:
         """Return what is asked of an evaluation of these agents.
 
         Raises:
             ConfigError: ``as_of`` or ``since`` is no time.
         """
-        return EvaluationRequest(
-            agents=agents,
-            dimensions=dimensions,
-            window=self.window,
-            as_of=moment_of(self.as_of, "as_of"),
-            since=moment_of(self.since, "since"),
-            samples=self.samples,
-            min_coverage=None if self.min_coverage < 0 else self.min_coverage,
-            regression_delta=self.regression_delta,
-            proposition_delta=self.proposition_delta,
-        )
+        about = {"agents": agents, "dimensions": dimensions, "touched": touched or self.asked.touched}
+        return self.asked.model_copy(update=about)
+
+
+# An asset is about its partitions and dimensions and what is in the store; these are options of the job of CI.
+NOT_OF_ASSETS = ("agents", "dimensions", "synthetic", "against", "accept_baseline", *OF_BASELINES)
+if not TYPE_CHECKING:
+    EvaluationSettings = create_model(
+        "EvaluationSettings",
+        __base__=EvaluationSettings,
+        __module__=__name__,
+        __doc__=EvaluationSettings.__doc__,
+        **config_fields(without=NOT_OF_ASSETS),
+    )
 
 
 @contextmanager

@@ -5,10 +5,12 @@ import subprocess
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import cache
+from typing import Any
 
 import dagster as dg
 
 from persona_pipeline.defs.platform.dagster_internals import PARTITION, add_run_tags
+from persona_pipeline.options import WINDOW as WINDOW_LENGTH
 from persona_pipeline.settings import PACKAGE_PARENT, get_settings
 from persona_pipeline.world.models import Window
 
@@ -20,8 +22,10 @@ _GIT_SECONDS = 5
 Ours = Callable[[dg.DagsterRun], bool]
 
 
-def label_run(instance: dg.DagsterInstance, run: dg.DagsterRun, *, judge: str, window: str, as_of: str = "") -> None:
-    """Add the labels a run does not have yet, whoever started it."""
+def label_run(instance: dg.DagsterInstance, run: dg.DagsterRun, asked: Mapping[str, Any]) -> None:
+    """Add the labels a run does not have yet, whoever started it; ``asked``: the options of its evaluation."""
+    judge, as_of = asked.get("judge", "recorded"), asked.get("as_of")
+    window = f"since {asked['since']}" if "since" in asked else asked.get("window", WINDOW_LENGTH)
     labels = {
         JUDGE: judge if judge == "recorded" else f"{judge}:{get_settings().judge_model}",
         WINDOW: f"{window} to {as_of}" if as_of else window,

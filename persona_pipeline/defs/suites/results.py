@@ -170,7 +170,8 @@ def _judge_opener(evaluation: EvaluationSettings, world: World) -> "JudgeOpener"
         # The run's other steps share its cache and budget; what suites spend is charged to them.
         return SuiteJudge(replace(evaluation.open_judge(world).without_recorded(), mechanism=MECHANISM))
 
-    return JudgeOpener(opened, evaluation.judge, world.root / RECORDINGS if evaluation.judge == RECORDED else None)
+    name = evaluation.judge_name
+    return JudgeOpener(opened, name, world.root / RECORDINGS if name == RECORDED else None)
 
 
 def _row(test: "TestResult") -> dict[str, Any]:
