@@ -88,7 +88,6 @@ from persona_pipeline.judging.batches import collect_batches, submit_batch  # no
 from persona_pipeline.judging.claims import questions_of  # noqa: E402
 from persona_pipeline.judging.estimate import Range, estimate_questions  # noqa: E402
 from persona_pipeline.judging.layers import OpenedJudge  # noqa: E402
-from persona_pipeline.judging.model.asking import Call  # noqa: E402
 from persona_pipeline.judging.model.options import ModelOptions  # noqa: E402
 from persona_pipeline.judging.open import JudgeOptions, open_judge  # noqa: E402
 from persona_pipeline.judging.verdict import JudgeRequest, Usage  # noqa: E402
@@ -99,7 +98,7 @@ from persona_pipeline.settings import (  # noqa: E402
 from persona_pipeline.store import Store, open_store  # noqa: E402
 from persona_pipeline.world import World  # noqa: E402
 from tests.support.judging import requests, trajectory  # noqa: E402
-from tests.support.messages_server import MessagesServer, Outcome, message, verdicts  # noqa: E402
+from tests.support.messages_server import Call, MessagesServer, Outcome, message, verdicts  # noqa: E402
 from tests.support.replaying import Case, cases, live_and_replayed, told, write_world  # noqa: E402
 from tests.support.worlds import replace_in  # noqa: E402
 

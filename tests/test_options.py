@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
-from docs_site.generated import cli_commands, written_places
 from pydantic import ValidationError
 
 import persona_pipeline as pp
+from docs.site.generated import cli_commands, written_places
 from persona_pipeline.defs.cohort.regression import RegressionConfig
 from persona_pipeline.defs.cohort.shards import CohortConfig
 from persona_pipeline.defs.component.persona_world import PersonaWorld
