@@ -1,5 +1,6 @@
 """``targets.yaml``: the targets a suite can name."""
 
+import io
 import json
 import os
 import re
@@ -205,20 +206,16 @@ def load_targets(path: Path | str, grants: Grants = OWN) -> Targets:
 
 def _dotenv(folder: Path) -> dict[str, str]:
     """Variables of the ``.env`` files from the repository's top down to the folder; the nearer file wins. For references only."""
+    from dotenv import dotenv_values
+
     top = repository_root(folder) or folder
     found: dict[str, str] = {}
     for place in reversed([place for place in (folder, *folder.parents) if place.is_relative_to(top)]):
         path = place / ".env"
         if not path.is_file():
             continue
-        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-            name, separator, value = line.strip().removeprefix("export ").partition("=")
-            if separator and not name.startswith("#"):
-                found[name.strip()] = _unquoted(value.strip())
+        text = io.StringIO(path.read_text(encoding="utf-8", errors="replace"))
+        found |= {
+            name: value for name, value in dotenv_values(stream=text, interpolate=False).items() if value is not None
+        }
     return found
-
-
-def _unquoted(value: str) -> str:
-    if len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'":
-        return value[1:-1]
-    return value.partition(" #")[0].strip()
