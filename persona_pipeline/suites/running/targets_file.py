@@ -1,5 +1,6 @@
 """``targets.yaml``: the targets a suite can name."""
 
+import io
 import json
 import os
 import re
@@ -8,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dotenv import dotenv_values
 from pydantic import ValidationError
 
 from persona_pipeline.documents import parse_document
@@ -208,17 +210,8 @@ def _dotenv(folder: Path) -> dict[str, str]:
     top = repository_root(folder) or folder
     found: dict[str, str] = {}
     for place in reversed([place for place in (folder, *folder.parents) if place.is_relative_to(top)]):
-        path = place / ".env"
-        if not path.is_file():
-            continue
-        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-            name, separator, value = line.strip().removeprefix("export ").partition("=")
-            if separator and not name.startswith("#"):
-                found[name.strip()] = _unquoted(value.strip())
+        if (place / ".env").is_file():
+            text = (place / ".env").read_text(encoding="utf-8", errors="replace")
+            values = dotenv_values(stream=io.StringIO(text), interpolate=False)
+            found |= {name: value for name, value in values.items() if value is not None}
     return found
-
-
-def _unquoted(value: str) -> str:
-    if len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'":
-        return value[1:-1]
-    return value.partition(" #")[0].strip()
