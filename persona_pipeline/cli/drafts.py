@@ -8,7 +8,7 @@ from persona_pipeline.cli.options import JudgeName, MaxUsd, Record, live_judge_n
 from persona_pipeline.errors import ConfigError
 
 if TYPE_CHECKING:
-    from persona_pipeline.claims.drafting import Drafted
+    from persona_pipeline.claims.drafts import Drafted
     from persona_pipeline.judging.verdict import Backend, Question
     from persona_pipeline.world import World
 
@@ -41,7 +41,7 @@ def draft(
 
     Exit codes: 0 written, 2 usage or configuration, 3 nothing to write, 4 budget.
     """
-    from persona_pipeline.claims.draft_claims import draft_claims, plan_claims
+    from persona_pipeline.claims.drafts import draft_claims, plan_claims
     from persona_pipeline.world import World
 
     world = World.open()
@@ -68,7 +68,7 @@ def draft_a_persona(
 
     Exit codes: 0 written, 2 usage or configuration, 3 nothing to write, 4 budget.
     """
-    from persona_pipeline.claims.draft_persona import draft_persona, plan_persona
+    from persona_pipeline.claims.drafts import draft_persona, plan_persona
     from persona_pipeline.world import World
 
     if not from_messages:
@@ -83,7 +83,7 @@ def _asked(
     world: "World", question: "Question", judge: str | None, *, estimate: bool, max_usd: float | None, record: bool
 ) -> "Backend":
     """Say what asking would cost, and return who is to be asked."""
-    from persona_pipeline.claims.drafting import cost_of, draft_backend
+    from persona_pipeline.claims.drafts import cost_of, draft_backend
     from persona_pipeline.judging.open import JudgeOptions, open_judge
 
     if estimate:

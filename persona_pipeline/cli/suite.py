@@ -1,6 +1,7 @@
 """``persona-pipeline suite``: check, show, explain, run and compare eval suites."""
 
 import json
+from dataclasses import asdict
 
 import typer
 
@@ -87,7 +88,7 @@ def explain(
     found = open_targets(file, targets, environment=allow_env, network=allow_targets, folders=suite.roots or ())
     explained = explain_suite(suite, tests, found)
     if as_json:
-        print_json({"suite": suite.name, "tests": [item.to_dict() for item in explained]})
+        print_json({"suite": suite.name, "tests": [asdict(item) for item in explained]})
     else:
         print_lines(explanation_lines(explained))
 

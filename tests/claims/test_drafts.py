@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from persona_pipeline.claims import draft_claims, draft_persona
-from persona_pipeline.claims.drafting import Drafted, draft_backend
+from persona_pipeline.claims import drafts
+from persona_pipeline.claims.drafts import Drafted, draft_backend
 from persona_pipeline.cli.checking import check_world
 from persona_pipeline.documents import load_document
 from persona_pipeline.errors import ConfigError
@@ -42,13 +42,13 @@ def answering(*claims: dict[str, Any], key: str = "claims") -> Callable[[Call], 
 
 
 def drafted(world: World, agent_id: str = "ann", dimension: str = "adherence", **options: Any) -> Drafted:
-    plan = draft_claims.plan_claims(world, agent_id, dimension)
-    return draft_claims.draft_claims(plan, draft_backend(open_judge("anthropic", world, JudgeOptions(**options))))
+    plan = drafts.plan_claims(world, agent_id, dimension)
+    return drafts.draft_claims(plan, draft_backend(open_judge("anthropic", world, JudgeOptions(**options))))
 
 
 def drafted_persona(world: World, agent_id: str) -> Drafted:
-    plan = draft_persona.plan_persona(world, agent_id)
-    return draft_persona.draft_persona(plan, draft_backend(open_judge("anthropic", world)))
+    plan = drafts.plan_persona(world, agent_id)
+    return drafts.draft_persona(plan, draft_backend(open_judge("anthropic", world)))
 
 
 def test_only_claims_that_stand_on_what_was_said_are_written_and_none_is_judged(
@@ -122,14 +122,14 @@ def test_nothing_is_overwritten_and_nothing_paid_for_what_could_not_be_written(
     with pytest.raises(ConfigError, match="is not overwritten"):
         drafted(small_world)
     path.unlink()
-    plan = draft_claims.plan_claims(small_world, "ann", "adherence")
+    plan = drafts.plan_claims(small_world, "ann", "adherence")
     path.write_text("mine", encoding="utf-8")
     with pytest.raises(ConfigError, match="is not overwritten"):
         drafted(small_world)
     assert server.calls == []
     server.handler = answering(claim())
     with pytest.raises(ConfigError, match="is not overwritten"):
-        draft_claims.draft_claims(plan, draft_backend(open_judge("anthropic", small_world)))
+        drafts.draft_claims(plan, draft_backend(open_judge("anthropic", small_world)))
     assert path.read_text(encoding="utf-8") == "mine"
 
 
@@ -218,10 +218,8 @@ def test_a_recorded_draft_is_written_again_and_a_judge_of_claims_alone_drafts_no
     assert path is not None
     text = path.read_text(encoding="utf-8")
     path.unlink()
-    plan = draft_claims.plan_claims(small_world, "ann", "adherence")
-    replayed = draft_claims.draft_claims(
-        plan, draft_backend(OpenedJudge(RecordedBackend(small_world.root / "recordings")))
-    )
+    plan = drafts.plan_claims(small_world, "ann", "adherence")
+    replayed = drafts.draft_claims(plan, draft_backend(OpenedJudge(RecordedBackend(small_world.root / "recordings"))))
     assert (path.read_text(encoding="utf-8"), replayed.usage.calls) == (text, 0)
     with pytest.raises(ConfigError, match="drafts nothing"):
         draft_backend(ScriptedJudge(lambda request: 9))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import persona_pipeline as pp
 from persona_pipeline.baselines.spread import judged_share
-from persona_pipeline.claims.draft_claims import plan_claims
+from persona_pipeline.claims.drafts import plan_claims
 from persona_pipeline.definitions import defs
 from persona_pipeline.evaluation.population import judged_population, world_labels
 from persona_pipeline.judging.recordings.replay import RecordingWriter

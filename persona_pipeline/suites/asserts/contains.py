@@ -6,7 +6,6 @@ from pydantic import Field, PlainValidator
 
 from persona_pipeline.suites.answering.responses import Output
 from persona_pipeline.suites.format.javascript import trim
-from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.grading.base import Assert, Context
 from persona_pipeline.suites.grading.grades import Grade
 
@@ -54,15 +53,12 @@ class Contains(Assert):
     White space around the answer does not count at its start and end. Case is ignored as Unicode folds it.
     """
 
+    spellings = SPELLINGS
+
     value: Texts = Field(description="The text to find, or a list of texts.")
     ignore_case: bool = Field(False, description="Whether capital letters are the same as small ones.")
     of: Literal["all", "any"] = Field("all", description="Whether of a list all must be there, or one.")
     at: Literal["anywhere", "start", "end"] = Field("anywhere", description="Where it must stand.")
-
-    @classmethod
-    def prepare(cls, data: dict[str, Any], entry: ConfigEntry, label: str, reader: Reader) -> dict[str, Any]:
-        spelled = str(entry.data["type"]).replace("-", "_")
-        return {**data, **{key: data.get(key, value) for key, value in SPELLINGS.get(spelled, {}).items()}}
 
     def default_name(self, spelled: str) -> str:
         return f"{spelled}-{', '.join(self._texts)}"

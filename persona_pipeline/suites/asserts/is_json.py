@@ -10,7 +10,6 @@ from pydantic import AfterValidator, Field
 from persona_pipeline.suites.answering.responses import Output
 from persona_pipeline.suites.format.javascript import is_json, parse_json
 from persona_pipeline.suites.format.patterns import PatternError, compile_pattern, search
-from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.grading.base import Assert, Context
 from persona_pipeline.suites.grading.grades import Grade, UngradedError
 
@@ -59,17 +58,14 @@ class IsJson(Assert):
     With ``anywhere`` an object or a list in the answer is enough. With ``schema`` it must fit that.
     """
 
+    spellings = SPELLINGS
+
     schema_: Annotated[dict[str, Any], AfterValidator(_usable)] | None = Field(
         None,
         alias="schema",
         description="JSON schema (2020-12) of it; patterns as in regex, no references to elsewhere.",
     )
     anywhere: bool = Field(False, description="Whether an object or a list within the answer is enough.")
-
-    @classmethod
-    def prepare(cls, data: dict[str, Any], entry: ConfigEntry, label: str, reader: Reader) -> dict[str, Any]:
-        spelled = str(entry.data["type"]).replace("-", "_")
-        return {**data, **{key: data.get(key, value) for key, value in SPELLINGS.get(spelled, {}).items()}}
 
     def dump(self) -> dict[str, Any]:
         data = super().dump()

@@ -20,6 +20,8 @@ class AssertFields(StrictFields):
     runs_code: ClassVar[bool] = False
     # Older spellings that are read too, by the field they stand for.
     older_names: ClassVar[dict[str, str]] = {}
+    # What other spellings of the type say beside it.
+    spellings: ClassVar[Mapping[str, dict[str, Any]]] = {}
 
     name: Text = Field(default="", description="What results call it; made up from the type where it is left out.")
     type: str = Field(description="Which assert this is.")
@@ -62,7 +64,8 @@ class AssertFields(StrictFields):
 
         ``older_names`` are renamed afterwards. Problems are added to the reader.
         """
-        return data
+        said = cls.spellings.get(str(entry.data["type"]).replace("-", "_"), {})
+        return data | {key: data.get(key, value) for key, value in said.items()}
 
     def resolve(self, entry: ConfigEntry, label: str, reader: Reader) -> None:
         """Look up the files the assert names; called once after validation. Problems are added to the reader."""
@@ -86,6 +89,11 @@ def rename(data: dict[str, Any], old: str, new: str) -> None:
         data.setdefault(new, value)
 
 
+def present(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a mapping without the keys that have no value."""
+    return {key: value for key, value in data.items() if value is not None}
+
+
 STRATEGIES = ("pass_at_k", "mean", "confidence_interval")
 HOOKS = ("setup", "teardown", "before_all", "after_all", "before_each", "after_each")
 
@@ -103,8 +111,7 @@ class Metadata:
     requires: Mapping[str, Any] | None = None
 
     def model_dump(self) -> dict[str, Any]:
-        data = {key: value for key, value in vars(self).items() if value is not None}
-        return data | ({"tags": list(self.tags)} if self.tags is not None else {})
+        return present(vars(self) | {"tags": None if self.tags is None else list(self.tags)})
 
 
 @dataclass(frozen=True)
@@ -116,7 +123,7 @@ class Trials:
     cost_limit_usd: float | None = None
 
     def model_dump(self) -> dict[str, Any]:
-        return {key: value for key, value in vars(self).items() if value is not None}
+        return present(vars(self))
 
 
 @dataclass(frozen=True)
@@ -128,9 +135,7 @@ class Hook:
     cwd: str | None = None
 
     def model_dump(self) -> dict[str, Any]:
-        return {"script": list(self.script)} | {
-            key: value for key, value in (("timeout_ms", self.timeout_ms), ("cwd", self.cwd)) if value is not None
-        }
+        return present({"script": list(self.script), "timeout_ms": self.timeout_ms, "cwd": self.cwd})
 
 
 @dataclass(frozen=True)
@@ -205,7 +210,7 @@ class Test:
             "trials": self.trials and self.trials.model_dump(),
             "cache": self.cache,
         }
-        return data | {key: value for key, value in optional.items() if value is not None}
+        return data | present(optional)
 
 
 @dataclass(frozen=True)

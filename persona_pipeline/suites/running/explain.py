@@ -32,9 +32,6 @@ class ExplainedAssert:
     needs: tuple[str, ...]
     place: str | None
 
-    def to_dict(self) -> dict[str, Any]:
-        return {**vars(self), "needs": list(self.needs)}
-
 
 @dataclass(frozen=True)
 class ExplainedTest:
@@ -47,10 +44,6 @@ class ExplainedTest:
     strategy: str | None
     needs: tuple[str, ...]
     asserts: tuple[ExplainedAssert, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        lists = {"targets": list(self.targets), "needs": list(self.needs)}
-        return {**vars(self), **lists, "asserts": [item.to_dict() for item in self.asserts]}
 
 
 def explain(suite: Suite, tests: Sequence[Test], targets: Targets | None = None) -> list[ExplainedTest]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dotenv import dotenv_values
 from pydantic import ValidationError
 
 from persona_pipeline.documents import parse_document
@@ -206,16 +207,12 @@ def load_targets(path: Path | str, grants: Grants = OWN) -> Targets:
 
 def _dotenv(folder: Path) -> dict[str, str]:
     """Variables of the ``.env`` files from the repository's top down to the folder; the nearer file wins. For references only."""
-    from dotenv import dotenv_values
 
     top = repository_root(folder) or folder
     found: dict[str, str] = {}
     for place in reversed([place for place in (folder, *folder.parents) if place.is_relative_to(top)]):
-        path = place / ".env"
-        if not path.is_file():
-            continue
-        text = io.StringIO(path.read_text(encoding="utf-8", errors="replace"))
-        found |= {
-            name: value for name, value in dotenv_values(stream=text, interpolate=False).items() if value is not None
-        }
+        if (place / ".env").is_file():
+            text = (place / ".env").read_text(encoding="utf-8", errors="replace")
+            values = dotenv_values(stream=io.StringIO(text), interpolate=False)
+            found |= {name: value for name, value in values.items() if value is not None}
     return found
