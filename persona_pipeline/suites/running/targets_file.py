@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dotenv import dotenv_values
 from pydantic import ValidationError
 
 from persona_pipeline.documents import parse_document
