@@ -2,20 +2,21 @@
 
 import contextlib
 import os
-import selectors
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 MARK = "PERSONA_PIPELINE_PROCESS"
 _KEPT = ("PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "COMSPEC", "PATHEXT")
-_CHUNK = 65_536
-_STDERR_KEPT = 200_000
+# The end of standard error is kept; as many times what standard output may hold ends a program, too.
+_STDERR_KEPT, _STDERR_SHARE = 100_000, 10
 
 
 @dataclass(frozen=True)
@@ -120,97 +121,43 @@ def run_process(
         raise ProcessError("not_found", f"{argv[0]!r} {reason} (in {cwd})")
     command = [sys.executable, "-I", "-S", "-c", _LAUNCHER, *limits.arguments(), program, *argv[1:]]
     started = time.monotonic()
-    try:
-        process = subprocess.Popen(
-            command,
-            cwd=cwd,
-            env={**scrubbed_environment(environment), MARK: mark},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
-    except (OSError, ValueError) as error:
-        raise ProcessError("not_found", f"{argv[0]!r} could not be started: {error}") from error
-    try:
-        stdout, stderr = _communicate(process, stdin, started + timeout, timeout, limits.output_bytes)
-    finally:
-        _kill(process, mark)
-    if process.returncode == 127 and not stdout:
-        raise ProcessError("not_found", f"{argv[0]!r} could not be started: {stderr.decode('utf-8', 'replace')[-500:]}")
-    return ProcessResult(process.returncode, stdout, stderr, time.monotonic() - started)
+    # Files and no pipes: nobody waits for who does not read, or for a pipe that something left behind holds open.
+    with tempfile.TemporaryFile() as source, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        source.write(stdin)
+        source.seek(0)
+        try:
+            process = subprocess.Popen(
+                command,
+                cwd=cwd,
+                env={**scrubbed_environment(environment), MARK: mark},
+                stdin=source,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            raise ProcessError("not_found", f"{argv[0]!r} could not be started: {error}") from error
+        try:
+            while process.poll() is None:
+                if time.monotonic() > started + timeout:
+                    raise ProcessError("timeout", f"took longer than {timeout:g} s and was stopped")
+                _check_size(out, err, limits.output_bytes)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(0.05)
+            _check_size(out, err, limits.output_bytes)
+        finally:
+            _kill(process, mark)
+        out.seek(0)
+        err.seek(max(0, os.fstat(err.fileno()).st_size - _STDERR_KEPT))
+        result = ProcessResult(process.returncode, out.read(), err.read(), time.monotonic() - started)
+    if result.returncode == 127 and not result.stdout:
+        raise ProcessError("not_found", f"{argv[0]!r} could not be started: {result.error_text[-500:]}")
+    return result
 
 
-def _communicate(
-    process: "subprocess.Popen[bytes]", stdin: bytes, deadline: float, timeout: float, most: int
-) -> tuple[bytes, bytes]:
-    """Feed standard input and read both outputs until the program is done. Pipes held open by what it left behind do not count."""
-    assert process.stdin and process.stdout and process.stderr
-    out, err = bytearray(), bytearray()
-    waiting = memoryview(stdin)
-    with selectors.DefaultSelector() as selector:
-        for pipe in (process.stdin, process.stdout, process.stderr):
-            os.set_blocking(pipe.fileno(), False)
-        selector.register(process.stdin, selectors.EVENT_WRITE)
-        selector.register(process.stdout, selectors.EVENT_READ, out)
-        selector.register(process.stderr, selectors.EVENT_READ, err)
-        done_at: float | None = None
-        while selector.get_map():
-            now = time.monotonic()
-            if now > deadline:
-                raise ProcessError("timeout", f"took longer than {timeout:g} s and was stopped")
-            if process.poll() is not None:
-                # Give what is already in the pipes a moment, then let go.
-                done_at = done_at or now
-                if now - done_at > 1.0:
-                    break
-            for key, _ in selector.select(min(0.1, max(0.0, deadline - now))):
-                if key.data is None:
-                    waiting = _feed(key.fileobj, waiting)
-                    if not waiting:
-                        _close(selector, key.fileobj)
-                    continue
-                chunk = _read(key.fileobj)
-                if chunk is None:
-                    continue
-                if not chunk:
-                    _close(selector, key.fileobj)
-                    continue
-                key.data.extend(chunk)
-                if len(out) > most:
-                    raise ProcessError("too_much_output", f"wrote more than {most:,} bytes and was stopped")
-                if len(err) > _STDERR_KEPT:
-                    del err[: len(err) - _STDERR_KEPT // 2]
-        while process.poll() is None:
-            if time.monotonic() > deadline:
-                raise ProcessError("timeout", f"took longer than {timeout:g} s and was stopped")
-            time.sleep(0.005)
-    return bytes(out), bytes(err)
-
-
-def _feed(pipe: object, waiting: memoryview) -> memoryview:
-    try:
-        return waiting[os.write(pipe.fileno(), waiting[:_CHUNK]) :] if waiting else waiting  # type: ignore[attr-defined]
-    except BlockingIOError:
-        return waiting
-    except OSError:
-        # The program does not read its input; that is its business.
-        return waiting[len(waiting) :]
-
-
-def _read(pipe: object) -> bytes | None:
-    try:
-        return os.read(pipe.fileno(), _CHUNK)  # type: ignore[attr-defined]
-    except BlockingIOError:
-        return None
-    except OSError:
-        return b""
-
-
-def _close(selector: selectors.BaseSelector, pipe: object) -> None:
-    selector.unregister(pipe)  # type: ignore[arg-type]
-    with contextlib.suppress(OSError):
-        pipe.close()  # type: ignore[attr-defined]
+def _check_size(out: IO[bytes], err: IO[bytes], most: int) -> None:
+    if os.fstat(out.fileno()).st_size > most or os.fstat(err.fileno()).st_size > _STDERR_SHARE * most:
+        raise ProcessError("too_much_output", f"wrote more than {most:,} bytes and was stopped")
 
 
 def _kill(process: "subprocess.Popen[bytes]", mark: str) -> None:
@@ -218,10 +165,6 @@ def _kill(process: "subprocess.Popen[bytes]", mark: str) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    for pipe in (process.stdin, process.stdout, process.stderr):
-        with contextlib.suppress(OSError):
-            if pipe:
-                pipe.close()
     needle = f"{MARK}={mark}".encode()
     for _ in range(3):
         left = _marked(needle)
