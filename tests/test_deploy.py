@@ -14,7 +14,7 @@ import dagster as dg
 import pytest
 import yaml
 
-from persona_pipeline.cli.init import deployment
+from persona_pipeline.cli.world.setup import deployment
 from persona_pipeline.defs.platform.instance_storage import URL_VARIABLES
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
 from persona_pipeline.defs.platform.step_logs import VARIABLE as STEP_LOGS

@@ -2,31 +2,22 @@
 
 import typer
 
-from persona_pipeline.cli.baseline import baseline
-from persona_pipeline.cli.bisect import bisect
-from persona_pipeline.cli.calibrate import calibrate
-from persona_pipeline.cli.canary import canary
-from persona_pipeline.cli.cards import personas
-from persona_pipeline.cli.changes import changes
-from persona_pipeline.cli.collect import collect
-from persona_pipeline.cli.compare import compare
+from persona_pipeline.cli.claims import app as propositions
+from persona_pipeline.cli.claims import personas
 from persona_pipeline.cli.corrections import app as corrections
-from persona_pipeline.cli.doctor import doctor
-from persona_pipeline.cli.evaluate import evaluate
-from persona_pipeline.cli.forget import forget
-from persona_pipeline.cli.ingest import ingest
-from persona_pipeline.cli.init import init
-from persona_pipeline.cli.label import label
+from persona_pipeline.cli.evaluate import baseline, evaluate
+from persona_pipeline.cli.judges import app as recordings
+from persona_pipeline.cli.judges import calibrate, canary
 from persona_pipeline.cli.labels import app as labels
-from persona_pipeline.cli.messages import app as messages
-from persona_pipeline.cli.migrate import migrate
-from persona_pipeline.cli.propositions import app as propositions
-from persona_pipeline.cli.recordings import app as recordings
+from persona_pipeline.cli.labels import label
 from persona_pipeline.cli.report import report
-from persona_pipeline.cli.schema import schema
-from persona_pipeline.cli.suite import app as suite
-from persona_pipeline.cli.validate import validate
-from persona_pipeline.cli.watch import watch
+from persona_pipeline.cli.suites.commands import app as suite
+from persona_pipeline.cli.versions import bisect, changes, compare
+from persona_pipeline.cli.world.doctor import doctor
+from persona_pipeline.cli.world.messages import app as messages
+from persona_pipeline.cli.world.messages import collect, ingest, watch
+from persona_pipeline.cli.world.setup import forget, init, migrate, schema
+from persona_pipeline.cli.world.validate import validate
 
 app = typer.Typer(
     name="persona-pipeline",

@@ -1,4 +1,4 @@
-"""``persona-pipeline evaluate``: score agents, compare them with their baselines, exit with what was found."""
+"""``persona-pipeline evaluate`` and ``baseline``: score agents, compare them with their baselines, take new ones."""
 
 import sys
 from contextlib import nullcontext
@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from persona_pipeline.cli.options import MockJudge, asks, judge_name, request_of
+from persona_pipeline.cli.options import MockJudge, asks, judge_name, option, request_of
 from persona_pipeline.cli.running import run_and_print
 from persona_pipeline.errors import ConfigError
+from persona_pipeline.options import OF_JUDGE
 
 if TYPE_CHECKING:
     from persona_pipeline.evaluation.report import RunReport
@@ -73,3 +74,27 @@ def _emit(report: "RunReport", format: str, output: Path | None) -> None:
     if format != "json":
         return
     sys.stdout.write(text + "\n")
+
+
+# What only a verdict depends on is no option here.
+MEASURED = ("agents", "dimensions", "window", "as_of", "samples", *OF_JUDGE)
+
+
+@asks(*MEASURED)
+def baseline(
+    context: typer.Context,
+    mock_judge: MockJudge = False,
+    windows: Annotated[int, option("baseline_windows", "--windows")] = 1,
+    **asked: Any,
+) -> None:
+    """Evaluate agents and write their scores to baselines/. Dimensions that were not scored in full keep what the files say."""
+    from persona_pipeline.world import World
+
+    request = request_of(context, asked, update_baseline=True, baseline_windows=windows)
+    judge = judge_name(request.judge, mock_judge)
+    if judge != "recorded" and request.samples < 3:
+        typer.echo("hint: a live baseline judged once is noisy; --samples 5 makes drops much easier to tell", err=True)
+    run = run_and_print(context, World.open(), request, judge=judge)
+    for path in run.baselines:
+        typer.echo(str(path))
+    raise typer.Exit(run.report.exit_code)

@@ -1,4 +1,4 @@
-"""``persona-pipeline labels``: list them, and take them to and from other tools."""
+"""``persona-pipeline label`` and ``labels``: judgments labelled in the browser or the terminal; labels listed and exchanged."""
 
 import sys
 from collections import Counter
@@ -10,22 +10,191 @@ import typer
 
 from persona_pipeline.cli.options import Agents, Dimensions, names
 from persona_pipeline.errors import ConfigError
+from persona_pipeline.reporting.text import one_line, printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from persona_pipeline.labels import Label
+    from persona_pipeline.labels import Judgment, Label
+    from persona_pipeline.labels.session import Answered, Labeller, Labelling
+
+
+def label(
+    agent: Annotated[str | None, typer.Argument(help="Whose judgments; by default everybody's.")] = None,
+    dimension: Annotated[
+        str, typer.Option("--dimension", "--dimensions", help="'all', or dimensions with commas between them.")
+    ] = "all",
+    labeller: Annotated[
+        str | None, typer.Option("--labeller", "--labeler", help="Who labels; by default who is logged in.")
+    ] = None,
+    kind: Annotated[
+        str, typer.Option(help="'person', or 'model': only what people say counts as people's.")
+    ] = "person",
+    seed: Annotated[int, typer.Option(help="Of the order; the same for all who are to label the same.")] = 0,
+    terminal: Annotated[bool, typer.Option("--terminal", help="Here instead of in the browser.")] = False,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Of the page, on this machine; 0 takes a free one.")] = 0,
+) -> None:
+    """Say how far claims hold in what was judged: what the judge is measured against. Each answer is kept at once."""
+    session = open_session(agent, dimension, _labeller(labeller, kind), seed)
+    if terminal:
+        label_in_terminal(session)
+        return
+    serve(session, port)
+
+
+def open_session(agent: str | None, dimensions: str, labeller: "Labeller", seed: int) -> "Labelling":
+    """Return a session on what the world has judged.
+
+    Raises:
+        ConfigError: the world's files are not valid, or nothing is judged yet.
+    """
+    from persona_pipeline.evaluation.population import judged_population
+    from persona_pipeline.labels import LABELS
+    from persona_pipeline.labels.session import Labelling
+    from persona_pipeline.world import World
+
+    world = World.open()
+    judged = judged_population(world, None if agent is None else [agent], names(dimensions))
+    if not judged:
+        raise ConfigError("nothing of this is judged yet; run persona-pipeline evaluate --judge anthropic")
+    return Labelling(world.root / LABELS, judged, labeller, seed=seed)
+
+
+def serve(session: "Labelling", port: int) -> None:
+    """Serve the page on this machine until the process is told to stop.
+
+    Raises:
+        ConfigError: the port is taken.
+    """
+    import secrets
+    import socket
+
+    import uvicorn
+
+    from persona_pipeline.labels.page.app import create_app
+
+    try:
+        listening = socket.create_server(("127.0.0.1", port))
+    except OSError as error:
+        raise ConfigError(f"port {port} cannot be listened on ({error.strerror}); write --port 0") from error
+    token = secrets.token_urlsafe(24)
+    address = f"http://127.0.0.1:{listening.getsockname()[1]}/#token={token}"
+    typer.echo(f"Label at {address}")
+    typer.echo("Ctrl+C ends it; every answer is kept at once.", err=True)
+    config = uvicorn.Config(create_app(session, token), ws="none", access_log=False, log_level="warning")
+    uvicorn.Server(config).run(sockets=[listening])
+
+
+def _labeller(name: str | None, kind: str) -> "Labeller":
+    import getpass
+
+    from persona_pipeline.labels import LabellerKind
+    from persona_pipeline.labels.files import check_labeller
+    from persona_pipeline.labels.session import Labeller
+
+    if kind not in list(LabellerKind):
+        raise ConfigError(f"--kind {kind!r} is neither 'person' nor 'model'")
+    try:
+        return Labeller(check_labeller(getpass.getuser() if name is None else name), LabellerKind(kind))
+    except (ValueError, OSError, KeyError) as error:
+        raise ConfigError(f"{error}; write --labeller NAME" if name is None else str(error)) from error
+
+
+_HELP = "0-9, n (not applicable), s (skip), u (undo), q (quit); a note may follow the answer, such as: 7 keeps the joke"
+
+
+def label_in_terminal(session: "Labelling") -> None:
+    """Ask until all is labelled, ``q`` or the end of the input. Every answer is kept at once.
+
+    Raises:
+        ConfigError: the label files are not valid.
+    """
+    from persona_pipeline.labels.session import BANDS
+
+    shown = None
+    while (current := session.current()) is not None:
+        if current.key != shown:
+            _show(current, session)
+            words = "; ".join(
+                f"{band.first} {band.words}" if band.first == band.last else f"{band.first}-{band.last} {band.words}"
+                for band in BANDS
+            )
+            typer.echo(f"{words}\n{_HELP}")
+            shown = current.key
+        try:
+            line = input("> ").strip()
+        except EOFError:
+            typer.echo("")
+            return
+        word, _, note = line.partition(" ")
+        try:
+            if word in ("q", "quit"):
+                return
+            if word == "s":
+                _tell(session.skip(current.key))
+            elif word == "u":
+                undone = session.undo()
+                typer.echo("taken back" if undone else "there is nothing to take back")
+            elif word == "n" or (word.isascii() and word.isdigit()):
+                _tell(session.answer(current.key, None if word == "n" else int(word), note))
+            else:
+                typer.echo(_HELP)
+        except ValueError as error:
+            typer.echo(f"not kept: {error}\n{_HELP}")
+    typer.echo("all of it is labelled")
+
+
+def _show(judgment: "Judgment", session: "Labelling") -> None:
+    from persona_pipeline.labels.session import TARGET
+
+    request = judgment.request
+    typer.echo("\n" + "-" * 72)
+    typer.echo("  ".join(f"{item.dimension} {item.done}/{TARGET}" for item in session.progress()))
+    if request.persona is not None:
+        typer.echo(f"\nWho the agent should be:\n{_indented(request.persona)}")
+    typer.echo("")
+    part = None
+    for item in request.trajectory.content():
+        if "omitted" in item:
+            typer.echo(f"[... {item['omitted']} left out ...]")
+            continue
+        if item.get("part") != part:
+            part = item.get("part")
+            typer.echo(f"-- {one_line(part or '')} --")
+        typer.echo(f"{_who(item)}:\n{_indented(item['text'])}")
+    typer.echo(f"\n{judgment.dimension}: does this hold, as it is written?\n\n  {one_line(request.claim)}\n")
+
+
+def _who(item: dict[str, Any]) -> str:
+    where = f" in #{item['channel']}" if "channel" in item else f" to {item['to']}" if "to" in item else ""
+    return one_line(f"{item['speaker']}{where}")
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in printable(text).splitlines())
+
+
+def _tell(answered: "Answered") -> None:
+    if answered.label is None:
+        typer.echo("skipped")
+        return
+    judges = Counter(
+        f"{one_line(verdict.model or 'the judge')} said {'n/a' if verdict.score is None else verdict.score}"
+        for verdict in answered.judgment.verdicts
+    )
+    typer.echo(f"kept; {', '.join(judges)}")
+
 
 app = typer.Typer(help="What people say of judgments: list, import, export.", no_args_is_help=True)
 
-Labeller = Annotated[str | None, typer.Option("--labeller", "--labeler", help="Only this labeller's.")]
+OnlyOf = Annotated[str | None, typer.Option("--labeller", "--labeler", help="Only this labeller's.")]
 
 
 @app.command("list")
 def list_labels(
     agents: Agents = "all",
     dimensions: Dimensions = "all",
-    labeller: Labeller = None,
+    labeller: OnlyOf = None,
     stale: Annotated[bool, typer.Option("--stale", help="Only those that are stale.")] = False,
 ) -> None:
     """List labels, stale ones marked with the reason. A stale label is never used."""
@@ -59,7 +228,7 @@ def export_labels(
     output: Annotated[Path | None, typer.Option(help="Write to this file instead of stdout.")] = None,
     agents: Agents = "all",
     dimensions: Dimensions = "all",
-    labeller: Labeller = None,
+    labeller: OnlyOf = None,
 ) -> None:
     """Write labels, stale ones too, for a spreadsheet or another tool."""
     from persona_pipeline.atomic_files import write_atomically

@@ -1,6 +1,8 @@
-"""Options that several commands share, made of those of an evaluation."""
+"""Options that several commands share, made of those of an evaluation; and where and to whom commands listen."""
 
 import inspect
+import ipaddress
+import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any
@@ -126,3 +128,34 @@ def live_judge_name(judge: str | None = None) -> str:
     """Return the judge that is meant where only a live one will do: the setting's, else Anthropic."""
     named = judge_name(judge)
     return "anthropic" if judge is None and named == "recorded" else named
+
+
+Host = Annotated[str, typer.Option(help="Address to listen on.")]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")]
+TokenEnv = Annotated[
+    str,
+    typer.Option(help="Environment variable that holds the bearer token; needed to listen on more than this machine."),
+]
+HeaderTimeout = Annotated[float, typer.Option(min=0.1, help="Seconds for the head of a request to arrive.")]
+
+
+def token_in(variable: str) -> str | None:
+    """Return the token in an environment variable, None where there is none."""
+    return os.environ.get(variable, "").strip() or None
+
+
+def require_token(token: str | None, variable: str, host: str) -> None:
+    """Refuse to listen on more than this machine without a token.
+
+    Raises:
+        ConfigError: the address can be reached from outside, and there is no token.
+    """
+    if token is None and not is_loopback(host):
+        raise ConfigError(f"{host} can be reached from outside; put a token into {variable}, or listen on 127.0.0.1")
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -9,7 +9,7 @@ import pytest
 
 from persona_pipeline.claims import drafts
 from persona_pipeline.claims.drafts import Drafted, draft_backend
-from persona_pipeline.cli.checking import check_world
+from persona_pipeline.cli.world.checking import check_world
 from persona_pipeline.documents import load_document
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.judging.layers import OpenedJudge

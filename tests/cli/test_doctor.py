@@ -12,8 +12,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from persona_pipeline.cli import doctor as command
-from persona_pipeline.cli.doctor import diagnose, doctor
+from persona_pipeline.cli.world import doctor as command
+from persona_pipeline.cli.world.doctor import diagnose, doctor
 from persona_pipeline.judging.cache import Abilities
 from persona_pipeline.judging.claims import PROMPT_VERSION
 from persona_pipeline.judging.model.probe import Finding, Level
@@ -264,7 +264,7 @@ def test_the_exit_code_and_the_forms_of_output(
 
 def test_asking_does_not_import_dagster_here(sample_root: Path) -> None:
     script = (
-        "import sys; from persona_pipeline.cli.doctor import diagnose; from persona_pipeline.settings import Settings; "
+        "import sys; from persona_pipeline.cli.world.doctor import diagnose; from persona_pipeline.settings import Settings; "
         f"diagnose(Settings(root={str(sample_root)!r}), dagster=False); sys.exit('dagster' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False, timeout=480).returncode == 0

@@ -315,7 +315,7 @@ def test_a_table_that_cannot_be_made_is_named(cli: Cli, arguments: tuple[str, ..
 
 
 def test_the_json_schemas_in_the_project_are_current() -> None:
-    from persona_pipeline.cli.schema import schema_texts
+    from persona_pipeline.cli.world.setup import schema_texts
 
     for name, text in schema_texts().items():
         assert (Path(__file__).parents[2] / "schemas" / name).read_text(encoding="utf-8") == text

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from persona_pipeline.cli.checking import check_world
-from persona_pipeline.cli.init import create_world
+from persona_pipeline.cli.world.checking import check_world
+from persona_pipeline.cli.world.setup import create_world
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation import EvaluationRequest
 from persona_pipeline.evaluation.run import planned_requests

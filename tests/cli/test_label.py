@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from persona_pipeline.cli.app import app
-from persona_pipeline.cli.label_terminal import label_in_terminal
+from persona_pipeline.cli.labels import label_in_terminal
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.labels import Judgment, load_labels
 from persona_pipeline.labels.session import Labeller, Labelling

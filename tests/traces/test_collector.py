@@ -19,7 +19,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from sqlalchemy.exc import OperationalError
 
-from persona_pipeline.cli.collect import collect
+from persona_pipeline.cli.world.messages import collect
 from persona_pipeline.corrections.service.boundary import Access
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.testing.worlds import WorldBuilder

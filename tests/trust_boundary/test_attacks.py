@@ -19,7 +19,7 @@ from pydantic import SecretStr
 from typer.testing import CliRunner
 
 from persona_pipeline.cli.app import app
-from persona_pipeline.cli.checking import check_world
+from persona_pipeline.cli.world.checking import check_world
 from persona_pipeline.corrections.configuration import write_config
 from persona_pipeline.corrections.gate import ActionGate
 from persona_pipeline.corrections.service.app import create_app

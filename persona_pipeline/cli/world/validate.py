@@ -21,7 +21,7 @@ def validate(
 
     Every problem is a line on stderr; exit code 2 if there is one.
     """
-    from persona_pipeline.cli.checking import check_paths, check_world
+    from persona_pipeline.cli.world.checking import check_paths, check_world
     from persona_pipeline.settings import get_settings
 
     root = get_settings().world_root

@@ -1,16 +1,17 @@
-"""``persona-pipeline suite run``: one suite or several, results as they come, one summary and one exit code."""
+"""``persona-pipeline suite run``: results as they come, one summary and one exit code; with --watch after each change."""
 
 import gc
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from persona_pipeline.cli.options import JudgeName, judge_name
-from persona_pipeline.cli.suite_options import (
+from persona_pipeline.cli.suites.options import (
     AllowEnv,
     AllowPath,
     AllowTargets,
@@ -25,6 +26,8 @@ from persona_pipeline.cli.suite_options import (
 from persona_pipeline.errors import ConfigError
 
 if TYPE_CHECKING:
+    from watchfiles import Change
+
     from persona_pipeline.suites import SuiteResult, TestResult
 
 ENDINGS = (".jsonl", ".json", ".xml", ".html")
@@ -110,8 +113,6 @@ def run(
 
     outputs = _outputs(out or [])
     if watch:
-        from persona_pipeline.cli.suite_watch import run_again_and_again
-
         run_again_and_again(find_suites(places), outputs)
     rows = next((path for path in outputs if path.suffix == ".jsonl"), None)
     if resume and rows is None:
@@ -250,3 +251,43 @@ def _write(whole: "SuiteResult", results: Sequence["SuiteResult"], path: Path) -
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8") as stream:
         stream.writelines(texts)
+
+
+# What suites are written in and rest on; what runs keep stands in folders that begin with a dot.
+WATCHED = (".yaml", ".yml", ".jsonl", ".json", ".csv", ".md", ".txt", ".py", ".js", ".ts", ".sh")
+
+
+def run_again_and_again(suites: Sequence[Path], outputs: Sequence[Path]) -> NoReturn:
+    """Run the command line that asked for it, without ``--watch``, now and after each change; ends with Ctrl-C.
+
+    Args:
+        outputs: what the run writes, whose change starts nothing.
+    """
+    from watchfiles import run_process
+
+    folders = sorted({path.resolve().parent for path in suites})
+    written = {path.resolve() for path in outputs}
+    typer.echo(f"watching {', '.join(map(str, folders))}; end with Ctrl-C", err=True)
+    command = [sys.executable, "-m", "persona_pipeline", *(word for word in sys.argv[1:] if word != "--watch")]
+    run_process(
+        *folders,
+        target=shlex.join(command),
+        target_type="command",
+        watch_filter=lambda _, name: is_watched(Path(name), folders, written),
+        callback=_say,
+    )
+    raise typer.Exit(0)
+
+
+def is_watched(path: Path, folders: Sequence[Path], written: set[Path]) -> bool:
+    """Return whether a change of a file is a reason to run again."""
+    if path.suffix not in WATCHED or path.resolve() in written:
+        return False
+    inside = next(
+        (path.resolve().relative_to(folder) for folder in folders if path.resolve().is_relative_to(folder)), path
+    )
+    return not any(part.startswith(".") or part == "__pycache__" for part in inside.parts)
+
+
+def _say(changes: "set[tuple[Change, str]]") -> None:
+    typer.echo(f"\n{', '.join(sorted({Path(name).name for _, name in changes})[:3])} changed", err=True)

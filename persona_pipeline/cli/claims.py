@@ -1,0 +1,328 @@
+"""``persona-pipeline propositions`` and ``personas``: what agents are judged on and by; tested, drafted, and cards."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from persona_pipeline.cli.options import (
+    AsOf,
+    Fresh,
+    JudgeName,
+    MaxUsd,
+    MockJudge,
+    Record,
+    WindowLength,
+    judge_name,
+    live_judge_name,
+    moment,
+    names,
+)
+from persona_pipeline.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from persona_pipeline.claims.drafts import Drafted
+    from persona_pipeline.judging.verdict import Backend, Question
+    from persona_pipeline.reporting.page import Page
+    from persona_pipeline.world import World
+
+app = typer.Typer(help="Claims: look at them, test them, draft them.", no_args_is_help=True)
+
+Format = Annotated[str, typer.Option(help="table, json, markdown or html.")]
+Output = Annotated[Path | None, typer.Option(help="Write the report to this file instead of stdout.")]
+Dimension = Annotated[str, typer.Option("--dimension", help="'all', or dimensions with commas between them.")]
+
+
+@app.callback()
+def _group() -> None:
+    """Claims: look at them, test them, draft them."""
+
+
+@app.command()
+def show(
+    agent: Annotated[str, typer.Argument(help="The agent's id.")],
+    dimension: Annotated[str, typer.Option(help="adherence, consistency, fluency, convergence or ideas_quantity.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print the set as JSON.")] = False,
+) -> None:
+    """Print an agent's merged propositions of a dimension, the agent's name filled in."""
+    from persona_pipeline.errors import ConfigError
+    from persona_pipeline.propositions import PROPOSITIONS, fill_template, load_proposition_set
+    from persona_pipeline.settings import get_settings
+    from persona_pipeline.world.personas import load_persona
+
+    root = get_settings().world_root
+    merged = load_proposition_set(root / PROPOSITIONS, dimension, agent)
+    try:
+        variables = {"agent_name": load_persona(root, agent).display_name}
+    except ConfigError as error:
+        typer.echo(str(error), err=True)
+        variables = {}
+    data = merged.to_dict()
+    if as_json:
+        typer.echo(json.dumps(data, indent=2, ensure_ascii=False))
+        return
+    for item in merged.propositions:
+        sign = "-" if item.inverted else "+"
+        typer.echo(f"{sign} {item.id} (weight {item.weight:g}): {fill_template(item.claim, variables)}")
+
+
+@app.command()
+def test(
+    agent: Annotated[str, typer.Argument(help="The agent's id.")],
+    dimension: Dimension = "all",
+    faults: Annotated[
+        str,
+        typer.Option(
+            help="'all', or with commas between them: boilerplate, borrowed, repetition, flattened, contradiction, wrong_facts."
+        ),
+    ] = "all",
+    window: WindowLength = "7d",
+    as_of: AsOf = None,
+    judge: JudgeName = None,
+    mock_judge: MockJudge = False,
+    samples: Annotated[
+        int, typer.Option(min=1, max=50, help="How often each claim is judged on each window; once tells no noise.")
+    ] = 3,
+    others: Annotated[
+        int, typer.Option(min=0, max=50, help="Of how many other agents the words are held against the claims.")
+    ] = 2,
+    seed: Annotated[int, typer.Option(help="Of the faults: the same seed plants the same.")] = 0,
+    estimate: Annotated[
+        bool, typer.Option(help="Print calls, tokens and US dollars a live test would take; judge nothing.")
+    ] = False,
+    max_usd: MaxUsd = None,
+    record: Record = False,
+    fresh: Fresh = False,
+    format: Format = "table",
+    output: Output = None,
+) -> None:
+    """Break a character on purpose and print which claim catches which fault.
+
+    Each fault is planted in the messages the agent really sent, and every claim is judged on what is broken beside what is intact.
+
+    Exit codes: 0 all was judged, 2 usage or configuration, 3 not fully judged, 4 budget.
+    """
+    from persona_pipeline.claims.trial import TrialRequest, plan_trial, run_trial
+    from persona_pipeline.judging.open import JudgeOptions, open_judge
+    from persona_pipeline.reporting.pages.claims import matrix_page
+    from persona_pipeline.world import World
+
+    check_format(format)
+    request = TrialRequest(
+        agent_id=agent,
+        dimensions=names(dimension),
+        faults=names(faults),
+        window=window,
+        as_of=moment(as_of),
+        samples=samples,
+        others=others,
+        seed=seed,
+    )
+    world = World.open()
+    trial = plan_trial(world, request)
+    if estimate:
+        typer.echo(trial.estimate())
+        return
+    opened = open_judge(judge_name(judge, mock_judge), world, JudgeOptions(max_usd=max_usd, record=record, fresh=fresh))
+    if opened.live:
+        typer.echo(trial.estimate(), err=True)
+    matrix = run_trial(trial, opened)
+    emit(matrix_page(matrix), matrix.to_dict(), format, output)
+    raise typer.Exit(matrix.exit_code)
+
+
+@app.command()
+def noise(
+    agent: Annotated[str | None, typer.Argument(help="The agent's id; by default everybody.")] = None,
+    dimension: Dimension = "all",
+    format: Format = "table",
+    output: Output = None,
+) -> None:
+    """Say from saved evaluations alone which claims vary, say nothing, or rest on nothing. No call is made."""
+    from persona_pipeline.claims.noise import measure_noise
+    from persona_pipeline.reporting.pages.claims import noise_page
+    from persona_pipeline.world import World
+
+    check_format(format)
+    report = measure_noise(World.open(), None if agent is None else [agent], names(dimension))
+    emit(noise_page(report), report.to_dict(), format, output)
+
+
+def check_format(format: str) -> None:
+    from persona_pipeline.errors import ConfigError
+    from persona_pipeline.reporting.render import PAGE_FORMATS
+
+    if format not in PAGE_FORMATS:
+        raise ConfigError(f"--format {format!r} is unknown; use {', '.join(PAGE_FORMATS)}")
+
+
+def emit(page: "Page", data: "Mapping[str, object]", format: str, output: Path | None) -> None:
+    from persona_pipeline.atomic_files import write_atomically
+    from persona_pipeline.reporting.render import render_page
+    from persona_pipeline.reporting.terminal import print_page, transliterated
+
+    if output is None and format == "table":
+        print_page(page)
+        return
+    if output is None:
+        typer.echo(transliterated(render_page(page, data, format), sys.stdout.encoding or "utf-8"), nl=False)
+        return
+    write_atomically(output, render_page(page, data, format))
+    typer.echo(f"report written: {output}", err=True)
+
+
+personas = typer.Typer(help="Personas: drafted from logs.", no_args_is_help=True)
+
+Agent = Annotated[str, typer.Argument(help="The agent's id, as its messages have it.")]
+Window = Annotated[str, typer.Option("--window", help="How much of what it said is read, such as 30d, or 'all'.")]
+Estimate = Annotated[bool, typer.Option(help="Print tokens and US dollars a draft would take; ask nothing.")]
+
+
+@personas.callback()
+def _personas_group() -> None:
+    """Personas: drafted from logs."""
+
+
+@app.command()
+def draft(
+    agent: Agent,
+    dimension: Annotated[
+        str, typer.Option(help="adherence, consistency, fluency, convergence or ideas_quantity.")
+    ] = "adherence",
+    window: Window = "all",
+    judge: JudgeName = None,
+    max_usd: MaxUsd = None,
+    record: Record = False,
+    estimate: Estimate = False,
+) -> None:
+    """Let a model propose claims, each with quotes that stand in the messages.
+
+    Writes propositions/DIMENSION/AGENT.draft.yaml, which is never judged, and overwrites nothing.
+
+    Exit codes: 0 written, 2 usage or configuration, 3 nothing to write, 4 budget.
+    """
+    from persona_pipeline.claims.drafts import draft_claims, plan_claims
+    from persona_pipeline.world import World
+
+    world = World.open()
+    plan = plan_claims(world, agent, dimension, window)
+    backend = _asked(world, plan.question, judge, estimate=estimate, max_usd=max_usd, record=record)
+    _tell(draft_claims(plan, backend), "claim")
+
+
+@personas.command("draft")
+def draft_a_persona(
+    agent: Agent,
+    from_messages: Annotated[
+        bool, typer.Option("--from-messages", help="Say that it is to come from the agent's messages.")
+    ] = False,
+    window: Window = "all",
+    judge: JudgeName = None,
+    max_usd: MaxUsd = None,
+    record: Record = False,
+    estimate: Estimate = False,
+) -> None:
+    """Let a model propose a persona from logs, each sentence with quotes that stand in the messages.
+
+    Writes personas/AGENT.draft.yaml, which nothing reads, and overwrites nothing.
+
+    Exit codes: 0 written, 2 usage or configuration, 3 nothing to write, 4 budget.
+    """
+    from persona_pipeline.claims.drafts import draft_persona, plan_persona
+    from persona_pipeline.world import World
+
+    if not from_messages:
+        raise ConfigError("a persona is drafted from what the agent said; add --from-messages")
+    world = World.open()
+    plan = plan_persona(world, agent, window)
+    backend = _asked(world, plan.question, judge, estimate=estimate, max_usd=max_usd, record=record)
+    _tell(draft_persona(plan, backend), "sentence")
+
+
+def _asked(
+    world: "World", question: "Question", judge: str | None, *, estimate: bool, max_usd: float | None, record: bool
+) -> "Backend":
+    """Say what asking would cost, and return who is to be asked."""
+    from persona_pipeline.claims.drafts import cost_of, draft_backend
+    from persona_pipeline.judging.open import JudgeOptions, open_judge
+
+    if estimate:
+        typer.echo(cost_of(question))
+        raise typer.Exit
+    opened = open_judge(live_judge_name(judge), world, JudgeOptions(max_usd=max_usd, record=record))
+    if opened.live:
+        typer.echo(cost_of(question), err=True)
+    return draft_backend(opened)
+
+
+def _tell(drafted: "Drafted", what: str) -> None:
+    from persona_pipeline.reporting.pages.costs import cost_line
+    from persona_pipeline.reporting.text import one_line
+    from persona_pipeline.scoring.results import UsageSummary
+
+    for warning in drafted.warnings:
+        typer.echo(f"injection: {one_line(warning)}", err=True)
+    for dropped in drafted.dropped:
+        typer.echo(f"dropped: {one_line(dropped)}", err=True)
+    typer.echo(cost_line(UsageSummary(**vars(drafted.usage))), err=True)
+    if drafted.failure:
+        typer.echo(f"no draft: {one_line(drafted.failure)}", err=True)
+    if drafted.path is None:
+        typer.echo("nothing was written", err=True)
+        raise typer.Exit(4 if drafted.failure.startswith("budget") else 3)
+    typer.echo(
+        f"{drafted.kept} {what}{'s' if drafted.kept != 1 else ''} written, to be read by a person: {drafted.path}"
+    )
+
+
+@personas.command("import")
+def import_cards(
+    cards: Annotated[list[Path], typer.Argument(metavar="CARD...", help="Cards, V1 to V3: JSON, PNG or CHARX.")],
+    agent: Annotated[str | None, typer.Option(help="The agent's id; default: made of the character's name.")] = None,
+) -> None:
+    """Make personas of character cards: personas/AGENT.yaml, and the card as it came in cards/. Overwrites nothing."""
+    from persona_pipeline.cards.files import card_notes, import_card
+    from persona_pipeline.reporting.text import one_line
+    from persona_pipeline.world import World
+
+    if agent is not None and len(cards) > 1:
+        raise ConfigError("--agent names one agent; import cards one by one to name them")
+    root = World.open().root
+    for path in cards:
+        agent_id, written = import_card(root, path, agent)
+        typer.echo(f"{agent_id}: {', '.join(item.relative_to(root).as_posix() for item in written)}")
+        for note in card_notes(root, agent_id):
+            typer.echo(f"  {one_line(note)}", err=True)
+
+
+@personas.command("export")
+def export_one(
+    agent: Annotated[str, typer.Argument(help="The agent's id.")],
+    format_name: Annotated[
+        str | None, typer.Option("--format", help="json, png or charx; default: the card's own, else json.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Where to; default: AGENT.json, .png or .charx here.")] = None,
+    image: Annotated[
+        Path | None, typer.Option(help="The picture of a card in a PNG; default: the one it came in.")
+    ] = None,
+    force: Annotated[bool, typer.Option(help="Replace a file that is there.")] = False,
+) -> None:
+    """Write an agent's persona as a character card: the card it came from, with what was edited since, or a new one."""
+    from persona_pipeline.atomic_files import write_atomically
+    from persona_pipeline.cards.files import CardFormat, export_card
+    from persona_pipeline.world import World
+
+    if format_name is not None and format_name not in list(CardFormat):
+        raise ConfigError(f"--format {format_name}: write {', '.join(CardFormat)}")
+    exported = export_card(World.open().root, agent, CardFormat(format_name) if format_name else None, image)
+    path = out or Path(f"{agent}.{exported.format}")
+    if path.exists() and not force:
+        raise ConfigError(f"{path} is there already; name another with --out, or replace it with --force")
+    write_atomically(path, exported.data)
+    for note in exported.notes:
+        typer.echo(note, err=True)
+    typer.echo(f"{path}")

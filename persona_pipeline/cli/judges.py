@@ -1,0 +1,216 @@
+"""``persona-pipeline calibrate``, ``canary`` and ``recordings``: can a judge be believed, did it change, what did it say."""
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from persona_pipeline.cli.options import (
+    Agents,
+    AsOf,
+    Dimensions,
+    MaxUsd,
+    Samples,
+    WindowLength,
+    live_judge_name,
+    moment,
+    names,
+)
+from persona_pipeline.errors import ConfigError
+from persona_pipeline.judging.layers import OpenedJudge
+from persona_pipeline.judging.open import JudgeOptions, open_judge
+from persona_pipeline.judging.recordings.replay import RecordedBackend
+
+if TYPE_CHECKING:
+    from persona_pipeline.evaluation import EvaluationRequest
+    from persona_pipeline.world import World
+
+FORMATS = ("table", "json")
+
+
+def calibrate(
+    dimensions: Annotated[
+        str, typer.Option("--dimension", "--dimensions", help="'all', or dimensions with commas between them.")
+    ] = "all",
+    format: Annotated[str, typer.Option(help="table or json.")] = "table",
+    require_calibration: Annotated[
+        bool, typer.Option("--require-calibration", help="Fail when a dimension has too few labels to tell.")
+    ] = False,
+) -> None:
+    """Measure each judge against people's labels: rank correlation, weighted kappa, bias, what people would give. Asks nobody.
+
+    Exit codes: 0 no judge is known to be bad, 1 one is no better than chance on a dimension, 2 usage or configuration, 3 not known
+    (with --require-calibration).
+    """
+    from persona_pipeline.evaluation.calibrating import calibrate_world
+    from persona_pipeline.reporting.pages.judges import calibration_page
+    from persona_pipeline.reporting.terminal import print_page
+    from persona_pipeline.world import World
+
+    if format not in FORMATS:
+        raise ConfigError(f"--format {format!r} is unknown; use {', '.join(FORMATS)}")
+    found = calibrate_world(World.open(), names(dimensions))
+    if format == "json":
+        data = found.model_dump(mode="json")
+        for row, item in zip(data["dimensions"], found.dimensions, strict=True):
+            row |= {"missing": item.missing, "belief": item.belief}
+        typer.echo(json.dumps(data, indent=2, ensure_ascii=True, allow_nan=False))
+    else:
+        print_page(calibration_page(found))
+    if require_calibration and (not found.dimensions or any(item.missing for item in found.dimensions)):
+        raise typer.Exit(3)
+    raise typer.Exit(int(any(item.belief == "chance" for item in found.dimensions)))
+
+
+def canary(
+    anchors: Annotated[int, typer.Option(min=20, max=2000, help="Judgments made again for each earlier judge.")] = 80,
+    before: Annotated[
+        str | None, typer.Option(help="Model of the earlier judge; default: the judges of the baselines.")
+    ] = None,
+    estimate: Annotated[bool, typer.Option("--estimate", help="Print what it would take; ask nobody.")] = False,
+    max_usd: MaxUsd = None,
+) -> None:
+    """Make judgments of the baselines' judge again with the live judge, and say whether the judge changed.
+
+    People's labels are used where there are some. What was found is written to calibration/judge_changes.json: with it, runs of the
+    new judge are compared with baselines of the old one.
+
+    Exit codes: 0 it did not change, 1 it did, 2 usage or configuration, 3 not fully judged.
+    """
+    from persona_pipeline.calibration.judge_change import FEWEST_ANCHORS, JudgeName, save_judge_changes
+    from persona_pipeline.evaluation.comparing_judges import plan_canaries, run_canary
+    from persona_pipeline.judging.claims import PROMPT_VERSION
+    from persona_pipeline.judging.estimate import estimate as estimated
+    from persona_pipeline.reporting.pages.judges import judge_change_page
+    from persona_pipeline.reporting.terminal import print_page
+    from persona_pipeline.settings import get_settings
+    from persona_pipeline.world import World
+
+    world = World.open()
+    now = JudgeName(model=get_settings().judge_model, prompt_version=PROMPT_VERSION)
+    canaries = plan_canaries(world, now, before=before, anchors=anchors)
+    if not canaries:
+        typer.echo(f"every baseline was judged by {now}, the judge of now: there is nothing to compare")
+        return
+    for item in canaries:
+        typer.echo(
+            f"{item.before}: {len(item.requests)} judgments are made again, {item.labelled} of them labelled by people",
+            err=True,
+        )
+        if len(item.requests) < FEWEST_ANCHORS:
+            typer.echo(f"hint: below {FEWEST_ANCHORS} a change is seen in less than half of the cases", err=True)
+    typer.echo(str(estimated([request for item in canaries for request in item.requests])), err=True)
+    if estimate:
+        return
+    # Asked itself, whatever is recorded: recordings hold what the earlier judge said.
+    judge = open_judge(live_judge_name(), world, JudgeOptions(max_usd, recorded=False))
+    compared = [run_canary(item, judge) for item in canaries]
+    for item in compared:
+        print_page(judge_change_page(item.change))
+    if any(item.failed for item in compared):
+        typer.echo(
+            f"{sum(item.failed for item in compared)} judgments were not made: nothing is written; run it again",
+            err=True,
+        )
+        raise typer.Exit(3)
+    path = save_judge_changes(world.root, [item.change for item in compared])
+    typer.echo(f"written: {path}", err=True)
+    raise typer.Exit(int(any(item.change.changed for item in compared)))
+
+
+app = typer.Typer(help="Recorded judgments: signed, judged again, unused.", no_args_is_help=True)
+
+
+@app.command()
+def sign() -> None:
+    """Sign all recordings with PERSONA_RECORDINGS_SECRET. Where that is set, recordings without its signature are errors."""
+    from persona_pipeline.judging.recordings.files import sign_recordings, signing_secret
+    from persona_pipeline.settings import get_settings
+
+    secret = signing_secret()
+    if secret is None:
+        raise ConfigError("there is nothing to sign with; set PERSONA_RECORDINGS_SECRET")
+    for path in sign_recordings(get_settings().world_root / "recordings", secret):
+        typer.echo(str(path))
+
+
+@app.command()
+def unused(
+    agents: Agents = "all",
+    dimensions: Dimensions = "all",
+    window: WindowLength = "7d",
+    as_of: AsOf = None,
+    samples: Samples = 1,
+) -> None:
+    """List the recorded verdicts that a replay of this window does not ask for: stale, of another window, or slipped in."""
+    world, options = _asked(agents, dimensions, window, as_of, samples)
+    backend = _replayed(world, options)
+    left = [item for item in backend.unused() if item.kind == "proposition"]
+    for item in left:
+        typer.echo(f"{item.agent_id}/{item.dimension}/{item.proposition_id} {item.key[:12]} {item.claim}")
+    known = len(backend.recordings) + len(backend.failures)
+    typer.echo(f"{len(left)} of {known} recordings are not asked for", err=True)
+
+
+@app.command()
+def rejudge(
+    size: Annotated[int, typer.Option("--size", min=1, help="Recordings to judge again, drawn at random.")] = 20,
+    seed: Annotated[int | None, typer.Option(help="Of the draw; by default another one every day.")] = None,
+    most: Annotated[
+        float, typer.Option(min=0, max=1, help="Share (0-1) of the sample that may disagree by 3 points or more.")
+    ] = 0.1,
+    max_usd: MaxUsd = None,
+    agents: Agents = "all",
+    dimensions: Dimensions = "all",
+    window: WindowLength = "7d",
+    as_of: AsOf = None,
+    samples: Samples = 1,
+) -> None:
+    """Judge a random sample of the recordings again with the live judge, and report where it disagrees.
+
+    Exit codes: 0 it agrees, 1 more disagree than may, 2 usage or configuration, 3 not fully judged.
+    """
+    from datetime import UTC, datetime
+
+    from persona_pipeline.judging.recordings.replay import rejudge as judge_again
+
+    world, options = _asked(agents, dimensions, window, as_of, samples)
+    live = open_judge(live_judge_name(), world, JudgeOptions(max_usd, fresh=True, recorded=False))
+    recorded = _replayed(world, options)
+    day = datetime.now(UTC).toordinal() if seed is None else seed
+    found = asyncio.run(judge_again(recorded.claims, OpenedJudge(recorded), live, size=size, seed=day))
+    for row in found.disagreements:
+        said = row.live.score if row.live.score is not None else row.live.unscored
+        was = row.recorded.score if row.recorded.score is not None else row.recorded.unscored
+        typer.echo(
+            f"{row.request.agent_id}/{row.request.dimension}/{row.request.proposition_id}: recorded {was}, now {said}"
+        )
+    typer.echo(
+        f"{len(found.disagreements)} of {len(found.answered)} disagree ({found.disagreement:.0%}); {len(found.rows)} drawn of "
+        f"{found.recorded}; seed {day}",
+        err=True,
+    )
+    if not found.rows or len(found.answered) < len(found.rows):
+        raise typer.Exit(3)
+    raise typer.Exit(int(found.disagreement > most))
+
+
+def _asked(
+    agents: str, dimensions: str, window: str, as_of: str | None, samples: int
+) -> "tuple[World, EvaluationRequest]":
+    from persona_pipeline.evaluation import EvaluationRequest
+    from persona_pipeline.world import World
+
+    options = EvaluationRequest(
+        agents=names(agents), dimensions=names(dimensions), window=window, as_of=moment(as_of), samples=samples
+    )
+    return World.open(), options
+
+
+def _replayed(world: "World", options: "EvaluationRequest") -> "RecordedBackend":
+    from persona_pipeline.evaluation.run import run_evaluation
+
+    recorded = RecordedBackend(world.root / "recordings")
+    run_evaluation(world, OpenedJudge(recorded), options)
+    return recorded

@@ -1,0 +1,236 @@
+"""``persona-pipeline suite``: check, show, explain, import, run and compare eval suites."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from persona_pipeline.cli.options import JudgeName, judge_name
+from persona_pipeline.cli.suites.options import (
+    AllowEnv,
+    AllowPath,
+    AllowTargets,
+    AsJson,
+    File,
+    Places,
+    Tags,
+    TargetsFile,
+    TestIds,
+    load,
+    print_json,
+    print_lines,
+)
+from persona_pipeline.cli.suites.run import run
+from persona_pipeline.errors import ConfigError
+
+if TYPE_CHECKING:
+    from persona_pipeline.suites.results.compare import PairwiseResult
+
+app = typer.Typer(help="Eval suites: tests in YAML, graded by asserts.", no_args_is_help=True)
+
+
+@app.command()
+def validate(places: Places, as_json: AsJson = False, allow_path: AllowPath = None) -> None:
+    """Check suites: every problem with its file, line and column. Exit code 2 if there is one."""
+    from persona_pipeline.suites.running.suite_files import find_suites, load_suite, suite_roots
+
+    rows, problems = [], []
+    for path in find_suites(places):
+        try:
+            suite = load_suite(path, suite_roots(path, allow_path or ()))
+            if suite.missing:
+                raise ConfigError(suite.missing)
+        except ConfigError as error:
+            problems += error.problems
+            rows.append({"path": str(path), "valid": False, "problems": [vars(item) for item in error.problems]})
+            continue
+        warnings = [vars(item) for item in suite.warnings]
+        rows.append({"path": str(path), "valid": True, "tests": len(suite.tests), "warnings": warnings})
+        if not as_json:
+            print_lines((f"warning: {item}" for item in suite.warnings), err=True)
+            print_lines([f"{path}: valid, {len(suite.tests)} tests"])
+    if as_json:
+        print_json(rows)
+    if problems:
+        raise ConfigError(problems)
+
+
+@app.command()
+def show(file: File, as_json: AsJson = False, allow_path: AllowPath = None) -> None:
+    """Print a suite in its normalised form: one spelling, defaults filled in, asserts inherited."""
+    data = load(file, allow_path).model_dump()
+    if as_json:
+        print_json(data)
+    else:
+        print_lines([json.dumps(data, indent=2, ensure_ascii=False)])
+
+
+@app.command()
+def explain(
+    file: File,
+    as_json: AsJson = False,
+    test_id: TestIds = None,
+    tag: Tags = None,
+    targets: TargetsFile = None,
+    allow_path: AllowPath = None,
+    allow_env: AllowEnv = None,
+    allow_targets: AllowTargets = False,
+) -> None:
+    """Print who would answer, which asserts would run, where they come from, what they weigh and what all of it needs.
+
+    Names what a suite would read, call and run, and what of it needs leave. Nothing is run.
+    """
+    from persona_pipeline.reporting.pages.suites import explanation_lines
+    from persona_pipeline.suites.running.explain import explain as explain_suite
+    from persona_pipeline.suites.running.opening import open_targets
+    from persona_pipeline.suites.running.plan import RunOptions, select_tests
+
+    suite = load(file, allow_path)
+    tests = select_tests(suite, RunOptions(test_ids=tuple(test_id or ()), tags=tuple(tag or ())))
+    found = open_targets(file, targets, environment=allow_env, network=allow_targets, folders=suite.roots or ())
+    explained = explain_suite(suite, tests, found)
+    if as_json:
+        print_json({"suite": suite.name, "tests": [asdict(item) for item in explained]})
+    else:
+        print_lines(explanation_lines(explained))
+
+
+app.command()(run)
+
+
+FAIL_ON = ("worse", "interval", "pairwise", "none")
+
+
+@app.command()
+def compare(
+    a: Annotated[Path, typer.Argument(help="Results of the first run: .jsonl or .json.", show_default=False)],
+    b: Annotated[Path, typer.Argument(help="Results of the second run.", show_default=False)],
+    as_json: AsJson = False,
+    threshold: Annotated[float, typer.Option(min=0, max=1, help="Difference that wins or loses a test.")] = 0.1,
+    pairwise: Annotated[
+        bool, typer.Option(help="Let a judge compare the answers too, each pair in both orders.")
+    ] = False,
+    suite: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="The suite the runs are of, for what was asked; --pairwise needs it; repeatable.", show_default=False
+        ),
+    ] = None,
+    allow_path: AllowPath = None,
+    judge: JudgeName = None,
+    record: Annotated[bool, typer.Option(help="Write the answers of a live judge to recordings/.")] = False,
+    max_usd: Annotated[
+        float | None, typer.Option(help="US dollars the judge may cost; what it stops is unscored.")
+    ] = None,
+    fail_on: Annotated[
+        str,
+        typer.Option(
+            help="worse: the mean fell; interval: its whole 95 % interval is below 0; "
+            "pairwise: that of the judge's choices is below one half; none."
+        ),
+    ] = "worse",
+) -> None:
+    """Compare two runs test by test.
+
+    Exit codes: 0 the second is no worse, 1 it is, 2 the files do not compare, 3 a test has no score in one of them, or no judgment.
+    """
+    from persona_pipeline.reporting.pages.suites import comparison_lines, pairwise_lines
+    from persona_pipeline.suites.results.compare import compare_rows
+    from persona_pipeline.suites.results.suite_result import read_rows
+
+    if fail_on not in FAIL_ON:
+        raise ConfigError(f"--fail-on {fail_on!r} is unknown; use {', '.join(FAIL_ON[:-1])} or {FAIL_ON[-1]}")
+    if fail_on == "pairwise" and not pairwise:
+        raise ConfigError("--fail-on pairwise needs --pairwise")
+    if pairwise and not suite:
+        raise ConfigError("--pairwise needs --suite: results do not hold what was asked")
+    first, second = read_rows(a), read_rows(b)
+    comparison = compare_rows(first, second, threshold=threshold)
+    if not comparison.pairs:
+        raise ConfigError(f"{a} and {b} have no test in common")
+    judged = None
+    if pairwise and suite:
+        judged = _judged(first, second, suite, allow_path, judge_name(judge), record=record, max_usd=max_usd)
+    if as_json:
+        print_json(comparison.to_dict() | ({"pairwise": judged.to_dict()} if judged else {}))
+    else:
+        print_lines(comparison_lines(comparison))
+        print_lines(pairwise_lines(judged) if judged else ())
+    if fail_on == "none":
+        raise typer.Exit(0)
+    if comparison.unscored or (judged and judged.unjudged):
+        raise typer.Exit(3)
+    worse = {
+        "worse": comparison.worse,
+        "interval": comparison.surely_worse,
+        "pairwise": judged is not None and judged.surely_worse,
+    }
+    raise typer.Exit(int(worse[fail_on]))
+
+
+def _judged(
+    a: list[dict[str, Any]],
+    b: list[dict[str, Any]],
+    places: list[Path],
+    allow_path: list[Path] | None,
+    judge: str,
+    *,
+    record: bool,
+    max_usd: float | None,
+) -> "PairwiseResult":
+    from persona_pipeline.suites.results.compare import judge_pairs
+    from persona_pipeline.suites.running.opening import judge_opener
+    from persona_pipeline.suites.running.suite_files import find_suites, prefixes
+
+    suites = [load(path, allow_path) for path in find_suites(places)]
+    opened = judge_opener(judge, record=record, max_usd=max_usd)()
+    try:
+        return judge_pairs(opened, a, b, dict(zip(prefixes(suites), suites, strict=True)))
+    finally:
+        opened.close()
+
+
+@app.command("import")
+def import_(
+    file: Annotated[Path, typer.Argument(help="The eval file: .yaml, .yml or .json.", show_default=False)],
+    origin: Annotated[
+        str | None, typer.Option("--from", help="promptfoo or agentv; by default told by the file.", show_default=False)
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The folder to write to; by default the file's own.", show_default=False)
+    ] = None,
+    force: Annotated[bool, typer.Option(help="Replace files that are there.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make a suite of an eval file of promptfoo or AgentV, and name what has no counterpart, with file and line.
+
+    Exit codes: 0 all of it was taken over, 1 what was named was not, 2 nothing was written.
+    """
+    from persona_pipeline.suites.importing.config import import_file, write_import
+    from persona_pipeline.suites.running.suite_files import load_suite
+
+    folder = out or file.parent
+    imported = import_file(file, folder, origin)
+    written = write_import(imported, file, folder, force=force)
+    suite = load_suite(written[0])
+    findings = [*imported.findings, *suite.missing]
+    targets = imported.targets["targets"] if imported.targets else []
+    if as_json:
+        print_json(
+            {
+                "from": imported.origin,
+                "written": [str(path) for path in written],
+                "tests": len(suite.tests),
+                "targets": [target["name"] for target in targets],
+                "findings": [vars(item) for item in findings],
+            }
+        )
+    else:
+        print_lines(str(item) for item in findings)
+        print_lines(f"wrote {path}" for path in written)
+        print_lines(
+            [f"{len(suite.tests)} tests, {len(targets)} targets from {imported.origin}; {len(findings)} to look at."]
+        )
+    raise typer.Exit(int(bool(findings)))

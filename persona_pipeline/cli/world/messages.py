@@ -1,0 +1,281 @@
+"""``persona-pipeline ingest``, ``collect``, ``watch`` and ``messages``: what agents say, stored, followed and taken out."""
+
+import json
+import time
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from persona_pipeline.cli import options
+from persona_pipeline.cli.options import HeaderTimeout, Host, Port, TokenEnv, moment, require_token, token_in
+from persona_pipeline.errors import ConfigError
+
+if TYPE_CHECKING:
+    from persona_pipeline.importing.run import Imported
+
+_MOST_NAMED = 12
+
+
+def ingest(
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Files or folders; - is standard input.")],
+    format_name: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            help="messages (JSON lines or CSV with id, agent_id, channel or recipient, text, created_at), openai, slack, langfuse, "
+            "langsmith, sillytavern, or one that another package adds; default: by a look at each.",
+        ),
+    ] = None,
+    mapped: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--map",
+            help="SPEAKER=AGENT: read it as if it called a speaker by the agent's id; aliases in the persona file do it for good. "
+            "KEY=FIELD: the message's field (id, agent_id, channel, recipient, text, created_at, run_id) stands under this key, "
+            "such as body.text=text. May be repeated.",
+        ),
+    ] = None,
+    starting: Annotated[
+        str | None,
+        typer.Option(help="When the first conversation began (RFC 3339 with offset), for formats that say no times."),
+    ] = None,
+    restore: Annotated[
+        bool, typer.Option(help="Bring back messages of these files that were taken out with messages remove.")
+    ] = False,
+) -> None:
+    """Add messages to the store. A message that is known is not doubled; a line that is not valid is named and left out."""
+    from persona_pipeline.importing import ReadOptions
+    from persona_pipeline.importing.run import ImportOptions, import_messages
+    from persona_pipeline.world import World
+    from persona_pipeline.world.aliases import alias_problems
+    from persona_pipeline.world.speakers import stored_names
+
+    speakers, fields = _mapping(mapped or [])
+    options = ImportOptions(format_name, speakers, ReadOptions(fields, moment(starting, "--starting")), restore)
+    world = World.open()
+    imported = import_messages(world, files, options)
+    _tell(imported)
+    # What the world's own files hold counts when it is said who is silent, and what was stored before follows aliases that are new.
+    world.sync_messages()
+    wrong = dict.fromkeys(problem for found in alias_problems(world.names()).values() for problem in found)
+    named = stored_names(world).among(imported.result.speakers)
+    for line in (*(str(problem) for problem in wrong), *named.lines()):
+        typer.echo(line, err=True)
+    raise typer.Exit(2 if imported.result.problems else 0)
+
+
+def _tell(imported: "Imported") -> None:
+    from persona_pipeline.reporting.text import one_line
+
+    result = imported.result
+    for problem in result.problems:
+        typer.echo(str(problem), err=True)
+    if result.unnamed:
+        typer.echo(f"and {result.unnamed} more lines that were left out", err=True)
+    for what, counts in (("no messages", imported.skipped), ("kept beside messages, not judged", imported.extras)):
+        if counts:
+            typer.echo(f"{what}: {one_line(_counted(counts))}", err=True)
+    if imported.cut:
+        typer.echo(f"of {imported.cut} messages some keys were too much to keep; _cut names them", err=True)
+    for name, used in imported.formats.items():
+        if used != "messages":
+            typer.echo(f"{one_line(name)}: read as {used}", err=True)
+    written, left_out = result.written, len(result.problems) + result.unnamed
+    kept_out = (
+        f", {written.kept_out} removed before and kept out (--restore brings them back)" if written.kept_out else ""
+    )
+    typer.echo(
+        f"{written.inserted} added, {written.updated} changed, {written.unchanged} known, {left_out} left out"
+        + kept_out
+    )
+
+
+def _counted(counts: Counter[str]) -> str:
+    """Return what was counted, the most first."""
+    found = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    shown = ", ".join(f"{count} {name}" for name, count in found[:_MOST_NAMED])
+    return shown + (f" and {len(found) - _MOST_NAMED} other keys" if len(found) > _MOST_NAMED else "")
+
+
+def _mapping(given: list[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return agents by speaker, and fields of messages by key."""
+    from persona_pipeline.world.reading import FIELDS
+
+    speakers: dict[str, str] = {}
+    fields: dict[str, str] = {}
+    for item in given:
+        name, sign, target = item.rpartition("=")
+        if not (sign and name and target):
+            raise ConfigError(
+                f"--map {item}: write SPEAKER=AGENT, such as --map Micheal=michael, or KEY=FIELD, such as --map body.text=text"
+            )
+        (fields if target in FIELDS else speakers)[name] = target
+    return speakers, fields
+
+
+# Where exporters send to unless they are told otherwise.
+DEFAULT_PORT = 4318
+
+
+def collect(
+    host: Host = "127.0.0.1",
+    port: Port = DEFAULT_PORT,
+    token_env: TokenEnv = "PERSONA_COLLECT_TOKEN",
+    max_body: Annotated[int, typer.Option(min=1024, help="Largest request in bytes, as it is sent.")] = 16 * 1024**2,
+    max_unpacked: Annotated[int, typer.Option(min=1024, help="Largest request in bytes, unpacked.")] = 64 * 1024**2,
+    waiting: Annotated[
+        int, typer.Option(min=1, help="Requests that may wait to be stored; more are told to come again.")
+    ] = 64,
+    keep_days: Annotated[
+        float, typer.Option(min=0.01, help="How long pieces of traces wait for what else belongs to them.")
+    ] = 2.0,
+    connections: Annotated[int, typer.Option(min=1, help="Connections open at once.")] = 64,
+    header_timeout: HeaderTimeout = 5.0,
+    body_timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for its body to arrive.")] = 30.0,
+) -> None:
+    """Take OpenTelemetry traces and events over OTLP/HTTP, and add the messages in them to the store.
+
+    A request is answered with success when what it brought is stored, and not before.
+    """
+    token = token_in(token_env)
+    require_token(token, token_env, host)
+    from persona_pipeline.traces.otlp import require_otel
+
+    require_otel()
+    from persona_pipeline.corrections.service.boundary import Access
+    from persona_pipeline.corrections.service.server import Limits, serve
+    from persona_pipeline.traces.collector.app import Bounds, create_app
+    from persona_pipeline.world import World
+
+    world = World.open()
+    for problem in world.sync().problems:
+        typer.echo(str(problem), err=True)
+    application = create_app(
+        world,
+        access=Access(token, max_body, body_seconds=body_timeout),
+        bounds=Bounds(max_unpacked, waiting, keep_days),
+    )
+    serve(application, host=host, port=port, limits=Limits(header_timeout, connections, connections))
+
+
+app = typer.Typer(help="Messages in the store.", no_args_is_help=True)
+
+
+@app.callback()
+def _group() -> None:
+    """Messages in the store."""
+
+
+@app.command()
+def remove(
+    agent: Annotated[
+        list[str] | None, typer.Option(help="Whose: an agent's id. May be repeated, as all of these.")
+    ] = None,
+    speaker: Annotated[list[str] | None, typer.Option(help="Who wrote them, by the name in the file.")] = None,
+    ids: Annotated[list[str] | None, typer.Option("--id", help="A message's id.")] = None,
+    source: Annotated[list[str] | None, typer.Option(help="The file they came from.")] = None,
+    between: Annotated[
+        tuple[str, str] | None,
+        typer.Option(help="From when to when they were sent, both included (RFC 3339 with offset)."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove them; without it, they are only counted.")] = False,
+) -> None:
+    """Take messages out of the store: those to which all of the options apply. Files are not touched.
+
+    A removed message stays out when its file is read again, until the file says something else of it or it is ingested with
+    --restore.
+    """
+    from persona_pipeline.world import World
+    from persona_pipeline.world.removing import Selection, remove_messages, select_messages
+
+    world = World.open()
+    span = None
+    if between:
+        first, last = (options.moment(text, "--between") for text in between)
+        span = (first, last) if first and last else None
+    # What stands in the world's files counts as stored: an evaluation would bring it in.
+    world.sync_messages()
+    sources = [name for text in source or [] for name in dict.fromkeys([text, world.message_source(text)])]
+    selection = Selection(agent or (), speaker or (), ids or (), sources, span)
+    selected = select_messages(world.store, selection)
+    agents = ", ".join(f"{name} {count}" for name, count in sorted(selected.agents.items()))
+    typer.echo(
+        f"{len(selected.ids)} messages ({agents}), {selected.first:%Y-%m-%d %H:%M} to {selected.last:%Y-%m-%d %H:%M} UTC"
+    )
+    for name, count in sorted(selected.sources.items(), key=lambda item: item[0] or ""):
+        typer.echo(f"  {count} from {name or 'a runtime, or an earlier version'}")
+    if not yes:
+        typer.echo("nothing is removed yet; add --yes to remove them", err=True)
+        return
+    count = remove_messages(world.store, selected)
+    typer.echo(f"{count} removed; evaluate --touched judges the windows again that they were in")
+
+
+def watch(
+    file: Annotated[
+        Path | None,
+        typer.Argument(help="A growing .jsonl or .csv file of messages; without it, the store is followed."),
+    ] = None,
+    agents: options.Agents = "all",
+    since: Annotated[
+        str | None,
+        typer.Option(
+            help="Follow what was sent after this time (RFC 3339 with offset). Default: the newest seven days."
+        ),
+    ] = None,
+    once: Annotated[bool, typer.Option(help="Read what is there and stop: 1 if there was an alarm, else 0.")] = False,
+    interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 2.0,
+    relearn: Annotated[bool, typer.Option(help="Learn the voices anew, although there are some.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+) -> None:
+    """Follow messages and print an alarm when an agent has lost its voice: since which message, and the worst ones.
+
+    Says first whom it follows, against which voices and since when, and what it cannot see. Asks no model. A voice is learnt once,
+    from what was said before, and again when the agent's persona changes.
+    """
+    from datetime import timedelta
+
+    from persona_pipeline.corrections.voices import FileMessages, StoredMessages, VoiceWatches, alarm_facts
+    from persona_pipeline.errors import ConfigError
+    from persona_pipeline.reporting.text import one_line
+    from persona_pipeline.world import World
+    from persona_pipeline.world.aliases import Aliases
+
+    world = World.open()
+    for problem in world.sync().problems:
+        typer.echo(str(problem), err=True)
+    chosen = options.names(agents) or world.agent_ids()
+    newest = world.newest_message_time()
+    start = options.moment(since, "--since")
+    if start is None and newest is not None:
+        start = newest - timedelta(days=7) if file is None else newest
+    if start is None:
+        raise ConfigError("there are no messages to learn a voice from; put them into messages/ or ingest them")
+    watches = VoiceWatches.learn(world, chosen, start, again=relearn)
+    for note in watches.notes:
+        typer.echo(note, err=True)
+    for line in watches.follows:
+        typer.echo(line, err=as_json)
+    source = StoredMessages(world, start) if file is None else FileMessages(file, Aliases.of(world.names()))
+    raised = 0
+    while True:
+        if isinstance(source, StoredMessages):
+            world.sync_messages()
+        new = source.new()
+        for problem in source.problems if isinstance(source, FileMessages) else ():
+            typer.echo(problem, err=True)
+        for alarm in watches.read(new):
+            raised += 1
+            if as_json:
+                typer.echo(json.dumps(alarm_facts(alarm), ensure_ascii=False))
+                continue
+            typer.echo(alarm.text)
+            for message in alarm.quotes:
+                typer.echo(f"  {message.id}: {one_line(message.text, 160)}")
+        if once:
+            alarms = f"{raised} alarm{'s' if raised > 1 else ''}" if raised else "no alarm"
+            typer.echo(f"{watches.looked_at} messages followed, {alarms}", err=as_json)
+            raise typer.Exit(1 if raised else 0)
+        time.sleep(interval)
