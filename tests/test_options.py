@@ -127,7 +127,7 @@ def surfaces(
 
     def of_command(command: str) -> Surface:
         def asked(name: str, value: Any, text: str) -> EvaluationRequest:
-            monkeypatch.setattr(f"persona_pipeline.cli.{command}.run_and_print", lambda *args, **_: catch(args[2]))
+            monkeypatch.setattr("persona_pipeline.cli.evaluate.run_and_print", lambda *args, **_: catch(args[2]))
             run = in_process(root, monkeypatch, capsys)
             option = (
                 "--windows" if (command, name) == ("baseline", "baseline_windows") else f"--{name.replace('_', '-')}"

@@ -17,7 +17,7 @@ from persona_pipeline.defs.platform.settings import OrchestrationSettings
 from persona_pipeline.options import OF_BASELINES, EvaluationRequest, kind_of, option_fields, told
 from persona_pipeline.settings import PREFIX, Settings
 
-PROJECT = Path(__file__).resolve().parents[1]
+PROJECT = Path(__file__).resolve().parents[2]
 _HEAD = "| option | default | meaning |\n|---|---|---|\n"
 # A job writes nothing that would stay in the repository, and what judges a pull request is its input `base`.
 NOT_OF_THE_ACTION = ("record", "against", *OF_BASELINES)
