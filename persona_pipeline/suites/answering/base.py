@@ -8,9 +8,7 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-import os
 import random
-import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +17,7 @@ from typing import Any, ClassVar
 
 from pydantic import ConfigDict, Field, PrivateAttr
 
+from persona_pipeline.atomic_files import write_atomically
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.settings import get_settings
 from persona_pipeline.suites.answering.responses import Output, OutputError, parse_output
@@ -101,15 +100,7 @@ def cache_key(target: Mapping[str, Any], request: str, *, test_id: str, attempt:
         request: the request key.
         attempt: repeated attempts are different answers.
     """
-    return _hash(
-        {
-            "version": VERSION,
-            "target": target,
-            "request": request,
-            "test_id": test_id,
-            "attempt": attempt,
-        }
-    )
+    return _hash({"version": VERSION, "target": target, "request": request, "test_id": test_id, "attempt": attempt})
 
 
 def _hash(value: Any) -> str:
@@ -136,17 +127,8 @@ class OutputCache:
 
     def put(self, key: str, output: Output) -> None:
         """Keep an answer. A full or read-only disk loses the entry, not the run."""
-        path = self.path(key)
         with contextlib.suppress(OSError):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
-            try:
-                with os.fdopen(handle, "w", encoding="utf-8") as stream:
-                    json.dump(output.to_dict(), stream, ensure_ascii=True)
-                Path(temporary).replace(path)
-            except BaseException:
-                Path(temporary).unlink(missing_ok=True)
-                raise
+            write_atomically(self.path(key), json.dumps(output.to_dict(), ensure_ascii=True))
 
 
 class TargetError(Exception):

@@ -5,7 +5,7 @@ import dataclasses
 import hashlib
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
@@ -358,19 +358,15 @@ class CellRunner:
 
     def _invoke(self, name: str, prompt: str, context: Context) -> str:
         assert self.targets is not None
-        try:
+        with _ungraded():
             target = self.targets.open(name)
             if target.runs_code:
                 context.require_code(f"target {name!r}")
             message = {"role": "user", "content": prompt}
-            request = Request(
-                context.test, [message], prompt, timeout=context.time_left(), request_key=request_key([message], {})
-            )
-            return target.respond(request).text
-        except TargetError as problem:
-            raise UngradedError(problem.reason, problem.message) from problem
-        except ConfigError as problem:
-            raise UngradedError("no_target", str(problem)) from problem
+            key = request_key([message], {})
+            return target.respond(
+                Request(context.test, [message], prompt, timeout=context.time_left(), request_key=key)
+            ).text
 
     def _answer_of(self, name: str, context: Context) -> Output:
         """What another target says to the same test."""
@@ -380,15 +376,22 @@ class CellRunner:
             raise UngradedError("no_workspace", said)
         if self.responses is not None and f"{test.id}@{name}" not in self.responses.answers:
             raise UngradedError("no_response", f"{self.responses.source} has no answer for '{test.id}@{name}'")
-        try:
+        with _ungraded():
             target = None if self.responses is not None or self.targets is None else self.targets.open(name)
             if target is None and self.responses is None:
                 raise UngradedError("no_target", f"there are no targets to ask for {name!r}")
             cell = PlannedTest(test.id, test, name, target)
             return self._answer(cell, context.attempt, None, time.monotonic() + context.time_left())[0]
-        except (TargetError, ResponseError) as problem:
-            raise UngradedError(problem.reason, problem.message) from problem
-        except FileError as problem:
-            raise UngradedError("missing_file", str(problem)) from problem
-        except ConfigError as problem:
-            raise UngradedError("no_target", str(problem)) from problem
+
+
+@contextlib.contextmanager
+def _ungraded() -> Iterator[None]:
+    """Turn what keeps a target from answering an assert into what keeps the assert from a grade."""
+    try:
+        yield
+    except (TargetError, ResponseError) as problem:
+        raise UngradedError(problem.reason, problem.message) from problem
+    except FileError as problem:
+        raise UngradedError("missing_file", str(problem)) from problem
+    except ConfigError as problem:
+        raise UngradedError("no_target", str(problem)) from problem

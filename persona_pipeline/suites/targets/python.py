@@ -6,6 +6,7 @@ import inspect
 import sys
 import threading
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -68,25 +69,20 @@ class PythonTarget(TargetFields):
         """Return what the function gives, or raise after the request's time. A function that waits is left behind then."""
         if _is_async(call):
             return self._loop.wait(_gathered(call, request), request.timeout)
-        done: list[Any] = []
+        done: Future[Any] = Future()
 
         def work() -> None:
             try:
                 given = call(*_arguments(call, request))
                 if inspect.isawaitable(given) or isinstance(given, AsyncIterable):
                     given = self._loop.wait(_awaited(given), request.timeout)
-                done.append(list(given) if _is_generator(given) else given)
+                done.set_result(list(given) if _is_generator(given) else given)
             except BaseException as error:
-                done.append(_Raised(error))
+                done.set_exception(error)
 
-        thread = threading.Thread(target=work, name=f"target {self.name}", daemon=True)
-        thread.start()
-        thread.join(request.timeout)
-        if not done:
-            raise TimeoutError
-        if isinstance(done[0], _Raised):
-            raise done[0].error
-        return done[0]
+        # A thread of its own and no pool's: one that never ends holds nobody up.
+        threading.Thread(target=work, name=f"target {self.name}", daemon=True).start()
+        return done.result(request.timeout)
 
     def close(self) -> None:
         self._loop.close()
@@ -113,11 +109,6 @@ def target_of(call: Callable[..., Any], name: str) -> PythonTarget:
 
 class _Handed(PythonTarget):
     runs_code: ClassVar[bool] = False
-
-
-class _Raised:
-    def __init__(self, error: BaseException) -> None:
-        self.error = error
 
 
 def _without_brackets(shown: str) -> str:

@@ -19,7 +19,7 @@ from persona_pipeline.suites.format.loading.external_tests import (
     test_entries,
 )
 from persona_pipeline.suites.format.loading.messages import check_file_parts, input_messages
-from persona_pipeline.suites.format.loading.tests import Defaults, read_all_asserts, read_test
+from persona_pipeline.suites.format.loading.tests import INPUT, ITEMS, Defaults, read_all_asserts, read_test
 from persona_pipeline.suites.format.models import Metadata, Suite, Test
 from persona_pipeline.suites.format.problems import AssertTypes, ConfigEntry, Reader, add_model_problems
 
@@ -53,8 +53,6 @@ MOST_DESCRIPTION = 1024
 # Keys of a suite that begin so are a home for anchors and are not read.
 EXTENSION = "x-"
 _OLD_TESTS = ("eval_cases", "evalcases")
-_ITEMS: Any = WithJsonSchema({"type": "array", "items": {"$ref": "#/$defs/assert"}})
-_INPUT: Any = WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"$ref": "#/$defs/message"}}]})
 _TESTS: Any = WithJsonSchema({
     "anyOf": [
         {"type": "string", "pattern": r"\.(yaml|yml|jsonl|csv)$"},
@@ -91,13 +89,13 @@ class SuiteFields(StrictFields):
     tags: list[str] | None = Field(None, description="For finding and filtering.")
     license: str | None = Field(None, description="SPDX identifier.")
     requires: Requires | None = None
-    assert_: Annotated[Any, _ITEMS] = Field(None, alias="assert", description="Added to every test's asserts.")
-    assertions: Annotated[Any, _ITEMS] = Field(None, description="Another name of assert.", deprecated=True)
-    evaluators: Annotated[Any, _ITEMS] = Field(None, description="Older name of assert.", deprecated=True)
+    assert_: Annotated[Any, ITEMS] = Field(None, alias="assert", description="Added to every test's asserts.")
+    assertions: Annotated[Any, ITEMS] = Field(None, description="Another name of assert.", deprecated=True)
+    evaluators: Annotated[Any, ITEMS] = Field(None, description="Older name of assert.", deprecated=True)
     tests: Annotated[Any, _TESTS] = Field(None, description="The tests, or the file they are in.")
     eval_cases: Annotated[Any, _TESTS] = Field(None, description="Older name of tests.", deprecated=True)
     evalcases: Annotated[Any, _TESTS] = Field(None, description="Older name of tests.", deprecated=True)
-    input: Annotated[Any, _INPUT] = Field(None, description="Put before every test's input.")
+    input: Annotated[Any, INPUT] = Field(None, description="Put before every test's input.")
     execution: dict[str, Any] | None = None
     workspace: dict[str, Any] | None = None
     dataset: Text | None = Field(None, description="What results call the data; the file's name by default.")

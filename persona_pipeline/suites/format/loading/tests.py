@@ -115,9 +115,9 @@ _GOALS = ("criteria", "expected_outcome", "outcome", "description")
 _ANSWERS = ("expected_messages", "expected_output", "reference_answer")
 # Older names of a test's fields, with what to write.
 _OLDER = {"description": "write criteria, or a note under metadata", "reference_answer": "rename it to expected_output"}
-_ITEMS: Any = WithJsonSchema({"type": "array", "items": {"$ref": "#/$defs/assert"}})
+ITEMS: Any = WithJsonSchema({"type": "array", "items": {"$ref": "#/$defs/assert"}})
 _MESSAGES: Any = WithJsonSchema({"type": "array", "items": {"$ref": "#/$defs/message"}})
-_INPUT: Any = WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"$ref": "#/$defs/message"}}]})
+INPUT: Any = WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"$ref": "#/$defs/message"}}]})
 _ANSWER: Any = WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object"}, {"type": "array"}, {"type": "null"}]})
 
 
@@ -128,17 +128,17 @@ class TestFields(StrictFields):
     criteria: str | None = Field(None, description="The goal: what a good answer achieves.")
     expected_outcome: str | None = Field(None, description="The goal, older name.")
     outcome: str | None = Field(None, description="The goal, oldest name.")
-    input: Annotated[Any, _INPUT] = Field(None, description="What is asked: text, or messages.")
+    input: Annotated[Any, INPUT] = Field(None, description="What is asked: text, or messages.")
     input_messages: Annotated[Any, _MESSAGES] = Field(None, description="What is asked; wins over input.")
     expected_output: Annotated[Any, _ANSWER] = Field(None, description="A good answer: text, data, or messages.")
     expected_messages: Annotated[Any, _MESSAGES] = Field(None, description="A good answer; wins over expected_output.")
-    assert_: Annotated[Any, _ITEMS] = Field(None, alias="assert", description="What must hold for the answer.")
+    assert_: Annotated[Any, ITEMS] = Field(None, alias="assert", description="What must hold for the answer.")
     description: str | None = Field(
         None, description="Oldest form of the goal; used where no other is given.", deprecated=True
     )
     reference_answer: str | None = Field(None, description="Older name of expected_output.", deprecated=True)
-    assertions: Annotated[Any, _ITEMS] = Field(None, description="Another name of assert.", deprecated=True)
-    evaluators: Annotated[Any, _ITEMS] = Field(None, description="Older name of assert.", deprecated=True)
+    assertions: Annotated[Any, ITEMS] = Field(None, description="Another name of assert.", deprecated=True)
+    evaluators: Annotated[Any, ITEMS] = Field(None, description="Older name of assert.", deprecated=True)
     rubrics: list[Any] | None = Field(None, description="Older form of an assert of type rubrics.", deprecated=True)
     skip_defaults: bool = Field(False, description="Do not inherit the suite's asserts and input.")
     execution: dict[str, Any] | None = None
