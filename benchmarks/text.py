@@ -26,6 +26,7 @@ import time
 from collections.abc import Callable, Sequence
 from itertools import combinations
 from pathlib import Path
+from statistics import fmean
 
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
@@ -39,7 +40,7 @@ from persona_pipeline.scoring.text.ngrams import (  # noqa: E402
     overlap,
 )
 from persona_pipeline.scoring.text.repetition import maximal_repeated  # noqa: E402
-from persona_pipeline.scoring.text.tokens import mean_similarity  # noqa: E402
+from persona_pipeline.scoring.text.tokens import pairwise_similarity  # noqa: E402
 from tests.trust_boundary.growth import HOSTILE, STAGES, Growth, growth  # noqa: E402
 
 SIZES = (1_000, 2_000, 5_000, 10_000, 20_000)
@@ -113,7 +114,8 @@ def voices() -> None:
             mixed = {agent: generator.sample(said[agent][1::2], count) for agent in agents}
             swap(mixed, share, generator)
             voice = voice_convergence(mixed, references)
-            found.append((mean_similarity(mixed) or 0.0, voice.similarity or 0.0, voice.z or 0.0))
+            words = pairwise_similarity(mixed).values()
+            found.append((fmean(words), voice.similarity or 0.0, voice.z or 0.0))
         jaccard, similarity, z = (sum(column) / len(found) for column in zip(*found, strict=True))
         print(f"{share:<16.0%}{jaccard:>20.3f}{similarity:>18.3f}{z:>8.1f}")
 

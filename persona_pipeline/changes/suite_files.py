@@ -117,9 +117,8 @@ def suite_version(root: Path, file: SuiteFile, judge: str | None = None) -> str:
         judge: who would judge; None: as the settings say.
     """
     from persona_pipeline.suites.running.basis import Bases
-    from persona_pipeline.suites.running.opening import RECORDINGS, JudgeOpener
+    from persona_pipeline.suites.running.opening import RECORDINGS, JudgeOpener, SharedJudge
     from persona_pipeline.suites.running.plan import RunOptions, targets_of
-    from persona_pipeline.suites.running.shared_judge import SharedJudge
 
     path = file.within(root)
     try:

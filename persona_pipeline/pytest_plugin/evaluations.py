@@ -11,8 +11,7 @@ from typing_extensions import Unpack
 import persona_pipeline as pp
 from persona_pipeline.options import OF_JUDGE, EvaluationRequest, given
 from persona_pipeline.pytest_plugin import RECORDED
-from persona_pipeline.suites.running.opening import judge_opener
-from persona_pipeline.suites.running.shared_judge import SharedJudge
+from persona_pipeline.suites.running.opening import SharedJudge, judge_opener
 
 
 class Evaluations:

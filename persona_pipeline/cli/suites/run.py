@@ -99,9 +99,8 @@ def run(
     """
     from persona_pipeline.suites import RunOptions, SuiteResult, load_responses, run_suite
     from persona_pipeline.suites.results.suite_result import RowWriter, earlier_results
-    from persona_pipeline.suites.running.opening import judge_opener, open_targets, world_root
+    from persona_pipeline.suites.running.opening import SharedJudge, judge_opener, open_targets, world_root
     from persona_pipeline.suites.running.plan import NothingToRunError, parse_shard, plan, select_tests
-    from persona_pipeline.suites.running.shared_judge import SharedJudge
     from persona_pipeline.suites.running.suite_files import (
         chosen,
         find_suites,

@@ -6,7 +6,7 @@ language a turn is in is told by script and by the commonest words; what agreeme
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cache, cached_property
 from itertools import islice, product
 from pathlib import Path
@@ -199,10 +199,6 @@ class AgreementLexicon:
         )
         return cls(**terms, words=single, languages=frozenset({base_language(file.language)}), reach=file.reach)
 
-    def with_terms(self, phrases: Iterable[str]) -> "AgreementLexicon":
-        """Return this lexicon with further agreement phrases."""
-        return replace(self, phrases=self.phrases | _phrases(phrases))
-
     def __or__(self, other: "AgreementLexicon") -> "AgreementLexicon":
         """Return both languages together; the longer reach holds, and lists of words of one name are one list."""
         lists = {name: getattr(self, name) | getattr(other, name) for name in (*_TERM_LISTS, "words", "languages")}
@@ -284,10 +280,6 @@ def _forms(
 
 def _tokens(text: str) -> Phrase:
     return tuple(token for part in text.split() for token in ([_ANY] if part == _ANY else tokenize(part)))
-
-
-def _phrases(terms: Iterable[str]) -> frozenset[Phrase]:
-    return frozenset(phrase for phrase in map(_tokens, terms) if phrase)
 
 
 # A dot inside a word or a number ends nothing; scripts without spaces put none after their marks.

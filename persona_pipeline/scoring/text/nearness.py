@@ -18,7 +18,16 @@ from typing import Any
 
 import numpy as np
 
-from persona_pipeline.scoring.text.voices import VOICE, WORDS, CountedGrams, Frequencies, Voices, text_vectors, vectors
+from persona_pipeline.scoring.text.voices import (
+    VOICE,
+    WORDS,
+    CountedGrams,
+    Frequencies,
+    Voices,
+    text_vectors,
+    vectors,
+    worth,
+)
 
 # Further steps change nothing that can be measured: the penalty is strong.
 _STEPS = 6
@@ -47,8 +56,6 @@ def ridge(rows: Any, targets: Any, weights: Any, penalty: float) -> Any:
 
 # The regression's penalty and the parts of its cross-validation; measured on real dialogue.
 _PENALTY, _FOLDS = 60.0, 10
-# A message of twice the length says so much more of its speaker; from 200 characters on no more.
-_LENGTH_EXPONENT, _LONGEST = 0.2, 200
 # Up to so many numbers, zeros included, a table is quicker than a sparse one.
 _MOST_CELLS = 8_000_000
 
@@ -153,7 +160,7 @@ def _rows(lines: Lines, counted: CountedGrams, words: Frequencies, voice: Freque
     columns: list[int] = []
     values: list[float] = []
     for text in (text for own in lines for text in own):
-        worth = min(len(text), _LONGEST) ** _LENGTH_EXPONENT
+        counts = worth(text)
         for kind, frequencies, first in ((WORDS, words, 0), (VOICE, voice, len(words.columns))):
             found = [
                 (*known, count)
@@ -163,7 +170,7 @@ def _rows(lines: Lines, counted: CountedGrams, words: Frequencies, voice: Freque
             weighted = [(1 + log(count)) * weight for _, weight, count in found]
             length = sqrt(sum(value * value for value in weighted)) or 1.0
             columns += [first + number for number, _, _ in found]
-            values += [value * worth / length for value in weighted]
+            values += [value * counts / length for value in weighted]
         starts.append(len(columns))
     shape = len(starts) - 1, len(words.columns) + len(voice.columns)
     if shape[0] * shape[1] <= _MOST_CELLS:

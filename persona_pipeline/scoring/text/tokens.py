@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from math import fsum
 from statistics import fmean
 
 import regex
@@ -108,9 +107,3 @@ def sampled_similarity(agents: Mapping[str, Sequence[str]], tokens: int = 50) ->
 def _stretches(tokens: Sequence[str], length: int) -> list[set[str]]:
     count = min(len(tokens) // length, _MOST_STRETCHES)
     return [set(tokens[index * length : (index + 1) * length]) for index in range(count)]
-
-
-def mean_similarity(agents: Mapping[str, Sequence[str]]) -> float | None:
-    """Return the mean of ``pairwise_similarity`` over all pairs, 0-1; None below two agents."""
-    values = pairwise_similarity(agents).values()
-    return fsum(values) / len(values) if values else None

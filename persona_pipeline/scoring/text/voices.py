@@ -33,6 +33,8 @@ class GramKind:
 
 # Across words, punctuation and rhythm count: what a reader takes for somebody's voice.
 VOICE = GramKind(2, 4)
+# A longer message says more of its speaker; from 200 characters on no more. Measured on real dialogue.
+_LENGTH_EXPONENT, _LONGEST = 0.2, 200
 # Within words, the choice of words and their endings count more.
 WORDS = GramKind(3, 5, within_words=True)
 
@@ -53,6 +55,11 @@ def grams(text: str, kind: GramKind) -> Iterable[str]:
             if length >= len(padded):
                 # A word shorter than the n-gram counts once, whole.
                 break
+
+
+def worth(text: str) -> float:
+    """Return how much a message counts for its length."""
+    return min(len(text), _LONGEST) ** _LENGTH_EXPONENT
 
 
 class CountedGrams:

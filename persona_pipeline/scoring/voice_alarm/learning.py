@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from persona_pipeline.scoring.text.tokens import tokenize
+from persona_pipeline.scoring.text.voices import worth
 from persona_pipeline.scoring.voice_alarm.following import highest_sums
 from persona_pipeline.scoring.voice_alarm.model import (
     COLUMNS,
@@ -21,7 +22,6 @@ from persona_pipeline.scoring.voice_alarm.model import (
     unpacked,
     weighted,
     word_scores,
-    worth,
 )
 from persona_pipeline.world.models import Message, seed_from
 

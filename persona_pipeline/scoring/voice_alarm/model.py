@@ -15,13 +15,11 @@ import regex
 from pydantic import BaseModel, ConfigDict
 
 from persona_pipeline.scoring.text.tokens import tokenize
-from persona_pipeline.scoring.text.voices import VOICE, grams
+from persona_pipeline.scoring.text.voices import VOICE, grams, worth
 
 # Half of them for characters, half for words.
 COLUMNS = 1 << 16
 _HALF = COLUMNS >> 1
-# A longer message says more of its speaker; from 200 characters on no more. Measured on real dialogue.
-_LENGTH_EXPONENT, _LONGEST = 0.2, 200
 _WORD = regex.compile(r"\w+|[^\w\s]+")
 
 
@@ -47,11 +45,6 @@ def weighted(found: Sequence[tuple[Any, Any]], inverse_frequencies: Any) -> tupl
         length = float(np.linalg.norm(values))
         parts.append((columns, values / length if length else values))
     return np.concatenate([columns for columns, _ in parts]), np.concatenate([values for _, values in parts])
-
-
-def worth(text: str) -> float:
-    """Return how much a message counts for its length."""
-    return min(len(text), _LONGEST) ** _LENGTH_EXPONENT
 
 
 # The largest share of the threshold that one message adds.

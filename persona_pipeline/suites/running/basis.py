@@ -30,8 +30,8 @@ from persona_pipeline.suites.asserts.registry import default_assert
 from persona_pipeline.suites.format.files import FileError, default_roots
 from persona_pipeline.suites.format.models import AssertFields, Suite, Test
 from persona_pipeline.suites.format.programs import ProgramSource, module_sources, program_sources
+from persona_pipeline.suites.running.opening import SharedJudge
 from persona_pipeline.suites.running.plan import RunOptions
-from persona_pipeline.suites.running.shared_judge import SharedJudge
 from persona_pipeline.suites.running.targets_file import Targets
 from persona_pipeline.suites.targets.registry import find_provider, with_function
 from persona_pipeline.world.canonical import content_hash

@@ -38,8 +38,8 @@ from persona_pipeline.suites.grading.grades import (
 )
 from persona_pipeline.suites.results.compare import mean_interval
 from persona_pipeline.suites.results.suite_result import Attempt, TestResult
+from persona_pipeline.suites.running.opening import SharedJudge
 from persona_pipeline.suites.running.plan import PlannedTest, RunOptions
-from persona_pipeline.suites.running.shared_judge import SharedJudge
 from persona_pipeline.suites.running.targets_file import Targets
 from persona_pipeline.suites.sandbox.workspaces import WorkspaceError, WorkspaceFolder, Workspaces
 

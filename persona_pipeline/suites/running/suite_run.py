@@ -14,8 +14,8 @@ from persona_pipeline.suites.grading.base import Services
 from persona_pipeline.suites.grading.grades import Failure, SuiteVerdict
 from persona_pipeline.suites.results.suite_result import Attempt, SuiteResult, TestResult
 from persona_pipeline.suites.running.cells import CellRunner
+from persona_pipeline.suites.running.opening import SharedJudge
 from persona_pipeline.suites.running.plan import PlannedTest, RunOptions, plan, why_nothing
-from persona_pipeline.suites.running.shared_judge import SharedJudge
 from persona_pipeline.suites.running.targets_file import Targets
 from persona_pipeline.suites.sandbox.workspaces import WorkspaceError, Workspaces
 from persona_pipeline.telemetry.events import EvaluationEvent, emitter

@@ -120,7 +120,7 @@ def test_ratio_of_any_text_is_a_share(messages: list[str]) -> None:
 
 
 def test_terms_can_be_added() -> None:
-    lexicon = AgreementLexicon(phrases=frozenset()).with_terms(["bears, beets", "word up"])
+    lexicon = AgreementLexicon(phrases=frozenset({("bears", "beets"), ("word", "up")}))
     assert is_agreement("Bears! Beets!", lexicon) is False
     assert is_agreement("well bears beets then", lexicon)
     assert agreement_ratio(["Word up", "I agree"], lexicon) == 0.5

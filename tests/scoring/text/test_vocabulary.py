@@ -4,7 +4,6 @@ from hypothesis import strategies as st
 
 from persona_pipeline.scoring.text.tokens import (
     VocabularyStats,
-    mean_similarity,
     pairwise_similarity,
     vocabulary_stats,
 )
@@ -40,11 +39,6 @@ def test_pairs_are_sorted_and_words_counted_once() -> None:
     similarity = pairwise_similarity({"b": ["yes no"], "a": ["YES, yes!"], "c": [""]})
     assert similarity == {("a", "b"): 0.5, ("a", "c"): 0.0, ("b", "c"): 0.0}
     assert list(similarity) == [("a", "b"), ("a", "c"), ("b", "c")]
-
-
-def test_mean_similarity() -> None:
-    assert mean_similarity({"a": ["x"], "b": ["x"], "c": ["y"]}) == pytest.approx(1 / 3)
-    assert mean_similarity({"a": ["x"]}) is None
 
 
 @given(AGENTS)
