@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from persona_pipeline.errors import ConfigError, Problem, did_you_mean
-from persona_pipeline.judging.providers.registry import RECORDED
+from persona_pipeline.judging.open import RECORDED
 from persona_pipeline.settings import get_settings
 from persona_pipeline.world.canonical import content_hash
 from persona_pipeline.world.looking import digest_within, repository_of

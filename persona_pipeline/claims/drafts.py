@@ -16,7 +16,7 @@ from persona_pipeline.evaluation.request import select_dimensions
 from persona_pipeline.evaluation.scope import resolve_window
 from persona_pipeline.judging.claims import EVIDENCE_SCHEMA, checked_quote, plain_json
 from persona_pipeline.judging.injection import reads_as_injection, suspicious_entries
-from persona_pipeline.judging.layers import OpenedJudge
+from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.verdict import Backend, Judge, Question, Usage
 from persona_pipeline.propositions import DIMENSIONS, PROPOSITIONS, find_proposition_set, template_variables
 from persona_pipeline.scoring.text.tokens import tokenize

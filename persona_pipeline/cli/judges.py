@@ -18,9 +18,8 @@ from persona_pipeline.cli.options import (
     names,
 )
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.judging.layers import OpenedJudge
-from persona_pipeline.judging.open import JudgeOptions, open_judge
-from persona_pipeline.judging.recordings.replay import RecordedBackend
+from persona_pipeline.judging.open import JudgeOptions, OpenedJudge, open_judge
+from persona_pipeline.judging.recordings import RecordedBackend
 
 if TYPE_CHECKING:
     from persona_pipeline.evaluation import EvaluationRequest
@@ -125,7 +124,7 @@ app = typer.Typer(help="Recorded judgments: signed, judged again, unused.", no_a
 @app.command()
 def sign() -> None:
     """Sign all recordings with PERSONA_RECORDINGS_SECRET. Where that is set, recordings without its signature are errors."""
-    from persona_pipeline.judging.recordings.files import sign_recordings, signing_secret
+    from persona_pipeline.judging.recordings import sign_recordings, signing_secret
     from persona_pipeline.settings import get_settings
 
     secret = signing_secret()
@@ -173,7 +172,7 @@ def rejudge(
     """
     from datetime import UTC, datetime
 
-    from persona_pipeline.judging.recordings.replay import rejudge as judge_again
+    from persona_pipeline.judging.recordings import rejudge as judge_again
 
     world, options = _asked(agents, dimensions, window, as_of, samples)
     live = open_judge(live_judge_name(), world, JudgeOptions(max_usd, fresh=True, recorded=False))

@@ -10,7 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from persona_pipeline.evaluation.run import EvaluationRun
-    from persona_pipeline.judging.progress import Progress
+    from persona_pipeline.judging.open import Progress
     from persona_pipeline.options import EvaluationRequest
     from persona_pipeline.world import World
 
@@ -78,7 +78,7 @@ EXIT_INTERRUPTED = 130
 @contextmanager
 def watched_judging() -> Iterator["Progress"]:
     """Yield what counts a live judge's answers, and show it on stderr; interrupted, say what is kept and how to go on."""
-    from persona_pipeline.judging.progress import IN_A_LOG, ON_A_TERMINAL, Progress
+    from persona_pipeline.judging.open import IN_A_LOG, ON_A_TERMINAL, Progress
 
     terminal = sys.stderr.isatty()
 

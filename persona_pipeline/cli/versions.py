@@ -161,7 +161,7 @@ def _compared(
     world: "World", versions: tuple[str, str], request: "ComparisonRequest", asking: "Asking", *, only_estimate: bool
 ) -> "VersionComparison | None":
     from persona_pipeline.cli.running import watched_judging
-    from persona_pipeline.judging.providers.registry import RECORDED
+    from persona_pipeline.judging.open import RECORDED
     from persona_pipeline.versions.comparing import compare_versions
     from persona_pipeline.versions.estimating import estimate_comparison
     from persona_pipeline.versions.opening import open_contest, scenes_of

@@ -7,9 +7,9 @@ from datetime import datetime
 import sqlalchemy as sa
 from pydantic import ValidationError
 
+from persona_pipeline.breaker import Breaker
 from persona_pipeline.corrections.background import DaemonPool
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.judging.model.pace import Breaker
 from persona_pipeline.store import Store, tables, upsert
 from persona_pipeline.world.models import CorrectionSettings
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
+from persona_pipeline.breaker import Breaker
 from persona_pipeline.corrections import anti_convergence, repetition
 from persona_pipeline.corrections.anti_convergence import AntiConvergence
 from persona_pipeline.corrections.background import DaemonPool
@@ -20,7 +21,6 @@ from persona_pipeline.corrections.nudges import Nudges
 from persona_pipeline.corrections.repetition import RepetitionSuppression
 from persona_pipeline.corrections.voices import LiveVoices
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.judging.model.pace import Breaker
 from persona_pipeline.propositions import PROPOSITIONS, find_proposition_set, proposition_files_hash
 from persona_pipeline.propositions.dimensions import FLUENCY
 from persona_pipeline.propositions.models import Catchphrase

@@ -7,13 +7,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
+from persona_pipeline.breaker import AgentBreakers, Breaker
 from persona_pipeline.corrections.background import DaemonPool, QueueFullError
 from persona_pipeline.corrections.prepare import GateFacts, Propositions, gather_facts
 from persona_pipeline.corrections.prompt import claim_verdicts, gate_question
 from persona_pipeline.corrections.records import PriorAttempts
 from persona_pipeline.corrections.review import Review, review_of
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.judging.model.pace import AgentBreakers, Breaker
 from persona_pipeline.judging.verdict import Answer, Backend, Blame, Question, Unscored, Usage
 from persona_pipeline.world.files import is_agent_id
 from persona_pipeline.world.models import CorrectionSettings

@@ -12,8 +12,8 @@ from persona_pipeline.evaluation.plan import AgentPlan
 from persona_pipeline.evaluation.report import AgentReport, Expense, expenses_of
 from persona_pipeline.evaluation.results import AgentEvaluation
 from persona_pipeline.evaluation.trust import Trust, moved, set_apart, told
-from persona_pipeline.judging.layers import replayed_by
-from persona_pipeline.judging.recordings.replay import RecordedBackend
+from persona_pipeline.judging.open import replayed_by
+from persona_pipeline.judging.recordings import RecordedBackend
 from persona_pipeline.judging.verdict import Judge, Unscored
 from persona_pipeline.propositions import ALL_DIMENSIONS
 from persona_pipeline.scoring import DimensionEvaluation

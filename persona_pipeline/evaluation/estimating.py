@@ -9,11 +9,10 @@ from persona_pipeline.evaluation.plan import AgentPlan
 from persona_pipeline.evaluation.request import EvaluationRequest
 from persona_pipeline.evaluation.run import planned
 from persona_pipeline.judging.estimate import Estimate, Range, estimate, in_dollars
-from persona_pipeline.judging.layers import OpenedJudge
 from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.judging.money import estimated_tokens, price
-from persona_pipeline.judging.open import RECORDINGS, JudgeOptions
-from persona_pipeline.judging.recordings.replay import RecordedBackend
+from persona_pipeline.judging.open import RECORDINGS, JudgeOptions, OpenedJudge
+from persona_pipeline.judging.recordings import RecordedBackend
 from persona_pipeline.judging.synthetic import ENOUGH_MESSAGES, SAMPLE_PROMPTS
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Usage
 from persona_pipeline.settings import get_settings

@@ -14,9 +14,8 @@ from persona_pipeline.baselines.spread import Windows, computed_moved, spread_of
 from persona_pipeline.evaluation.plan import AgentPlan, build_case, plan_case
 from persona_pipeline.evaluation.scope import AgentScope
 from persona_pipeline.evaluation.syncing import proposition_set
-from persona_pipeline.judging.layers import OpenedJudge
-from persona_pipeline.judging.open import RECORDINGS
-from persona_pipeline.judging.recordings.replay import RecordedBackend
+from persona_pipeline.judging.open import RECORDINGS, OpenedJudge
+from persona_pipeline.judging.recordings import RecordedBackend
 from persona_pipeline.judging.verdict import Verdict
 from persona_pipeline.scoring import DimensionEvaluation
 from persona_pipeline.world.folder import FolderWorld

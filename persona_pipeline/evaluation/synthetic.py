@@ -7,7 +7,7 @@ from persona_pipeline.background_loop import run_async
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation.report import Expense
 from persona_pipeline.evaluation.scope import AgentScope
-from persona_pipeline.judging.layers import OpenedJudge
+from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.verdict import Judge
 from persona_pipeline.scoring.results import UsageSummary
 from persona_pipeline.world import World

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from persona_pipeline.judging.cache import unpack_answer
 from persona_pipeline.judging.claims import proposition_problem, verdicts_of
 from persona_pipeline.judging.open import RECORDINGS
-from persona_pipeline.judging.recordings.files import Recording, load_recordings
+from persona_pipeline.judging.recordings import Recording, load_recordings
 from persona_pipeline.judging.verdict import (
     PROPOSITION,
     Answer,

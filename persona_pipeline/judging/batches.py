@@ -160,10 +160,6 @@ def update_record(store: Store, record_id: uuid.UUID, status: str, **values: Any
         )
 
 
-def summary_to_json(summary: BatchSummary) -> dict[str, Any]:
-    return asdict(summary)
-
-
 def cache_hits(store: Store) -> float | None:
     """Return the share (0-1) of marked tokens that batches read from the API's cache so far; None: there was none."""
     with store.connect() as connection:
@@ -387,7 +383,7 @@ def _collect(store: Store, client: "Anthropic", record: BatchRecord, options: Mo
         usage.cache_read_tokens,
     )
     ended = batch.ended_at or datetime.now(UTC)
-    update_record(store, record.id, COLLECTED, summary=summary_to_json(summary), ended_at=ended)
+    update_record(store, record.id, COLLECTED, summary=asdict(summary), ended_at=ended)
     return summary
 
 

@@ -158,9 +158,14 @@ def estimate(
     settings = get_settings()
     options = options or ModelOptions.from_settings(settings)
     grouping = grouping or settings.judge_grouping
+    return estimate_questions(claim_questions(requests, options, grouping), options, store, count=count)
+
+
+def claim_questions(requests: Sequence[JudgeRequest], options: ModelOptions, grouping: int) -> list[Question]:
+    """Return what a live judge is asked of claims at first: what has no entries is not, and canaries go along."""
     shown = [request for request in requests if request.trajectory.entries]
     asking = questions_of(with_canaries(shown), max_tokens=options.max_tokens, grouping=grouping)
-    return estimate_questions([question for _, question in asking], options, store, count=count)
+    return [question for _, question in asking]
 
 
 def estimate_questions(

@@ -8,13 +8,11 @@ import itertools
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from urllib.parse import unquote
 
 import re2
 
-from persona_pipeline.world.models import Message
 from persona_pipeline.world.trajectory import Entry, Trajectory
 
 DROP = """
@@ -365,31 +363,6 @@ def _read(text: str) -> bool:
 def suspicious_entries(trajectory: Trajectory) -> tuple[str, ...]:
     """Return the outside ids of the entries that read as an injection, names included, in order."""
     return tuple(entry.message_id for entry in trajectory.entries if any(map(reads_as_injection, _texts_of(entry))))
-
-
-@dataclass(frozen=True)
-class SuspiciousMessage:
-    """A message, or a name in it, that reads as written for the judge. ``where``: ``text`` or the name's part of the message."""
-
-    message_id: str
-    agent_id: str
-    where: str
-
-
-def suspicious_messages(messages: Iterable[Message]) -> list[SuspiciousMessage]:
-    """Return the messages that read as an injection, names included, in order: the findings of ``--fail-on injection``."""
-    found = []
-    for message in messages:
-        parts = {
-            "text": message.text,
-            "channel": message.channel,
-            "recipient": message.recipient,
-            "agent_id": message.agent_id,
-        }
-        where = next((name for name, text in parts.items() if text and reads_as_injection(text)), None)
-        if where is not None:
-            found.append(SuspiciousMessage(message.id, message.agent_id, where))
-    return found
 
 
 def _texts_of(entry: Entry) -> Iterable[str]:

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.judging.layers import Claims, OpenedJudge
-from persona_pipeline.judging.progress import Progress
-from persona_pipeline.judging.providers.registry import RECORDED
+from persona_pipeline.judging.layers import Claims, OpenedJudge, replayed_by
+from persona_pipeline.judging.progress import IN_A_LOG, ON_A_TERMINAL, Progress
+from persona_pipeline.judging.providers.registry import RECORDED, find_provider
 from persona_pipeline.judging.recordings.replay import RecordedBackend, RecordedFirst, RecordingWriter
 from persona_pipeline.judging.verdict import Layer
 from persona_pipeline.options import EvaluationRequest
@@ -17,6 +17,19 @@ if TYPE_CHECKING:
     from persona_pipeline.judging.model.asking import ModelBackend
     from persona_pipeline.judging.model.options import ModelOptions
     from persona_pipeline.world import World
+
+__all__ = [
+    "IN_A_LOG",
+    "ON_A_TERMINAL",
+    "RECORDED",
+    "RECORDINGS",
+    "JudgeOptions",
+    "OpenedJudge",
+    "Progress",
+    "find_provider",
+    "open_judge",
+    "replayed_by",
+]
 
 RECORDINGS = "recordings"
 

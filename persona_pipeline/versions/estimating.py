@@ -7,7 +7,7 @@ from persona_pipeline.judging.estimate import Estimate, Range, estimate, in_doll
 from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.judging.money import estimated_tokens, price
 from persona_pipeline.judging.open import RECORDINGS, JudgeOptions
-from persona_pipeline.judging.recordings.replay import RecordedBackend
+from persona_pipeline.judging.recordings import RecordedBackend
 from persona_pipeline.judging.verdict import JudgeRequest, Usage
 from persona_pipeline.settings import get_settings
 from persona_pipeline.versions.answering import Asked

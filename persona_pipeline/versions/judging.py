@@ -7,8 +7,7 @@ from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation.verdicts import KnownVerdicts
 from persona_pipeline.judging.claims import no_entries
 from persona_pipeline.judging.money import model_name
-from persona_pipeline.judging.open import JudgeOptions, open_judge
-from persona_pipeline.judging.providers.registry import RECORDED
+from persona_pipeline.judging.open import RECORDED, JudgeOptions, open_judge
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Unscored, Verdict
 from persona_pipeline.settings import get_settings
 from persona_pipeline.world import World

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.judging.layers import OpenedJudge
 from persona_pipeline.judging.money import Budget
-from persona_pipeline.judging.open import JudgeOptions
+from persona_pipeline.judging.open import JudgeOptions, OpenedJudge
 from persona_pipeline.judging.verdict import Judge
 from persona_pipeline.suites.answering.base import OutputCache
 from persona_pipeline.suites.format.models import Suite

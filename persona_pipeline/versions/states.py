@@ -13,10 +13,9 @@ from persona_pipeline.evaluation.plan import AgentPlan, MessageSource, build_cas
 from persona_pipeline.evaluation.scope import ALL_TIME, AgentScope
 from persona_pipeline.evaluation.verdicts import KnownVerdicts
 from persona_pipeline.judging.claims import no_entries
-from persona_pipeline.judging.layers import OpenedJudge
 from persona_pipeline.judging.money import model_name
-from persona_pipeline.judging.open import RECORDINGS
-from persona_pipeline.judging.recordings.replay import RecordedBackend
+from persona_pipeline.judging.open import RECORDINGS, OpenedJudge
+from persona_pipeline.judging.recordings import RecordedBackend
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Unscored, Verdict
 from persona_pipeline.propositions import ALL_DIMENSIONS
 from persona_pipeline.scoring import DimensionEvaluation

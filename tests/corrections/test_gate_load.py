@@ -5,11 +5,11 @@ from collections import Counter
 
 import pytest
 
+from persona_pipeline.breaker import AgentBreakers, Breaker
 from persona_pipeline.corrections.configuration import write_config
 from persona_pipeline.corrections.decision import GateDecision
 from persona_pipeline.corrections.gate import ActionGate
 from persona_pipeline.corrections.statistics import correction_statistics
-from persona_pipeline.judging.model.pace import AgentBreakers, Breaker
 from persona_pipeline.judging.verdict import Answer, Blame, Question, Unscored
 from persona_pipeline.world import World
 from tests.corrections.support import GATED, TextBackend

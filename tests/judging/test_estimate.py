@@ -1,7 +1,7 @@
 """What a run would cost, before it is paid for."""
 
 import asyncio
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 from pydantic import SecretStr
@@ -76,7 +76,7 @@ def test_a_batch_is_priced_with_the_cache_hits_of_those_before(store: Store) -> 
     with store.begin() as connection:
         record = batches.add_record(connection, [])
     summary = batches.BatchSummary("b", cache_creation_tokens=900, cache_read_tokens=100)
-    batches.update_record(store, record, batches.COLLECTED, summary=batches.summary_to_json(summary))
+    batches.update_record(store, record, batches.COLLECTED, summary=asdict(summary))
     assert batches.cache_hits(store) == 0.1
     assert batch_usd() > unknown
 

@@ -22,7 +22,7 @@ from persona_pipeline.judging.model.probe import Level, probe
 from persona_pipeline.judging.money import Budget, price
 from persona_pipeline.judging.providers.anthropic import AnthropicProvider
 from persona_pipeline.judging.providers.registry import PROVIDERS as REGISTRY
-from persona_pipeline.judging.providers.registry import find_provider, judge_names
+from persona_pipeline.judging.providers.registry import find_provider
 from persona_pipeline.judging.recordings.replay import RecordedBackend, RecordedFirst, RecordingWriter
 from persona_pipeline.judging.verdict import Unscored, Usage
 from persona_pipeline.settings import Settings
@@ -280,7 +280,7 @@ def test_another_package_adds_a_judge_by_entry_point(monkeypatch: pytest.MonkeyP
         assert told.score is not None
         assert judge.name == "home:claude-haiku-5-5"
         assert find_provider("openai").name == "openai"
-        assert judge_names() == ["recorded", *REGISTRY.built_in, "broken", "home", "wrong"]
+        assert REGISTRY.names() == [*REGISTRY.built_in, "broken", "home", "wrong"]
         for name, said in {"broken": "cannot be loaded", "wrong": "no subclass", "hme": "did you mean 'home'"}.items():
             with pytest.raises(ConfigError, match=said):
                 find_provider(name)

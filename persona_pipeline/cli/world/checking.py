@@ -117,7 +117,7 @@ def _tracked(root: Path) -> Iterator[Problem]:
 def _baselines_again(root: Path, checked: Checked, require_signed: bool) -> None:
     """Golden files beside the recordings they name. Files that do not load are problems of their own."""
     from persona_pipeline.evaluation.retaking import retake_baselines
-    from persona_pipeline.judging.recordings.files import signing_secret
+    from persona_pipeline.judging.recordings import signing_secret
 
     if require_signed and signing_secret() is None:
         checked.problems.append(Problem("--require-signed needs PERSONA_RECORDINGS_SECRET, which signs recordings"))
@@ -174,7 +174,7 @@ def _store_of(root: Path) -> "Store | None":
 
 def _stray_recordings(folder: Path, claims: set[tuple[str, str, str]]) -> Iterator[Problem]:
     """Recordings of claims that no agent has: stale, or slipped in. Files that do not load are problems of their own."""
-    from persona_pipeline.judging.recordings.files import load_recording_file
+    from persona_pipeline.judging.recordings import load_recording_file
     from persona_pipeline.judging.verdict import PROPOSITION
 
     for path in sorted(folder.glob("**/*.jsonl")):
@@ -293,7 +293,7 @@ def _baseline(path: Path) -> None:
 
 
 def _recordings(path: Path) -> None:
-    from persona_pipeline.judging.recordings.files import load_recording_file
+    from persona_pipeline.judging.recordings import load_recording_file
 
     load_recording_file(path)
 

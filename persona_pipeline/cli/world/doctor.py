@@ -140,7 +140,7 @@ def _messages(settings: "Settings") -> "Finding":
 
 def _recordings(settings: "Settings") -> "Finding":
     from persona_pipeline.judging.model.probe import Finding, Level
-    from persona_pipeline.judging.recordings.files import load_recordings
+    from persona_pipeline.judging.recordings import load_recordings
 
     folder = settings.world_root / "recordings"
     recordings = load_recordings(folder)

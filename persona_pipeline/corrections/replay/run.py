@@ -18,7 +18,7 @@ from persona_pipeline.errors import ConfigError
 from persona_pipeline.judging.estimate import Estimate, estimate_questions
 from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.judging.open import RECORDINGS
-from persona_pipeline.judging.recordings.replay import RecordedBackend
+from persona_pipeline.judging.recordings import RecordedBackend
 from persona_pipeline.judging.verdict import Backend, Usage
 from persona_pipeline.settings import get_settings
 from persona_pipeline.world.models import CorrectionSettings, Message, Window

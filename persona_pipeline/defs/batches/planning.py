@@ -11,8 +11,6 @@ from persona_pipeline.defs.platform.resources import EvaluationSettings
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation.run import planned_requests
 from persona_pipeline.judging.batches import SUBMITTED, SUBMITTING, CollectedBackend
-from persona_pipeline.judging.claims import questions_of
-from persona_pipeline.judging.layers import with_canaries
 from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.judging.money import daily_limit
 from persona_pipeline.judging.verdict import Question
@@ -36,12 +34,10 @@ def planned_questions(
     Raises:
         ConfigError: an unknown agent or dimension, or files that are not valid.
     """
+    from persona_pipeline.judging.estimate import claim_questions
+
     requests = planned_requests(world, evaluation.request(config.agents or None, config.dimensions or None))
-    # Without evidence there is nothing to ask.
-    asked = [request for request in requests if request.trajectory.entries]
-    grouping = evaluation.asked.grouping or get_settings().judge_grouping
-    asking = questions_of(with_canaries(asked), max_tokens=options.max_tokens, grouping=grouping)
-    return [question for _, question in asking]
+    return claim_questions(requests, options, evaluation.asked.grouping or get_settings().judge_grouping)
 
 
 def require_affordable(store: Store, options: ModelOptions, questions: Sequence[Question], limit: float | None) -> None:

@@ -23,7 +23,7 @@ from persona_pipeline.defs.platform.resources import WorldResource, known_agents
 from persona_pipeline.defs.platform.run_tags import request_tags
 from persona_pipeline.defs.platform.settings import orchestration
 from persona_pipeline.judging.money import daily_limit
-from persona_pipeline.judging.providers.registry import RECORDED
+from persona_pipeline.judging.open import RECORDED
 from persona_pipeline.propositions import ALL_DIMENSIONS
 from persona_pipeline.settings import get_settings
 

@@ -14,10 +14,7 @@ from persona_pipeline.defs.platform import run_tags
 from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.errors import ConfigError, did_you_mean
-from persona_pipeline.judging.layers import OpenedJudge
-from persona_pipeline.judging.open import JudgeOptions, open_judge
-from persona_pipeline.judging.progress import Progress
-from persona_pipeline.judging.providers.registry import RECORDED
+from persona_pipeline.judging.open import RECORDED, JudgeOptions, OpenedJudge, Progress, open_judge
 from persona_pipeline.options import (
     OF_BASELINES,
     EvaluationRequest,

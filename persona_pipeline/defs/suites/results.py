@@ -12,7 +12,7 @@ from persona_pipeline.defs.platform.outcome import Outcome
 from persona_pipeline.defs.platform.resources import EvaluationSettings
 from persona_pipeline.defs.platform.settings import orchestration
 from persona_pipeline.errors import ConfigError, did_you_mean
-from persona_pipeline.judging.providers.registry import RECORDED
+from persona_pipeline.judging.open import RECORDED
 from persona_pipeline.reporting.text import one_line
 from persona_pipeline.world import World
 from persona_pipeline.world.canonical import content_hash

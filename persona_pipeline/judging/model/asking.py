@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
+from persona_pipeline.breaker import AgentBreakers, Breaker
 from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.claims import plain_json
 from persona_pipeline.judging.layers import Claims, OpenedJudge
@@ -23,7 +24,7 @@ from persona_pipeline.judging.model.messages import (
     unknown_usage,
 )
 from persona_pipeline.judging.model.options import ModelOptions
-from persona_pipeline.judging.model.pace import AdaptiveWidth, AgentBreakers, Breaker, Cost, Limit, Pacer, fan_out
+from persona_pipeline.judging.model.pace import AdaptiveWidth, Cost, Limit, Pacer, fan_out
 from persona_pipeline.judging.money import Budget, Reservation, UsageLedger, estimated_tokens, price, require_price
 from persona_pipeline.judging.progress import Progress
 from persona_pipeline.judging.verdict import Answer, Blame, Question, Unscored, Usage

@@ -32,8 +32,3 @@ def find_provider(name: str) -> Provider:
     if found is None:
         raise ConfigError(f"unknown judge {name!r}{PROVIDERS.hint(name, [RECORDED])}")
     return found()
-
-
-def judge_names() -> list[str]:
-    """Return what ``--judge`` takes: the recorded judge, then the providers."""
-    return [RECORDED, *PROVIDERS.names()]

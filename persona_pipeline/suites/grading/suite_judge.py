@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from persona_pipeline.background_loop import BackgroundLoop
-from persona_pipeline.judging.layers import OpenedJudge
+from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.verdict import Answer, Backend, Judge, JudgeRequest, Question, Usage, Verdict
 from persona_pipeline.suites.grading.grades import UngradedError
 

@@ -74,7 +74,7 @@ def judge_identity(name: str) -> Any:
     """Return all that makes a judge of the settings answer as it does: server, model, how it is asked, the wording of questions."""
     from persona_pipeline.judging.claims import PROMPT_VERSION
     from persona_pipeline.judging.model.options import ModelOptions
-    from persona_pipeline.judging.providers.registry import RECORDED
+    from persona_pipeline.judging.open import RECORDED
     from persona_pipeline.settings import get_settings
     from persona_pipeline.suites.grading import judge_questions as asked
     from persona_pipeline.world.canonical import content_hash
@@ -104,7 +104,7 @@ def judge_opener(
     Raises:
         ConfigError: the name is unknown, or the options do not fit it.
     """
-    from persona_pipeline.judging.providers.registry import RECORDED, find_provider
+    from persona_pipeline.judging.open import RECORDED, find_provider
 
     if name != RECORDED:
         find_provider(name)
