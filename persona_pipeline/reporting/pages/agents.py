@@ -10,7 +10,7 @@ from markupsafe import Markup
 from persona_pipeline.baselines.models import PropositionDrop
 from persona_pipeline.baselines.trend import Trend
 from persona_pipeline.evaluation.report import EXIT_OK, EXIT_REGRESSION, Finding, RunReport
-from persona_pipeline.reporting import sections
+from persona_pipeline.reporting import statistics as sections
 from persona_pipeline.reporting.charts.figures import (
     TrendMark,
     fading_figure,

@@ -8,7 +8,7 @@ from markupsafe import Markup
 from persona_pipeline.baselines.detectable import BLIND
 from persona_pipeline.baselines.models import Sight
 from persona_pipeline.evaluation.report import EXIT_REGRESSION, Result, RunReport
-from persona_pipeline.reporting import sections
+from persona_pipeline.reporting import statistics as sections
 from persona_pipeline.reporting.charts.figures import trend_mark
 from persona_pipeline.reporting.page import (
     Agent,
@@ -27,8 +27,8 @@ from persona_pipeline.reporting.page import (
     Table,
     Tone,
 )
-from persona_pipeline.reporting.pages.costs import cost_line, cost_tables, provenance_facts, usage_facts
-from persona_pipeline.reporting.text import format_delta, format_score, format_usd, one_line, unscored_label
+from persona_pipeline.reporting.pages.costs import cost_tables, provenance_facts, usage_facts
+from persona_pipeline.reporting.text import cost_line, format_delta, format_score, format_usd, one_line, unscored_label
 from persona_pipeline.reporting.view import (
     MANY,
     SHORT_LABELS,
