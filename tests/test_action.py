@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from persona_pipeline.evaluation.report import RunReport
-from persona_pipeline.reporting.json_report import json_text
+from persona_pipeline.reporting.render import json_text
 from tests.support.github import Runner, load, step, steps
 
 PROJECT = Path(__file__).parents[1]

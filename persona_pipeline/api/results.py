@@ -106,8 +106,8 @@ class Evaluation(EvaluationRun):
             ConfigError: the name ends in something else.
         """
         from persona_pipeline.atomic_files import write_atomically
-        from persona_pipeline.reporting.gathering import gather
         from persona_pipeline.reporting.render import render
+        from persona_pipeline.reporting.statistics import gather
 
         target = Path(path)
         if target.suffix not in FORMATS:

@@ -1,4 +1,4 @@
-"""The command line, ``persona-pipeline``. One file a command; heavy imports stay inside the commands."""
+"""The command line, ``persona-pipeline``. One file a group of commands; heavy imports stay inside them."""
 
 import sys
 

@@ -260,8 +260,7 @@ def _asked(
 
 
 def _tell(drafted: "Drafted", what: str) -> None:
-    from persona_pipeline.reporting.pages.costs import cost_line
-    from persona_pipeline.reporting.text import one_line
+    from persona_pipeline.reporting.text import cost_line, one_line
     from persona_pipeline.scoring.results import UsageSummary
 
     for warning in drafted.warnings:

@@ -42,7 +42,7 @@ def run_and_print(
     for note in run.notes:
         typer.echo(note, err=True)
 
-    from persona_pipeline.reporting.gathering import gather
+    from persona_pipeline.reporting.statistics import gather
     from persona_pipeline.reporting.terminal import print_report
 
     gather(world, run.report)

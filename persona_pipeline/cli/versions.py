@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from persona_pipeline.world import World
 
 FORMATS = ("table", "json", "markdown")
-_LIMIT = 20_000
 FAIL_ON = ("worse", "none")
 Suites = Annotated[
     list[Path] | None,
@@ -183,8 +182,8 @@ def _compared(
 
 def _print(found: "VersionComparison", format: str, output: Path | None) -> None:
     from persona_pipeline.atomic_files import write_atomically
-    from persona_pipeline.reporting.markdown import page_markdown
     from persona_pipeline.reporting.pages.versions import comparison_lines, comparison_page
+    from persona_pipeline.reporting.render import render_page
     from persona_pipeline.reporting.terminal import print_page
 
     data = found.model_dump_json(indent=2)
@@ -194,7 +193,7 @@ def _print(found: "VersionComparison", format: str, output: Path | None) -> None
     if format == "table":
         print_page(comparison_lines(found))
     else:
-        sys.stdout.write(data + "\n" if format == "json" else page_markdown(comparison_page(found), _LIMIT))
+        sys.stdout.write(data + "\n" if format == "json" else render_page(comparison_page(found), {}, format))
 
 
 HISTORIES = ("auto", "commits", "evaluations")
@@ -291,8 +290,8 @@ def changes(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Name everything that differs between two commits: what is evaluated, and what decides about it. Markdown."""
-    from persona_pipeline.reporting.markdown import page_markdown
     from persona_pipeline.reporting.pages.versions import changes_page
+    from persona_pipeline.reporting.render import render_page
     from persona_pipeline.settings import get_settings
     from persona_pipeline.world.changes import changed_things
 
@@ -300,4 +299,4 @@ def changes(
     if as_json:
         typer.echo(json.dumps([asdict(item) for item in found], ensure_ascii=True))
     else:
-        typer.echo(page_markdown(changes_page(found), _LIMIT), nl=False)
+        typer.echo(render_page(changes_page(found), {}, "markdown"), nl=False)

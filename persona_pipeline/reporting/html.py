@@ -59,7 +59,7 @@ _NOTEBOOK_LINES, _NOTEBOOK_TEXT = 12, 300
 
 def render_html(report: RunReport) -> str:
     """Return the report of a run as one HTML document in UTF-8."""
-    from persona_pipeline.reporting.pages.evaluation import whole_page
+    from persona_pipeline.reporting.pages.browser import whole_page
 
     return page_html(whole_page(report), script=True)
 

@@ -22,7 +22,6 @@ from persona_pipeline.reporting.text import format_delta, format_score, markdown
 
 MARKER = "<!-- persona-pipeline -->"
 COMMENT_LIMIT = 65_536
-_ANY_LENGTH = 1_000_000
 _ICONS = {"held": "✅", "fell": "🔻", "cannot_tell": "❔", "nothing": "⚪"}
 _CHANGED = {"fell": " 🔻", "untold": " ❔"}
 _SIGNS = {"good": "✅", "bad": "❌", "warn": "❔"}
@@ -49,8 +48,8 @@ def render_comment(report: RunReport, limit: int = COMMENT_LIMIT) -> str:
     return f"{MARKER}\n{page_markdown(comment_page(report), limit - len(MARKER) - 1)}"
 
 
-def page_markdown(page: Page, limit: int = _ANY_LENGTH) -> str:
-    """Return a page as Markdown of at most ``limit`` characters; lists and tables are cut short where it would be longer."""
+def page_markdown(page: Page, limit: int | None = None) -> str:
+    """Return a page as Markdown of at most ``limit`` characters (default: the page's own limit); lists and tables are cut short."""
     mark = "#" * page.level
     sign = f"{_SIGNS[page.tone]} " if page.tone in _SIGNS else ""
     label = f"{page.label}: " if page.label else ""
@@ -62,7 +61,7 @@ def page_markdown(page: Page, limit: int = _ANY_LENGTH) -> str:
         if section.title:
             pieces.append(_Piece([f"{'#' * max(3, page.level)} {markdown_line(section.title)}", ""]))
         pieces += _pieces(section.blocks)
-    return _fit(pieces, limit, page.shortened)
+    return _fit(pieces, page.longest if limit is None else limit, page.shortened)
 
 
 def markdown_line(line: Line) -> str:

@@ -243,7 +243,7 @@ class Page:
         top: what matters most: a document begins with it; a terminal ends with it, the first of it last.
         label: what it is a report of, where that is not its title; ``summary``: a few numbers beside it, (value, what it counts).
         level: of its heading in Markdown.
-        shortened: what Markdown says in the place of so many lines.
+        longest: characters it may have as Markdown; ``shortened``: what stands there for so many lines that were left out.
     """
 
     title: Line
@@ -254,6 +254,7 @@ class Page:
     label: str = ""
     summary: Sequence[tuple[str, str]] = ()
     level: int = 2
+    longest: int = 1_000_000
     shortened: str = "*Shortened: {} more lines are in the full report, an artefact of this run.*"
 
     def as_section(self) -> Section:

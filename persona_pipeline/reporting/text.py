@@ -1,6 +1,10 @@
 """Foreign text made harmless for a terminal, Markdown, XML and HTML; and how every report writes its numbers."""
 
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from persona_pipeline.scoring.results import UsageSummary
 
 REPLACEMENT = "\ufffd"
 ZERO_WIDTH_SPACE = "\u200b"
@@ -128,3 +132,11 @@ def format_share(value: float | None, digits: int = 0) -> str:
 def plural(count: int, one: str) -> str:
     """Return a number with what it counts."""
     return f"{count:,} {one if count == 1 else one + 's'}"
+
+
+def cost_line(usage: "UsageSummary") -> str:
+    """Return what was spent, in words."""
+    if not usage.calls:
+        return "No judge call was made."
+    calls = "1 judge call" if usage.calls == 1 else f"{usage.calls} judge calls"
+    return f"{calls}, {'cost unknown' if usage.usd is None else format_usd(usage.usd)}."

@@ -8,6 +8,7 @@ from functools import cached_property
 from statistics import fmean
 
 from persona_pipeline.baselines.models import DimensionComparison, People, PropositionDrop, Sight
+from persona_pipeline.calibration.measures import Measure
 from persona_pipeline.calibration.prediction import FEWEST_LABELS
 from persona_pipeline.evaluation.report import EXIT_OK, AgentReport, Conclusion, Finding, Result, RunReport
 from persona_pipeline.propositions.dimensions import ALL_DIMENSIONS, DIMENSIONS
@@ -361,3 +362,13 @@ def _belief(people: People) -> str:
     if people.belief == "chance":
         return f"no better than chance ({rank}): its falls only warn"
     return f"can be believed ({rank})"
+
+
+def measured(measure: Measure, *, signed: bool = False) -> str:
+    """Return a number with its interval, such as ``0.53 (0.31 to 0.70)``."""
+    if measure.value is None:
+        return f"none (from {measure.n})"
+    form = "+.2f" if signed else ".2f"
+    if measure.low is None or measure.high is None:
+        return format(measure.value, form)
+    return f"{measure.value:{form}} ({measure.low:{form}} to {measure.high:{form}})"

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 import persona_pipeline as pp
 from persona_pipeline.cli.app import app
 from persona_pipeline.judging.verdict import Question
-from persona_pipeline.reporting.json_report import json_text
+from persona_pipeline.reporting.render import json_text
 from persona_pipeline.testing import ScriptedJudge, WorldBuilder, write_small_world
 
 PROJECT = Path(__file__).parents[2]

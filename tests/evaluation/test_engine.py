@@ -24,7 +24,7 @@ from persona_pipeline.evaluation.saving import load_run
 from persona_pipeline.judging.layers import OpenedJudge
 from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.judging.verdict import Unscored, Verdict
-from persona_pipeline.reporting.gathering import gather
+from persona_pipeline.reporting.statistics import gather
 from persona_pipeline.store import tables
 from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.world import World

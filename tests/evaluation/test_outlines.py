@@ -12,7 +12,7 @@ from persona_pipeline.evaluation.keeping import forget_reasons
 from persona_pipeline.evaluation.outlines import newest_outlines
 from persona_pipeline.evaluation.saving import latest_runs, load_run, mark_baseline, newest_p_values, newest_run
 from persona_pipeline.evaluation.stored import stored_report
-from persona_pipeline.reporting.gathering import gather
+from persona_pipeline.reporting.statistics import gather
 from persona_pipeline.scoring.fading import message_scores
 from persona_pipeline.store import tables
 from persona_pipeline.testing.judges import ScriptedJudge

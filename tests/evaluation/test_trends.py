@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from persona_pipeline.evaluation import EvaluationRequest, RunReport, run_evaluation
-from persona_pipeline.reporting.gathering import gather
+from persona_pipeline.reporting.statistics import gather
 from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.world import World
 from persona_pipeline.world.messages import write_messages

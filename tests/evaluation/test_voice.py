@@ -11,9 +11,8 @@ from persona_pipeline.evaluation.request import EvaluationRequest
 from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.evaluation.voice import alarm_window, messages_to_follow, voice_state
 from persona_pipeline.judging.open import open_judge
-from persona_pipeline.reporting.gathering import gather
 from persona_pipeline.reporting.render import render
-from persona_pipeline.reporting.sections import voice_alarms
+from persona_pipeline.reporting.statistics import gather, voice_alarms
 from persona_pipeline.scoring.voice_alarm import stored_voice
 from persona_pipeline.store import tables
 from persona_pipeline.world import World

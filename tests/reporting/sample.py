@@ -19,7 +19,7 @@ from persona_pipeline.evaluation.report import (
     RunReport,
 )
 from persona_pipeline.evaluation.results import AgentEvaluation
-from persona_pipeline.reporting.sections import SuiteFailure, SuiteSummary
+from persona_pipeline.reporting.statistics import SuiteFailure, SuiteSummary
 from persona_pipeline.scoring.results import (
     DimensionEvaluation,
     PropositionResult,

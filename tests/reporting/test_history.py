@@ -1,4 +1,4 @@
-from persona_pipeline.reporting import sections
+from persona_pipeline.reporting import statistics as sections
 from persona_pipeline.reporting.charts.figures import trend_mark
 from tests.reporting.sample import sample_report
 

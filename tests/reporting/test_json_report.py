@@ -5,7 +5,7 @@ import pytest
 
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation.report import RunReport
-from persona_pipeline.reporting.json_report import from_json, json_text, read_json, to_json
+from persona_pipeline.reporting.render import from_json, json_text, read_json, to_json
 from tests.reporting.sample import sample_report
 
 

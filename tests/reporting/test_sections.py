@@ -4,7 +4,7 @@ import pytest
 
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation.report import RunReport
-from persona_pipeline.reporting import sections
+from persona_pipeline.reporting import statistics as sections
 from persona_pipeline.suites.grading.grades import AssertResult, Failure, SuiteVerdict
 from persona_pipeline.suites.results.suite_result import Attempt, SuiteResult, TestResult, summary_of
 from tests.reporting.sample import sample_report

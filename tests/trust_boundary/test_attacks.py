@@ -32,7 +32,7 @@ from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.judging.recordings.replay import RecordedBackend, RecordingWriter
 from persona_pipeline.judging.verdict import Unscored, Verdict
 from persona_pipeline.reporting.comment import main as comment_main
-from persona_pipeline.reporting.json_report import json_text
+from persona_pipeline.reporting.render import json_text
 from persona_pipeline.store import tables
 from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world import World

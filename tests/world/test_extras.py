@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from persona_pipeline.evaluation import evaluate_world
 from persona_pipeline.judging.layers import OpenedJudge
 from persona_pipeline.judging.recordings.replay import RecordedBackend
-from persona_pipeline.reporting.gathering import gather
 from persona_pipeline.reporting.html import render_html
+from persona_pipeline.reporting.statistics import gather
 from persona_pipeline.store import Store
 from persona_pipeline.world import World
 from persona_pipeline.world.counting import check_counts, said_by_agent

@@ -10,7 +10,7 @@ from persona_pipeline.evaluation.report import AgentReport
 from persona_pipeline.evaluation.results import AgentEvaluation
 from persona_pipeline.evaluation.voice import VoiceState
 from persona_pipeline.propositions import StoredSet
-from persona_pipeline.reporting.gathering import voice_section
+from persona_pipeline.reporting.statistics import voice_section
 from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.world.canonical import content_hash
 from persona_pipeline.world.messages import messages_hash

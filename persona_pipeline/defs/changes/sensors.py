@@ -13,8 +13,7 @@ from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 
-from persona_pipeline.changes.detection import Debounce, Work, find_changes
-from persona_pipeline.changes.pauses import evaluated_since, note_asked
+from persona_pipeline.changes.detection import Debounce, Work, evaluated_since, find_changes, note_asked
 from persona_pipeline.changes.versions import SOURCES, source_versions
 from persona_pipeline.defs.agents.definitions import Agents
 from persona_pipeline.defs.agents.specs import Specs

@@ -9,9 +9,9 @@ from persona_pipeline.defs.cohort.report import COHORT_REPORTS, newest_lines, re
 from persona_pipeline.defs.platform import run_tags
 from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.labels import OWNERS
+from persona_pipeline.defs.platform.places import reports_folder
 from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource, known_agents
 from persona_pipeline.evaluation.report import worst_exit_code
-from persona_pipeline.reporting.places import reports_folder
 
 
 def build_regression_report(specs: Specs) -> dg.AssetsDefinition:

@@ -11,10 +11,11 @@ from pydantic import Field, create_model
 
 from persona_pipeline.defs.agents import checks
 from persona_pipeline.defs.agents.verdicts import agent_line, verdict
-from persona_pipeline.defs.pictures import metadata, plots
+from persona_pipeline.defs.pictures import metadata
 from persona_pipeline.defs.platform import run_tags
 from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.place import Place
+from persona_pipeline.defs.platform.places import reports_folder, write_texts
 from persona_pipeline.defs.platform.resources import RequestConfig, WorldResource, config_fields, logged_progress
 from persona_pipeline.defs.platform.settings import orchestration
 from persona_pipeline.evaluation import RunReport, run_evaluation
@@ -22,8 +23,8 @@ from persona_pipeline.evaluation.against import fresh_world
 from persona_pipeline.evaluation.report import Conclusion
 from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.options import EvaluationRequest
-from persona_pipeline.reporting.gathering import gather
-from persona_pipeline.reporting.places import reports_folder, write_texts
+from persona_pipeline.reporting.charts import pictures
+from persona_pipeline.reporting.statistics import gather
 
 REPORT = "regression_report"
 GATE_PASSED = "gate_passed"
@@ -86,7 +87,7 @@ def report_metadata(report: RunReport, folder: Path, root: Path) -> metadata.Met
         **metadata.usage_metadata(report.usage),
         **metadata.costs_metadata(report),
     }
-    picture = plots.voice_picture(report.statistics.get("voice_map", {}))
+    picture = pictures.voice_picture(report.statistics.get("voice_map", {}))
     return {**found, "voice_map_plot": dg.MetadataValue.md(picture)} if picture else found
 
 

@@ -12,7 +12,7 @@ from persona_pipeline.evaluation.report import (
     worst_exit_code,
 )
 from persona_pipeline.evaluation.saving import load_run
-from persona_pipeline.reporting.gathering import gather
+from persona_pipeline.reporting.statistics import gather
 from persona_pipeline.world import World
 
 # In the folder of the reports.

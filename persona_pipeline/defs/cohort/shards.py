@@ -14,9 +14,9 @@ from persona_pipeline.defs.cohort.report import COHORT_REPORTS, report_of_intere
 from persona_pipeline.defs.platform import run_tags
 from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.place import VALUES, Place
+from persona_pipeline.defs.platform.places import reports_folder
 from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource, known_agents
 from persona_pipeline.defs.platform.settings import orchestration
-from persona_pipeline.reporting.places import reports_folder
 
 
 class CohortConfig(dg.Config):

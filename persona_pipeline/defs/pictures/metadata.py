@@ -6,15 +6,15 @@ from typing import Any
 import dagster as dg
 
 from persona_pipeline.baselines import BaselineComparison
-from persona_pipeline.defs.pictures import plots
 from persona_pipeline.evaluation.history import HistoryValue
 from persona_pipeline.evaluation.report import AgentReport, Conclusion, Finding, RunReport
 from persona_pipeline.evaluation.results import AgentEvaluation
 from persona_pipeline.propositions import PropositionSet
+from persona_pipeline.reporting.charts import pictures
 from persona_pipeline.reporting.page import Table
 from persona_pipeline.reporting.pages import evaluation as pages
 from persona_pipeline.reporting.pages.costs import cost_tables
-from persona_pipeline.reporting.sections import VoiceSeen
+from persona_pipeline.reporting.statistics import VoiceSeen
 from persona_pipeline.reporting.terminal import cell_text
 from persona_pipeline.reporting.text import (
     format_delta,
@@ -110,7 +110,7 @@ def voice_metadata(name: str, section: Mapping[str, Any]) -> Metadata:
         }
         for alarm in seen.alarms
     ]
-    picture = plots.voice_alarm_picture(name, seen)
+    picture = pictures.voice_alarm_picture(name, seen)
     return {
         "voice": seen.text,
         "alarm": seen.stands,
@@ -130,11 +130,11 @@ def run_metadata(evaluation: AgentEvaluation, history: Sequence[HistoryValue] = 
         lines.append(f"| {dimension_label(name)} | {score} | {item.n_scored} of {item.n_expected} |")
     lines.append(f"| **Overall** | **{format_score(evaluation.overall)}** | |")
     found: Metadata = {"scores": dg.MetadataValue.md("\n".join(lines))}
-    picture = plots.history_picture(evaluation.display_name, history)
+    picture = pictures.history_picture(evaluation.display_name, history)
     if picture:
         found["score_history_plot"] = dg.MetadataValue.md(picture)
     fluency = evaluation.dimensions.get("fluency")
-    if picture := plots.repetition_picture(fluency.statistics.get("repetition", {}) if fluency else {}):
+    if picture := pictures.repetition_picture(fluency.statistics.get("repetition", {}) if fluency else {}):
         found["repetition_plot"] = dg.MetadataValue.md(picture)
     if evaluation.overall is not None:
         found["overall"] = round(evaluation.overall, 4)

@@ -11,8 +11,7 @@ from persona_pipeline.defs.platform.labels import OWNERS
 from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.resources import WorldResource
 from persona_pipeline.evaluation.calibrating import calibrate_world
-from persona_pipeline.reporting.pages.judges import measured
-from persona_pipeline.reporting.view import NOBODY
+from persona_pipeline.reporting.view import NOBODY, measured
 
 BELIEVED, ENOUGH, CURRENT = "judge_beats_chance", "enough_labels", "labels_are_current"
 COLUMNS = ("dimension", "judge", "judged", "labelled", "belief", "rank", "kappa", "bias", "people_would_give")

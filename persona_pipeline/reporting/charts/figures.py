@@ -11,7 +11,7 @@ from persona_pipeline.propositions.dimensions import ALL_DIMENSIONS
 from persona_pipeline.reporting.charts.measures import AlarmMark, Bar, Link, bar_chart, cusum_chart, map_chart
 from persona_pipeline.reporting.charts.scores import Series, timeline, turn_chart
 from persona_pipeline.reporting.page import Figure, Table
-from persona_pipeline.reporting.sections import (
+from persona_pipeline.reporting.statistics import (
     AlarmSeen,
     FadingSeen,
     HistoryPoint,

@@ -6,7 +6,7 @@ from persona_pipeline.claims.matrix import ClaimCell as JudgedCell
 from persona_pipeline.claims.matrix import ClaimRow, KillMatrix, SignalReading, Twins
 from persona_pipeline.claims.noise import FEWEST_WINDOWS, NoiseReport
 from persona_pipeline.reporting.page import Cell, Item, Items, Page, Section, Table
-from persona_pipeline.reporting.pages.costs import cost_line
+from persona_pipeline.reporting.text import cost_line
 
 _MATRIX_NOTE = (
     "Points (0-9) that the claim falls below the intact window, high being good whichever way it is written. * caught; "

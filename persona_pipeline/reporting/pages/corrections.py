@@ -7,7 +7,7 @@ from persona_pipeline.corrections.replay.risk import CONFIDENCE
 from persona_pipeline.corrections.statistics import CorrectionStatistics, GateStatistics
 from persona_pipeline.reporting.charts.measures import ShareLine, roc_chart, threshold_chart
 from persona_pipeline.reporting.page import Figure, Item, Items, Page, Section, Table
-from persona_pipeline.reporting.pages.costs import cost_line
+from persona_pipeline.reporting.text import cost_line
 from persona_pipeline.scoring.results import UsageSummary
 
 _NAMES = {

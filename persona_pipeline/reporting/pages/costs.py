@@ -19,14 +19,6 @@ _MECHANISMS = {
 _HASH_LENGTH, _LONGEST = 12, 60
 
 
-def cost_line(usage: UsageSummary) -> str:
-    """Return what was spent, in words."""
-    if not usage.calls:
-        return "No judge call was made."
-    calls = "1 judge call" if usage.calls == 1 else f"{usage.calls} judge calls"
-    return f"{calls}, {'cost unknown' if usage.usd is None else format_usd(usage.usd)}."
-
-
 def cost_tables(report: RunReport, most: int | None = None) -> list[Table]:
     """Return a run's expenses by agent, by dimension and by what was done, the dearest first; each table has the same sum.
 

@@ -1,4 +1,4 @@
-"""A run's report: in short for a terminal or a notebook, as a comment for a pull request, and whole for a browser."""
+"""A run's report in short, for a terminal or a notebook, and as a pull request's comment; the scores as every report has them."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,7 +8,7 @@ from markupsafe import Markup
 from persona_pipeline.baselines.detectable import BLIND
 from persona_pipeline.baselines.models import Sight
 from persona_pipeline.evaluation.report import EXIT_REGRESSION, Result, RunReport
-from persona_pipeline.reporting import sections
+from persona_pipeline.reporting import statistics as sections
 from persona_pipeline.reporting.charts.figures import trend_mark
 from persona_pipeline.reporting.page import (
     Agent,
@@ -27,8 +27,8 @@ from persona_pipeline.reporting.page import (
     Table,
     Tone,
 )
-from persona_pipeline.reporting.pages.costs import cost_line, cost_tables, provenance_facts, usage_facts
-from persona_pipeline.reporting.text import format_delta, format_score, format_usd, one_line, unscored_label
+from persona_pipeline.reporting.pages.costs import cost_tables, provenance_facts, usage_facts
+from persona_pipeline.reporting.text import cost_line, format_delta, format_score, one_line, unscored_label
 from persona_pipeline.reporting.view import (
     MANY,
     SHORT_LABELS,
@@ -40,7 +40,7 @@ from persona_pipeline.reporting.view import (
     estimate_text,
 )
 
-_TONES: dict[Result | None, Tone] = {Result.HELD: "good", Result.FELL: "bad", Result.CANNOT_TELL: "warn"}
+TONES: dict[Result | None, Tone] = {Result.HELD: "good", Result.FELL: "bad", Result.CANNOT_TELL: "warn"}
 _ROW_TONES: dict[AgentStatus, Tone] = {
     AgentStatus.FELL: "bad",
     AgentStatus.CANNOT_TELL: "warn",
@@ -77,9 +77,7 @@ def short_page(report: RunReport, *, exits: bool = True) -> Page:
         left = len(view.rows) - len(shown)
         note = f"and {left} other agents, which need a look less" if left else ""
         top.append(replace(scores_table(view, shown), note=note))
-    return Page(
-        view.headline, top, [Section("", [Items(findings)])], tone=_TONES.get(report.conclusion.verdict, "warn")
-    )
+    return Page(view.headline, top, [Section("", [Items(findings)])], tone=TONES.get(report.conclusion.verdict, "warn"))
 
 
 def comment_page(report: RunReport) -> Page:
@@ -113,29 +111,8 @@ def comment_page(report: RunReport) -> Page:
         top,
         [*found, Section("", folded)],
         before,
-        _TONES.get(report.conclusion.verdict, "warn"),
+        TONES.get(report.conclusion.verdict, "warn"),
         "Persona evaluation",
-    )
-
-
-def whole_page(report: RunReport) -> Page:
-    """Return all there is to say, with charts; malformed ``statistics`` raise ``ConfigError``."""
-    from persona_pipeline.reporting.pages.agents import browser_sections, outcome
-
-    view = ReportView(report)
-    count = len(view.findings)
-    return Page(
-        view.headline,
-        sections=browser_sections(report, view),
-        tone=_TONES.get(report.conclusion.verdict, "warn"),
-        label="Persona evaluation",
-        summary=[
-            (f"{len(view.rows):,}", "agent" if len(view.rows) == 1 else "agents"),
-            (str(len(view.dimensions)), "dimensions"),
-            (str(count), "finding" if count == 1 else "findings"),
-            (format_usd(report.usage.usd), "judge cost"),
-            (str(report.exit_code), f"exit code, {outcome(report, view)}"),
-        ],
     )
 
 

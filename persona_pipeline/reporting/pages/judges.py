@@ -4,11 +4,10 @@ from collections.abc import Iterator, Sequence
 
 from persona_pipeline.calibration.calibrate import Agreement, Calibration, ClaimCalibration, DimensionCalibration
 from persona_pipeline.calibration.judge_change import JudgeChange
-from persona_pipeline.calibration.measures import Measure
 from persona_pipeline.calibration.prediction import FEWEST_LABELS
 from persona_pipeline.reporting.page import Block, Facts, Item, Items, Page, Section, Span
 from persona_pipeline.reporting.text import one_line
-from persona_pipeline.reporting.view import NOBODY
+from persona_pipeline.reporting.view import NOBODY, measured
 
 _MOST_CLAIMS, _MOST_STALE = 12, 5
 _BELIEFS = {
@@ -46,16 +45,6 @@ def judge_change_page(change: JudgeChange) -> Page:
         said = f"the judge changed, not the agents: {'; '.join(change.reasons)}"
     first = Item(f"{change.before} against {change.now}: {change.anchors} judgments made by both, {labelled}")
     return Page("Two judges", sections=[Section("", [first, Facts(facts, 1), Item(said)])])
-
-
-def measured(measure: Measure, *, signed: bool = False) -> str:
-    """Return a number with its interval, such as ``0.53 (0.31 to 0.70)``."""
-    if measure.value is None:
-        return f"none (from {measure.n})"
-    form = "+.2f" if signed else ".2f"
-    if measure.low is None or measure.high is None:
-        return format(measure.value, form)
-    return f"{measure.value:{form}} ({measure.low:{form}} to {measure.high:{form}})"
 
 
 def _dimension(item: DimensionCalibration) -> Iterator[Block]:

@@ -11,7 +11,7 @@ from persona_pipeline.world.changes import Change, Kind
 
 _ICONS = {Moved.FELL: "🔻", Moved.ROSE: "🔼", Moved.SAME: "=", Moved.OPEN: "?"}
 _SAID = {Moved.FELL: "fell", Moved.ROSE: "rose", Moved.SAME: "the same", Moved.OPEN: "cannot tell"}
-_MOST_CLAIM, _MOST_LINE = 200, 300
+_MOST_CLAIM, _MOST_LINE, _LONGEST = 200, 300, 20_000
 
 COMPARED = "Compared with"
 TOUCHED = "What this change touches"
@@ -75,6 +75,7 @@ def comparison_page(found: VersionComparison) -> Page:
         [Item([Span("Version ", "own"), *version])],
         sections,
         level=3,
+        longest=_LONGEST,
         shortened="*Shortened: {} more lines are in the JSON.*",
     )
 
@@ -212,7 +213,7 @@ def changes_page(changes: Sequence[Change]) -> Page:
         for change in sorted(changes, key=_rank)
     ]
     listed = [Section("", [Items(items)])] if items else []
-    return Page(TOUCHED, [Item(changes_line(changes))], listed, level=3, shortened="- and {} more")
+    return Page(TOUCHED, [Item(changes_line(changes))], listed, level=3, longest=_LONGEST, shortened="- and {} more")
 
 
 def changes_line(changes: Sequence[Change]) -> Line:

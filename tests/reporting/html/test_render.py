@@ -8,7 +8,7 @@ import pytest
 from persona_pipeline.evaluation.report import Finding, RunReport
 from persona_pipeline.reporting.html import render_html
 from persona_pipeline.reporting.page import Agent, Cell, Drawn, Table
-from persona_pipeline.reporting.pages.evaluation import whole_page
+from persona_pipeline.reporting.pages.browser import whole_page
 from persona_pipeline.reporting.view import MANY, MOST_WHOLE
 from tests.reporting.sample import many_agents, sample_corrections, sample_report, sample_suite
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from persona_pipeline.reporting.sections import SuiteSummary
+from persona_pipeline.reporting.statistics import SuiteSummary
 from persona_pipeline.store import Store, tables
 from persona_pipeline.suites import SuiteResult
 from persona_pipeline.suites.results.storage import latest_suite_summaries, save_suite_result

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from persona_pipeline.baselines.models import PropositionDrop
 from persona_pipeline.baselines.trend import Trend
 from persona_pipeline.evaluation.report import EXIT_OK, EXIT_REGRESSION, Finding, RunReport
-from persona_pipeline.reporting import sections
+from persona_pipeline.reporting import statistics as sections
 from persona_pipeline.reporting.charts.figures import (
     TrendMark,
     fading_figure,
@@ -32,6 +32,7 @@ from persona_pipeline.reporting.page import (
     Folded,
     Item,
     Items,
+    Page,
     Quote,
     Row,
     Section,
@@ -46,7 +47,14 @@ from persona_pipeline.reporting.pages.costs import (
     scalar_facts,
     usage_facts,
 )
-from persona_pipeline.reporting.pages.evaluation import RowCharts, agent_cell, score_of, scores_table, sight_table
+from persona_pipeline.reporting.pages.evaluation import (
+    TONES,
+    RowCharts,
+    agent_cell,
+    score_of,
+    scores_table,
+    sight_table,
+)
 from persona_pipeline.reporting.text import (
     format_delta,
     format_score,
@@ -233,12 +241,31 @@ class FindingGroup:
         return any(finding.exit_code == EXIT_REGRESSION for finding in (*self.main, *self.drops))
 
 
-def outcome(report: RunReport, view: ReportView) -> str:
+def _outcome(report: RunReport, view: ReportView) -> str:
     """Return what a run comes to in a few words."""
     return "no baseline yet" if view.new and len(view.new) == len(view.rows) else verdict_label(report.conclusion)
 
 
-def browser_sections(report: RunReport, view: ReportView) -> list[Section]:
+def whole_page(report: RunReport) -> Page:
+    """Return all there is to say, with charts; malformed ``statistics`` raise ``ConfigError``."""
+    view = ReportView(report)
+    count = len(view.findings)
+    return Page(
+        view.headline,
+        sections=_sections(report, view),
+        tone=TONES.get(report.conclusion.verdict, "warn"),
+        label="Persona evaluation",
+        summary=[
+            (f"{len(view.rows):,}", "agent" if len(view.rows) == 1 else "agents"),
+            (str(len(view.dimensions)), "dimensions"),
+            (str(count), "finding" if count == 1 else "findings"),
+            (format_usd(report.usage.usd), "judge cost"),
+            (str(report.exit_code), f"exit code, {_outcome(report, view)}"),
+        ],
+    )
+
+
+def _sections(report: RunReport, view: ReportView) -> list[Section]:
     """Return the sections of a run's page, those without content left out."""
     histories, trends = sections.history(report), sections.trends(report)
     agents = [

@@ -13,7 +13,7 @@ from persona_pipeline.reporting.charts.figures import (
 from persona_pipeline.reporting.charts.measures import Bar, bar_chart
 from persona_pipeline.reporting.charts.svg import data_uri
 from persona_pipeline.reporting.page import Figure
-from persona_pipeline.reporting.sections import HistoryPoint, VoiceMap, VoiceSeen
+from persona_pipeline.reporting.statistics import HistoryPoint, VoiceMap, VoiceSeen
 from persona_pipeline.reporting.text import markdown_text
 
 MOST_BYTES = 20_000
