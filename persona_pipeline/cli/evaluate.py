@@ -43,7 +43,7 @@ def evaluate(
     if format not in FORMATS:
         raise ConfigError(f"--format {format!r} is unknown; use {', '.join(FORMATS)}")
     request = request_of(context, asked)
-    with nullcontext(World.open()) if request.against is None else fresh_world() as world:
+    with nullcontext(World.open()) if request.against is None else fresh_world(against=request.against) as world:
         if estimate:
             from persona_pipeline.evaluation.estimating import estimate_run
             from persona_pipeline.evaluation.run import run_names
@@ -53,7 +53,7 @@ def evaluate(
             for line in run_names(world, request).lines():
                 typer.echo(line, err=True)
             return
-        run = run_and_print(context, world, request, judge=judge_name(request.judge, mock_judge))
+        run = run_and_print(context, world, request, judge=judge_name(request.judge, mock_judge, world=world))
         for path in run.baselines:
             typer.echo(f"baseline written: {path}", err=True)
         _emit(run.report, format, output)
