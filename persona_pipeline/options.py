@@ -1,10 +1,10 @@
 """What can be asked of an evaluation, declared once: command line, Python, Dagster, pytest and the action read it here."""
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Self, TypedDict, get_args
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypedDict, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
 from persona_pipeline.errors import ConfigError, Problem, did_you_mean
@@ -24,6 +24,27 @@ _ONCE_NONE: Mapping[str, tuple[Any, ...]] = {
     "agents": ([],),
     "dimensions": ([],),
 }
+
+
+def _day(value: Any) -> Any:
+    try:
+        return date.fromisoformat(value) if isinstance(value, str) else value
+    except ValueError:
+        raise ValueError("is no day such as 2026-07-01") from None
+
+
+class AcceptedDrop(BaseModel):
+    """A drop that somebody answers for: up to a day it fails nothing and is said, after it it fails again."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    agent: str = Field(description="Whose drop.")
+    dimension: str = Field(description="In which dimension; without a claim all drops in it.")
+    claim: str | None = Field(default=None, description="Only this claim of the dimension.")
+    until: Annotated[date, BeforeValidator(_day)] = Field(
+        description="The last day it is accepted, such as 2026-07-01."
+    )
+    why: str = Field(min_length=1, description="Why it is meant, for whoever reads the report.")
 
 
 class EvaluationRequest(BaseModel):
@@ -134,6 +155,13 @@ class EvaluationRequest(BaseModel):
     newest_window: bool = Field(
         default=False, description="Evaluate each agent on the newest window it was evaluated on instead of fixing one."
     )
+    accepted_drops: Sequence[AcceptedDrop] = Field(default=(), description="Drops that somebody answers for.")
+
+    def settled(self, said: Mapping[str, Any]) -> Self:
+        """Return the request with what a world's settings say of options that were not given."""
+        return self.model_copy(
+            update={name: value for name, value in said.items() if name not in self.model_fields_set}
+        )
 
     if not TYPE_CHECKING:
 
@@ -186,8 +214,8 @@ class Asking(TypedDict, total=False):
 Asking.__doc__ = f"{Asking.__doc__}\n\nAttributes:\n" + "\n".join(
     f"    {name}: {EvaluationRequest.model_fields[name].description}" for name in Asking.__annotations__
 )
-# Options of one surface only: how Dagster's steps cut a run, and what taking baselines adds.
-INTERNAL = ("newest_window",)
+# Options of no surface: how Dagster's steps cut a run, and what only a world says. What taking baselines adds.
+INTERNAL = ("newest_window", "accepted_drops")
 OF_BASELINES = ("update_baseline", "baseline_windows")
 OF_JUDGE = ("judge", "max_usd", "record", "fresh", "grouping")
 

@@ -43,6 +43,7 @@ from persona_pipeline.suites.sandbox import target_proxy
 from persona_pipeline.suites.targets.registry import TARGETS, find_provider
 from persona_pipeline.world import CorrectionSettings, World, ingest
 from persona_pipeline.world.personas import PersonaFile
+from persona_pipeline.world.settings import OF_A_WORLD, load_world_file
 from tests.support.messages_server import MessagesServer
 from tests.support.pull_requests import git
 
@@ -231,6 +232,9 @@ def test_yaml_is_what_it_shows(block: Block, tmp_path: Path, monkeypatch: pytest
         world = getattr(pp, data["type"].removeprefix("persona_pipeline."))
         monkeypatch.setenv("LAB_DATABASE_URL", "sqlite:///lab.db")
         assert world.resolve_from_yaml(json.dumps(data["attributes"])).prefix == data["attributes"]["prefix"]
+    elif "accepted_drops" in data:
+        written(tmp_path, "persona.yaml", block.text)
+        assert load_world_file(tmp_path).options.keys() == {*OF_A_WORLD}
     elif "load_from" in data:
         shipped = parse_document((PROJECT / "deploy" / "workspace.yaml").read_text(encoding="utf-8"), "workspace.yaml")
         shipped.data["load_from"][0]["grpc_server"]["host"] = "127.0.0.1"

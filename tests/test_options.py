@@ -23,6 +23,7 @@ from persona_pipeline.pytest_plugin.evaluations import Evaluations
 from persona_pipeline.testing.worlds import write_small_world
 from tests.support.command_line import in_process
 from tests.support.github import Runner
+from tests.support.pull_requests import git
 
 PROJECT = Path(__file__).parents[1]
 
@@ -55,6 +56,7 @@ VALUES: dict[str, tuple[Any, str]] = {
     "history": (2, "2"),
     "touched": (True, "true"),
     "newest_window": (True, "true"),
+    "accepted_drops": ((), ""),
 }
 
 STEPS = "Dagster's own: how its steps cut a run into windows that are fixed already"
@@ -106,7 +108,12 @@ class _Reached(Exception):  # noqa: N818
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    return write_small_world(tmp_path / "world")
+    root = write_small_world(tmp_path / "world")
+    git(root, "init", "--quiet")
+    for message in ("before", "now"):
+        git(root, "add", ".")
+        git(root, "commit", "--quiet", "--allow-empty", "--message", message)
+    return root
 
 
 def _beside(name: str) -> dict[str, Any]:
@@ -160,8 +167,8 @@ def surfaces(
                 "dimensions": config.dimensions or None,
                 "touched": config.touched,
             }
-            return EvaluationSettings().request(**about)
-        return EvaluationSettings(**{name: value}).request(["ann"])
+            return EvaluationSettings().request(pp.load_world(root), **about)
+        return EvaluationSettings(**{name: value}).request(pp.load_world(root), ["ann"])
 
     def component(name: str, value: Any, text: str) -> EvaluationRequest:
         made = PersonaWorld.model_validate({"world": str(root), "prefix": "office", "settings": {name: value}})
@@ -169,7 +176,7 @@ def surfaces(
         if name in ("require_calibration", "undecided_delta"):
             assert getattr(place.settings, name) == value
             return EvaluationRequest(**{name: value})
-        return EvaluationSettings(**place.asked).request()
+        return EvaluationSettings(**place.asked).request(pp.load_world(root))
 
     def of_pytest(name: str, value: Any, text: str) -> EvaluationRequest:
         lines = [f"{key} = {said}" for key, said in {name: text, **_beside(name)}.items()]
@@ -193,7 +200,7 @@ def surfaces(
         "evaluate": of_command("evaluate"),
         "baseline": of_command("baseline"),
         "python": python,
-        "assets": lambda name, value, text: EvaluationSettings(**{name: value}).request(),
+        "assets": lambda name, value, text: EvaluationSettings(**{name: value}).request(pp.load_world(root)),
         "cohort": cohort,
         "ci_job": lambda name, value, text: EvaluationRequest(**RegressionConfig(**{name: value, **_beside(name)}).given),
         "component": component,

@@ -18,7 +18,6 @@ from persona_pipeline.judging.open import JudgeOptions
 from persona_pipeline.judging.open import open_judge as _open_judge
 from persona_pipeline.judging.verdict import Judge
 from persona_pipeline.options import OF_JUDGE, Asking, EvaluationRequest
-from persona_pipeline.settings import get_settings
 from persona_pipeline.world import World
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ def open_judge(
     Raises:
         ConfigError: the name is unknown, an option does not fit it, or there is no key.
     """
-    return _open_judge(judge or get_settings().judge, world, JudgeOptions(max_usd, record, fresh, grouping))
+    return _open_judge(judge or world.settings.judge, world, JudgeOptions(max_usd, record, fresh, grouping))
 
 
 def evaluate(world: World, *, judge: Judge | str | None = None, **asked: Unpack[Asking]) -> Evaluation:
@@ -139,14 +138,14 @@ def estimate(world: World, *, judge: str | None = None, **asked: Unpack[Asking])
     from persona_pipeline.evaluation.estimating import estimate_run
 
     request = _request(asked)
-    return estimate_run(world, request, judge or get_settings().judge, JudgeOptions.of(request))
+    return estimate_run(world, request, judge or world.settings.judge, JudgeOptions.of(request))
 
 
 def _evaluated(world: World, judge: Judge | str | None, request: EvaluationRequest) -> Evaluation:
     # Where a commit decides, nothing stored is believed.
-    with nullcontext(world) if request.against is None else fresh_world(world.root) as judged:
+    with nullcontext(world) if request.against is None else fresh_world(world.root, request.against) as judged:
         if judge is None or isinstance(judge, str):
-            opened = _open_judge(judge or get_settings().judge, judged, JudgeOptions.of(request))
+            opened = _open_judge(judge or judged.settings.judge, judged, JudgeOptions.of(request))
         elif wrong := [name for name in OF_JUDGE if getattr(request, name)]:
             raise ConfigError(f"{', '.join(wrong)} belong to opening a judge; give them to open_judge")
         else:

@@ -44,7 +44,7 @@ def evaluate(
     if format not in FORMATS:
         raise ConfigError(f"--format {format!r} is unknown; use {', '.join(FORMATS)}")
     request = request_of(context, asked)
-    with nullcontext(World.open()) if request.against is None else fresh_world() as world:
+    with nullcontext(World.open()) if request.against is None else fresh_world(against=request.against) as world:
         if estimate:
             from persona_pipeline.evaluation.estimating import estimate_run
             from persona_pipeline.evaluation.run import run_names
@@ -54,7 +54,7 @@ def evaluate(
             for line in run_names(world, request).lines():
                 typer.echo(line, err=True)
             return
-        run = run_and_print(context, world, request, judge=judge_name(request.judge, mock_judge))
+        run = run_and_print(context, world, request, judge=judge_name(request.judge, mock_judge, world=world))
         for path in run.baselines:
             typer.echo(f"baseline written: {path}", err=True)
         _emit(run.report, format, output)
@@ -88,13 +88,15 @@ def baseline(
     **asked: Any,
 ) -> None:
     """Evaluate agents and write their scores to baselines/. Dimensions that were not scored in full keep what the files say."""
+    from persona_pipeline.evaluation.request import settled
     from persona_pipeline.world import World
 
     request = request_of(context, asked, update_baseline=True, baseline_windows=windows)
-    judge = judge_name(request.judge, mock_judge)
-    if judge != "recorded" and request.samples < 3:
+    world = World.open()
+    judge = judge_name(request.judge, mock_judge, world=world)
+    if judge != "recorded" and settled(world, request).samples < 3:
         typer.echo("hint: a live baseline judged once is noisy; --samples 5 makes drops much easier to tell", err=True)
-    run = run_and_print(context, World.open(), request, judge=judge)
+    run = run_and_print(context, world, request, judge=judge)
     for path in run.baselines:
         typer.echo(str(path))
     raise typer.Exit(run.report.exit_code)

@@ -5,12 +5,15 @@ import ipaddress
 import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.options import EVERYTHING, EvaluationRequest, bounds_of, kind_of, option_fields, parse_time, told
+
+if TYPE_CHECKING:
+    from persona_pipeline.world import World
 
 
 def option(name: str, flag: str | None = None) -> Any:
@@ -109,7 +112,7 @@ def moment(text: str | None, option: str = "--as-of") -> datetime | None:
         raise ConfigError(str(error)) from error
 
 
-def judge_name(judge: str | None, mock_judge: bool = False) -> str:
+def judge_name(judge: str | None, mock_judge: bool = False, *, world: "World | None" = None) -> str:
     """Return the judge that is meant.
 
     Raises:
@@ -121,7 +124,7 @@ def judge_name(judge: str | None, mock_judge: bool = False) -> str:
         return "recorded"
     from persona_pipeline.settings import get_settings
 
-    return judge or get_settings().judge
+    return judge or (world.settings if world else get_settings()).judge
 
 
 def live_judge_name(judge: str | None = None) -> str:

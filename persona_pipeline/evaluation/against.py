@@ -27,6 +27,7 @@ from persona_pipeline.judging.verdict import Judge, JudgeRequest, Usage, Verdict
 from persona_pipeline.world import World
 from persona_pipeline.world.changes import DECIDING
 from persona_pipeline.world.revisions import find_revision, read_blobs, tree_of, write_files
+from persona_pipeline.world.settings import world_file_at
 
 Item = TypeVar("Item")
 Evaluate = Callable[[World, EvaluationRequest], RunReport]
@@ -112,12 +113,21 @@ def needed(enough: Callable[[Sequence[Item]], bool], items: Sequence[Item]) -> l
 
 
 @contextmanager
-def fresh_world(root: Path | None = None) -> Iterator[World]:
-    """Give a world with a store of its own that nobody wrote to, while it is needed."""
+def fresh_world(root: Path | None = None, against: str | None = None) -> Iterator[World]:
+    """Give a world with a store of its own that nobody wrote to, while it is needed.
+
+    Args:
+        against: the commit whose ``persona.yaml`` counts, as a whole.
+
+    Raises:
+        ConfigError: there is no such commit, or its settings are not valid.
+    """
     with TemporaryDirectory(prefix="persona-store-") as folder:
         world = World.open(root, f"sqlite:///{folder}/store.db")
         try:
-            yield world
+            yield (
+                world if against is None else replace(world, file=world_file_at(world.root, _base(world.root, against)))
+            )
         finally:
             world.store.close()
 
@@ -251,7 +261,7 @@ class _Trial:
 
     def _evaluated(self, place: Path) -> RunReport:
         try:
-            return self.evaluate(replace(self.world, decided_by=place), self.request)
+            return self.evaluate(replace(self.world, decided_by=place, file=None), self.request)
         except ConfigError as error:
             # Its files are known by where they stand in the world.
             raise ConfigError(
@@ -314,16 +324,20 @@ def _named(names: Sequence[str], mark: str = ", ") -> str:
     return mark.join([*names[:MOST_NAMED], *more])
 
 
-def _base_files(root: Path, name: str) -> tuple[dict[str, bytes], str]:
+def _base(root: Path, name: str) -> str:
     try:
-        revision = find_revision(root, name)
+        return find_revision(root, name).id
     except ConfigError as error:
         raise ConfigError(
             f"--against {name}: there is no such commit here; a shallow clone has only the newest: check out with "
             f"`fetch-depth: 0`, or fetch it ({error.problems[0].message})"
         ) from error
-    blobs = tree_of(root, revision.id, DECIDING)
-    return dict(zip(blobs, read_blobs(root, blobs.values()), strict=True)), revision.id
+
+
+def _base_files(root: Path, name: str) -> tuple[dict[str, bytes], str]:
+    commit = _base(root, name)
+    blobs = tree_of(root, commit, DECIDING)
+    return dict(zip(blobs, read_blobs(root, blobs.values()), strict=True)), commit
 
 
 def _own_files(root: Path) -> dict[str, bytes]:

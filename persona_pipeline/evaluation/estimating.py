@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from persona_pipeline.baselines.confirm import most_confirmations
 from persona_pipeline.evaluation.plan import AgentPlan
-from persona_pipeline.evaluation.request import EvaluationRequest
+from persona_pipeline.evaluation.request import EvaluationRequest, settled
 from persona_pipeline.evaluation.run import planned
 from persona_pipeline.judging.estimate import Estimate, Range, estimate, in_dollars
 from persona_pipeline.judging.model.options import ModelOptions
@@ -15,7 +15,6 @@ from persona_pipeline.judging.open import RECORDINGS, JudgeOptions, OpenedJudge
 from persona_pipeline.judging.recordings import RecordedBackend
 from persona_pipeline.judging.synthetic import ENOUGH_MESSAGES, SAMPLE_PROMPTS
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Usage
-from persona_pipeline.settings import get_settings
 from persona_pipeline.world import World
 
 # Tokens of a generated message, and of the rules and the talk around it beside the persona; of a transcript made of them.
@@ -71,8 +70,8 @@ def estimate_run(
     Raises:
         ConfigError: bad input.
     """
-    asking = asking or JudgeOptions()
-    options = ModelOptions.from_settings(get_settings(), judge)
+    asking, request = asking or JudgeOptions(), settled(world, request)
+    options = ModelOptions.from_settings(world.settings, judge)
     plans = planned(world, request)
     generated = [plan for plan in plans if request.synthetic and len(plan.case.messages) < ENOUGH_MESSAGES]
     judged = [plan for plan in plans if plan not in generated]
@@ -107,7 +106,7 @@ def missing_text(
         return ""
     asked, reasons = zip(*writer.failed.values(), strict=True)
     said = ", ".join(f"{count} {reason}" for reason, count in sorted(Counter(reasons).items()))
-    options = ModelOptions.from_settings(get_settings(), judge)
+    options = ModelOptions.from_settings(world.settings, judge)
     # Not counted: the API may be what failed.
     taken = estimate(
         asked, options=options, grouping=(asking or JudgeOptions()).grouping, store=world.store, count=False

@@ -3,8 +3,8 @@
 import shlex
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
 
 from persona_pipeline.baselines import PROPOSITION_DELTA, REGRESSION_DELTA, BaselineComparison, check_delta, is_covered
 from persona_pipeline.baselines.regression import UNDECIDED_DELTA
@@ -23,6 +23,7 @@ from persona_pipeline.evaluation.report import (
 from persona_pipeline.evaluation.results import AgentEvaluation
 from persona_pipeline.evaluation.unbelieved import judge_findings, unbelieved_findings
 from persona_pipeline.judging.verdict import QuoteHealth, Unscored, quote_health
+from persona_pipeline.options import AcceptedDrop
 from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.world.canonical import rfc3339
 
@@ -47,6 +48,7 @@ class GateRules:
         as_recorded: where all that failed is recorded, the share that was asked for then is enough.
         threshold: the overall score (0-9) an agent must reach; None: off.
         fail_on: the names of ``FAILURES`` that set the exit code; None: all but the warnings.
+        accepted_drops: those that somebody answers for, as of ``today``.
         require_calibration: a dimension fails whose judge people's labels do not show to be better than chance.
     """
 
@@ -58,6 +60,8 @@ class GateRules:
     threshold: float | None = None
     fail_on: Collection[str] | None = None
     require_calibration: bool = False
+    accepted_drops: Collection[AcceptedDrop] = ()
+    today: date = field(default_factory=lambda: datetime.now(UTC).date())
 
     def __post_init__(self) -> None:
         check_delta(self.regression_delta)
@@ -75,9 +79,9 @@ class GateRules:
 
 def judge_agent(evaluation: AgentEvaluation, comparison: BaselineComparison, rules: GateRules) -> AgentReport:
     """Return the agent's report with everything that is wrong, worst first."""
+    drops = [*_regressions(evaluation, comparison, rules), *_undecided(evaluation, comparison)]
     findings = [
-        *_regressions(evaluation, comparison, rules),
-        *_undecided(evaluation, comparison),
+        *(_accepted(item, rules) for item in drops),
         *_coverage(evaluation, comparison, rules),
         *_threshold(evaluation, rules),
     ]
@@ -93,6 +97,25 @@ def judge_agent(evaluation: AgentEvaluation, comparison: BaselineComparison, rul
             *_injections(evaluation),
         ],
     )
+
+
+def _accepted(drop: Finding, rules: GateRules) -> Finding:
+    """Return a drop as what it is where somebody answers for it: said up to the day, a fall again after it."""
+    for item in rules.accepted_drops:
+        if (item.agent, item.dimension) != (drop.agent_id, drop.dimension) or item.claim not in (
+            None,
+            drop.proposition_id,
+        ):
+            continue
+        if rules.today > item.until:
+            return drop.model_copy(
+                update={"message": f"{drop.message}; it was accepted until {item.until}, which has passed"}
+            )
+        said = f"{drop.message}; accepted until {item.until}: {item.why}"
+        return drop.model_copy(
+            update={"kind": "accepted", "exit_code": EXIT_OK, "message": said, "remedy": "", "command": ""}
+        )
+    return drop
 
 
 def exit_code_of(findings: Collection[Finding], rules: GateRules) -> int:

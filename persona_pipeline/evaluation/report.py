@@ -76,6 +76,7 @@ KINDS: Mapping[str, FindingKind] = {
         FindingKind("budget", EXIT_BUDGET),
         FindingKind("calibration", EXIT_COVERAGE),
         FindingKind("new_baseline", EXIT_OK, warns=True),
+        FindingKind("accepted", EXIT_OK, warns=True),
         FindingKind("trend", EXIT_REGRESSION, warns=True),
         FindingKind("injection", EXIT_COVERAGE, warns=True),
         FindingKind("names", EXIT_COVERAGE, warns=True),

@@ -23,7 +23,7 @@ from persona_pipeline.evaluation.people import calibrated, peoples_labels
 from persona_pipeline.evaluation.pipeline import AgentResult, Results, compare_again, evaluate_scopes
 from persona_pipeline.evaluation.plan import AgentPlan, plan_agent
 from persona_pipeline.evaluation.report import AgentReport, Expense, RunReport
-from persona_pipeline.evaluation.request import EvaluationRequest, rules_of, select_dimensions
+from persona_pipeline.evaluation.request import EvaluationRequest, rules_of, select_dimensions, settled
 from persona_pipeline.evaluation.results import AgentEvaluation
 from persona_pipeline.evaluation.saving import mark_baseline
 from persona_pipeline.evaluation.scope import resolve_scope
@@ -61,7 +61,7 @@ def evaluate_agent(world: World, agent_id: str, *, judge: Judge, **asked: Unpack
     Raises:
         ConfigError: the agent's persona or propositions are not valid, or an argument is not.
     """
-    request = EvaluationRequest.model_validate({**asked, "agents": [agent_id]})
+    request = settled(world, EvaluationRequest.model_validate({**asked, "agents": [agent_id]}))
     scope = resolve_scope(world, request)
     scope.raise_broken()
     results = evaluate_scopes(world, scope.agents, judge, request)
@@ -101,6 +101,7 @@ def run_evaluation(world: World, judge: Judge, request: EvaluationRequest) -> Ev
 
 
 def _run_once(world: World, judge: Judge, request: EvaluationRequest) -> EvaluationRun:
+    request = settled(world, request)
     rules, dimensions = rules_of(request, judge), select_dimensions(request.dimensions)
     scope = resolve_scope(world, request)
     scope.raise_broken()
@@ -216,6 +217,7 @@ def planned(world: World, request: EvaluationRequest) -> list[AgentPlan]:
     Raises:
         ConfigError: bad input.
     """
+    request = settled(world, request)
     scope = resolve_scope(world, request)
     scope.raise_broken()
     return [plan_agent(world, item, request) for item in (*scope.earlier, *scope.agents)]

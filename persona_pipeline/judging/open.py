@@ -88,7 +88,7 @@ def open_judge(
         ConfigError: the name is unknown, an option does not fit it, a key, a package or a price is missing, or the recordings or
             settings are not valid.
     """
-    options, settings = options or JudgeOptions(), settings or get_settings()
+    options, settings = options or JudgeOptions(), settings or (world.settings if world else get_settings())
     folder = (world.root if world else settings.world_root) / RECORDINGS
     if name == RECORDED:
         if options.record:

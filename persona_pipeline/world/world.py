@@ -1,15 +1,16 @@
 """A world: a folder of personas, propositions, messages, recordings, baselines and suites, and the store behind it."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from pathlib import Path
 
 import sqlalchemy as sa
 from sqlalchemy.engine import URL
 
 from persona_pipeline.errors import ConfigError, Problem
-from persona_pipeline.settings import get_settings
+from persona_pipeline.settings import Settings, get_settings
 from persona_pipeline.store import Store, open_store, tables, upsert
 from persona_pipeline.store.leases import is_held
 from persona_pipeline.world import personas
@@ -29,6 +30,7 @@ from persona_pipeline.world.mirroring import (
 from persona_pipeline.world.models import Message, Persona, Window
 from persona_pipeline.world.reading import ENDINGS, MessageFile, Row
 from persona_pipeline.world.renaming import names_are_followed, rename_stored
+from persona_pipeline.world.settings import WorldFile, load_world_file, merged
 
 MESSAGES = "messages"
 # A sender's clock may be a little ahead; what is dated later than this is not judged yet.
@@ -46,6 +48,8 @@ class World:
 
     Attributes:
         clock: returns the time, UTC.
+        environment: its settings as they were given or the environment has them; None: those of this process.
+        file: what ``persona.yaml`` says; None: what stands there.
         decided_by: the folder whose baselines, labels, judge changes and lexicons decide; None: the world's own.
     """
 
@@ -53,6 +57,26 @@ class World:
     store: Store
     clock: Callable[[], datetime] = utc_now
     decided_by: Path | None = None
+    environment: Settings | None = field(default=None, compare=False)
+    file: WorldFile | None = field(default=None, compare=False)
+
+    @cached_property
+    def written(self) -> WorldFile:
+        """What ``persona.yaml`` says.
+
+        Raises:
+            ConfigError: it is not valid.
+        """
+        return self.file or load_world_file(self.rules_root)
+
+    @cached_property
+    def settings(self) -> Settings:
+        """Its settings: as they were given, else the environment's, else those of ``persona.yaml``, else the defaults.
+
+        Raises:
+            ConfigError: ``persona.yaml`` or a variable is not valid.
+        """
+        return merged(self.environment or get_settings(), self.written)
 
     @property
     def rules_root(self) -> Path:
@@ -77,10 +101,11 @@ class World:
                 f"{folder} is no world: it has no personas folder; set PERSONA_ROOT or run persona-pipeline init"
             )
         if database_url is not None:
-            return cls(folder, open_store(database_url))
+            return cls(folder, open_store(database_url), environment=settings)
         if settings.database_url is None:
-            return cls(folder, open_store(URL.create("sqlite", database=str(folder / ".persona" / "store.db"))))
-        return cls(folder, open_store())
+            database = str(folder / ".persona" / "store.db")
+            return cls(folder, open_store(URL.create("sqlite", database=database)), environment=settings)
+        return cls(folder, open_store(), environment=settings)
 
     def agent_ids(self) -> list[str]:
         """Return the agents that have a persona file, sorted."""

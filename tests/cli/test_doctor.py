@@ -43,6 +43,7 @@ def test_all_is_well(sample_root: Path, server: MessagesServer) -> None:
     assert {finding.level for finding in found.values()} == {Level.OK}
     assert list(found) == [
         "world",
+        "settings",
         "database",
         "messages",
         "recordings",

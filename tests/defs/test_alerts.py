@@ -9,6 +9,7 @@ from pytest_httpserver import HTTPServer
 from persona_pipeline.definitions import defs
 from persona_pipeline.defs.platform.settings import OrchestrationSettings, orchestration
 from persona_pipeline.defs.upkeep.sensors import alert_text, post
+from persona_pipeline.settings import get_settings
 from tests.defs.support import Project
 
 SETTINGS = OrchestrationSettings.model_validate({"dagster_url": "http://dagster.example/"})
@@ -45,6 +46,18 @@ def test_a_broken_file_is_posted_with_file_and_line(small: Project, webhook: HTT
     alert_about(small, small.evaluate("bob"))
     [(request, _)] = webhook.log
     assert "bob.yaml:2" in json.loads(request.data)["text"]
+
+
+def test_the_world_names_whom_and_the_environment_says_where(
+    sample: Project, webhook: HTTPServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERSONA_ROOT", str(sample.root))
+    get_settings.cache_clear()
+    (sample.root / "persona.yaml").write_text("alerts: [voice-team, nobody]\n", encoding="utf-8")
+    webhook.expect_request("/team", method="POST").respond_with_data("ok")
+    monkeypatch.setenv("PERSONA_ALERT_WEBHOOK_VOICE_TEAM", webhook.url_for("/team"))
+    alert_about(sample, sample.evaluate("michael"))
+    assert [request.path for request, _ in webhook.log] == ["/team"]
 
 
 def test_without_a_webhook_nothing_is_posted(small: Project) -> None:

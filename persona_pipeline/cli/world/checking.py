@@ -1,13 +1,14 @@
 """What ``validate`` looks at: each kind of file by its place in the world."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from persona_pipeline.cards.files import CARDS, CardFormat, read_card
 from persona_pipeline.corrections.nudges import NUDGES, Nudges
+from persona_pipeline.documents import load_document
 from persona_pipeline.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.propositions import (
     ALL_DIMENSIONS,
@@ -28,6 +29,7 @@ from persona_pipeline.world.missing import BASELINES, missing_agent_problems
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.personas import PERSONAS, load_persona, parse_persona
 from persona_pipeline.world.reading import ENDINGS, FIELDS
+from persona_pipeline.world.settings import WORLD_FILE, load_world_file
 from persona_pipeline.world.speakers import count_speakers, match_names
 
 if TYPE_CHECKING:
@@ -70,6 +72,8 @@ def check_world(root: Path, *, require_signed: bool = False) -> Checked:
     for folder, check in ((NUDGES, Nudges.load), (LEXICONS, world_lexicon)):
         if (root / folder).is_dir():
             checked.run(lambda check=check: check(root))
+    if (root / WORLD_FILE).is_file():
+        checked.run(lambda: _check_settings(root))
     checked.problems += [*_links(root), *_tracked(root), *missing_agent_problems(root)]
     names, said = read_names(root), dict[str, int]()
     checked.problems += dict.fromkeys(problem for found in alias_problems(names).values() for problem in found)
@@ -88,6 +92,40 @@ def check_world(root: Path, *, require_signed: bool = False) -> Checked:
     _labels_together(root, checked)
     _baselines_again(root, checked, require_signed)
     return checked
+
+
+def _check_settings(root: Path) -> None:
+    """Check the world's settings, and that whom and what they name is there."""
+    from persona_pipeline.evaluation.gate import FAILURES
+    from persona_pipeline.judging.providers.registry import PROVIDERS, RECORDED
+    from persona_pipeline.world import parse_window
+
+    document, file = load_document(root / WORLD_FILE), load_world_file(root)
+    agents = yaml_stems(root / PERSONAS)
+    named: list[tuple[tuple[str | int, ...], str | None, Collection[str]]] = [
+        (("judge", "provider"), file.judge.provider, (RECORDED, *PROVIDERS.names())),
+        *((("leave_out", place), name, agents) for place, name in enumerate(file.leave_out)),
+        *((("fail_on", place), name, FAILURES) for place, name in enumerate(file.options.get("fail_on", ()))),
+    ]
+    for place, drop in enumerate(file.accepted_drops):
+        here = ("accepted_drops", place)
+        named += [((*here, "agent"), drop.agent, agents), ((*here, "dimension"), drop.dimension, ALL_DIMENSIONS)]
+        if drop.claim is not None and drop.agent in agents and drop.dimension in ALL_DIMENSIONS:
+            found = find_proposition_set(root / "propositions", drop.dimension, drop.agent)
+            named.append(((*here, "claim"), drop.claim, [item.id for item in (found.propositions if found else ())]))
+    problems = [
+        document.problem(at, f"there is no {name!r}{did_you_mean(name, known) or '; known: ' + ', '.join(known)}")
+        for at, name, known in named
+        if name is not None and name not in known
+    ]
+    window = file.options.get("window", "all")
+    if window != "all":
+        try:
+            parse_window(window)
+        except ConfigError as error:
+            problems.append(document.problem(("window",), str(error)))
+    if problems:
+        raise ConfigError(problems)
 
 
 def _links(root: Path) -> Iterator[Problem]:

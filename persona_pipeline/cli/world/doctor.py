@@ -62,7 +62,11 @@ def diagnose(settings: "Settings", *, calls: bool = True, dagster: bool = True) 
     from persona_pipeline.judging.model.probe import Level
 
     asked = _start_dagster() if dagster else None
-    findings = [_checked("world", _world, settings), _checked("database", _database, settings)]
+    findings = [
+        _checked("world", _world, settings),
+        _checked("settings", _settings, settings),
+        _checked("database", _database, settings),
+    ]
     if findings[-1].level is not Level.ERROR:
         findings.append(_checked("messages", _messages, settings))
     findings.append(_checked("recordings", _recordings, settings))
@@ -97,6 +101,17 @@ def _world(settings: "Settings") -> "Finding":
     if not agents:
         return Finding("world", Level.ERROR, f"{root} has no personas", "add personas/<agent_id>.yaml")
     return Finding("world", Level.OK, f"{root}: {', '.join(agents)}")
+
+
+def _settings(settings: "Settings") -> "Finding":
+    """What holds for an evaluation where no option says otherwise, and where each value comes from."""
+    from persona_pipeline.judging.model.probe import Finding, Level
+    from persona_pipeline.world.settings import load_world_file, origins
+
+    told = [
+        f"{name} {value} ({source})" for name, value, source in origins(settings, load_world_file(settings.world_root))
+    ]
+    return Finding("settings", Level.OK, "; ".join(told))
 
 
 def _database(settings: "Settings") -> "Finding":

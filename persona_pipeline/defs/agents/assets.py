@@ -34,7 +34,7 @@ def make_messages(specs: Specs, context: Context, world: World, evaluation: Eval
     """Fix the window of messages, which the run keeps to. Past ones are evaluated at once, beside the newest results."""
     for problem in world.sync_messages().problems:
         context.log.warning(f"left out: {problem}")
-    request = evaluation.request([agent_id])
+    request = evaluation.request(world, [agent_id])
     scope = open_scope(world, agent_id, request)
     if scope.past or request.history or request.touched:
         yield from evaluate_several(specs, context, world, evaluation, [agent_id])
@@ -67,7 +67,7 @@ def make_scores(specs: Specs, context: Context, world: World, evaluation: Evalua
     """Score the dimensions that are asked for, with their judgments in one fan-out."""
     asked = _asked(context, specs.scores)
     judge = evaluation.open_judge(world)
-    run = score_scope(world, _scope(context, world, agent_id, asked), judge, evaluation.request())
+    run = score_scope(world, _scope(context, world, agent_id, asked), judge, evaluation.request(world))
     found = [run.dimensions.get(dimension) for dimension in asked]
     for scored in found:
         retry_unanswered(scored.unscored_reasons if scored else {}, judge, context.retry_number)
@@ -95,7 +95,7 @@ def make_in_character(
     specs: Specs, context: Context, world: World, evaluation: EvaluationSettings, agent_id: str
 ) -> Made:
     """Say that the agent is in character, as of its newest comparison; fails where it is not."""
-    line = agent_line(checks.newest_report(agent_id, world), evaluation.asked.fail_on)
+    line = agent_line(checks.newest_report(agent_id, world), evaluation.asked(world).fail_on)
     if failure := failure_of([line]):
         raise failure
     if said := outcomes.in_character_outcome(line):
@@ -117,7 +117,7 @@ def evaluate_several(
     """
     if len(agent_ids) > 1:
         run_tags.add_run_tags(context.instance, context.run_id, {run_tags.AGENT: f"{len(agent_ids)} agents"})
-    request = evaluation.request(agent_ids, dimensions)
+    request = evaluation.request(world, agent_ids, dimensions)
     planned = context.run.asset_selection or [spec.key for spec in specs.evaluated]
     result = yield from evaluate_together(specs, context, world, evaluation, request, planned)
     yield checks.all_in_character(specs, context.instance, world, result.fail_on)
@@ -192,7 +192,7 @@ def _finished(context: Context, world: World, evaluation: EvaluationSettings, ag
         ConfigError: a dimension is not scored on the agent's current messages.
     """
     scope = _scope(context, world, agent_id, ())
-    results = evaluate_scopes(world, [scope], evaluation.open_judge(world), evaluation.request())
+    results = evaluate_scopes(world, [scope], evaluation.open_judge(world), evaluation.request(world))
     results.raise_broken()
     return results.found[0].report
 

@@ -156,13 +156,14 @@ def build_gate(specs: Specs) -> dg.AssetChecksDefinition:
         names = {key.name for key in context.selected_asset_check_keys}
         asked = [gate for gate in GATE if gate.name in names]
         # Asked for alone, the check over everybody is about no agent.
-        fail_on = evaluation.asked.fail_on
-        reports = [newest_report(context.partition_key, world.open())] if asked else []
+        opened = world.open()
+        fail_on = evaluation.asked(opened).fail_on
+        reports = [newest_report(context.partition_key, opened)] if asked else []
         lines = [(agent_line(report, fail_on), report) for report in reports]
         for line, report in lines:
             yield from (gate.result(specs, report, line) for gate in asked)
         if ALL_IN_CHARACTER in names:
-            yield all_in_character(specs, context.instance, world.open(), fail_on)
+            yield all_in_character(specs, context.instance, opened, fail_on)
         # Dagster would end the step too, with the name of a check; this says what fell.
         for line, report in lines:
             failure = failure_of([line])

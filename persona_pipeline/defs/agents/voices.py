@@ -32,7 +32,7 @@ def build_voices(specs: Specs) -> dg.AssetsDefinition:
             opened.sync_persona(agent_id)
             for problem in opened.sync_messages().problems:
                 context.log.warning(f"left out: {problem}")
-            state = voice_state(opened, agent_id, request_window(opened, evaluation.request()), learn=True)
+            state = voice_state(opened, agent_id, request_window(opened, evaluation.request(opened)), learn=True)
         if state.learnt.note:
             context.log.info(state.learnt.note)
         for found in state.alarms:

@@ -15,7 +15,6 @@ from persona_pipeline.judging import batches as message_batches
 from persona_pipeline.judging.batches import BatchSummary
 from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.reporting.text import one_line
-from persona_pipeline.settings import get_settings
 
 API_RETRIES, API_SECONDS = 2, 60.0
 _MOST_TEXT = 300
@@ -49,11 +48,11 @@ def build_submit_batches(place: Place) -> dg.JobDefinition:
         """Submit every judgment an evaluation would ask for that is neither answered nor under way."""
         with known_failures(), api_failures():
             opened = world.open()
-            options = ModelOptions.from_settings(get_settings())
+            options = ModelOptions.from_settings(opened.settings)
             questions = planned_questions(opened, options, evaluation, config)
-            limit = evaluation.asked.max_usd
-            if limit or get_settings().daily_usd:
-                require_affordable(opened.store, options, questions, limit)
+            limit = evaluation.asked(opened).max_usd
+            if limit or opened.settings.daily_usd:
+                require_affordable(opened, options, questions, limit)
             done = message_batches.submit_batch(opened.store, options, questions)
         if done.uncertain:
             context.log.warning(
@@ -94,7 +93,7 @@ def build_collect_batches(place: Place) -> dg.JobDefinition:
         """Bring the answers of ended batches into the store."""
         with known_failures(), api_failures():
             opened = world.open()
-            summaries = message_batches.collect_batches(opened.store, ModelOptions.from_settings(get_settings()))
+            summaries = message_batches.collect_batches(opened.store, ModelOptions.from_settings(opened.settings))
         for summary in summaries:
             for reason, count in summary.reasons.items():
                 context.log.warning(

@@ -14,7 +14,6 @@ from persona_pipeline.judging.batches import SUBMITTED, SUBMITTING, CollectedBac
 from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.judging.money import daily_limit
 from persona_pipeline.judging.verdict import Question
-from persona_pipeline.settings import get_settings
 from persona_pipeline.store import Store, tables
 from persona_pipeline.world import World
 
@@ -36,11 +35,11 @@ def planned_questions(
     """
     from persona_pipeline.judging.estimate import claim_questions
 
-    requests = planned_requests(world, evaluation.request(config.agents or None, config.dimensions or None))
-    return claim_questions(requests, options, evaluation.asked.grouping or get_settings().judge_grouping)
+    requests = planned_requests(world, evaluation.request(world, config.agents or None, config.dimensions or None))
+    return claim_questions(requests, options, evaluation.asked(world).grouping or world.settings.judge_grouping)
 
 
-def require_affordable(store: Store, options: ModelOptions, questions: Sequence[Question], limit: float | None) -> None:
+def require_affordable(world: World, options: ModelOptions, questions: Sequence[Question], limit: float | None) -> None:
     """Check the expected price of what has no answer yet: once it is submitted, a batch is paid for, and it counts today.
 
     Raises:
@@ -48,9 +47,9 @@ def require_affordable(store: Store, options: ModelOptions, questions: Sequence[
     """
     from persona_pipeline.judging.estimate import estimate_questions
 
-    answers = asyncio.run(CollectedBackend(store, options).ask(questions))
+    answers = asyncio.run(CollectedBackend(world.store, options).ask(questions))
     missing = [question for question, answer in zip(questions, answers, strict=True) if answer.data is None]
-    usd = estimate_questions(missing, options, store).batch_usd
+    usd = estimate_questions(missing, options, world.store).batch_usd
     if usd is None:
         raise ConfigError(
             f"no price is known for {options.model}, so PERSONA_MAX_USD and PERSONA_DAILY_USD cannot be kept; set them to 0"
@@ -60,7 +59,7 @@ def require_affordable(store: Store, options: ModelOptions, questions: Sequence[
             f"the batch is expected to cost ${usd.expected:.4f}, above the limit of ${limit:g}; "
             "raise PERSONA_MAX_USD, or name fewer agents or dimensions"
         )
-    daily = daily_limit(get_settings(), store)
+    daily = daily_limit(world.settings, world.store)
     if daily and not daily.take(usd.expected):
         raise ConfigError(
             f"the batch is expected to cost ${usd.expected:.4f}, and ${daily.remaining:.4f} are left of today's "

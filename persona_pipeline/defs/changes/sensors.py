@@ -24,7 +24,6 @@ from persona_pipeline.defs.platform.settings import orchestration
 from persona_pipeline.judging.money import daily_limit
 from persona_pipeline.judging.open import RECORDED
 from persona_pipeline.propositions import ALL_DIMENSIONS
-from persona_pipeline.settings import get_settings
 
 MOST_NAMED = 2
 _CURSOR = "event "
@@ -98,7 +97,7 @@ def build_world_changes(agents: Agents, evaluate_cohort: dg.JobDefinition) -> dg
     def world_changes(context: dg.SensorEvaluationContext, world: WorldResource) -> dg.SensorResult | dg.SkipReason:
         """Request the runs that are needed for what was observed since the last look."""
         settings, instance, opened = orchestration(), context.instance, world.open()
-        daily = daily_limit(get_settings(), opened.store) if settings.judge != RECORDED else None
+        daily = daily_limit(opened.settings, opened.store) if opened.settings.judge != RECORDED else None
         if daily and not daily.remaining:
             return dg.SkipReason(f"today's {daily.max_usd:g} dollars are spent; what changes is evaluated tomorrow")
         after, waiting = acted_upon(context.cursor)

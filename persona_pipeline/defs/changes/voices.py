@@ -15,8 +15,8 @@ from persona_pipeline.defs.agents.definitions import Agents
 from persona_pipeline.defs.platform.place import EVALUATION
 from persona_pipeline.defs.platform.resources import WorldResource, known_agents
 from persona_pipeline.defs.platform.run_tags import request_tags
-from persona_pipeline.defs.platform.settings import orchestration
 from persona_pipeline.errors import ConfigError
+from persona_pipeline.evaluation.request import EvaluationRequest, settled
 from persona_pipeline.evaluation.scope import resolve_window
 from persona_pipeline.evaluation.voice import VoiceState, alarm_window, voice_state
 from persona_pipeline.scoring.voice_alarm import VoiceChange
@@ -53,7 +53,7 @@ def build_voice_alarms(agents: Agents) -> dg.SensorDefinition:
         waiting = [name for name in there if counts.get(name, 0) != looked.get(name, 0)]
         if not waiting or opened.newest_message_time() is None:
             return dg.SkipReason(f"{len(there)} agents, nobody has said anything new")
-        window = resolve_window(opened, orchestration().window, None)
+        window = resolve_window(opened, settled(opened, EvaluationRequest(**place.asked)).window, None)
         done = {name: looked[name] for name in there if name in looked}
         requests: list[dg.RunRequest] = []
         learning = 0

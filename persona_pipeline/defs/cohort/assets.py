@@ -39,7 +39,8 @@ def build_regression_report(specs: Specs) -> dg.AssetsDefinition:
     ) -> dg.MaterializeResult:
         """Every agent's newest comparison with its baseline on one page, as `baseline_comparisons` left it. Judges nothing."""
         with known_failures():
-            opened, fail_on = world.open(), evaluation.asked.fail_on
+            opened = world.open()
+            fail_on = evaluation.asked(opened).fail_on
             lines = newest_lines(opened, known_agents(opened.root), fail_on)
             report = report_of_interest(opened, lines, fail_on)
             folder = write_reports(report, reports_folder(opened.root) / COHORT_REPORTS)

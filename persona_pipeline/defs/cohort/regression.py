@@ -54,13 +54,16 @@ def evaluate_by_config(
 ) -> tuple[RunReport, Path]:
     """Run an evaluation as configured, write its reports and return both, the reports by their folder."""
     asked = {**place.asked, **config.given, **more}
-    run_tags.label_run(context.instance, context.run, asked)
     with (
         known_failures(),
-        fresh_world(world.open().root) if asked.get("against") else nullcontext(world.open()) as opened,
+        fresh_world(world.open().root, asked["against"])
+        if asked.get("against")
+        else nullcontext(world.open()) as opened,
     ):
         request = EvaluationRequest(**asked)
-        judge = open_judge(asked["judge"], opened, JudgeOptions.of(request, logged_progress()))
+        name = request.judge or opened.settings.judge
+        run_tags.label_run(context.instance, context.run, {**asked, "judge": name})
+        judge = open_judge(name, opened, JudgeOptions.of(request, logged_progress()))
         run = run_evaluation(opened, judge, request)
         gather(opened, run.report)
         folder = opened.root / config.reports if config.reports else reports_folder(opened.root)

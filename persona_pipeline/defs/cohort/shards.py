@@ -85,8 +85,9 @@ def build_evaluate_shard(specs: Specs) -> dg.OpDefinition:
     ) -> Iterator[Event | dg.Output]:
         """Evaluate a shard's agents with their judgments pooled. A broken agent is reported and stops no other."""
         part = Shard.model_validate(shard)
-        asked = evaluation.request(part.agents, part.dimensions, touched=part.touched)
-        result = yield from evaluate_together(specs, context, world.open(), evaluation, asked)
+        opened = world.open()
+        asked = evaluation.request(opened, part.agents, part.dimensions, touched=part.touched)
+        result = yield from evaluate_together(specs, context, opened, evaluation, asked)
         lines = agent_lines(result)
         for line in lines:
             for problem in line.broken:
@@ -110,7 +111,8 @@ def build_cohort_report(specs: Specs) -> dg.OpDefinition:
         """Say how the cohort did; fails when an agent is broken, regressed or could not be judged."""
         lines = [AgentLine.model_validate(line) for shard in shards for line in shard]
         with known_failures():
-            opened, fail_on = world.open(), evaluation.asked.fail_on
+            opened = world.open()
+            fail_on = evaluation.asked(opened).fail_on
             report = report_of_interest(opened, lines, fail_on)
             folder = write_reports(report, reports_folder(opened.root) / COHORT_REPORTS)
         facts = {

@@ -16,7 +16,9 @@ from persona_pipeline.defs.platform.resources import known_agents, logged_progre
 from persona_pipeline.errors import ConfigError, did_you_mean
 from persona_pipeline.evaluation import run_evaluation
 from persona_pipeline.evaluation.report import AgentReport
+from persona_pipeline.evaluation.request import settled
 from persona_pipeline.judging.open import JudgeOptions, open_judge
+from persona_pipeline.judging.providers.registry import RECORDED
 from persona_pipeline.options import EvaluationRequest
 from persona_pipeline.world.rows import bring_rows
 
@@ -61,13 +63,14 @@ def build_persona_checks(
     if alike := set(chosen) - set(names.values()):
         raise ConfigError(f"the check of {min(alike)!r} has the name of another agent's; check them apart")
 
-    def evaluate(asked: Sequence[str], rows: Any) -> Mapping[str, AgentReport]:
+    def evaluate(asked: Sequence[str], rows: Any) -> Mapping[str, tuple[AgentLine, AgentReport]]:
         with world_in_force() as opened:
             if returns == "rows":
                 bring_rows(opened, rows, source=key.to_user_string(), columns=columns)
-            request = EvaluationRequest(**{**place.asked, "agents": asked})
-            judge = open_judge(place.asked["judge"], opened, JudgeOptions.of(request, logged_progress()))
-            return run_evaluation(opened, judge, request).report.agents
+            request = settled(opened, EvaluationRequest(**{**place.asked, "agents": asked}))
+            judge = open_judge(request.judge or RECORDED, opened, JudgeOptions.of(request, logged_progress()))
+            found = run_evaluation(opened, judge, request).report.agents
+            return {name: (agent_line(report, request.fail_on), report) for name, report in found.items()}
 
     @dg.multi_asset_check(
         name=f"persona_checks_of_{key.to_python_identifier()}",
@@ -89,7 +92,7 @@ def build_persona_checks(
         with known_failures():
             reports = evaluate(sorted(asked), inputs.get("rows"))
         for agent_id in asked:
-            yield _result(key, agent_line(reports[agent_id], place.asked.get("fail_on")), reports[agent_id])
+            yield _result(key, *reports[agent_id])
 
     return checks
 

@@ -65,10 +65,11 @@ class Place:
 
     @property
     def asked(self) -> dict[str, Any]:
-        """The options of its evaluations where a run's config says nothing."""
+        """The options of its evaluations that the project or the environment says."""
         settings = self.orchestration
-        running = {"judge": settings.judge, "window": settings.window, "max_usd": settings.max_usd}
-        return given({**running, **self.options})
+        running = {name: getattr(settings, name) for name in ("judge", "window", "max_usd")}
+        said = {name: value for name, value in running.items() if name in settings.model_fields_set}
+        return given({**said, **self.options})
 
     @property
     def executor(self) -> dg.ExecutorDefinition:

@@ -14,6 +14,7 @@ from persona_pipeline.defs.platform import run_tags
 from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.errors import ConfigError, did_you_mean
+from persona_pipeline.evaluation.request import settled
 from persona_pipeline.judging.open import RECORDED, JudgeOptions, OpenedJudge, Progress, open_judge
 from persona_pipeline.options import (
     OF_BASELINES,
@@ -28,6 +29,7 @@ from persona_pipeline.world import World
 from persona_pipeline.world.files import is_agent_id, yaml_stems
 from persona_pipeline.world.ingest import parse_time
 from persona_pipeline.world.personas import PERSONAS
+from persona_pipeline.world.settings import load_world_file
 
 # What the instance keeps the agents under, a partition each.
 AGENTS = "agents"
@@ -115,19 +117,13 @@ class EvaluationSettings(RequestConfig, dg.ConfigurableResource):
     def _judges(self) -> dict[str, OpenedJudge]:
         return {}
 
-    @property
-    def asked(self) -> EvaluationRequest:
-        """What is asked of an evaluation, whomever it is about.
+    def asked(self, world: World) -> EvaluationRequest:
+        """Return what is asked of an evaluation, whomever it is about; what is not, the world's settings say.
 
         Raises:
-            ConfigError: ``as_of`` or ``since`` is no time.
+            ConfigError: ``as_of`` or ``since`` is no time, or the settings are not valid.
         """
-        return EvaluationRequest(**{"judge": RECORDED, **self.given})
-
-    @property
-    def judge_name(self) -> str:
-        """Who judges."""
-        return self.asked.judge or RECORDED
+        return settled(world, EvaluationRequest(**self.given))
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
         if context.instance and context.run:
@@ -138,11 +134,13 @@ class EvaluationSettings(RequestConfig, dg.ConfigurableResource):
         """Return the judge, opened once a process and world."""
         key = str(world.root)
         if key not in self._judges:
-            self._judges[key] = open_judge(self.judge_name, world, JudgeOptions.of(self.asked, logged_progress()))
+            asked = self.asked(world)
+            self._judges[key] = open_judge(asked.judge or RECORDED, world, JudgeOptions.of(asked, logged_progress()))
         return self._judges[key]
 
     def request(
         self,
+        world: World,
         agents: Sequence[str] | None = None,
         dimensions: Sequence[str] | None = None,
         *,
@@ -151,10 +149,11 @@ class EvaluationSettings(RequestConfig, dg.ConfigurableResource):
         """Return what is asked of an evaluation of these agents.
 
         Raises:
-            ConfigError: ``as_of`` or ``since`` is no time.
+            ConfigError: ``as_of`` or ``since`` is no time, or the settings are not valid.
         """
-        about = {"agents": agents, "dimensions": dimensions, "touched": touched or self.asked.touched}
-        return self.asked.model_copy(update=about)
+        asked = self.asked(world)
+        about = {"agents": agents, "dimensions": dimensions, "touched": touched or asked.touched}
+        return asked.model_copy(update=about)
 
 
 # An asset is about its partitions and dimensions and what is in the store; these are options of the job of CI.
@@ -201,5 +200,10 @@ def moment_of(text: str, name: str) -> datetime | None:
 
 
 def known_agents(root: Path) -> list[str]:
-    """Return who has a persona file, sorted; a file whose name cannot be an agent's id stops nobody else."""
-    return [stem for stem in yaml_stems(root / PERSONAS) if is_agent_id(stem)]
+    """Return who has a persona file and is not left out, sorted; a file whose name cannot be an agent's id stops nobody else."""
+    try:
+        left_out = load_world_file(root).leave_out
+    except ConfigError:
+        # Who evaluates says what is wrong with it.
+        left_out = []
+    return [stem for stem in yaml_stems(root / PERSONAS) if is_agent_id(stem) and stem not in left_out]

@@ -170,7 +170,7 @@ def _judge_opener(evaluation: EvaluationSettings, world: World) -> "JudgeOpener"
         # The run's other steps share its cache and budget; what suites spend is charged to them.
         return SuiteJudge(replace(evaluation.open_judge(world).without_recorded(), mechanism=MECHANISM))
 
-    name = evaluation.judge_name
+    name = evaluation.asked(world).judge or RECORDED
     return JudgeOpener(opened, name, world.root / RECORDINGS if name == RECORDED else None)
 
 

@@ -13,7 +13,6 @@ from persona_pipeline.defs.platform.resources import WorldResource
 from persona_pipeline.defs.platform.run_tags import Ours
 from persona_pipeline.defs.platform.settings import orchestration
 from persona_pipeline.evaluation.keeping import forget_reasons
-from persona_pipeline.settings import get_settings
 
 _AT_ONCE = 200
 _FINISHED = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
@@ -40,7 +39,8 @@ def build_forget_old_runs(place: Place, ours: Ours) -> dg.JobDefinition:
     @place.bound
     def forget_old_texts(context: dg.OpExecutionContext, world: WorldResource) -> None:
         """Take the words out of corrections older than PERSONA_KEEP_TEXT_DAYS, and delete old counts of bypasses."""
-        store, days = world.open().store, get_settings().keep_text_days
+        opened = world.open()
+        store, days = opened.store, opened.settings.keep_text_days
         forgotten = forget_texts(store, days) if days is not None else 0
         context.add_output_metadata({"corrections": forgotten, "counts_of_bypasses": forget_bypasses(store)})
 
@@ -48,8 +48,9 @@ def build_forget_old_runs(place: Place, ours: Ours) -> dg.JobDefinition:
     @place.bound
     def forget_old_reasons(context: dg.OpExecutionContext, world: WorldResource) -> None:
         """Take claims, reasons and quotes out of runs older than PERSONA_KEEP_REASONS_DAYS; their scores stay."""
-        days = get_settings().keep_reasons_days
-        shortened = forget_reasons(world.open().store, days) if days is not None else 0
+        opened = world.open()
+        days = opened.settings.keep_reasons_days
+        shortened = forget_reasons(opened.store, days) if days is not None else 0
         context.add_output_metadata({"shortened": shortened})
 
     steps = [

@@ -1,6 +1,7 @@
 """What is said when a run failed, and to whom."""
 
 import json
+import os
 import urllib.request
 from collections.abc import Sequence
 
@@ -10,8 +11,12 @@ from persona_pipeline.defs.platform.dagster_internals import events_of_run
 from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.run_tags import AGENT, Ours
 from persona_pipeline.defs.platform.settings import OrchestrationSettings, orchestration
+from persona_pipeline.errors import ConfigError
 from persona_pipeline.reporting.text import one_line
+from persona_pipeline.settings import get_settings
+from persona_pipeline.world.settings import WORLD_FILE, load_world_file
 
+_WEBHOOK = "PERSONA_ALERT_WEBHOOK_"
 MOST_LINES = 10
 MOST_CHARACTERS = 300
 SECONDS = 10
@@ -23,15 +28,20 @@ def build_run_failure_alert(place: Place, ours: Ours) -> dg.SensorDefinition:
     @dg.run_failure_sensor(
         name=place.name("run_failure_alert"),
         default_status=dg.DefaultSensorStatus.RUNNING
-        if place.orchestration.alert_webhook
+        if place.orchestration.alert_webhook or alerts_of(place)
         else dg.DefaultSensorStatus.STOPPED,
         description="Posts failed runs to PERSONA_ALERT_WEBHOOK (a Slack incoming webhook, or anything that takes its JSON).",
     )
     @place.bound
     def run_failure_alert(context: dg.RunFailureSensorContext) -> dg.SkipReason | None:
         """Post what failed, with the first reasons."""
-        settings = orchestration()
-        if settings.alert_webhook is None:
+        settings, names = orchestration(), alerts_of(place)
+        known = {name: os.environ.get(f"{_WEBHOOK}{name.upper().replace('-', '_')}", "") for name in names}
+        if settings.alert_webhook is not None and not names:
+            known = {"": settings.alert_webhook.get_secret_value()}
+        if missing := [name for name, url in known.items() if not url]:
+            context.log.warning(f"{WORLD_FILE} names {', '.join(missing)}, whose PERSONA_ALERT_WEBHOOK_NAME is not set")
+        if not any(known.values()):
             return dg.SkipReason("PERSONA_ALERT_WEBHOOK is not set")
         if not ours(context.dagster_run):
             return dg.SkipReason("it was no run of this world")
@@ -43,10 +53,19 @@ def build_run_failure_alert(place: Place, ours: Ours) -> dg.SensorDefinition:
             reasons = [_error_of(event) for event in context.get_step_failure_events()] or [
                 context.failure_event.message or ""
             ]
-        post(settings.alert_webhook.get_secret_value(), alert_text(context.dagster_run, reasons, settings))
+        for url in filter(None, known.values()):
+            post(url, alert_text(context.dagster_run, reasons, settings))
         return None
 
     return run_failure_alert
+
+
+def alerts_of(place: Place) -> list[str]:
+    """Return the names of who hears of a world's failed runs; a file that is not valid names nobody."""
+    try:
+        return load_world_file((place.settings or get_settings()).world_root).alerts
+    except ConfigError:
+        return []
 
 
 def alert_text(run: dg.DagsterRun, reasons: Sequence[str], settings: OrchestrationSettings) -> str:

@@ -1,0 +1,165 @@
+"""``persona.yaml`` at a world's root: what holds for every evaluation of the world, wherever it is started.
+
+It names a judge's provider and model and whom to alert, and holds no address, variable or key: else a pull request would choose
+where the key goes.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, create_model
+
+from persona_pipeline.documents import Document, load_document, parse_document, validate_document
+from persona_pipeline.errors import ConfigError, Problem
+from persona_pipeline.options import AcceptedDrop, EvaluationRequest, bounds_of, told
+from persona_pipeline.settings import PREFIX, Settings
+from persona_pipeline.world.revisions import read_blobs, tree_of
+
+WORLD_FILE = "persona.yaml"
+# The options of an evaluation that a world has for all of them.
+OF_A_WORLD = (
+    *("window", "samples", "regression_delta", "proposition_delta", "undecided_delta", "threshold", "min_coverage"),
+    *("fail_on", "require_calibration"),
+)
+_OUTSIDE = re.compile(
+    r"(?:^|_)(?:url|uri|webhook|endpoint|host|address|key|token|secret|password|env|variable)s?(?:$|_)"
+)
+_ADDRESS = re.compile(r"://|\$\{|\{\{|^(?:sk|xox[a-z])-")
+
+
+class JudgeNames(BaseModel):
+    """Who judges where neither an option nor the environment says it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    provider: str | None = Field(
+        default=None, min_length=1, description="recorded, or who serves the model: anthropic, openai, ..."
+    )
+    model: str | None = Field(default=None, min_length=1, description="The model's name.")
+
+
+class WorldFile(BaseModel):
+    """A world's settings as they are written; what is not said is as the options, the environment or the defaults say."""
+
+    model_config = ConfigDict(extra="forbid", title="World")
+
+    judge: JudgeNames = Field(default=JudgeNames(), description="Who judges, by names.")
+    leave_out: list[str] = Field(
+        default_factory=list, description="Agents that are not evaluated unless they are named."
+    )
+    accepted_drops: list[AcceptedDrop] = Field(
+        default_factory=list, description="Drops that somebody answers for, until a day."
+    )
+    alerts: list[Annotated[str, Field(pattern="^[A-Za-z][A-Za-z0-9_-]*$")]] = Field(
+        default_factory=list,
+        description="Names of who hears of failed runs; the environment has each one's address in PERSONA_ALERT_WEBHOOK_NAME.",
+    )
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of an evaluation that it says."""
+        return {name: value for name in OF_A_WORLD if (value := getattr(self, name)) is not None}
+
+
+if not TYPE_CHECKING:
+    # Bounds and meanings are those of the options.
+    WorldFile = create_model(
+        "WorldFile",
+        __base__=WorldFile,
+        __module__=__name__,
+        __doc__=WorldFile.__doc__,
+        **{
+            name: (
+                (list[str] if name == "fail_on" else EvaluationRequest.model_fields[name].annotation) | None,
+                Field(default=None, ge=bounds_of(name)[0], le=bounds_of(name)[1], description=told(name)),
+            )
+            for name in OF_A_WORLD
+        },
+    )
+
+
+def load_world_file(root: Path) -> WorldFile:
+    """Read a world's settings; without a file nothing is said.
+
+    Raises:
+        ConfigError: it is not valid, or holds what belongs into the environment; every problem with its place.
+    """
+    path = root / WORLD_FILE
+    return _read(load_document(path)) if path.is_file() else WorldFile()
+
+
+def world_file_at(root: Path, commit: str) -> WorldFile:
+    """Read a world's settings as a commit has them.
+
+    Raises:
+        ConfigError: they are not valid.
+    """
+    blobs = tree_of(root, commit, [WORLD_FILE])
+    texts = [data.decode("utf-8", "replace") for data in read_blobs(root, blobs.values())]
+    return _read(parse_document(texts[0], f"{commit[:10]}:{WORLD_FILE}")) if texts else WorldFile()
+
+
+def merged(settings: Settings, file: WorldFile) -> Settings:
+    """Return settings with what the file says where neither a caller nor the environment does."""
+    said = {"judge": file.judge.provider, "judge_model": file.judge.model}
+    new = {name: value for name, value in said.items() if value and name not in settings.model_fields_set}
+    return settings.model_copy(update=new)
+
+
+def origins(settings: Settings, file: WorldFile) -> list[tuple[str, Any, str]]:
+    """Return what holds where no option says otherwise: name, value, and where it comes from.
+
+    Args:
+        settings: those of the environment.
+    """
+    names = {"judge": file.judge.provider, "judge_model": file.judge.model, **dict.fromkeys(OF_A_WORLD)}
+    said = {name: value for name, value in {**names, **file.options}.items() if value is not None}
+    found = []
+    for name in names:
+        default = EvaluationRequest.model_fields.get(name)
+        value = getattr(settings, name, default.default if default else None)
+        if name in settings.model_fields_set:
+            found.append((name, value, f"{PREFIX}{name.upper()}"))
+        else:
+            found.append((name, said.get(name, value), WORLD_FILE if name in said else "default"))
+    also = {
+        "leave_out": ", ".join(file.leave_out),
+        "accepted_drops": "; ".join(
+            f"{item.agent}/{item.dimension} until {item.until}" for item in file.accepted_drops
+        ),
+        "alerts": ", ".join(file.alerts),
+    }
+    return [*found, *((name, text, WORLD_FILE) for name, text in also.items() if text)]
+
+
+def _read(document: Document) -> WorldFile:
+    if document.data is None:
+        return WorldFile()
+    if problems := list(_of_the_environment(document, document.data, ())):
+        raise ConfigError(problems)
+    return validate_document(WorldFile, document)
+
+
+def _of_the_environment(document: Document, value: Any, place: tuple[str | int, ...]) -> Iterator[Problem]:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            if _OUTSIDE.search(str(key).lower()):
+                yield _outside(document, (*place, key), f"{key!r} is no setting of a world", key=True)
+            else:
+                yield from _of_the_environment(document, item, (*place, key))
+    elif isinstance(value, list):
+        for number, item in enumerate(value):
+            yield from _of_the_environment(document, item, (*place, number))
+    elif isinstance(value, str) and place[-1:] != ("why",) and _ADDRESS.search(value):
+        yield _outside(document, place, f"{'.'.join(map(str, place))} is an address or a secret")
+
+
+def _outside(document: Document, place: tuple[str | int, ...], said: str, *, key: bool = False) -> Problem:
+    return document.problem(
+        place,
+        f"{said}: whoever changes this file would choose where the key goes; take it out and set it in the environment "
+        "(docs/reference.md has the variables) or by an option",
+        key=key,
+    )

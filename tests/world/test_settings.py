@@ -1,0 +1,162 @@
+"""``persona.yaml``: what it may say, what goes before it, and what it does to an evaluation wherever that is started."""
+
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+import yaml
+
+import persona_pipeline as pp
+from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource
+from persona_pipeline.errors import ConfigError
+from persona_pipeline.evaluation.request import settled
+from persona_pipeline.options import EvaluationRequest
+from persona_pipeline.settings import get_settings
+from persona_pipeline.testing.worlds import write_small_world
+from persona_pipeline.world.settings import load_world_file
+from tests.support.command_line import Cli, in_process
+from tests.support.pull_requests import git
+
+TODAY = datetime.now(UTC).date()
+TOMORROW, YESTERDAY = (str(TODAY + timedelta(days=days)) for days in (1, -1))
+
+
+def write(root: Path, **said: Any) -> None:
+    (root / "persona.yaml").write_text(yaml.safe_dump(said), encoding="utf-8")
+
+
+@pytest.fixture
+def cli(sample_root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+    return in_process(sample_root, monkeypatch, capsys)
+
+
+def accepted(until: str, **more: str) -> list[dict[str, str]]:
+    return [{"agent": "michael", "dimension": "adherence", "until": until, "why": "he is retired", **more}]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("database_url: sqlite:///x", r"persona\.yaml:1:1: 'database_url' is no setting of a world.*environment"),
+        ("judge: {provider: openai, base_url: x}", r"persona\.yaml:1:27: 'base_url'"),
+        ("judge: {api_key: x}", r"persona\.yaml:1:9: 'api_key'"),
+        ("judge: {key_env: SECRET}", "'key_env'"),
+        ("alerts: ['https://hooks.example.com/x']", r"persona\.yaml:1:10: alerts\.0 is an address or a secret"),
+        ("window: ${PERSONA_WINDOW}", "window is an address or a secret"),
+        ("windows: 3d", r"persona\.yaml:1:1: unknown key 'windows'; did you mean 'window'"),
+        ("samples: 0", r"persona\.yaml:1:10: samples"),
+        ("threshold: 12", "threshold"),
+        ("accepted_drops: [{agent: ann, dimension: adherence, until: soon, why: x}]", "until"),
+        ("accepted_drops: [{agent: ann, dimension: adherence, until: 2026-01-01}]", "why is required"),
+    ],
+)
+def test_what_it_may_not_say_is_refused_with_its_place(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "persona.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match=said):
+        load_world_file(tmp_path)
+
+
+def test_a_reason_may_name_a_page(tmp_path: Path) -> None:
+    write(tmp_path, accepted_drops=[{**accepted(TOMORROW)[0], "why": "see https://example.com/42"}])
+    assert load_world_file(tmp_path).accepted_drops[0].until == TODAY + timedelta(days=1)
+
+
+def test_validate_checks_it_and_whom_it_names(sample_root: Path, cli: Cli) -> None:
+    write(sample_root, leave_out=["michale"], fail_on=["regressoin"], window="7 weeks", judge={"provider": "openia"})
+    done = cli("validate")
+    assert done.returncode == 2
+    for said in ("'michael'", "'regression'", "'openai'", "persona.yaml:"):
+        assert said in done.stderr + done.stdout, said
+    write(sample_root, window="3d", accepted_drops=accepted(TOMORROW))
+    assert "persona.yaml" not in cli("validate").stderr
+
+
+def test_options_go_before_the_environment_that_before_the_file_and_that_before_defaults(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = write_small_world(tmp_path / "world")
+    write(
+        root, window="3d", samples=2, undecided_delta=4.0, min_coverage=0.5, judge={"provider": "openai", "model": "m"}
+    )
+    request = settled(pp.load_world(root), EvaluationRequest(samples=5))
+    assert (request.window, request.samples, request.undecided_delta) == ("3d", 5, 4.0)
+    assert (request.regression_delta, request.min_coverage, request.judge) == (1.0, 0.5, "openai")
+    for name, value in {"UNDECIDED_DELTA": "3", "MIN_COVERAGE_LIVE": "0.9", "JUDGE": "recorded"}.items():
+        monkeypatch.setenv(f"PERSONA_{name}", value)
+    get_settings.cache_clear()
+    world = pp.load_world(root)
+    request = settled(world, EvaluationRequest())
+    assert (request.undecided_delta, request.min_coverage, request.judge) == (3.0, None, "recorded")
+    assert world.settings.judge_model == "m"
+    get_settings.cache_clear()
+
+
+def test_an_accepted_drop_is_said_and_fails_nothing_until_its_day_has_passed(sample_root: Path, cli: Cli) -> None:
+    assert cli("evaluate", "--agents", "michael").returncode == 1
+    write(sample_root, accepted_drops=accepted(TOMORROW))
+    done = cli("evaluate", "--agents", "michael", "--dimensions", "adherence")
+    found = json.loads(done.stdout)["agents"]["michael"]["findings"]
+    assert done.returncode == 0, [item["message"] for item in found]
+    kinds = {item["kind"] for item in found if item["dimension"] == "adherence"}
+    assert kinds == {"accepted"} and all(
+        f"accepted until {TOMORROW}: he is retired" in item["message"] for item in found
+    )
+    write(sample_root, accepted_drops=accepted(YESTERDAY))
+    done = cli("evaluate", "--agents", "michael")
+    assert done.returncode == 1 and f"it was accepted until {YESTERDAY}, which has passed" in done.stdout
+
+
+def test_of_an_accepted_claim_the_dimension_still_fails(sample_root: Path, cli: Cli) -> None:
+    write(sample_root, accepted_drops=accepted(TOMORROW, claim="michael-corporate-boilerplate"))
+    done = cli("evaluate", "--agents", "michael", "--dimensions", "adherence")
+    found = json.loads(done.stdout)["agents"]["michael"]["findings"]
+    assert done.returncode == 1
+    assert {item["proposition_id"] for item in found if item["kind"] == "accepted"} <= {"michael-corporate-boilerplate"}
+
+
+def test_who_is_left_out_is_evaluated_only_by_name(sample_root: Path, cli: Cli) -> None:
+    write(sample_root, leave_out=["michael"])
+    assert "michael" not in json.loads(cli("evaluate").stdout)["agents"]
+    assert "michael" in json.loads(cli("evaluate", "--agents", "michael").stdout)["agents"]
+
+
+def test_a_pull_request_is_judged_by_the_settings_of_its_base_as_a_whole(sample_root: Path, cli: Cli) -> None:
+    git(sample_root, "init", "--quiet")
+    write(sample_root, regression_delta=1.0)
+    git(sample_root, "add", ".")
+    git(sample_root, "commit", "--quiet", "--message", "base")
+    write(sample_root, accepted_drops=accepted(TOMORROW), regression_delta=9.0, proposition_delta=9.0)
+    git(sample_root, "add", ".")
+    git(sample_root, "commit", "--quiet", "--message", "change")
+    assert cli("evaluate", "--agents", "michael", "--dimensions", "adherence").returncode == 0
+    done = cli("evaluate", "--agents", "michael", "--dimensions", "adherence", "--against", "HEAD^1")
+    report = json.loads(done.stdout)
+    assert done.returncode != 0 and report["provenance"]["regression_delta"] == 1.0
+    assert any("only because of persona.yaml" in item["message"] for item in report["findings"])
+
+
+def test_two_worlds_in_one_project_go_by_their_own(tmp_path: Path) -> None:
+    windows = {}
+    for name, window in (("one", "3d"), ("two", "5d")):
+        root = write_small_world(tmp_path / name)
+        write(root, window=window, judge={"model": f"model-of-{name}"}, fail_on=["regression"])
+        opened = WorldResource(root=str(root)).open()
+        request = EvaluationSettings().request(opened)
+        windows[name] = (request.window, opened.settings.judge_model, request.fail_on)
+    assert windows == {
+        "one": ("3d", "model-of-one", ["regression"]),
+        "two": ("5d", "model-of-two", ["regression"]),
+    }
+    assert dg  # what they run in
+
+
+def test_doctor_says_where_every_value_comes_from(sample_root: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(sample_root, samples=3, undecided_delta=4.0)
+    monkeypatch.setenv("PERSONA_UNDECIDED_DELTA", "3")
+    said = cli("doctor", "--no-calls", "--no-dagster").stdout
+    for told in ("samples 3 (persona.yaml)", "undecided_delta 3.0 (PERSONA_UNDECIDED_DELTA)", "window 7d (default)"):
+        assert told in re.sub(r"\s+", " ", said)
