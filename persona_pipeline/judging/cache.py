@@ -11,7 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
-from persona_pipeline.judging.verdict import Answer, Asked, Question, Usage
+from persona_pipeline.judging.verdict import Answer, KeptQuestion, Question, Usage
 from persona_pipeline.store.engine import Store
 from persona_pipeline.store.rows import upsert
 from persona_pipeline.store.tables import judgments
@@ -77,7 +77,7 @@ class JudgmentCache:
                     connection.execute(charged.values(token_usage={**counts, _BATCH: "charged"}))
         return due
 
-    def put(self, key: str, question: Asked, answer: Answer, *, batch: bool = False) -> None:
+    def put(self, key: str, question: KeptQuestion, answer: Answer, *, batch: bool = False) -> None:
         """Keep a valid answer, committed on return. A database that fails costs a warning, not the answer.
 
         Args:

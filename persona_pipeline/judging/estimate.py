@@ -96,7 +96,7 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Answers:
+class AnswerLengths:
     """How many tokens answers have, by the kind of question: learnt from the store where it holds enough of them."""
 
     learnt: dict[str, Range] = field(default_factory=dict)
@@ -115,7 +115,7 @@ class Answers:
         )
 
 
-def learnt_answers(store: Store, model: str) -> Answers:
+def learnt_answers(store: Store, model: str) -> AnswerLengths:
     """Return the lengths of the newest answers of a model in the store."""
     found: dict[str, list[int]] = {}
     query = (
@@ -129,7 +129,9 @@ def learnt_answers(store: Store, model: str) -> Answers:
             tokens = (usage or {}).get("output_tokens") or 0
             if tokens and usage.get("calls", 1) == 1:
                 found.setdefault(kind, []).append(tokens)
-    return Answers({kind: _spread(sorted(counts)) for kind, counts in found.items() if len(counts) >= _FEWEST_ANSWERS})
+    return AnswerLengths(
+        {kind: _spread(sorted(counts)) for kind, counts in found.items() if len(counts) >= _FEWEST_ANSWERS}
+    )
 
 
 def _spread(counts: Sequence[int]) -> Range:
@@ -174,7 +176,7 @@ def estimate_questions(
     """Return what asking these questions is expected to take; see ``estimate``."""
     style = RequestStyle(options.model, options.effort)
     asked = questions if store is None else _unanswered(questions, style, options, store)
-    answers = Answers() if store is None else learnt_answers(store, options.model)
+    answers = AnswerLengths() if store is None else learnt_answers(store, options.model)
     hits = None if store is None else cache_hits(store)
     groups: dict[Prefix, list[Question]] = {}
     for question in asked:
@@ -200,7 +202,7 @@ def estimate_questions(
 class _Sums:
     """Adds up what groups of questions with one prefix take."""
 
-    def __init__(self, options: ModelOptions, answers: Answers, off: float) -> None:
+    def __init__(self, options: ModelOptions, answers: AnswerLengths, off: float) -> None:
         self.model, self.answers, self.off = options.model, answers, off
         self.traits = traits_of(options.model)
         self.usage, self.usd, self.uncached, self.worst_usd = Usage(), Range(), Range(), 0.0

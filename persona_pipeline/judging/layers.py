@@ -209,7 +209,7 @@ class Claims:
 
 
 @dataclass(frozen=True)
-class Canary:
+class KnownClaim:
     """A claim with a known answer. ``holds``: it is true beyond doubt; else false beyond doubt."""
 
     request: JudgeRequest
@@ -222,9 +222,9 @@ class Canary:
         return (verdict.score or 0) < _HALF if self.holds else (verdict.score or 0) > _HALF
 
 
-def canaries_for(requests: Sequence[JudgeRequest]) -> list[Canary]:
+def canaries_for(requests: Sequence[JudgeRequest]) -> list[KnownClaim]:
     """Return two canaries, a false claim and where words allow a true one, for each transcript that is suspicious."""
-    found: dict[tuple[object, ...], list[Canary]] = {}
+    found: dict[tuple[object, ...], list[KnownClaim]] = {}
     for request in requests:
         about = _about(request)
         if about not in found and suspicious_entries(request.trajectory):
@@ -238,7 +238,7 @@ def with_canaries(requests: Sequence[JudgeRequest]) -> list[JudgeRequest]:
 
 
 def without_compromised(
-    requests: Sequence[JudgeRequest], verdicts: Sequence[Verdict], canaries: Mapping[Canary, Verdict]
+    requests: Sequence[JudgeRequest], verdicts: Sequence[Verdict], canaries: Mapping[KnownClaim, Verdict]
 ) -> list[Verdict]:
     """Return the verdicts, those ``unscored(compromised)`` whose transcript's canaries the judge got wrong."""
     wrong = {_about(canary.request) for canary, verdict in canaries.items() if canary.is_wrong(verdict)}
@@ -248,7 +248,7 @@ def without_compromised(
     ]
 
 
-def _canaries(request: JudgeRequest) -> list[Canary]:
+def _canaries(request: JudgeRequest) -> list[KnownClaim]:
     dice = random.Random(seed_from("canary", request.key))
     said = " ".join(entry.text for entry in request.trajectory.entries).casefold()
     absent = [word for word in _RARE_WORDS.split() if word not in said]
@@ -258,9 +258,9 @@ def _canaries(request: JudgeRequest) -> list[Canary]:
     return canaries
 
 
-def _canary(request: JudgeRequest, dice: random.Random, word: str, holds: bool) -> Canary:
+def _canary(request: JudgeRequest, dice: random.Random, word: str, holds: bool) -> KnownClaim:
     claim = dice.choice(_WORDINGS).format(word=word)
-    return Canary(replace(request, proposition_id=f"uses_{word}", claim=claim, lists_ideas=False, sample=0), holds)
+    return KnownClaim(replace(request, proposition_id=f"uses_{word}", claim=claim, lists_ideas=False, sample=0), holds)
 
 
 def _words(trajectory: Trajectory) -> list[str]:

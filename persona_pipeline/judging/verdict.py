@@ -314,7 +314,7 @@ class Answer:
         )
 
 
-class Asked(Protocol):
+class KeptQuestion(Protocol):
     """What must be known of a question to read and keep its answer, which may come a day later."""
 
     @property

@@ -16,7 +16,7 @@ from persona_pipeline.cli.world import doctor as command
 from persona_pipeline.cli.world.doctor import diagnose, doctor
 from persona_pipeline.judging.cache import Abilities
 from persona_pipeline.judging.claims import PROMPT_VERSION
-from persona_pipeline.judging.model.probe import Finding, Level
+from persona_pipeline.judging.model.probe import ProbeFinding, ProbeLevel
 from persona_pipeline.settings import Settings
 from persona_pipeline.store import default_url, open_store
 from tests.support.messages_server import Call, Hang, MessagesServer, Reply, message, status, verdicts
@@ -31,16 +31,16 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[MessagesServer]:
         yield running
 
 
-def look(root: Path, **settings: object) -> dict[str, Finding]:
+def look(root: Path, **settings: object) -> dict[str, ProbeFinding]:
     found = diagnose(Settings(root=root, **settings), dagster=False)  # pyright: ignore[reportArgumentType]
-    assert all(finding.remedy for finding in found if finding.level is not Level.OK)
+    assert all(finding.remedy for finding in found if finding.level is not ProbeLevel.OK)
     assert all(finding.said for finding in found)
     return {finding.name: finding for finding in found}
 
 
 def test_all_is_well(sample_root: Path, server: MessagesServer) -> None:
     found = look(sample_root)
-    assert {finding.level for finding in found.values()} == {Level.OK}
+    assert {finding.level for finding in found.values()} == {ProbeLevel.OK}
     assert list(found) == [
         "world",
         "settings",
@@ -59,28 +59,28 @@ def test_all_is_well(sample_root: Path, server: MessagesServer) -> None:
 
 def test_no_key_is_a_note_and_nothing_is_called(sample_root: Path) -> None:
     found = look(sample_root)
-    assert found["key"].level is Level.NOTE
+    assert found["key"].level is ProbeLevel.NOTE
     assert "ANTHROPIC_API_KEY" in found["key"].remedy
     assert "model" not in found
 
 
 def test_a_folder_without_personas_is_no_world(tmp_path: Path) -> None:
     found = look(tmp_path)
-    assert found["world"].level is Level.ERROR
+    assert found["world"].level is ProbeLevel.ERROR
     assert "persona-pipeline init" in found["world"].remedy
-    assert found["recordings"].level is Level.NOTE
+    assert found["recordings"].level is ProbeLevel.NOTE
 
 
 def test_a_bad_persona_is_named_with_its_place(sample_root: Path) -> None:
     (sample_root / "personas" / "pam.yaml").write_text("agent_id: pam\nnickname: P\n", encoding="utf-8")
     found = look(sample_root)["world"]
-    assert found.level is Level.ERROR
+    assert found.level is ProbeLevel.ERROR
     assert "pam.yaml:" in found.said
 
 
 def test_a_database_that_cannot_be_reached_is_named_without_its_password(sample_root: Path) -> None:
     found = look(sample_root, database_url="postgresql://user:s3cret@127.0.0.1:1/db")["database"]
-    assert found.level is Level.ERROR
+    assert found.level is ProbeLevel.ERROR
     assert "127.0.0.1" in found.said
     assert "s3cret" not in found.said
 
@@ -88,28 +88,28 @@ def test_a_database_that_cannot_be_reached_is_named_without_its_password(sample_
 def test_a_bad_recording_is_named_with_its_place(sample_root: Path) -> None:
     (sample_root / "recordings" / "bad.jsonl").write_text("{}\n", encoding="utf-8")
     found = look(sample_root)["recordings"]
-    assert found.level is Level.ERROR
+    assert found.level is ProbeLevel.ERROR
     assert "bad.jsonl:1" in found.said
 
 
 def test_an_endpoint_that_is_not_there(sample_root: Path, server: MessagesServer) -> None:
     server.__exit__()
     found = look(sample_root)
-    assert found["endpoint"].level is Level.ERROR
+    assert found["endpoint"].level is ProbeLevel.ERROR
     assert "structured output" not in found
 
 
 @pytest.mark.parametrize(
     ("reply", "name", "level", "said"),
     [
-        (status(401, "authentication_error"), "key", Level.ERROR, "refuses the key (HTTP 401)"),
-        (status(403, "permission_error"), "key", Level.ERROR, "refuses the key (HTTP 403)"),
-        (status(404, "not_found_error"), "model", Level.NOTE, "does not describe its models"),
-        (status(400, "invalid_request_error"), "model", Level.ERROR, "answers HTTP 400"),
-        ({"lifecycle": "retired"}, "model", Level.ERROR, "claude-haiku-5-5 is retired"),
-        (RETIRING, "model", Level.NOTE, "retires on 2026-11-25"),
-        ({"lifecycle": "deprecated"}, "model", Level.NOTE, "is deprecated"),
-        ({"retires_at": "2199-01-01T00:00:00Z"}, "model", Level.OK, "retires on 2199-01-01"),
+        (status(401, "authentication_error"), "key", ProbeLevel.ERROR, "refuses the key (HTTP 401)"),
+        (status(403, "permission_error"), "key", ProbeLevel.ERROR, "refuses the key (HTTP 403)"),
+        (status(404, "not_found_error"), "model", ProbeLevel.NOTE, "does not describe its models"),
+        (status(400, "invalid_request_error"), "model", ProbeLevel.ERROR, "answers HTTP 400"),
+        ({"lifecycle": "retired"}, "model", ProbeLevel.ERROR, "claude-haiku-5-5 is retired"),
+        (RETIRING, "model", ProbeLevel.NOTE, "retires on 2026-11-25"),
+        ({"lifecycle": "deprecated"}, "model", ProbeLevel.NOTE, "is deprecated"),
+        ({"retires_at": "2199-01-01T00:00:00Z"}, "model", ProbeLevel.OK, "retires on 2199-01-01"),
     ],
     ids=[
         "wrong key",
@@ -123,7 +123,7 @@ def test_an_endpoint_that_is_not_there(sample_root: Path, server: MessagesServer
     ],
 )
 def test_what_the_endpoint_says_of_its_model(
-    reply: object, name: str, level: Level, said: str, sample_root: Path, server: MessagesServer
+    reply: object, name: str, level: ProbeLevel, said: str, sample_root: Path, server: MessagesServer
 ) -> None:
     server.models = reply  # pyright: ignore[reportAttributeAccessIssue]
     found = look(sample_root)[name]
@@ -143,7 +143,7 @@ def test_what_the_endpoint_says_of_its_model(
 def test_a_judge_that_cannot_judge(outcome: Reply, said: str, sample_root: Path, server: MessagesServer) -> None:
     server.always(outcome)
     found = look(sample_root)["structured output"]
-    assert (found.level, said in found.said) == (Level.ERROR, True), found.said
+    assert (found.level, said in found.said) == (ProbeLevel.ERROR, True), found.said
 
 
 def constant(server: MessagesServer, score: int, quote: str = "") -> Callable[[Call], Reply]:
@@ -199,19 +199,19 @@ def test_a_judge_that_hangs(sample_root: Path, server: MessagesServer) -> None:
 def test_a_judge_that_is_slow_is_told_a_deadline_that_would_do(sample_root: Path, server: MessagesServer) -> None:
     server.script(Hang())
     found = look(sample_root, judge_deadline=0.5)["structured output"]
-    assert (found.level, "no answer within the deadline of 0.5 s; it took" in found.said) == (Level.ERROR, True)
+    assert (found.level, "no answer within the deadline of 0.5 s; it took" in found.said) == (ProbeLevel.ERROR, True)
     told = re.search(r"PERSONA_JUDGE_DEADLINE=(\d+)", found.remedy)
     assert told is not None
-    assert look(sample_root, judge_deadline=float(told[1]))["structured output"].level is Level.OK
+    assert look(sample_root, judge_deadline=float(told[1]))["structured output"].level is ProbeLevel.OK
 
 
 def test_a_server_without_structured_output_or_caching(sample_root: Path, server: MessagesServer) -> None:
     server.structured_output = False
     server.handler = lambda call: message(None) if "output_config" in call.body else plain(server, call)
     found = look(sample_root)
-    assert found["structured output"].level is Level.NOTE
+    assert found["structured output"].level is ProbeLevel.NOTE
     assert "prompted JSON" in found["structured output"].said
-    assert found["caching"].level is Level.NOTE
+    assert found["caching"].level is ProbeLevel.NOTE
 
 
 def plain(server: MessagesServer, call: object) -> Reply:
@@ -228,7 +228,7 @@ def test_dagster_is_asked_in_a_process_of_its_own(
     (home / "dagster.yaml").write_text("telemetry:\n  enabled: false\n", encoding="utf-8")
     monkeypatch.setenv("DAGSTER_HOME", str(home))
     *_, found = diagnose(Settings(root=sample_root), calls=False)
-    assert (found.name, found.level) == ("dagster", Level.OK)
+    assert (found.name, found.level) == ("dagster", ProbeLevel.OK)
     assert "0 runs" in found.said
 
 
@@ -236,7 +236,7 @@ def test_a_broken_dagster_instance_is_named(sample_root: Path, tmp_path: Path, m
     (tmp_path / "dagster.yaml").write_text("storage: [\n", encoding="utf-8")
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
     *_, found = diagnose(Settings(root=sample_root), calls=False)
-    assert (found.name, found.level) == ("dagster", Level.ERROR)
+    assert (found.name, found.level) == ("dagster", ProbeLevel.ERROR)
     assert str(tmp_path / "dagster.yaml") in found.remedy
 
 

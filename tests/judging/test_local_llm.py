@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from persona_pipeline.cli.app import app
 from persona_pipeline.judging.model.asking import ModelBackend, live_judge
 from persona_pipeline.judging.model.options import ModelOptions
-from persona_pipeline.judging.model.probe import Level, probe
+from persona_pipeline.judging.model.probe import ProbeLevel, probe
 from persona_pipeline.judging.providers.registry import find_provider
 from persona_pipeline.judging.verdict import Unscored
 from persona_pipeline.testing.worlds import write_small_world
@@ -79,7 +79,7 @@ def test_prompted_json_of_a_small_model_is_no_number_either(options: ModelOption
 def test_doctor_says_that_such_a_model_cannot_judge(options: ModelOptions) -> None:
     probed = asyncio.run(probe(options))
     found = {finding.name: finding for finding in probed.findings}
-    assert found["structured output"].level is Level.ERROR
+    assert found["structured output"].level is ProbeLevel.ERROR
     assert "choose a stronger" in found["structured output"].remedy
     assert probed.able is False
 

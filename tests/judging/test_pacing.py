@@ -8,7 +8,7 @@ import pytest
 
 from persona_pipeline.judging.model.asking import ModelBackend, live_judge
 from persona_pipeline.judging.model.options import ModelOptions
-from persona_pipeline.judging.model.pace import Limit, Pacer, Turn
+from persona_pipeline.judging.model.pace import Admission, Limit, Pacer
 from persona_pipeline.judging.money import Budget
 from persona_pipeline.judging.verdict import Unscored, Verdict
 from persona_pipeline.settings import Settings
@@ -47,7 +47,7 @@ def pacer_that_heard(*heard: tuple[float, int, Mapping[str, str]], **known: floa
     return pacer, clock
 
 
-def taken(pacer: Pacer) -> Turn:
+def taken(pacer: Pacer) -> Admission:
     return asyncio.run(pacer.turn(ONE))
 
 

@@ -18,7 +18,7 @@ from persona_pipeline.judging.estimate import estimate
 from persona_pipeline.judging.layers import OpenedJudge
 from persona_pipeline.judging.model.asking import ModelBackend, live_judge
 from persona_pipeline.judging.model.options import ModelOptions
-from persona_pipeline.judging.model.probe import Level, probe
+from persona_pipeline.judging.model.probe import ProbeLevel, probe
 from persona_pipeline.judging.money import Budget, price
 from persona_pipeline.judging.providers.anthropic import AnthropicProvider
 from persona_pipeline.judging.providers.registry import PROVIDERS as REGISTRY
@@ -200,8 +200,8 @@ def test_recordings_come_first_and_replay(
 
 def test_doctor_finds_it_working(provider: str, options: ModelOptions) -> None:
     found = {finding.name: finding for finding in asyncio.run(probe(options)).findings}
-    assert found["structured output"].level is Level.OK
-    assert found["model"].level is (Level.NOTE if provider in ("bedrock", "vertex") else Level.OK)
+    assert found["structured output"].level is ProbeLevel.OK
+    assert found["model"].level is (ProbeLevel.NOTE if provider in ("bedrock", "vertex") else ProbeLevel.OK)
 
 
 def test_an_estimate_counts_tokens_where_the_provider_does(provider: str, options: ModelOptions) -> None:

@@ -14,7 +14,7 @@ from persona_pipeline.errors import ConfigError
 
 if TYPE_CHECKING:
     from persona_pipeline.judging.model.options import ModelOptions
-    from persona_pipeline.judging.model.probe import Finding, Probed
+    from persona_pipeline.judging.model.probe import Probed, ProbeFinding
     from persona_pipeline.settings import Settings
 
 EXIT_BROKEN, EXIT_CANNOT_JUDGE = 2, 3
@@ -40,7 +40,7 @@ def doctor(
 
     Exit codes: 0 all that is needed works, 2 something does not, 3 the judge cannot judge: no baseline is taken with it.
     """
-    from persona_pipeline.judging.model.probe import Level
+    from persona_pipeline.judging.model.probe import ProbeLevel
     from persona_pipeline.settings import get_settings
 
     findings = diagnose(get_settings(), calls=calls, dagster=dagster)
@@ -51,15 +51,15 @@ def doctor(
             typer.echo(f"{finding.level:<6}{finding.name:<18}{finding.said}")
             if finding.remedy:
                 typer.echo(f"{'':<24}-> {finding.remedy}")
-    errors = [finding for finding in findings if finding.level is Level.ERROR]
+    errors = [finding for finding in findings if finding.level is ProbeLevel.ERROR]
     if errors:
         raise typer.Exit(EXIT_CANNOT_JUDGE if all(finding.cannot_judge for finding in errors) else EXIT_BROKEN)
 
 
-def diagnose(settings: "Settings", *, calls: bool = True, dagster: bool = True) -> "list[Finding]":
+def diagnose(settings: "Settings", *, calls: bool = True, dagster: bool = True) -> "list[ProbeFinding]":
     """Return what was found, in the order it is shown."""
     from persona_pipeline.judging.model.options import ModelOptions
-    from persona_pipeline.judging.model.probe import Level
+    from persona_pipeline.judging.model.probe import ProbeLevel
 
     asked = _start_dagster() if dagster else None
     findings = [
@@ -67,7 +67,7 @@ def diagnose(settings: "Settings", *, calls: bool = True, dagster: bool = True) 
         _checked("settings", _settings, settings),
         _checked("database", _database, settings),
     ]
-    if findings[-1].level is not Level.ERROR:
+    if findings[-1].level is not ProbeLevel.ERROR:
         findings.append(_checked("messages", _messages, settings))
     findings.append(_checked("recordings", _recordings, settings))
     findings += _judge(ModelOptions.from_settings(settings), calls, settings)
@@ -76,48 +76,50 @@ def diagnose(settings: "Settings", *, calls: bool = True, dagster: bool = True) 
     return findings
 
 
-def _checked(name: str, check: "Callable[[Settings], Finding]", settings: "Settings") -> "Finding":
-    from persona_pipeline.judging.model.probe import Finding, Level
+def _checked(name: str, check: "Callable[[Settings], ProbeFinding]", settings: "Settings") -> "ProbeFinding":
+    from persona_pipeline.judging.model.probe import ProbeFinding, ProbeLevel
 
     try:
         return check(settings)
     except ConfigError as error:
         first, *rest = str(error).splitlines()
         more = f" (and {len(rest)} more)" if rest else ""
-        return Finding(name, Level.ERROR, first + more, "correct it; persona-pipeline validate lists every problem")
+        return ProbeFinding(
+            name, ProbeLevel.ERROR, first + more, "correct it; persona-pipeline validate lists every problem"
+        )
 
 
-def _world(settings: "Settings") -> "Finding":
-    from persona_pipeline.judging.model.probe import Finding, Level
+def _world(settings: "Settings") -> "ProbeFinding":
+    from persona_pipeline.judging.model.probe import ProbeFinding, ProbeLevel
     from persona_pipeline.world.personas import agent_ids, load_persona
 
     root = settings.world_root
     if not (root / "personas").is_dir():
         remedy = "set PERSONA_ROOT to your world's folder, or make one with persona-pipeline init DIR"
-        return Finding("world", Level.ERROR, f"{root} has no personas folder", remedy)
+        return ProbeFinding("world", ProbeLevel.ERROR, f"{root} has no personas folder", remedy)
     agents = agent_ids(root)
     for agent_id in agents:
         load_persona(root, agent_id)
     if not agents:
-        return Finding("world", Level.ERROR, f"{root} has no personas", "add personas/<agent_id>.yaml")
-    return Finding("world", Level.OK, f"{root}: {', '.join(agents)}")
+        return ProbeFinding("world", ProbeLevel.ERROR, f"{root} has no personas", "add personas/<agent_id>.yaml")
+    return ProbeFinding("world", ProbeLevel.OK, f"{root}: {', '.join(agents)}")
 
 
-def _settings(settings: "Settings") -> "Finding":
+def _settings(settings: "Settings") -> "ProbeFinding":
     """What holds for an evaluation where no option says otherwise, and where each value comes from."""
-    from persona_pipeline.judging.model.probe import Finding, Level
+    from persona_pipeline.judging.model.probe import ProbeFinding, ProbeLevel
     from persona_pipeline.world.settings import load_world_file, origins
 
     told = [
         f"{name} {value} ({source})" for name, value, source in origins(settings, load_world_file(settings.world_root))
     ]
-    return Finding("settings", Level.OK, "; ".join(told))
+    return ProbeFinding("settings", ProbeLevel.OK, "; ".join(told))
 
 
-def _database(settings: "Settings") -> "Finding":
+def _database(settings: "Settings") -> "ProbeFinding":
     import sqlalchemy as sa
 
-    from persona_pipeline.judging.model.probe import Finding, Level
+    from persona_pipeline.judging.model.probe import ProbeFinding, ProbeLevel
     from persona_pipeline.store import default_url, open_store
     from persona_pipeline.store.tables import run_messages
 
@@ -128,11 +130,11 @@ def _database(settings: "Settings") -> "Finding":
             count = connection.execute(sa.select(sa.func.count()).select_from(run_messages)).scalar_one()
     finally:
         store.close()
-    return Finding("database", Level.OK, f"{url.render_as_string(hide_password=True)}: {count} messages")
+    return ProbeFinding("database", ProbeLevel.OK, f"{url.render_as_string(hide_password=True)}: {count} messages")
 
 
-def _messages(settings: "Settings") -> "Finding":
-    from persona_pipeline.judging.model.probe import Finding, Level
+def _messages(settings: "Settings") -> "ProbeFinding":
+    from persona_pipeline.judging.model.probe import ProbeFinding, ProbeLevel
     from persona_pipeline.store import default_url, open_store
     from persona_pipeline.world import World
     from persona_pipeline.world.aliases import alias_problems
@@ -149,41 +151,45 @@ def _messages(settings: "Settings") -> "Finding":
         store.close()
     if warnings := match.warnings():
         remedy = "list other names under aliases in a persona file; persona-pipeline validate names them all"
-        return Finding("messages", Level.NOTE, "; ".join(warnings), remedy)
-    return Finding("messages", Level.OK, match.note() or "every agent has messages, and every speaker a persona")
+        return ProbeFinding("messages", ProbeLevel.NOTE, "; ".join(warnings), remedy)
+    return ProbeFinding(
+        "messages", ProbeLevel.OK, match.note() or "every agent has messages, and every speaker a persona"
+    )
 
 
-def _recordings(settings: "Settings") -> "Finding":
-    from persona_pipeline.judging.model.probe import Finding, Level
+def _recordings(settings: "Settings") -> "ProbeFinding":
+    from persona_pipeline.judging.model.probe import ProbeFinding, ProbeLevel
     from persona_pipeline.judging.recordings import load_recordings
 
     folder = settings.world_root / "recordings"
     recordings = load_recordings(folder)
     if recordings:
         agents = len({item.agent_id for item in recordings.values() if item.agent_id})
-        return Finding("recordings", Level.OK, f"{len(recordings)} judgments of {agents} agents")
+        return ProbeFinding("recordings", ProbeLevel.OK, f"{len(recordings)} judgments of {agents} agents")
     remedy = "record some with persona-pipeline evaluate --judge anthropic --record; without them replay has no scores"
-    return Finding("recordings", Level.NOTE, f"{folder} holds none", remedy)
+    return ProbeFinding("recordings", ProbeLevel.NOTE, f"{folder} holds none", remedy)
 
 
-def _judge(options: "ModelOptions", calls: bool, settings: "Settings") -> "list[Finding]":
+def _judge(options: "ModelOptions", calls: bool, settings: "Settings") -> "list[ProbeFinding]":
     import asyncio
 
-    from persona_pipeline.judging.model.probe import Finding, Level, probe
+    from persona_pipeline.judging.model.probe import ProbeFinding, ProbeLevel, probe
 
     if not options.has_credentials():
         remedy = f"{options.provider.key_help} to use the live judge; replaying recordings needs none"
-        return [Finding("key", Level.NOTE, "no key for the live judge", remedy)]
+        return [ProbeFinding("key", ProbeLevel.NOTE, "no key for the live judge", remedy)]
     try:
         options.require_usable()
     except ConfigError as error:
         return [
-            Finding("judge", Level.ERROR, str(error), "replaying recordings needs no live judge: unset PERSONA_JUDGE")
+            ProbeFinding(
+                "judge", ProbeLevel.ERROR, str(error), "replaying recordings needs no live judge: unset PERSONA_JUDGE"
+            )
         ]
     if options.is_anthropic:
-        found = [Finding("key", Level.OK, "is set")]
+        found = [ProbeFinding("key", ProbeLevel.OK, "is set")]
     else:
-        found = [Finding("key", Level.OK, f"not needed or set; the endpoint is {options.endpoint}")]
+        found = [ProbeFinding("key", ProbeLevel.OK, f"not needed or set; the endpoint is {options.endpoint}")]
     if not calls:
         return found
     probed = asyncio.run(probe(options))
@@ -225,8 +231,8 @@ def _start_dagster() -> "subprocess.Popen[str]":
     )
 
 
-def _dagster(asked: "subprocess.Popen[str]") -> "Finding":
-    from persona_pipeline.judging.model.probe import Finding, Level
+def _dagster(asked: "subprocess.Popen[str]") -> "ProbeFinding":
+    from persona_pipeline.judging.model.probe import ProbeFinding, ProbeLevel
 
     home = _home()
     try:
@@ -235,10 +241,12 @@ def _dagster(asked: "subprocess.Popen[str]") -> "Finding":
         asked.kill()
         asked.communicate()
         remedy = "check that the database of its storage answers"
-        return Finding("dagster", Level.ERROR, f"no answer in {_DAGSTER_SECONDS} s", remedy)
+        return ProbeFinding("dagster", ProbeLevel.ERROR, f"no answer in {_DAGSTER_SECONDS} s", remedy)
     if asked.returncode != 0:
         last = (errors.strip().splitlines() or ["no reason given"])[-1][:200]
         remedy = f"check {home / 'dagster.yaml'} and the database it names; DAGSTER_HOME says where it is looked for"
-        return Finding("dagster", Level.ERROR, last, remedy)
+        return ProbeFinding("dagster", ProbeLevel.ERROR, last, remedy)
     told = json.loads(out.strip().splitlines()[-1])
-    return Finding("dagster", Level.OK, f"instance at {home}: {told['runs']} runs; {told['jobs']} jobs are defined")
+    return ProbeFinding(
+        "dagster", ProbeLevel.OK, f"instance at {home}: {told['runs']} runs; {told['jobs']} jobs are defined"
+    )

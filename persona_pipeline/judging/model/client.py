@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.judging.model.options import ModelOptions
-from persona_pipeline.judging.model.pace import Cost, Pacer, Turn
+from persona_pipeline.judging.model.pace import Admission, Cost, Pacer
 from persona_pipeline.judging.providers.anthropic import AnthropicProvider
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Leave:
     ends: float
     latest: float = float("inf")
     cost: Cost = field(default_factory=dict)
-    turn: Turn | None = None
+    turn: Admission | None = None
 
     def waited(self, seconds: float) -> None:
         self.ends = min(self.ends + seconds, self.latest)

@@ -11,7 +11,7 @@ from persona_pipeline.documents import JsonError, strict_json
 from persona_pipeline.judging.claims import plain_json
 from persona_pipeline.judging.money import estimated_tokens, model_name, price
 from persona_pipeline.judging.providers.base import FIRST, Provider
-from persona_pipeline.judging.verdict import Answer, Asked, Question, Unscored, Usage
+from persona_pipeline.judging.verdict import Answer, KeptQuestion, Question, Unscored, Usage
 from persona_pipeline.world.canonical import canonical_json, content_hash
 
 _TOOL_USE_ID = "toolu_read_transcript"
@@ -215,7 +215,7 @@ _FENCED = re.compile(r"\s*```(?:json)?[ \t]*\n(.*?)\n?[ \t]*```\s*", re.DOTALL)
 
 def read_response(
     message: Any,
-    question: Asked,
+    question: KeptQuestion,
     *,
     requested_model: str,
     fences_allowed: bool = False,

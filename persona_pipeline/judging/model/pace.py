@@ -79,7 +79,7 @@ class _Allowance:
 
 
 @dataclass
-class Turn:
+class Admission:
     """Leave for one request.
 
     Attributes:
@@ -126,7 +126,7 @@ class Pacer:
             waits.append(allowance.wait(cost.get(kind, 0.0)))
         return max(0.0, *waits)
 
-    async def turn(self, cost: Cost) -> Turn:
+    async def turn(self, cost: Cost) -> Admission:
         """Wait until a request of this cost may go, and take what it costs."""
         while (seconds := self.wait(cost)) > 0:
             # Somebody else may take it first: then it waits again.
@@ -135,9 +135,9 @@ class Pacer:
             taken = cost.get(kind, 0.0)
             allowance.level -= taken
             allowance.spent += taken
-        return Turn(self._clock(), {kind: allowance.spent for kind, allowance in self._allowances.items()})
+        return Admission(self._clock(), {kind: allowance.spent for kind, allowance in self._allowances.items()})
 
-    def heard(self, turn: Turn, status: int, headers: Mapping[str, str]) -> None:
+    def heard(self, turn: Admission, status: int, headers: Mapping[str, str]) -> None:
         """Learn from a response.
 
         Args:
@@ -168,7 +168,7 @@ class Pacer:
             spent = requests.spent if requests else 0.0
             self._allowances[Limit.REQUESTS] = _Allowance(_SLOWER * borne, 0.0, now, guessed=True, spent=spent)
 
-    def _told(self, kind: Limit, turn: Turn, told: "_Told", now: float) -> None:
+    def _told(self, kind: Limit, turn: Admission, told: "_Told", now: float) -> None:
         """Take what a response said remained when its request came in, less what was sent and more what was refilled since."""
         fixed = self._fixed.get(kind, float("inf"))
         most, rate = min(told.limit, fixed), min(told.per_minute, fixed)

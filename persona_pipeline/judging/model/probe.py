@@ -31,7 +31,7 @@ _STRONGER = (
 )
 
 
-class Level(StrEnum):
+class ProbeLevel(StrEnum):
     """How a finding is to be taken. Only an error makes ``doctor`` fail."""
 
     OK = "ok"
@@ -40,7 +40,7 @@ class Level(StrEnum):
 
 
 @dataclass(frozen=True)
-class Finding:
+class ProbeFinding:
     """One thing looked at: what was found, and for anything but ``ok`` what to do.
 
     Attributes:
@@ -48,7 +48,7 @@ class Finding:
     """
 
     name: str
-    level: Level
+    level: ProbeLevel
     said: str
     remedy: str = ""
     cannot_judge: bool = False
@@ -63,7 +63,7 @@ class Probed:
         models: the names of the model, as asked for and as served.
     """
 
-    findings: list[Finding]
+    findings: list[ProbeFinding]
     able: bool | None = None
     models: tuple[str, ...] = ()
 
@@ -74,7 +74,7 @@ async def probe(options: ModelOptions) -> Probed:
     deadline = min(options.deadline, 30.0) if options.is_anthropic else options.deadline
     options = replace(options, max_retries=1, deadline=deadline, patience=min(options.patience, _LIMITS_PATIENCE))
     model = await _model(options)
-    if model.level is Level.ERROR:
+    if model.level is ProbeLevel.ERROR:
         return Probed([model])
     backend = ModelBackend(options)
     judge = live_judge(backend, mechanism="doctor")
@@ -87,7 +87,7 @@ async def probe(options: ModelOptions) -> Probed:
         return Probed([model, await _slow(options, _request("true", TRUE_CLAIM, shown))])
     structured, judging = _structured(verdicts[0], backend), _judging(*verdicts)
     findings = [model, structured]
-    if structured.level is not Level.ERROR and judging is not None:
+    if structured.level is not ProbeLevel.ERROR and judging is not None:
         findings.append(judging)
         if known:
             findings.append(_caching(verdicts[1], options))
@@ -96,7 +96,7 @@ async def probe(options: ModelOptions) -> Probed:
     return Probed(findings, able, tuple(dict.fromkeys(names)))
 
 
-def _judging(true: Verdict, false: Verdict) -> Finding | None:
+def _judging(true: Verdict, false: Verdict) -> ProbeFinding | None:
     """Return whether the judge got two plain claims right and quoted what is there; None: a call failed, which says nothing."""
     if any(_failed(verdict) for verdict in (true, false)):
         return None
@@ -109,13 +109,13 @@ def _judging(true: Verdict, false: Verdict) -> Finding | None:
     if made_up := sum(not quote.verified for quote in quotes):
         wrong.append(f"{made_up} of its {len(quotes)} quotes are not in the transcript")
     if not wrong:
-        return Finding(
-            "judging", Level.OK, f"gets a plain claim right ({true.score}) and a false one too ({false.score})"
+        return ProbeFinding(
+            "judging", ProbeLevel.OK, f"gets a plain claim right ({true.score}) and a false one too ({false.score})"
         )
-    return Finding("judging", Level.ERROR, f"cannot judge: {', '.join(wrong)}", _STRONGER, cannot_judge=True)
+    return ProbeFinding("judging", ProbeLevel.ERROR, f"cannot judge: {', '.join(wrong)}", _STRONGER, cannot_judge=True)
 
 
-async def _slow(options: ModelOptions, request: JudgeRequest) -> Finding:
+async def _slow(options: ModelOptions, request: JudgeRequest) -> ProbeFinding:
     """Return how long an answer takes that did not come in time, and which deadline would do."""
     patient = replace(options, deadline=_LATE * options.deadline)
     started = time.monotonic()
@@ -124,11 +124,11 @@ async def _slow(options: ModelOptions, request: JudgeRequest) -> Finding:
     said = f"a test call failed: no answer within the deadline of {options.deadline:g} s"
     if _failed(verdict):
         remedy = f"see whether the server is stuck; if it is only slow, set PERSONA_JUDGE_DEADLINE above {patient.deadline:g}"
-        return Finding("structured output", Level.ERROR, f"{said}, nor within {patient.deadline:g} s", remedy)
+        return ProbeFinding("structured output", ProbeLevel.ERROR, f"{said}, nor within {patient.deadline:g} s", remedy)
     # Real transcripts are longer, and several are asked about at once.
     enough = math.ceil(max(_ROOM * took, options.deadline + 1))
     remedy = f"set PERSONA_JUDGE_DEADLINE={enough}, and PERSONA_JUDGE_WIDTH=1 if it answers one call at a time"
-    return Finding("structured output", Level.ERROR, f"{said}; it took {took:.1f} s", remedy)
+    return ProbeFinding("structured output", ProbeLevel.ERROR, f"{said}; it took {took:.1f} s", remedy)
 
 
 def _failed(verdict: Verdict) -> bool:
@@ -141,10 +141,12 @@ def _answer(verdict: Verdict) -> str:
     return f"no score ({str(verdict.unscored).replace('_', ' ')})"
 
 
-async def _model(options: ModelOptions) -> Finding:
+async def _model(options: ModelOptions) -> ProbeFinding:
     sdk: Any = options.provider.sdk()
     name, provider = options.model, options.provider
-    silent = Finding("model", Level.NOTE, f"{options.endpoint} does not describe its models", "nothing to be done")
+    silent = ProbeFinding(
+        "model", ProbeLevel.NOTE, f"{options.endpoint} does not describe its models", "nothing to be done"
+    )
     if not provider.describes_models:
         return silent
     try:
@@ -152,72 +154,74 @@ async def _model(options: ModelOptions) -> Finding:
             found = await client.models.retrieve(name)
     except sdk.APIConnectionError as error:
         cause = type(error.__cause__ or error).__name__
-        return Finding(
+        return ProbeFinding(
             "endpoint",
-            Level.ERROR,
+            ProbeLevel.ERROR,
             f"{options.endpoint} cannot be reached ({cause})",
             f"check the network and {provider.url_variable}, and that the server runs",
         )
     except (sdk.AuthenticationError, sdk.PermissionDeniedError) as error:
-        return Finding(
+        return ProbeFinding(
             "key",
-            Level.ERROR,
+            ProbeLevel.ERROR,
             f"{options.endpoint} refuses the key (HTTP {error.status_code})",
             f"{provider.key_help}: one that is valid and may use the API",
         )
     except sdk.NotFoundError:
         if options.is_anthropic:
             remedy = "set PERSONA_JUDGE_MODEL to a model that exists, such as claude-haiku-5-5"
-            return Finding("model", Level.ERROR, f"there is no model {name}", remedy)
+            return ProbeFinding("model", ProbeLevel.ERROR, f"there is no model {name}", remedy)
         return silent
     except sdk.APIError as error:
         status = getattr(error, "status_code", None)
         said = f"asked for the model, {options.endpoint} answers {f'HTTP {status}' if status else type(error).__name__}"
-        return Finding("model", Level.ERROR, said, "try again later; if it stays, ask whoever runs the endpoint")
+        return ProbeFinding(
+            "model", ProbeLevel.ERROR, said, "try again later; if it stays, ask whoever runs the endpoint"
+        )
     return _lifecycle(found, name)
 
 
-def _lifecycle(found: Any, name: str) -> Finding:
+def _lifecycle(found: Any, name: str) -> ProbeFinding:
     stage, retires = getattr(found, "lifecycle", None), getattr(found, "retires_at", None)
     remedy = "set PERSONA_JUDGE_MODEL to a newer model, and capture the baselines anew with it"
     if stage == "retired":
-        return Finding("model", Level.ERROR, f"{name} is retired", remedy)
+        return ProbeFinding("model", ProbeLevel.ERROR, f"{name} is retired", remedy)
     if isinstance(retires, datetime):
         said = f"{name} retires on {retires.date().isoformat()}"
         soon = retires - datetime.now(UTC) < _RETIRES_SOON
-        return Finding("model", Level.NOTE if soon else Level.OK, said, remedy if soon else "")
+        return ProbeFinding("model", ProbeLevel.NOTE if soon else ProbeLevel.OK, said, remedy if soon else "")
     if stage == "deprecated":
-        return Finding("model", Level.NOTE, f"{name} is deprecated", remedy)
-    return Finding("model", Level.OK, f"{name} is there")
+        return ProbeFinding("model", ProbeLevel.NOTE, f"{name} is deprecated", remedy)
+    return ProbeFinding("model", ProbeLevel.OK, f"{name} is there")
 
 
-def _structured(verdict: Verdict, backend: ModelBackend) -> Finding:
+def _structured(verdict: Verdict, backend: ModelBackend) -> ProbeFinding:
     name = "structured output"
     if verdict.unscored is None or verdict.unscored.is_answer:
         if backend.notes:
             remedy = "works, but more answers may be unscored; a server with structured output avoids that"
-            return Finding(name, Level.NOTE, backend.notes[0], remedy)
-        return Finding(name, Level.OK, f"a test claim was answered by {verdict.model} for {_price(verdict)}")
+            return ProbeFinding(name, ProbeLevel.NOTE, backend.notes[0], remedy)
+        return ProbeFinding(name, ProbeLevel.OK, f"a test claim was answered by {verdict.model} for {_price(verdict)}")
     if verdict.unscored is Unscored.UNSUPPORTED:
-        return Finding(name, Level.OK, f"a test claim was answered by {verdict.model} for {_price(verdict)}")
+        return ProbeFinding(name, ProbeLevel.OK, f"a test claim was answered by {verdict.model} for {_price(verdict)}")
     if verdict.unscored in _WORTHLESS:
         said = f"cannot judge: the answer is no verdict: {verdict.detail}"
-        return Finding(name, Level.ERROR, said, _STRONGER, cannot_judge=True)
+        return ProbeFinding(name, ProbeLevel.ERROR, said, _STRONGER, cannot_judge=True)
     remedy = "try again; if it stays, see the error and check limits and permissions of the key"
-    return Finding(name, Level.ERROR, f"a test call failed: {verdict.detail}", remedy)
+    return ProbeFinding(name, ProbeLevel.ERROR, f"a test call failed: {verdict.detail}", remedy)
 
 
-def _caching(second: Verdict, options: ModelOptions) -> Finding:
+def _caching(second: Verdict, options: ModelOptions) -> ProbeFinding:
     if second.usage.cache_read_tokens:
-        return Finding(
-            "caching", Level.OK, f"{second.usage.cache_read_tokens} tokens of a prompt were read from the cache"
+        return ProbeFinding(
+            "caching", ProbeLevel.OK, f"{second.usage.cache_read_tokens} tokens of a prompt were read from the cache"
         )
     remedy = "nothing to be done, but every claim pays for its whole transcript"
     if options.is_anthropic:
         remedy = (
             "check that prompt caching is on for the workspace; until then every claim pays for its whole transcript"
         )
-    return Finding("caching", Level.NOTE, f"{options.endpoint} reads nothing from a cache", remedy)
+    return ProbeFinding("caching", ProbeLevel.NOTE, f"{options.endpoint} reads nothing from a cache", remedy)
 
 
 def _price(verdict: Verdict) -> str:
