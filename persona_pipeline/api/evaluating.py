@@ -22,7 +22,7 @@ from persona_pipeline.settings import get_settings
 from persona_pipeline.world import World
 
 if TYPE_CHECKING:
-    from persona_pipeline.evaluation.estimating import RunEstimate
+    from persona_pipeline.evaluation.estimate import RunEstimate
 
 
 def load_world(root: Path | str | None = None, *, database_url: str | None = None) -> World:
@@ -136,7 +136,7 @@ def estimate(world: World, *, judge: str | None = None, **asked: Unpack[Asking])
     Raises:
         ConfigError: bad input.
     """
-    from persona_pipeline.evaluation.estimating import estimate_run
+    from persona_pipeline.evaluation.estimate import estimate_run
 
     request = _request(asked)
     return estimate_run(world, request, judge or get_settings().judge, JudgeOptions.of(request))

@@ -9,44 +9,54 @@ from datetime import UTC, datetime
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from persona_pipeline.store import Store, tables, upsert
+from persona_pipeline.store import Store, among, tables, upsert
 from persona_pipeline.world.models import Window
 
 _WINDOWS = tables.message_windows
 
 
-def record_window(
-    store: Store, connection: Connection, agent_id: str, window: Window, *, read_at: datetime | None = None
+def record_windows(
+    store: Store, connection: Connection, windows: Sequence[tuple[str, Window, datetime | None]]
 ) -> None:
-    """Keep a window of an agent; one that is known keeps its bounds.
+    """Keep windows of agents; one that is known keeps its bounds.
 
     Args:
-        read_at: when its messages were read for an evaluation: what touched them before is evaluated now.
+        windows: each with when its messages were read for an evaluation (None: they were not): what touched them before is
+            evaluated now.
     """
-    row = {
-        "id": _window_id(agent_id, window),
-        "agent_id": agent_id,
-        "window_start": window.start,
-        "window_end": window.end,
-    }
-    upsert(store, connection, _WINDOWS, [row])
-    if read_at is not None:
-        known = (_WINDOWS.c.id == row["id"]) & (_WINDOWS.c.touched_at <= read_at)
-        connection.execute(sa.update(_WINDOWS).where(known).values(touched_at=None))
+    rows = [
+        {"id": _window_id(agent_id, w), "agent_id": agent_id, "window_start": w.start, "window_end": w.end}
+        for agent_id, w, _ in windows
+    ]
+    upsert(store, connection, _WINDOWS, rows)
+    read = [
+        {"known": row["id"], "read_at": read_at}
+        for row, (*_, read_at) in zip(rows, windows, strict=True)
+        if read_at is not None
+    ]
+    if read:
+        known = (_WINDOWS.c.id == sa.bindparam("known")) & (_WINDOWS.c.touched_at <= sa.bindparam("read_at"))
+        connection.execute(sa.update(_WINDOWS).where(known).values(touched_at=None), read)
 
 
-def newest_window(store: Store, agent_id: str, *, now: datetime) -> Window | None:
-    """Return the newest window of an agent that does not end in the future; None when it has none."""
-    return next(iter(known_windows(store, agent_id, now=now, most=1)), None)
+def newest_windows(store: Store, agent_ids: Collection[str], *, now: datetime) -> dict[str, Window]:
+    """Return the newest window of each agent that does not end in the future; agents without one are left out."""
+    order = (_WINDOWS.c.window_end.desc(), _WINDOWS.c.updated_at.desc(), _WINDOWS.c.id)
+    place = sa.func.row_number().over(partition_by=_WINDOWS.c.agent_id, order_by=order).label("place")
+    known = (among(_WINDOWS.c.agent_id, agent_ids), _WINDOWS.c.window_end <= now)
+    ranked = sa.select(_WINDOWS.c.agent_id, _WINDOWS.c.window_start, _WINDOWS.c.window_end, place).where(*known)
+    newest = ranked.subquery()
+    with store.connect() as connection:
+        rows = connection.execute(sa.select(newest).where(newest.c.place == 1))
+        return {row.agent_id: Window(end=row.window_end, start=row.window_start) for row in rows}
 
 
-def known_windows(store: Store, agent_id: str, *, now: datetime, most: int | None = None) -> list[Window]:
-    """Return the windows an agent was evaluated on that do not end in the future, the newest first; ``most``: at most so many."""
+def known_windows(store: Store, agent_id: str, *, now: datetime) -> list[Window]:
+    """Return the windows an agent was evaluated on that do not end in the future, the newest first."""
     query = (
         sa.select(_WINDOWS.c.window_start, _WINDOWS.c.window_end)
         .where(_WINDOWS.c.agent_id == agent_id, _WINDOWS.c.window_end <= now)
         .order_by(_WINDOWS.c.window_end.desc(), _WINDOWS.c.updated_at.desc(), _WINDOWS.c.id)
-        .limit(most)
     )
     with store.connect() as connection:
         return [Window(end=row.window_end, start=row.window_start) for row in connection.execute(query)]
@@ -56,11 +66,12 @@ def touched_windows(store: Store, agent_ids: Collection[str]) -> list[tuple[str,
     """Return the agents' windows whose messages changed after they were evaluated, the oldest first."""
     query = (
         sa.select(_WINDOWS)
-        .where(_WINDOWS.c.touched_at.is_not(None), _WINDOWS.c.agent_id.in_(sorted(agent_ids)))
+        .where(_WINDOWS.c.touched_at.is_not(None), among(_WINDOWS.c.agent_id, agent_ids))
         .order_by(_WINDOWS.c.window_end, _WINDOWS.c.agent_id)
     )
     with store.connect() as connection:
-        return [(row.agent_id, Window(end=row.window_end, start=row.window_start)) for row in connection.execute(query)]
+        rows = [row for row in connection.execute(query) if row.agent_id in agent_ids]
+    return [(row.agent_id, Window(end=row.window_end, start=row.window_start)) for row in rows]
 
 
 def touch_windows(connection: Connection, moments: Iterable[datetime]) -> None:

@@ -8,7 +8,7 @@ from datetime import datetime
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from persona_pipeline.store import Store, tables, upsert
+from persona_pipeline.store import Store, among, tables, upsert
 from persona_pipeline.world.canonical import content_hash
 from persona_pipeline.world.counting import said_by_agent
 from persona_pipeline.world.evaluated_windows import touch_windows
@@ -115,10 +115,16 @@ def read_messages(
     return sorted(map(message_of, rows), key=lambda message: (message.created_at, message.id))
 
 
-def messages_by_id(store: Store, ids: Sequence[str]) -> dict[str, Message]:
-    """Return those messages of these ids that there are, by id."""
+def read_talk(store: Store, span: Window, agent_ids: Collection[str]) -> list[Message]:
+    """Return, in whatever order, what some agents really said in a span of time, and all that was said in their channels then."""
+    during = [_TABLE.c.synthetic.is_(False), _TABLE.c.created_at <= span.end]
+    if span.start is not None:
+        during.append(_TABLE.c.created_at > span.start)
+    theirs = among(_TABLE.c.agent_id, agent_ids)
+    channels = sa.select(_TABLE.c.channel_id).where(*during, theirs, _TABLE.c.channel_id.is_not(None)).distinct()
+    query = sa.select(_TABLE).where(*during, sa.or_(theirs, _TABLE.c.channel_id.in_(channels)))
     with store.connect() as connection:
-        return _known(connection, ids)
+        return [message_of(row) for row in connection.execute(query)]
 
 
 def speaker_counts(store: Store, *, without: Collection[str] = ()) -> dict[str, int]:

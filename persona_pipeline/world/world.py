@@ -1,8 +1,9 @@
 """A world: a folder of personas, propositions, messages, recordings, baselines and suites, and the store behind it."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -10,13 +11,14 @@ from sqlalchemy.engine import URL
 
 from persona_pipeline.errors import ConfigError, Problem
 from persona_pipeline.settings import get_settings
-from persona_pipeline.store import Store, open_store, tables, upsert
+from persona_pipeline.store import Store, among, open_store, tables, upsert
 from persona_pipeline.store.leases import is_held
 from persona_pipeline.world import personas
 from persona_pipeline.world.aliases import AgentNames, Aliases, alias_problems, check_mapping, mapped, read_names
 from persona_pipeline.world.counting import count_messages, said_by_agent
 from persona_pipeline.world.ingest import parse_message
 from persona_pipeline.world.looking import Unread, unread_files
+from persona_pipeline.world.message_log import MESSAGES, message_files
 from persona_pipeline.world.messages import later_messages, newest_message_time, read_messages
 from persona_pipeline.world.mirroring import (
     LEASE,
@@ -27,10 +29,9 @@ from persona_pipeline.world.mirroring import (
     mirror_files,
 )
 from persona_pipeline.world.models import Message, Persona, Window
-from persona_pipeline.world.reading import ENDINGS, MessageFile, Row
+from persona_pipeline.world.reading import MessageFile, Row
 from persona_pipeline.world.renaming import names_are_followed, rename_stored
 
-MESSAGES = "messages"
 # A sender's clock may be a little ahead; what is dated later than this is not judged yet.
 FUTURE_GRACE = timedelta(minutes=5)
 
@@ -96,49 +97,67 @@ class World:
         Raises:
             ConfigError: a persona file is not valid; the problems of all of them.
         """
-        problems: list[Problem] = []
-        names = self.names()
-        for agent_id in self.agent_ids() if agent_ids is None else agent_ids:
-            try:
-                self.sync_persona(agent_id, names)
-            except ConfigError as error:
-                problems += error.problems
-        if problems:
-            raise ConfigError(list(dict.fromkeys(problems)))
+        _, broken = self.sync_personas(self.agent_ids() if agent_ids is None else agent_ids)
+        if broken:
+            raise ConfigError(list(dict.fromkeys(problem for problems in broken.values() for problem in problems)))
         return self.sync_messages()
 
-    def sync_persona(self, agent_id: str, names: Mapping[str, AgentNames] | None = None) -> Persona:
+    def sync_persona(self, agent_id: str) -> Persona:
         """Read one persona file, write it to the store and return it.
-
-        Args:
-            names: everybody's, where the caller has them.
 
         Raises:
             ConfigError: the file is missing or not valid, or an alias in it is another agent's.
         """
-        persona = personas.load_persona(self.root, agent_id)
-        if persona.aliases and (wrong := alias_problems(names or self.names()).get(agent_id)):
-            raise ConfigError(wrong)
-        row = {
-            "id": agent_id,
-            "display_name": persona.display_name,
-            "persona": persona.persona,
-            "persona_hash": persona.hash,
-        }
-        config = {"agent_id": agent_id, **persona.corrections.model_dump(), "source": "persona"}
-        agents, configs = tables.agents, tables.agent_evaluation_config
+        found, broken = self.sync_personas([agent_id])
+        if broken:
+            raise ConfigError(broken[agent_id])
+        return found[agent_id]
+
+    def sync_personas(self, agent_ids: Iterable[str]) -> tuple[dict[str, Persona], dict[str, tuple[Problem, ...]]]:
+        """Read persona files, write them to the store, and return them by agent, and what is wrong with the others'."""
+        found: dict[str, Persona] = {}
+        broken: dict[str, tuple[Problem, ...]] = {}
+        wrong = cache(lambda: alias_problems(self.names()))
+        for agent_id in agent_ids:
+            try:
+                persona = personas.load_persona(self.root, agent_id)
+                if persona.aliases and agent_id in wrong():
+                    broken[agent_id] = wrong()[agent_id]
+                else:
+                    found[agent_id] = persona
+            except ConfigError as error:
+                broken[agent_id] = error.problems
+        self._write_personas(found)
+        return found, broken
+
+    def _write_personas(self, found: Mapping[str, Persona]) -> None:
+        rows = [
+            {"id": agent_id, "display_name": item.display_name, "persona": item.persona, "persona_hash": item.hash}
+            for agent_id, item in found.items()
+        ]
+        configs = [
+            {"agent_id": agent_id, **item.corrections.model_dump(), "source": "persona"}
+            for agent_id, item in found.items()
+        ]
+        agents, kept = tables.agents, tables.agent_evaluation_config
         with self.store.connect() as connection:
-            known = connection.execute(sa.select(agents).where(agents.c.id == agent_id)).one_or_none()
-            kept = connection.execute(sa.select(configs).where(configs.c.agent_id == agent_id)).one_or_none()
-        with_config = kept is None or (
-            kept.source == "persona" and any(getattr(kept, key) != value for key, value in config.items())
-        )
-        if known is None or any(getattr(known, key) != value for key, value in row.items()) or with_config:
+            known = {row.id: row for row in connection.execute(sa.select(agents).where(among(agents.c.id, found)))}
+            query = sa.select(kept).where(among(kept.c.agent_id, found))
+            known_configs = {row.agent_id: row for row in connection.execute(query)}
+
+        def differs(own: sa.Row | None, row: Mapping[str, object]) -> bool:
+            return own is None or any(getattr(own, key) != value for key, value in row.items())
+
+        new = [row for row in rows if differs(known.get(row["id"]), row)]
+        # What a person or a program set is theirs.
+        others = {agent_id for agent_id, row in known_configs.items() if row.source != "persona"}
+        new_configs = [
+            row for row in configs if row["agent_id"] not in others and differs(known_configs.get(row["agent_id"]), row)
+        ]
+        if new or new_configs:
             with self.store.begin() as connection:
-                upsert(self.store, connection, agents, [row])
-                if with_config:
-                    upsert(self.store, connection, configs, [config], key=["agent_id"])
-        return persona
+                upsert(self.store, connection, agents, new)
+                upsert(self.store, connection, kept, new_configs, key=["agent_id"])
 
     def sync_names(self) -> None:
         """Bring every agent's display name into the store: whoever is evaluated, the others are shown by their names."""
@@ -190,8 +209,7 @@ class World:
 
     def message_files(self) -> list[Path]:
         """Return the world's message files, sorted."""
-        folder = self.root / MESSAGES
-        return sorted(path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS) if folder.is_dir() else []
+        return message_files(self.root)
 
     def ingest(self, path: Path, *, mapping: Mapping[str, str] | None = None, restore: bool = False) -> SyncResult:
         """Add the messages of a file from anywhere; nothing is removed.
@@ -246,12 +264,18 @@ class World:
         Raises:
             ConfigError: none was.
         """
-        agents = tables.agents
-        with self.store.connect() as connection:
-            row = connection.execute(sa.select(agents).where(agents.c.id == agent_id)).one_or_none()
-        if row is None or row.persona is None:
+        found = self.stored_personas([agent_id]).get(agent_id)
+        if found is None:
             raise ConfigError(f"agent {agent_id!r} has no persona in the store; write personas/{agent_id}.yaml")
-        return Persona(agent_id, row.display_name, row.persona)
+        return found
+
+    def stored_personas(self, agent_ids: Collection[str]) -> dict[str, Persona]:
+        """Return the personas last brought into the store of some agents; those of whom none was are left out."""
+        agents = tables.agents
+        query = sa.select(agents).where(among(agents.c.id, agent_ids), agents.c.persona.is_not(None))
+        with self.store.connect() as connection:
+            rows = [row for row in connection.execute(query) if row.id in agent_ids]
+        return {row.id: Persona(row.id, row.display_name, row.persona) for row in rows}
 
     def display_names(self) -> dict[str, str]:
         """Return the display name of everybody who ever spoke or has a persona."""

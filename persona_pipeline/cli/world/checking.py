@@ -143,7 +143,7 @@ def _baselines_again(root: Path, checked: Checked, require_signed: bool) -> None
 
 def _labels_together(root: Path, checked: Checked) -> None:
     """What label files say of one another, and the labels that are stale. Files that do not load are problems of their own."""
-    from persona_pipeline.evaluation.verdicts import KnownVerdicts
+    from persona_pipeline.calibration.known import KnownVerdicts
     from persona_pipeline.labels import LABELS, load_labels, stale_labels
 
     try:

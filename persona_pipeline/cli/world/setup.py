@@ -120,9 +120,9 @@ def forget(
     ] = None,
 ) -> None:
     """Take claims, reasons and quotes out of old runs; scores, findings, histories and trends stay."""
-    from persona_pipeline.evaluation.keeping import forget_reasons
     from persona_pipeline.settings import get_settings
     from persona_pipeline.world import World
+    from persona_pipeline.world.runs import forget_reasons
 
     days = days or get_settings().keep_reasons_days
     if days is None:
