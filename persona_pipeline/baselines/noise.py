@@ -352,12 +352,6 @@ def _assembled(same: Mask, drop: Numbers, fallen: Numbers, judge: _Judge, week: 
     )
 
 
-def _largest(groups: Indices, values: Numbers, count: int) -> Numbers:
-    largest = np.zeros(count)
-    np.maximum.at(largest, groups, values)
-    return largest
-
-
 CONFIDENCE = 0.95
 POWER = 0.8
 TARGET = 1.0

@@ -25,8 +25,8 @@ from persona_pipeline.judging.verdict import Judge, JudgeRequest, Verdict
 from persona_pipeline.labels import LABELS, Judgment, Label, StaleLabel, load_labels, stale_labels
 from persona_pipeline.world import World
 from persona_pipeline.world.canonical import rfc3339
-from persona_pipeline.world.evaluated_windows import known_windows
 from persona_pipeline.world.models import Window
+from persona_pipeline.world.runs import known_windows
 
 # Windows of an agent that are looked at, the newest first.
 MOST_WINDOWS = 26

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-import sqlalchemy as sa
-
 from persona_pipeline.baselines import BaselineComparison
 from persona_pipeline.baselines.spread import score_margins
 from persona_pipeline.baselines.trend import FEWEST_JUDGMENTS, FEWEST_WINDOWS, Trend, WindowScore, find_trends
@@ -339,7 +337,7 @@ def _is_long(windows: Sequence[WindowScore]) -> bool:
     return sum(item.score is not None and item.judgments >= FEWEST_JUDGMENTS for item in windows) > FEWEST_WINDOWS
 
 
-def _saved_run(row: sa.Row) -> SavedRun:
+def _saved_run(row: runs.Row) -> SavedRun:
     return SavedRun(
         AgentEvaluation.model_validate(row.result),
         BaselineComparison.model_validate(row.comparison) if row.comparison else None,
@@ -348,7 +346,7 @@ def _saved_run(row: sa.Row) -> SavedRun:
     )
 
 
-def _outlined(row: sa.Row) -> AgentReport:
+def _outlined(row: runs.Row) -> AgentReport:
     evaluation = AgentEvaluation.model_validate(row.outline)
     return AgentReport(
         evaluation=evaluation,

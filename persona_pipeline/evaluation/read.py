@@ -32,13 +32,11 @@ from persona_pipeline.store.judgments import notes
 from persona_pipeline.store.leases import exclusive
 from persona_pipeline.world import World, parse_window
 from persona_pipeline.world.aliases import read_names
-from persona_pipeline.world.evaluated_windows import newest_windows, record_windows, touched_windows
 from persona_pipeline.world.message_log import MessageLog, folder_messages
 from persona_pipeline.world.messages import newest_message_time, read_messages, read_talk
-from persona_pipeline.world.missing import missing_agents
 from persona_pipeline.world.models import Window
-from persona_pipeline.world.runs import newest_p_values, results_on
-from persona_pipeline.world.speakers import NameMatch, stored_names
+from persona_pipeline.world.runs import newest_p_values, newest_windows, record_windows, results_on, touched_windows
+from persona_pipeline.world.speakers import NameMatch, missing_agents, stored_names
 from persona_pipeline.world.world import FUTURE_GRACE, utc_now
 
 ALL_TIME = "all"

@@ -99,10 +99,6 @@ class Snapshot:
         text = self.results.get(run_id)
         return AgentEvaluation.model_validate_json(text) if text else None
 
-    def scope(self, agent_id: str) -> AgentScope:
-        """Return the scope of an agent that is evaluated now."""
-        return next(item for item in self.agents if item.agent_id == agent_id)
-
     def persona(self, scope: AgentScope) -> Persona:
         """Return who a scope is about.
 
@@ -122,10 +118,6 @@ class Snapshot:
             ConfigError: there is something.
         """
         raise_problems(self.broken)
-
-    def without(self, broken: Mapping[str, Sequence[Problem]]) -> "Snapshot":
-        """Return the snapshot with some agents broken too."""
-        return replace(self, broken={**self.broken, **{name: tuple(found) for name, found in broken.items()}})
 
 
 def raise_problems(broken: Mapping[str, Sequence[Problem]]) -> None:

@@ -1,20 +1,34 @@
 """A world: a folder of personas, propositions, messages, recordings, baselines and suites, and the store behind it."""
 
+import math
+import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from importlib.resources import as_file, files
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import URL
 
-from persona_pipeline.errors import ConfigError, Problem
+from persona_pipeline.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.settings import get_settings
 from persona_pipeline.store import Store, among, open_store, tables, upsert
 from persona_pipeline.store.leases import is_held
 from persona_pipeline.world import personas
-from persona_pipeline.world.aliases import AgentNames, Aliases, alias_problems, check_mapping, mapped, read_names
+from persona_pipeline.world.aliases import (
+    AgentNames,
+    Aliases,
+    alias_problems,
+    check_mapping,
+    mapped,
+    names_are_followed,
+    read_names,
+    rename_stored,
+)
+from persona_pipeline.world.canonical import content_hash
 from persona_pipeline.world.counting import count_messages, said_by_agent
 from persona_pipeline.world.ingest import parse_message
 from persona_pipeline.world.looking import Unread, unread_files
@@ -29,8 +43,7 @@ from persona_pipeline.world.mirroring import (
     mirror_files,
 )
 from persona_pipeline.world.models import Message, Persona, Window
-from persona_pipeline.world.reading import MessageFile, Row
-from persona_pipeline.world.renaming import names_are_followed, rename_stored
+from persona_pipeline.world.reading import FIELDS, MessageFile, Row
 
 # A sender's clock may be a little ahead; what is dated later than this is not judged yet.
 FUTURE_GRACE = timedelta(minutes=5)
@@ -316,3 +329,120 @@ class World:
             )
             for row in later_messages(self.store, self.horizon)
         ]
+
+
+_ID_CHARACTERS = 32
+
+
+def bring_rows(world: World, rows: Any, *, source: str, columns: Mapping[str, str] | None = None) -> SyncResult:
+    """Bring rows into the store as messages; an id that is known is updated, and nothing is removed.
+
+    A row needs ``agent_id``, ``text`` and ``created_at``. A time without an offset counts as UTC. Without an ``id`` a message gets
+    one made of what it says; without ``channel`` and ``recipient`` its channel is ``source``. Other columns are left alone.
+
+    Args:
+        rows: a frame of pandas, polars or Arrow, records, or a mapping with such for values.
+        source: what the store says the messages come from.
+        columns: what the rows call it, by field of a message, where they call it something else.
+
+    Raises:
+        ConfigError: the rows are none of these, or a field or column is unknown.
+    """
+    columns = dict(columns or {})
+    for name in columns:
+        if name not in FIELDS:
+            raise ConfigError(f"a message has no {name!r}{did_you_mean(name, FIELDS)}; it has {', '.join(FIELDS)}")
+    aliases = Aliases.of(world.names())
+    result = ingest_rows(world.store, _read(records_of(rows), source, columns), Came(source, source), aliases.owned)
+    count_messages(world.store)
+    return result
+
+
+def records_of(rows: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield the records of a frame of pandas, polars or Arrow, of records, or of a mapping with such for values.
+
+    Raises:
+        ConfigError: it is none of these.
+    """
+    if rows is None:
+        return
+    if isinstance(rows, Mapping):
+        for part in rows.values():
+            yield from records_of(part)
+    elif hasattr(rows, "to_pylist"):
+        yield from rows.to_pylist()
+    elif hasattr(rows, "to_dicts"):
+        yield from rows.to_dicts()
+    elif hasattr(rows, "to_dict"):
+        yield from rows.to_dict("records")
+    elif isinstance(rows, Iterable) and not isinstance(rows, str | bytes):
+        yield from rows
+    else:
+        raise ConfigError(f"messages cannot be read from {type(rows).__name__}; give a frame or a list of records")
+
+
+def _read(records: Iterable[Mapping[str, Any]], source: str, columns: Mapping[str, str]) -> Iterator[Row]:
+    for line, record in enumerate(records, 1):
+        if not isinstance(record, Mapping):
+            yield Row(line, ValueError(f"is no record but {type(record).__name__}"))
+            continue
+        if missing := [column for column in columns.values() if column not in record]:
+            known = [str(name) for name in record]
+            hint = did_you_mean(missing[0], known) or f"; it has {', '.join(known)}"
+            raise ConfigError(f"row {line} of {source} has no column {missing[0]!r}{hint}")
+        values = {name: _plain(record.get(columns.get(name, name))) for name in FIELDS}
+        found = {name: value for name, value in values.items() if value is not None}
+        if "channel" not in found and "recipient" not in found:
+            found["channel"] = source
+        if "id" not in found:
+            found["id"] = content_hash(sorted((name, str(value)) for name, value in found.items()))[:_ID_CHARACTERS]
+        try:
+            yield Row(line, parse_message(found))
+        except ValueError as error:
+            yield Row(line, error)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as a message file would have it: text; None for what frames write where nothing is."""
+    if value is None or value != value or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if isinstance(value, datetime):
+        return (value if value.tzinfo else value.replace(tzinfo=UTC)).isoformat()
+    return str(value) if isinstance(value, int) else value
+
+
+# Names that would mean something where the template itself is kept.
+_RENAMED = {"gitignore": ".gitignore", "gitattributes": ".gitattributes", "keep": ".gitkeep"}
+
+
+def template_world() -> dict[str, str]:
+    """Return the files of the template world, text by path."""
+    with as_file(files("persona_pipeline.world") / "template") as template:
+        sources = sorted(path for path in template.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+        return {
+            source.relative_to(template).with_name(_RENAMED.get(source.name, source.name)).as_posix(): source.read_text(
+                encoding="utf-8"
+            )
+            for source in sources
+        }
+
+
+def write_new(directory: Path, texts: Mapping[str, str]) -> list[Path]:
+    """Write files, text by path, and return them.
+
+    Raises:
+        ConfigError: a file is in the way (each is named), or the folder cannot be written; nothing is written then.
+    """
+    targets = {directory / name: text for name, text in texts.items()}
+    # A broken link is in the way too.
+    taken = [target for target in targets if os.path.lexists(target)]
+    if taken:
+        raise ConfigError([Problem("exists already; choose another folder or remove it", str(path)) for path in taken])
+    try:
+        for target, text in targets.items():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text, encoding="utf-8", newline="\n")
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise ConfigError(f"{directory} cannot be written ({reason}); choose another folder") from error
+    return [*targets]

@@ -8,12 +8,11 @@ import os
 from pathlib import Path
 from typing import Any
 
-from persona_pipeline.reporting.gathering import gather
-from persona_pipeline.reporting.json_report import to_json
-
 from persona_pipeline.evaluation import EvaluationRequest, run_evaluation
 from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.recordings import RecordedBackend
+from persona_pipeline.reporting.render import to_json
+from persona_pipeline.reporting.statistics import gather
 from persona_pipeline.world import World
 
 PINNED = Path(__file__).with_name("sample_world.json")

@@ -5,7 +5,6 @@ import json
 from pathlib import Path
 
 import pytest
-from persona_pipeline.reporting.json_report import json_text
 from typer.testing import CliRunner
 
 from persona_pipeline.cli.app import app
@@ -16,6 +15,7 @@ from persona_pipeline.evaluation.snapshot import load_replay, save_replay
 from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.recordings import RecordedBackend
 from persona_pipeline.judging.verdict import Judge
+from persona_pipeline.reporting.render import json_text
 from persona_pipeline.world import World
 from persona_pipeline.world.ingest import parse_time
 from tests.support.noise import NoisyJudge

@@ -14,9 +14,9 @@ from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.reporting.render import render
 from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.world import World
-from persona_pipeline.world.evaluated_windows import newest_windows, touched_windows
 from persona_pipeline.world.messages import write_messages
 from persona_pipeline.world.models import Message
+from persona_pipeline.world.runs import newest_windows, touched_windows
 from tests.support.evaluating import evaluate_world
 from tests.support.messages_server import Call, MessagesServer, Reply, message, verdicts
 from tests.support.worlds import replace_in, write_jsonl

@@ -18,8 +18,8 @@ from persona_pipeline.store import Store, open_store, tables
 from persona_pipeline.store.migrate import HEAD, MIGRATIONS, alembic_config, current_revision
 from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world import World
-from persona_pipeline.world.evaluated_windows import newest_windows, touched_windows
 from persona_pipeline.world.models import Window
+from persona_pipeline.world.runs import newest_windows, touched_windows
 
 FIRST, SECOND = datetime(2026, 3, 8, tzinfo=UTC), datetime(2026, 3, 15, tzinfo=UTC)
 RUN = uuid.uuid4()

@@ -36,7 +36,7 @@ from persona_pipeline.reporting.render import json_text
 from persona_pipeline.store import tables
 from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world import World
-from persona_pipeline.world.missing import missing_agents
+from persona_pipeline.world.speakers import missing_agents
 from tests.corrections.support import GATED, TextBackend, answer_gate
 from tests.corrections.test_gate_faults import live
 from tests.corrections.test_server import closed, health, service

@@ -13,12 +13,10 @@ from hypothesis import strategies as st
 
 from persona_pipeline.store import Store, open_store, tables
 from persona_pipeline.world import Message, Window
-from persona_pipeline.world.aliases import Aliases
+from persona_pipeline.world.aliases import Aliases, rename_stored
 from persona_pipeline.world.counting import Said, Tally, check_counts, count_messages, said_by_agent
-from persona_pipeline.world.evaluated_windows import record_windows
-from persona_pipeline.world.messages import read_messages, write_messages
-from persona_pipeline.world.removing import Selection, remove_messages, select_messages
-from persona_pipeline.world.renaming import rename_stored
+from persona_pipeline.world.messages import Selection, read_messages, remove_messages, select_messages, write_messages
+from persona_pipeline.world.runs import record_windows
 
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
 NAMES, IDS, DAYS, TEXTS = ["ann", "bob", "annie"], [f"m{n}" for n in range(5)], range(4), ["Hi.", "Ho.", "Né"]

@@ -16,11 +16,10 @@ from persona_pipeline.reporting.statistics import gather
 from persona_pipeline.store import Store
 from persona_pipeline.world import World
 from persona_pipeline.world.counting import check_counts, said_by_agent
-from persona_pipeline.world.evaluated_windows import record_windows, touched_windows
-from persona_pipeline.world.extras import CUT, MOST_EXTRAS, bounded_extras, cut_keys
-from persona_pipeline.world.ingest import parse_message, parse_messages
+from persona_pipeline.world.ingest import CUT, MOST_EXTRAS, bounded_extras, cut_keys, parse_message, parse_messages
 from persona_pipeline.world.messages import read_messages, write_messages
 from persona_pipeline.world.models import Window
+from persona_pipeline.world.runs import record_windows, touched_windows
 from tests.support.evaluating import evaluate_world
 from tests.support.worlds import write_jsonl
 

@@ -24,11 +24,10 @@ from persona_pipeline.world.aliases import alias_problems, read_names
 from persona_pipeline.world.changes import FOLDERS, ask_git
 from persona_pipeline.world.files import DRAFT, yaml_stems
 from persona_pipeline.world.ingest import parse_messages
-from persona_pipeline.world.missing import BASELINES, missing_agent_problems
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.personas import PERSONAS, load_persona, parse_persona
 from persona_pipeline.world.reading import ENDINGS, FIELDS
-from persona_pipeline.world.speakers import count_speakers, match_names
+from persona_pipeline.world.speakers import BASELINES, count_speakers, match_names, missing_agent_problems
 
 if TYPE_CHECKING:
     from persona_pipeline.store import Store

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.world.new_world import template_world, write_new
+from persona_pipeline.world.world import template_world, write_new
 
 DEPLOY, _DAGSTER = "deploy", "dagster.yaml"
 

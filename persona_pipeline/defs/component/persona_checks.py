@@ -18,7 +18,7 @@ from persona_pipeline.evaluation import run_evaluation
 from persona_pipeline.evaluation.report import AgentReport
 from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.options import EvaluationRequest
-from persona_pipeline.world.rows import bring_rows
+from persona_pipeline.world.world import bring_rows
 
 MOST_LINES = 5
 
