@@ -82,14 +82,17 @@ from persona_pipeline.evaluation import (  # noqa: E402
     EvaluationRequest,
     run_evaluation,
 )
-from persona_pipeline.evaluation.estimating import estimate_run  # noqa: E402
+from persona_pipeline.evaluation.estimate import estimate_run  # noqa: E402
 from persona_pipeline.evaluation.run import planned_requests  # noqa: E402
 from persona_pipeline.judging.batches import collect_batches, submit_batch  # noqa: E402
 from persona_pipeline.judging.claims import questions_of  # noqa: E402
 from persona_pipeline.judging.estimate import Range, estimate_questions  # noqa: E402
-from persona_pipeline.judging.layers import OpenedJudge  # noqa: E402
 from persona_pipeline.judging.model.options import ModelOptions  # noqa: E402
-from persona_pipeline.judging.open import JudgeOptions, open_judge  # noqa: E402
+from persona_pipeline.judging.open import (  # noqa: E402
+    JudgeOptions,
+    OpenedJudge,
+    open_judge,
+)
 from persona_pipeline.judging.verdict import JudgeRequest, Usage  # noqa: E402
 from persona_pipeline.settings import (  # noqa: E402
     Settings,

@@ -268,11 +268,12 @@ def write_runs(root: Path, database_url: str, runs: int, *, seed: int = 1) -> in
     """Save finished runs of everybody, a window a week; in the newest one agent of 25 fell. Return how many there are."""
     import sqlalchemy as sa
 
-    from persona_pipeline.evaluation.comparison import Guard, compared
+    from persona_pipeline.evaluation.decide import Guard, compared
     from persona_pipeline.evaluation.gate import GateRules
-    from persona_pipeline.evaluation.saving import SavedRun, save_run
+    from persona_pipeline.evaluation.history import SavedRun, rows_of
     from persona_pipeline.store import tables
     from persona_pipeline.world import World
+    from persona_pipeline.world.runs import write_runs
 
     world, draw, table = World.open(root, database_url), random.Random(seed), tables.evaluation_runs
     names = world.agent_ids()
@@ -280,7 +281,7 @@ def write_runs(root: Path, database_url: str, runs: int, *, seed: int = 1) -> in
         world.sync_persona(name)
         found, baseline = _evaluation(name, draw, low=number % 25 == 7), _baseline(name)
         report = compared(found, baseline, Guard(GateRules()))
-        save_run(world.store, SavedRun(report.evaluation, report.comparison, report.findings))
+        write_runs(world.store, [rows_of(SavedRun(report.evaluation, report.comparison, report.findings))])
     with world.store.begin() as connection:
         newest = [dict(row._mapping) for row in connection.execute(sa.select(table))]
     for row in newest:
@@ -310,7 +311,7 @@ def _earlier(row: dict[str, Any], weeks: int, draw: random.Random) -> dict[str, 
 
 
 def _evaluation(name: str, draw: random.Random, *, low: bool) -> Any:
-    from persona_pipeline.evaluation.results import AgentEvaluation
+    from persona_pipeline.evaluation.report import AgentEvaluation
     from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult, QuotedEvidence
 
     quote, reasoning = " ".join(draw.choices(WORDS, k=15)), " ".join(draw.choices(WORDS, k=40))

@@ -90,12 +90,18 @@ import numpy as np
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 
-from persona_pipeline.baselines.detectable import detectable, interval  # noqa: E402
-from persona_pipeline.baselines.falls import CONFIRMATIONS, Decided, decide, levels_of, worth_asking  # noqa: E402
-from persona_pipeline.baselines.families import DIMENSIONS_SHARE, MOST_TOGETHER  # noqa: E402
-from persona_pipeline.baselines.level import Fleet, Level  # noqa: E402
+from persona_pipeline.baselines.falls import (  # noqa: E402  # noqa: E402
+    CONFIRMATIONS,
+    DIMENSIONS_SHARE,
+    MOST_TOGETHER,
+    Decided,
+    decide,
+    levels_of,
+    worth_asking,
+)
+from persona_pipeline.baselines.noise import detectable, interval  # noqa: E402
 from persona_pipeline.baselines.trend import FEWEST_WINDOWS, LIMIT, cusum  # noqa: E402
-from persona_pipeline.baselines.variance import Repeats, means, medians, repeats  # noqa: E402
+from persona_pipeline.baselines.variance import Fleet, Level, Repeats, means, medians, repeats  # noqa: E402  # noqa: E402
 from persona_pipeline.calibration.measures import Measure, bias  # noqa: E402
 from persona_pipeline.calibration.prediction import PeoplesScores, peoples_mean  # noqa: E402
 from persona_pipeline.claims.trial import Trial, TrialRequest, plan_trial, run_trial  # noqa: E402

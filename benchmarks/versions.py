@@ -46,10 +46,11 @@ from scipy import stats
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 
-from persona_pipeline.baselines.families import DIMENSIONS_SHARE, LEVEL  # noqa: E402
-from persona_pipeline.baselines.paired import log_wealth  # noqa: E402
-from persona_pipeline.evaluation.verdicts import KnownVerdicts  # noqa: E402
-from persona_pipeline.judging.recordings.replay import RecordingWriter  # noqa: E402
+from persona_pipeline.baselines.falls import DIMENSIONS_SHARE, LEVEL  # noqa: E402
+from persona_pipeline.baselines.statistics import log_wealth  # noqa: E402
+from persona_pipeline.calibration.known import KnownVerdicts  # noqa: E402
+from persona_pipeline.evaluation.read import read_folder  # noqa: E402
+from persona_pipeline.judging.recordings import RecordingWriter  # noqa: E402
 from persona_pipeline.judging.verdict import (  # noqa: E402
     Evidence,
     JudgeRequest,
@@ -69,7 +70,6 @@ from persona_pipeline.versions.scenes import moments  # noqa: E402
 from persona_pipeline.versions.sides import Side  # noqa: E402
 from persona_pipeline.versions.states import Answers, state_of  # noqa: E402
 from persona_pipeline.world import World  # noqa: E402
-from persona_pipeline.world.folder import FolderWorld  # noqa: E402
 from persona_pipeline.world.models import Window  # noqa: E402
 
 ANSWER_SD, OUTLIERS = 0.7, 0.05
@@ -288,11 +288,11 @@ class History:
 
     def record(self) -> None:
         """Record what the judge says of the world as it stands; what is not asked any more goes."""
-        source, side = FolderWorld(self.root), Side("", self.root)
-        newest = source.newest_message_time()
+        snapshot, side = read_folder(self.root), Side("", self.root)
+        newest = snapshot.messages.newest
         assert newest is not None
         answers = Answers(KnownVerdicts(self.root, None))
-        state = state_of(source, side.agent(AGENT, ALL_DIMENSIONS), Window(newest), answers)
+        state = state_of(snapshot, side.agent(AGENT, ALL_DIMENSIONS), Window(newest), answers)
         assert state.plan is not None
         folder = self.root / "recordings"
         for path in folder.rglob("*.jsonl") if folder.is_dir() else ():

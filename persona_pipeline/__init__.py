@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from persona_pipeline.defs.component.persona_checks import build_persona_checks
     from persona_pipeline.defs.component.persona_world import PersonaWorld
     from persona_pipeline.errors import ConfigError, PersonaError, Problem
-    from persona_pipeline.evaluation.report import AgentReport, Finding, RunReport
-    from persona_pipeline.evaluation.results import AgentEvaluation
+    from persona_pipeline.evaluation.report import AgentEvaluation, AgentReport, Finding, RunReport
     from persona_pipeline.judging.verdict import Evidence, Judge, JudgeRequest, Unscored, Verdict
     from persona_pipeline.propositions.dimensions import Dimension
     from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
@@ -123,8 +122,7 @@ _MODULES = {
     "persona_pipeline.defs.component.persona_checks": ("build_persona_checks",),
     "persona_pipeline.defs.component.persona_world": ("PersonaWorld",),
     "persona_pipeline.errors": ("ConfigError", "PersonaError", "Problem"),
-    "persona_pipeline.evaluation.report": ("AgentReport", "Finding", "RunReport"),
-    "persona_pipeline.evaluation.results": ("AgentEvaluation",),
+    "persona_pipeline.evaluation.report": ("AgentEvaluation", "AgentReport", "Finding", "RunReport"),
     "persona_pipeline.judging.verdict": ("Evidence", "Judge", "JudgeRequest", "Unscored", "Verdict"),
     "persona_pipeline.propositions.dimensions": ("Dimension",),
     "persona_pipeline.scoring.results": ("DimensionEvaluation", "PropositionResult"),

@@ -21,7 +21,7 @@ from persona_pipeline.defs.platform.step_logs import VARIABLE as STEP_LOGS
 from persona_pipeline.deployment import render_deployment
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.settings import Settings
-from persona_pipeline.world.new_world import template_world, write_new
+from persona_pipeline.world.world import template_world, write_new
 from tests.support.deployment import DEPLOY, example_environment, interpolated, load
 from tests.support.workers import PROJECT
 

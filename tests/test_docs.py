@@ -27,7 +27,7 @@ from persona_pipeline.corrections.service.app import create_app
 from persona_pipeline.defs.component.persona_world import MessagesFrom
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
 from persona_pipeline.documents import parse_document, validate_document
-from persona_pipeline.judging.recordings.replay import RecordedBackend
+from persona_pipeline.judging.recordings import RecordedBackend
 from persona_pipeline.labels import Label
 from persona_pipeline.propositions.schema import CatchphraseEntry, PropositionEntry, PropositionFile
 from persona_pipeline.reporting.pages.suites import explanation_lines, result_line, summary_line

@@ -139,3 +139,24 @@ def test_a_room_shows_no_more_than_it_says(room: str) -> None:
     own = graph.find_descendants(package)
     shown = {name for name in own if graph.find_modules_that_directly_import(name) - own - {package}}
     assert {name.removeprefix(f"{package}.") for name in shown} <= SHOWN[room]
+
+
+# Stages of an evaluation between reading a world and writing its run.
+PURE = ("ask", "decide", "gate", "plan", "report", "snapshot", "trust")
+
+
+@pytest.mark.parametrize("name", PURE)
+def test_between_reading_and_writing_nobody_holds_a_world(name: str) -> None:
+    """Planning, asking and deciding know snapshots: no world, no store, and no folder of one."""
+    path = Path(__file__).parents[1] / "persona_pipeline" / "evaluation" / f"{name}.py"
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    named = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    taken = {item.arg for node in ast.walk(tree) if isinstance(node, ast.arguments) for item in node.args}
+    assert not named & {"World", "Store"}
+    assert not taken & {"world", "store", "root"}
+
+
+@pytest.mark.parametrize("room", ["evaluation", "baselines", "labels", "calibration"])
+def test_evaluation_and_guard_write_no_sql(room: str) -> None:
+    files = (Path(__file__).parents[1] / "persona_pipeline" / room).rglob("*.py")
+    assert [path.name for path in files if "sqlalchemy" in path.read_text(encoding="utf-8")] == []

@@ -122,8 +122,9 @@ def _evaluations(
     regression_delta: float | None,
     proposition_delta: float | None,
 ) -> EvaluationComparison:
-    from persona_pipeline.evaluation.beside import set_beside
+    from persona_pipeline.evaluation.decide import set_beside
     from persona_pipeline.evaluation.gate import GateRules
+    from persona_pipeline.evaluation.read import read_guard
 
     if after.world is None:
         raise ConfigError("the evaluation does not know its world; make it with evaluate")
@@ -139,7 +140,7 @@ def _evaluations(
         min_coverage=told["min_coverage"],
     )
     return EvaluationComparison(
-        **vars(EvaluationRun(set_beside(after.world, known, after.report, rules))),
+        **vars(EvaluationRun(set_beside(read_guard(after.world, rules), known, after.report))),
         world=after.world,
         only_before=[name for name in known if name not in after.agents],
         only_after=[name for name in after.agents if name not in known],
@@ -147,7 +148,7 @@ def _evaluations(
 
 
 def _baselines(before: Evaluation | Baseline | Iterable[Baseline]) -> dict[str, Baseline]:
-    from persona_pipeline.evaluation.beside import baseline_of
+    from persona_pipeline.evaluation.decide import baseline_of
 
     if isinstance(before, Evaluation):
         return {name: baseline_of(report.evaluation) for name, report in before.agents.items()}

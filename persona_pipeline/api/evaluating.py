@@ -21,7 +21,7 @@ from persona_pipeline.options import OF_JUDGE, Asking, EvaluationRequest
 from persona_pipeline.world import World
 
 if TYPE_CHECKING:
-    from persona_pipeline.evaluation.estimating import RunEstimate
+    from persona_pipeline.evaluation.estimate import RunEstimate
 
 
 def load_world(root: Path | str | None = None, *, database_url: str | None = None) -> World:
@@ -135,7 +135,7 @@ def estimate(world: World, *, judge: str | None = None, **asked: Unpack[Asking])
     Raises:
         ConfigError: bad input.
     """
-    from persona_pipeline.evaluation.estimating import estimate_run
+    from persona_pipeline.evaluation.estimate import estimate_run
 
     request = _request(asked)
     return estimate_run(world, request, judge or world.settings.judge, JudgeOptions.of(request))

@@ -2,11 +2,13 @@
 
 from persona_pipeline.baselines.golden import (
     BASELINES,
+    Watched,
     baseline_path,
     captured,
     find_baseline,
     load_baseline,
     save_baseline,
+    watched_agents,
 )
 from persona_pipeline.baselines.models import (
     Baseline,
@@ -23,7 +25,6 @@ from persona_pipeline.baselines.regression import (
     find_regressions,
     is_covered,
 )
-from persona_pipeline.baselines.watched import Watched, watched_agents
 
 __all__ = [
     "BASELINES",

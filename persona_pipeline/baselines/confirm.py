@@ -6,15 +6,22 @@ from typing import Literal
 
 import numpy as np
 
-from persona_pipeline.baselines.detectable import detectable, interval, needs, sees
-from persona_pipeline.baselines.falls import CONFIRMATIONS, Decided, decide, levels_of, worth_asking
-from persona_pipeline.baselines.families import CLAIMS_SHARE, DIMENSIONS_SHARE, LEVEL, families_named
+from persona_pipeline.baselines.falls import (
+    CLAIMS_SHARE,
+    CONFIRMATIONS,
+    DIMENSIONS_SHARE,
+    LEVEL,
+    Decided,
+    decide,
+    families_named,
+    levels_of,
+    worth_asking,
+)
 from persona_pipeline.baselines.fleet import Compared, Tabled, tabled
 from persona_pipeline.baselines.models import Baseline, BaselineComparison, ClaimTest, DimensionComparison, Sight
-from persona_pipeline.baselines.noise import Drops
+from persona_pipeline.baselines.noise import SOURCES, Drops, detectable, interval, needs, sees
 from persona_pipeline.baselines.regression import PROPOSITION_DELTA, REGRESSION_DELTA, TOLERANCE, UNDECIDED_DELTA
 from persona_pipeline.baselines.variance import Numbers
-from persona_pipeline.baselines.week import SOURCES
 
 __all__ = ["CONFIRMATIONS", "Asked", "Compared", "most_confirmations", "settled", "to_confirm"]
 

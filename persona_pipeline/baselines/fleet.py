@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from persona_pipeline.baselines.level import Fleet, Level
 from persona_pipeline.baselines.models import Baseline, BaselineComparison
 from persona_pipeline.baselines.spread import (
     ClaimSpread,
@@ -18,7 +17,7 @@ from persona_pipeline.baselines.spread import (
     golden_weights,
     spread_of,
 )
-from persona_pipeline.baselines.variance import Numbers, Repeats
+from persona_pipeline.baselines.variance import Fleet, Level, Numbers, Repeats
 from persona_pipeline.scoring.results import DimensionEvaluation
 
 

@@ -9,13 +9,156 @@ and w is 0 where both sides judged the same messages. The same holds of a dimens
 computed parts included.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from persona_pipeline.baselines.level import Fleet, Indices, Mask, by_group, centre
-from persona_pipeline.baselines.variance import ROUNDING_VARIANCE, Numbers, moderated, prior_of, satterthwaite
-from persona_pipeline.baselines.week import SAME, UNKNOWN, Week, between_windows, from_run, learnt
+from persona_pipeline.baselines.variance import (
+    ROUNDING_VARIANCE,
+    Fleet,
+    Indices,
+    Level,
+    Mask,
+    Numbers,
+    by_group,
+    centre,
+    moderated,
+    prior_of,
+    satterthwaite,
+)
+
+# How weeks differ is learnt from others only where so many agents show it: no neighbour alone moves another's limits.
+FEWEST_AGENTS = 3
+# With so few degrees of freedom what the claims of one run do between them says nothing of the week.
+FEWEST_DEGREES = 4
+# What the mean square of a handful of normal numbers loses with the farthest of them, made up for.
+TRIMMED = 2.0
+SOURCES = ("same messages", "own windows", "own windows and the fleet's", "the fleet's windows", "this run", "unknown")
+SAME, OWN, SHRUNK, FLEET, RUN, UNKNOWN = range(len(SOURCES))
+
+
+@dataclass(frozen=True)
+class Week:
+    """What is known of the week, a row a dimension.
+
+    Attributes:
+        effect: variance of what a window does to a score.
+        whole: variance of a window's score, the judge's part included; what the effect was learnt from.
+        degrees: of freedom of ``whole``.
+        source: index into ``SOURCES``.
+    """
+
+    effect: Numbers
+    whole: Numbers
+    degrees: Numbers
+    source: Indices
+
+    def or_else(self, other: "Week") -> "Week":
+        """Return this where something is known, the other elsewhere."""
+        missing = self.source == UNKNOWN
+        return Week(
+            np.where(missing, other.effect, self.effect),
+            np.where(missing, other.whole, self.whole),
+            np.where(missing, other.degrees, self.degrees),
+            np.where(missing, other.source, self.source),
+        )
+
+    def at(self, rows: Indices) -> "Week":
+        """Return these rows, one of them as often as it is named."""
+        return Week(self.effect[rows], self.whole[rows], self.degrees[rows], self.source[rows])
+
+
+def between_windows(level: Level, medians: Mask) -> tuple[Numbers, Numbers]:
+    """Return the variance between the windows of each row, as it matters for falls, and its degrees of freedom.
+
+    A score near 9 cannot rise, so scores fall further than they rise: what the fleet shows below its means counts for all.
+    """
+    between = np.where(medians, level.between_medians, level.between)
+    below = np.where(medians, level.below_medians, level.below)
+    degrees = np.where(np.isfinite(between), level.windows - 1, 0.0)
+    whole, lower = (float(np.sum(np.where(degrees > 0, part * degrees, 0.0))) for part in (between, below))
+    return between * max(1.0, lower / whole if whole > 0 else 1.0), degrees
+
+
+def learnt(
+    agent_of: Indices, between: Numbers, judge: Numbers, degrees: Numbers, own: Mask, otherwise: Numbers
+) -> Week:
+    """Return what is known of the week from windows: the fleet's where enough agents have several, else each agent's own.
+
+    Args:
+        agent_of: the agent of each row; the others as in ``from_windows``.
+    """
+    showing = np.unique(agent_of[degrees > 0])
+    if len(showing) >= FEWEST_AGENTS:
+        return from_windows(between, judge, degrees, own, otherwise)
+    found = from_windows(between, judge, np.zeros(len(between)), own, otherwise)
+    for agent in showing:
+        alone = from_windows(between, judge, np.where(agent_of == agent, degrees, 0.0), own, otherwise)
+        elsewhere = np.where(agent_of == agent, alone.source, UNKNOWN)
+        found = found.or_else(Week(alone.effect, alone.whole, alone.degrees, elsewhere))
+    return found
+
+
+def from_windows(between: Numbers, judge: Numbers, degrees: Numbers, own: Mask, otherwise: Numbers) -> Week:
+    """Return what is known of the week from the windows of the fleet's baselines; UNKNOWN where there is one window each.
+
+    Plain variances between windows hold judge and week together; outliers and all, since a robust estimate of a large week's
+    effect is too small. The judge's part is taken out where it is known.
+
+    Args:
+        between, judge, degrees: variance between the windows of each row, the judge's part in it as the baselines tell it (0:
+            they do not), and its degrees of freedom.
+        own: rows with enough windows of their own.
+        otherwise: the judge's part where the baselines do not tell it.
+    """
+    total = float(degrees.sum())
+    if total <= 0:
+        nothing = np.zeros(len(between))
+        return Week(nothing, nothing, nothing, np.full(len(between), UNKNOWN))
+    # Baselines judged differently often are brought to the same judge's part before they are compared.
+    common = float(np.sum(judge * degrees) / total)
+    adjusted = between - judge + common
+    prior = prior_of(adjusted, degrees, max(common, ROUNDING_VARIANCE) / 20)
+    variance, freedom = moderated(np.maximum(adjusted, 0.0), degrees, prior, total)
+    alone = total == degrees
+    source = np.where(degrees <= 0, FLEET, np.where(alone | own, OWN, SHRUNK))
+    return Week(np.maximum(variance - (common or otherwise), 0.0), variance, freedom, source)
+
+
+def from_run(fleet: Fleet, drop: Numbers, judge: Numbers) -> Week:
+    """Return the week's variance as this run tells it: how differently the claims of an agent's other dimensions moved.
+
+    For baselines of one window, where no windows can be compared: baseline and run are two windows, and most claims did not
+    fall. A dimension that moved as a whole does not count, and no dimension is judged by itself where there are others.
+    """
+    at, units = fleet.dimension_of, len(fleet.agent_of)
+    moved = np.isfinite(drop) & ~fleet.same[at]
+
+    def by_unit(values: Numbers) -> Numbers:
+        return by_group(at, np.where(moved, values, 0.0), units)
+
+    def others(values: Numbers) -> Numbers:
+        return by_group(fleet.agent_of, values)[fleet.agent_of] - values
+
+    count = by_unit(np.ones(len(at)))
+    centre = by_unit(drop) / np.maximum(count, 1.0)
+    away = np.where(moved, (drop - centre[at]) ** 2, 0.0)
+    squares, degrees, noise = by_unit(away), np.maximum(count - 1, 0.0), by_unit(judge)
+    alone = others(degrees) < FEWEST_DEGREES
+    # By itself, a dimension is judged without the claim that moved most, which may be the one that fell.
+    farthest = np.zeros(units)
+    np.maximum.at(farthest, at, away)
+    without = squares - farthest * count / np.maximum(count - 1, 1.0)
+    spread = np.where(alone, TRIMMED * np.maximum(without, 0.0), others(squares))
+    freedom = np.where(alone, count - 2, others(degrees))
+    known = freedom >= np.where(alone, 2, FEWEST_DEGREES)
+    freedom = np.where(known, freedom, 1.0)
+    variance = spread / freedom
+    judged = np.where(alone, noise, others(noise)) / np.maximum(np.where(alone, count, others(count)), 1.0)
+    week = np.where(known, np.maximum(variance - judged, 0.0) / 2, 0.0)
+    return Week(week, variance / 2, np.where(known, freedom, 0.0), np.where(known, RUN, UNKNOWN))
+
 
 # From so many windows on an agent has a spread of its own.
 OWN_WINDOWS = 4
@@ -209,7 +352,99 @@ def _assembled(same: Mask, drop: Numbers, fallen: Numbers, judge: _Judge, week: 
     )
 
 
-def _largest(groups: Indices, values: Numbers, count: int) -> Numbers:
-    largest = np.zeros(count)
-    np.maximum.at(largest, groups, values)
-    return largest
+CONFIDENCE = 0.95
+POWER = 0.8
+TARGET = 1.0
+# A dimension that cannot see a fall of so many points guards little.
+BLIND = 2.0
+MOST_JUDGMENTS, MOST_WINDOWS, MOST_MESSAGES = 15, 26, 2000
+
+
+@dataclass(frozen=True)
+class Needs:
+    """Any one of these makes a fall of ``TARGET`` points visible; None: no amount of it does, within reason.
+
+    Attributes:
+        messages: of the agent in a window, if what a week does to a score shrinks with how much was said.
+        judgments: of a claim, for baseline and run.
+        windows: in the baseline.
+    """
+
+    messages: int | None = None
+    judgments: int | None = None
+    windows: int | None = None
+
+
+def interval(drops: Drops, confidence: float = CONFIDENCE) -> tuple[Numbers, Numbers]:
+    """Return the two-sided confidence interval of each drop (NaN: not tested)."""
+    from scipy.special import stdtrit
+
+    reach = stdtrit(drops.degrees, (1 + confidence) / 2) * np.sqrt(drops.variance)
+    return drops.drop - reach, drops.drop + reach
+
+
+def detectable(drops: Drops, levels: Numbers, power: float = POWER) -> Numbers:
+    """Return the fall of each row that is told from judge and week with this power, in points; NaN where nothing is tested.
+
+    Args:
+        levels: of the one-sided test of each row, corrections included. A fall must also be beyond spec/2's delta.
+    """
+    return np.where(np.isfinite(drops.drop), _quantiles(drops, levels, power) * np.sqrt(drops.variance), np.nan)
+
+
+def needs(drops: Drops, levels: Numbers, row: int, messages: int | None, target: float = TARGET) -> Needs:
+    """Return what would let a row see a fall of ``target`` points with power ``POWER``, its degrees of freedom as they are.
+
+    Nothing where it does already.
+
+    Args:
+        messages: that the agent said in the window; None: unknown.
+    """
+    allowed = float((target / _quantiles(drops, levels, POWER)[row]) ** 2)
+    if float(drops.variance[row]) <= allowed:
+        return Needs()
+    before, now, one = (float(part[row]) for part in (drops.judge_before, drops.judge_now, drops.one))
+    week, windows = float(drops.week[row]), max(1.0, float(drops.windows[row]))
+    weeks = float(drops.week_part[row])
+    return Needs(
+        messages=_whole(weeks * (messages or 0), allowed - before - now, MOST_MESSAGES) if weeks > 0 else None,
+        judgments=_whole(one * (1 + 1 / windows), allowed - weeks, MOST_JUDGMENTS) if one > 0 else None,
+        windows=_whole(before * windows + week, allowed - now - week, MOST_WINDOWS) if weeks > 0 else None,
+    )
+
+
+def sees(smallest: float | None, need: Needs | None) -> str:
+    """Return in one sentence what a window can see and what a smaller fall needs; "" where that is not known."""
+    if smallest is None:
+        return ""
+    text = f"this window can see a fall of {smallest:.1f}"
+    if smallest > BLIND:
+        text = f"this window cannot see a fall of {BLIND:g} points, only one of {smallest:.1f}: do not trust its green"
+    if smallest <= TARGET or need is None:
+        return text
+    ways = [
+        f"{count} {what}"
+        for count, what in (
+            (need.messages, "messages"),
+            (need.judgments, "judgments a claim"),
+            (need.windows, "windows in the baseline"),
+        )
+        if count
+    ]
+    if not ways:
+        return f"{text}; {TARGET:.1f} needs more messages, judgments and windows together"
+    return f"{text}; {TARGET:.1f} needs {', '.join(ways[:-1])}{' or ' if len(ways) > 1 else ''}{ways[-1]}"
+
+
+def _quantiles(drops: Drops, levels: Numbers, power: float) -> Numbers:
+    from scipy.special import stdtrit
+
+    return stdtrit(drops.degrees, 1 - levels) + stdtrit(drops.degrees, power)
+
+
+def _whole(part: float, room: float, most: int) -> int | None:
+    """Return the smallest whole n with part / n <= room, None beyond ``most``."""
+    if room <= 0 or part <= 0:
+        return None
+    count = math.ceil(part / room - 1e-9)
+    return count if count <= most else None

@@ -9,9 +9,16 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from persona_pipeline.baselines.level import Level
 from persona_pipeline.baselines.models import Baseline
-from persona_pipeline.baselines.variance import MEDIAN_FROM, ROUNDING_VARIANCE, Numbers, Repeats, medians, repeats
+from persona_pipeline.baselines.variance import (
+    MEDIAN_FROM,
+    ROUNDING_VARIANCE,
+    Level,
+    Numbers,
+    Repeats,
+    medians,
+    repeats,
+)
 from persona_pipeline.propositions.dimensions import DIMENSIONS
 from persona_pipeline.scoring.results import HIGHEST, NOT_IN_OVERALL, DimensionEvaluation, PropositionResult
 

@@ -11,8 +11,7 @@ from datetime import datetime
 
 import numpy as np
 
-from persona_pipeline.baselines.level import Mask
-from persona_pipeline.baselines.variance import Numbers, moderated, prior_of, variances
+from persona_pipeline.baselines.variance import Mask, Numbers, moderated, prior_of, variances
 
 FEWEST_WINDOWS = 8
 FEWEST_JUDGMENTS = 3

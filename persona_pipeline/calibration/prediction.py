@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from persona_pipeline.baselines.level import Indices, Mask
-from persona_pipeline.baselines.variance import Numbers
+from persona_pipeline.baselines.variance import Indices, Mask, Numbers
 from persona_pipeline.calibration.measures import TAIL, Measure, student_quantile
 
 # Below this many labels the intervals cover less than they say: .91 at 25.

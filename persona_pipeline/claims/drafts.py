@@ -12,8 +12,8 @@ from typing import Any
 
 from persona_pipeline.background_loop import run_async
 from persona_pipeline.errors import ConfigError, Problem
+from persona_pipeline.evaluation.read import resolve_window
 from persona_pipeline.evaluation.request import select_dimensions
-from persona_pipeline.evaluation.scope import resolve_window
 from persona_pipeline.judging.claims import EVIDENCE_SCHEMA, checked_quote, plain_json
 from persona_pipeline.judging.injection import reads_as_injection, suspicious_entries
 from persona_pipeline.judging.open import OpenedJudge

@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict
 
 from persona_pipeline.claims.matrix import pooled_sd
 from persona_pipeline.errors import ConfigError
+from persona_pipeline.evaluation.history import SavedRun, latest_runs
 from persona_pipeline.evaluation.request import select_agents, select_dimensions
-from persona_pipeline.evaluation.saving import SavedRun, latest_runs
 from persona_pipeline.judging.verdict import MOST_FAILING_QUOTES, Unscored
 from persona_pipeline.propositions import Proposition, stored_proposition_sets
 from persona_pipeline.scoring.results import PropositionResult

@@ -27,9 +27,10 @@ from persona_pipeline.claims.matrix import (
 from persona_pipeline.documents import load_document
 from persona_pipeline.errors import ConfigError, did_you_mean
 from persona_pipeline.evaluation import EvaluationRequest
-from persona_pipeline.evaluation.judged import Judged, judge_plans
+from persona_pipeline.evaluation.ask import Judged, judge_plans
 from persona_pipeline.evaluation.plan import AgentPlan, build_case, plan_agent, planned
-from persona_pipeline.evaluation.scope import AgentScope, resolve_scope
+from persona_pipeline.evaluation.read import read_questions, read_scopes
+from persona_pipeline.evaluation.snapshot import AgentScope
 from persona_pipeline.judging.verdict import Judge, JudgeRequest
 from persona_pipeline.propositions import DIMENSIONS, PROPOSITIONS
 from persona_pipeline.propositions.dimensions import FLUENCY
@@ -134,10 +135,10 @@ def plan_trial(world: World, request: TrialRequest) -> Trial:
         as_of=request.as_of,
         samples=request.samples,
     )
-    scope = resolve_scope(world, asked)
-    scope.raise_broken()
-    agent = scope.agents[0]
-    intact = plan_agent(world, agent, asked)
+    snapshot = read_questions(world, asked)
+    snapshot.raise_broken()
+    agent = snapshot.agents[0]
+    intact = plan_agent(snapshot, agent, asked)
     if not intact.plans:
         raise ConfigError(
             f"{request.agent_id} has no claims to test; write {PROPOSITIONS}/<dimension>/{request.agent_id}.yaml"
@@ -147,10 +148,12 @@ def plan_trial(world: World, request: TrialRequest) -> Trial:
     broken = [break_case(intact.case, name, request.seed) for name in faults]
     windows = {INTACT: intact}
     windows |= {item.name: _again(intact, item.case) for item in broken if item.case is not None}
+    theirs = [replace(agent, agent_id=name) for name in _speakers(world, agent)[: request.others]]
+    snapshot = read_scopes(world, replace(snapshot, agents=theirs))
     others = {}
-    for name in _speakers(world, agent)[: request.others]:
-        case = build_case(world, intact.persona, replace(agent, agent_id=name), request.samples)
-        others[f"as {name}"] = _again(intact, under_name_of(case, agent.agent_id))
+    for scope in theirs:
+        case = build_case(snapshot, intact.persona, scope, request.samples)
+        others[f"as {scope.agent_id}"] = _again(intact, under_name_of(case, agent.agent_id))
     before = world.messages(Window(agent.window.start)) if agent.window.start else []
     return Trial(request, windows | others, broken, list(others), _own_claims(world, intact), before)
 

@@ -2,6 +2,7 @@
 
 import sys
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,6 +30,16 @@ def evaluate(
         Path | None, typer.Option(help="Write the report to this file; JSON goes to stdout as well.")
     ] = None,
     format: Annotated[str, typer.Option(help="json, markdown, html or junit.")] = "json",
+    save_snapshot: Annotated[
+        Path | None,
+        typer.Option(help="Write all the run was made from and every answer to this file (.json or .json.gz)."),
+    ] = None,
+    snapshot: Annotated[
+        Path | None,
+        typer.Option(
+            help="Make the run of such a file again, without a world, a store or a judge; the other options are its own."
+        ),
+    ] = None,
     **asked: Any,
 ) -> None:
     """Score agents and compare them with their baselines.
@@ -39,26 +50,47 @@ def evaluate(
     something cannot be told, 4 budget.
     """
     from persona_pipeline.evaluation.against import fresh_world
+    from persona_pipeline.evaluation.snapshot import save_replay
     from persona_pipeline.world import World
 
     if format not in FORMATS:
         raise ConfigError(f"--format {format!r} is unknown; use {', '.join(FORMATS)}")
+    if snapshot is not None:
+        raise typer.Exit(_replayed(snapshot, format, output))
     request = request_of(context, asked)
+    if save_snapshot is not None and (request.against is not None or estimate):
+        raise ConfigError("--save-snapshot saves one run; leave out --against and --estimate")
     with nullcontext(World.open()) if request.against is None else fresh_world(against=request.against) as world:
         if estimate:
-            from persona_pipeline.evaluation.estimating import estimate_run
-            from persona_pipeline.evaluation.run import run_names
+            from persona_pipeline.evaluation.estimate import estimate_run
+            from persona_pipeline.evaluation.read import read_names_of
             from persona_pipeline.judging.open import JudgeOptions
 
             typer.echo(str(estimate_run(world, request, request.judge, JudgeOptions.of(request))))
-            for line in run_names(world, request).lines():
+            for line in read_names_of(world, request).lines():
                 typer.echo(line, err=True)
             return
         run = run_and_print(context, world, request, judge=judge_name(request.judge, mock_judge, world=world))
         for path in run.baselines:
             typer.echo(f"baseline written: {path}", err=True)
+        if save_snapshot is not None and run.replay is not None:
+            save_replay(save_snapshot, replace(run.replay, statistics=run.report.statistics))
+            typer.echo(f"snapshot written: {save_snapshot}", err=True)
         _emit(run.report, format, output)
         raise typer.Exit(run.report.exit_code)
+
+
+def _replayed(snapshot: Path, format: str, output: Path | None) -> int:
+    from persona_pipeline.evaluation.run import replayed
+    from persona_pipeline.evaluation.snapshot import load_replay
+    from persona_pipeline.reporting.terminal import print_report
+
+    run = replayed(load_replay(snapshot))
+    for note in run.notes:
+        typer.echo(note, err=True)
+    print_report(run.report)
+    _emit(run.report, format, output)
+    return run.report.exit_code
 
 
 def _emit(report: "RunReport", format: str, output: Path | None) -> None:
@@ -85,6 +117,16 @@ def baseline(
     context: typer.Context,
     mock_judge: MockJudge = False,
     windows: Annotated[int, option("baseline_windows", "--windows")] = 1,
+    save_snapshot: Annotated[
+        Path | None,
+        typer.Option(help="Write all the run was made from and every answer to this file (.json or .json.gz)."),
+    ] = None,
+    snapshot: Annotated[
+        Path | None,
+        typer.Option(
+            help="Make the run of such a file again, without a world, a store or a judge; the other options are its own."
+        ),
+    ] = None,
     **asked: Any,
 ) -> None:
     """Evaluate agents and write their scores to baselines/. Dimensions that were not scored in full keep what the files say."""

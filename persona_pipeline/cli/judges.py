@@ -42,7 +42,7 @@ def calibrate(
     Exit codes: 0 no judge is known to be bad, 1 one is no better than chance on a dimension, 2 usage or configuration, 3 not known
     (with --require-calibration).
     """
-    from persona_pipeline.evaluation.calibrating import calibrate_world
+    from persona_pipeline.evaluation.calibrate import calibrate_world
     from persona_pipeline.reporting.pages.judges import calibration_page
     from persona_pipeline.reporting.terminal import print_page
     from persona_pipeline.world import World
@@ -78,7 +78,7 @@ def canary(
     Exit codes: 0 it did not change, 1 it did, 2 usage or configuration, 3 not fully judged.
     """
     from persona_pipeline.calibration.judge_change import FEWEST_ANCHORS, JudgeName, save_judge_changes
-    from persona_pipeline.evaluation.comparing_judges import plan_canaries, run_canary
+    from persona_pipeline.evaluation.calibrate import plan_canaries, run_canary
     from persona_pipeline.judging.claims import PROMPT_VERSION
     from persona_pipeline.judging.estimate import estimate as estimated
     from persona_pipeline.reporting.pages.judges import judge_change_page

@@ -48,7 +48,7 @@ def open_session(agent: str | None, dimensions: str, labeller: "Labeller", seed:
     Raises:
         ConfigError: the world's files are not valid, or nothing is judged yet.
     """
-    from persona_pipeline.evaluation.population import judged_population
+    from persona_pipeline.evaluation.calibrate import judged_population
     from persona_pipeline.labels import LABELS
     from persona_pipeline.labels.session import Labelling
     from persona_pipeline.world import World
@@ -198,7 +198,7 @@ def list_labels(
     stale: Annotated[bool, typer.Option("--stale", help="Only those that are stale.")] = False,
 ) -> None:
     """List labels, stale ones marked with the reason. A stale label is never used."""
-    from persona_pipeline.evaluation.population import world_labels
+    from persona_pipeline.evaluation.calibrate import world_labels
     from persona_pipeline.reporting.text import one_line
     from persona_pipeline.world import World
 
@@ -259,7 +259,7 @@ def import_labels(
     """
     from datetime import UTC, datetime
 
-    from persona_pipeline.evaluation.population import judged_population
+    from persona_pipeline.evaluation.calibrate import judged_population
     from persona_pipeline.labels import LABELS, write_labels
     from persona_pipeline.labels.exchange import read_labels
     from persona_pipeline.world import World

@@ -27,8 +27,8 @@ def report(
 ) -> None:
     """Render the newest evaluation of each agent with its history; judges nothing."""
     from persona_pipeline.atomic_files import write_atomically
+    from persona_pipeline.evaluation.history import stored_report
     from persona_pipeline.evaluation.request import select_agents
-    from persona_pipeline.evaluation.stored import stored_report
     from persona_pipeline.reporting.render import render
     from persona_pipeline.reporting.statistics import gather
     from persona_pipeline.reporting.terminal import print_report

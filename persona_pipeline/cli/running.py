@@ -29,7 +29,7 @@ def run_and_print(
     Raises:
         ConfigError: bad input; nothing is evaluated then.
     """
-    from persona_pipeline.evaluation.estimating import missing_text
+    from persona_pipeline.evaluation.estimate import missing_text
     from persona_pipeline.evaluation.run import run_evaluation
     from persona_pipeline.judging.open import JudgeOptions, open_judge
 

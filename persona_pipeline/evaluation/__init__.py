@@ -1,10 +1,9 @@
 """Evaluation: from a world to scores, comparisons and an exit code."""
 
 from persona_pipeline.evaluation.gate import GateRules
-from persona_pipeline.evaluation.report import AgentReport, Finding, RunReport
+from persona_pipeline.evaluation.report import AgentEvaluation, AgentReport, Finding, RunReport
 from persona_pipeline.evaluation.request import EvaluationRequest
-from persona_pipeline.evaluation.results import AgentEvaluation
-from persona_pipeline.evaluation.run import EvaluationRun, evaluate_agent, evaluate_world, run_evaluation
+from persona_pipeline.evaluation.run import EvaluationRun, run_evaluation
 
 __all__ = [
     "AgentEvaluation",
@@ -14,7 +13,5 @@ __all__ = [
     "Finding",
     "GateRules",
     "RunReport",
-    "evaluate_agent",
-    "evaluate_world",
     "run_evaluation",
 ]

@@ -2,30 +2,223 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
+from typing import Any
 
-from persona_pipeline.baselines import PROPOSITION_DELTA, REGRESSION_DELTA, BaselineComparison, check_delta, is_covered
-from persona_pipeline.baselines.regression import UNDECIDED_DELTA
-from persona_pipeline.baselines.wording import drop_sentence, fall_sentence
+from persona_pipeline.baselines import PROPOSITION_DELTA, REGRESSION_DELTA, check_delta, is_covered
+from persona_pipeline.baselines.models import BaselineComparison, DimensionComparison, JudgeShift, People
+from persona_pipeline.baselines.regression import UNDECIDED_DELTA, drop_sentence, fall_sentence
+from persona_pipeline.calibration.prediction import FEWEST_LABELS
 from persona_pipeline.errors import ConfigError, did_you_mean
-from persona_pipeline.evaluation.likeness import likeness_findings
 from persona_pipeline.evaluation.report import (
     EXIT_COVERAGE,
     EXIT_OK,
     EXIT_REGRESSION,
     KINDS,
+    AgentEvaluation,
     AgentReport,
     Finding,
     worst_exit_code,
 )
-from persona_pipeline.evaluation.results import AgentEvaluation
-from persona_pipeline.evaluation.unbelieved import judge_findings, unbelieved_findings
 from persona_pipeline.judging.verdict import QuoteHealth, Unscored, quote_health
 from persona_pipeline.options import AcceptedDrop
 from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.world.canonical import rfc3339
+from persona_pipeline.world.speakers import NameMatch, silence
+
+MOST_QUOTED = 80
+_CHECK = "see under which name it speaks and list that under aliases in its persona file, or take the persona out"
+
+
+def is_believable(report: AgentReport) -> bool:
+    """Whether a baseline may be taken from a run: its judge quotes what is there, and was not found unable to judge."""
+    return not any(finding.kind == "judge_health" for finding in report.findings)
+
+
+def unbelieved_findings(
+    evaluation: AgentEvaluation, comparison: BaselineComparison, *, required: bool
+) -> list[Finding]:
+    """Return what would be falls if the judge could be believed, which cannot be told.
+
+    Args:
+        required: a dimension whose judge is not shown to be better than chance is a failure.
+    """
+    agent_id, found = evaluation.agent_id, []
+    for name, item in comparison.dimensions.items():
+        chance = item.people is not None and item.people.belief == "chance"
+        found += [
+            Finding(
+                kind="doubted",
+                message=f"{text}; it cannot be told, for "
+                + (_chance(item.people) if chance and item.people else "its judge cannot be believed"),
+                command=f"persona-pipeline label {shlex.quote(agent_id)} --dimensions {name}"
+                if chance
+                else "persona-pipeline doctor",
+                agent_id=agent_id,
+                dimension=name,
+            )
+            for text in item.doubted
+        ]
+        scored = name in evaluation.dimensions and evaluation.dimensions[name].score is not None
+        if required and scored and (item.people is None or item.people.belief != "believed"):
+            found.append(_uncalibrated(agent_id, name, item.people))
+    return found
+
+
+def judge_findings(evaluation: AgentEvaluation, comparison: BaselineComparison) -> list[Finding]:
+    """Return what is wrong with the judge itself, or with comparing it to the baseline's."""
+    agent_id, found = evaluation.agent_id, []
+    if comparison.unable:
+        found.append(
+            Finding(
+                kind="judge_health",
+                message=f"{agent_id}: {', '.join(comparison.unable)} cannot judge, doctor found; its scores cannot be believed",
+                remedy="set PERSONA_JUDGE_MODEL to a model that can, and ask persona-pipeline doctor again",
+                command="persona-pipeline doctor",
+                agent_id=agent_id,
+            )
+        )
+    items = [(item, item.judge_shift) for item in comparison.dimensions.values() if item.judge_shift]
+    blocked = [(item, shift) for item, shift in items if item.status == "other_judge"]
+    changed = [(item, shift) for item, shift in items if shift.points is not None]
+    return [*found, *_other_judge(agent_id, blocked), *_judge_changed(agent_id, changed)]
+
+
+def _other_judge(agent_id: str, blocked: list[tuple[DimensionComparison, JudgeShift]]) -> list[Finding]:
+    if not blocked:
+        return []
+    shift = blocked[0][1]
+    why = "they were never compared"
+    if shift.anchors:
+        why = "the two judge unlike, and too few judgments of these dimensions were made by both to tell by how much"
+    more = " --anchors 200" if shift.anchors else ""
+    return [
+        Finding(
+            kind="other_judge",
+            message=f"{agent_id}: the baseline of {_named(blocked)} was judged by {shift.before} and this run by {shift.now}; "
+            + why,
+            remedy=f"compare the two judges with `persona-pipeline canary{more}`, or take the baseline anew",
+            command=f"persona-pipeline canary{more}",
+            agent_id=agent_id,
+        )
+    ]
+
+
+def _judge_changed(agent_id: str, changed: list[tuple[DimensionComparison, JudgeShift]]) -> list[Finding]:
+    if not changed:
+        return []
+    shift = changed[0][1]
+    points = ", ".join(f"{item.dimension} {shift.points or 0.0:+.1f}" for item, shift in changed)
+    return [
+        Finding(
+            kind="judge_changed",
+            message=f"{agent_id}: the judge changed, not the agent: {shift.now} gives other scores than {shift.before} "
+            f"({points}); its baseline is moved by that",
+            remedy="take the baselines anew once you have seen that the agents are as they should be",
+            agent_id=agent_id,
+        )
+    ]
+
+
+def _uncalibrated(agent_id: str, name: str, people: People | None) -> Finding:
+    if people is None or people.belief == "unknown":
+        labels = people.labels if people else 0
+        why = f"{labels} of the {FEWEST_LABELS} labels it takes to know how far its judge can be believed"
+    else:
+        why = _chance(people)
+    return Finding(
+        kind="calibration",
+        message=f"{agent_id}: {name} is not calibrated: {why}",
+        remedy="label judgments with `persona-pipeline label`, or leave out --require-calibration",
+        command=f"persona-pipeline label {shlex.quote(agent_id)} --dimensions {name}",
+        agent_id=agent_id,
+        dimension=name,
+    )
+
+
+def _chance(people: People) -> str:
+    text = "its judge is no better than chance there"
+    if people.rank is None or people.rank_interval is None:
+        return f"{text} ({people.labels} labels)"
+    low, high = people.rank_interval
+    return f"{text} (rank correlation with people {people.rank:.2f}, {low:.2f} to {high:.2f}, {people.labels} labels)"
+
+
+def _named(blocked: list[tuple[DimensionComparison, JudgeShift]]) -> str:
+    names = [item.dimension for item, _ in blocked]
+    return ", ".join(names[:-1]) + f" and {names[-1]}" if len(names) > 1 else names[0]
+
+
+def likeness_findings(evaluation: AgentEvaluation) -> list[Finding]:
+    """Return a finding for each other agent this one speaks like, with a pair of lines beside each other.
+
+    Agents that fill one template always did: what is found is to be looked at, and no drift.
+    """
+    convergence = evaluation.dimensions.get("convergence")
+    channels: dict[str, Any] = convergence.statistics.get("channels", {}) if convergence else {}
+    found = {
+        (item["kind"], item["agent_id"], item["other"]): (channel, item)
+        for channel, values in channels.items()
+        for item in values.get("findings", ())
+        if evaluation.agent_id == item["agent_id"]
+        or (item["kind"] == "merged" and evaluation.agent_id == item["other"])
+    }
+    return [_alike(evaluation.agent_id, channel, item) for channel, item in found.values()]
+
+
+def _alike(agent_id: str, channel: str, item: dict[str, Any]) -> Finding:
+    other = item["other"] if item["agent_id"] == agent_id else item["agent_id"]
+    is_clone = item["kind"] == "clone"
+    said = {
+        "clone": f"says {other}'s lines ({item['strength']:.0%} of its longer ones)",
+        "style_clone": f"has gone over to {other}'s way of writing",
+        "merged": f"and {other} have come to sound alike",
+    }[item["kind"]]
+    return Finding(
+        kind="clone" if is_clone else "voices",
+        message=f"{agent_id} {said} in #{channel}{_quoted(item)}",
+        remedy="see whether the two share a prompt, a memory or a model" if is_clone else "read both side by side",
+        agent_id=agent_id,
+        dimension="convergence",
+    )
+
+
+def _quoted(item: dict[str, Any]) -> str:
+    if not item["lines"]:
+        return ""
+    own, others = (text[:MOST_QUOTED] for text in item["lines"][0])
+    return f": {own!r} beside {others!r}"
+
+
+def name_findings(match: NameMatch) -> list[Finding]:
+    """Return a finding for each agent without messages, and for each name that is an agent's but for its spelling."""
+    return [*_silent(match), *_misspelt(match)]
+
+
+def name_notes(match: NameMatch) -> list[str]:
+    """Return a line about everybody else who speaks and has no persona; most of them belong there."""
+    told = {finding.message for finding in _misspelt(match)}
+    likely = [
+        item.text for item in match.strangers if item.agent_id not in (None, *match.silent) and item.text not in told
+    ]
+    return [*likely, *filter(None, [match.note()])]
+
+
+def _silent(match: NameMatch) -> Iterator[Finding]:
+    for agent_id in match.silent:
+        meant = [item for item in match.strangers if item.agent_id == agent_id]
+        said = "".join(f"; {item.name!r} has {item.said} and no persona: is it {agent_id!r}?" for item in meant)
+        remedy = meant[0].remedy if meant else _CHECK
+        yield Finding(kind="names", message=silence(agent_id) + said, remedy=remedy, agent_id=agent_id)
+
+
+def _misspelt(match: NameMatch) -> Iterator[Finding]:
+    for item in match.strangers:
+        if item.spelling and item.agent_id not in match.silent:
+            yield Finding(kind="names", message=item.text, agent_id=item.agent_id)
+
 
 # What `--fail-on` can name, and the kinds of finding each stands for; each kind has a name of its own too.
 FAILURES: Mapping[str, Collection[str]] = {
@@ -58,7 +251,7 @@ class GateRules:
     min_coverage: float = 1.0
     as_recorded: bool = True
     threshold: float | None = None
-    fail_on: Collection[str] | None = None
+    fail_on: Sequence[str] | None = None
     require_calibration: bool = False
     accepted_drops: Collection[AcceptedDrop] = ()
     today: date = field(default_factory=lambda: datetime.now(UTC).date())

@@ -1,21 +1,39 @@
-"""Scores over windows: what an agent scored before."""
+"""Runs as the store has them: how they are written, how they are found again, scores over windows, and the slow drift they show."""
 
+import logging
+import uuid
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
-import sqlalchemy as sa
-
+from persona_pipeline.baselines import BaselineComparison
 from persona_pipeline.baselines.spread import score_margins
-from persona_pipeline.evaluation.results import AgentEvaluation
-from persona_pipeline.store import Store, tables
+from persona_pipeline.baselines.trend import FEWEST_JUDGMENTS, FEWEST_WINDOWS, Trend, WindowScore, find_trends
+from persona_pipeline.errors import ConfigError
+from persona_pipeline.evaluation.gate import GateRules, exit_code_of, nothing_evaluated
+from persona_pipeline.evaluation.report import (
+    AgentEvaluation,
+    AgentReport,
+    Finding,
+    Result,
+    RunReport,
+    expenses_of,
+    uuid_from,
+)
+from persona_pipeline.evaluation.request import select_agents
+from persona_pipeline.scoring.fading import message_scores
+from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
+from persona_pipeline.store import Store
+from persona_pipeline.telemetry.events import EvaluationEvent, SpanIds, emitter
+from persona_pipeline.version import __version__
+from persona_pipeline.world import World, runs
+from persona_pipeline.world.canonical import rfc3339
+from persona_pipeline.world.models import Message, Window
+from persona_pipeline.world.runs import RunRows
 
 MOST_POINTS = 60
-_RUNS = tables.evaluation_runs
-# Which of an agent's runs counts: of the newest window, a whole one before one of a part, the later.
-NEWEST_LAST = (_RUNS.c.window_end, _RUNS.c.whole, _RUNS.c.completed_at, _RUNS.c.id)
 
 
 @dataclass(frozen=True)
@@ -34,6 +52,7 @@ class Point:
         overall: 0-9; None: unscored.
         dimensions: by name, ``score`` (0-9 or None), ``samples`` (judgments a claim) and ``claims`` (hash of the set).
         judged_by: model and prompt version.
+        whole: every dimension the agent has claims of is in it.
         margins: half the width of each dimension's 95 % interval, in points, and ``overall``'s.
     """
 
@@ -41,6 +60,7 @@ class Point:
     overall: float | None
     dimensions: dict[str, dict[str, Any]]
     judged_by: tuple[str | None, ...]
+    whole: bool = True
     margins: dict[str, float] = field(default_factory=dict)
 
 
@@ -69,40 +89,33 @@ def summary_of(evaluation: AgentEvaluation) -> dict[str, Any]:
     }
 
 
-def newest_ids() -> sa.Select:
-    """Return the query of the ids of every agent's newest finished run; of the runs before it nothing long is read."""
-    order = [column.desc() for column in NEWEST_LAST]
-    place = sa.func.row_number().over(partition_by=_RUNS.c.agent_id, order_by=order).label("place")
-    finished = (_RUNS.c.status == "completed", _RUNS.c.synthetic.is_(False))
-    ranked = sa.select(_RUNS.c.id, place).where(*finished).subquery()
-    return sa.select(ranked.c.id).where(ranked.c.place == 1)
-
-
 def points_of(
-    store: Store, agent_ids: Sequence[str], *, until: datetime | None = None, since: datetime | None = None
+    store: Store, agent_ids: Collection[str], *, until: datetime | None = None, since: datetime | None = None
 ) -> dict[str, list[Point]]:
     """Return each agent's windows, oldest first, at most the newest 60: of each the newest whole run, else the newest of a part."""
-    query = (
-        sa.select(_RUNS.c.agent_id, _RUNS.c.window_end, _RUNS.c.summary)
-        .where(_RUNS.c.agent_id.in_(list(agent_ids)), _RUNS.c.status == "completed", _RUNS.c.synthetic.is_(False))
-        .order_by(*NEWEST_LAST)
-    )
-    if since is not None:
-        query = query.where(_RUNS.c.window_end >= since)
-    if until is not None:
-        query = query.where(_RUNS.c.window_end <= until)
     found: dict[str, dict[datetime, Point]] = defaultdict(dict)
-    with store.connect() as connection:
-        for row in connection.execute(query):
-            known = row.summary or {}
-            found[row.agent_id][row.window_end] = Point(
-                row.window_end,
-                known.get("overall"),
-                known.get("dimensions", {}),
-                tuple(known.get("judged_by", ())),
-                known.get("margins", {}),
-            )
+    for row in runs.summary_rows(store, agent_ids, until=until, since=since):
+        found[row.agent_id][row.window_end] = _point(row.window_end, row.whole, row.summary or {})
     return {agent_id: list(found[agent_id].values())[-MOST_POINTS:] for agent_id in agent_ids}
+
+
+def _point(window_end: datetime, whole: bool, known: Mapping[str, Any]) -> Point:
+    judged_by = tuple(known.get("judged_by", ()))
+    margins = known.get("margins", {})
+    return Point(window_end, known.get("overall"), known.get("dimensions", {}), judged_by, whole, margins)
+
+
+def with_points(
+    points: Mapping[str, Sequence[Point]], made: Sequence[tuple[AgentEvaluation, bool]]
+) -> dict[str, list[Point]]:
+    """Return the windows of agents as they are once some runs are saved, each with whether it is whole."""
+    found = {agent_id: {point.window_end: point for point in own} for agent_id, own in points.items()}
+    for evaluation, whole in made:
+        own, end = found.setdefault(evaluation.agent_id, {}), evaluation.window_end
+        finished = not evaluation.synthetic and any(item.score is not None for item in evaluation.dimensions.values())
+        if finished and (whole or end not in own or not own[end].whole):
+            own[end] = _point(end, whole, summary_of(evaluation))
+    return {agent_id: sorted(own.values(), key=lambda item: item.window_end) for agent_id, own in found.items()}
 
 
 def score_history(
@@ -130,39 +143,362 @@ def overall_points(
 
     Read from a column of ordinary precision: meant to be drawn small, many at a time.
     """
-    order = [column.desc() for column in NEWEST_LAST]
-    place = sa.func.row_number().over(partition_by=_RUNS.c.agent_id, order_by=order).label("place")
-    finished = (_RUNS.c.status == "completed", _RUNS.c.synthetic.is_(False), _RUNS.c.window_end <= until)
-    columns = (_RUNS.c.agent_id, _RUNS.c.window_end, _RUNS.c.overall_score)
-    ranked = sa.select(*columns, place).where(*finished).subquery()
-    query = sa.select(ranked).where(ranked.c.place <= most).order_by(ranked.c.agent_id, ranked.c.place.desc())
     wanted, found = set(agent_ids), defaultdict[str, dict[datetime, HistoryValue]](dict)
-    with store.connect() as connection:
-        for agent_id, window_end, overall, _ in connection.execute(query):
-            if agent_id in wanted:
-                found[agent_id][window_end] = HistoryValue(window_end, overall)
+    for agent_id, window_end, overall, _ in runs.overall_rows(store, until=until, most=most):
+        if agent_id in wanted:
+            found[agent_id][window_end] = HistoryValue(window_end, overall)
     return {agent_id: list(values.values()) for agent_id, values in found.items()}
 
 
 def judged_messages(store: Store, agent_id: str, persona_hash: str, *, most: int) -> list[JudgedMessages]:
     """Return the newest windows, at most so many, those left out that were of another persona; oldest first."""
-    columns = (_RUNS.c.window_start, _RUNS.c.window_end, _RUNS.c.persona_hash, _RUNS.c.message_scores)
-    query = (
-        sa.select(*columns)
-        .where(_RUNS.c.agent_id == agent_id, _RUNS.c.status == "completed", _RUNS.c.synthetic.is_(False))
-        .order_by(*(column.desc() for column in NEWEST_LAST))
-    )
-    newest: dict[datetime, sa.Row] = {}
-    with store.connect() as connection:
-        for row in connection.execute(query):
-            newest.setdefault(row.window_end, row)
-            if len(newest) == most:
-                break
-    alike = [row for row in reversed(newest.values()) if row.persona_hash == persona_hash]
+    alike = [row for row in runs.message_score_rows(store, agent_id, most=most) if row.persona_hash == persona_hash]
     return [JudgedMessages(row.window_start, row.message_scores or {}) for row in alike]
 
 
 def overall_history(store: Store, agent_id: str, *, until: datetime, limit: int = 30) -> list[HistoryValue]:
     """Return an agent's overall scores by window end, oldest first, of the last ``limit`` windows."""
-    points = points_of(store, [agent_id], until=until)[agent_id]
-    return [HistoryValue(point.window_end, point.overall) for point in points[-limit:]]
+    return overall_values(points_of(store, [agent_id], until=until)[agent_id], until, limit)
+
+
+def overall_values(points: Sequence[Point], until: datetime, limit: int = 30) -> list[HistoryValue]:
+    """Return the overall scores of the last ``limit`` windows up to a moment."""
+    known = [HistoryValue(point.window_end, point.overall) for point in points if point.window_end <= until]
+    return known[-limit:]
+
+
+@dataclass(frozen=True)
+class SavedRun:
+    """A run as it is stored, whole: its scores and their comparison.
+
+    Attributes:
+        comparison, findings: None and nothing while dimensions of the run are still to come.
+        whole: every dimension the agent has propositions of is in it.
+        read_at: when its messages were read.
+        is_baseline: the agent's baseline was taken from it.
+    """
+
+    evaluation: AgentEvaluation
+    comparison: BaselineComparison | None = None
+    findings: Sequence[Finding] = ()
+    whole: bool = True
+    read_at: datetime | None = None
+    is_baseline: bool = False
+
+    @property
+    def report(self) -> AgentReport | None:
+        """The report as it was when the run was saved, with what it cost then; None when it was not compared yet."""
+        if self.comparison is None:
+            return None
+        return AgentReport(
+            evaluation=self.evaluation,
+            comparison=self.comparison,
+            findings=list(self.findings),
+            expenses=expenses_of(self.evaluation.agent_id, self.evaluation.dimensions.values()),
+        )
+
+
+def load_run(store: Store, run_id: str) -> SavedRun | None:
+    """Return a run as it was saved; None when there is none."""
+    row = runs.find_run(store, run_id)
+    return _saved_run(row) if row is not None else None
+
+
+def latest_runs(store: Store, agent_id: str, *, since: datetime | None = None) -> list[SavedRun]:
+    """Return an agent's runs by window end, oldest window first: of each window the newest whole run, else the newest of a part.
+
+    Runs whose claims and reasons were forgotten are left out.
+    """
+    return [_saved_run(row) for row in runs.runs_by_window(store, agent_id, since)]
+
+
+def newest_run(store: Store, agent_id: str) -> SavedRun | None:
+    """Return the newest run of an agent's newest window, a whole one before one of a part; None when it was never evaluated."""
+    row = runs.newest_run_row(store, agent_id)
+    return _saved_run(row) if row is not None else None
+
+
+def newest_outlines(
+    store: Store, agent_ids: Collection[str] | None = None, *, since: datetime | None = None
+) -> dict[str, AgentReport]:
+    """Return the newest compared run of each agent without its claims, by agent; one query, whatever the runs before it.
+
+    Args:
+        agent_ids: None for all.
+        since: windows that end before are left out.
+    """
+    wanted = None if agent_ids is None else set(agent_ids)
+    rows = runs.newest_outline_rows(store, since)
+    return {row.agent_id: _outlined(row) for row in rows if wanted is None or row.agent_id in wanted}
+
+
+def by_need(reports: Mapping[str, AgentReport]) -> list[str]:
+    """Return the agents by how much they need a look: those that fell, those with other findings, the others; each by name."""
+
+    def need(agent_id: str) -> tuple[int, str]:
+        verdict, found = reports[agent_id].conclusion.verdict, reports[agent_id].findings
+        return (0 if verdict is Result.FELL else 1 if verdict is Result.CANNOT_TELL else 2 if found else 3, agent_id)
+
+    return sorted(reports, key=need)
+
+
+def stored_report(
+    world: World,
+    agents: Sequence[str] | None = None,
+    *,
+    since: datetime | None = None,
+    rules: GateRules | None = None,
+    whole: int | None = None,
+) -> RunReport:
+    """Return a report of each agent's newest run with the comparison that was saved with it; judges and compares nothing.
+
+    Args:
+        whole: of how many agents claims and reasons are read, those with findings first; the others are ``outlined``. None: of all.
+
+    Raises:
+        ConfigError: nothing was evaluated since.
+    """
+    rules = rules or GateRules()
+    chosen = select_agents(world, agents)
+    known = newest_outlines(world.store, chosen, since=since)
+    reports = {agent_id: known[agent_id] for agent_id in chosen if agent_id in known}
+    for agent_id in by_need(reports)[:whole]:
+        run = load_run(world.store, reports[agent_id].evaluation.run_id)
+        if run and run.report:
+            reports[agent_id] = run.report
+    if not reports:
+        raise ConfigError("the store holds no evaluation of that time; run persona-pipeline evaluate")
+    newest = max((item.evaluation for item in reports.values()), key=lambda item: item.window_end)
+    report = RunReport(
+        agents=reports,
+        findings=nothing_evaluated(list(reports.values())),
+        expenses=[expense for item in reports.values() for expense in item.expenses],
+        provenance={
+            "version": __version__,
+            "judge": newest.provenance.get("judge"),
+            "window_end": newest.window_end.isoformat(),
+            "min_coverage": rules.min_coverage,
+            "regression_delta": rules.regression_delta,
+            "proposition_delta": rules.proposition_delta,
+        },
+    )
+    report.exit_code = exit_code_of(report.all_findings(), rules)
+    return report
+
+
+Series = dict[tuple[str, str], list[WindowScore]]
+
+
+def trends_of(evaluation: AgentEvaluation, points: Mapping[str, Sequence[Point]]) -> dict[str, Trend]:
+    """Return the dimensions of an agent that are falling, this evaluation included.
+
+    Args:
+        points: of the agent, and of those that are watched, from whom is learnt what is steady.
+    """
+    newest, until = _point(evaluation.window_end, True, summary_of(evaluation)), evaluation.window_end
+    known = [point for point in points.get(evaluation.agent_id, ()) if point.window_end <= until][-MOST_POINTS:]
+    own = series_of(evaluation.agent_id, [*(point for point in known if point.window_end < until), newest])
+    if not any(_is_long(windows) for windows in own.values()):
+        return {}
+    series = dict(own)
+    for agent_id, windows in points.items():
+        if agent_id != evaluation.agent_id:
+            series |= series_of(agent_id, [point for point in windows if point.window_end <= until][-MOST_POINTS:])
+    found = find_trends(series)
+    return {dimension: trend for (agent_id, dimension), trend in found.items() if agent_id == evaluation.agent_id}
+
+
+def series_of(agent_id: str, points: Sequence[Point]) -> Series:
+    """Return an agent's windows by dimension, those left out that were judged otherwise than the newest."""
+    if not points:
+        return {}
+    newest = points[-1]
+    return {
+        (agent_id, name): [
+            WindowScore(point.window_end, point.dimensions[name]["score"], point.dimensions[name]["samples"])
+            for point in points
+            if name in point.dimensions
+            and point.dimensions[name]["claims"] == item["claims"]
+            and point.judged_by == newest.judged_by
+        ]
+        for name, item in newest.dimensions.items()
+    }
+
+
+def trend_findings(agent_id: str, trends: Mapping[str, Trend]) -> list[Finding]:
+    """Return a finding for each dimension that is falling: a warning."""
+    return [
+        Finding(kind="trend", message=trend.text(agent_id, name), agent_id=agent_id, dimension=name)
+        for name, trend in trends.items()
+    ]
+
+
+def _is_long(windows: Sequence[WindowScore]) -> bool:
+    return sum(item.score is not None and item.judgments >= FEWEST_JUDGMENTS for item in windows) > FEWEST_WINDOWS
+
+
+def _saved_run(row: runs.Row) -> SavedRun:
+    return SavedRun(
+        AgentEvaluation.model_validate(row.result),
+        BaselineComparison.model_validate(row.comparison) if row.comparison else None,
+        [Finding.model_validate(finding) for finding in row.findings or ()],
+        row.whole,
+    )
+
+
+def _outlined(row: runs.Row) -> AgentReport:
+    evaluation = AgentEvaluation.model_validate(row.outline)
+    return AgentReport(
+        evaluation=evaluation,
+        comparison=BaselineComparison.model_validate(row.comparison),
+        findings=[Finding.model_validate(finding) for finding in row.findings or ()],
+        expenses=expenses_of(evaluation.agent_id, evaluation.dimensions.values()),
+        outlined=True,
+    )
+
+
+MOST_SNIPPET = 2000
+_HIGHEST = 9
+_LOGGER = logging.getLogger("persona_pipeline.telemetry")
+
+
+def rows_of(run: SavedRun) -> RunRows:
+    """Return a run as it is written."""
+    evaluation, run_id = run.evaluation, uuid.UUID(run.evaluation.run_id)
+    scores = [
+        _score_row(run_id, item, row) for item in evaluation.dimensions.values() for row in item.propositions.values()
+    ]
+    window = None if evaluation.synthetic else Window(evaluation.window_end, evaluation.window_start)
+    return RunRows(_run_row(run_id, run), scores, window, run.read_at, run.is_baseline)
+
+
+def _run_row(run_id: uuid.UUID, run: SavedRun) -> dict[str, Any]:
+    evaluation, provenance = run.evaluation, run.evaluation.provenance
+    scored = any(item.score is not None for item in evaluation.dimensions.values())
+    complete = run.comparison is not None
+    return {
+        "id": run_id,
+        "agent_id": evaluation.agent_id,
+        "status": ("completed" if scored else "failed") if complete else "running",
+        "dimensions": list(evaluation.dimensions),
+        "window_start": evaluation.window_start,
+        "window_end": evaluation.window_end,
+        "sample_size": evaluation.sample_size,
+        "overall_score": evaluation.overall,
+        "token_usage": evaluation.usage.model_dump(),
+        # Not the database's clock: SQLite's counts whole seconds, and the newest of two runs must be told.
+        "completed_at": datetime.now(UTC) if complete else None,
+        "persona_hash": provenance.get("persona_hash"),
+        "messages_hash": provenance.get("messages_hash"),
+        "judge": provenance.get("judge"),
+        "judge_model": provenance.get("judge_model"),
+        "prompt_version": provenance.get("prompt_version"),
+        "synthetic": evaluation.synthetic,
+        "result": evaluation.model_dump(mode="json"),
+        "outline": outline_of(evaluation),
+        "message_scores": message_scores_of(evaluation),
+        "summary": summary_of(evaluation),
+        "whole": run.whole,
+        "regressed": run.comparison.regressed if run.comparison else None,
+        "comparison": run.comparison.model_dump(mode="json") if run.comparison else None,
+        "findings": [finding.model_dump(mode="json") for finding in run.findings] if run.comparison else None,
+    }
+
+
+def outline_of(evaluation: AgentEvaluation) -> dict[str, Any]:
+    """Return an evaluation as plain JSON, without claims and statistics."""
+    return evaluation.model_dump(mode="json", exclude={"dimensions": {"__all__": {"propositions", "statistics"}}})
+
+
+def message_scores_of(evaluation: AgentEvaluation) -> dict[str, float] | None:
+    """Return the adherence (0-9) of single messages by id; None where none was judged by itself."""
+    adherence = evaluation.dimensions.get("adherence")
+    return message_scores(adherence) or None if adherence else None
+
+
+def _score_row(run_id: uuid.UUID, item: DimensionEvaluation, row: PropositionResult) -> dict[str, object]:
+    quotes = [quote.quote for quote in row.evidence if quote.verified]
+    return {
+        "id": uuid_from(f"{run_id}/{item.dimension}/{row.id}"),
+        "evaluation_run_id": run_id,
+        "dimension": item.dimension,
+        "proposition_id": row.id,
+        "score": row.score,
+        "raw": row.raw,
+        "unscored_reason": row.unscored,
+        "reasoning": row.reasoning or row.detail,
+        # Only what was found in the transcript is shown as a quote from it.
+        "context_snippet": "\n".join(quotes)[:MOST_SNIPPET] or None,
+        "proposition_set_hash": item.proposition_set_hash,
+        "input_hash": item.input_hash,
+    }
+
+
+def announce(report: AgentReport, messages: Iterable[Message]) -> None:
+    """Hand an agent's scores over where events are asked for; whatever goes wrong, the evaluation does not learn of it.
+
+    Args:
+        messages: those the scores rest on.
+    """
+    sender = emitter()
+    if sender is None or report.past or report.evaluation.synthetic:
+        return
+    try:
+        sender.emit(evaluation_events(report, {message.id: message for message in messages}))
+    except Exception:
+        _LOGGER.exception("scores were not handed to OpenTelemetry")
+
+
+def evaluation_events(report: AgentReport, messages: Mapping[str, Message]) -> Iterator[EvaluationEvent]:
+    """Yield the events of a report; points go from 0 to 9.
+
+    Args:
+        messages: those that were judged by themselves, by id, as far as they are known.
+    """
+    evaluation = report.evaluation
+    given = {
+        "gen_ai.agent.id": evaluation.agent_id,
+        "gen_ai.agent.name": evaluation.display_name,
+        "persona.run.id": evaluation.run_id,
+        "persona.window.start": rfc3339(evaluation.window_start) if evaluation.window_start else None,
+        "persona.window.end": rfc3339(evaluation.window_end),
+        "persona.judge": str(evaluation.provenance.get("judge", "")) or None,
+    }
+    compared, fell = (
+        report.comparison.dimensions,
+        {(item.dimension, item.proposition_id) for item in report.comparison.drops},
+    )
+    reason = None if evaluation.overall is not None else "no_score"
+    yield EvaluationEvent("overall", evaluation.overall, error=reason, attributes=given)
+    for name, dimension in evaluation.dimensions.items():
+        of = {**given, "persona.dimension": name}
+        counts = {"persona.scored": dimension.n_scored, "persona.expected": dimension.n_expected}
+        label = compared[name].status if name in compared else None
+        yield EvaluationEvent(name, dimension.score, label, dimension.unscored, attributes={**of, **counts})
+        for key, claim in dimension.propositions.items():
+            about = {**of, "persona.claim.id": key, "persona.claim.inverted": claim.inverted or None}
+            label = None if claim.score is None else "regressed" if (name, key) in fell else "ok"
+            reason = claim.reasoning or claim.detail
+            yield EvaluationEvent(f"{name}/{key}", claim.score, label, claim.unscored, reason, attributes=about)
+            yield from _of_messages(f"{name}/{key}", claim, about, messages)
+
+
+def _of_messages(
+    name: str, claim: PropositionResult, about: Mapping[str, str | bool | None], messages: Mapping[str, Message]
+) -> Iterator[EvaluationEvent]:
+    for part in claim.parts:
+        message = messages.get(str(part["part"]))
+        if message is None:
+            continue
+        raw = part.get("raw")
+        score = None if raw is None else _HIGHEST - float(raw) if claim.inverted else float(raw)
+        extras = message.extras
+        yield EvaluationEvent(
+            name,
+            score,
+            error=part.get("unscored"),
+            explanation=part.get("reasoning"),
+            span=SpanIds.among(extras),
+            response_id=str(extras["response_id"]) if "response_id" in extras else None,
+            attributes={**about, "persona.message.id": message.id, "gen_ai.conversation.id": message.channel},
+        )

@@ -1,45 +1,24 @@
-"""What an agent's evaluation asks the judge: its case, read from the store, and every question about it."""
+"""What an agent's evaluation asks the judge: its case and every question about it. Pure: all of it comes from a snapshot."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Protocol
 
-from persona_pipeline.baselines import Baseline, find_baseline
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.baselines import Baseline
+from persona_pipeline.errors import ConfigError, Problem
+from persona_pipeline.evaluation.report import uuid_from
 from persona_pipeline.evaluation.request import EvaluationRequest
-from persona_pipeline.evaluation.results import uuid_from
-from persona_pipeline.evaluation.scope import AgentScope
+from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Verdict
-from persona_pipeline.propositions import ALL_DIMENSIONS, StoredSet, stored_proposition_sets
+from persona_pipeline.propositions import ALL_DIMENSIONS, StoredSet
 from persona_pipeline.scoring import SCORERS, AgentCase, DimensionEvaluation, DimensionPlan
 from persona_pipeline.scoring.judged import recorded_coverage
-from persona_pipeline.scoring.text.agreement import world_lexicon
-from persona_pipeline.world import Persona, World
 from persona_pipeline.world.canonical import content_hash
+from persona_pipeline.world.message_log import MessageLog
 from persona_pipeline.world.messages import messages_hash
-from persona_pipeline.world.models import Message, Window
+from persona_pipeline.world.models import Message, Persona, Window
 
 HISTORY_WINDOWS = 4
-
-
-class MessageSource(Protocol):
-    """Where messages and names are read from: a world's store, or a folder as it stood in a commit."""
-
-    @property
-    def rules_root(self) -> Path: ...
-
-    def messages(
-        self,
-        window: Window | None = None,
-        *,
-        agent_id: str | None = None,
-        channels: Iterable[str] | None = None,
-        synthetic: bool = False,
-    ) -> list[Message]: ...
-
-    def display_names(self) -> dict[str, str]: ...
 
 
 @dataclass(frozen=True)
@@ -47,7 +26,7 @@ class AgentPlan:
     """Everything one agent's evaluation asks the judge, by dimension, and what it is made from.
 
     Attributes:
-        sets: the agent's merged claims as they stand in the store, by dimension.
+        sets: the agent's merged claims by dimension.
         plans: of the dimensions that are scored and that it has claims of.
         baseline: what it is compared with; None: nothing.
         read_at: when its messages were read.
@@ -66,6 +45,11 @@ class AgentPlan:
     def requests(self) -> list[JudgeRequest]:
         """All requests, in the order of ``plans``."""
         return [request for plan in self.plans.values() for request in plan.requests]
+
+    @property
+    def shown(self) -> list[Message]:
+        """Every message the scores rest on."""
+        return _shown(self.case)
 
     @property
     def claimed(self) -> list[str]:
@@ -118,23 +102,47 @@ class AgentPlan:
         return planned(replace(self, case=replace(self.case, repeats=more)), claims.keys())
 
 
-def plan_agent(world: World, scope: AgentScope, request: EvaluationRequest) -> AgentPlan:
+def plan_agent(snapshot: Snapshot, scope: AgentScope, request: EvaluationRequest) -> AgentPlan:
     """Return what must be judged; a dimension without propositions for the agent is left out.
 
     Raises:
-        ConfigError: the agent or its proposition sets are not in the store, or its baseline is not valid.
+        ConfigError: nobody knows the agent's persona or a proposition set.
     """
-    read_at = world.clock()
-    persona = scope.persona or world.persona(scope.agent_id)
-    sets = stored_proposition_sets(world.store, scope.agent_id)
+    persona, sets = snapshot.persona(scope), snapshot.claims.get(scope.agent_id, {})
     missing = next((name for name in scope.dimensions if name not in sets), None)
     if missing:
         raise ConfigError(
             f"the {missing} propositions of {scope.agent_id!r} are not in the store; materialize proposition_sets/{missing}"
         )
-    baseline = None if scope.synthetic else find_baseline(world.rules_root, scope.agent_id)
-    case = build_case(world, persona, scope, request.samples)
-    return replace(plan_case(case, replace(scope, persona=persona), sets), baseline=baseline, read_at=read_at)
+    baseline = None if scope.synthetic else snapshot.baselines.get(scope.agent_id)
+    case = build_case(snapshot, persona, scope, request.samples)
+    plan = plan_case(case, replace(scope, persona=persona), sets)
+    return replace(plan, baseline=baseline, read_at=snapshot.read_at)
+
+
+def plan_run(
+    snapshot: Snapshot, scopes: Sequence[AgentScope], request: EvaluationRequest, judge: Judge
+) -> tuple[list[AgentPlan], dict[str, tuple[Problem, ...]]]:
+    """Return the plans of some scopes, and what is wrong with agents that cannot be planned."""
+    plans, broken = list[AgentPlan](), {}
+    for scope in scopes:
+        try:
+            plan = plan_agent(snapshot, scope, request)
+            plans.append(_made_whole(snapshot, plan, judge) if request.newest_window else plan)
+        except ConfigError as error:
+            broken[scope.agent_id] = error.problems
+    return plans, broken
+
+
+def _made_whole(snapshot: Snapshot, plan: AgentPlan, judge: Judge) -> AgentPlan:
+    """Return the plan of every dimension where the run on these inputs does not hold those that are not asked for."""
+    known = snapshot.run(plan.run_id(judge))
+    if plan.is_whole({*plan.plans, *(known.dimensions if known else ())}):
+        return plan
+    sets, problems = snapshot.fresh[plan.scope.agent_id]
+    if problems:
+        raise ConfigError(problems)
+    return planned(replace(plan, sets=sets), ALL_DIMENSIONS)
 
 
 def plan_case(case: AgentCase, scope: AgentScope, sets: Mapping[str, StoredSet]) -> AgentPlan:
@@ -145,9 +153,7 @@ def plan_case(case: AgentCase, scope: AgentScope, sets: Mapping[str, StoredSet])
     """
     if scope.persona is None:
         raise ValueError("the scope has no persona")
-    around = [*case.channels.values(), *case.earlier_channels.values()]
-    everything = [*case.messages, *case.earlier, *(message for channel in around for message in channel)]
-    plan = AgentPlan(scope, scope.persona, case, sets, {}, messages_hash(everything), None, datetime.now(UTC))
+    plan = AgentPlan(scope, scope.persona, case, sets, {}, messages_hash(_shown(case)), None, datetime.now(UTC))
     return planned(plan, scope.dimensions)
 
 
@@ -161,12 +167,13 @@ def planned(plan: AgentPlan, dimensions: Collection[str]) -> AgentPlan:
     return replace(plan, plans=questions)
 
 
-def build_case(world: MessageSource, persona: Persona, scope: AgentScope, samples: int) -> AgentCase:
-    """Read an agent's case from the store, from real messages or from generated ones, never from both."""
-    agent_id, window, synthetic = scope.agent_id, scope.window, scope.synthetic
-    messages = world.messages(window, agent_id=agent_id, synthetic=synthetic)
+def build_case(snapshot: Snapshot, persona: Persona, scope: AgentScope, samples: int) -> AgentCase:
+    """Return an agent's case, of real messages or of generated ones, never of both."""
+    agent_id, window = scope.agent_id, scope.window
+    said = snapshot.generated if scope.synthetic else snapshot.messages
+    messages = said.within(window, agent_id=agent_id)
     # Generated conversations have no past.
-    earlier_window = None if synthetic else window.previous()
+    earlier = None if scope.synthetic else window.previous()
     spoken_in = sorted({message.channel for message in messages if message.channel is not None})
     return AgentCase(
         agent_id=agent_id,
@@ -174,31 +181,33 @@ def build_case(world: MessageSource, persona: Persona, scope: AgentScope, sample
         persona=persona.persona,
         window=window,
         messages=messages,
-        earlier=world.messages(earlier_window, agent_id=agent_id) if earlier_window else (),
-        channels=_by_channel(world, spoken_in, window, synthetic),
-        earlier_channels=_by_channel(world, spoken_in, earlier_window, False) if earlier_window else {},
-        history=_history(world, spoken_in, window) if earlier_window and spoken_in else {},
-        names=world.display_names(),
+        earlier=said.within(earlier, agent_id=agent_id) if earlier else (),
+        channels={channel: said.within(window, channels=[channel]) for channel in spoken_in},
+        earlier_channels={channel: said.within(earlier, channels=[channel]) for channel in spoken_in}
+        if earlier
+        else {},
+        history=_history(said, spoken_in, window) if earlier and spoken_in else {},
+        names=snapshot.names,
         samples=samples,
-        lexicon=world_lexicon(world.rules_root),
+        lexicon=snapshot.lexicon,
     )
 
 
-def _history(world: MessageSource, channels: Sequence[str], window: Window) -> dict[str, list[str]]:
-    """Return what was said in the channels in the windows before, by speaker, oldest first: how near voices were by themselves."""
+def history_of(window: Window) -> Window:
+    """Return the window together with those before it from which is learnt how near voices were by themselves."""
+    return Window(window.end, window.start and window.start - HISTORY_WINDOWS * (window.end - window.start))
+
+
+def _history(said: MessageLog, channels: Sequence[str], window: Window) -> dict[str, list[str]]:
+    """Return what was said in the channels in the windows before, by speaker, oldest first."""
     if window.start is None:
         return {}
-    before = Window(window.start, window.start - HISTORY_WINDOWS * (window.end - window.start))
     found: dict[str, list[str]] = {}
-    for message in world.messages(before, channels=channels):
+    for message in said.within(Window(window.start, history_of(window).start), channels=channels):
         found.setdefault(message.agent_id, []).append(message.text)
     return found
 
 
-def _by_channel(
-    world: MessageSource, channels: Sequence[str], window: Window, synthetic: bool
-) -> dict[str, list[Message]]:
-    found: dict[str, list[Message]] = {channel: [] for channel in channels}
-    for message in world.messages(window, channels=channels, synthetic=synthetic) if channels else []:
-        found[message.channel or ""].append(message)
-    return found
+def _shown(case: AgentCase) -> list[Message]:
+    around = [*case.channels.values(), *case.earlier_channels.values()]
+    return [*case.messages, *case.earlier, *(message for channel in around for message in channel)]

@@ -12,13 +12,13 @@ from persona_pipeline.baselines import BASELINES, Baseline, load_baseline
 from persona_pipeline.baselines.golden import recordings_digest
 from persona_pipeline.baselines.spread import Windows, computed_moved, spread_of, summarised
 from persona_pipeline.evaluation.plan import AgentPlan, build_case, plan_case
-from persona_pipeline.evaluation.scope import AgentScope
-from persona_pipeline.evaluation.syncing import proposition_set
+from persona_pipeline.evaluation.read import proposition_set, read_folder
+from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot
 from persona_pipeline.judging.open import RECORDINGS, OpenedJudge
 from persona_pipeline.judging.recordings import RecordedBackend
 from persona_pipeline.judging.verdict import Verdict
+from persona_pipeline.propositions import StoredSet
 from persona_pipeline.scoring import DimensionEvaluation
-from persona_pipeline.world.folder import FolderWorld
 from persona_pipeline.world.models import Persona, Window
 from persona_pipeline.world.personas import load_persona
 
@@ -52,17 +52,18 @@ def retake_baselines(root: Path) -> list[Retaken]:
     paths = sorted((root / BASELINES).glob("*.json"))
     if not paths:
         return []
-    source, judge = FolderWorld(root), RecordedBackend(root / RECORDINGS)
-    return [_retake(source, judge, path) for path in paths]
+    snapshot, judge = read_folder(root), RecordedBackend(root / RECORDINGS)
+    return [_retake(snapshot, judge, path) for path in paths]
 
 
-def _retake(source: FolderWorld, judge: RecordedBackend, path: Path) -> Retaken:
-    baseline, found = load_baseline(path), Retaken(path)
-    persona = load_persona(source.root, baseline.agent_id)
+def _retake(snapshot: Snapshot, judge: RecordedBackend, path: Path) -> Retaken:
+    baseline, found, root = load_baseline(path), Retaken(path), path.parents[1]
+    persona = load_persona(root, baseline.agent_id)
     for name in baseline.dimensions:
         known = baseline.provenance.get("dimensions", {}).get(name, {})
         windows = list(_windows(known.get("recordings")))
-        again = [_scored(source, judge, persona, name, window) for window in windows]
+        claims = proposition_set(root, persona.agent_id, name)
+        again = [_scored(snapshot, judge, persona, (name, claims), window) for window in windows]
         digests = [recordings_digest(item) if item else None for item, _ in again]
         if not windows:
             found.unknown.setdefault(UNNAMED, []).append(name)
@@ -91,19 +92,22 @@ def _windows(noted: Any) -> Iterator[tuple[Window, int]]:
 
 
 def _scored(
-    source: FolderWorld, judge: RecordedBackend, persona: Persona, name: str, noted: tuple[Window, int]
+    snapshot: Snapshot,
+    judge: RecordedBackend,
+    persona: Persona,
+    asked: tuple[str, StoredSet],
+    noted: tuple[Window, int],
 ) -> tuple[DimensionEvaluation | None, list[Verdict]]:
-    window, samples = noted
-    claims = proposition_set(source.root, persona.agent_id, name)
+    (name, claims), (window, samples) = asked, noted
     if claims.propositions is None:
         return None, []
     scope = AgentScope(persona.agent_id, window, (name,), past=True, persona=persona)
-    plan = plan_case(build_case(source, persona, scope, 1), scope, {name: claims})
+    plan = plan_case(build_case(snapshot, persona, scope, 1), scope, {name: claims})
     if samples > 1:
         # What fell was judged more often than the rest.
         every = _again(plan, name, plan.claims_of(name), samples)
-        asked = {claim: [r for r in every.requests if r.proposition_id == claim] for claim in plan.claims_of(name)}
-        plan = _again(plan, name, [claim for claim, own in asked.items() if judge.has_recorded(own)], samples)
+        by_claim = {claim: [r for r in every.requests if r.proposition_id == claim] for claim in plan.claims_of(name)}
+        plan = _again(plan, name, [claim for claim, own in by_claim.items() if judge.has_recorded(own)], samples)
     verdicts = run_async(OpenedJudge(judge).judge(plan.requests))
     return plan.finish(verdicts)[name], verdicts
 

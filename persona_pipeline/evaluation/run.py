@@ -1,40 +1,53 @@
-"""A whole run as a user asks for it: a request in, a report out. The command line and the CI job call this."""
+"""A whole run as a user asks for it: a request in, a report out. Every way into the product goes through here.
 
-from collections.abc import Sequence
+A world is read, questions are planned and asked, what comes of them is decided, and the run is written. Between reading and writing
+nobody holds the world.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from typing_extensions import Unpack
-
-from persona_pipeline.baselines import captured, find_baseline, save_baseline
+from persona_pipeline.baselines import Baseline, captured, save_baseline
 from persona_pipeline.baselines.regression import least_coverage
 from persona_pipeline.errors import Problem
 from persona_pipeline.evaluation.against import AskedOnce, judged_against
-from persona_pipeline.evaluation.comparison import judged_on, restricted
+from persona_pipeline.evaluation.ask import SyntheticAgents, judge_plans, synthesize
+from persona_pipeline.evaluation.decide import (
+    AgentResult,
+    Evaluated,
+    confirm,
+    decide,
+    guard_of,
+    judged_on,
+    missing_scores,
+    restricted,
+    scored,
+)
 from persona_pipeline.evaluation.gate import (
     GateRules,
     exit_code_of,
+    is_believable,
     missing_agent_findings,
+    name_findings,
+    name_notes,
     nothing_evaluated,
     run_coverage,
 )
-from persona_pipeline.evaluation.naming import name_findings, name_notes
-from persona_pipeline.evaluation.people import calibrated, peoples_labels
-from persona_pipeline.evaluation.pipeline import AgentResult, Results, compare_again, evaluate_scopes
-from persona_pipeline.evaluation.plan import AgentPlan, plan_agent
-from persona_pipeline.evaluation.report import AgentReport, Expense, RunReport
+from persona_pipeline.evaluation.history import HistoryValue, SavedRun, announce, overall_values, rows_of, with_points
+from persona_pipeline.evaluation.plan import AgentPlan, plan_agent, plan_run
+from persona_pipeline.evaluation.read import read_baselines, read_questions, read_scopes, reading, reading_stored
+from persona_pipeline.evaluation.report import AgentEvaluation, AgentReport, Expense, RunReport
 from persona_pipeline.evaluation.request import EvaluationRequest, rules_of, select_dimensions, settled
-from persona_pipeline.evaluation.results import AgentEvaluation
-from persona_pipeline.evaluation.saving import mark_baseline
-from persona_pipeline.evaluation.scope import resolve_scope
-from persona_pipeline.evaluation.synthetic import SyntheticAgents, synthesize
-from persona_pipeline.evaluation.unbelieved import is_believable
+from persona_pipeline.evaluation.snapshot import AgentScope, Replay, ReplayedJudge, Snapshot, answer_key, raise_problems
+from persona_pipeline.evaluation.trust import calibrated
 from persona_pipeline.judging.verdict import Judge, JudgeRequest
-from persona_pipeline.options import Asking
+from persona_pipeline.propositions.storing import store_proposition_sets
 from persona_pipeline.version import __version__
 from persona_pipeline.world import World
-from persona_pipeline.world.missing import missing_agents
-from persona_pipeline.world.speakers import NameMatch, stored_names
+from persona_pipeline.world.messages import write_messages
+from persona_pipeline.world.runs import write_runs
+from persona_pipeline.world.speakers import NameMatch
 
 
 @dataclass
@@ -44,41 +57,48 @@ class EvaluationRun:
     Attributes:
         problems: lines of message files left out; ``notes``: what else is said on the terminal.
         baselines: files written.
+        replay: what makes the run again, as far as it was one run.
     """
 
     report: RunReport
     problems: list[Problem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     baselines: list[Path] = field(default_factory=list)
+    replay: Replay | None = None
 
 
-def evaluate_agent(world: World, agent_id: str, *, judge: Judge, **asked: Unpack[Asking]) -> AgentEvaluation:
-    """Evaluate one agent on what its world holds now, save the run with its comparison, and return its scores.
+@dataclass(frozen=True)
+class Decided:
+    """What came of a snapshot.
 
-    Args:
-        asked: see ``EvaluationRequest``.
-
-    Raises:
-        ConfigError: the agent's persona or propositions are not valid, or an argument is not.
+    Attributes:
+        rules: by which it was decided.
+        evaluated: the scores of the agents that are evaluated now; ``before``: of the windows before.
+        results: what is said of them; ``earlier``: of the windows before.
+        broken: what was wrong with agents that could not be evaluated.
     """
-    request = settled(world, EvaluationRequest.model_validate({**asked, "agents": [agent_id]}))
-    scope = resolve_scope(world, request)
-    scope.raise_broken()
-    results = evaluate_scopes(world, scope.agents, judge, request)
-    results.raise_broken()
-    return results.found[0].report.evaluation
 
+    snapshot: Snapshot
+    rules: GateRules
+    evaluated: Sequence[Evaluated] = ()
+    before: Sequence[Evaluated] = ()
+    earlier: Sequence[AgentResult] = ()
+    results: Sequence[AgentResult] = ()
+    broken: Mapping[str, tuple[Problem, ...]] = field(default_factory=dict)
 
-def evaluate_world(world: World, *, judge: Judge, **asked: Unpack[Asking]) -> RunReport:
-    """Evaluate agents, compare them with their baselines and return the whole run.
+    def raise_broken(self) -> None:
+        """Raise everything wrong with the agents that could not be evaluated.
 
-    Args:
-        asked: see ``EvaluationRequest``.
+        Raises:
+            ConfigError: there is one.
+        """
+        raise_problems(self.broken)
 
-    Raises:
-        ConfigError: bad input, everything wrong with it; nothing is evaluated then.
-    """
-    return run_evaluation(world, judge, EvaluationRequest.model_validate(asked)).report
+    def history(self, result: AgentResult) -> list[HistoryValue]:
+        """Return an agent's overall scores up to the end of its window, oldest first, as they are once all this is saved."""
+        agent_id, end = result.plan.scope.agent_id, result.plan.scope.window.end
+        saved = [(item.saved.evaluation, item.saved.whole) for item in self.results]
+        return overall_values(with_points(self.snapshot.points, saved).get(agent_id, ()), end)
 
 
 def run_evaluation(world: World, judge: Judge, request: EvaluationRequest) -> EvaluationRun:
@@ -97,48 +117,143 @@ def run_evaluation(world: World, judge: Judge, request: EvaluationRequest) -> Ev
 
     report = judged_against(world, request, evaluate)
     report.expenses = [expense for run in runs for expense in run.report.expenses]
-    return replace(runs[0], report=report)
+    return replace(runs[0], report=report, replay=None)
 
 
 def _run_once(world: World, judge: Judge, request: EvaluationRequest) -> EvaluationRun:
     request = settled(world, request)
-    rules, dimensions = rules_of(request, judge), select_dimensions(request.dimensions)
-    scope = resolve_scope(world, request)
-    scope.raise_broken()
-    earlier = evaluate_scopes(world, scope.earlier, judge, request) if scope.earlier else Results()
-    earlier.raise_broken()
-    generated = SyntheticAgents()
-    if request.synthetic:
-        generated = synthesize(world, scope.agents, judge)
-    scopes = [replace(item, synthetic=item.agent_id in generated.agents) for item in scope.agents]
-    results = evaluate_scopes(world, scopes, judge, request)
-    results.raise_broken()
-    run = EvaluationRun(RunReport(), [*scope.problems, *(Problem(text) for text in generated.problems)])
-    if request.update_baseline:
-        run.baselines = update_baselines(world, results.found, earlier.found if request.baseline_windows > 1 else ())
-        # What has just become the baseline is what the run is compared with.
-        results.found = compare_again(world, results.found, judge, request)
-    reports = {result.plan.scope.agent_id: restricted(result.report, dimensions, rules) for result in results.found}
-    run.report = assemble(reports, judge, request)
-    if request.agents is None:
-        run.report.findings += missing_agent_findings(missing_agents(world.root, world.rules_root))
-    match = run_names(world, request)
-    run.report.findings += name_findings(match)
-    run.notes = name_notes(match)
-    run.report.expenses += [*_history_expenses(earlier.found), *generated.expenses]
-    run.report.exit_code = exit_code_of(run.report.all_findings(), rules)
-    return run
+    with reading(world, request) as snapshot:
+        snapshot.raise_broken()
+        generated = SyntheticAgents()
+        if request.synthetic:
+            generated = synthesize(snapshot, judge)
+            snapshot = _with_generated(world, snapshot, generated)
+        decided, baselines = evaluate(snapshot, judge, request), list[Path]()
+        decided.raise_broken()
+        if request.update_baseline:
+            taken = new_baselines(decided, request)
+            baselines = [save_baseline(world.root, baseline) for baseline in taken]
+            # What has just become the baseline is what the run is compared with.
+            decided = _compared_again(decided, read_baselines(world, decided.snapshot), taken)
+        write(world, decided)
+    return _run_of(decided, judge, request, generated, baselines)
 
 
-def run_names(world: World, request: EvaluationRequest) -> NameMatch:
-    """Return how speakers and personas go together, as far as it concerns the agents that are asked for."""
-    match = stored_names(world)
-    return match if request.agents is None else match.of(request.agents)
+def evaluate(snapshot: Snapshot, judge: Judge, request: EvaluationRequest, rules: GateRules | None = None) -> Decided:
+    """Plan, ask and decide. Nothing is read or written, and what is wrong with one agent stops no other.
+
+    Args:
+        rules: None: those of the request.
+    """
+    guard = guard_of(snapshot, rules or rules_of(request, judge))
+    before, broken = plan_run(snapshot, snapshot.earlier, request, judge)
+    plans, wrong = plan_run(snapshot, snapshot.agents, request, judge)
+    judged = [scored(snapshot, item, judge) for item in judge_plans([*before, *plans], judge)]
+    if request.confirm:
+        judged = confirm(judged, judge, guard)
+    broken = {**snapshot.broken, **broken, **wrong}
+    broken |= {item.plan.scope.agent_id: (problem,) for item in judged if (problem := missing_scores(item))}
+    past, now = (
+        [item for item in items if item.plan.scope.agent_id not in broken]
+        for items in (judged[: len(before)], judged[len(before) :])
+    )
+    earlier = decide(snapshot, past, guard)
+    # What the windows before came to is part of the history by which this one is judged.
+    points = with_points(snapshot.points, [(item.saved.evaluation, item.saved.whole) for item in earlier])
+    snapshot = replace(snapshot, points=points)
+    return Decided(snapshot, guard.rules, now, past, earlier, decide(snapshot, now, guard), broken)
 
 
-def assemble(reports: dict[str, AgentReport], judge: Judge, request: EvaluationRequest) -> RunReport:
+def write(world: World, decided: Decided) -> None:
+    """Write what was decided: claims that were read anew, each agent's run, and its scores as events."""
+    results, known = [*decided.earlier, *decided.results], decided.snapshot.claims
+    new = {
+        (agent_id, name): item
+        for agent_id, sets in ((result.plan.scope.agent_id, result.plan.sets) for result in results)
+        for name, item in sets.items()
+        if known.get(agent_id, {}).get(name) != item
+    }
+    if new:
+        store_proposition_sets(world.store, new)
+    write_runs(world.store, [rows_of(result.saved) for result in results])
+    for result in results:
+        announce(result.report, result.plan.shown)
+
+
+def evaluate_stored(world: World, scope: AgentScope, judge: Judge, request: EvaluationRequest) -> AgentReport:
+    """Evaluate one agent on what the store has of it and its window, save the run, and return what is said of it.
+
+    Raises:
+        ConfigError: the agent's files in the store are not complete, or its baseline is not valid.
+    """
+    with reading_stored(world, scope, request) as snapshot:
+        decided = evaluate(snapshot, judge, request)
+        decided.raise_broken()
+        write(world, decided)
+    return decided.results[0].report
+
+
+def score_stored(world: World, scope: AgentScope, judge: Judge, request: EvaluationRequest) -> AgentEvaluation:
+    """Score the scope's dimensions into the agent's run, what fell confirmed, and return the run so far.
+
+    The run stays unfinished until ``evaluate_stored`` compares it: with no dimensions named it judges nothing new.
+
+    Raises:
+        ConfigError: see ``evaluate_stored``.
+    """
+    with reading_stored(world, scope, request) as snapshot:
+        snapshot.raise_broken()
+        plans, broken = plan_run(snapshot, snapshot.agents, request, judge)
+        raise_problems(broken)
+        judged = [scored(snapshot, item, judge) for item in judge_plans(plans, judge)]
+        if request.confirm:
+            judged = confirm(judged, judge, guard_of(snapshot, rules_of(request, judge)))
+        write_runs(world.store, [rows_of(SavedRun(judged[0].evaluation, whole=False))])
+    return judged[0].evaluation
+
+
+@dataclass
+class CohortResult:
+    """Results and score histories of the agents that could be evaluated, and the problems of those that could not.
+
+    Attributes:
+        fail_on: see ``EvaluationRequest``.
+        length: the window's length as it was asked for.
+        names: how speakers and personas go together.
+    """
+
+    length: str
+    fail_on: Sequence[str] | None = None
+    results: dict[str, AgentResult] = field(default_factory=dict)
+    histories: dict[str, list[HistoryValue]] = field(default_factory=dict)
+    broken: dict[str, tuple[Problem, ...]] = field(default_factory=dict)
+    names: NameMatch = field(default_factory=NameMatch)
+
+    @property
+    def reports(self) -> dict[str, AgentReport]:
+        """The reports by agent."""
+        return {agent_id: item.report for agent_id, item in self.results.items()}
+
+
+def evaluate_cohort(world: World, judge: Judge, request: EvaluationRequest) -> CohortResult:
+    """Evaluate agents, compare them with their baselines, and save both; what is broken about one agent stops no other.
+
+    With ``newest_window`` only the named dimensions are scored again, into the run that holds the others; an agent whose newest
+    window has no whole run is evaluated whole.
+
+    Raises:
+        ConfigError: the request is not valid, or there is no message at all.
+    """
+    with reading(world, request) as snapshot:
+        decided = evaluate(snapshot, judge, request)
+        write(world, decided)
+    results = {item.plan.scope.agent_id: item for item in decided.results}
+    histories = {agent_id: decided.history(item) for agent_id, item in results.items()}
+    return CohortResult(request.window, request.fail_on, results, histories, dict(decided.broken), snapshot.speakers)
+
+
+def assemble(reports: dict[str, AgentReport], judge: Judge, request: EvaluationRequest, rules: GateRules) -> RunReport:
     """Return the run's report from its agents' reports."""
-    rules: GateRules = rules_of(request, judge)
     evaluations = [report.evaluation for report in reports.values()]
     run = RunReport(
         agents=reports,
@@ -163,28 +278,75 @@ def assemble(reports: dict[str, AgentReport], judge: Judge, request: EvaluationR
         },
     )
     run.exit_code = exit_code_of(run.all_findings(), rules)
-    if notes := getattr(judge, "notes", ()):
-        # What was taken from recordings, or was different about this endpoint, such as asking for JSON in words.
-        run.provenance["judge_notes"] = list(notes)
+    if notes := _notes_of(judge):
+        run.provenance["judge_notes"] = notes
     return run
 
 
-def update_baselines(world: World, results: Sequence[AgentResult], earlier: Sequence[AgentResult] = ()) -> list[Path]:
-    """Write what was scored in full to the agents' golden files; other dimensions in them stay as they are.
+def _notes_of(judge: Judge) -> list[str]:
+    """Return what was taken from recordings, or was different about this endpoint, such as asking for JSON in words."""
+    return list(getattr(judge, "notes", ()))
 
-    Args:
-        earlier: windows before, oldest first; those in which something had fallen are left out.
+
+def _run_of(
+    decided: Decided, judge: Judge, request: EvaluationRequest, generated: SyntheticAgents, baselines: list[Path]
+) -> EvaluationRun:
+    rules, dimensions, snapshot = decided.rules, select_dimensions(request.dimensions), decided.snapshot
+    reports = {item.plan.scope.agent_id: restricted(item.report, dimensions, rules) for item in decided.results}
+    report = assemble(reports, judge, request, rules)
+    if request.agents is None:
+        report.findings += missing_agent_findings(snapshot.missing)
+    report.findings += name_findings(snapshot.speakers)
+    report.expenses += [*_history_expenses(decided.earlier), *generated.expenses]
+    report.exit_code = exit_code_of(report.all_findings(), rules)
+    problems = [*snapshot.problems, *(Problem(text) for text in generated.problems)]
+    replay = _replay_of(decided, judge, request)
+    return EvaluationRun(report, problems, name_notes(snapshot.speakers), baselines, replay)
+
+
+def _replay_of(decided: Decided, judge: Judge, request: EvaluationRequest) -> Replay:
+    told = [judged for item in (*decided.before, *decided.evaluated) for judged in (item.judged, item.again) if judged]
+    answers = {
+        answer_key(request): verdict
+        for judged in told
+        for request, verdict in zip(judged.plan.requests, judged.verdicts, strict=True)
+    }
+    return Replay(decided.snapshot, request, decided.rules, judge.name, judge.live, _notes_of(judge), answers)
+
+
+def replayed(replay: Replay) -> EvaluationRun:
+    """Make a saved run again: the same report, without a world, and nobody is asked."""
+    judge = ReplayedJudge(replay)
+    decided = evaluate(replay.snapshot, judge, replay.request, replay.rules)
+    decided.raise_broken()
+    run = _run_of(decided, judge, replay.request, SyntheticAgents(), [])
+    run.report.statistics |= replay.statistics
+    return run
+
+
+def _with_generated(world: World, snapshot: Snapshot, generated: SyntheticAgents) -> Snapshot:
+    for agent_id, messages in generated.agents.items():
+        write_messages(world.store, messages, source=f"synthetic/{agent_id}", mirror=True)
+    agents = [replace(scope, synthetic=scope.agent_id in generated.agents) for scope in snapshot.agents]
+    return read_scopes(world, replace(snapshot, agents=agents))
+
+
+def new_baselines(decided: Decided, request: EvaluationRequest) -> list[Baseline]:
+    """Return golden files of what was scored in full; other dimensions in them stay as they are.
+
+    Windows before are in them if several are asked for; those in which something had fallen are left out.
     """
-    paths, labels = [], peoples_labels(world)
-    for result in results:
-        evaluation = result.report.evaluation
+    found, labels = [], decided.snapshot.trust.labels
+    earlier = decided.earlier if request.baseline_windows > 1 else ()
+    for result in decided.results:
+        evaluation = result.saved.evaluation
         agent_id = evaluation.agent_id
         if evaluation.synthetic or not is_believable(result.report):
             # What was generated is no evidence of how the agent really talks, and a judge that cannot judge gives none at all.
             continue
         before = [
             report.evaluation
-            for report in (result.report for result in earlier)
+            for report in (item.report for item in earlier)
             if report.evaluation.agent_id == agent_id and not report.comparison.regressed
         ]
         windows = [*before, evaluation]
@@ -193,13 +355,26 @@ def update_baselines(world: World, results: Sequence[AgentResult], earlier: Sequ
             [item.dimensions for item in windows],
             judged_on(evaluation),
             spans=[(item.window_start, item.window_end) for item in windows],
-            known=find_baseline(world.root, agent_id),
+            known=decided.snapshot.baselines.get(agent_id),
         )
         if baseline.dimensions:
-            baseline = calibrated(baseline, result.report.comparison, labels.labels_hash)
-            paths.append(save_baseline(world.root, baseline))
-            mark_baseline(world.store, evaluation.run_id)
-    return paths
+            found.append(calibrated(baseline, result.report.comparison, labels.labels_hash))
+    return found
+
+
+def _compared_again(decided: Decided, snapshot: Snapshot, taken: Sequence[Baseline]) -> Decided:
+    """Return what is said by the golden files as they are now."""
+    agents = {baseline.agent_id for baseline in taken}
+    evaluated = []
+    for item in decided.evaluated:
+        scope = item.plan.scope
+        baseline = None if scope.synthetic else snapshot.baselines.get(scope.agent_id)
+        evaluated.append(replace(item, judged=replace(item.judged, plan=replace(item.plan, baseline=baseline))))
+    results = [
+        replace(result, saved=replace(result.saved, is_baseline=result.plan.scope.agent_id in agents))
+        for result in decide(snapshot, evaluated, guard_of(snapshot, decided.rules))
+    ]
+    return replace(decided, snapshot=snapshot, evaluated=evaluated, results=results)
 
 
 def planned_requests(world: World, request: EvaluationRequest) -> list[JudgeRequest]:
@@ -218,9 +393,9 @@ def planned(world: World, request: EvaluationRequest) -> list[AgentPlan]:
         ConfigError: bad input.
     """
     request = settled(world, request)
-    scope = resolve_scope(world, request)
-    scope.raise_broken()
-    return [plan_agent(world, item, request) for item in (*scope.earlier, *scope.agents)]
+    snapshot = read_questions(world, request)
+    snapshot.raise_broken()
+    return [plan_agent(snapshot, item, request) for item in (*snapshot.earlier, *snapshot.agents)]
 
 
 def _history_expenses(results: Sequence[AgentResult]) -> list[Expense]:

@@ -7,15 +7,13 @@ from typing import Any
 from persona_pipeline.baselines import Baseline, BaselineComparison
 from persona_pipeline.baselines.confirm import not_shown
 from persona_pipeline.baselines.models import DimensionComparison, JudgeShift
+from persona_pipeline.baselines.regression import drop_sentence, fall_sentence
 from persona_pipeline.baselines.spread import judged_share
-from persona_pipeline.baselines.wording import drop_sentence, fall_sentence
-from persona_pipeline.calibration.judge_change import JudgeChange, JudgeName, load_judge_changes
+from persona_pipeline.calibration.judge_change import JudgeChange, JudgeName
+from persona_pipeline.calibration.known import PeoplesLabels
+from persona_pipeline.calibration.prediction import HIGHEST
 from persona_pipeline.evaluation.gate import GateRules, quotes_of
-from persona_pipeline.evaluation.people import PeoplesLabels, peoples_labels
-from persona_pipeline.evaluation.results import AgentEvaluation
-from persona_pipeline.judging.cache import Abilities
-from persona_pipeline.scoring.results import HIGHEST
-from persona_pipeline.world import World
+from persona_pipeline.evaluation.report import AgentEvaluation
 
 
 @dataclass(frozen=True)
@@ -24,12 +22,12 @@ class Trust:
 
     Attributes:
         changes: of each pair of judges that were compared, what was found.
-        abilities: None: nothing is known.
+        unable: model and prompt version of those that were found unable to judge.
     """
 
     labels: PeoplesLabels = field(default_factory=PeoplesLabels)
     changes: Sequence[JudgeChange] = ()
-    abilities: Abilities | None = None
+    unable: frozenset[tuple[str, str]] = frozenset()
 
     def shift(self, before: JudgeName, now: JudgeName, dimension: str) -> JudgeShift:
         """Return how two judges differ on a dimension; without anchors where they were never compared."""
@@ -42,15 +40,6 @@ class Trust:
         if points is None or points.low is None or points.high is None:
             return compared
         return compared.model_copy(update={"points": points.value, "interval": (points.low, points.high)})
-
-
-def known_trust(world: World) -> Trust:
-    """Return what a world knows of judges.
-
-    Raises:
-        ConfigError: labels, recordings, or the file of judge changes are not valid.
-    """
-    return Trust(peoples_labels(world), load_judge_changes(world.rules_root), Abilities(world.store))
 
 
 @dataclass(frozen=True)
@@ -92,14 +81,15 @@ def told(
     evaluation: AgentEvaluation, comparison: BaselineComparison, trust: Trust, rules: GateRules
 ) -> BaselineComparison:
     """Return the comparison with what people say; what fell by a judge that cannot be believed is doubted, and no regression."""
-    if trust.abilities:
-        known = evaluation.provenance
-        comparison.unable = trust.abilities.unable(known.get("judge_models", ()), known.get("prompt_versions", ()))
+    known = evaluation.provenance
+    asked = [(model, prompt) for model in known.get("judge_models", ()) for prompt in known.get("prompt_versions", ())]
+    comparison.unable = sorted({model for model, prompt in asked if (model, prompt) in trust.unable})
     unable = bool(comparison.unable) or quotes_of(evaluation).is_doubtful
     for name, item in comparison.dimensions.items():
         if name not in evaluation.dimensions:
             continue
-        item.people = trust.labels.of(evaluation, name)
+        judged_by = str(known.get("judge_model")), str(known.get("prompt_version"))
+        item.people = trust.labels.of(judged_by, evaluation.agent_id, evaluation.dimensions[name])
         if unable or (item.people and item.people.belief == "chance"):
             _doubt(evaluation.agent_id, item, rules)
     return comparison
@@ -142,6 +132,28 @@ def shift_sentence(shift: JudgeShift) -> str:
         return f"{who}; on {shift.anchors} judgments that both made they do not differ"
     low, high = shift.interval
     return f"{who}, who gives {shift.points:+.2f} points ({low:+.2f} to {high:+.2f}); the baseline is moved by that"
+
+
+def calibrated(baseline: Baseline, comparison: BaselineComparison, labels: str) -> Baseline:
+    """Return a baseline that says which calibration stood behind its dimensions: hash and number of labels, rank correlation.
+
+    Args:
+        comparison: of the run it was taken from.
+        labels: see ``PeoplesLabels.labels_hash``; "": nobody labelled anything, and nothing is said.
+    """
+    if not labels:
+        return baseline
+    known = dict(baseline.provenance.get("dimensions", {}))
+    for name, item in comparison.dimensions.items():
+        if item.people and name in known:
+            told = {
+                "hash": labels,
+                "labels": item.people.labels,
+                "belief": item.people.belief,
+                "rank": item.people.rank,
+            }
+            known[name] = {**known[name], "calibration": told}
+    return baseline.model_copy(update={"provenance": {**baseline.provenance, "dimensions": known}})
 
 
 def _shifts(evaluation: AgentEvaluation, baseline: Baseline, trust: Trust) -> dict[str, JudgeShift]:

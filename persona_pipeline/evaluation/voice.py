@@ -6,11 +6,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
-import sqlalchemy as sa
-
 from persona_pipeline.cards.files import CARDS, CardFormat, example_messages
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.evaluation.history import NEWEST_LAST
 from persona_pipeline.evaluation.report import Finding
 from persona_pipeline.scoring.voice_alarm import (
     BEFORE,
@@ -27,12 +24,12 @@ from persona_pipeline.scoring.voice_alarm import (
     voice_change,
 )
 from persona_pipeline.scoring.voice_alarm.learning import HORIZON, MOST_OTHERS, MOST_OWN
-from persona_pipeline.store import tables
 from persona_pipeline.world import World
 from persona_pipeline.world.canonical import rfc3339
 from persona_pipeline.world.changes import FOLDERS, Commit, commits_between
 from persona_pipeline.world.messages import message_counts, read_messages
 from persona_pipeline.world.models import Message, Window
+from persona_pipeline.world.runs import maker_rows
 
 MOST_QUOTED, MOST_QUOTES = 80, 2
 _HASH_DIGITS = 8
@@ -240,15 +237,7 @@ def _changes(world: World, agent_id: str, span: Window) -> Iterator[KnownChange]
     for commit in commits:
         if touched := _touched(commit, agent_id):
             yield KnownChange(commit.at, f"commit {commit.id} ({touched}): {commit.subject}")
-    runs = tables.evaluation_runs
-    query = (
-        sa.select(runs.c.window_end, runs.c.persona_hash, runs.c.judge_model)
-        .where(runs.c.agent_id == agent_id, runs.c.status == "completed", runs.c.synthetic.is_(False))
-        .where(runs.c.window_end <= span.end)
-        .order_by(*NEWEST_LAST)
-    )
-    with world.store.connect() as connection:
-        rows = connection.execute(query).all()
+    rows = maker_rows(world.store, agent_id, span.end)
     for before, now in pairwise(rows):
         if now.window_end <= span.start:
             continue

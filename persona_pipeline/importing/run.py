@@ -13,7 +13,7 @@ from typing import BinaryIO
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.importing.base import Importer, ReadOptions, Skipped, Source
 from persona_pipeline.importing.registry import files_of, importer_of
-from persona_pipeline.world.extras import cut_keys
+from persona_pipeline.world.ingest import cut_keys
 from persona_pipeline.world.mirroring import Came, SyncResult
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.reading import Row

@@ -9,8 +9,7 @@ from pydantic import ValidationError
 
 from persona_pipeline.documents import strict_json
 from persona_pipeline.errors import ConfigError, Problem
-from persona_pipeline.evaluation.report import EXIT_OK, AgentReport, RunReport
-from persona_pipeline.evaluation.results import AgentEvaluation
+from persona_pipeline.evaluation.report import EXIT_OK, AgentEvaluation, AgentReport, RunReport
 from persona_pipeline.propositions.dimensions import ALL_DIMENSIONS
 from persona_pipeline.reporting.page import Page
 from persona_pipeline.reporting.view import ReportView

@@ -22,9 +22,8 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from persona_pipeline.baselines import watched_agents
 from persona_pipeline.baselines.trend import Trend
 from persona_pipeline.errors import ConfigError, Problem
-from persona_pipeline.evaluation.history import judged_messages, overall_points, score_history
+from persona_pipeline.evaluation.history import judged_messages, overall_points, points_of, score_history, trends_of
 from persona_pipeline.evaluation.report import AgentReport, RunReport
-from persona_pipeline.evaluation.trends import WatchedPoints, trends_of
 from persona_pipeline.evaluation.voice import VoiceState, voice_state
 from persona_pipeline.scoring.fading import SHORTEST, CurvePoint, Fading, MessageValue, SurvivalPoint, turns_of
 from persona_pipeline.scoring.fading import fading as find_fading
@@ -93,9 +92,9 @@ def _outlined_history(store: Store, report: RunReport, until: datetime) -> dict[
 
 def _trends(world: World, report: RunReport) -> dict[str, Any]:
     told = {f.agent_id for f in report.all_findings() if f.kind == "trend" and f.agent_id}
-    watched = WatchedPoints(world.store, sorted(watched_agents(world.root).baselines) if told else [])
+    points = points_of(world.store, {*told, *watched_agents(world.root).baselines}) if told else {}
     return {
-        agent_id: {name: asdict(trend) for name, trend in trends_of(item.evaluation, watched).items()}
+        agent_id: {name: asdict(trend) for name, trend in trends_of(item.evaluation, points).items()}
         for agent_id, item in report.agents.items()
         if agent_id in told and not item.outlined
     }

@@ -1,12 +1,20 @@
 """Writing rows idempotently."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from persona_pipeline.store.engine import Store
+
+# Bound parameters of one statement: SQLite takes 32,766, older builds 999.
+MOST_NAMED = 500
+
+
+def among(column: sa.ColumnElement[Any], values: Collection[Any]) -> sa.ColumnElement[bool]:
+    """Return the condition that a column has one of some values; of very many the caller sorts out itself which rows it wants."""
+    return column.in_(list(values)) if len(values) <= MOST_NAMED else sa.true()
 
 
 def upsert(

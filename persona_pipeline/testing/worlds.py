@@ -8,8 +8,8 @@ from typing import Any, Self
 
 from persona_pipeline.propositions import ALL_DIMENSIONS
 from persona_pipeline.world import World
+from persona_pipeline.world.message_log import MESSAGES
 from persona_pipeline.world.personas import PERSONAS
-from persona_pipeline.world.world import MESSAGES
 
 FIRST_MESSAGE = datetime(2026, 3, 2, 9, tzinfo=UTC)
 SAID = (

@@ -11,9 +11,9 @@ from persona_pipeline.store import Store, tables, upsert
 from persona_pipeline.traces.pieces import Piece
 from persona_pipeline.traces.turns import PREFIX, Turn, turns_of, without_relayed, wordings
 from persona_pipeline.world.aliases import Aliases
-from persona_pipeline.world.evaluated_windows import touch_windows
 from persona_pipeline.world.messages import WriteResult, message_of, write_messages_in
 from persona_pipeline.world.models import Message
+from persona_pipeline.world.runs import touch_windows
 from persona_pipeline.world.world import World
 
 _PIECES, _MESSAGES = tables.trace_pieces, tables.run_messages

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from persona_pipeline.baselines import PROPOSITION_DELTA, REGRESSION_DELTA
+from persona_pipeline.calibration.known import KnownVerdicts
 from persona_pipeline.errors import ConfigError
+from persona_pipeline.evaluation.history import latest_runs
 from persona_pipeline.evaluation.report import EXIT_COVERAGE, EXIT_OK
 from persona_pipeline.evaluation.request import select_dimensions
-from persona_pipeline.evaluation.saving import latest_runs
-from persona_pipeline.evaluation.verdicts import KnownVerdicts
 from persona_pipeline.judging.open import RECORDINGS
 from persona_pipeline.judging.verdict import Judge
 from persona_pipeline.options import WINDOW
@@ -22,8 +22,8 @@ from persona_pipeline.versions.searching import find_step
 from persona_pipeline.versions.states import Answers, CommitStates, State, readable_recordings
 from persona_pipeline.world import World
 from persona_pipeline.world.changes import ask_git
+from persona_pipeline.world.message_log import MESSAGES
 from persona_pipeline.world.revisions import READ, find_revision, revisions_between, tree_of
-from persona_pipeline.world.world import MESSAGES
 
 # A step that explains less of a fall is not all of it: the others are named too.
 MOST_OF_IT = 0.8

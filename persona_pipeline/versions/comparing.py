@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from persona_pipeline.baselines.families import LEVEL
+from persona_pipeline.baselines.falls import LEVEL
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.evaluation.judged import judge_plans
+from persona_pipeline.evaluation.ask import judge_plans
 from persona_pipeline.evaluation.plan import AgentPlan, planned
 from persona_pipeline.evaluation.report import EXIT_BUDGET, EXIT_COVERAGE, EXIT_OK, EXIT_REGRESSION, worst_exit_code
 from persona_pipeline.evaluation.request import default_coverage, select_dimensions

@@ -6,8 +6,10 @@ from functools import cached_property
 from typing import Protocol
 
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.evaluation.results import AgentEvaluation
-from persona_pipeline.evaluation.saving import latest_runs
+from persona_pipeline.evaluation.history import latest_runs
+from persona_pipeline.evaluation.read import read_scopes
+from persona_pipeline.evaluation.report import AgentEvaluation
+from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot
 from persona_pipeline.judging.money import model_name
 from persona_pipeline.propositions import ALL_DIMENSIONS
 from persona_pipeline.propositions.storing import StoredSet
@@ -91,7 +93,8 @@ class RunHistory:
         window = Window(evaluation.window_end, evaluation.window_start)
         models = frozenset(model_name(name) for name in evaluation.provenance.get("judge_models", ()))
         own = SideAgent(agent.persona, sets, self._now.names)
-        built = state_of(self.world, own, window, self.answers, models=models)
+        scope = AgentScope(self.agent_id, window, (), persona=own.persona)
+        built = state_of(read_scopes(self.world, Snapshot(agents=[scope])), own, window, self.answers, models=models)
         if built.plan is None or built.plan.messages_hash != evaluation.provenance.get("messages_hash"):
             # Messages of that window came or went since: what was judged then cannot be asked again.
             return stored

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from persona_pipeline.calibration.known import KnownVerdicts
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.evaluation.verdicts import KnownVerdicts
 from persona_pipeline.judging.claims import no_entries
 from persona_pipeline.judging.money import model_name
 from persona_pipeline.judging.open import RECORDED, JudgeOptions, open_judge

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from persona_pipeline.evaluation.plan import AgentPlan, build_case, plan_case
-from persona_pipeline.evaluation.scope import ALL_TIME, AgentScope, resolve_window
+from persona_pipeline.evaluation.read import ALL_TIME, read_scopes, resolve_window
+from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot
 from persona_pipeline.judging.synthetic import SAMPLE_PROMPTS
 from persona_pipeline.scoring.plan import AgentCase
 from persona_pipeline.scoring.text.agreement import world_lexicon
@@ -98,7 +99,7 @@ def window_plan(world: World, agent: SideAgent, scene: Scene, request: Compariso
         ConfigError: the world's lexicon is not valid.
     """
     scope = _scope(agent, scene)
-    case = build_case(world, agent.persona, scope, request.samples)
+    case = build_case(read_scopes(world, Snapshot(agents=[scope])), agent.persona, scope, request.samples)
     return plan_case(replace(case, names={**case.names, **agent.names}), scope, agent.sets)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from persona_pipeline.errors import ConfigError, Problem
-from persona_pipeline.evaluation.syncing import proposition_set
+from persona_pipeline.evaluation.read import proposition_set
 from persona_pipeline.judging.open import RECORDINGS
 from persona_pipeline.propositions.storing import StoredSet
 from persona_pipeline.world.aliases import read_names

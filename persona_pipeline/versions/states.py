@@ -7,11 +7,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from persona_pipeline.background_loop import run_async
+from persona_pipeline.calibration.known import KnownVerdicts
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.evaluation.judged import Judged
-from persona_pipeline.evaluation.plan import AgentPlan, MessageSource, build_case, plan_case
-from persona_pipeline.evaluation.scope import ALL_TIME, AgentScope
-from persona_pipeline.evaluation.verdicts import KnownVerdicts
+from persona_pipeline.evaluation.ask import Judged
+from persona_pipeline.evaluation.plan import AgentPlan, build_case, plan_case
+from persona_pipeline.evaluation.read import ALL_TIME, read_folder
+from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot
 from persona_pipeline.judging.claims import no_entries
 from persona_pipeline.judging.money import model_name
 from persona_pipeline.judging.open import RECORDINGS, OpenedJudge
@@ -23,7 +24,6 @@ from persona_pipeline.versions.finding import Kind
 from persona_pipeline.versions.request import ComparisonRequest
 from persona_pipeline.versions.sides import Side, SideAgent
 from persona_pipeline.world import World, parse_window
-from persona_pipeline.world.folder import FolderWorld
 from persona_pipeline.world.models import Window
 from persona_pipeline.world.revisions import Revision, read_blobs, tree_of, write_files
 
@@ -174,14 +174,14 @@ class CommitStates(AbstractContextManager["CommitStates"]):
 
     def _state(self, revision: Revision) -> State | None:
         root = self.root(revision)
-        side, source = Side(revision.short, root, revision), FolderWorld(root, self.world.clock)
-        newest = source.newest_message_time()
+        side, snapshot = Side(revision.short, root, revision), read_folder(root, self.world.clock())
+        newest = snapshot.messages.newest
         if self.agent_id not in side.agent_ids() or newest is None:
             return None
         window = Window.ending(newest, None if self.length == ALL_TIME else parse_window(self.length))
         path = next(path for path in self._tree(revision) if path.startswith(f"personas/{self.agent_id}.y"))
         own = readable_recordings(root / RECORDINGS)
-        found = state_of(source, side.agent(self.agent_id, ALL_DIMENSIONS), window, self.answers, own)
+        found = state_of(snapshot, side.agent(self.agent_id, ALL_DIMENSIONS), window, self.answers, own)
         text = (root / path).read_text(encoding="utf-8-sig")
         return replace(found, label=revision.short, revision=revision, persona_file=(path, text))
 
@@ -193,7 +193,7 @@ class CommitStates(AbstractContextManager["CommitStates"]):
 
 
 def state_of(
-    source: MessageSource,
+    snapshot: Snapshot,
     agent: SideAgent,
     window: Window,
     answers: Answers,
@@ -204,6 +204,7 @@ def state_of(
     """Return an agent's state on a window of messages, as far as it is judged.
 
     Args:
+        snapshot: with the messages of the window.
         own, models: see ``Answers.of``.
 
     Raises:
@@ -211,7 +212,7 @@ def state_of(
     """
     claimed = tuple(name for name, stored in agent.sets.items() if stored.propositions is not None)
     scope = AgentScope(agent.persona.agent_id, window, claimed, past=True, persona=agent.persona)
-    case = build_case(source, agent.persona, scope, ComparisonRequest().samples)
+    case = build_case(snapshot, agent.persona, scope, ComparisonRequest().samples)
     plan = plan_case(replace(case, names={**case.names, **agent.names}), scope, agent.sets)
     verdicts = answers.of([item for item in plan.requests if item.trajectory.entries], own, models)
     told = [verdicts.get(item.key) or _nobody(item) for item in plan.requests]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from persona_pipeline.baselines.families import (
+from persona_pipeline.baselines.falls import (
     CLAIMS_SHARE,
     DIMENSIONS_SHARE,
     LEVEL,
@@ -14,7 +14,7 @@ from persona_pipeline.baselines.families import (
     families_named,
     level_of,
 )
-from persona_pipeline.baselines.paired import PairedChange, paired_change
+from persona_pipeline.baselines.statistics import PairedChange, paired_change
 from persona_pipeline.evaluation.plan import AgentPlan
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored
 from persona_pipeline.scoring.results import ANSWERS, DimensionEvaluation, PropositionResult

@@ -1,7 +1,7 @@
 """What changed around an alarm about an agent's voice, which no judge is needed for."""
 
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.evaluation.scope import resolve_window
+from persona_pipeline.evaluation.read import resolve_window
 from persona_pipeline.evaluation.voice import voice_state
 from persona_pipeline.world import World
 

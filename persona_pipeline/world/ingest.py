@@ -2,6 +2,7 @@
 
 import json
 import uuid
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,65 @@ from typing import Any
 from persona_pipeline.errors import Problem, did_you_mean
 from persona_pipeline.options import parse_time as parse_time
 from persona_pipeline.world.canonical import storable
-from persona_pipeline.world.extras import bounded_extras
 from persona_pipeline.world.files import is_name
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.reading import FIELDS, REQUIRED, MessageFile
+
+# Characters of JSON that a message keeps, and how deeply it nests.
+MOST_EXTRAS, DEEPEST = 16_000, 20
+# Under this key stand the names of the keys that were cut, the first so many of them and of each so many characters.
+CUT = "_cut"
+_MOST_NAMED, _LONGEST_NAME = 20, 64
+
+
+def bounded_extras(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return JSON values by key as a message keeps them: in their order, as many keys whole as fit in 16,000 characters.
+
+    A key that does not fit, or nests deeper than 20, is named in the list under ``_cut``. NUL and lone surrogates become U+FFFD.
+    """
+    kept: dict[str, Any] = {}
+    cut: list[str] = []
+    room = MOST_EXTRAS
+    for key, value in found.items():
+        one = _cleaned(key, value, room)
+        if one is None:
+            cut.append(storable(key[:_LONGEST_NAME]))
+            continue
+        kept |= one
+        room -= len(json.dumps(one, ensure_ascii=False))
+    return {**kept, CUT: cut[:_MOST_NAMED]} if cut else kept
+
+
+def cut_keys(extras: Mapping[str, Any]) -> Iterable[str]:
+    """Return the names of the keys that a message did not keep."""
+    cut = extras.get(CUT)
+    return [str(name) for name in cut] if isinstance(cut, list) else []
+
+
+def _cleaned(key: str, value: Any, room: int) -> dict[str, Any] | None:
+    """Return a key and its value as they are stored, None where they are too much."""
+    try:
+        # Cheap, and so comes first: what is cleaned is no longer than it was.
+        if len(json.dumps({key: value}, ensure_ascii=False, allow_nan=False)) > room:
+            return None
+        return {storable(key): _clean(value, DEEPEST)}
+    except (ValueError, TypeError, RecursionError):
+        return None
+
+
+def _clean(value: Any, depth: int) -> Any:
+    if isinstance(value, str):
+        return storable(value)
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    if not depth:
+        raise ValueError("nested too deeply")
+    if isinstance(value, Mapping):
+        return {storable(str(key)): _clean(item, depth - 1) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_clean(item, depth - 1) for item in value]
+    raise ValueError(f"{type(value).__name__} is not JSON")
+
 
 MAX_TEXT = 1_000_000
 _NAMES = ("id", "agent_id", "channel", "recipient")

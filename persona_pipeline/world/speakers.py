@@ -6,8 +6,11 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from persona_pipeline.errors import Problem
 from persona_pipeline.world.aliases import AgentNames, Aliases
+from persona_pipeline.world.files import yaml_stems
 from persona_pipeline.world.ingest import parse_message
 from persona_pipeline.world.messages import speaker_counts
 from persona_pipeline.world.models import Message
@@ -223,3 +226,32 @@ def _distance(one: str, other: str) -> int:
             row.append(cost)
         rows.append(row)
     return rows[-1][-1]
+
+
+BASELINES = "baselines"
+
+
+def missing_agents(root: Path, decided_by: Path | None = None) -> list[str]:
+    """Return the ids of agents that have a golden baseline and no persona file, sorted.
+
+    Args:
+        decided_by: the folder with the baselines, where it is another.
+    """
+    folder = (decided_by or root) / BASELINES
+    if not folder.is_dir():
+        return []
+    known = set(yaml_stems(root / PERSONAS))
+    return sorted(
+        path.stem for path in folder.glob("*.json") if not path.name.startswith(".") and path.stem not in known
+    )
+
+
+def missing_agent_problems(root: Path) -> list[Problem]:
+    """Return a problem for each such agent, placed at its baseline."""
+    return [
+        Problem(
+            f"agent {agent_id!r} has a baseline and no persona; restore {PERSONAS}/{agent_id}.yaml, or delete the baseline too",
+            str(root / BASELINES / f"{agent_id}.json"),
+        )
+        for agent_id in missing_agents(root)
+    ]

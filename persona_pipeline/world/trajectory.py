@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from persona_pipeline.world.models import Message
-from persona_pipeline.world.windows import window_indices
+from persona_pipeline.world.models import Message, window_indices
 
 
 @dataclass(frozen=True)

@@ -1,23 +1,38 @@
 """A world: a folder of personas, propositions, messages, recordings, baselines and suites, and the store behind it."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import math
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
+from functools import cache, cached_property
+from importlib.resources import as_file, files
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import URL
 
-from persona_pipeline.errors import ConfigError, Problem
+from persona_pipeline.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.settings import Settings, get_settings
-from persona_pipeline.store import Store, open_store, tables, upsert
+from persona_pipeline.store import Store, among, open_store, tables, upsert
 from persona_pipeline.store.leases import is_held
 from persona_pipeline.world import personas
-from persona_pipeline.world.aliases import AgentNames, Aliases, alias_problems, check_mapping, mapped, read_names
+from persona_pipeline.world.aliases import (
+    AgentNames,
+    Aliases,
+    alias_problems,
+    check_mapping,
+    mapped,
+    names_are_followed,
+    read_names,
+    rename_stored,
+)
+from persona_pipeline.world.canonical import content_hash
 from persona_pipeline.world.counting import count_messages, said_by_agent
 from persona_pipeline.world.ingest import parse_message
 from persona_pipeline.world.looking import Unread, unread_files
+from persona_pipeline.world.message_log import MESSAGES, message_files
 from persona_pipeline.world.messages import later_messages, newest_message_time, read_messages
 from persona_pipeline.world.mirroring import (
     LEASE,
@@ -28,11 +43,9 @@ from persona_pipeline.world.mirroring import (
     mirror_files,
 )
 from persona_pipeline.world.models import Message, Persona, Window
-from persona_pipeline.world.reading import ENDINGS, MessageFile, Row
-from persona_pipeline.world.renaming import names_are_followed, rename_stored
+from persona_pipeline.world.reading import FIELDS, MessageFile, Row
 from persona_pipeline.world.settings import WorldFile, load_world_file, merged
 
-MESSAGES = "messages"
 # A sender's clock may be a little ahead; what is dated later than this is not judged yet.
 FUTURE_GRACE = timedelta(minutes=5)
 
@@ -121,49 +134,67 @@ class World:
         Raises:
             ConfigError: a persona file is not valid; the problems of all of them.
         """
-        problems: list[Problem] = []
-        names = self.names()
-        for agent_id in self.agent_ids() if agent_ids is None else agent_ids:
-            try:
-                self.sync_persona(agent_id, names)
-            except ConfigError as error:
-                problems += error.problems
-        if problems:
-            raise ConfigError(list(dict.fromkeys(problems)))
+        _, broken = self.sync_personas(self.agent_ids() if agent_ids is None else agent_ids)
+        if broken:
+            raise ConfigError(list(dict.fromkeys(problem for problems in broken.values() for problem in problems)))
         return self.sync_messages()
 
-    def sync_persona(self, agent_id: str, names: Mapping[str, AgentNames] | None = None) -> Persona:
+    def sync_persona(self, agent_id: str) -> Persona:
         """Read one persona file, write it to the store and return it.
-
-        Args:
-            names: everybody's, where the caller has them.
 
         Raises:
             ConfigError: the file is missing or not valid, or an alias in it is another agent's.
         """
-        persona = personas.load_persona(self.root, agent_id)
-        if persona.aliases and (wrong := alias_problems(names or self.names()).get(agent_id)):
-            raise ConfigError(wrong)
-        row = {
-            "id": agent_id,
-            "display_name": persona.display_name,
-            "persona": persona.persona,
-            "persona_hash": persona.hash,
-        }
-        config = {"agent_id": agent_id, **persona.corrections.model_dump(), "source": "persona"}
-        agents, configs = tables.agents, tables.agent_evaluation_config
+        found, broken = self.sync_personas([agent_id])
+        if broken:
+            raise ConfigError(broken[agent_id])
+        return found[agent_id]
+
+    def sync_personas(self, agent_ids: Iterable[str]) -> tuple[dict[str, Persona], dict[str, tuple[Problem, ...]]]:
+        """Read persona files, write them to the store, and return them by agent, and what is wrong with the others'."""
+        found: dict[str, Persona] = {}
+        broken: dict[str, tuple[Problem, ...]] = {}
+        wrong = cache(lambda: alias_problems(self.names()))
+        for agent_id in agent_ids:
+            try:
+                persona = personas.load_persona(self.root, agent_id)
+                if persona.aliases and agent_id in wrong():
+                    broken[agent_id] = wrong()[agent_id]
+                else:
+                    found[agent_id] = persona
+            except ConfigError as error:
+                broken[agent_id] = error.problems
+        self._write_personas(found)
+        return found, broken
+
+    def _write_personas(self, found: Mapping[str, Persona]) -> None:
+        rows = [
+            {"id": agent_id, "display_name": item.display_name, "persona": item.persona, "persona_hash": item.hash}
+            for agent_id, item in found.items()
+        ]
+        configs = [
+            {"agent_id": agent_id, **item.corrections.model_dump(), "source": "persona"}
+            for agent_id, item in found.items()
+        ]
+        agents, kept = tables.agents, tables.agent_evaluation_config
         with self.store.connect() as connection:
-            known = connection.execute(sa.select(agents).where(agents.c.id == agent_id)).one_or_none()
-            kept = connection.execute(sa.select(configs).where(configs.c.agent_id == agent_id)).one_or_none()
-        with_config = kept is None or (
-            kept.source == "persona" and any(getattr(kept, key) != value for key, value in config.items())
-        )
-        if known is None or any(getattr(known, key) != value for key, value in row.items()) or with_config:
+            known = {row.id: row for row in connection.execute(sa.select(agents).where(among(agents.c.id, found)))}
+            query = sa.select(kept).where(among(kept.c.agent_id, found))
+            known_configs = {row.agent_id: row for row in connection.execute(query)}
+
+        def differs(own: sa.Row | None, row: Mapping[str, object]) -> bool:
+            return own is None or any(getattr(own, key) != value for key, value in row.items())
+
+        new = [row for row in rows if differs(known.get(row["id"]), row)]
+        # What a person or a program set is theirs.
+        others = {agent_id for agent_id, row in known_configs.items() if row.source != "persona"}
+        new_configs = [
+            row for row in configs if row["agent_id"] not in others and differs(known_configs.get(row["agent_id"]), row)
+        ]
+        if new or new_configs:
             with self.store.begin() as connection:
-                upsert(self.store, connection, agents, [row])
-                if with_config:
-                    upsert(self.store, connection, configs, [config], key=["agent_id"])
-        return persona
+                upsert(self.store, connection, agents, new)
+                upsert(self.store, connection, kept, new_configs, key=["agent_id"])
 
     def sync_names(self) -> None:
         """Bring every agent's display name into the store: whoever is evaluated, the others are shown by their names."""
@@ -215,8 +246,7 @@ class World:
 
     def message_files(self) -> list[Path]:
         """Return the world's message files, sorted."""
-        folder = self.root / MESSAGES
-        return sorted(path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS) if folder.is_dir() else []
+        return message_files(self.root)
 
     def ingest(self, path: Path, *, mapping: Mapping[str, str] | None = None, restore: bool = False) -> SyncResult:
         """Add the messages of a file from anywhere; nothing is removed.
@@ -271,12 +301,18 @@ class World:
         Raises:
             ConfigError: none was.
         """
-        agents = tables.agents
-        with self.store.connect() as connection:
-            row = connection.execute(sa.select(agents).where(agents.c.id == agent_id)).one_or_none()
-        if row is None or row.persona is None:
+        found = self.stored_personas([agent_id]).get(agent_id)
+        if found is None:
             raise ConfigError(f"agent {agent_id!r} has no persona in the store; write personas/{agent_id}.yaml")
-        return Persona(agent_id, row.display_name, row.persona)
+        return found
+
+    def stored_personas(self, agent_ids: Collection[str]) -> dict[str, Persona]:
+        """Return the personas last brought into the store of some agents; those of whom none was are left out."""
+        agents = tables.agents
+        query = sa.select(agents).where(among(agents.c.id, agent_ids), agents.c.persona.is_not(None))
+        with self.store.connect() as connection:
+            rows = [row for row in connection.execute(query) if row.id in agent_ids]
+        return {row.id: Persona(row.id, row.display_name, row.persona) for row in rows}
 
     def display_names(self) -> dict[str, str]:
         """Return the display name of everybody who ever spoke or has a persona."""
@@ -317,3 +353,120 @@ class World:
             )
             for row in later_messages(self.store, self.horizon)
         ]
+
+
+_ID_CHARACTERS = 32
+
+
+def bring_rows(world: World, rows: Any, *, source: str, columns: Mapping[str, str] | None = None) -> SyncResult:
+    """Bring rows into the store as messages; an id that is known is updated, and nothing is removed.
+
+    A row needs ``agent_id``, ``text`` and ``created_at``. A time without an offset counts as UTC. Without an ``id`` a message gets
+    one made of what it says; without ``channel`` and ``recipient`` its channel is ``source``. Other columns are left alone.
+
+    Args:
+        rows: a frame of pandas, polars or Arrow, records, or a mapping with such for values.
+        source: what the store says the messages come from.
+        columns: what the rows call it, by field of a message, where they call it something else.
+
+    Raises:
+        ConfigError: the rows are none of these, or a field or column is unknown.
+    """
+    columns = dict(columns or {})
+    for name in columns:
+        if name not in FIELDS:
+            raise ConfigError(f"a message has no {name!r}{did_you_mean(name, FIELDS)}; it has {', '.join(FIELDS)}")
+    aliases = Aliases.of(world.names())
+    result = ingest_rows(world.store, _read(records_of(rows), source, columns), Came(source, source), aliases.owned)
+    count_messages(world.store)
+    return result
+
+
+def records_of(rows: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield the records of a frame of pandas, polars or Arrow, of records, or of a mapping with such for values.
+
+    Raises:
+        ConfigError: it is none of these.
+    """
+    if rows is None:
+        return
+    if isinstance(rows, Mapping):
+        for part in rows.values():
+            yield from records_of(part)
+    elif hasattr(rows, "to_pylist"):
+        yield from rows.to_pylist()
+    elif hasattr(rows, "to_dicts"):
+        yield from rows.to_dicts()
+    elif hasattr(rows, "to_dict"):
+        yield from rows.to_dict("records")
+    elif isinstance(rows, Iterable) and not isinstance(rows, str | bytes):
+        yield from rows
+    else:
+        raise ConfigError(f"messages cannot be read from {type(rows).__name__}; give a frame or a list of records")
+
+
+def _read(records: Iterable[Mapping[str, Any]], source: str, columns: Mapping[str, str]) -> Iterator[Row]:
+    for line, record in enumerate(records, 1):
+        if not isinstance(record, Mapping):
+            yield Row(line, ValueError(f"is no record but {type(record).__name__}"))
+            continue
+        if missing := [column for column in columns.values() if column not in record]:
+            known = [str(name) for name in record]
+            hint = did_you_mean(missing[0], known) or f"; it has {', '.join(known)}"
+            raise ConfigError(f"row {line} of {source} has no column {missing[0]!r}{hint}")
+        values = {name: _plain(record.get(columns.get(name, name))) for name in FIELDS}
+        found = {name: value for name, value in values.items() if value is not None}
+        if "channel" not in found and "recipient" not in found:
+            found["channel"] = source
+        if "id" not in found:
+            found["id"] = content_hash(sorted((name, str(value)) for name, value in found.items()))[:_ID_CHARACTERS]
+        try:
+            yield Row(line, parse_message(found))
+        except ValueError as error:
+            yield Row(line, error)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as a message file would have it: text; None for what frames write where nothing is."""
+    if value is None or value != value or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if isinstance(value, datetime):
+        return (value if value.tzinfo else value.replace(tzinfo=UTC)).isoformat()
+    return str(value) if isinstance(value, int) else value
+
+
+# Names that would mean something where the template itself is kept.
+_RENAMED = {"gitignore": ".gitignore", "gitattributes": ".gitattributes", "keep": ".gitkeep"}
+
+
+def template_world() -> dict[str, str]:
+    """Return the files of the template world, text by path."""
+    with as_file(files("persona_pipeline.world") / "template") as template:
+        sources = sorted(path for path in template.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+        return {
+            source.relative_to(template).with_name(_RENAMED.get(source.name, source.name)).as_posix(): source.read_text(
+                encoding="utf-8"
+            )
+            for source in sources
+        }
+
+
+def write_new(directory: Path, texts: Mapping[str, str]) -> list[Path]:
+    """Write files, text by path, and return them.
+
+    Raises:
+        ConfigError: a file is in the way (each is named), or the folder cannot be written; nothing is written then.
+    """
+    targets = {directory / name: text for name, text in texts.items()}
+    # A broken link is in the way too.
+    taken = [target for target in targets if os.path.lexists(target)]
+    if taken:
+        raise ConfigError([Problem("exists already; choose another folder or remove it", str(path)) for path in taken])
+    try:
+        for target, text in targets.items():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text, encoding="utf-8", newline="\n")
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise ConfigError(f"{directory} cannot be written ({reason}); choose another folder") from error
+    return [*targets]

@@ -6,7 +6,7 @@ import pytest
 
 from persona_pipeline.baselines import Baseline
 from persona_pipeline.baselines.confirm import Compared, most_confirmations, settled, to_confirm
-from persona_pipeline.baselines.families import LEVEL
+from persona_pipeline.baselines.falls import LEVEL
 from tests.baselines.worlds import LEVELS, NAMES, NOW, Office, beside, dimension
 
 DOWN = {"adherence": {key: level - 2.5 for key, level in LEVELS.items()}}

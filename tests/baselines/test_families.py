@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.baselines.families import (
+from persona_pipeline.baselines.falls import (
     CLAIMS_SHARE,
     DIMENSIONS_SHARE,
     LEVEL,

@@ -18,13 +18,11 @@ from persona_pipeline.calibration.judge_change import (
     load_judge_changes,
     save_judge_changes,
 )
+from persona_pipeline.calibration.known import peoples_labels
 from persona_pipeline.cli.app import app
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation import EvaluationRequest, run_evaluation
-from persona_pipeline.evaluation.calibrating import calibrate_world
-from persona_pipeline.evaluation.comparing_judges import plan_canaries
-from persona_pipeline.evaluation.people import peoples_labels
-from persona_pipeline.evaluation.population import judged_population
+from persona_pipeline.evaluation.calibrate import calibrate_world, judged_population, plan_canaries
 from persona_pipeline.evaluation.report import RunReport
 from persona_pipeline.judging.cache import Abilities
 from persona_pipeline.judging.open import open_judge
@@ -244,6 +242,5 @@ def test_calibrate_prints_and_exits(world: World) -> None:
 def test_labels_of_an_agent_whose_files_are_broken_cost_nobody_else_anything(world: World) -> None:
     label(world, BELIEVES, 80)
     (world.root / "propositions" / "adherence" / "dwight.yaml").write_text("nonsense: 1\n", encoding="utf-8")
-    people = peoples_labels(world).by
-    ((_, learnt),) = people.items()
-    assert 0 < learnt.people.labels < 80
+    ((*_, rated),) = peoples_labels(world).rated
+    assert 0 < sum(item.peoples is not None for item in rated) < 80

@@ -12,9 +12,8 @@ from persona_pipeline.claims.drafts import Drafted, draft_backend
 from persona_pipeline.cli.world.checking import check_world
 from persona_pipeline.documents import load_document
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.judging.layers import OpenedJudge
-from persona_pipeline.judging.open import JudgeOptions, open_judge
-from persona_pipeline.judging.recordings.replay import RecordedBackend
+from persona_pipeline.judging.open import JudgeOptions, OpenedJudge, open_judge
+from persona_pipeline.judging.recordings import RecordedBackend
 from persona_pipeline.propositions import load_proposition_file, load_proposition_set
 from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.testing.worlds import write_small_world

@@ -13,10 +13,9 @@ from persona_pipeline.claims.faults import FAULTS, FEWEST_CHANGED, break_case, u
 from persona_pipeline.claims.matrix import KillMatrix
 from persona_pipeline.claims.trial import INTACT, Trial, TrialRequest, against, plan_trial, read_signals, run_trial
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.judging.layers import OpenedJudge
 from persona_pipeline.judging.model.asking import ModelBackend
-from persona_pipeline.judging.open import JudgeOptions, open_judge
-from persona_pipeline.judging.recordings.replay import RecordedBackend
+from persona_pipeline.judging.open import JudgeOptions, OpenedJudge, open_judge
+from persona_pipeline.judging.recordings import RecordedBackend
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
 from persona_pipeline.reporting.pages.claims import matrix_page
 from persona_pipeline.reporting.terminal import page_text

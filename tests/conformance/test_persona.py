@@ -25,7 +25,7 @@ from persona_pipeline.scoring.results import final_score
 from persona_pipeline.scoring.text.agreement import agreement_ratio
 from persona_pipeline.scoring.text.ngrams import corpus_repetition, extract_ngrams, overlap
 from persona_pipeline.scoring.text.tokens import pairwise_similarity, vocabulary_stats
-from persona_pipeline.world.windows import parse_window, window_indices
+from persona_pipeline.world.models import parse_window, window_indices
 
 CASES = json.loads((Path(__file__).parent / "persona.json").read_text(encoding="utf-8"))
 FIELD_NAMES = {"avg_sentence_length": "average_sentence_length"}

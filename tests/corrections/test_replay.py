@@ -17,8 +17,8 @@ from persona_pipeline.corrections.replay.models import Correction, CorrectionRep
 from persona_pipeline.corrections.replay.risk import good_needed, touched_at_most
 from persona_pipeline.corrections.replay.run import ReplayRequest, replay
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.judging.layers import OpenedJudge
-from persona_pipeline.judging.recordings.replay import RecordingWriter
+from persona_pipeline.judging.open import OpenedJudge
+from persona_pipeline.judging.recordings import RecordingWriter
 from persona_pipeline.settings import get_settings
 from persona_pipeline.world import CorrectionSettings, World
 from persona_pipeline.world.messages import write_messages

@@ -1,7 +1,7 @@
 """The asset that says how far the judges can be believed."""
 
 from persona_pipeline.defs.upkeep.calibration import BELIEVED, CURRENT, ENOUGH, calibration_metadata
-from persona_pipeline.evaluation.calibrating import calibrate_world
+from persona_pipeline.evaluation.calibrate import calibrate_world
 from persona_pipeline.world import World
 from tests.calibration.test_worlds import label
 from tests.defs.support import Project

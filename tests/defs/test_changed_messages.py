@@ -11,8 +11,7 @@ import pytest
 
 from persona_pipeline.world import World
 from persona_pipeline.world.ingest import parse_message
-from persona_pipeline.world.messages import write_messages
-from persona_pipeline.world.removing import Selection, remove_messages, select_messages
+from persona_pipeline.world.messages import Selection, remove_messages, select_messages, write_messages
 from tests.defs.support import Project, metadata_of
 from tests.support.worlds import replace_in, write_jsonl, write_yaml
 

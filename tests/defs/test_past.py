@@ -5,7 +5,7 @@ import pytest
 
 from persona_pipeline.defs.agents.checks import ALL_IN_CHARACTER, GATE
 from persona_pipeline.defs.platform import run_tags
-from persona_pipeline.evaluation.saving import latest_runs
+from persona_pipeline.evaluation.history import latest_runs
 from persona_pipeline.world import World
 from persona_pipeline.world.ingest import parse_time
 from persona_pipeline.world.models import Window

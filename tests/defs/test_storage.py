@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from persona_pipeline.defs.agents import assets
 from persona_pipeline.defs.platform import failures
 from persona_pipeline.defs.platform.instance_storage import postgres_url as dagster_url
-from persona_pipeline.evaluation.pipeline import score_scope
+from persona_pipeline.evaluation.run import score_stored
 from persona_pipeline.settings import get_settings
 from persona_pipeline.store import open_store
 from persona_pipeline.world import World
@@ -186,7 +186,7 @@ def test_a_server_that_restarts_in_mid_run_delays_it_and_no_more(
             restarts.append(threading.Thread(target=_restart))
             restarts[0].start()
             time.sleep(0.3)
-        return score_scope(*args)
+        return score_stored(*args)
 
     def _restart() -> None:
         options = ("-w", "-D", str(server.pgdata), "-m", "immediate")  # type: ignore[attr-defined]
@@ -194,7 +194,7 @@ def test_a_server_that_restarts_in_mid_run_delays_it_and_no_more(
             log = ("-l", str(server.log)) if action == "start" else ()  # type: ignore[attr-defined]
             pgexec("pg_ctl", (*options, *log, action), bin_path=server.bin_path, user=server.system_user)  # type: ignore[attr-defined]
 
-    monkeypatch.setattr(assets, "score_scope", restart_while_scoring)
+    monkeypatch.setattr(assets, "score_stored", restart_while_scoring)
     with dg.DagsterInstance.get() as instance:
         result = Project(sample_root, instance).evaluate("pam", as_of=BEFORE_THE_DRIFT)
         restarts[0].join()

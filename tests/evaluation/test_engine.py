@@ -15,19 +15,18 @@ from persona_pipeline.evaluation import (
     EvaluationRequest,
     GateRules,
     RunReport,
-    evaluate_agent,
-    evaluate_world,
     run_evaluation,
 )
+from persona_pipeline.evaluation.history import load_run
 from persona_pipeline.evaluation.report import Result
-from persona_pipeline.evaluation.saving import load_run
-from persona_pipeline.judging.layers import OpenedJudge
-from persona_pipeline.judging.recordings.replay import RecordedBackend
+from persona_pipeline.judging.open import OpenedJudge
+from persona_pipeline.judging.recordings import RecordedBackend
 from persona_pipeline.judging.verdict import Unscored, Verdict
 from persona_pipeline.reporting.statistics import gather
 from persona_pipeline.store import tables
 from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.world import World
+from tests.support.evaluating import evaluate_agent, evaluate_world
 from tests.support.worlds import replace_in, write_jsonl, write_yaml
 
 BEFORE_DRIFT = datetime(2026, 6, 14, 23, 59, 59, tzinfo=UTC)

@@ -1,22 +1,30 @@
 """What is read of runs without their claims, and what stays of those whose claims were forgotten."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 import sqlalchemy as sa
 
 from persona_pipeline.corrections.effect import correction_effects
-from persona_pipeline.evaluation import evaluate_agent
-from persona_pipeline.evaluation.history import judged_messages, overall_points, score_history
-from persona_pipeline.evaluation.keeping import forget_reasons
-from persona_pipeline.evaluation.outlines import newest_outlines
-from persona_pipeline.evaluation.saving import latest_runs, load_run, mark_baseline, newest_p_values, newest_run
-from persona_pipeline.evaluation.stored import stored_report
+from persona_pipeline.evaluation.history import (
+    judged_messages,
+    latest_runs,
+    load_run,
+    newest_outlines,
+    newest_run,
+    overall_points,
+    rows_of,
+    score_history,
+    stored_report,
+)
 from persona_pipeline.reporting.statistics import gather
 from persona_pipeline.scoring.fading import message_scores
 from persona_pipeline.store import tables
 from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.world import World
+from persona_pipeline.world.runs import forget_reasons, newest_p_values, write_runs
+from tests.support.evaluating import evaluate_agent
 
 WEEKS = 4
 
@@ -67,7 +75,8 @@ def test_message_scores_are_those_of_the_stored_claims(evaluated: World) -> None
 def test_what_is_forgotten_leaves_history_as_it_was(evaluated: World) -> None:
     store = evaluated.store
     runs = [run.evaluation for run in latest_runs(store, "pam")]
-    mark_baseline(store, runs[1].run_id)
+    saved = latest_runs(store, "pam")[1]
+    write_runs(store, [rows_of(replace(saved, is_baseline=True))])
     until = runs[-1].window_end
 
     def drawn() -> list[object]:

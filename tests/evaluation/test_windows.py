@@ -7,18 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from persona_pipeline.evaluation import EvaluationRequest, evaluate_world, run_evaluation
-from persona_pipeline.evaluation.cohort import evaluate_cohort
-from persona_pipeline.evaluation.history import score_history
-from persona_pipeline.evaluation.saving import latest_runs, newest_run
-from persona_pipeline.evaluation.stored import stored_report
+from persona_pipeline.evaluation import EvaluationRequest, run_evaluation
+from persona_pipeline.evaluation.history import latest_runs, newest_run, score_history, stored_report
+from persona_pipeline.evaluation.run import evaluate_cohort
 from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.reporting.render import render
 from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.world import World
-from persona_pipeline.world.evaluated_windows import newest_window, touched_windows
 from persona_pipeline.world.messages import write_messages
 from persona_pipeline.world.models import Message
+from persona_pipeline.world.runs import newest_windows, touched_windows
+from tests.support.evaluating import evaluate_world
 from tests.support.messages_server import Call, MessagesServer, Reply, message, verdicts
 from tests.support.worlds import replace_in, write_jsonl
 
@@ -38,7 +37,7 @@ def test_an_evaluation_of_the_past_is_history(small_world: World) -> None:
     evaluate_world(small_world, judge=constant(7))
     report = evaluate_world(small_world, judge=constant(3), as_of=FIRST_WEEK)
     assert {agent_id: item.past for agent_id, item in report.agents.items()} == {"ann": True, "bob": True}
-    window = newest_window(small_world.store, "ann", now=small_world.horizon)
+    window = newest_windows(small_world.store, ["ann"], now=small_world.horizon).get("ann")
     assert window is not None
     assert window.end == NEWEST
     newest = newest_run(small_world.store, "ann")

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from persona_pipeline.judging.layers import OpenedJudge
 from persona_pipeline.judging.model.asking import ModelBackend, live_judge
 from persona_pipeline.judging.model.options import ModelOptions
+from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.store.engine import Store, open_store
 from tests.support.clock import LONG
 from tests.support.messages_server import MessagesServer

@@ -10,10 +10,9 @@ from pydantic import SecretStr
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.claims import proposition_question
-from persona_pipeline.judging.layers import OpenedJudge
 from persona_pipeline.judging.model.asking import ModelBackend, live_judge
 from persona_pipeline.judging.model.options import ModelOptions
-from persona_pipeline.judging.open import JudgeOptions, open_judge
+from persona_pipeline.judging.open import JudgeOptions, OpenedJudge, open_judge
 from persona_pipeline.judging.verdict import Unscored
 from persona_pipeline.settings import Settings
 from persona_pipeline.store.engine import Store

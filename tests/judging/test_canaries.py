@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from persona_pipeline.judging.layers import OpenedJudge, canaries_for, with_canaries
+from persona_pipeline.judging.layers import canaries_for, with_canaries
+from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.verdict import Unscored, Verdict
 from tests.support.judging import LINES, request, requests, trajectory
 from tests.support.messages_replies import Call, Reply, message, verdicts

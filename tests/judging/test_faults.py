@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from persona_pipeline.judging.layers import OpenedJudge
 from persona_pipeline.judging.model.asking import ModelBackend, live_judge
 from persona_pipeline.judging.model.options import ModelOptions
+from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.progress import Progress
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
 from tests.support.clock import LONG, Clock, ended_at

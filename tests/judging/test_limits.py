@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.judging.layers import OpenedJudge
 from persona_pipeline.judging.model.asking import ModelBackend, live_judge
 from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.judging.money import Budget
+from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.verdict import Unscored, Verdict
 from tests.support.clock import LONG, Clock, ended_at, until
 from tests.support.judging import request, requests, trajectory

@@ -15,15 +15,16 @@ from pydantic import SecretStr
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.estimate import estimate
-from persona_pipeline.judging.layers import OpenedJudge
 from persona_pipeline.judging.model.asking import ModelBackend, live_judge
 from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.judging.model.probe import ProbeLevel, probe
 from persona_pipeline.judging.money import Budget, price
+from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.providers.anthropic import AnthropicProvider
 from persona_pipeline.judging.providers.registry import PROVIDERS as REGISTRY
 from persona_pipeline.judging.providers.registry import find_provider
-from persona_pipeline.judging.recordings.replay import RecordedBackend, RecordedFirst, RecordingWriter
+from persona_pipeline.judging.recordings import RecordedBackend, RecordingWriter
+from persona_pipeline.judging.recordings.replay import RecordedFirst
 from persona_pipeline.judging.verdict import Unscored, Usage
 from persona_pipeline.settings import Settings
 from persona_pipeline.store.engine import Store

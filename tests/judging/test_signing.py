@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.judging.layers import OpenedJudge
+from persona_pipeline.judging.open import OpenedJudge
+from persona_pipeline.judging.recordings import RecordedBackend, RecordingWriter
 from persona_pipeline.judging.recordings.files import load_recordings, sign_recordings
-from persona_pipeline.judging.recordings.replay import RecordedBackend, RecordingWriter
 from persona_pipeline.judging.verdict import Unscored, Verdict
 from persona_pipeline.settings import get_settings
 from tests.support.judging import request, requests

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from persona_pipeline.judging.layers import OpenedJudge
+from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.verdict import Unscored, quote_health
 from tests.support.judging import request, requests
 from tests.support.messages_replies import Call, Reply, message, verdicts

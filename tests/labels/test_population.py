@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from persona_pipeline.calibration.known import KnownVerdicts
 from persona_pipeline.corrections.replay.known import labelled_messages
-from persona_pipeline.evaluation.population import judged_population, world_labels
+from persona_pipeline.evaluation.calibrate import judged_population, world_labels
 from persona_pipeline.evaluation.request import EvaluationRequest
 from persona_pipeline.evaluation.run import run_evaluation
-from persona_pipeline.evaluation.verdicts import KnownVerdicts
 from persona_pipeline.judging.open import JudgeOptions, open_judge
-from persona_pipeline.judging.recordings.replay import RecordingWriter
+from persona_pipeline.judging.recordings import RecordingWriter
 from persona_pipeline.judging.verdict import Evidence, Verdict, is_unsupported
 from persona_pipeline.labels import Label, label_of, stale_labels, write_labels
 from persona_pipeline.world import World

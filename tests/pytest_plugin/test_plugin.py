@@ -8,7 +8,7 @@ import pytest
 
 import persona_pipeline as pp
 import persona_pipeline.pytest_plugin.marks
-from persona_pipeline.judging.recordings.replay import RecordingWriter
+from persona_pipeline.judging.recordings import RecordingWriter
 from persona_pipeline.settings import get_settings
 from persona_pipeline.testing import ScriptedJudge, WorldBuilder
 from tests.pytest_plugin.plugin import PLUGIN

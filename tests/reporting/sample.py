@@ -5,20 +5,20 @@ from datetime import UTC, datetime, timedelta
 from statistics import fmean
 from typing import Any
 
-from persona_pipeline.baselines.detectable import Needs, sees
 from persona_pipeline.baselines.models import BaselineComparison, DimensionComparison, PropositionDrop, Sight
+from persona_pipeline.baselines.noise import Needs, sees
 from persona_pipeline.corrections.effect import CorrectionEffect, DimensionChange
 from persona_pipeline.corrections.statistics import CorrectionStatistics, GateStatistics, Latency
 from persona_pipeline.evaluation.report import (
     EXIT_COVERAGE,
     EXIT_OK,
     EXIT_REGRESSION,
+    AgentEvaluation,
     AgentReport,
     Expense,
     Finding,
     RunReport,
 )
-from persona_pipeline.evaluation.results import AgentEvaluation
 from persona_pipeline.reporting.statistics import SuiteFailure, SuiteSummary
 from persona_pipeline.scoring.results import (
     DimensionEvaluation,

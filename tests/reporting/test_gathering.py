@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from persona_pipeline.evaluation import evaluate_world
 from persona_pipeline.reporting.statistics import SuiteSummary, gather
 from persona_pipeline.suites.results.storage import save_suite_result
 from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.world import World
 from tests.suites.support import load, run
+from tests.support.evaluating import evaluate_world
 
 
 def test_the_newest_suite_runs_are_a_section(small_world: World, tmp_path: Path) -> None:

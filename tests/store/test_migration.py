@@ -12,15 +12,14 @@ import pytest
 import sqlalchemy as sa
 from alembic import command
 
-from persona_pipeline.evaluation.outlines import newest_outlines
-from persona_pipeline.evaluation.saving import newest_run
+from persona_pipeline.evaluation.history import newest_outlines, newest_run
 from persona_pipeline.scoring.fading import message_scores
 from persona_pipeline.store import Store, open_store, tables
 from persona_pipeline.store.migrate import HEAD, MIGRATIONS, alembic_config, current_revision
 from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world import World
-from persona_pipeline.world.evaluated_windows import newest_window, touched_windows
 from persona_pipeline.world.models import Window
+from persona_pipeline.world.runs import newest_windows, touched_windows
 
 FIRST, SECOND = datetime(2026, 3, 8, tzinfo=UTC), datetime(2026, 3, 15, tzinfo=UTC)
 RUN = uuid.uuid4()
@@ -89,7 +88,7 @@ def test_runs_keep_their_comparison_and_windows_stand_side_by_side(database_url:
     assert (run.evaluation.run_id, run.evaluation.overall, run.whole) == (str(RUN), 7.0, True)
     assert [finding.message for finding in run.findings] == ["ann fell"]
     assert run.comparison is not None
-    assert newest_window(store, "ann", now=datetime(2026, 4, 1, tzinfo=UTC)) == Window(SECOND, FIRST)
+    assert newest_windows(store, ["ann"], now=datetime(2026, 4, 1, tzinfo=UTC)).get("ann") == Window(SECOND, FIRST)
     assert touched_windows(store, ["ann"]) == []
     outline = newest_outlines(store)["ann"]
     bare = run.evaluation.dimensions["adherence"].model_copy(update={"propositions": {}, "statistics": {}})
@@ -136,7 +135,7 @@ def test_a_store_at_a_step_that_was_never_released_ends_where_every_other_does(
     run = newest_run(store, "ann")
     assert run is not None and [finding.message for finding in run.findings] == ["ann fell"]
     assert newest_outlines(store)["ann"].evaluation.overall == 7.0
-    assert newest_window(store, "ann", now=datetime(2026, 4, 1, tzinfo=UTC)) == Window(SECOND, FIRST)
+    assert newest_windows(store, ["ann"], now=datetime(2026, 4, 1, tzinfo=UTC)).get("ann") == Window(SECOND, FIRST)
     found = _schema_of(store)
     if not store.is_sqlite:
         with store.begin() as connection:

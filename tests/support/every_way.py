@@ -10,8 +10,8 @@ import dagster as dg
 from persona_pipeline.defs.cohort import regression
 from persona_pipeline.defs.platform import resources
 from persona_pipeline.evaluation import EvaluationRequest, run_evaluation
+from persona_pipeline.evaluation.history import newest_run
 from persona_pipeline.evaluation.report import AgentReport
-from persona_pipeline.evaluation.saving import newest_run
 from persona_pipeline.judging.verdict import Judge
 from persona_pipeline.world import World
 from persona_pipeline.world.ingest import parse_time

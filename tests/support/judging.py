@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from persona_pipeline.judging.layers import OpenedJudge
+from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.verdict import Answer, Judge, JudgeRequest, Layer, Question
 from persona_pipeline.world.trajectory import Entry, Trajectory
 

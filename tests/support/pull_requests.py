@@ -14,8 +14,8 @@ from pathlib import Path
 
 import yaml
 
+from persona_pipeline.judging.recordings import RecordedBackend
 from persona_pipeline.judging.recordings.files import sign_recordings
-from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.settings import get_settings
 from tests.support.github import Runner, step
 
@@ -270,7 +270,7 @@ def record(world: Path, **said: int) -> None:
     from persona_pipeline.evaluation import EvaluationRequest
     from persona_pipeline.evaluation.against import fresh_world
     from persona_pipeline.evaluation.run import planned
-    from persona_pipeline.judging.recordings.replay import RecordingWriter
+    from persona_pipeline.judging.recordings import RecordingWriter
     from persona_pipeline.judging.verdict import Evidence, Verdict
 
     known = RecordedBackend(world / "recordings")

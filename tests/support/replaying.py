@@ -12,8 +12,9 @@ from typing import Any
 from persona_pipeline.evaluation import EvaluationRequest, run_evaluation
 from persona_pipeline.evaluation.report import RunReport
 from persona_pipeline.judging.injection import suspicious_entries
-from persona_pipeline.judging.layers import OpenedJudge
-from persona_pipeline.judging.recordings.replay import RecordedBackend, RecordedFirst, RecordingWriter
+from persona_pipeline.judging.open import OpenedJudge
+from persona_pipeline.judging.recordings import RecordedBackend, RecordingWriter
+from persona_pipeline.judging.recordings.replay import RecordedFirst
 from persona_pipeline.judging.verdict import Evidence, Judge, JudgeRequest, Unscored, Verdict
 from persona_pipeline.propositions import ALL_DIMENSIONS
 from persona_pipeline.testing.worlds import FIRST_MESSAGE, WorldBuilder

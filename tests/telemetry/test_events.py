@@ -209,7 +209,7 @@ def test_events_that_cannot_be_made_are_no_reason_to_fail(
     def fail(*_: object) -> None:
         raise ValueError("no such thing")
 
-    monkeypatch.setattr("persona_pipeline.evaluation.announcing.evaluation_events", fail)
+    monkeypatch.setattr("persona_pipeline.evaluation.history.evaluation_events", fail)
     evaluate(world)
 
 

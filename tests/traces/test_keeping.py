@@ -253,7 +253,7 @@ def test_pieces_are_dropped_when_no_more_of_their_trace_is_expected(world: World
 
 
 def test_what_a_person_took_out_stays_out(world: World) -> None:
-    from persona_pipeline.world.removing import Selection, remove_messages, select_messages
+    from persona_pipeline.world.messages import Selection, remove_messages, select_messages
 
     keep(world, request(chat(2, ["Hi"], "Yes?", parent=1)))
     remove_messages(world.store, select_messages(world.store, Selection(agents=["assistant"])))

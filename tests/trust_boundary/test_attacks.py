@@ -26,17 +26,17 @@ from persona_pipeline.corrections.service.app import create_app
 from persona_pipeline.corrections.statistics import correction_statistics
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.judging.injection import reads_as_injection
-from persona_pipeline.judging.layers import OpenedJudge
 from persona_pipeline.judging.model.asking import ModelBackend, live_judge
 from persona_pipeline.judging.model.options import ModelOptions
-from persona_pipeline.judging.recordings.replay import RecordedBackend, RecordingWriter
+from persona_pipeline.judging.open import OpenedJudge
+from persona_pipeline.judging.recordings import RecordedBackend, RecordingWriter
 from persona_pipeline.judging.verdict import Unscored, Verdict
 from persona_pipeline.reporting.comment import main as comment_main
 from persona_pipeline.reporting.render import json_text
 from persona_pipeline.store import tables
 from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world import World
-from persona_pipeline.world.missing import missing_agents
+from persona_pipeline.world.speakers import missing_agents
 from tests.corrections.support import GATED, TextBackend, answer_gate
 from tests.corrections.test_gate_faults import live
 from tests.corrections.test_server import closed, health, service

@@ -9,7 +9,7 @@ import pytest
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world.changes import Change, changed_things
-from persona_pipeline.world.missing import missing_agents
+from persona_pipeline.world.speakers import missing_agents
 from tests.support.worlds import write_yaml
 
 

@@ -13,12 +13,10 @@ from hypothesis import strategies as st
 
 from persona_pipeline.store import Store, open_store, tables
 from persona_pipeline.world import Message, Window
-from persona_pipeline.world.aliases import Aliases
+from persona_pipeline.world.aliases import Aliases, rename_stored
 from persona_pipeline.world.counting import Said, Tally, check_counts, count_messages, said_by_agent
-from persona_pipeline.world.evaluated_windows import record_window
-from persona_pipeline.world.messages import read_messages, write_messages
-from persona_pipeline.world.removing import Selection, remove_messages, select_messages
-from persona_pipeline.world.renaming import rename_stored
+from persona_pipeline.world.messages import Selection, read_messages, remove_messages, select_messages, write_messages
+from persona_pipeline.world.runs import record_windows
 
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
 NAMES, IDS, DAYS, TEXTS = ["ann", "bob", "annie"], [f"m{n}" for n in range(5)], range(4), ["Hi.", "Ho.", "Né"]
@@ -218,7 +216,7 @@ def test_what_changes_outside_every_window_that_was_judged_is_set_aside(store: S
     count_messages(store)
     with store.begin() as connection:
         for end in (NOON, NOON - timedelta(days=35)):
-            record_window(store, connection, "ann", Window(end, end - timedelta(days=7)))
+            record_windows(store, connection, [("ann", Window(end, end - timedelta(days=7)), None)])
     before = said_by_agent(store)["ann"]
     # Two windows of a week, each with the week before it, which consistency compares with.
     counts = {

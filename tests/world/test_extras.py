@@ -9,19 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.evaluation import evaluate_world
-from persona_pipeline.judging.layers import OpenedJudge
-from persona_pipeline.judging.recordings.replay import RecordedBackend
+from persona_pipeline.judging.open import OpenedJudge
+from persona_pipeline.judging.recordings import RecordedBackend
 from persona_pipeline.reporting.html import render_html
 from persona_pipeline.reporting.statistics import gather
 from persona_pipeline.store import Store
 from persona_pipeline.world import World
 from persona_pipeline.world.counting import check_counts, said_by_agent
-from persona_pipeline.world.evaluated_windows import record_window, touched_windows
-from persona_pipeline.world.extras import CUT, MOST_EXTRAS, bounded_extras, cut_keys
-from persona_pipeline.world.ingest import parse_message, parse_messages
+from persona_pipeline.world.ingest import CUT, MOST_EXTRAS, bounded_extras, cut_keys, parse_message, parse_messages
 from persona_pipeline.world.messages import read_messages, write_messages
 from persona_pipeline.world.models import Window
+from persona_pipeline.world.runs import record_windows, touched_windows
+from tests.support.evaluating import evaluate_world
 from tests.support.worlds import write_jsonl
 
 GOOD = {"id": "1", "agent_id": "ann", "channel": "general", "text": "hi", "created_at": "2026-03-01T10:00:00Z"}
@@ -52,7 +51,7 @@ def test_other_extras_are_no_other_message(store: Store) -> None:
     window = Window(datetime(2026, 3, 2, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC))
     write_messages(store, [parse_message(GOOD)])
     with store.begin() as connection:
-        record_window(store, connection, "ann", window)
+        record_windows(store, connection, [("ann", window, None)])
     before = said_by_agent(store)
     written = write_messages(store, [parse_message({**GOOD, "mood": "glad"})])
     assert (written.updated, read_messages(store)[0].extras) == (1, {"mood": "glad"})

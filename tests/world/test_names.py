@@ -9,9 +9,8 @@ import pytest
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.world import Message, Window, World
 from persona_pipeline.world.aliases import AgentNames, Aliases, read_names
-from persona_pipeline.world.evaluated_windows import record_window, touched_windows
-from persona_pipeline.world.messages import write_messages
-from persona_pipeline.world.removing import Selection, remove_messages, select_messages
+from persona_pipeline.world.messages import Selection, remove_messages, select_messages, write_messages
+from persona_pipeline.world.runs import record_windows, touched_windows
 from persona_pipeline.world.speakers import match_names, stored_names
 from tests.support.worlds import write_jsonl, write_yaml
 
@@ -234,7 +233,7 @@ def test_a_file_that_is_renamed_or_merged_loses_no_message_and_touches_no_window
     messages = small_world.messages()
     window = Window(end=NOON, start=None)
     with small_world.store.begin() as connection:
-        record_window(small_world.store, connection, "ann", window)
+        record_windows(small_world.store, connection, [("ann", window, None)])
     path = small_world.root / "messages" / "all.jsonl"
     for name in ("a.jsonl", "z.jsonl", "deep/all.jsonl"):
         moved = small_world.root / "messages" / name

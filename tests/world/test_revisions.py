@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from persona_pipeline.errors import ConfigError
+from persona_pipeline.evaluation.read import read_folder
 from persona_pipeline.testing.worlds import write_small_world
-from persona_pipeline.world.folder import FolderWorld
 from persona_pipeline.world.models import Window
 from persona_pipeline.world.revisions import (
     find_revision,
@@ -105,7 +105,7 @@ def test_a_folder_reads_like_a_world(root: Path) -> None:
         '{"id": "x", "agent_id": "annie", "channel": "general", "text": "Hi", "created_at": "2026-03-12T09:00:00Z"}\n'
     )
     (root / "messages" / "more.jsonl").write_text(f"{line}no JSON\n", "utf-8")
-    world, folder = World.open(root), FolderWorld(root)
+    world, folder = World.open(root), read_folder(root)
     world.sync()
     window = Window(*(message.created_at for message in (world.messages()[-1], world.messages()[1])))
     cases: list[dict[str, Any]] = [
@@ -113,12 +113,12 @@ def test_a_folder_reads_like_a_world(root: Path) -> None:
         {"agent_id": "ann"},
         {"channels": ["general"]},
         {"window": window, "agent_id": "bob"},
-        {"synthetic": True},
     ]
     for asked in cases:
-        assert folder.messages(**asked) == world.messages(**asked)
-    assert folder.newest_message_time() == world.newest_message_time()
-    assert folder.display_names().items() <= world.display_names().items()
+        assert folder.messages.within(**asked) == world.messages(**asked)
+    assert list(folder.generated.messages) == world.messages(synthetic=True)
+    assert folder.messages.newest == world.newest_message_time()
+    assert folder.names.items() <= world.display_names().items()
 
 
 def test_a_repository_without_the_world_is_said(tmp_path: Path) -> None:

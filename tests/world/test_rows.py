@@ -8,7 +8,7 @@ import pytest
 
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.world import World
-from persona_pipeline.world.rows import bring_rows, records_of
+from persona_pipeline.world.world import bring_rows, records_of
 
 ROW = {"agent_id": "ann", "text": "The till is open.", "created_at": "2026-04-01T09:00:00Z"}
 

@@ -25,12 +25,11 @@ from persona_pipeline.world.aliases import alias_problems, read_names
 from persona_pipeline.world.changes import FOLDERS, ask_git
 from persona_pipeline.world.files import DRAFT, yaml_stems
 from persona_pipeline.world.ingest import parse_messages
-from persona_pipeline.world.missing import BASELINES, missing_agent_problems
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.personas import PERSONAS, load_persona, parse_persona
 from persona_pipeline.world.reading import ENDINGS, FIELDS
 from persona_pipeline.world.settings import WORLD_FILE, load_world_file
-from persona_pipeline.world.speakers import count_speakers, match_names
+from persona_pipeline.world.speakers import BASELINES, count_speakers, match_names, missing_agent_problems
 
 if TYPE_CHECKING:
     from persona_pipeline.store import Store
@@ -181,7 +180,7 @@ def _baselines_again(root: Path, checked: Checked, require_signed: bool) -> None
 
 def _labels_together(root: Path, checked: Checked) -> None:
     """What label files say of one another, and the labels that are stale. Files that do not load are problems of their own."""
-    from persona_pipeline.evaluation.verdicts import KnownVerdicts
+    from persona_pipeline.calibration.known import KnownVerdicts
     from persona_pipeline.labels import LABELS, load_labels, stale_labels
 
     try:

@@ -188,7 +188,7 @@ def remove(
     --restore.
     """
     from persona_pipeline.world import World
-    from persona_pipeline.world.removing import Selection, remove_messages, select_messages
+    from persona_pipeline.world.messages import Selection, remove_messages, select_messages
 
     world = World.open()
     span = None

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.world.new_world import template_world, write_new
+from persona_pipeline.world.world import template_world, write_new
 
 DEPLOY, _DAGSTER = "deploy", "dagster.yaml"
 
@@ -125,9 +125,9 @@ def forget(
     ] = None,
 ) -> None:
     """Take claims, reasons and quotes out of old runs; scores, findings, histories and trends stay."""
-    from persona_pipeline.evaluation.keeping import forget_reasons
     from persona_pipeline.settings import get_settings
     from persona_pipeline.world import World
+    from persona_pipeline.world.runs import forget_reasons
 
     days = days or get_settings().keep_reasons_days
     if days is None:

@@ -40,8 +40,7 @@ from persona_pipeline.corrections.statistics import CorrectionStatistics, correc
 from persona_pipeline.errors import ConfigError
 from persona_pipeline.judging.verdict import Backend
 from persona_pipeline.telemetry.events import within_span
-from persona_pipeline.world.models import Window
-from persona_pipeline.world.windows import parse_window
+from persona_pipeline.world.models import Window, parse_window
 from persona_pipeline.world.world import World
 
 _STORE_SECONDS = 10.0

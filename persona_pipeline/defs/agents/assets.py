@@ -13,10 +13,10 @@ from persona_pipeline.defs.platform.failures import known_failures, retry_unansw
 from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource
 from persona_pipeline.errors import ConfigError, Problem
 from persona_pipeline.evaluation.history import overall_history
-from persona_pipeline.evaluation.pipeline import evaluate_scopes, score_scope
+from persona_pipeline.evaluation.read import open_scope, stored_scope, sync_propositions
 from persona_pipeline.evaluation.report import AgentReport
-from persona_pipeline.evaluation.scope import AgentScope, open_scope, stored_scope
-from persona_pipeline.evaluation.syncing import sync_propositions
+from persona_pipeline.evaluation.run import evaluate_stored, score_stored
+from persona_pipeline.evaluation.snapshot import AgentScope
 from persona_pipeline.world import World
 from persona_pipeline.world.speakers import stored_names
 
@@ -67,7 +67,7 @@ def make_scores(specs: Specs, context: Context, world: World, evaluation: Evalua
     """Score the dimensions that are asked for, with their judgments in one fan-out."""
     asked = _asked(context, specs.scores)
     judge = evaluation.open_judge(world)
-    run = score_scope(world, _scope(context, world, agent_id, asked), judge, evaluation.request(world))
+    run = score_stored(world, _scope(context, world, agent_id, asked), judge, evaluation.request(world))
     found = [run.dimensions.get(dimension) for dimension in asked]
     for scored in found:
         retry_unanswered(scored.unscored_reasons if scored else {}, judge, context.retry_number)
@@ -192,9 +192,7 @@ def _finished(context: Context, world: World, evaluation: EvaluationSettings, ag
         ConfigError: a dimension is not scored on the agent's current messages.
     """
     scope = _scope(context, world, agent_id, ())
-    results = evaluate_scopes(world, [scope], evaluation.open_judge(world), evaluation.request(world))
-    results.raise_broken()
-    return results.found[0].report
+    return evaluate_stored(world, scope, evaluation.open_judge(world), evaluation.request(world))
 
 
 def _asked(context: Context, made: Mapping[str, dg.AssetSpec]) -> list[str]:

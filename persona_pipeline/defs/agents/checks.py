@@ -21,8 +21,8 @@ from persona_pipeline.defs.pictures import metadata
 from persona_pipeline.defs.platform.dagster_internals import newest_materialization
 from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource
+from persona_pipeline.evaluation.history import newest_run
 from persona_pipeline.evaluation.report import EXIT_OK, EXIT_REGRESSION, AgentReport, Result
-from persona_pipeline.evaluation.saving import newest_run
 from persona_pipeline.reporting.text import one_line
 from persona_pipeline.reporting.view import dimension_label
 from persona_pipeline.world import World

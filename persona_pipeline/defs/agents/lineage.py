@@ -16,9 +16,9 @@ from persona_pipeline.defs.platform.dagster_internals import (
 )
 from persona_pipeline.defs.platform.event_batches import in_one_batch
 from persona_pipeline.defs.platform.outcome import Outcome
-from persona_pipeline.evaluation.cohort import CohortResult
-from persona_pipeline.evaluation.pipeline import AgentResult
+from persona_pipeline.evaluation.decide import AgentResult
 from persona_pipeline.evaluation.report import AgentReport
+from persona_pipeline.evaluation.run import CohortResult
 from persona_pipeline.propositions import ALL_DIMENSIONS
 
 Key = dg.AssetKey

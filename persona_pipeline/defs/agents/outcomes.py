@@ -6,8 +6,7 @@ from persona_pipeline.defs.agents.verdicts import AgentLine
 from persona_pipeline.defs.pictures import metadata
 from persona_pipeline.defs.platform.outcome import Outcome
 from persona_pipeline.evaluation.history import HistoryValue
-from persona_pipeline.evaluation.report import AgentReport
-from persona_pipeline.evaluation.results import AgentEvaluation
+from persona_pipeline.evaluation.report import AgentEvaluation, AgentReport
 from persona_pipeline.evaluation.voice import VoiceState
 from persona_pipeline.propositions import StoredSet
 from persona_pipeline.reporting.statistics import voice_section

@@ -11,9 +11,9 @@ from persona_pipeline.defs.platform.dagster_internals import plan_materializatio
 from persona_pipeline.defs.platform.failures import known_failures, retry_unanswered
 from persona_pipeline.defs.platform.resources import EvaluationSettings
 from persona_pipeline.evaluation import EvaluationRequest
-from persona_pipeline.evaluation.cohort import CohortResult, evaluate_cohort
+from persona_pipeline.evaluation.history import newest_run
 from persona_pipeline.evaluation.report import AgentReport
-from persona_pipeline.evaluation.saving import newest_run
+from persona_pipeline.evaluation.run import CohortResult, evaluate_cohort
 from persona_pipeline.judging.verdict import Judge
 from persona_pipeline.world import World
 

@@ -8,9 +8,7 @@ import sqlalchemy as sa
 from pydantic import BaseModel, Field
 
 from persona_pipeline.defs.platform.resources import known_agents
-from persona_pipeline.evaluation.cohort import CohortResult
 from persona_pipeline.evaluation.gate import weighed
-from persona_pipeline.evaluation.history import newest_ids
 from persona_pipeline.evaluation.report import (
     EXIT_CONFIG,
     EXIT_OK,
@@ -20,10 +18,12 @@ from persona_pipeline.evaluation.report import (
     Result,
     worst_exit_code,
 )
+from persona_pipeline.evaluation.run import CohortResult
 from persona_pipeline.reporting.text import format_score, markdown_code, markdown_text, one_line
 from persona_pipeline.reporting.view import NOTHING_TO_JUDGE, VERDICTS, verdict_label
 from persona_pipeline.store import tables
 from persona_pipeline.world import World
+from persona_pipeline.world.runs import newest_ids
 
 MOST_LISTED, MOST_NAMED, MOST_LINE = 50, 5, 300
 # So many that the stack trace Dagster adds is out of sight in the run's page, and the beginning is not.

@@ -8,7 +8,7 @@ from persona_pipeline.defs.agents import outcomes
 from persona_pipeline.defs.agents.specs import Specs
 from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource
-from persona_pipeline.evaluation.scope import request_window
+from persona_pipeline.evaluation.read import request_window
 from persona_pipeline.evaluation.voice import voice_state
 
 

@@ -9,7 +9,7 @@ from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.labels import OWNERS
 from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.resources import world_in_force
-from persona_pipeline.world.rows import bring_rows
+from persona_pipeline.world.world import bring_rows
 
 _MOST_NAMED = 20
 

@@ -16,8 +16,8 @@ from persona_pipeline.defs.platform.place import EVALUATION
 from persona_pipeline.defs.platform.resources import WorldResource, known_agents
 from persona_pipeline.defs.platform.run_tags import request_tags
 from persona_pipeline.errors import ConfigError
+from persona_pipeline.evaluation.read import resolve_window
 from persona_pipeline.evaluation.request import EvaluationRequest, settled
-from persona_pipeline.evaluation.scope import resolve_window
 from persona_pipeline.evaluation.voice import VoiceState, alarm_window, voice_state
 from persona_pipeline.scoring.voice_alarm import VoiceChange
 from persona_pipeline.world.counting import said_by_agent

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from persona_pipeline.defs.agents.verdicts import MOST_LISTED, AgentLine, compared_lines
 from persona_pipeline.evaluation.gate import nothing_evaluated, weighed
+from persona_pipeline.evaluation.history import load_run
 from persona_pipeline.evaluation.report import (
     Conclusion,
     Finding,
@@ -11,7 +12,6 @@ from persona_pipeline.evaluation.report import (
     RunReport,
     worst_exit_code,
 )
-from persona_pipeline.evaluation.saving import load_run
 from persona_pipeline.reporting.statistics import gather
 from persona_pipeline.world import World
 

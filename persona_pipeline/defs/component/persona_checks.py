@@ -20,7 +20,7 @@ from persona_pipeline.evaluation.request import settled
 from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.judging.providers.registry import RECORDED
 from persona_pipeline.options import EvaluationRequest
-from persona_pipeline.world.rows import bring_rows
+from persona_pipeline.world.world import bring_rows
 
 MOST_LINES = 5
 

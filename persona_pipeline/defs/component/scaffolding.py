@@ -6,7 +6,7 @@ from typing import Any
 import dagster as dg
 from dagster.components import scaffold_component
 
-from persona_pipeline.world.new_world import template_world, write_new
+from persona_pipeline.world.world import template_world, write_new
 
 WORLD = "world"
 # The instance's settings are the project's; what a shell would do for the world stands in the README.

@@ -7,8 +7,7 @@ import dagster as dg
 
 from persona_pipeline.baselines import BaselineComparison
 from persona_pipeline.evaluation.history import HistoryValue
-from persona_pipeline.evaluation.report import AgentReport, Conclusion, Finding, RunReport
-from persona_pipeline.evaluation.results import AgentEvaluation
+from persona_pipeline.evaluation.report import AgentEvaluation, AgentReport, Conclusion, Finding, RunReport
 from persona_pipeline.propositions import PropositionSet
 from persona_pipeline.reporting.charts import pictures
 from persona_pipeline.reporting.page import Table

@@ -13,11 +13,12 @@ from persona_pipeline.defs.platform.labels import OWNERS
 from persona_pipeline.defs.platform.resources import WorldResource, known_agents
 from persona_pipeline.defs.platform.settings import orchestration
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.evaluation.comparison import Guard, compared
+from persona_pipeline.evaluation.decide import Guard, compared
 from persona_pipeline.evaluation.gate import GateRules
+from persona_pipeline.evaluation.history import newest_run
+from persona_pipeline.evaluation.read import read_trust
 from persona_pipeline.evaluation.report import AgentReport
-from persona_pipeline.evaluation.saving import newest_run
-from persona_pipeline.evaluation.trust import Trust, known_trust
+from persona_pipeline.evaluation.trust import Trust
 from persona_pipeline.reporting.text import format_delta, format_score, markdown_code, markdown_text
 from persona_pipeline.world import World
 
@@ -96,7 +97,7 @@ def build_baseline_review(specs: Specs) -> dg.AssetsDefinition:
         days = orchestration().review_days
         with known_failures():
             opened = world.open()
-            now, trust = datetime.now(UTC), known_trust(opened)
+            now, trust = datetime.now(UTC), read_trust(opened)
             reviewed = [
                 review_agent(opened, agent_id, now=now, days=days, trust=trust)
                 for agent_id in known_agents(opened.root)

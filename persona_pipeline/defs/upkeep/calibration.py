@@ -10,7 +10,7 @@ from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.labels import OWNERS
 from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.resources import WorldResource
-from persona_pipeline.evaluation.calibrating import calibrate_world
+from persona_pipeline.evaluation.calibrate import calibrate_world
 from persona_pipeline.reporting.view import NOBODY, measured
 
 BELIEVED, ENOUGH, CURRENT = "judge_beats_chance", "enough_labels", "labels_are_current"

@@ -12,7 +12,7 @@ from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.resources import WorldResource
 from persona_pipeline.defs.platform.run_tags import Ours
 from persona_pipeline.defs.platform.settings import orchestration
-from persona_pipeline.evaluation.keeping import forget_reasons
+from persona_pipeline.world.runs import forget_reasons
 
 _AT_ONCE = 200
 _FINISHED = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
-from persona_pipeline.baselines.detectable import BLIND
 from persona_pipeline.baselines.models import Sight
+from persona_pipeline.baselines.noise import BLIND
 from persona_pipeline.evaluation.report import EXIT_REGRESSION, Result, RunReport
 from persona_pipeline.reporting import statistics as sections
 from persona_pipeline.reporting.charts.figures import trend_mark

@@ -1,6 +1,7 @@
 """Learnt voices in the store: one an agent, kept until its persona changes, then learnt anew from what it says from there on."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -9,7 +10,7 @@ from pydantic import ValidationError
 
 from persona_pipeline.scoring.voice_alarm.learning import FEWEST_OWN, learn_voice
 from persona_pipeline.scoring.voice_alarm.model import VoiceModel
-from persona_pipeline.store import Store, tables, upsert
+from persona_pipeline.store import Store, among, tables, upsert
 from persona_pipeline.world.models import Message
 
 _TABLE = tables.voice_models
@@ -34,15 +35,19 @@ class LearntVoice:
 
 def stored_voice(store: Store, agent_id: str) -> LearntVoice | None:
     """Return an agent's voice as it was stored; None when none was, or by a version that this one cannot read."""
+    return stored_voices(store, [agent_id]).get(agent_id)
+
+
+def stored_voices(store: Store, agent_ids: Collection[str]) -> dict[str, LearntVoice]:
+    """Return the voices of some agents as they were stored, by agent; see ``stored_voice``."""
     with store.connect() as connection:
-        row = connection.execute(sa.select(_TABLE).where(_TABLE.c.agent_id == agent_id)).one_or_none()
-    if row is None:
-        return None
-    try:
-        model = None if row.model is None else VoiceModel.model_validate(row.model)
-    except ValidationError:
-        return None
-    return LearntVoice(agent_id, row.persona_hash, model, row.since)
+        rows = connection.execute(sa.select(_TABLE).where(among(_TABLE.c.agent_id, agent_ids))).all()
+    found = {}
+    for row in rows:
+        with suppress(ValidationError):
+            model = None if row.model is None else VoiceModel.model_validate(row.model)
+            found[row.agent_id] = LearntVoice(row.agent_id, row.persona_hash, model, row.since)
+    return found
 
 
 def current_voice(store: Store, agent_id: str, persona_hash: str, newest: datetime | None) -> LearntVoice:

@@ -29,7 +29,7 @@ evaluation_runs = sa.Table(
     sa.Column("synthetic", sa.Boolean(), nullable=False, server_default=sa.false()),
     # NULL: forgotten, as old runs are when a setting says so; the columns below stay.
     sa.Column("result", JsonColumn),
-    # `result` without claims and their reasons: what a page of many agents says of each (evaluation.outlines).
+    # `result` without claims and their reasons: what a page of many agents says of each (evaluation.history).
     sa.Column("outline", JsonColumn),
     # Adherence of single messages, by id, where claims judge them one by one; what fades in long conversations is read off it.
     sa.Column("message_scores", JsonColumn),

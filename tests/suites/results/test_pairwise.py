@@ -10,8 +10,8 @@ from scipy.stats import binomtest
 
 from persona_pipeline.cli import main
 from persona_pipeline.errors import ConfigError
-from persona_pipeline.judging.layers import OpenedJudge
-from persona_pipeline.judging.recordings.replay import RecordingWriter
+from persona_pipeline.judging.open import OpenedJudge
+from persona_pipeline.judging.recordings import RecordingWriter
 from persona_pipeline.judging.verdict import Layer, Question, Unscored
 from persona_pipeline.reporting.pages.suites import pairwise_lines
 from persona_pipeline.settings import get_settings

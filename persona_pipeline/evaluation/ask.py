@@ -1,15 +1,22 @@
-"""Asking the judge: many agents' questions in one call, and each question once."""
+"""Asking the judge: many agents' questions in one call, and each question once; and the conversations it is asked to make up.
+
+What is generated is marked, and never mixed with what agents really said.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from persona_pipeline.background_loop import run_async
+from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation.plan import AgentPlan
-from persona_pipeline.evaluation.results import AgentEvaluation, overall_of, total_usage
+from persona_pipeline.evaluation.report import AgentEvaluation, Expense, overall_of, total_usage
+from persona_pipeline.evaluation.snapshot import Snapshot
+from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Verdict
 from persona_pipeline.scoring import DimensionEvaluation
 from persona_pipeline.scoring.judged import summarise_usage
 from persona_pipeline.scoring.results import UsageSummary
+from persona_pipeline.world.models import Message
 
 Answers = Mapping[tuple[str, str, str], Verdict]
 
@@ -89,3 +96,44 @@ def evaluation_of(judged: Judged, judge: Judge) -> AgentEvaluation:
 
 def _identity(request: JudgeRequest) -> tuple[str, str, str]:
     return request.dimension, request.proposition_id, request.key
+
+
+FEWEST_MESSAGES = 10
+
+
+@dataclass
+class SyntheticAgents:
+    """What was generated.
+
+    Attributes:
+        agents: the messages of each agent that talks in generated conversations; ``expenses``: what they cost.
+        problems: which conversations ended early and why.
+    """
+
+    agents: dict[str, Sequence[Message]] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    expenses: list[Expense] = field(default_factory=list)
+
+
+def synthesize(snapshot: Snapshot, judge: Judge) -> SyntheticAgents:
+    """Generate conversations for the agents with fewer than 10 real messages in their window.
+
+    Raises:
+        ConfigError: the judge is not live, so nobody could answer as the persona.
+    """
+    from persona_pipeline.judging.synthetic import generate_conversations
+
+    if not isinstance(judge, OpenedJudge) or not judge.live or judge.writer:
+        raise ConfigError("--synthetic needs a live judge and no --record; add --judge anthropic")
+    talking, found = judge.without_recorded(), SyntheticAgents()
+    for scope in snapshot.agents:
+        agent_id, window = scope.agent_id, scope.window
+        if len(snapshot.messages.within(window, agent_id=agent_id)) >= FEWEST_MESSAGES:
+            continue
+        generated = run_async(generate_conversations(snapshot.persona(scope), talking, ends=window.end))
+        found.agents[agent_id] = generated.messages
+        if generated.usage.calls:
+            usage = UsageSummary(**vars(generated.usage))
+            found.expenses.append(Expense(mechanism="synthetic", agent_id=agent_id, usage=usage))
+        found.problems += [f"{agent_id}: a synthetic conversation ended early ({why})" for why in generated.failures]
+    return found

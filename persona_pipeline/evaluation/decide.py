@@ -1,31 +1,50 @@
-"""Scores beside the baseline: what fell is asked again through the same stages before it is called a fall."""
+"""What is said of agents: their scores beside their baselines, and what fell is asked again before it is called a fall."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from persona_pipeline.baselines import Baseline, BaselineComparison, Watched, compare
+from persona_pipeline.baselines import Baseline, BaselineComparison, Watched, captured, compare
 from persona_pipeline.baselines.confirm import CONFIRMATIONS, Compared, settled, to_confirm
-from persona_pipeline.evaluation.gate import GateRules, judge_agent
-from persona_pipeline.evaluation.judged import Judged, judge_plans
+from persona_pipeline.baselines.falls import MOST_TOGETHER
+from persona_pipeline.errors import Problem
+from persona_pipeline.evaluation.ask import Judged, evaluation_of, judge_plans
+from persona_pipeline.evaluation.gate import GateRules, exit_code_of, judge_agent
+from persona_pipeline.evaluation.history import SavedRun, trend_findings, trends_of
 from persona_pipeline.evaluation.plan import AgentPlan
-from persona_pipeline.evaluation.report import AgentReport, Expense, expenses_of
-from persona_pipeline.evaluation.results import AgentEvaluation
+from persona_pipeline.evaluation.report import (
+    AgentEvaluation,
+    AgentReport,
+    Expense,
+    RunReport,
+    expenses_of,
+    total_usage,
+)
+from persona_pipeline.evaluation.snapshot import Snapshot
 from persona_pipeline.evaluation.trust import Trust, moved, set_apart, told
 from persona_pipeline.judging.open import replayed_by
-from persona_pipeline.judging.recordings import RecordedBackend
 from persona_pipeline.judging.verdict import Judge, Unscored
 from persona_pipeline.propositions import ALL_DIMENSIONS
 from persona_pipeline.scoring import DimensionEvaluation
+from persona_pipeline.scoring.results import add_usage
+
+# Whether a judge of recordings has answers to some questions.
+HasRecorded = Callable[..., bool]
+_JUDGED_BY = ("judge_model", "judge_models", "prompt_version", "prompt_versions")
 
 
 @dataclass(frozen=True)
 class Evaluated:
-    """One agent's scores so far, with what they were judged from and what that cost."""
+    """One agent's scores so far, with what they were judged from and what that cost.
+
+    Attributes:
+        again: what was judged again; None: nothing.
+    """
 
     judged: Judged
     evaluation: AgentEvaluation
     expenses: Sequence[Expense] = ()
+    again: Judged | None = None
 
     @property
     def plan(self) -> AgentPlan:
@@ -46,6 +65,119 @@ class Guard:
     watched: Watched = field(default_factory=Watched)
     others: Mapping[str, float] = field(default_factory=dict)
     trust: Trust = field(default_factory=Trust)
+
+
+@dataclass(frozen=True)
+class AgentResult:
+    """One agent's plan and the report of it; ``report`` speaks of the whole run, however much of it was asked for.
+
+    Attributes:
+        saved: the run as the store keeps it, with what it cost when it was paid for.
+    """
+
+    plan: AgentPlan
+    report: AgentReport
+    saved: SavedRun
+
+
+def guard_of(snapshot: Snapshot, rules: GateRules) -> Guard:
+    """Return by what a fall is told from chance."""
+    return Guard(rules, snapshot.watched, snapshot.p_values, snapshot.trust)
+
+
+def scored(snapshot: Snapshot, judged: Judged, judge: Judge) -> Evaluated:
+    """Return the scores of an agent, with those that its run held before."""
+    fresh = evaluation_of(judged, judge)
+    evaluation = joined(snapshot.run(fresh.run_id), fresh, judged.plan.claimed)
+    return Evaluated(judged, evaluation, expenses_of(fresh.agent_id, fresh.dimensions.values()))
+
+
+def decide(snapshot: Snapshot, evaluated: Sequence[Evaluated], guard: Guard) -> list[AgentResult]:
+    """Return what is said of agents: their scores beside their baselines, every fall tested against chance, and what is wrong."""
+    found = [_decided(item, guard) for item in evaluated]
+    if guard.watched.count > MOST_TOGETHER:
+        # How much stands out depends on what the others do now: their first answers are in the second.
+        now = {report.evaluation.agent_id: report.comparison.p_value for report in found}
+        others = {**guard.others, **{agent_id: p for agent_id, p in now.items() if p is not None}}
+        found = [_decided(item, replace(guard, others=others)) for item in evaluated]
+    return [_result(snapshot, item.plan, report) for item, report in zip(evaluated, found, strict=True)]
+
+
+def missing_scores(item: Evaluated) -> Problem | None:
+    """Return what is not scored of a run that should be complete."""
+    plan = item.plan
+    missing = [name for name in plan.claimed if name not in item.evaluation.dimensions]
+    if not missing or plan.scope.dimensions:
+        return None
+    names = ", ".join(f"{name}_scores" for name in missing)
+    return Problem(f"{plan.scope.agent_id}: not every dimension is scored on the current messages; materialize {names}")
+
+
+def _decided(item: Evaluated, guard: Guard) -> AgentReport:
+    plan, evaluation = item.plan, item.evaluation
+    due = ALL_DIMENSIONS if plan.is_whole(evaluation.dimensions) else plan.scope.dimensions
+    report = compared(evaluation, plan.baseline, guard, due)
+    return report.model_copy(update={"expenses": list(item.expenses), "past": plan.scope.past})
+
+
+def _result(snapshot: Snapshot, plan: AgentPlan, report: AgentReport) -> AgentResult:
+    evaluation, agent_id = report.evaluation, report.evaluation.agent_id
+    if not report.past and not evaluation.synthetic:
+        falling = trend_findings(agent_id, trends_of(evaluation, snapshot.points))
+        findings = [*report.findings, *falling, *snapshot.voices.get(agent_id, ())]
+        report = report.model_copy(update={"findings": findings})
+    whole = plan.is_whole(evaluation.dimensions)
+    saved = SavedRun(evaluation, report.comparison, report.findings, whole, plan.read_at)
+    # The row keeps what the run cost when it was paid for; the caller learns what it cost now.
+    now = {
+        name: item.model_copy(update={"usage": add_usage(e.usage for e in report.expenses if e.dimension == name)})
+        for name, item in evaluation.dimensions.items()
+        if name in plan.plans
+    }
+    evaluation = evaluation.model_copy(update={"dimensions": {**evaluation.dimensions, **now}})
+    return AgentResult(plan, report.model_copy(update={"evaluation": evaluation}), saved)
+
+
+def joined(known: AgentEvaluation | None, evaluation: AgentEvaluation, claimed: Collection[str]) -> AgentEvaluation:
+    """Return a run's evaluation with the dimensions it held before, those left out that the agent has no propositions of."""
+    if known is None:
+        return evaluation
+    dimensions = {name: item for name, item in known.dimensions.items() if name in claimed}
+    for name, item in evaluation.dimensions.items():
+        if item.usage.calls == 0 and name in dimensions:
+            # Answered from the cache this time: the run did cost what it cost.
+            item = item.model_copy(update={"usage": dimensions[name].usage})
+        dimensions[name] = item
+    ordered = {name: dimensions[name] for name in ALL_DIMENSIONS if name in dimensions}
+    provenance = dict(evaluation.provenance)
+    if not provenance.get("judge_models"):
+        # Nobody was asked this time, so the scores are still those of whoever gave them.
+        provenance |= {key: known.provenance[key] for key in _JUDGED_BY if key in known.provenance}
+    return evaluation.with_dimensions(ordered).model_copy(
+        update={"provenance": provenance, "usage": total_usage(ordered.values())}
+    )
+
+
+def baseline_of(evaluation: AgentEvaluation) -> Baseline:
+    """Return the baseline an evaluation would be; dimensions that were not scored in full are not in it."""
+    return captured(evaluation.agent_id, [evaluation.dimensions], judged_on(evaluation))
+
+
+def set_beside(guard: Guard, before: Mapping[str, Baseline], after: RunReport) -> RunReport:
+    """Return what an evaluation says beside other baselines than those of the files; nothing is judged or saved.
+
+    Args:
+        before: baselines by agent; agents that are not in both are left out.
+        after: its scores, as they are.
+    """
+    agents = {
+        agent_id: compared(report.evaluation, before[agent_id], guard, report.evaluation.dimensions)
+        for agent_id, report in after.agents.items()
+        if agent_id in before
+    }
+    found = RunReport(agents=agents, provenance=dict(after.provenance))
+    found.exit_code = exit_code_of(found.all_findings(), guard.rules)
+    return found
 
 
 def confirm(evaluated: Sequence[Evaluated], judge: Judge, guard: Guard) -> list[Evaluated]:
@@ -173,8 +305,9 @@ def expecting(evaluation: AgentEvaluation, baseline: Baseline | None, due: Colle
 def _to_confirm(item: Evaluated, judge: Judge, guard: Guard) -> dict[str, list[str]]:
     """Return the claims worth asking again, by dimension; a dimension that was asked again before is not."""
     plan, evaluation = item.plan, item.evaluation
-    recorded = replayed_by(judge)
-    if plan.baseline is None or not (judge.live or recorded):
+    # A judge that is neither live nor keeps recordings has one answer to everything.
+    has_recorded: HasRecorded | None = getattr(replayed_by(judge) or judge, "has_recorded", None)
+    if plan.baseline is None or not (judge.live or has_recorded):
         return {}
     agent_id, rules = evaluation.agent_id, guard.rules
     worth = to_confirm(
@@ -191,14 +324,14 @@ def _to_confirm(item: Evaluated, judge: Judge, guard: Guard) -> dict[str, list[s
         for name, ids in asked.items()
         if evaluation.dimensions[name].samples <= plan.case.samples
     }
-    if recorded:
-        claims = {name: [c for c in ids if _is_recorded(plan, name, c, recorded)] for name, ids in claims.items()}
+    if has_recorded and not judge.live:
+        claims = {name: [c for c in ids if _is_recorded(plan, name, c, has_recorded)] for name, ids in claims.items()}
     return {name: ids for name, ids in claims.items() if ids}
 
 
-def _is_recorded(plan: AgentPlan, dimension: str, claim: str, recorded: RecordedBackend) -> bool:
+def _is_recorded(plan: AgentPlan, dimension: str, claim: str, has_recorded: HasRecorded) -> bool:
     requests = plan.again({dimension: [claim]}, CONFIRMATIONS).requests
-    return recorded.has_recorded((item for item in requests if item.proposition_id == claim), failures=True)
+    return has_recorded((item for item in requests if item.proposition_id == claim), failures=True)
 
 
 def _with_confirmed(item: Evaluated, judged: Judged) -> Evaluated:
@@ -209,4 +342,5 @@ def _with_confirmed(item: Evaluated, judged: Judged) -> Evaluated:
         item,
         evaluation=evaluation,
         expenses=[*item.expenses, *expenses_of(evaluation.agent_id, paid, "confirmation")],
+        again=judged,
     )

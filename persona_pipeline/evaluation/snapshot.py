@@ -1,0 +1,249 @@
+"""Everything an evaluation reads, in one value that is complete before the first question.
+
+With the answers it was given it can be saved: a run that anybody can make again, without its world, its store or a judge.
+"""
+
+import gzip
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from persona_pipeline.atomic_files import write_atomically
+from persona_pipeline.baselines import Baseline, Watched
+from persona_pipeline.errors import ConfigError, Problem
+from persona_pipeline.evaluation.gate import GateRules
+from persona_pipeline.evaluation.history import Point
+from persona_pipeline.evaluation.report import AgentEvaluation, Finding
+from persona_pipeline.evaluation.request import EvaluationRequest
+from persona_pipeline.evaluation.trust import Trust
+from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
+from persona_pipeline.propositions import StoredSet
+from persona_pipeline.scoring.text.agreement import AgreementLexicon
+from persona_pipeline.version import __version__
+from persona_pipeline.world.message_log import MessageLog
+from persona_pipeline.world.models import Persona, Window
+from persona_pipeline.world.speakers import NameMatch
+
+
+@dataclass(frozen=True)
+class AgentScope:
+    """One agent, the window it is evaluated on, and the dimensions that are scored.
+
+    Attributes:
+        past: the agent was evaluated on a newer window: what is found here is history.
+        synthetic: generated conversations are evaluated instead of what it really said.
+        persona: None: as the store has it.
+    """
+
+    agent_id: str
+    window: Window
+    dimensions: tuple[str, ...]
+    past: bool = False
+    synthetic: bool = False
+    persona: Persona | None = None
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What an evaluation is made from. Whoever holds it needs neither the world nor its store.
+
+    Attributes:
+        agents: who is evaluated now; ``earlier``: the windows before that are evaluated too, the oldest first.
+        problems: lines of message files that were left out, and messages of the future.
+        broken: agents whose files are not valid, with everything wrong with them.
+        read_at: when the messages were read.
+        claims: each agent's sets by dimension, as far as any are known.
+        fresh: sets of every dimension as the files have them now, of agents of whom only a part is to be scored; what is wrong
+            with those that are not valid.
+        messages: what was really said, around the windows; ``generated``: conversations that were made up.
+        names: display names of everybody.
+        lexicon: what counts as agreement; None: English.
+        baselines: of the agents that are evaluated; ``watched``: of those from which they borrow what others vary by.
+        p_values: the newest of watched agents, where many are watched; see ``baselines.confirm.settled``.
+        results: what earlier runs on these windows said, as JSON text by run id.
+        points: earlier windows of agents that are evaluated or watched, oldest first.
+        voices: what is found of the agents' own voices.
+        missing: agents with a baseline and no persona.
+        speakers: how speakers and personas go together, as far as it concerns the agents that are asked for.
+    """
+
+    agents: Sequence[AgentScope] = ()
+    earlier: Sequence[AgentScope] = ()
+    problems: Sequence[Problem] = ()
+    broken: Mapping[str, tuple[Problem, ...]] = field(default_factory=dict)
+    read_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    claims: Mapping[str, Mapping[str, StoredSet]] = field(default_factory=dict)
+    fresh: Mapping[str, tuple[Mapping[str, StoredSet], tuple[Problem, ...]]] = field(default_factory=dict)
+    messages: MessageLog = field(default_factory=MessageLog)
+    generated: MessageLog = field(default_factory=MessageLog)
+    names: Mapping[str, str] = field(default_factory=dict)
+    lexicon: AgreementLexicon | None = None
+    baselines: Mapping[str, Baseline] = field(default_factory=dict)
+    watched: Watched = field(default_factory=Watched)
+    p_values: Mapping[str, float] = field(default_factory=dict)
+    trust: Trust = field(default_factory=Trust)
+    results: Mapping[str, str] = field(default_factory=dict)
+    points: Mapping[str, Sequence[Point]] = field(default_factory=dict)
+    voices: Mapping[str, Sequence[Finding]] = field(default_factory=dict)
+    missing: Sequence[str] = ()
+    speakers: NameMatch = field(default_factory=NameMatch)
+
+    def run(self, run_id: str) -> AgentEvaluation | None:
+        """Return what an earlier run of this id said; None where there was none."""
+        text = self.results.get(run_id)
+        return AgentEvaluation.model_validate_json(text) if text else None
+
+    def persona(self, scope: AgentScope) -> Persona:
+        """Return who a scope is about.
+
+        Raises:
+            ConfigError: nobody knows.
+        """
+        if scope.persona is None:
+            raise ConfigError(
+                f"agent {scope.agent_id!r} has no persona in the store; write personas/{scope.agent_id}.yaml"
+            )
+        return scope.persona
+
+    def raise_broken(self) -> None:
+        """Raise everything wrong with the agents' files.
+
+        Raises:
+            ConfigError: there is something.
+        """
+        raise_problems(self.broken)
+
+
+def raise_problems(broken: Mapping[str, Sequence[Problem]]) -> None:
+    """Raise what is wrong with some agents, if anything is; a default file's problem is every agent's and said once.
+
+    Raises:
+        ConfigError: there is something.
+    """
+    problems = dict.fromkeys(problem for found in broken.values() for problem in found)
+    if problems:
+        raise ConfigError(list(problems))
+
+
+FORMAT = "persona-snapshot/1"
+_MAGIC = b"\x1f\x8b"
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A run that can be made again.
+
+    Attributes:
+        judge: its name; ``live``: it was asked, and would have been asked again for what fell; ``notes``: what it said of itself.
+        rules: as they were in force.
+        answers: by claim and key of the question.
+        statistics: what the report shows beside the scores.
+    """
+
+    snapshot: Snapshot
+    request: EvaluationRequest
+    rules: GateRules
+    judge: str
+    live: bool = False
+    notes: Sequence[str] = ()
+    answers: Mapping[str, Verdict] = field(default_factory=dict)
+    statistics: Mapping[str, Any] = field(default_factory=dict)
+    version: str = __version__
+    format: str = FORMAT
+
+
+@dataclass
+class ReplayedJudge:
+    """Says what was said when the run was made."""
+
+    replay: Replay
+
+    @property
+    def name(self) -> str:
+        return self.replay.judge
+
+    @property
+    def live(self) -> bool:
+        return self.replay.live
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What a report should say of where its judgments come from."""
+        return self.replay.notes
+
+    def has_recorded(self, requests: Iterable[JudgeRequest], *, failures: bool = False) -> bool:
+        """Whether all of these were answered; ``failures``: with a failure too."""
+        found = [self.replay.answers.get(answer_key(request)) for request in requests]
+        return all(item is not None and (failures or not item.has_failed) for item in found)
+
+    async def judge(self, requests: Sequence[JudgeRequest]) -> list[Verdict]:
+        """Return verdicts in the order of the requests; what was not asked then is not recorded."""
+        return [self.replay.answers.get(answer_key(request)) or _unknown(request) for request in requests]
+
+
+def answer_key(request: JudgeRequest) -> str:
+    """Return by what an answer is found again."""
+    return f"{request.proposition_id} {request.key}"
+
+
+def save_replay(path: Path, replay: Replay) -> None:
+    """Write a run to a file; compressed where its name ends in ``.gz``. Nothing of the machine it was made on is in it.
+
+    What sources say of messages beyond what is judged stays out, and so do the folders of files with problems.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    snapshot = replay.snapshot
+    bare = replace(
+        snapshot,
+        messages=_bare(snapshot.messages),
+        generated=_bare(snapshot.generated),
+        problems=[replace(item, path=item.path and Path(item.path).name) for item in snapshot.problems],
+    )
+    data = _adapter().dump_json(replace(replay, snapshot=bare))
+    # Without a time in its head the same run is the same file.
+    write_atomically(path, gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
+
+
+def load_replay(path: Path) -> Replay:
+    """Read a run from a file.
+
+    Raises:
+        ConfigError: it cannot be read, or is none of this version.
+    """
+    try:
+        data = path.read_bytes()
+        replay = _adapter().validate_json(gzip.decompress(data) if data.startswith(_MAGIC) else data)
+    except OSError as error:
+        raise ConfigError(Problem(f"cannot be read ({error.strerror or error}); check the path", str(path))) from error
+    except (ValidationError, EOFError, zlib.error) as error:
+        why = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+        raise ConfigError(
+            Problem(f"is no snapshot of this version ({why}); write one with evaluate --save-snapshot", str(path))
+        ) from error
+    if replay.format != FORMAT:
+        raise ConfigError(
+            Problem(f"is a {replay.format!r}, and this is version {__version__}, which reads {FORMAT!r}", str(path))
+        )
+    return replay
+
+
+@cache
+def _adapter() -> TypeAdapter[Replay]:
+    return TypeAdapter(Replay)
+
+
+def _bare(log: MessageLog) -> MessageLog:
+    return MessageLog(tuple(replace(message, extras={}) for message in log.messages))
+
+
+def _unknown(request: JudgeRequest) -> Verdict:
+    detail = "the run that was saved did not ask it"
+    return Verdict(request.proposition_id, unscored=Unscored.UNRECORDED, detail=detail)

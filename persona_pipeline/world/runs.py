@@ -1,0 +1,289 @@
+"""Evaluation runs and their windows in the store, as rows: what they say is the caller's. Bounds of windows never move."""
+
+import hashlib
+import uuid
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeAlias
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from persona_pipeline.store import MOST_NAMED, Store, among, tables, upsert
+from persona_pipeline.world.models import Window
+
+_WINDOWS = tables.message_windows
+
+
+def record_windows(
+    store: Store, connection: Connection, windows: Sequence[tuple[str, Window, datetime | None]]
+) -> None:
+    """Keep windows of agents; one that is known keeps its bounds.
+
+    Args:
+        windows: each with when its messages were read for an evaluation (None: they were not): what touched them before is
+            evaluated now.
+    """
+    rows = [
+        {"id": _window_id(agent_id, w), "agent_id": agent_id, "window_start": w.start, "window_end": w.end}
+        for agent_id, w, _ in windows
+    ]
+    upsert(store, connection, _WINDOWS, rows)
+    read = [
+        {"known": row["id"], "read_at": read_at}
+        for row, (*_, read_at) in zip(rows, windows, strict=True)
+        if read_at is not None
+    ]
+    if read:
+        known = (_WINDOWS.c.id == sa.bindparam("known")) & (_WINDOWS.c.touched_at <= sa.bindparam("read_at"))
+        connection.execute(sa.update(_WINDOWS).where(known).values(touched_at=None), read)
+
+
+def newest_windows(store: Store, agent_ids: Collection[str], *, now: datetime) -> dict[str, Window]:
+    """Return the newest window of each agent that does not end in the future; agents without one are left out."""
+    order = (_WINDOWS.c.window_end.desc(), _WINDOWS.c.updated_at.desc(), _WINDOWS.c.id)
+    place = sa.func.row_number().over(partition_by=_WINDOWS.c.agent_id, order_by=order).label("place")
+    known = (among(_WINDOWS.c.agent_id, agent_ids), _WINDOWS.c.window_end <= now)
+    ranked = sa.select(_WINDOWS.c.agent_id, _WINDOWS.c.window_start, _WINDOWS.c.window_end, place).where(*known)
+    newest = ranked.subquery()
+    with store.connect() as connection:
+        rows = connection.execute(sa.select(newest).where(newest.c.place == 1))
+        return {row.agent_id: Window(end=row.window_end, start=row.window_start) for row in rows}
+
+
+def known_windows(store: Store, agent_id: str, *, now: datetime) -> list[Window]:
+    """Return the windows an agent was evaluated on that do not end in the future, the newest first."""
+    query = (
+        sa.select(_WINDOWS.c.window_start, _WINDOWS.c.window_end)
+        .where(_WINDOWS.c.agent_id == agent_id, _WINDOWS.c.window_end <= now)
+        .order_by(_WINDOWS.c.window_end.desc(), _WINDOWS.c.updated_at.desc(), _WINDOWS.c.id)
+    )
+    with store.connect() as connection:
+        return [Window(end=row.window_end, start=row.window_start) for row in connection.execute(query)]
+
+
+def touched_windows(store: Store, agent_ids: Collection[str]) -> list[tuple[str, Window]]:
+    """Return the agents' windows whose messages changed after they were evaluated, the oldest first."""
+    query = (
+        sa.select(_WINDOWS)
+        .where(_WINDOWS.c.touched_at.is_not(None), among(_WINDOWS.c.agent_id, agent_ids))
+        .order_by(_WINDOWS.c.window_end, _WINDOWS.c.agent_id)
+    )
+    with store.connect() as connection:
+        rows = [row for row in connection.execute(query) if row.agent_id in agent_ids]
+    return [(row.agent_id, Window(end=row.window_end, start=row.window_start)) for row in rows]
+
+
+def touch_windows(connection: Connection, moments: Iterable[datetime]) -> None:
+    """Mark the windows that messages of these moments fall into, or into the window before, which consistency compares with.
+
+    Messages newer than every window, the usual case, mark none and cost one look into an index.
+    """
+    times: Sequence[datetime] = sorted(moments)
+    if not times:
+        return
+    untouched = (_WINDOWS.c.window_end >= times[0], _WINDOWS.c.touched_at.is_(None))
+    bounds = sa.select(_WINDOWS.c.window_start, _WINDOWS.c.window_end).where(*untouched).distinct()
+    now = datetime.now(UTC)
+    # Agents share their windows: there are few bounds, however many windows.
+    for start, end in connection.execute(bounds).all():
+        previous = Window(end, start).previous()
+        first = bisect_right(times, previous.start) if previous and previous.start else 0
+        if bisect_right(times, end) > first:
+            same = _WINDOWS.c.window_start.is_(None) if start is None else _WINDOWS.c.window_start == start
+            marked = sa.update(_WINDOWS).where(*untouched, same, _WINDOWS.c.window_end == end)
+            connection.execute(marked.values(touched_at=now))
+
+
+def _window_id(agent_id: str, window: Window) -> uuid.UUID:
+    start = window.start.astimezone(UTC).isoformat() if window.start else ""
+    text = "\x1f".join([agent_id, start, window.end.astimezone(UTC).isoformat()])
+    return uuid.UUID(bytes=hashlib.sha256(text.encode()).digest()[:16], version=5)
+
+
+Row: TypeAlias = sa.Row
+_RUNS, _SCORES = tables.evaluation_runs, tables.evaluation_scores
+# Which of an agent's runs counts: of the newest window, a whole one before one of a part, the later.
+_NEWEST_LAST = (_RUNS.c.window_end, _RUNS.c.whole, _RUNS.c.completed_at, _RUNS.c.id)
+_NEWEST_FIRST = tuple(column.desc() for column in _NEWEST_LAST)
+_FINISHED = (_RUNS.c.status == "completed", _RUNS.c.synthetic.is_(False))
+# Runs of one transaction, so that other writers have their turn.
+_AT_ONCE = 200
+
+
+@dataclass(frozen=True)
+class RunRows:
+    """A run as it is written.
+
+    Attributes:
+        run: the row of ``evaluation_runs``; ``scores``: those of ``evaluation_scores``.
+        window: None: the run is about no window of what the agent really said.
+        read_at: when its messages were read.
+        is_baseline: the agent's baseline was taken from it.
+    """
+
+    run: Mapping[str, Any]
+    scores: Sequence[Mapping[str, Any]] = ()
+    window: Window | None = None
+    read_at: datetime | None = None
+    is_baseline: bool = False
+
+
+def write_runs(store: Store, runs: Sequence[RunRows]) -> None:
+    """Write runs with their scores and windows, at most 200 in a transaction; the same inputs write the same rows."""
+    for start in range(0, len(runs), _AT_ONCE):
+        some = runs[start : start + _AT_ONCE]
+        with store.begin() as connection:
+            _write(store, connection, some)
+
+
+def _write(store: Store, connection: Connection, runs: Sequence[RunRows]) -> None:
+    upsert(store, connection, _RUNS, [item.run for item in runs])
+    scores = {row["id"]: row for item in runs for row in item.scores}
+    written = sa.select(_SCORES.c.id).where(_SCORES.c.evaluation_run_id.in_([item.run["id"] for item in runs]))
+    gone = [key for key in connection.execute(written).scalars() if key not in scores]
+    for start in range(0, len(gone), MOST_NAMED):
+        connection.execute(sa.delete(_SCORES).where(_SCORES.c.id.in_(gone[start : start + MOST_NAMED])))
+    upsert(store, connection, _SCORES, list(scores.values()))
+    windows = [(item.run["agent_id"], item.window, item.read_at) for item in runs if item.window is not None]
+    record_windows(store, connection, windows)
+    for item in runs:
+        if item.is_baseline:
+            theirs = sa.update(_RUNS).where(_RUNS.c.agent_id == item.run["agent_id"])
+            connection.execute(theirs.values(is_baseline=_RUNS.c.id == item.run["id"]))
+
+
+def find_run(store: Store, run_id: str) -> sa.Row | None:
+    """Return a run; None when there is none, or what it says of claims was forgotten."""
+    query = sa.select(_RUNS).where(_RUNS.c.id == uuid.UUID(run_id), _RUNS.c.result.is_not(None))
+    with store.connect() as connection:
+        return connection.execute(query).one_or_none()
+
+
+def results_on(store: Store, agent_ids: Collection[str], ends: Collection[datetime]) -> dict[str, str]:
+    """Return what the runs of some agents on windows with these ends say, as JSON text by run id."""
+    query = sa.select(_RUNS.c.id, sa.cast(_RUNS.c.result, sa.Text).label("result")).where(
+        among(_RUNS.c.agent_id, agent_ids), among(_RUNS.c.window_end, set(ends)), _RUNS.c.result.is_not(None)
+    )
+    with store.connect() as connection:
+        return {str(row.id): row.result for row in connection.execute(query)}
+
+
+def runs_by_window(store: Store, agent_id: str, since: datetime | None = None) -> list[sa.Row]:
+    """Return an agent's finished runs that are not forgotten, oldest window first, of each window the one that counts."""
+    query = sa.select(_RUNS).where(_RUNS.c.agent_id == agent_id, *_FINISHED, _RUNS.c.result.is_not(None))
+    if since is not None:
+        query = query.where(_RUNS.c.window_end >= since)
+    with store.connect() as connection:
+        by_window = {row.window_end: row for row in connection.execute(query.order_by(*_NEWEST_LAST))}
+    return list(by_window.values())
+
+
+def newest_run_row(store: Store, agent_id: str) -> sa.Row | None:
+    """Return the run that counts of an agent's newest window; None when it was never evaluated."""
+    query = sa.select(_RUNS).where(_RUNS.c.agent_id == agent_id, *_FINISHED).order_by(*_NEWEST_FIRST).limit(1)
+    with store.connect() as connection:
+        return connection.execute(query).one_or_none()
+
+
+def newest_ids() -> sa.Select:
+    """Return the query of the ids of every agent's newest finished run; of the runs before it nothing long is read."""
+    place = sa.func.row_number().over(partition_by=_RUNS.c.agent_id, order_by=_NEWEST_FIRST).label("place")
+    ranked = sa.select(_RUNS.c.id, place).where(*_FINISHED).subquery()
+    return sa.select(ranked.c.id).where(ranked.c.place == 1)
+
+
+def newest_p_values(store: Store) -> dict[str, float]:
+    """Return the smallest p-value of each agent's newest comparison, by agent; those without a test are left out."""
+    query = sa.select(_RUNS.c.agent_id, _RUNS.c.comparison["p_value"].as_float()).where(_RUNS.c.id.in_(newest_ids()))
+    with store.connect() as connection:
+        return {agent_id: p for agent_id, p in connection.execute(query) if p is not None}
+
+
+def newest_outline_rows(store: Store, since: datetime | None = None) -> Sequence[sa.Row]:
+    """Return agent, ``outline``, ``comparison`` and ``findings`` of every agent's newest compared run, by agent."""
+    columns = (_RUNS.c.agent_id, _RUNS.c.outline, _RUNS.c.comparison, _RUNS.c.findings)
+    query = (
+        sa.select(*columns)
+        .where(_RUNS.c.id.in_(newest_ids()), _RUNS.c.comparison.is_not(None), _RUNS.c.outline.is_not(None))
+        .order_by(_RUNS.c.agent_id)
+    )
+    if since is not None:
+        query = query.where(_RUNS.c.window_end >= since)
+    with store.connect() as connection:
+        return connection.execute(query).all()
+
+
+def summary_rows(
+    store: Store, agent_ids: Collection[str], *, until: datetime | None = None, since: datetime | None = None
+) -> Sequence[sa.Row]:
+    """Return agent, window's end, ``whole`` and ``summary`` of finished runs; of one window the last is the one that counts."""
+    query = (
+        sa.select(_RUNS.c.agent_id, _RUNS.c.window_end, _RUNS.c.whole, _RUNS.c.summary)
+        .where(among(_RUNS.c.agent_id, agent_ids), *_FINISHED)
+        .order_by(*_NEWEST_LAST)
+    )
+    if since is not None:
+        query = query.where(_RUNS.c.window_end >= since)
+    if until is not None:
+        query = query.where(_RUNS.c.window_end <= until)
+    with store.connect() as connection:
+        return connection.execute(query).all()
+
+
+def overall_rows(store: Store, *, until: datetime, most: int) -> Sequence[sa.Row]:
+    """Return agent, window's end and ``overall_score`` of the newest so many runs of each agent, oldest first."""
+    place = sa.func.row_number().over(partition_by=_RUNS.c.agent_id, order_by=_NEWEST_FIRST).label("place")
+    columns = (_RUNS.c.agent_id, _RUNS.c.window_end, _RUNS.c.overall_score)
+    ranked = sa.select(*columns, place).where(*_FINISHED, _RUNS.c.window_end <= until).subquery()
+    query = sa.select(ranked).where(ranked.c.place <= most).order_by(ranked.c.agent_id, ranked.c.place.desc())
+    with store.connect() as connection:
+        return connection.execute(query).all()
+
+
+def message_score_rows(store: Store, agent_id: str, *, most: int) -> list[sa.Row]:
+    """Return window, ``persona_hash`` and ``message_scores`` of an agent's newest windows, at most so many; oldest first."""
+    columns = (_RUNS.c.window_start, _RUNS.c.window_end, _RUNS.c.persona_hash, _RUNS.c.message_scores)
+    query = sa.select(*columns).where(_RUNS.c.agent_id == agent_id, *_FINISHED).order_by(*_NEWEST_FIRST)
+    newest: dict[datetime, sa.Row] = {}
+    with store.connect() as connection:
+        for row in connection.execute(query):
+            newest.setdefault(row.window_end, row)
+            if len(newest) == most:
+                break
+    return list(reversed(newest.values()))
+
+
+def maker_rows(store: Store, agent_id: str, until: datetime) -> Sequence[sa.Row]:
+    """Return window's end, ``persona_hash`` and ``judge_model`` of an agent's finished runs up to a moment, oldest first."""
+    query = (
+        sa.select(_RUNS.c.window_end, _RUNS.c.persona_hash, _RUNS.c.judge_model)
+        .where(_RUNS.c.agent_id == agent_id, *_FINISHED, _RUNS.c.window_end <= until)
+        .order_by(*_NEWEST_LAST)
+    )
+    with store.connect() as connection:
+        return connection.execute(query).all()
+
+
+def forget_reasons(store: Store, days: int, *, now: datetime | None = None) -> int:
+    """Take claims, reasons and quotes out of runs whose windows ended more than some days ago; return of how many.
+
+    An agent's newest run stays whole, and so does the one its baseline was taken from. Of the others remain scores by dimension,
+    findings and what histories and trends are drawn from.
+    """
+    before = (now or datetime.now(UTC)) - timedelta(days=days)
+    old = (
+        sa.select(_RUNS.c.id)
+        .where(_RUNS.c.window_end < before, _RUNS.c.result.is_not(None), _RUNS.c.is_baseline.is_(False))
+        .where(_RUNS.c.id.not_in(newest_ids()))
+    )
+    with store.connect() as connection:
+        ids = connection.execute(old).scalars().all()
+    for start in range(0, len(ids), _AT_ONCE):
+        some = ids[start : start + _AT_ONCE]
+        with store.begin() as connection:
+            connection.execute(sa.delete(_SCORES).where(_SCORES.c.evaluation_run_id.in_(some)))
+            connection.execute(sa.update(_RUNS).where(_RUNS.c.id.in_(some)).values(result=None, comparison=None))
+    return len(ids)
