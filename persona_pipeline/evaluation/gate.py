@@ -253,7 +253,7 @@ class GateRules:
     threshold: float | None = None
     fail_on: Sequence[str] | None = None
     require_calibration: bool = False
-    accepted_drops: Collection[AcceptedDrop] = ()
+    accepted_drops: Sequence[AcceptedDrop] = ()
     today: date = field(default_factory=lambda: datetime.now(UTC).date())
 
     def __post_init__(self) -> None:

@@ -262,7 +262,7 @@ def test_a_store_of_an_earlier_release_is_counted_when_it_is_opened(tmp_path: Pa
     with store.begin() as connection:
         if not store.is_sqlite:
             connection.execute(sa.schema.CreateSchema("persona", if_not_exists=True))
-        command.upgrade(alembic_config(connection), "0005")
+        command.upgrade(alembic_config(connection), "0001")
     dot = "" if store.is_sqlite else "persona."
     with store.engine.begin() as connection:
         connection.execute(sa.text(f"INSERT INTO {dot}agents (id, display_name) VALUES ('ann', 'Ann'), ('bob', 'Bob')"))  # noqa: S608
