@@ -36,6 +36,7 @@ check: .venv/dev
 
 # The documentation as a site in .persona/site, with generated reference pages; nothing is fetched, every link is checked.
 docs: .venv/dev
+	$(BIN)/python -m docs.site.house
 	$(BIN)/python docs/site/build.py
 
 dev: .venv/runtime

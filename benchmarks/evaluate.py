@@ -33,8 +33,8 @@ from tempfile import TemporaryDirectory
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 
-from tests.support.every_way import found_by_every_way  # noqa: E402
-from tests.support.noise import NoisyJudge  # noqa: E402
+from tests.support.every_way import found_by_every_way
+from tests.support.noise import NoisyJudge
 
 EMPTY_JOB = """
 import dagster as dg

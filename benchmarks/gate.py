@@ -68,24 +68,30 @@ from pydantic import SecretStr
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 
-from persona_pipeline.corrections.backend import gate_backend  # noqa: E402
-from persona_pipeline.corrections.configuration import write_config  # noqa: E402
-from persona_pipeline.corrections.gate import ActionGate  # noqa: E402
-from persona_pipeline.corrections.interventions import Interventions  # noqa: E402
-from persona_pipeline.corrections.replay.measured import Measured, is_touched, risk_threshold  # noqa: E402
-from persona_pipeline.corrections.replay.models import Correction  # noqa: E402
-from persona_pipeline.corrections.statistics import correction_statistics  # noqa: E402
-from persona_pipeline.judging.model.options import ModelOptions  # noqa: E402
-from persona_pipeline.judging.verdict import Answer, Backend, Question, Usage  # noqa: E402
-from persona_pipeline.store import tables  # noqa: E402
-from persona_pipeline.testing.worlds import write_small_world  # noqa: E402
-from persona_pipeline.world import CorrectionSettings, World  # noqa: E402
-from tests.corrections.support import (  # noqa: E402
+from persona_pipeline.base.database import tables
+from persona_pipeline.corrections.configuration import write_config
+from persona_pipeline.corrections.gate import (
+    ActionGate,
+    gate_backend,
+)
+from persona_pipeline.corrections.interventions import Interventions
+from persona_pipeline.corrections.replay.thresholds import (
+    CorrectionKind,
+    MeasuredMessage,
+    is_touched,
+    risk_threshold,
+)
+from persona_pipeline.corrections.statistics import correction_statistics
+from persona_pipeline.judging.model.options import ModelOptions
+from persona_pipeline.judging.verdict import Answer, Backend, Question, Usage
+from persona_pipeline.testing.worlds import write_small_world
+from persona_pipeline.world import CorrectionSettings, World
+from tests.corrections.support import (
     GATED,
     TextBackend,
     answer_gate,
 )
-from tests.support.messages_server import (  # noqa: E402
+from tests.support.messages_server import (
     Call,
     Hang,
     MessagesServer,
@@ -184,7 +190,7 @@ async def faults() -> None:
         refused = gate_backend(options=ModelOptions(base_url="http://127.0.0.1:1", api_key=SecretStr("none")))
         show("judge: refused, 100 at once", await at_once(ActionGate(world, refused, breaker_threshold=10_000), 100))
         with socket.create_server(("127.0.0.1", 0), backlog=200) as silent:
-            from persona_pipeline.store import open_store
+            from persona_pipeline.base.database.engine import open_store
 
             stuck = World(
                 world.root, open_store(f"postgresql://x@127.0.0.1:{silent.getsockname()[1]}/x", migrate=False)
@@ -558,28 +564,30 @@ def run_load() -> int:
 
 
 WEIGHTS = np.array([1, 1, 1, 1, 2, 1, 0.5, 1.5])
-GATE, REPETITION = Correction.ACTION_GATE, Correction.REPETITION_SUPPRESSION
+GATE, REPETITION = CorrectionKind.ACTION_GATE, CorrectionKind.REPETITION_SUPPRESSION
 # Points by which bad replies lie lower.
 LOWER = {"slightly bad": 1.5, "bad": 3.0, "very bad": 4.5}
-Split = Callable[[np.random.Generator, int], tuple[Sequence[Measured], Sequence[Measured]]]
+Split = Callable[[np.random.Generator, int], tuple[Sequence[MeasuredMessage], Sequence[MeasuredMessage]]]
 
 
-def scores(generator: np.random.Generator, count: int, *, lower: float = 0.0, alike: float = 0.0) -> list[Measured]:
+def scores(
+    generator: np.random.Generator, count: int, *, lower: float = 0.0, alike: float = 0.0
+) -> list[MeasuredMessage]:
     """Return scored replies, in conversations of five with an effect of their own of so many points."""
     quality = 7.2 - lower + generator.normal(0, 1.0, count)
     quality += np.repeat(generator.normal(0, alike, -(-count // 5)), 5)[:count]
     claims = np.clip(np.rint(quality[:, None] + generator.normal(0, 1.3, (count, len(WEIGHTS)))), 0, 9)
-    return [Measured(float(value), good=lower == 0) for value in claims @ WEIGHTS / WEIGHTS.sum()]
+    return [MeasuredMessage(float(value), good=lower == 0) for value in claims @ WEIGHTS / WEIGHTS.sum()]
 
 
-def anew(generator: np.random.Generator, known: int) -> tuple[list[Measured], list[Measured]]:
+def anew(generator: np.random.Generator, known: int) -> tuple[list[MeasuredMessage], list[MeasuredMessage]]:
     return scores(generator, known), scores(generator, known)
 
 
-def of_pool(pool: Sequence[Measured], block: int = 1) -> Split:
+def of_pool(pool: Sequence[MeasuredMessage], block: int = 1) -> Split:
     """Return a way to split a pool into halves, by blocks of replies that stand together."""
 
-    def split(generator: np.random.Generator, known: int) -> tuple[list[Measured], list[Measured]]:
+    def split(generator: np.random.Generator, known: int) -> tuple[list[MeasuredMessage], list[MeasuredMessage]]:
         blocks = generator.permutation(2 * known // block)
         order = (blocks[:, None] * block + np.arange(block)).ravel()
         return [pool[place] for place in order[:known]], [pool[place] for place in order[known:]]
@@ -587,12 +595,17 @@ def of_pool(pool: Sequence[Measured], block: int = 1) -> Split:
     return split
 
 
-def share(correction: Correction, items: Sequence[Measured], threshold: float) -> float:
+def share(correction: CorrectionKind, items: Sequence[MeasuredMessage], threshold: float) -> float:
     return sum(is_touched(correction, item, threshold) for item in items) / len(items)
 
 
 def realised(
-    correction: Correction, split: Split, known: int, risk: float, splits: int, others: dict[str, list[Measured]]
+    correction: CorrectionKind,
+    split: Split,
+    known: int,
+    risk: float,
+    splits: int,
+    others: dict[str, list[MeasuredMessage]],
 ) -> dict[str, float | None]:
     """Return kept shares, the mean share of good ones held, and that of each kind of others; None where no threshold was set."""
     generator = np.random.default_rng(7)
@@ -652,15 +665,15 @@ def dialogue(splits: int) -> None:
         f"\n{'Repetition, public lines':<26}{'known':>7}{'risk':>7}"
         + "".join(f"{n:>9}" for n in ("set", "kept", "if set", "long", "good"))
     )
-    windows: list[Measured] = []
+    windows: list[MeasuredMessage] = []
     for speaker in speakers():
         said = [line.text for line in turns(speaker)]
         for start in range(0, len(said) - 4, 5):
             found = find_repetition(said[start : start + 5])
-            windows.append(Measured(found.share, bool(found.reasons), good=True))
+            windows.append(MeasuredMessage(found.share, bool(found.reasons), good=True))
     for known, risk in ((250, 0.02), (500, 0.02), (500, 0.05), (1000, 0.05)):
 
-        def split(generator: np.random.Generator, count: int) -> tuple[list[Measured], list[Measured]]:
+        def split(generator: np.random.Generator, count: int) -> tuple[list[MeasuredMessage], list[MeasuredMessage]]:
             order = generator.permutation(len(windows))[: 2 * count]
             return [windows[place] for place in order[:count]], [windows[place] for place in order[count:]]
 

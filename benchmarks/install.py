@@ -35,7 +35,7 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 
-from tests.support.messages_server import MessagesServer  # noqa: E402
+from tests.support.messages_server import MessagesServer
 
 SCRIPT = """
 import asyncio, os, persona_pipeline as pp

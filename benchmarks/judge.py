@@ -77,33 +77,30 @@ import numpy as np
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 
-from persona_pipeline.calibration.judge_change import Anchor, JudgeName, judge_change  # noqa: E402
-from persona_pipeline.evaluation import (  # noqa: E402
-    EvaluationRequest,
+from persona_pipeline.base.database.engine import Store, open_store
+from persona_pipeline.base.settings import Settings, get_settings
+from persona_pipeline.evaluation.estimate import estimate_run
+from persona_pipeline.evaluation.request import EvaluationRequest
+from persona_pipeline.evaluation.run import (
+    planned_requests,
     run_evaluation,
 )
-from persona_pipeline.evaluation.estimate import estimate_run  # noqa: E402
-from persona_pipeline.evaluation.run import planned_requests  # noqa: E402
-from persona_pipeline.judging.batches import collect_batches, submit_batch  # noqa: E402
-from persona_pipeline.judging.claims import questions_of  # noqa: E402
-from persona_pipeline.judging.estimate import Range, estimate_questions  # noqa: E402
-from persona_pipeline.judging.model.options import ModelOptions  # noqa: E402
-from persona_pipeline.judging.open import (  # noqa: E402
+from persona_pipeline.guard.calibration.judge_change import Anchor, JudgeName, judge_change
+from persona_pipeline.judging.batches import collect_batches, submit_batch
+from persona_pipeline.judging.claims import questions_of
+from persona_pipeline.judging.estimate import Range, estimate_questions
+from persona_pipeline.judging.model.options import ModelOptions
+from persona_pipeline.judging.open import (
     JudgeOptions,
     OpenedJudge,
     open_judge,
 )
-from persona_pipeline.judging.verdict import JudgeRequest, Usage  # noqa: E402
-from persona_pipeline.settings import (  # noqa: E402
-    Settings,
-    get_settings,
-)
-from persona_pipeline.store import Store, open_store  # noqa: E402
-from persona_pipeline.world import World  # noqa: E402
-from tests.support.judging import requests, trajectory  # noqa: E402
-from tests.support.messages_server import Call, MessagesServer, Outcome, message, verdicts  # noqa: E402
-from tests.support.replaying import Case, cases, live_and_replayed, told, write_world  # noqa: E402
-from tests.support.worlds import replace_in  # noqa: E402
+from persona_pipeline.judging.verdict import JudgeRequest, Usage
+from persona_pipeline.world import World
+from tests.support.judging import requests, trajectory
+from tests.support.messages_server import Call, MessagesServer, Outcome, message, verdicts
+from tests.support.replaying import Case, cases, live_and_replayed, told, write_world
+from tests.support.worlds import replace_in
 
 LATENCY = 0.3
 CALLS, WIDTH = 200, 20

@@ -247,7 +247,7 @@ def said(names: list[str], count: int, *, days: int = DAYS, seed: int = 1) -> It
 
 def record_everything(root: Path, database_url: str) -> int:
     """Write a recorded judgment for everything an evaluation of everybody asks, and return how many there are."""
-    from persona_pipeline.evaluation import EvaluationRequest
+    from persona_pipeline.evaluation.request import EvaluationRequest
     from persona_pipeline.evaluation.run import planned_requests
     from persona_pipeline.judging.recordings.files import write_recordings
     from persona_pipeline.judging.recordings.replay import recording_of
@@ -268,10 +268,10 @@ def write_runs(root: Path, database_url: str, runs: int, *, seed: int = 1) -> in
     """Save finished runs of everybody, a window a week; in the newest one agent of 25 fell. Return how many there are."""
     import sqlalchemy as sa
 
+    from persona_pipeline.base.database import tables
     from persona_pipeline.evaluation.decide import Guard, compared
-    from persona_pipeline.evaluation.gate import GateRules
     from persona_pipeline.evaluation.history import SavedRun, rows_of
-    from persona_pipeline.store import tables
+    from persona_pipeline.guard.gate import GateRules
     from persona_pipeline.world import World
     from persona_pipeline.world.runs import write_runs
 
@@ -311,7 +311,7 @@ def _earlier(row: dict[str, Any], weeks: int, draw: random.Random) -> dict[str, 
 
 
 def _evaluation(name: str, draw: random.Random, *, low: bool) -> Any:
-    from persona_pipeline.evaluation.report import AgentEvaluation
+    from persona_pipeline.guard.report import AgentEvaluation
     from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult, QuotedEvidence
 
     quote, reasoning = " ".join(draw.choices(WORDS, k=15)), " ".join(draw.choices(WORDS, k=40))
@@ -336,7 +336,7 @@ def _evaluation(name: str, draw: random.Random, *, low: bool) -> Any:
 
 
 def _baseline(name: str) -> Any:
-    from persona_pipeline.baselines import Baseline
+    from persona_pipeline.guard.baselines.models import Baseline
 
     return Baseline(agent_id=name, dimensions=dict.fromkeys(DIMENSIONS, 7.0), captured_at=END)
 

@@ -20,16 +20,22 @@ import numpy as np
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 
-import dialogue  # noqa: E402
+import dialogue
 
-from persona_pipeline.scoring.convergence import nearness_score  # noqa: E402
-from persona_pipeline.scoring.fluency import ngram_part  # noqa: E402
-from persona_pipeline.scoring.text.agreement import agreement_ratio, is_agreement  # noqa: E402
-from persona_pipeline.scoring.text.clones import FEWEST_NOW, Likeness, find_clones, find_likeness  # noqa: E402
-from persona_pipeline.scoring.text.nearness import nearness  # noqa: E402
-from persona_pipeline.scoring.text.repetition import find_repetition  # noqa: E402
-from persona_pipeline.scoring.voice_alarm import VoiceModel, learn_voice  # noqa: E402
-from persona_pipeline.scoring.voice_alarm.following import highest_sums  # noqa: E402
+from persona_pipeline.scoring.convergence import (
+    FEWEST_NOW,
+    Likeness,
+    find_clones,
+    find_likeness,
+    nearness_score,
+)
+from persona_pipeline.scoring.fluency import ngram_part
+from persona_pipeline.scoring.text.agreement import agreement_ratio, is_agreement
+from persona_pipeline.scoring.text.nearness import nearness
+from persona_pipeline.scoring.text.repetition import find_repetition
+from persona_pipeline.scoring.voice_alarm.following import highest_sums
+from persona_pipeline.scoring.voice_alarm.learning import learn_voice
+from persona_pipeline.scoring.voice_alarm.model import VoiceModel
 
 LINES = PROJECT / "tests" / "scoring" / "text" / "agreement_lines"
 Voices = dict[str, list[str]]
@@ -438,7 +444,7 @@ def change(
 def speed() -> None:
     from text import natural, templates
 
-    from persona_pipeline.corrections.repetition import RepetitionSuppression
+    from persona_pipeline.corrections.nudges import RepetitionSuppression
     from persona_pipeline.scoring.text.ngrams import corpus_repetition
     from persona_pipeline.world import CorrectionSettings
 

@@ -90,25 +90,25 @@ import numpy as np
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 
-from persona_pipeline.baselines.falls import (  # noqa: E402  # noqa: E402
+from persona_pipeline.guard.baselines.falls import (
     CONFIRMATIONS,
     DIMENSIONS_SHARE,
     MOST_TOGETHER,
-    Decided,
+    DecidedFall,
     decide,
     levels_of,
     worth_asking,
 )
-from persona_pipeline.baselines.noise import detectable, interval  # noqa: E402
-from persona_pipeline.baselines.trend import FEWEST_WINDOWS, LIMIT, cusum  # noqa: E402
-from persona_pipeline.baselines.variance import Fleet, Level, Repeats, means, medians, repeats  # noqa: E402  # noqa: E402
-from persona_pipeline.calibration.measures import Measure, bias  # noqa: E402
-from persona_pipeline.calibration.prediction import PeoplesScores, peoples_mean  # noqa: E402
-from persona_pipeline.claims.trial import Trial, TrialRequest, plan_trial, run_trial  # noqa: E402
-from persona_pipeline.judging.verdict import JudgeRequest, Verdict  # noqa: E402
-from persona_pipeline.scoring.fading import MessageValue, fading  # noqa: E402
-from persona_pipeline.world import World  # noqa: E402
-from tests.claims.test_trial import windows_of, write_claims  # noqa: E402
+from persona_pipeline.guard.baselines.noise import detectable, interval
+from persona_pipeline.guard.baselines.trend import FEWEST_WINDOWS, LIMIT, cusum
+from persona_pipeline.guard.baselines.variance import Fleet, Level, Repeats, means, medians, repeats
+from persona_pipeline.guard.calibration.measures import Measure, bias
+from persona_pipeline.guard.calibration.prediction import PeoplesScores, peoples_mean
+from persona_pipeline.judging.verdict import JudgeRequest, Verdict
+from persona_pipeline.lab.claims.trial import Trial, TrialRequest, plan_trial, run_trial
+from persona_pipeline.scoring.fading import MessageValue, fading
+from persona_pipeline.world import World
+from tests.claims.test_trial import windows_of, write_claims
 
 AGENTS, CLAIMS, WINDOWS = 12, 8, 6
 Numbers = np.ndarray
@@ -358,7 +358,7 @@ def moves(generator: np.random.Generator, cell: Cell, windows: int) -> np.ndarra
     return np.broadcast_to(np.repeat(drawn, units // shape[0], axis=0), (units, GUARD_CLAIMS, windows))
 
 
-def _count(decided: Decided, cell: Cell, changed: np.ndarray, tally: Tally) -> None:
+def _count(decided: DecidedFall, cell: Cell, changed: np.ndarray, tally: Tally) -> None:
     units = decided.fell_dimensions | decided.fell_claims.reshape(-1, GUARD_CLAIMS).any(axis=1)
     reported = units.reshape(cell.agents, DIMENSIONS).any(axis=1)
     tally.runs += 1
@@ -374,7 +374,7 @@ def _count(decided: Decided, cell: Cell, changed: np.ndarray, tally: Tally) -> N
         tally.tries += 1
 
 
-def _cover(decided: Decided, truth: np.ndarray, after: np.ndarray, tally: Tally) -> None:
+def _cover(decided: DecidedFall, truth: np.ndarray, after: np.ndarray, tally: Tally) -> None:
     # Where the truth did not change, so that no edge of the scale bends it.
     for drops, still in (
         (decided.claims, (truth == after).ravel()),
@@ -622,7 +622,7 @@ def run_claims() -> None:
     runs = parser.parse_args().runs
     request = TrialRequest("michael", as_of=datetime(2026, 6, 14, 23, 59, 59, tzinfo=UTC))
     sample = Path(__file__).resolve().parents[1]
-    with TemporaryDirectory() as folder, patch("persona_pipeline.claims.trial.read_signals", lambda *_: {}):
+    with TemporaryDirectory() as folder, patch("persona_pipeline.lab.claims.trial.read_signals", lambda *_: {}):
         root = Path(folder)
         for name in ("personas", "messages"):
             (root / name).symlink_to(sample / name)

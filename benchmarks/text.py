@@ -31,17 +31,17 @@ from statistics import fmean
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 
-from persona_pipeline.scoring.text.agreement import agreement_ratio  # noqa: E402
-from persona_pipeline.scoring.text.nearness import voice_convergence  # noqa: E402
-from persona_pipeline.scoring.text.ngrams import (  # noqa: E402
+from persona_pipeline.scoring.text.agreement import agreement_ratio
+from persona_pipeline.scoring.text.nearness import voice_convergence
+from persona_pipeline.scoring.text.ngrams import (
     corpus_repetition,
     cross_message_share,
     extract_ngrams,
     overlap,
 )
-from persona_pipeline.scoring.text.repetition import maximal_repeated  # noqa: E402
-from persona_pipeline.scoring.text.tokens import pairwise_similarity  # noqa: E402
-from tests.trust_boundary.growth import HOSTILE, STAGES, Growth, growth  # noqa: E402
+from persona_pipeline.scoring.text.repetition import maximal_repeated
+from persona_pipeline.scoring.text.tokens import pairwise_similarity
+from tests.trust_boundary.growth import HOSTILE, STAGES, Growth, growth
 
 SIZES = (1_000, 2_000, 5_000, 10_000, 20_000)
 WORDS = [f"w{index}" for index in range(2000)]

@@ -46,31 +46,39 @@ from scipy import stats
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 
-from persona_pipeline.baselines.falls import DIMENSIONS_SHARE, LEVEL  # noqa: E402
-from persona_pipeline.baselines.statistics import log_wealth  # noqa: E402
-from persona_pipeline.calibration.known import KnownVerdicts  # noqa: E402
-from persona_pipeline.evaluation.read import read_folder  # noqa: E402
-from persona_pipeline.judging.recordings import RecordingWriter  # noqa: E402
-from persona_pipeline.judging.verdict import (  # noqa: E402
+from persona_pipeline.evaluation.read import read_folder
+from persona_pipeline.guard.baselines.falls import DIMENSIONS_SHARE, LEVEL
+from persona_pipeline.guard.baselines.statistics import log_wealth
+from persona_pipeline.guard.calibration.known import KnownVerdicts
+from persona_pipeline.judging.recordings.replay import RecordingWriter
+from persona_pipeline.judging.verdict import (
     Evidence,
     JudgeRequest,
     Verdict,
 )
-from persona_pipeline.propositions import ALL_DIMENSIONS  # noqa: E402
-from persona_pipeline.suites.running.targets_file import Targets  # noqa: E402
-from persona_pipeline.suites.targets import Request  # noqa: E402
-from persona_pipeline.testing import ScriptedJudge, WorldBuilder  # noqa: E402
-from persona_pipeline.versions.answering import Answering  # noqa: E402
-from persona_pipeline.versions.bisecting import BisectRequest, bisect_commits  # noqa: E402
-from persona_pipeline.versions.comparing import Contest, compare_versions  # noqa: E402
-from persona_pipeline.versions.finding import Bisection, Kind  # noqa: E402
-from persona_pipeline.versions.request import ComparisonRequest  # noqa: E402
-from persona_pipeline.versions.result import Moved  # noqa: E402
-from persona_pipeline.versions.scenes import moments  # noqa: E402
-from persona_pipeline.versions.sides import Side  # noqa: E402
-from persona_pipeline.versions.states import Answers, state_of  # noqa: E402
-from persona_pipeline.world import World  # noqa: E402
-from persona_pipeline.world.models import Window  # noqa: E402
+from persona_pipeline.lab.bisect.bisect import BisectRequest, bisect_commits
+from persona_pipeline.lab.compare.compare import Contest, compare_versions
+from persona_pipeline.lab.compare.scenes import (
+    Answering,
+    moments,
+)
+from persona_pipeline.lab.results import (
+    Bisection,
+    CauseKind,
+    ComparisonRequest,
+    ScoreChange,
+)
+from persona_pipeline.lab.states import (
+    RecordedAnswers,
+    Side,
+    state_of,
+)
+from persona_pipeline.suites.running.targets_file import Targets
+from persona_pipeline.suites.targets import Request
+from persona_pipeline.testing import ScriptedJudge, WorldBuilder
+from persona_pipeline.world import World
+from persona_pipeline.world.models import Window
+from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS
 
 ANSWER_SD, OUTLIERS = 0.7, 0.05
 Numbers = NDArray[np.float64]
@@ -197,8 +205,8 @@ def whole_way(runs: int, sd: float, claims: int) -> None:
                 found = compare_versions(contest, drawn, request)
                 item = found.agents["ann"].dimensions["adherence"]
                 wrong = drop == 0.0 and bool(found.agents["ann"].moved)
-                shown += item.moved in (Moved.FELL, Moved.ROSE) or wrong
-                same += item.moved is Moved.SAME
+                shown += item.moved in (ScoreChange.FELL, ScoreChange.ROSE) or wrong
+                same += item.moved is ScoreChange.SAME
                 scenes.append(found.agents["ann"].scenes)
                 calls.append(counted["judged"] + found.answers)
                 covered += item.low is None or item.low <= -drop <= (item.high or 0.0)
@@ -224,7 +232,7 @@ def run_compare() -> None:
 
 
 AGENT, START = "ann", datetime(2026, 3, 2, 9, tzinfo=UTC)
-CAUSES = (Kind.PERSONA, Kind.CLAIMS, Kind.JUDGE, Kind.MESSAGES)
+CAUSES = (CauseKind.PERSONA, CauseKind.CLAIMS, CauseKind.JUDGE, CauseKind.MESSAGES)
 BESIDE = ("", "harmless", "together")
 
 
@@ -291,7 +299,7 @@ class History:
         snapshot, side = read_folder(self.root), Side("", self.root)
         newest = snapshot.messages.newest
         assert newest is not None
-        answers = Answers(KnownVerdicts(self.root, None))
+        answers = RecordedAnswers(KnownVerdicts(self.root, None))
         state = state_of(snapshot, side.agent(AGENT, ALL_DIMENSIONS), Window(newest), answers)
         assert state.plan is not None
         folder = self.root / "recordings"
@@ -322,7 +330,7 @@ class History:
         self.commits += 1
         return self.git("rev-parse", "HEAD")
 
-    def harmless(self, *, without: Kind | None = None) -> str:
+    def harmless(self, *, without: CauseKind | None = None) -> str:
         """Change something that moves no score, of another kind than one."""
         self.salt += 1
         kinds = [kind for kind in ("persona", "claim", "message", "other") if kind != without]
@@ -347,40 +355,40 @@ def _json(row: dict) -> str:
 class Planted:
     """What was done, and what must be named."""
 
-    kind: Kind
+    kind: CauseKind
     commit: str
     names: tuple[str, ...]
     beside: str
     tellable: bool = True
 
 
-def plant(history: History, kind: Kind, beside: str) -> Planted:
+def plant(history: History, kind: CauseKind, beside: str) -> Planted:
     """Let a score fall by one thing, with something else beside it."""
     names: tuple[str, ...]
     subject = "Tidy up"
-    if kind is Kind.PERSONA:
+    if kind is CauseKind.PERSONA:
         line = history.rng.randrange(4, 8)
         history.persona[line] = "Ann FORGETS who she is."
         names = (f"personas/{AGENT}.yaml:{line + 3}",)
-    elif kind is Kind.CLAIMS:
+    elif kind is CauseKind.CLAIMS:
         chosen = history.rng.sample(list(history.claims), 3)
         history.planted |= set(chosen)
         for key in chosen:
             history.claims[key] = {"claim": f"{{{{agent_name}}}} does the IMPOSSIBLE {key}"}
         names = tuple(f"adherence/{key}" for key in chosen)
-    elif kind is Kind.JUDGE:
+    elif kind is CauseKind.JUDGE:
         history.model = "judge-2"
         names = ("judge-1 became judge-2",)
     else:
         names = tuple(history.say(f"A FOREIGN line {number}.") for number in range(3))
     if beside == "harmless":
         history.salt += 1
-        if kind is Kind.CLAIMS:
+        if kind is CauseKind.CLAIMS:
             key = next(key for key in history.claims if f"adherence/{key}" not in names)
             history.claims[key] = {"claim": f"{{{{agent_name}}}} shows habit {history.salt} again"}
     elif beside == "together":
-        other = Kind.MESSAGES if kind in (Kind.PERSONA, Kind.CLAIMS) else Kind.PERSONA
-        if other is Kind.MESSAGES:
+        other = CauseKind.MESSAGES if kind in (CauseKind.PERSONA, CauseKind.CLAIMS) else CauseKind.PERSONA
+        if other is CauseKind.MESSAGES:
             history.say("A plain line beside it.")
         else:
             history.persona[0] = "Ann cares about tea."
@@ -426,9 +434,9 @@ def judged(found: Bisection, planted: Planted) -> str:
     )
 
 
-def _right(kind: Kind, what: tuple[str, ...], planted: Planted) -> bool:
+def _right(kind: CauseKind, what: tuple[str, ...], planted: Planted) -> bool:
     # The judge quotes two of the messages, and those are named.
-    names = set(what) <= set(planted.names) if kind is Kind.MESSAGES else set(what) == set(planted.names)
+    names = set(what) <= set(planted.names) if kind is CauseKind.MESSAGES else set(what) == set(planted.names)
     return kind is planted.kind and bool(what) and names
 
 

@@ -16,7 +16,6 @@ from persona_pipeline.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from persona_pipeline.api.comparing import EvaluationComparison, SuiteComparison, compare
-    from persona_pipeline.api.correcting import open_gate
     from persona_pipeline.api.evaluating import (
         Asking,
         estimate,
@@ -24,27 +23,28 @@ if TYPE_CHECKING:
         evaluate_async,
         load_baseline,
         load_world,
+        open_gate,
         open_judge,
         take_baselines,
         take_baselines_async,
     )
     from persona_pipeline.api.results import Evaluation, UnscoredError
     from persona_pipeline.api.suite_runs import Running, SuiteRun, load_suite, run_suite, run_suite_async
-    from persona_pipeline.baselines.models import Baseline
+    from persona_pipeline.base.errors import ConfigError, PersonaError, Problem
     from persona_pipeline.corrections.decision import GateDecision
     from persona_pipeline.corrections.gate import ActionGate
     from persona_pipeline.corrections.interventions import Interventions
     from persona_pipeline.corrections.statistics import correction_statistics
     from persona_pipeline.defs.component.persona_checks import build_persona_checks
     from persona_pipeline.defs.component.persona_world import PersonaWorld
-    from persona_pipeline.errors import ConfigError, PersonaError, Problem
-    from persona_pipeline.evaluation.report import AgentEvaluation, AgentReport, Finding, RunReport
+    from persona_pipeline.guard.baselines.models import Baseline
+    from persona_pipeline.guard.report import AgentEvaluation, AgentReport, Finding, RunReport
     from persona_pipeline.judging.verdict import Evidence, Judge, JudgeRequest, Unscored, Verdict
-    from persona_pipeline.propositions.dimensions import Dimension
     from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
     from persona_pipeline.suites.answering.responses import Responses, load_responses, read_responses
     from persona_pipeline.suites.format.models import Suite
     from persona_pipeline.world.models import CorrectionSettings
+    from persona_pipeline.world.propositions.dimensions import Dimension
     from persona_pipeline.world.world import World
 
 __all__ = [
@@ -100,7 +100,6 @@ __all__ = [
 
 _MODULES = {
     "persona_pipeline.api.comparing": ("EvaluationComparison", "SuiteComparison", "compare"),
-    "persona_pipeline.api.correcting": ("open_gate",),
     "persona_pipeline.api.evaluating": (
         "Asking",
         "estimate",
@@ -108,23 +107,24 @@ _MODULES = {
         "evaluate_async",
         "load_baseline",
         "load_world",
+        "open_gate",
         "open_judge",
         "take_baselines",
         "take_baselines_async",
     ),
     "persona_pipeline.api.results": ("Evaluation", "UnscoredError"),
     "persona_pipeline.api.suite_runs": ("Running", "SuiteRun", "load_suite", "run_suite", "run_suite_async"),
-    "persona_pipeline.baselines.models": ("Baseline",),
+    "persona_pipeline.guard.baselines.models": ("Baseline",),
     "persona_pipeline.corrections.decision": ("GateDecision",),
     "persona_pipeline.corrections.gate": ("ActionGate",),
     "persona_pipeline.corrections.interventions": ("Interventions",),
     "persona_pipeline.corrections.statistics": ("correction_statistics",),
     "persona_pipeline.defs.component.persona_checks": ("build_persona_checks",),
     "persona_pipeline.defs.component.persona_world": ("PersonaWorld",),
-    "persona_pipeline.errors": ("ConfigError", "PersonaError", "Problem"),
-    "persona_pipeline.evaluation.report": ("AgentEvaluation", "AgentReport", "Finding", "RunReport"),
+    "persona_pipeline.base.errors": ("ConfigError", "PersonaError", "Problem"),
+    "persona_pipeline.guard.report": ("AgentEvaluation", "AgentReport", "Finding", "RunReport"),
     "persona_pipeline.judging.verdict": ("Evidence", "Judge", "JudgeRequest", "Unscored", "Verdict"),
-    "persona_pipeline.propositions.dimensions": ("Dimension",),
+    "persona_pipeline.world.propositions.dimensions": ("Dimension",),
     "persona_pipeline.scoring.results": ("DimensionEvaluation", "PropositionResult"),
     "persona_pipeline.suites.format.models": ("Suite",),
     "persona_pipeline.suites.answering.responses": ("Responses", "load_responses", "read_responses"),

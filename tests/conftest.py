@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from sqlalchemy.engine import URL
 
-from persona_pipeline.settings import get_settings
-from persona_pipeline.store import Store, open_store
+from persona_pipeline.base.database.engine import Store, open_store
+from persona_pipeline.base.settings import get_settings
 from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world import World
 from tests.support.clock import Clock

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from persona_pipeline.evaluation.report import RunReport
+from persona_pipeline.guard.report import RunReport
 from persona_pipeline.reporting.render import json_text
 from tests.support.github import Runner, load, step, steps
 

@@ -14,13 +14,13 @@ import dagster as dg
 import pytest
 import yaml
 
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.settings import Settings
 from persona_pipeline.cli.world.setup import deployment
 from persona_pipeline.defs.platform.instance_storage import URL_VARIABLES
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
 from persona_pipeline.defs.platform.step_logs import VARIABLE as STEP_LOGS
 from persona_pipeline.deployment import render_deployment
-from persona_pipeline.errors import ConfigError
-from persona_pipeline.settings import Settings
 from persona_pipeline.world.world import template_world, write_new
 from tests.support.deployment import DEPLOY, example_environment, interpolated, load
 from tests.support.workers import PROJECT

@@ -20,18 +20,17 @@ from typer.testing import CliRunner, Result
 
 import persona_pipeline as pp
 from docs.site.generated import cli_commands
+from persona_pipeline.base.documents.yaml import parse_document, validate_document
+from persona_pipeline.base.settings import Settings, get_settings
 from persona_pipeline.cli.app import app
 from persona_pipeline.corrections import Outcome
 from persona_pipeline.corrections.nudges import Nudges
 from persona_pipeline.corrections.service.app import create_app
 from persona_pipeline.defs.component.persona_world import MessagesFrom
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
-from persona_pipeline.documents import parse_document, validate_document
-from persona_pipeline.judging.recordings import RecordedBackend
-from persona_pipeline.labels import Label
-from persona_pipeline.propositions.schema import CatchphraseEntry, PropositionEntry, PropositionFile
+from persona_pipeline.guard.labels.files import Label
+from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.reporting.pages.suites import explanation_lines, result_line, summary_line
-from persona_pipeline.settings import Settings, get_settings
 from persona_pipeline.suites import Assert, load_suite, read_responses, run_suite
 from persona_pipeline.suites.asserts import registry
 from persona_pipeline.suites.format.loading import tests as suite_tests
@@ -41,8 +40,10 @@ from persona_pipeline.suites.running.explain import explain
 from persona_pipeline.suites.running.targets_file import load_targets
 from persona_pipeline.suites.sandbox import target_proxy
 from persona_pipeline.suites.targets.registry import TARGETS, find_provider
-from persona_pipeline.world import CorrectionSettings, World, ingest
+from persona_pipeline.world import CorrectionSettings, World
+from persona_pipeline.world.messages import files
 from persona_pipeline.world.personas import PersonaFile
+from persona_pipeline.world.propositions.models import CatchphraseEntry, PropositionEntry, PropositionFile
 from persona_pipeline.world.settings import OF_A_WORLD, load_world_file
 from tests.support.messages_server import MessagesServer
 from tests.support.pull_requests import git
@@ -344,7 +345,7 @@ def test_every_variable_is_described_with_its_default() -> None:
 
 def test_every_key_of_a_message_is_described() -> None:
     # A run's id is for runtimes that keep one.
-    assert set(ingest.FIELDS) - {"run_id"} - code_words("docs/getting-started.md") == set()
+    assert set(files.FIELDS) - {"run_id"} - code_words("docs/getting-started.md") == set()
 
 
 class Newcomer:

@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 
 from docs.site.build import BESIDE, DOCS, build, check
 from docs.site.generated import cli_commands, described_fields, generated_pages
+from persona_pipeline.base.settings import Settings, get_settings
 from persona_pipeline.cli.app import app
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
-from persona_pipeline.settings import Settings, get_settings
 from tests.test_docs import COMMANDS, PROJECT, blocks
 
 CONFIGURATION = tomllib.loads((PROJECT / "docs" / "site" / "zensical.toml").read_text(encoding="utf-8"))

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.documents import Limits, load_document, parse_document
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.documents.yaml import Limits, load_document, parse_document
+from persona_pipeline.base.errors import ConfigError
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from persona_pipeline.settings import get_settings
+from persona_pipeline.base.settings import get_settings
 from persona_pipeline.testing.worlds import WorldBuilder, write_small_world
 from persona_pipeline.world import World
 from tests.suites.support import write
@@ -453,7 +453,7 @@ ENDLESS = "/proc/self/pagemap"
     ],
 )
 def test_a_fingerprint_is_taken_of_files_of_the_repository_only(desk: Desk, target: str) -> None:
-    from persona_pipeline.changes.suite_files import suite_files, suite_version
+    from persona_pipeline.suites.running.versions import suite_files, suite_version
 
     write(desk.root, {"targets.yaml": f"targets: [{{name: default, {target}}}]\n"})
     (desk.root / "link").symlink_to(ENDLESS)
@@ -490,7 +490,7 @@ def test_what_cannot_be_hashed_runs_again(desk: Desk, tmp_path: Path) -> None:
     ],
 )
 def test_what_an_agents_comparison_rests_on(small_world: World, path: str, sources: set[str]) -> None:
-    from persona_pipeline.changes.versions import source_versions
+    from persona_pipeline.evaluation.changes.versions import source_versions
 
     write(small_world.root, {"baselines/bob.json": "{}"})
     before = source_versions(small_world.root, small_world.store).by_source()
@@ -502,7 +502,7 @@ def test_what_an_agents_comparison_rests_on(small_world: World, path: str, sourc
 
 
 def test_a_persona_that_is_a_link_to_the_outside_has_a_version(small_world: World) -> None:
-    from persona_pipeline.changes.versions import source_versions
+    from persona_pipeline.evaluation.changes.versions import source_versions
 
     (small_world.root / "personas" / "eve.yaml").symlink_to(ENDLESS)
     assert source_versions(small_world.root, small_world.store).personas["eve"] == "unreadable"

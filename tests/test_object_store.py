@@ -7,11 +7,11 @@ import dagster as dg
 import pytest
 from upath import UPath
 
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.settings import get_settings
+from persona_pipeline.defs.platform.assets import reports_folder, write_texts
 from persona_pipeline.defs.platform.dagster_internals import ComputeIOType
-from persona_pipeline.defs.platform.places import reports_folder, write_texts
 from persona_pipeline.defs.platform.step_logs import EnvironmentStepLogs
-from persona_pipeline.errors import ConfigError
-from persona_pipeline.settings import get_settings
 
 STORE = "memory://bucket"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from persona_pipeline.guard.labels.files import Label
 from persona_pipeline.judging.verdict import recording_key, shown_subject
-from persona_pipeline.labels.files import Label
 from tests.support.pull_requests import DRIFT, build_repository, git, judge, record, rows, write_rows
 
 SECRET = "only CI knows it"
@@ -343,8 +343,9 @@ def said(*lines: tuple[str, str]) -> Edit:
 
 def taken_again(world: Path) -> None:
     """Baselines of the newest week, as the command takes them."""
-    from persona_pipeline.evaluation import EvaluationRequest, run_evaluation
     from persona_pipeline.evaluation.against import fresh_world
+    from persona_pipeline.evaluation.request import EvaluationRequest
+    from persona_pipeline.evaluation.run import run_evaluation
     from persona_pipeline.judging.open import open_judge
 
     with fresh_world(world) as opened:

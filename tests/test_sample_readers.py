@@ -12,15 +12,15 @@ from typing import NamedTuple
 
 import pytest
 
-from persona_pipeline.calibration.measures import Measure, bias, spearman, weighted_kappa
 from persona_pipeline.evaluation.request import EvaluationRequest
 from persona_pipeline.evaluation.run import run_evaluation
+from persona_pipeline.guard.calibration.measures import Measure, bias, spearman, weighted_kappa
+from persona_pipeline.guard.labels.files import LABELS, Label, load_labels
 from persona_pipeline.judging.open import OpenedJudge
-from persona_pipeline.judging.recordings import RecordedBackend
 from persona_pipeline.judging.recordings.files import Recording, load_recordings, write_recordings
-from persona_pipeline.labels import LABELS, Label, load_labels
-from persona_pipeline.propositions import ALL_DIMENSIONS
+from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.world import World
+from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "sample-world.md"

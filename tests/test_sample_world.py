@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from persona_pipeline.documents import load_document
+from persona_pipeline.base.documents.yaml import load_document
 from persona_pipeline.scoring.text.agreement import agreement_ratio
 from persona_pipeline.scoring.text.ngrams import cross_message_share
 

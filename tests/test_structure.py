@@ -12,7 +12,7 @@ PACKAGES = (
     "persona_pipeline.judging",
     "persona_pipeline.suites",
     "persona_pipeline.evaluation",
-    "persona_pipeline.versions",
+    "persona_pipeline.lab",
     "persona_pipeline.defs",
     "persona_pipeline.reporting",
     "persona_pipeline.cli",

@@ -12,10 +12,10 @@ from pydantic_settings import BaseSettings
 
 import persona_pipeline
 from persona_pipeline import corrections
+from persona_pipeline.base.options import OF_BASELINES, EvaluationRequest, kind_of, option_fields, told
+from persona_pipeline.base.settings import PREFIX, Settings
 from persona_pipeline.cli.app import app
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
-from persona_pipeline.options import OF_BASELINES, EvaluationRequest, kind_of, option_fields, told
-from persona_pipeline.settings import PREFIX, Settings
 
 PROJECT = Path(__file__).resolve().parents[2]
 _HEAD = "| option | default | meaning |\n|---|---|---|\n"

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from persona_pipeline.api.results import Evaluation
-from persona_pipeline.baselines import Baseline
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.evaluation.run import EvaluationRun
+from persona_pipeline.guard.baselines.models import Baseline
 from persona_pipeline.reporting.page import Cell, Items, Page, Section, Table
 from persona_pipeline.suites.results.compare import WIN, Comparison, Pair
 from persona_pipeline.suites.results.suite_result import SuiteResult
@@ -123,8 +123,8 @@ def _evaluations(
     proposition_delta: float | None,
 ) -> EvaluationComparison:
     from persona_pipeline.evaluation.decide import set_beside
-    from persona_pipeline.evaluation.gate import GateRules
     from persona_pipeline.evaluation.read import read_guard
+    from persona_pipeline.guard.gate import GateRules
 
     if after.world is None:
         raise ConfigError("the evaluation does not know its world; make it with evaluate")

@@ -8,20 +8,33 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import Unpack
 
-from persona_pipeline.api.keywords import check_keywords
 from persona_pipeline.api.results import Evaluation
-from persona_pipeline.baselines import Baseline, find_baseline
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError, did_you_mean
+from persona_pipeline.base.options import OF_JUDGE, Asking, EvaluationRequest
+from persona_pipeline.corrections.gate import DEADLINE_SECONDS, ActionGate, gate_backend
 from persona_pipeline.evaluation.against import fresh_world
 from persona_pipeline.evaluation.run import run_evaluation
+from persona_pipeline.guard.baselines.golden import find_baseline
+from persona_pipeline.guard.baselines.models import Baseline
 from persona_pipeline.judging.open import JudgeOptions
 from persona_pipeline.judging.open import open_judge as _open_judge
-from persona_pipeline.judging.verdict import Judge
-from persona_pipeline.options import OF_JUDGE, Asking, EvaluationRequest
-from persona_pipeline.world import World
+from persona_pipeline.judging.verdict import Backend, Judge
+from persona_pipeline.world.models import CorrectionSettings
+from persona_pipeline.world.world import World
 
 if TYPE_CHECKING:
     from persona_pipeline.evaluation.estimate import RunEstimate
+
+
+def check_keywords(given: Mapping[str, Any], known: type) -> None:
+    """Check the names of what was given against a ``TypedDict``.
+
+    Raises:
+        TypeError: one is unknown.
+    """
+    for name in given:
+        if name not in known.__annotations__:
+            raise TypeError(f"unexpected keyword argument {name!r}{did_you_mean(name, known.__annotations__)}")
 
 
 def load_world(root: Path | str | None = None, *, database_url: str | None = None) -> World:
@@ -156,3 +169,27 @@ def _evaluated(world: World, judge: Judge | str | None, request: EvaluationReque
 def _request(asked: Mapping[str, Any], **more: Any) -> EvaluationRequest:
     check_keywords(asked, Asking)
     return EvaluationRequest.model_validate({**asked, **more})
+
+
+def open_gate(
+    world: World,
+    *,
+    backend: Backend | None = None,
+    deadline: float = DEADLINE_SECONDS,
+    settings: CorrectionSettings | None = None,
+) -> ActionGate:
+    """Open the action gate: asked before an agent's message is sent, and never at the price of the message.
+
+    Personas are brought into the store first. ``await gate.check(...)`` in an event loop, ``gate.check_sync(...)`` elsewhere; one
+    of the two on one gate.
+
+    Args:
+        backend: who judges; None: the live judge of the settings.
+        deadline: seconds a check may take in all.
+        settings: instead of each agent's own, by which the gate is off unless turned on.
+
+    Raises:
+        ConfigError: a persona file is not valid, or there is no key for the live judge.
+    """
+    world.sync()
+    return ActionGate(world, backend or gate_backend(), deadline=deadline, settings=settings)

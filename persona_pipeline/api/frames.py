@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from persona_pipeline.errors import ConfigError
-from persona_pipeline.evaluation.report import RunReport
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.guard.report import RunReport
 from persona_pipeline.reporting.view import AgentRow, ReportView, ScoreCell
 from persona_pipeline.scoring.results import PropositionResult
 from persona_pipeline.suites.results.compare import Comparison

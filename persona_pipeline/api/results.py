@@ -5,11 +5,11 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from persona_pipeline.errors import ConfigError, PersonaError, did_you_mean
-from persona_pipeline.evaluation.report import AgentReport, Conclusion, Finding
+from persona_pipeline.base.errors import ConfigError, PersonaError, did_you_mean
 from persona_pipeline.evaluation.run import EvaluationRun
+from persona_pipeline.guard.report import AgentReport, Conclusion, Finding
 from persona_pipeline.reporting.view import ReportView
-from persona_pipeline.world import World
+from persona_pipeline.world.world import World
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -105,7 +105,7 @@ class Evaluation(EvaluationRun):
         Raises:
             ConfigError: the name ends in something else.
         """
-        from persona_pipeline.atomic_files import write_atomically
+        from persona_pipeline.base.files import write_atomically
         from persona_pipeline.reporting.render import render
         from persona_pipeline.reporting.statistics import gather
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from typing_extensions import Unpack
 
-from persona_pipeline.api.keywords import check_keywords
-from persona_pipeline.reporting.page import Cell, Column, Items, Page, Row, Section, Table, Tone
-from persona_pipeline.settings import get_settings
+from persona_pipeline.api.evaluating import check_keywords
+from persona_pipeline.base.settings import get_settings
+from persona_pipeline.reporting.page import Cell, Column, Items, Page, PageRow, Section, Table, Tone
 from persona_pipeline.suites.answering.responses import Responses, load_responses
 from persona_pipeline.suites.format.models import Suite
 from persona_pipeline.suites.grading.grades import SuiteVerdict
@@ -20,7 +20,7 @@ from persona_pipeline.suites.running.opening import judge_opener, open_targets
 from persona_pipeline.suites.running.plan import RunOptions
 from persona_pipeline.suites.running.suite_run import run_suite as _run_suite
 from persona_pipeline.suites.running.targets_file import Targets
-from persona_pipeline.world import World
+from persona_pipeline.world.world import World
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -110,7 +110,7 @@ class SuiteRun(SuiteResult):
         told = sorted(self.tests, key=lambda test: order.index(test.verdict))[:MOST_TESTS]
         more = [f"{len(self.tests) - MOST_TESTS} more tests"] if len(self.tests) > MOST_TESTS else []
         columns = [Column(title, number=title == "Score") for title in ("Test", "Verdict", "Score", "What is missing")]
-        table = Table("Tests", columns, [Row(_row(test)) for test in told])
+        table = Table("Tests", columns, [PageRow(_row(test)) for test in told])
         return notebook_html(
             Page(self.headline, sections=[Section("", [table, Items.of(*more, *map(str, self.warnings))])])
         )

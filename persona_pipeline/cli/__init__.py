@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError
 
 EXIT_CONFIG = 2
 EXIT_MACHINE = 3

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.cli.options import (
     AsOf,
     Fresh,
@@ -20,15 +21,14 @@ from persona_pipeline.cli.options import (
     moment,
     names,
 )
-from persona_pipeline.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from persona_pipeline.claims.drafts import Drafted
     from persona_pipeline.judging.verdict import Backend, Question
+    from persona_pipeline.lab.claims.drafts import Drafted
     from persona_pipeline.reporting.page import Page
-    from persona_pipeline.world import World
+    from persona_pipeline.world.world import World
 
 app = typer.Typer(help="Claims: look at them, test them, draft them.", no_args_is_help=True)
 
@@ -49,10 +49,11 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="Print the set as JSON.")] = False,
 ) -> None:
     """Print an agent's merged propositions of a dimension, the agent's name filled in."""
-    from persona_pipeline.errors import ConfigError
-    from persona_pipeline.propositions import PROPOSITIONS, fill_template, load_proposition_set
-    from persona_pipeline.settings import get_settings
+    from persona_pipeline.base.errors import ConfigError
+    from persona_pipeline.base.settings import get_settings
     from persona_pipeline.world.personas import load_persona
+    from persona_pipeline.world.propositions.loading import PROPOSITIONS, load_proposition_set
+    from persona_pipeline.world.propositions.models import fill_template
 
     root = get_settings().world_root
     merged = load_proposition_set(root / PROPOSITIONS, dimension, agent)
@@ -106,10 +107,10 @@ def test(
 
     Exit codes: 0 all was judged, 2 usage or configuration, 3 not fully judged, 4 budget.
     """
-    from persona_pipeline.claims.trial import TrialRequest, plan_trial, run_trial
     from persona_pipeline.judging.open import JudgeOptions, open_judge
+    from persona_pipeline.lab.claims.trial import TrialRequest, plan_trial, run_trial
     from persona_pipeline.reporting.pages.claims import matrix_page
-    from persona_pipeline.world import World
+    from persona_pipeline.world.world import World
 
     check_format(format)
     request = TrialRequest(
@@ -143,9 +144,9 @@ def noise(
     output: Output = None,
 ) -> None:
     """Say from saved evaluations alone which claims vary, say nothing, or rest on nothing. No call is made."""
-    from persona_pipeline.claims.noise import measure_noise
+    from persona_pipeline.lab.claims.noise import measure_noise
     from persona_pipeline.reporting.pages.claims import noise_page
-    from persona_pipeline.world import World
+    from persona_pipeline.world.world import World
 
     check_format(format)
     report = measure_noise(World.open(), None if agent is None else [agent], names(dimension))
@@ -153,7 +154,7 @@ def noise(
 
 
 def check_format(format: str) -> None:
-    from persona_pipeline.errors import ConfigError
+    from persona_pipeline.base.errors import ConfigError
     from persona_pipeline.reporting.render import PAGE_FORMATS
 
     if format not in PAGE_FORMATS:
@@ -161,7 +162,7 @@ def check_format(format: str) -> None:
 
 
 def emit(page: "Page", data: "Mapping[str, object]", format: str, output: Path | None) -> None:
-    from persona_pipeline.atomic_files import write_atomically
+    from persona_pipeline.base.files import write_atomically
     from persona_pipeline.reporting.render import render_page
     from persona_pipeline.reporting.terminal import print_page, transliterated
 
@@ -205,8 +206,8 @@ def draft(
 
     Exit codes: 0 written, 2 usage or configuration, 3 nothing to write, 4 budget.
     """
-    from persona_pipeline.claims.drafts import draft_claims, plan_claims
-    from persona_pipeline.world import World
+    from persona_pipeline.lab.claims.drafts import draft_claims, plan_claims
+    from persona_pipeline.world.world import World
 
     world = World.open()
     plan = plan_claims(world, agent, dimension, window)
@@ -232,8 +233,8 @@ def draft_a_persona(
 
     Exit codes: 0 written, 2 usage or configuration, 3 nothing to write, 4 budget.
     """
-    from persona_pipeline.claims.drafts import draft_persona, plan_persona
-    from persona_pipeline.world import World
+    from persona_pipeline.lab.claims.drafts import draft_persona, plan_persona
+    from persona_pipeline.world.world import World
 
     if not from_messages:
         raise ConfigError("a persona is drafted from what the agent said; add --from-messages")
@@ -247,8 +248,8 @@ def _asked(
     world: "World", question: "Question", judge: str | None, *, estimate: bool, max_usd: float | None, record: bool
 ) -> "Backend":
     """Say what asking would cost, and return who is to be asked."""
-    from persona_pipeline.claims.drafts import cost_of, draft_backend
     from persona_pipeline.judging.open import JudgeOptions, open_judge
+    from persona_pipeline.lab.claims.drafts import cost_of, draft_backend
 
     if estimate:
         typer.echo(cost_of(question))
@@ -284,9 +285,9 @@ def import_cards(
     agent: Annotated[str | None, typer.Option(help="The agent's id; default: made of the character's name.")] = None,
 ) -> None:
     """Make personas of character cards: personas/AGENT.yaml, and the card as it came in cards/. Overwrites nothing."""
-    from persona_pipeline.cards.files import card_notes, import_card
     from persona_pipeline.reporting.text import one_line
-    from persona_pipeline.world import World
+    from persona_pipeline.world.cards.files import card_notes, import_card
+    from persona_pipeline.world.world import World
 
     if agent is not None and len(cards) > 1:
         raise ConfigError("--agent names one agent; import cards one by one to name them")
@@ -311,9 +312,9 @@ def export_one(
     force: Annotated[bool, typer.Option(help="Replace a file that is there.")] = False,
 ) -> None:
     """Write an agent's persona as a character card: the card it came from, with what was edited since, or a new one."""
-    from persona_pipeline.atomic_files import write_atomically
-    from persona_pipeline.cards.files import CardFormat, export_card
-    from persona_pipeline.world import World
+    from persona_pipeline.base.files import write_atomically
+    from persona_pipeline.world.cards.files import CardFormat, export_card
+    from persona_pipeline.world.world import World
 
     if format_name is not None and format_name not in list(CardFormat):
         raise ConfigError(f"--format {format_name}: write {', '.join(CardFormat)}")

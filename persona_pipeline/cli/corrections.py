@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.cli.options import (
     Agents,
     AsOf,
@@ -23,13 +24,13 @@ from persona_pipeline.cli.options import (
     require_token,
     token_in,
 )
-from persona_pipeline.errors import ConfigError
 from persona_pipeline.judging.open import open_judge
 
 if TYPE_CHECKING:
-    from persona_pipeline.corrections.replay.models import Correction, Replay
+    from persona_pipeline.corrections.replay.thresholds import CorrectionKind, Replay
     from persona_pipeline.judging.verdict import Backend
-    from persona_pipeline.world import Window, World
+    from persona_pipeline.world.models import Window
+    from persona_pipeline.world.world import World
 
 DEFAULT_PORT = 8765
 FORMATS = ("table", "json")
@@ -79,12 +80,11 @@ def serve(
         raise ConfigError(f"{config_token_env} and {token_env} hold the same token; whoever may check could configure")
     if unix_socket is None:
         require_token(token, token_env, host)
+    from persona_pipeline.base.http_server import Access, ServerLimits
+    from persona_pipeline.base.http_server import serve as serve_until_stopped
+    from persona_pipeline.base.settings import get_settings
     from persona_pipeline.corrections.service.app import create_app
-    from persona_pipeline.corrections.service.boundary import Access
-    from persona_pipeline.corrections.service.server import Limits
-    from persona_pipeline.corrections.service.server import serve as serve_until_stopped
-    from persona_pipeline.settings import get_settings
-    from persona_pipeline.world import World
+    from persona_pipeline.world.world import World
 
     world = World.open()
     for problem in world.sync().problems:
@@ -96,7 +96,7 @@ def serve(
         most_at_once=at_once,
         keep_text_days=get_settings().keep_text_days,
     )
-    limits = Limits(header_timeout, connections, connections_per_address)
+    limits = ServerLimits(header_timeout, connections, connections_per_address)
     serve_until_stopped(application, host=host, port=port, unix_socket=unix_socket, limits=limits)
 
 
@@ -199,7 +199,8 @@ def statistics(
 
     from persona_pipeline.corrections.statistics import correction_statistics
     from persona_pipeline.reporting.pages.corrections import statistics_lines
-    from persona_pipeline.world import Window, World, parse_window
+    from persona_pipeline.world.models import Window, parse_window
+    from persona_pipeline.world.world import World
 
     if format not in FORMATS:
         raise ConfigError(f"--format {format!r} is unknown; use {' or '.join(FORMATS)}")
@@ -213,7 +214,7 @@ def statistics(
 
 
 def _synced_world() -> "World":
-    from persona_pipeline.world import World
+    from persona_pipeline.world.world import World
 
     world = World.open()
     for agent_id in world.agent_ids():
@@ -226,9 +227,9 @@ def _backend(judge: str | None, world: "World") -> "Backend":
         from persona_pipeline.judging.open import open_judge
 
         return open_judge(judge, world)
-    from persona_pipeline.corrections.backend import gate_backend
+    from persona_pipeline.base.settings import get_settings
+    from persona_pipeline.corrections.gate import gate_backend
     from persona_pipeline.judging.model.options import ModelOptions
-    from persona_pipeline.settings import get_settings
 
     return gate_backend(options=ModelOptions.from_settings(get_settings(), judge))
 
@@ -294,7 +295,7 @@ def replay(
     from persona_pipeline.corrections.replay.run import replay as run_replay
     from persona_pipeline.judging.open import JudgeOptions
     from persona_pipeline.reporting.pages.corrections import replay_page
-    from persona_pipeline.world import World
+    from persona_pipeline.world.world import World
 
     check_format(format)
     if hold_at_most is not None and not 0 < hold_at_most < 1:
@@ -347,22 +348,22 @@ def _set(world: "World", agent_id: str, values: dict[str, float]) -> None:
     typer.echo(f"{agent_id}: {said} from now on; its persona file does not change it until config reset", err=True)
 
 
-def _corrections(text: str) -> "list[Correction]":
-    from persona_pipeline.corrections.replay.models import Correction
-    from persona_pipeline.errors import did_you_mean
+def _corrections(text: str) -> "list[CorrectionKind]":
+    from persona_pipeline.base.errors import did_you_mean
+    from persona_pipeline.corrections.replay.thresholds import CorrectionKind
 
     wanted = names(text)
     if wanted is None:
-        return list(Correction)
-    known = [item.value for item in Correction]
+        return list(CorrectionKind)
+    known = [item.value for item in CorrectionKind]
     for name in wanted:
         if name not in known:
             raise ConfigError(f"--corrections: unknown correction {name!r}{did_you_mean(name, known)}")
-    return [Correction(name) for name in dict.fromkeys(wanted)]
+    return [CorrectionKind(name) for name in dict.fromkeys(wanted)]
 
 
 def _window(world: "World", length: str, as_of: str | None) -> "Window":
-    from persona_pipeline.world import Window, parse_window
+    from persona_pipeline.world.models import Window, parse_window
 
     end = moment(as_of) or world.newest_message_time() or world.horizon
     return Window.ending(end, None if length == "all" else parse_window(length))

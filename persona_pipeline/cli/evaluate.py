@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.options import OF_JUDGE
 from persona_pipeline.cli.options import MockJudge, asks, judge_name, option, request_of
 from persona_pipeline.cli.running import run_and_print
-from persona_pipeline.errors import ConfigError
-from persona_pipeline.options import OF_JUDGE
 
 if TYPE_CHECKING:
-    from persona_pipeline.evaluation.report import RunReport
+    from persona_pipeline.guard.report import RunReport
 
 FORMATS = ("json", "markdown", "html", "junit")
 
@@ -51,7 +51,7 @@ def evaluate(
     """
     from persona_pipeline.evaluation.against import fresh_world
     from persona_pipeline.evaluation.snapshot import save_replay
-    from persona_pipeline.world import World
+    from persona_pipeline.world.world import World
 
     if format not in FORMATS:
         raise ConfigError(f"--format {format!r} is unknown; use {', '.join(FORMATS)}")
@@ -94,7 +94,7 @@ def _replayed(snapshot: Path, format: str, output: Path | None) -> int:
 
 
 def _emit(report: "RunReport", format: str, output: Path | None) -> None:
-    from persona_pipeline.atomic_files import write_atomically
+    from persona_pipeline.base.files import write_atomically
     from persona_pipeline.reporting.render import render
 
     text = render(report, format)
@@ -131,7 +131,7 @@ def baseline(
 ) -> None:
     """Evaluate agents and write their scores to baselines/. Dimensions that were not scored in full keep what the files say."""
     from persona_pipeline.evaluation.request import settled
-    from persona_pipeline.world import World
+    from persona_pipeline.world.world import World
 
     request = request_of(context, asked, update_baseline=True, baseline_windows=windows)
     world = World.open()

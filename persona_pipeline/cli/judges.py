@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.cli.options import (
     Agents,
     AsOf,
@@ -17,13 +18,12 @@ from persona_pipeline.cli.options import (
     moment,
     names,
 )
-from persona_pipeline.errors import ConfigError
 from persona_pipeline.judging.open import JudgeOptions, OpenedJudge, open_judge
-from persona_pipeline.judging.recordings import RecordedBackend
+from persona_pipeline.judging.recordings.replay import RecordedBackend
 
 if TYPE_CHECKING:
-    from persona_pipeline.evaluation import EvaluationRequest
-    from persona_pipeline.world import World
+    from persona_pipeline.evaluation.request import EvaluationRequest
+    from persona_pipeline.world.world import World
 
 FORMATS = ("table", "json")
 
@@ -45,7 +45,7 @@ def calibrate(
     from persona_pipeline.evaluation.calibrate import calibrate_world
     from persona_pipeline.reporting.pages.judges import calibration_page
     from persona_pipeline.reporting.terminal import print_page
-    from persona_pipeline.world import World
+    from persona_pipeline.world.world import World
 
     if format not in FORMATS:
         raise ConfigError(f"--format {format!r} is unknown; use {', '.join(FORMATS)}")
@@ -77,14 +77,14 @@ def canary(
 
     Exit codes: 0 it did not change, 1 it did, 2 usage or configuration, 3 not fully judged.
     """
-    from persona_pipeline.calibration.judge_change import FEWEST_ANCHORS, JudgeName, save_judge_changes
+    from persona_pipeline.base.settings import get_settings
     from persona_pipeline.evaluation.calibrate import plan_canaries, run_canary
+    from persona_pipeline.guard.calibration.judge_change import FEWEST_ANCHORS, JudgeName, save_judge_changes
     from persona_pipeline.judging.claims import PROMPT_VERSION
     from persona_pipeline.judging.estimate import estimate as estimated
     from persona_pipeline.reporting.pages.judges import judge_change_page
     from persona_pipeline.reporting.terminal import print_page
-    from persona_pipeline.settings import get_settings
-    from persona_pipeline.world import World
+    from persona_pipeline.world.world import World
 
     world = World.open()
     now = JudgeName(model=get_settings().judge_model, prompt_version=PROMPT_VERSION)
@@ -124,8 +124,8 @@ app = typer.Typer(help="Recorded judgments: signed, judged again, unused.", no_a
 @app.command()
 def sign() -> None:
     """Sign all recordings with PERSONA_RECORDINGS_SECRET. Where that is set, recordings without its signature are errors."""
-    from persona_pipeline.judging.recordings import sign_recordings, signing_secret
-    from persona_pipeline.settings import get_settings
+    from persona_pipeline.base.settings import get_settings
+    from persona_pipeline.judging.recordings.files import sign_recordings, signing_secret
 
     secret = signing_secret()
     if secret is None:
@@ -172,7 +172,7 @@ def rejudge(
     """
     from datetime import UTC, datetime
 
-    from persona_pipeline.judging.recordings import rejudge as judge_again
+    from persona_pipeline.judging.recordings.replay import rejudge as judge_again
 
     world, options = _asked(agents, dimensions, window, as_of, samples)
     live = open_judge(live_judge_name(), world, JudgeOptions(max_usd, fresh=True, recorded=False))
@@ -198,8 +198,8 @@ def rejudge(
 def _asked(
     agents: str, dimensions: str, window: str, as_of: str | None, samples: int
 ) -> "tuple[World, EvaluationRequest]":
-    from persona_pipeline.evaluation import EvaluationRequest
-    from persona_pipeline.world import World
+    from persona_pipeline.evaluation.request import EvaluationRequest
+    from persona_pipeline.world.world import World
 
     options = EvaluationRequest(
         agents=names(agents), dimensions=names(dimensions), window=window, as_of=moment(as_of), samples=samples

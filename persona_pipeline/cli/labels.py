@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.cli.options import Agents, Dimensions, names
-from persona_pipeline.errors import ConfigError
 from persona_pipeline.reporting.text import one_line, printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from persona_pipeline.labels import Judgment, Label
-    from persona_pipeline.labels.session import Answered, Labeller, Labelling
+    from persona_pipeline.guard.labels.files import Label
+    from persona_pipeline.guard.labels.session import Answered, Judgment, Labeller, Labelling
 
 
 def label(
@@ -49,9 +49,9 @@ def open_session(agent: str | None, dimensions: str, labeller: "Labeller", seed:
         ConfigError: the world's files are not valid, or nothing is judged yet.
     """
     from persona_pipeline.evaluation.calibrate import judged_population
-    from persona_pipeline.labels import LABELS
-    from persona_pipeline.labels.session import Labelling
-    from persona_pipeline.world import World
+    from persona_pipeline.guard.labels.files import LABELS
+    from persona_pipeline.guard.labels.session import Labelling
+    from persona_pipeline.world.world import World
 
     world = World.open()
     judged = judged_population(world, None if agent is None else [agent], names(dimensions))
@@ -71,7 +71,7 @@ def serve(session: "Labelling", port: int) -> None:
 
     import uvicorn
 
-    from persona_pipeline.labels.page.app import create_app
+    from persona_pipeline.guard.labels.page.app import create_app
 
     try:
         listening = socket.create_server(("127.0.0.1", port))
@@ -88,9 +88,8 @@ def serve(session: "Labelling", port: int) -> None:
 def _labeller(name: str | None, kind: str) -> "Labeller":
     import getpass
 
-    from persona_pipeline.labels import LabellerKind
-    from persona_pipeline.labels.files import check_labeller
-    from persona_pipeline.labels.session import Labeller
+    from persona_pipeline.guard.labels.files import LabellerKind, check_labeller
+    from persona_pipeline.guard.labels.session import Labeller
 
     if kind not in list(LabellerKind):
         raise ConfigError(f"--kind {kind!r} is neither 'person' nor 'model'")
@@ -109,7 +108,7 @@ def label_in_terminal(session: "Labelling") -> None:
     Raises:
         ConfigError: the label files are not valid.
     """
-    from persona_pipeline.labels.session import BANDS
+    from persona_pipeline.guard.labels.session import BANDS
 
     shown = None
     while (current := session.current()) is not None:
@@ -145,7 +144,7 @@ def label_in_terminal(session: "Labelling") -> None:
 
 
 def _show(judgment: "Judgment", session: "Labelling") -> None:
-    from persona_pipeline.labels.session import TARGET
+    from persona_pipeline.guard.labels.session import TARGET
 
     request = judgment.request
     typer.echo("\n" + "-" * 72)
@@ -200,7 +199,7 @@ def list_labels(
     """List labels, stale ones marked with the reason. A stale label is never used."""
     from persona_pipeline.evaluation.calibrate import world_labels
     from persona_pipeline.reporting.text import one_line
-    from persona_pipeline.world import World
+    from persona_pipeline.world.world import World
 
     found = world_labels(World.open())
     reasons = {item.label.identity: item.reason for item in found.stale}
@@ -231,10 +230,10 @@ def export_labels(
     labeller: OnlyOf = None,
 ) -> None:
     """Write labels, stale ones too, for a spreadsheet or another tool."""
-    from persona_pipeline.atomic_files import write_atomically
-    from persona_pipeline.labels import LABELS, load_labels
-    from persona_pipeline.labels.exchange import export_labels as exported
-    from persona_pipeline.settings import get_settings
+    from persona_pipeline.base.files import write_atomically
+    from persona_pipeline.base.settings import get_settings
+    from persona_pipeline.guard.labels.exchange import export_labels as exported
+    from persona_pipeline.guard.labels.files import LABELS, load_labels
 
     labels = _chosen(load_labels(get_settings().world_root / LABELS), agents, dimensions, labeller)
     text = exported(labels, format)
@@ -259,11 +258,11 @@ def import_labels(
     """
     from datetime import UTC, datetime
 
+    from persona_pipeline.base.documents.json import rfc3339
     from persona_pipeline.evaluation.calibrate import judged_population
-    from persona_pipeline.labels import LABELS, write_labels
-    from persona_pipeline.labels.exchange import read_labels
-    from persona_pipeline.world import World
-    from persona_pipeline.world.canonical import rfc3339
+    from persona_pipeline.guard.labels.exchange import read_labels
+    from persona_pipeline.guard.labels.files import LABELS, write_labels
+    from persona_pipeline.world.world import World
 
     world = World.open()
 

@@ -9,11 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from persona_pipeline.errors import ConfigError
-from persona_pipeline.options import EVERYTHING, EvaluationRequest, bounds_of, kind_of, option_fields, parse_time, told
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.options import (
+    EVERYTHING,
+    EvaluationRequest,
+    bounds_of,
+    kind_of,
+    option_fields,
+    parse_time,
+    told,
+)
 
 if TYPE_CHECKING:
-    from persona_pipeline.world import World
+    from persona_pipeline.world.world import World
 
 
 def option(name: str, flag: str | None = None) -> Any:
@@ -122,7 +130,7 @@ def judge_name(judge: str | None, mock_judge: bool = False, *, world: "World | N
         raise ConfigError(f"--mock-judge contradicts --judge {judge}; leave one out")
     if mock_judge:
         return "recorded"
-    from persona_pipeline.settings import get_settings
+    from persona_pipeline.base.settings import get_settings
 
     return judge or (world.settings if world else get_settings()).judge
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.cli.options import Agents, names
-from persona_pipeline.errors import ConfigError
 
 if TYPE_CHECKING:
-    from persona_pipeline.evaluation.report import RunReport
+    from persona_pipeline.guard.report import RunReport
 
 TABLES = ("csv", "parquet")
 
@@ -26,14 +26,14 @@ def report(
     by: Annotated[str, typer.Option(help="A row of csv and parquet: an agent, a dimension or a claim.")] = "dimension",
 ) -> None:
     """Render the newest evaluation of each agent with its history; judges nothing."""
-    from persona_pipeline.atomic_files import write_atomically
+    from persona_pipeline.base.files import write_atomically
     from persona_pipeline.evaluation.history import stored_report
     from persona_pipeline.evaluation.request import select_agents
     from persona_pipeline.reporting.render import render
     from persona_pipeline.reporting.statistics import gather
     from persona_pipeline.reporting.terminal import print_report
     from persona_pipeline.reporting.view import MANY, MOST_WHOLE
-    from persona_pipeline.world import World
+    from persona_pipeline.world.world import World
 
     world = World.open()
     after = _since(since, world.newest_message_time())
@@ -70,7 +70,7 @@ def _since(text: str | None, newest: datetime | None) -> datetime | None:
     if text is None:
         return None
     from persona_pipeline.cli.options import moment
-    from persona_pipeline.world import parse_window
+    from persona_pipeline.world.models import parse_window
 
     try:
         return newest - parse_window(text) if newest else None

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
+    from persona_pipeline.base.options import EvaluationRequest
     from persona_pipeline.evaluation.run import EvaluationRun
     from persona_pipeline.judging.open import Progress
-    from persona_pipeline.options import EvaluationRequest
-    from persona_pipeline.world import World
+    from persona_pipeline.world.world import World
 
 # What does not belong to asking for the rest: where the report went, and that everything was asked anew.
 _NOT_AGAIN = ("judge", "mock_judge", "as_of", "fresh", "output", "format")

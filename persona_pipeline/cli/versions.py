@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.cli.options import (
     Agents,
     AsOf,
@@ -25,16 +26,13 @@ from persona_pipeline.cli.options import (
     names,
 )
 from persona_pipeline.cli.suites.options import AllowEnv, AllowPath, AllowTargets, TargetsFile, load
-from persona_pipeline.errors import ConfigError
 
 if TYPE_CHECKING:
     from persona_pipeline.judging.verdict import Judge
-    from persona_pipeline.versions.finding import Bisection
-    from persona_pipeline.versions.opening import Asking
-    from persona_pipeline.versions.request import ComparisonRequest
-    from persona_pipeline.versions.result import VersionComparison
-    from persona_pipeline.versions.states import Answers
-    from persona_pipeline.world import World
+    from persona_pipeline.lab.compare.compare import AskedVersions
+    from persona_pipeline.lab.results import Bisection, ComparisonRequest, VersionComparison
+    from persona_pipeline.lab.states import RecordedAnswers
+    from persona_pipeline.world.world import World
 
 FORMATS = ("table", "json", "markdown")
 FAIL_ON = ("worse", "none")
@@ -97,10 +95,10 @@ def compare(
     Exit codes: 0 nothing fell, 1 something did, 2 usage or configuration, 3 not fully judged, 4 budget.
     """
     from persona_pipeline.judging.open import JudgeOptions
-    from persona_pipeline.versions.opening import AnsweringOptions, Asking
-    from persona_pipeline.versions.request import ComparisonRequest
-    from persona_pipeline.versions.sides import split_versions
-    from persona_pipeline.world import World
+    from persona_pipeline.lab.compare.compare import AnsweringOptions, AskedVersions
+    from persona_pipeline.lab.results import ComparisonRequest
+    from persona_pipeline.lab.states import split_versions
+    from persona_pipeline.world.world import World
 
     if format not in FORMATS:
         raise ConfigError(f"--format {format!r} is unknown; use {', '.join(FORMATS)}")
@@ -123,7 +121,7 @@ def compare(
         yardstick=yardstick,
         seed=seed,
     )
-    asking = Asking(
+    asking = AskedVersions(
         judge_name(judge),
         JudgeOptions(max_usd=max_usd, record=record, fresh=fresh, grouping=grouping),
         models=_pair(judges, "--judges") if judges else None,
@@ -157,13 +155,17 @@ def _pair(text: str, option: str) -> tuple[str, str]:
 
 
 def _compared(
-    world: "World", versions: tuple[str, str], request: "ComparisonRequest", asking: "Asking", *, only_estimate: bool
+    world: "World",
+    versions: tuple[str, str],
+    request: "ComparisonRequest",
+    asking: "AskedVersions",
+    *,
+    only_estimate: bool,
 ) -> "VersionComparison | None":
     from persona_pipeline.cli.running import watched_judging
     from persona_pipeline.judging.open import RECORDED
-    from persona_pipeline.versions.comparing import compare_versions
-    from persona_pipeline.versions.estimating import estimate_comparison
-    from persona_pipeline.versions.opening import open_contest, scenes_of
+    from persona_pipeline.lab.compare.compare import compare_versions, open_contest, scenes_of
+    from persona_pipeline.lab.compare.estimate import estimate_comparison
 
     with watched_judging() as progress:
         live = asking.judge != RECORDED and not only_estimate
@@ -181,7 +183,7 @@ def _compared(
 
 
 def _print(found: "VersionComparison", format: str, output: Path | None) -> None:
-    from persona_pipeline.atomic_files import write_atomically
+    from persona_pipeline.base.files import write_atomically
     from persona_pipeline.reporting.pages.versions import comparison_lines, comparison_page
     from persona_pipeline.reporting.render import render_page
     from persona_pipeline.reporting.terminal import print_page
@@ -228,17 +230,17 @@ def bisect(
 
     Exit codes: 0 every cause is named, or nothing fell; 2 usage or configuration; 3 something cannot be told.
     """
-    from persona_pipeline.reporting.pages.versions import bisection_page
-    from persona_pipeline.reporting.terminal import print_page
-    from persona_pipeline.versions.bisecting import (
+    from persona_pipeline.lab.bisect.bisect import (
         BisectRequest,
         bisect_commits,
         bisect_evaluations,
         has_messages,
         stored_evaluations,
     )
-    from persona_pipeline.versions.voices import voice_lines
-    from persona_pipeline.world import World
+    from persona_pipeline.lab.bisect.causes import voice_lines
+    from persona_pipeline.reporting.pages.versions import bisection_page
+    from persona_pipeline.reporting.terminal import print_page
+    from persona_pipeline.world.world import World
 
     if by not in HISTORIES:
         raise ConfigError(f"--by {by!r} is unknown; use {', '.join(HISTORIES)}")
@@ -271,7 +273,7 @@ def _live(world: "World", judge: str | None, max_usd: float | None) -> "Judge":
     return open_judge(live_judge_name(judge), world, JudgeOptions(max_usd=max_usd))
 
 
-def _hint(found: "Bisection", answers: "Answers") -> None:
+def _hint(found: "Bisection", answers: "RecordedAnswers") -> None:
     """Say what the judgments would cost that nobody made."""
     if not answers.missing:
         return
@@ -290,9 +292,9 @@ def changes(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Name everything that differs between two commits: what is evaluated, and what decides about it. Markdown."""
+    from persona_pipeline.base.settings import get_settings
     from persona_pipeline.reporting.pages.versions import changes_page
     from persona_pipeline.reporting.render import render_page
-    from persona_pipeline.settings import get_settings
     from persona_pipeline.world.changes import changed_things
 
     found = changed_things(get_settings().world_root, base, head)

@@ -7,10 +7,11 @@ from datetime import datetime
 import sqlalchemy as sa
 from pydantic import ValidationError
 
-from persona_pipeline.breaker import Breaker
+from persona_pipeline.base.breaker import Breaker
+from persona_pipeline.base.database import tables
+from persona_pipeline.base.database.engine import Store, upsert
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.corrections.background import DaemonPool
-from persona_pipeline.errors import ConfigError
-from persona_pipeline.store import Store, tables, upsert
 from persona_pipeline.world.models import CorrectionSettings
 
 FROM_PERSONA, FROM_API = "persona", "api"

@@ -6,34 +6,109 @@ import os
 import threading
 import time
 import uuid
+from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Self
+from typing import Self, TypeVar
 
-from persona_pipeline.background_loop import BackgroundLoop
-from persona_pipeline.corrections.announcing import announce_decision
+from persona_pipeline.base.background_loop import BackgroundLoop
+from persona_pipeline.base.documents.json import storable
+from persona_pipeline.base.settings import Settings, get_settings
+from persona_pipeline.base.telemetry import EvaluationEvent, emitter
 from persona_pipeline.corrections.background import DaemonPool, QueueFullError
-from persona_pipeline.corrections.bypasses import Bypasses
 from persona_pipeline.corrections.decision import Action, GateDecision, Outcome, decide, outcome_of
 from persona_pipeline.corrections.judgment import (
     INTERNAL_ERROR,
     MOST_AT_ONCE,
     ActionJudge,
     GateCall,
+    GateFacts,
     NotJudgedError,
     reviewed,
 )
-from persona_pipeline.corrections.prepare import GateFacts
-from persona_pipeline.corrections.records import CheckRecord, write_check
-from persona_pipeline.corrections.remembered import Remembered
-from persona_pipeline.corrections.review import feedback_text
+from persona_pipeline.corrections.prompt import feedback_text
+from persona_pipeline.corrections.records import Bypasses, CheckRecord, PriorAttempts, write_check
+from persona_pipeline.judging.model.options import ModelOptions
+from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.judging.verdict import Backend
-from persona_pipeline.telemetry.events import emitter
-from persona_pipeline.world.canonical import storable
 from persona_pipeline.world.models import CorrectionSettings
 from persona_pipeline.world.world import World
+
+
+def announce_decision(agent_id: str, decision: GateDecision) -> None:
+    """Hand a decision over where events are asked for; nothing waits for it, and nothing is raised."""
+    sender = emitter()
+    if sender is not None and decision.outcome is not Outcome.DISABLED:
+        sender.emit([decision_event(agent_id, decision)])
+
+
+def decision_event(agent_id: str, decision: GateDecision) -> EvaluationEvent:
+    """Return the event of a decision; points go from 0 to 9."""
+    return EvaluationEvent(
+        "gate",
+        decision.score,
+        decision.outcome.value,
+        decision.reason,
+        attributes={
+            "gen_ai.agent.id": agent_id,
+            "persona.gate.action": decision.action.value,
+            "persona.gate.would": decision.would.value if decision.would else None,
+            "persona.gate.action_id": decision.action_id or None,
+            "persona.gate.threshold": decision.threshold,
+            "persona.gate.attempt": decision.attempt,
+            "persona.gate.latency_ms": round(decision.latency_ms, 3),
+        },
+    )
+
+
+_MOST_OPEN_ACTIONS = 10_000
+_MOST_REPEATABLE = 1000
+
+Place = tuple[str, str | None, str | None]
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+class Remembered:
+    """The actions under way at one gate, by agent and place, and the newest answers; the oldest are forgotten."""
+
+    def __init__(self) -> None:
+        self._open: OrderedDict[Place, tuple[str, PriorAttempts]] = OrderedDict()
+        self._answered: OrderedDict[tuple[str, str, int, int], GateDecision] = OrderedDict()
+
+    def answer(self, agent_id: str, action_id: str | None, attempt: int, text: str) -> GateDecision | None:
+        """Return the decision that this attempt already has, once."""
+        # An agent that never counts its attempts must not be asked for the same text for ever.
+        found = self._answered.pop((agent_id, action_id, attempt, hash(text)), None) if action_id else None
+        return replace(found, text=text) if found else None
+
+    def keep_answer(self, agent_id: str, decision: GateDecision, text: str) -> None:
+        """Keep a decision for the same attempt delivered once more."""
+        self._answered[agent_id, decision.action_id, decision.attempt, hash(text)] = replace(decision, text="")
+        _drop_oldest(self._answered, _MOST_REPEATABLE)
+
+    def prior(self, place: Place, action_id: str | None, attempt: int) -> tuple[str | None, PriorAttempts]:
+        """Return the action that an attempt belongs to, and what came before it."""
+        known = self._open.get(place)
+        if known and (action_id == known[0] or (action_id is None and attempt > 1)):
+            return known
+        return action_id, PriorAttempts()
+
+    def decided(self, place: Place, decision: GateDecision, first_text: str) -> None:
+        """Remember an action that goes on, forget one that has ended."""
+        if decision.sends:
+            self._open.pop(place, None)
+            return
+        self._open[place] = (decision.action_id, PriorAttempts(decision.attempt, first_text))
+        _drop_oldest(self._open, _MOST_OPEN_ACTIONS)
+
+
+def _drop_oldest(entries: OrderedDict[Key, Value], most: int) -> None:
+    while len(entries) > most:
+        entries.popitem(last=False)
+
 
 DEADLINE_SECONDS = 5.0
 # Left of the deadline for coming back to the caller.
@@ -319,3 +394,32 @@ def _unscored_decision(call: GateCall) -> GateDecision:
 def _failed_open(record: CheckRecord, error: NotJudgedError) -> CheckRecord:
     decision = replace(record.decision, outcome=Outcome.FAIL_OPEN, reason=error.reason, usage=error.usage)
     return replace(record, decision=decision)
+
+
+_MAX_RETRIES = 1
+_WIDTH = 200
+# Seconds for which a message waits for the server's limits.
+_PATIENCE = 1.0
+
+
+def gate_backend(settings: Settings | None = None, options: ModelOptions | None = None) -> Backend:
+    """Return a backend for an ``ActionGate``.
+
+    Args:
+        options: instead of those of the settings.
+
+    Raises:
+        ConfigError: there is no key.
+    """
+    calling = options or ModelOptions.from_settings(settings or get_settings())
+    quick = replace(
+        calling,
+        deadline=min(calling.deadline, DEADLINE_SECONDS),
+        run_deadline=None,
+        patience=min(calling.patience, _PATIENCE),
+        max_retries=min(calling.max_retries, _MAX_RETRIES),
+        # Messages wait behind one another otherwise.
+        width=max(calling.width, _WIDTH),
+    )
+    # One question at a time and no claims: the model itself, whose connections stay open.
+    return open_judge(quick.provider.name, None, JudgeOptions(recorded=False, kept=False), calling=quick).backend

@@ -9,25 +9,23 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from persona_pipeline.breaker import Breaker
-from persona_pipeline.corrections import anti_convergence, repetition
-from persona_pipeline.corrections.anti_convergence import AntiConvergence
+from persona_pipeline.base.breaker import Breaker
+from persona_pipeline.base.database import tables
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.corrections import nudges as anti_convergence
+from persona_pipeline.corrections import nudges as repetition
 from persona_pipeline.corrections.background import DaemonPool
 from persona_pipeline.corrections.configuration import read_config
-from persona_pipeline.corrections.guidance import Nudge, guidance_block
-from persona_pipeline.corrections.history import recent_agent_messages, recent_channel_messages
 from persona_pipeline.corrections.judgment import within
-from persona_pipeline.corrections.nudges import Nudges
-from persona_pipeline.corrections.repetition import RepetitionSuppression
+from persona_pipeline.corrections.nudges import AntiConvergence, Nudge, Nudges, RepetitionSuppression, guidance_block
+from persona_pipeline.corrections.records import recent_agent_messages, recent_channel_messages
 from persona_pipeline.corrections.voices import LiveVoices
-from persona_pipeline.errors import ConfigError
-from persona_pipeline.propositions import PROPOSITIONS, find_proposition_set, proposition_files_hash
-from persona_pipeline.propositions.dimensions import FLUENCY
-from persona_pipeline.propositions.models import Catchphrase
 from persona_pipeline.scoring.text.agreement import AgreementLexicon, world_lexicon
-from persona_pipeline.scoring.voice_alarm import VoiceAlarm
-from persona_pipeline.store import tables
+from persona_pipeline.scoring.voice_alarm.following import VoiceAlarm
 from persona_pipeline.world.models import CorrectionSettings, Message
+from persona_pipeline.world.propositions.dimensions import FLUENCY
+from persona_pipeline.world.propositions.loading import PROPOSITIONS, find_proposition_set, proposition_files_hash
+from persona_pipeline.world.propositions.models import Catchphrase
 from persona_pipeline.world.world import World
 
 DEADLINE_SECONDS = 1.0
@@ -150,9 +148,9 @@ class Interventions:
             agents = tables.agents
             name = connection.execute(sa.select(agents.c.display_name).where(agents.c.id == agent_id)).scalar()
             if settings.anti_convergence_enabled and channel is not None:
-                channel_messages = recent_channel_messages(connection, channel, anti_convergence.WINDOW)
+                channel_messages = recent_channel_messages(connection, channel, anti_convergence.CHANNEL_WINDOW)
             if settings.repetition_suppression_enabled:
-                own_messages = recent_agent_messages(connection, agent_id, repetition.WINDOW)
+                own_messages = recent_agent_messages(connection, agent_id, repetition.OWN_WINDOW)
         return _Turn(settings, name or agent_id, channel_messages, own_messages)
 
 

@@ -2,22 +2,118 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
-from persona_pipeline.breaker import AgentBreakers, Breaker
+import sqlalchemy as sa
+
+from persona_pipeline.base.breaker import AgentBreakers, Breaker
+from persona_pipeline.base.database import tables
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.corrections.background import DaemonPool, QueueFullError
-from persona_pipeline.corrections.prepare import GateFacts, Propositions, gather_facts
-from persona_pipeline.corrections.prompt import claim_verdicts, gate_question
-from persona_pipeline.corrections.records import PriorAttempts
-from persona_pipeline.corrections.review import Review, review_of
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.corrections.configuration import read_config
+from persona_pipeline.corrections.prompt import Review, claim_verdicts, gate_question, review_of
+from persona_pipeline.corrections.records import Before, PriorAttempts, action_trajectory, prior_attempts
 from persona_pipeline.judging.verdict import Answer, Backend, Blame, Question, Unscored, Usage
-from persona_pipeline.world.files import is_agent_id
-from persona_pipeline.world.models import CorrectionSettings
+from persona_pipeline.world.models import CorrectionSettings, Trajectory
+from persona_pipeline.world.personas import is_agent_id
+from persona_pipeline.world.propositions.dimensions import ADHERENCE
+from persona_pipeline.world.propositions.loading import PROPOSITIONS, load_proposition_set, proposition_files_hash
+from persona_pipeline.world.propositions.models import ACTION_LEVEL_WINDOW_DEFAULTS, PropositionSet, claim_variables
 from persona_pipeline.world.world import World
+
+
+@dataclass(frozen=True)
+class GateFacts:
+    """Everything about an action but the judgment."""
+
+    settings: CorrectionSettings
+    persona: str
+    propositions: PropositionSet
+    trajectory: Trajectory
+    variables: Mapping[str, str]
+    prior: PriorAttempts
+
+
+class PropositionCache:
+    """The adherence propositions of each agent, parsed again only when a file has changed."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._known: dict[str, tuple[str, PropositionSet]] = {}
+
+    def of(self, agent_id: str) -> PropositionSet:
+        """Return an agent's set.
+
+        Raises:
+            ConfigError: a file is not valid, or there is none.
+        """
+        digest = proposition_files_hash(self._root, ADHERENCE.name, agent_id)
+        known = self._known.get(agent_id)
+        if known is None or known[0] != digest:
+            found = load_proposition_set(self._root / PROPOSITIONS, ADHERENCE.name, agent_id)
+            known = self._known[agent_id] = (digest, found)
+        return known[1]
+
+
+def gather_facts(
+    world: World,
+    propositions: PropositionCache,
+    *,
+    agent_id: str,
+    text: str,
+    channel: str | None,
+    recipient: str | None,
+    action_id: str | None,
+    known: PriorAttempts,
+    settings: CorrectionSettings | None,
+    before: Before | None = None,
+) -> GateFacts | None:
+    """Return the facts of a check, or None when the agent's gate is off.
+
+    Args:
+        action_id: looked up for earlier attempts where this process remembers none; None on a first attempt.
+        known: earlier attempts this process remembers.
+        before: of a stored message that is looked at again; see ``action_trajectory``.
+
+    Raises:
+        ConfigError: the agent has no persona or no valid propositions.
+    """
+    settings = settings or read_config(world.store, agent_id).settings
+    if not settings.action_gate_enabled:
+        return None
+    found = propositions.of(agent_id)
+    if not found.propositions:
+        raise ConfigError(f"agent {agent_id!r} has no adherence propositions to be checked against")
+    first_n, last_n = found.window(ACTION_LEVEL_WINDOW_DEFAULTS)
+    agents = tables.agents
+    with world.store.connect() as connection:
+        row = connection.execute(sa.select(agents).where(agents.c.id == agent_id)).one_or_none()
+        if row is None or row.persona is None:
+            raise ConfigError(f"agent {agent_id!r} has no persona in the store; write personas/{agent_id}.yaml")
+        trajectory = action_trajectory(
+            connection,
+            agent_id=agent_id,
+            text=text,
+            channel=channel,
+            recipient=recipient,
+            whole_channel=found.target_type == "environment",
+            first_n=first_n,
+            last_n=last_n,
+            before=before,
+        )
+        if action_id is not None and known.first_text is None:
+            known = prior_attempts(connection, agent_id, action_id)
+    names = {"agent_name": row.display_name}
+    if channel is not None:
+        names["channel_name"] = channel
+    if recipient is not None:
+        names["recipient_name"] = trajectory.entries[-1].recipient or recipient
+    return GateFacts(settings, row.persona, found, trajectory, claim_variables(names), known)
+
 
 DATABASE, CIRCUIT_OPEN, CONFIGURATION, INTERNAL_ERROR = "database", "circuit_open", "configuration", "internal_error"
 MOST_AT_ONCE = 100
@@ -112,12 +208,12 @@ class ActionJudge:
         most_at_once: int = MOST_AT_ONCE,
     ) -> None:
         self._world, self._backend, self._settings = world, backend, settings
-        self._propositions = Propositions(world.root)
+        self._propositions = PropositionCache(world.root)
         self._reads = DaemonPool(8, "gate-read")
         self._database = Breaker(threshold=breaker_threshold, cooldown=breaker_cooldown)
         self._judge = Breaker(threshold=breaker_threshold, cooldown=breaker_cooldown)
         self._agents = AgentBreakers(threshold=breaker_threshold, cooldown=breaker_cooldown)
-        self._places = Places(most_at_once)
+        self._places = CheckSlots(most_at_once)
 
     async def facts(self, call: GateCall) -> GateFacts | None:
         """Return what is known of an action; None when the agent's gate is off.
@@ -202,7 +298,7 @@ class ActionJudge:
             self._agents.failed(agent_id, answer.detail)
 
 
-class Places:
+class CheckSlots:
     """So many checks at once; who waits for a place longer than it is of use is sent away.
 
     Waiting checks are served newest first: at more load than can be borne some are judged in time, instead of all too late.

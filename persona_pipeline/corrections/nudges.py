@@ -1,19 +1,23 @@
 """Nudge texts: data, one file an agent, with a fallback for everybody else."""
 
+import json
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from persona_pipeline.documents import load_document, validate_document
-from persona_pipeline.errors import ConfigError, Problem
-from persona_pipeline.propositions.templates import claim_variables, fill_template
-from persona_pipeline.world.files import find_yaml, is_agent_id, yaml_stems
-from persona_pipeline.world.models import seed_from
+from persona_pipeline.base.documents.yaml import load_document, validate_document
+from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.scoring.text.agreement import AgreementLexicon, agreement_ratio, no_lexicon, unread_language
+from persona_pipeline.scoring.text.repetition import Repetition, excessive_repetition, find_repetition
+from persona_pipeline.world.models import CorrectionSettings, Message, seed_from
+from persona_pipeline.world.personas import find_yaml, is_agent_id, yaml_stems
+from persona_pipeline.world.propositions.models import Catchphrase, claim_variables, fill_template
 
 NUDGES = "nudges"
 FALLBACK = "_default"
@@ -92,3 +96,172 @@ def _texts(path: Path, stem: str) -> tuple[str, ...]:
     if file.agent_id not in (None, stem):
         raise ConfigError(document.problem(("agent_id",), f"agent_id is not the file's name; write {stem!r}"))
     return tuple(file.anti_convergence)
+
+
+HEADING = "### Conversation Guidance"
+
+
+class Intervention(StrEnum):
+    """The two that speak up before an agent writes."""
+
+    ANTI_CONVERGENCE = "anti_convergence"
+    REPETITION = "repetition_suppression"
+
+
+@dataclass(frozen=True)
+class Nudge:
+    """One piece of guidance, and the share (0-1) that rose above its threshold."""
+
+    kind: Intervention
+    text: str
+    share: float
+    threshold: float
+
+
+def guidance_block(nudges: Sequence[Nudge]) -> str | None:
+    """Return the nudges under one heading; None when there is none."""
+    if not nudges:
+        return None
+    return "\n\n".join([HEADING, *(nudge.text for nudge in nudges)])
+
+
+CHANNEL_WINDOW = 10
+
+SettingsOf = Callable[[str], CorrectionSettings]
+
+
+class AntiConvergence:
+    """Looks for agreement in the last ten messages of a channel. No judge, no database, nothing remembered.
+
+    Args:
+        settings: of all agents, or a function from an agent's id, such as ``StoredSettings``.
+        nudges: by default the texts that come with the package.
+        lexicon: by default English.
+    """
+
+    def __init__(
+        self,
+        settings: CorrectionSettings | SettingsOf,
+        *,
+        nudges: Nudges | None = None,
+        lexicon: AgreementLexicon | None = None,
+    ) -> None:
+        self._settings_of: SettingsOf = settings if callable(settings) else lambda _: settings
+        self._nudges = nudges or Nudges.load()
+        self._lexicon = lexicon
+
+    def nudge(self, agent_id: str, messages: Sequence[Message | str], *, agent_name: str = "") -> str | None:
+        """Return the block to append to the agent's prompt for its next turn, or None.
+
+        Args:
+            messages: of one channel, oldest first; the last ten count. Direct messages never lead to a nudge.
+        """
+        found = self.find(agent_id, messages, agent_name=agent_name)
+        return guidance_block([found]) if found and not self._settings_of(agent_id).shadow_mode else None
+
+    def ratio(self, messages: Sequence[Message | str]) -> float | None:
+        """Return the share (0-1) of agreeing messages that the threshold is held against; None: there is nothing to look at."""
+        latest = messages[-CHANNEL_WINDOW:]
+        if not latest or any(_is_direct(message) for message in latest) or self.unread(messages):
+            return None
+        return agreement_ratio([_words(message) for message in latest], self._lexicon)
+
+    def unread(self, messages: Sequence[Message | str]) -> str:
+        """Return why agreement in the last ten messages of a channel cannot be read, so that it never fires; "": it can."""
+        language = unread_language([_words(message) for message in messages[-CHANNEL_WINDOW:]], self._lexicon)
+        return no_lexicon(language) if language else ""
+
+    def find(self, agent_id: str, messages: Sequence[Message | str], *, agent_name: str = "") -> Nudge | None:
+        """Return the nudge behind the block, with the agreement ratio that led to it."""
+        settings = self._settings_of(agent_id)
+        ratio = self.ratio(messages) if settings.anti_convergence_enabled else None
+        if ratio is None or not ratio > settings.convergence_threshold:
+            return None
+        latest = messages[-CHANNEL_WINDOW:]
+        variables = {"agent_name": agent_name or agent_id}
+        channels = {message.channel for message in latest if isinstance(message, Message)}
+        if len(channels) == 1 and (channel := channels.pop()) is not None:
+            variables["channel_name"] = channel
+        text = self._nudges.choose(agent_id, _words(latest[-1]), variables=variables)
+        return Nudge(Intervention.ANTI_CONVERGENCE, text, ratio, settings.convergence_threshold)
+
+
+def _words(message: Message | str) -> str:
+    return message if isinstance(message, str) else message.text
+
+
+def _is_direct(message: Message | str) -> bool:
+    return isinstance(message, Message) and message.is_direct
+
+
+OWN_WINDOW = 5
+_MOST_PHRASES = 8
+_MOST_CHARACTERS = 200
+
+CatchphrasesOf = Callable[[str], Sequence[Catchphrase]]
+
+
+class RepetitionSuppression:
+    """Looks for repetition in an agent's last five messages. No judge, no database, nothing remembered.
+
+    Args:
+        settings: of all agents, or a function from an agent's id, such as ``StoredSettings``.
+        catchphrases: an agent's; by default none is exempt.
+    """
+
+    def __init__(
+        self, settings: CorrectionSettings | SettingsOf, *, catchphrases: CatchphrasesOf | None = None
+    ) -> None:
+        self._settings_of: SettingsOf = settings if callable(settings) else lambda _: settings
+        self._catchphrases_of = catchphrases or (lambda _: ())
+
+    def check(self, agent_id: str, messages: Sequence[Message | str]) -> str | None:
+        """Return the block to append to the agent's prompt for its next turn, or None.
+
+        Args:
+            messages: oldest first, from all channels; the agent's own last five count (texts are taken to be
+                its own).
+        """
+        found = self.find(agent_id, messages)
+        return guidance_block([found]) if found and not self._settings_of(agent_id).shadow_mode else None
+
+    def measure(self, agent_id: str, messages: Sequence[Message | str]) -> Repetition:
+        """Return how far the agent's last messages repeat one another, too much or not."""
+        return find_repetition(_own(agent_id, messages), self._catchphrases_of(agent_id))
+
+    def find(self, agent_id: str, messages: Sequence[Message | str]) -> Nudge | None:
+        """Return the nudge behind the block, with the share of repetition (which an opener, phrase or copy does not need)."""
+        settings = self._settings_of(agent_id)
+        if not settings.repetition_suppression_enabled:
+            return None
+        latest = _own(agent_id, messages)
+        catchphrases = self._catchphrases_of(agent_id)
+        repetition = excessive_repetition(latest, settings.repetition_threshold, catchphrases)
+        if repetition is None:
+            return None
+        return Nudge(
+            Intervention.REPETITION, _request(repetition, latest), repetition.share, settings.repetition_threshold
+        )
+
+
+def _own(agent_id: str, messages: Sequence[Message | str]) -> list[str]:
+    own = [m if isinstance(m, str) else m.text for m in messages if isinstance(m, str) or m.agent_id == agent_id]
+    return own[-OWN_WINDOW:]
+
+
+def _request(repetition: Repetition, messages: Sequence[str]) -> str:
+    count = len(messages)
+    lines = [
+        "Your last messages repeat themselves. Say what you have to say in new words, and leave these phrases out:"
+    ]
+    lines += [f'- "{_cut(item.phrase)}" (in {item.messages} of {count})' for item in repetition.phrases[:_MOST_PHRASES]]
+    if repetition.openers:
+        lines.append("Begin differently from:")
+        lines += [f'- "{_cut(item.phrase)} ..." (begins {item.messages} of {count})' for item in repetition.openers]
+    lines.append("What you wrote last, oldest first:")
+    lines += [f"- {json.dumps(_cut(message), ensure_ascii=False)}" for message in messages]
+    return "\n".join(lines)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 3]}..."

@@ -1,15 +1,22 @@
 """What the gate leaves in the store: a row a check, and a row for every rejected, retried or forced text."""
 
+import logging
+import threading
 import uuid
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from persona_pipeline.base.database import tables
+from persona_pipeline.base.database.engine import Store, upsert
+from persona_pipeline.base.documents.json import storable
+from persona_pipeline.corrections.background import DaemonPool
 from persona_pipeline.corrections.decision import GateDecision, Outcome
-from persona_pipeline.store import Store, tables, upsert
-from persona_pipeline.world.canonical import storable
+from persona_pipeline.world.models import Entry, Message, Omission, Trajectory
 
 LOGGED = (Outcome.CORRECTED, Outcome.PASSED_AFTER_RETRY, Outcome.FORCED_THROUGH)
 # An agent that takes longer than this to write again has forgotten what it was about.
@@ -97,3 +104,202 @@ def write_check(store: Store, record: CheckRecord) -> None:
                 "judge_model": record.judge_model,
             },
         )
+
+
+_BYPASSES = tables.gate_bypasses
+# Reasons and agents told apart between two writes; a caller that makes names up fills no memory.
+_MOST_KINDS = 200
+_OTHER = "(other)"
+_LONGEST_NAME = 64
+_LONGEST_PAUSE = 300.0
+_LOGGER = logging.getLogger(__name__)
+
+
+class Bypasses:
+    """Counts bypasses and writes them to ``gate_bypasses``, a row for each reason and agent at a time, never holding up anybody.
+
+    Args:
+        observer: told of every bypass by its reason.
+        seconds: between two writes.
+    """
+
+    def __init__(self, store: Store, *, observer: Callable[[str], None] | None = None, seconds: float = 10.0) -> None:
+        self._store, self._observer, self._seconds = store, observer, seconds
+        self._pause = seconds
+        self._waiting: Counter[tuple[str, str | None]] = Counter()
+        self._lock = threading.Lock()
+        self._timer: threading.Timer | None = None
+        self._pool = DaemonPool(1, "gate-bypass")
+
+    def count(self, reason: str, agent_id: str | None = None) -> None:
+        """Count one text that went out unchecked."""
+        name = None if agent_id is None else storable(agent_id)[:_LONGEST_NAME]
+        with self._lock:
+            key = (reason, name)
+            if key not in self._waiting and len(self._waiting) >= _MOST_KINDS:
+                key = (reason, _OTHER)
+            self._waiting[key] += 1
+            self._start_timer()
+        try:
+            if self._observer:
+                self._observer(reason)
+        except Exception:
+            _LOGGER.exception("the observer of bypasses failed")
+
+    def flush(self) -> None:
+        """Write down what has been counted; what cannot be written waits for the next time."""
+        with self._lock:
+            waiting, self._waiting, self._timer = self._waiting, Counter(), None
+        if not waiting:
+            return
+        now = datetime.now(UTC)
+        rows = [
+            {"reason": reason, "agent_id": agent_id, "count": count, "created_at": now}
+            for (reason, agent_id), count in waiting.items()
+        ]
+        try:
+            with self._store.begin() as connection:
+                connection.execute(sa.insert(_BYPASSES), rows)
+        except Exception as error:
+            _LOGGER.warning("%d bypasses are not written down yet: %s", waiting.total(), type(error).__name__)
+            with self._lock:
+                self._waiting.update(waiting)
+                self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+                self._start_timer()
+        else:
+            self._pause = self._seconds
+
+    def _start_timer(self) -> None:
+        # A forked process has its parent's timer without the thread that waits.
+        if self._timer is None or not self._timer.is_alive():
+            timer = threading.Timer(self._pause, lambda: self._pool.submit(self.flush))
+            timer.daemon = True
+            try:
+                timer.start()
+            except RuntimeError:
+                # No thread to spare: the next bypass, or the end, tries again.
+                return
+            self._timer = timer
+
+
+def bypass_counts(store: Store, since: timedelta | None = None) -> dict[str, int]:
+    """Return how many texts went past the gate, by reason; ``since``: only that far back from now."""
+    query = (
+        sa.select(_BYPASSES.c.reason, sa.func.sum(_BYPASSES.c["count"]))
+        .group_by(_BYPASSES.c.reason)
+        .order_by(_BYPASSES.c.reason)
+    )
+    if since is not None:
+        query = query.where(_BYPASSES.c.created_at > datetime.now(UTC) - since)
+    with store.connect() as connection:
+        return {row[0]: int(row[1]) for row in connection.execute(query)}
+
+
+_MESSAGES = tables.run_messages
+EARLIER, UNDER_REVIEW = "earlier", "under review"
+# Time and id of a stored message: what was said before it is what stood in the store when it was sent.
+Before = tuple[datetime, str]
+
+
+def action_trajectory(
+    connection: Connection,
+    *,
+    agent_id: str,
+    text: str,
+    channel: str | None,
+    recipient: str | None,
+    whole_channel: bool,
+    first_n: int,
+    last_n: int,
+    before: Before | None = None,
+) -> Trajectory:
+    """Return what was said before an action, windowed, and the action itself as the last entry.
+
+    Args:
+        whole_channel: everybody's messages of the conversation instead of the agent's own anywhere.
+        first_n, last_n: of what was said before; the action is always shown.
+        before: of an action that is looked at again; None: all that is stored was said before.
+    """
+    scope = _conversation(agent_id, channel, recipient) if whole_channel else _MESSAGES.c.agent_id == agent_id
+    scope = sa.and_(scope, _MESSAGES.c.synthetic.is_(False), _said(before))
+    order = (_MESSAGES.c.created_at, _MESSAGES.c.id)
+    total = connection.execute(sa.select(sa.func.count()).select_from(_MESSAGES).where(scope)).scalar_one()
+    first_n = min(first_n, total)
+    last_n = min(last_n, total - first_n)
+    first = _rows(connection, sa.select(_MESSAGES).where(scope).order_by(*order).limit(first_n))
+    newest = sa.select(_MESSAGES).where(scope).order_by(*(column.desc() for column in order)).limit(last_n)
+    last = _rows(connection, newest)[::-1]
+    speakers = {agent_id, *(row.agent_id for row in (*first, *last)), *(r for r in (recipient,) if r)}
+    speakers |= {row.recipient_id for row in (*first, *last) if row.recipient_id}
+    names = _display_names(connection, speakers)
+    items: list[Entry | Omission] = [_entry(row, names) for row in first]
+    if total > len(first) + len(last):
+        items.append(Omission(total - len(first) - len(last)))
+    items += [_entry(row, names) for row in last]
+    items.append(
+        Entry(
+            names.get(agent_id, agent_id),
+            text,
+            "",
+            channel,
+            recipient and names.get(recipient, recipient),
+            UNDER_REVIEW,
+        )
+    )
+    return Trajectory(tuple(items))
+
+
+def recent_channel_messages(
+    connection: Connection, channel: str, limit: int, before: Before | None = None
+) -> list[Message]:
+    """Return the newest messages of a channel, oldest first."""
+    return _recent(connection, sa.and_(_MESSAGES.c.channel_id == channel, _said(before)), limit)
+
+
+def recent_agent_messages(
+    connection: Connection, agent_id: str, limit: int, before: Before | None = None
+) -> list[Message]:
+    """Return the newest messages of an agent in all channels and direct messages, oldest first."""
+    return _recent(connection, sa.and_(_MESSAGES.c.agent_id == agent_id, _said(before)), limit)
+
+
+def _said(before: Before | None) -> sa.ColumnElement[bool]:
+    if before is None:
+        return sa.true()
+    moment, message_id = before
+    # The first half alone is a range that an index serves.
+    return sa.and_(
+        _MESSAGES.c.created_at <= moment, sa.or_(_MESSAGES.c.created_at < moment, _MESSAGES.c.id < message_id)
+    )
+
+
+def _recent(connection: Connection, scope: sa.ColumnElement[bool], limit: int) -> list[Message]:
+    query = sa.select(_MESSAGES).where(scope, _MESSAGES.c.synthetic.is_(False))
+    newest = query.order_by(_MESSAGES.c.created_at.desc(), _MESSAGES.c.id.desc()).limit(limit)
+    return [
+        Message(row.id, row.agent_id, row.text, row.created_at, row.channel_id, row.recipient_id)
+        for row in reversed(_rows(connection, newest))
+    ]
+
+
+def _conversation(agent_id: str, channel: str | None, recipient: str | None) -> sa.ColumnElement[bool]:
+    if channel is not None:
+        return _MESSAGES.c.channel_id == channel
+    between = [(agent_id, recipient), (recipient, agent_id)]
+    return sa.or_(*(sa.and_(_MESSAGES.c.agent_id == a, _MESSAGES.c.recipient_id == b) for a, b in between))
+
+
+def _rows(connection: Connection, query: sa.Select) -> Sequence[sa.Row]:
+    return connection.execute(query).all()
+
+
+def _display_names(connection: Connection, agent_ids: set[str]) -> dict[str, str]:
+    agents = tables.agents
+    rows = connection.execute(sa.select(agents.c.id, agents.c.display_name).where(agents.c.id.in_(agent_ids)))
+    return {row.id: row.display_name for row in rows}
+
+
+def _entry(row: sa.Row, names: dict[str, str]) -> Entry:
+    recipient = None if row.recipient_id is None else names.get(row.recipient_id, row.recipient_id)
+    speaker = names.get(str(row.agent_id), str(row.agent_id))
+    return Entry(speaker, row.text, row.id, row.channel_id, recipient, EARLIER)

@@ -1,19 +1,102 @@
 """What the gate did, counted by action (one message on its way out, over all its attempts) and not by row."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import date, datetime
+from typing import Any
 
+import sqlalchemy as sa
 from pydantic import BaseModel, ConfigDict, Field
+from sqlalchemy.engine import Connection
 
-from persona_pipeline.corrections.counting import count_new_checks, day_tallies, uncounted_checks
-from persona_pipeline.corrections.effect import CorrectionEffect, correction_effects
-from persona_pipeline.corrections.tally import Tally
-from persona_pipeline.store import Store
+from persona_pipeline.base.database import tables
+from persona_pipeline.base.database.engine import Store
+from persona_pipeline.corrections.counting import CheckTally, count_new_checks, day_tallies, uncounted_checks
+from persona_pipeline.corrections.decision import Outcome
 from persona_pipeline.world.models import Window
 
+_RUNS = tables.evaluation_runs
+_LOGS = tables.correction_logs
 
-class Latency(BaseModel):
+
+class DimensionChange(BaseModel):
+    """A dimension's score (0-9) before the first correction and in the newest evaluation after it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    before: float | None
+    after: float | None
+
+    @property
+    def change(self) -> float | None:
+        """after - before; None when one of them is missing."""
+        return None if self.before is None or self.after is None else self.after - self.before
+
+
+class CorrectionEffect(BaseModel):
+    """An agent's evaluations around its corrections.
+
+    Attributes:
+        first_correction: when the first text was rejected.
+        before, after: ends of the windows that are compared: the newest that ended before, the newest of all.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    first_correction: datetime
+    before: datetime
+    after: datetime
+    dimensions: dict[str, DimensionChange]
+
+
+def correction_effects(store: Store, agent_ids: Iterable[str]) -> dict[str, CorrectionEffect]:
+    """Return the effect for each agent that was evaluated both before its first correction and after it."""
+    effects = {}
+    with store.connect() as connection:
+        for agent_id in agent_ids:
+            rejected = (_LOGS.c.agent_id == agent_id, _LOGS.c.outcome == Outcome.CORRECTED.value)
+            moment = connection.execute(sa.select(sa.func.min(_LOGS.c.created_at)).where(*rejected)).scalar()
+            if moment is None:
+                continue
+            before = _newest_run(connection, agent_id, _RUNS.c.window_end <= moment)
+            after = _newest_run(connection, agent_id, _RUNS.c.window_end > moment)
+            if before is not None and after is not None:
+                effects[agent_id] = _effect(moment, before, after)
+    return effects
+
+
+def _newest_run(connection: Connection, agent_id: str, when: sa.ColumnElement[bool]) -> sa.Row | None:
+    query = (
+        sa.select(_RUNS.c.window_end, _RUNS.c.summary)
+        .where(
+            _RUNS.c.agent_id == agent_id,
+            _RUNS.c.status == "completed",
+            _RUNS.c.synthetic.is_(False),
+            _RUNS.c.summary.is_not(None),
+            when,
+        )
+        .order_by(_RUNS.c.window_end.desc(), _RUNS.c.created_at.desc())
+        .limit(1)
+    )
+    return connection.execute(query).one_or_none()
+
+
+def _effect(moment: datetime, before: sa.Row, after: sa.Row) -> CorrectionEffect:
+    old, new = _scores(before.summary), _scores(after.summary)
+    names = [*old, *(name for name in new if name not in old)]
+    return CorrectionEffect(
+        first_correction=moment,
+        before=before.window_end,
+        after=after.window_end,
+        dimensions={name: DimensionChange(before=old.get(name), after=new.get(name)) for name in names},
+    )
+
+
+def _scores(summary: Mapping[str, Any]) -> dict[str, float | None]:
+    return {name: dimension.get("score") for name, dimension in summary.get("dimensions", {}).items()}
+
+
+class CheckLatency(BaseModel):
     """Milliseconds of wall-clock time of single checks, by nearest rank, to 2 %; ``highest`` is exact."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -59,7 +142,7 @@ class GateStatistics(BaseModel):
     first_pass_rate: float | None = None
     checks: int = 0
     rejections: int = 0
-    latency_ms: Latency | None = None
+    latency_ms: CheckLatency | None = None
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
@@ -102,7 +185,11 @@ def correction_statistics(
         most_new: checks to sum up now, about; None: all that are new. What remains is ``uncounted``.
     """
     count_new_checks(store, most=most_new)
-    total, by_agent, by_day = Tally(), defaultdict[str, Tally](Tally), defaultdict[date, Tally](Tally)
+    total, by_agent, by_day = (
+        CheckTally(),
+        defaultdict[str, CheckTally](CheckTally),
+        defaultdict[date, CheckTally](CheckTally),
+    )
     for agent_id, day, tally in day_tallies(store, window, None if agent_ids is None else list(agent_ids)):
         by_agent[agent_id].merge(tally)
         by_day[day].merge(tally)
@@ -119,7 +206,7 @@ def correction_statistics(
     )
 
 
-def _statistics(tally: Tally) -> GateStatistics:
+def _statistics(tally: CheckTally) -> GateStatistics:
     judged = tally.passed + tally.passed_after_retry + tally.forced
     unchecked = tally.reasons.total()
     cached = tally.cache_creation_tokens + tally.cache_read_tokens
@@ -151,6 +238,6 @@ def _statistics(tally: Tally) -> GateStatistics:
     )
 
 
-def _latency(tally: Tally) -> Latency:
+def _latency(tally: CheckTally) -> CheckLatency:
     p50, p95, p99 = (tally.latency(share) for share in (0.5, 0.95, 0.99))
-    return Latency(p50=p50, p95=p95, p99=p99, highest=tally.highest)
+    return CheckLatency(p50=p50, p95=p95, p99=p99, highest=tally.highest)

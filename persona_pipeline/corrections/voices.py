@@ -15,12 +15,13 @@ from typing import Any, Protocol
 from persona_pipeline.corrections.background import DaemonPool, QueueFullError
 from persona_pipeline.corrections.judgment import within
 from persona_pipeline.evaluation.voice import followed_text, learn_voice_before, messages_to_follow
-from persona_pipeline.scoring.voice_alarm import VoiceAlarm, VoiceWatch, stored_voice
-from persona_pipeline.world import World
-from persona_pipeline.world.aliases import Aliases
-from persona_pipeline.world.ingest import parse_messages
-from persona_pipeline.world.messages import read_messages
+from persona_pipeline.scoring.voice_alarm.following import VoiceAlarm, VoiceWatch
+from persona_pipeline.scoring.voice_alarm.storing import stored_voice
+from persona_pipeline.world.messages.files import parse_messages
+from persona_pipeline.world.messages.store import read_messages
 from persona_pipeline.world.models import Message, Window
+from persona_pipeline.world.names import Aliases
+from persona_pipeline.world.world import World
 
 # A message may reach the store a little after one that was sent later.
 _LATE = timedelta(minutes=5)
@@ -28,7 +29,7 @@ _FOREVER = datetime.max.replace(tzinfo=UTC)
 _LOGGER = logging.getLogger(__name__)
 
 
-class MessageSource(Protocol):
+class MessageStream(Protocol):
     """Somewhere messages come from."""
 
     def new(self) -> list[Message]:

@@ -1,12 +1,9 @@
-"""The files of a deployment: Compose and Kubernetes, written for a world from the templates beside this module.
-
-The folder ``deploy/`` of the project is what ``render_deployment`` gives for the project itself; a test holds the two equal.
-"""
+"""Compose and Kubernetes files of a deployment, written for a world from the templates beside this module"""
 
 import re
 from importlib import metadata
 
-from persona_pipeline import __version__
+from persona_pipeline.version import __version__
 
 _PACKAGE = "persona-pipeline"
 # What an image may be built with.

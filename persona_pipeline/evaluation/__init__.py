@@ -1,17 +1,1 @@
-"""Evaluation: from a world to scores, comparisons and an exit code."""
-
-from persona_pipeline.evaluation.gate import GateRules
-from persona_pipeline.evaluation.report import AgentEvaluation, AgentReport, Finding, RunReport
-from persona_pipeline.evaluation.request import EvaluationRequest
-from persona_pipeline.evaluation.run import EvaluationRun, run_evaluation
-
-__all__ = [
-    "AgentEvaluation",
-    "AgentReport",
-    "EvaluationRequest",
-    "EvaluationRun",
-    "Finding",
-    "GateRules",
-    "RunReport",
-    "run_evaluation",
-]
+"""Evaluation: a world is read, the judge is asked, what came of it is decided and written"""

@@ -12,8 +12,9 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import TypeVar
 
-from persona_pipeline.errors import ConfigError
-from persona_pipeline.evaluation.report import (
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.evaluation.request import EvaluationRequest
+from persona_pipeline.guard.report import (
     EXIT_COVERAGE,
     EXIT_OK,
     EXIT_REGRESSION,
@@ -22,12 +23,11 @@ from persona_pipeline.evaluation.report import (
     Result,
     RunReport,
 )
-from persona_pipeline.evaluation.request import EvaluationRequest
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Usage, Verdict
-from persona_pipeline.world import World
 from persona_pipeline.world.changes import DECIDING
 from persona_pipeline.world.revisions import find_revision, read_blobs, tree_of, write_files
 from persona_pipeline.world.settings import world_file_at
+from persona_pipeline.world.world import World
 
 Item = TypeVar("Item")
 Evaluate = Callable[[World, EvaluationRequest], RunReport]

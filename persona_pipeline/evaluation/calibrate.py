@@ -10,23 +10,26 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from persona_pipeline.background_loop import run_async
-from persona_pipeline.baselines import Baseline, find_baseline
-from persona_pipeline.calibration.calibrate import Calibration, calibrate_dimension
-from persona_pipeline.calibration.judge_change import ANCHORS, Anchor, JudgeChange, JudgeName, judge_change
-from persona_pipeline.calibration.known import KnownVerdicts, labels_hash
-from persona_pipeline.calibration.labelled import Rated, Usable, ballots, by_dimension, rated_by_judge, usable
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.background_loop import run_async
+from persona_pipeline.base.documents.json import rfc3339
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.evaluation.plan import plan_agent
 from persona_pipeline.evaluation.read import read_questions, read_scopes
 from persona_pipeline.evaluation.request import EvaluationRequest, select_dimensions
 from persona_pipeline.evaluation.snapshot import AgentScope
+from persona_pipeline.guard.baselines.golden import find_baseline
+from persona_pipeline.guard.baselines.models import Baseline
+from persona_pipeline.guard.calibration.calibrate import Calibration, calibrate_dimension
+from persona_pipeline.guard.calibration.judge_change import ANCHORS, Anchor, JudgeChange, JudgeName, judge_change
+from persona_pipeline.guard.calibration.known import KnownVerdicts, labels_hash
+from persona_pipeline.guard.calibration.labelled import Rated, Usable, ballots, by_dimension, rated_by_judge, usable
+from persona_pipeline.guard.labels.files import LABELS, Label, load_labels
+from persona_pipeline.guard.labels.session import Judgment
+from persona_pipeline.guard.labels.staleness import StaleLabel, stale_labels
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Verdict
-from persona_pipeline.labels import LABELS, Judgment, Label, StaleLabel, load_labels, stale_labels
-from persona_pipeline.world import World
-from persona_pipeline.world.canonical import rfc3339
 from persona_pipeline.world.models import Window
 from persona_pipeline.world.runs import known_windows
+from persona_pipeline.world.world import World
 
 # Windows of an agent that are looked at, the newest first.
 MOST_WINDOWS = 26

@@ -4,29 +4,22 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from persona_pipeline.baselines import Baseline, BaselineComparison, Watched, captured, compare
-from persona_pipeline.baselines.confirm import CONFIRMATIONS, Compared, settled, to_confirm
-from persona_pipeline.baselines.falls import MOST_TOGETHER
-from persona_pipeline.errors import Problem
-from persona_pipeline.evaluation.ask import Judged, evaluation_of, judge_plans
-from persona_pipeline.evaluation.gate import GateRules, exit_code_of, judge_agent
+from persona_pipeline.base.errors import Problem
 from persona_pipeline.evaluation.history import SavedRun, trend_findings, trends_of
-from persona_pipeline.evaluation.plan import AgentPlan
-from persona_pipeline.evaluation.report import (
-    AgentEvaluation,
-    AgentReport,
-    Expense,
-    RunReport,
-    expenses_of,
-    total_usage,
-)
+from persona_pipeline.evaluation.plan import AgentPlan, Judged, evaluation_of, judge_plans
 from persona_pipeline.evaluation.snapshot import Snapshot
-from persona_pipeline.evaluation.trust import Trust, moved, set_apart, told
+from persona_pipeline.guard.baselines.confirm import CONFIRMATIONS, Compared, settled, to_confirm
+from persona_pipeline.guard.baselines.falls import MOST_TOGETHER
+from persona_pipeline.guard.baselines.golden import Watched, captured
+from persona_pipeline.guard.baselines.models import Baseline, BaselineComparison
+from persona_pipeline.guard.baselines.regression import compare
+from persona_pipeline.guard.gate import GateRules, exit_code_of, judge_agent
+from persona_pipeline.guard.report import AgentEvaluation, AgentReport, Expense, RunReport, expenses_of, total_usage
+from persona_pipeline.guard.trust import Trust, moved, set_apart, told
 from persona_pipeline.judging.open import replayed_by
 from persona_pipeline.judging.verdict import Judge, Unscored
-from persona_pipeline.propositions import ALL_DIMENSIONS
-from persona_pipeline.scoring import DimensionEvaluation
-from persona_pipeline.scoring.results import add_usage
+from persona_pipeline.scoring.results import DimensionEvaluation, add_usage
+from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS
 
 # Whether a judge of recordings has answers to some questions.
 HasRecorded = Callable[..., bool]

@@ -4,18 +4,18 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from persona_pipeline.baselines.confirm import most_confirmations
 from persona_pipeline.evaluation.plan import AgentPlan
 from persona_pipeline.evaluation.request import EvaluationRequest, settled
 from persona_pipeline.evaluation.run import planned
+from persona_pipeline.guard.baselines.confirm import most_confirmations
 from persona_pipeline.judging.estimate import Estimate, Range, estimate, in_dollars
 from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.judging.money import estimated_tokens, price
 from persona_pipeline.judging.open import RECORDINGS, JudgeOptions, OpenedJudge
-from persona_pipeline.judging.recordings import RecordedBackend
+from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.judging.synthetic import ENOUGH_MESSAGES, SAMPLE_PROMPTS
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Usage
-from persona_pipeline.world import World
+from persona_pipeline.world.world import World
 
 # Tokens of a generated message, and of the rules and the talk around it beside the persona; of a transcript made of them.
 _MESSAGE, _AROUND, _TRANSCRIPT = (20, 90, 350), (350, 500, 1500), (400, 1500, 5000)

@@ -8,12 +8,16 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from persona_pipeline.baselines import BaselineComparison
-from persona_pipeline.baselines.spread import score_margins
-from persona_pipeline.baselines.trend import FEWEST_JUDGMENTS, FEWEST_WINDOWS, Trend, WindowScore, find_trends
-from persona_pipeline.errors import ConfigError
-from persona_pipeline.evaluation.gate import GateRules, exit_code_of, nothing_evaluated
-from persona_pipeline.evaluation.report import (
+from persona_pipeline.base.database.engine import Store
+from persona_pipeline.base.documents.json import rfc3339
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.telemetry import EvaluationEvent, SpanIds, emitter
+from persona_pipeline.evaluation.request import select_agents
+from persona_pipeline.guard.baselines.models import BaselineComparison
+from persona_pipeline.guard.baselines.spread import score_margins
+from persona_pipeline.guard.baselines.trend import FEWEST_JUDGMENTS, FEWEST_WINDOWS, Trend, WindowScore, find_trends
+from persona_pipeline.guard.gate import GateRules, exit_code_of, nothing_evaluated
+from persona_pipeline.guard.report import (
     AgentEvaluation,
     AgentReport,
     Finding,
@@ -22,16 +26,13 @@ from persona_pipeline.evaluation.report import (
     expenses_of,
     uuid_from,
 )
-from persona_pipeline.evaluation.request import select_agents
 from persona_pipeline.scoring.fading import message_scores
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
-from persona_pipeline.store import Store
-from persona_pipeline.telemetry.events import EvaluationEvent, SpanIds, emitter
 from persona_pipeline.version import __version__
-from persona_pipeline.world import World, runs
-from persona_pipeline.world.canonical import rfc3339
+from persona_pipeline.world import runs
 from persona_pipeline.world.models import Message, Window
 from persona_pipeline.world.runs import RunRows
+from persona_pipeline.world.world import World
 
 MOST_POINTS = 60
 

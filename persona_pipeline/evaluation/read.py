@@ -9,35 +9,41 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from persona_pipeline.baselines import Baseline, find_baseline, watched_agents
-from persona_pipeline.baselines.falls import MOST_TOGETHER
-from persona_pipeline.calibration.judge_change import load_judge_changes
-from persona_pipeline.calibration.known import peoples_labels
-from persona_pipeline.errors import ConfigError, Problem
+from persona_pipeline.base.database.judgments import notes
+from persona_pipeline.base.database.leases import exclusive
+from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.evaluation.decide import Guard, guard_of
-from persona_pipeline.evaluation.gate import GateRules
 from persona_pipeline.evaluation.history import points_of
 from persona_pipeline.evaluation.plan import history_of
-from persona_pipeline.evaluation.report import Finding
 from persona_pipeline.evaluation.request import EvaluationRequest, select_agents, select_dimensions
 from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot
-from persona_pipeline.evaluation.trust import Trust
 from persona_pipeline.evaluation.voice import voice_findings, voice_state
+from persona_pipeline.guard.baselines.falls import MOST_TOGETHER
+from persona_pipeline.guard.baselines.golden import find_baseline, watched_agents
+from persona_pipeline.guard.baselines.models import Baseline
+from persona_pipeline.guard.calibration.judge_change import load_judge_changes
+from persona_pipeline.guard.calibration.known import peoples_labels
+from persona_pipeline.guard.gate import GateRules
+from persona_pipeline.guard.report import Finding
+from persona_pipeline.guard.trust import Trust
 from persona_pipeline.judging.cache import ABILITY
-from persona_pipeline.propositions import ALL_DIMENSIONS, PROPOSITIONS, StoredSet, find_proposition_set
-from persona_pipeline.propositions.storing import store_proposition_sets, stored_sets
 from persona_pipeline.scoring.text.agreement import world_lexicon
 from persona_pipeline.scoring.voice_alarm.storing import stored_voices
-from persona_pipeline.store.judgments import notes
-from persona_pipeline.store.leases import exclusive
-from persona_pipeline.world import World, parse_window
-from persona_pipeline.world.aliases import read_names
-from persona_pipeline.world.message_log import MessageLog, folder_messages
-from persona_pipeline.world.messages import newest_message_time, read_messages, read_talk
-from persona_pipeline.world.models import Window
+from persona_pipeline.world.messages.log import MessageLog, folder_messages
+from persona_pipeline.world.messages.store import newest_message_time, read_messages, read_talk
+from persona_pipeline.world.models import Window, parse_window
+from persona_pipeline.world.names import read_names
+from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS
+from persona_pipeline.world.propositions.loading import (
+    PROPOSITIONS,
+    StoredSet,
+    find_proposition_set,
+    store_proposition_sets,
+    stored_sets,
+)
 from persona_pipeline.world.runs import newest_p_values, newest_windows, record_windows, results_on, touched_windows
 from persona_pipeline.world.speakers import NameMatch, missing_agents, stored_names
-from persona_pipeline.world.world import FUTURE_GRACE, utc_now
+from persona_pipeline.world.world import FUTURE_GRACE, World, utc_now
 
 ALL_TIME = "all"
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from persona_pipeline.errors import ConfigError, Problem, did_you_mean
-from persona_pipeline.evaluation.gate import GateRules
+from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.base.options import EvaluationRequest as EvaluationRequest
+from persona_pipeline.base.settings import get_settings
+from persona_pipeline.guard.gate import GateRules
 from persona_pipeline.judging.verdict import Judge
-from persona_pipeline.options import EvaluationRequest as EvaluationRequest
-from persona_pipeline.propositions import ALL_DIMENSIONS
-from persona_pipeline.settings import get_settings
-from persona_pipeline.world import World
+from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS
+from persona_pipeline.world.world import World
 
 
 def settled(world: World, request: EvaluationRequest) -> EvaluationRequest:

@@ -7,20 +7,20 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from persona_pipeline.background_loop import run_async
-from persona_pipeline.baselines import BASELINES, Baseline, load_baseline
-from persona_pipeline.baselines.golden import recordings_digest
-from persona_pipeline.baselines.spread import Windows, computed_moved, spread_of, summarised
+from persona_pipeline.base.background_loop import run_async
 from persona_pipeline.evaluation.plan import AgentPlan, build_case, plan_case
 from persona_pipeline.evaluation.read import proposition_set, read_folder
 from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot
+from persona_pipeline.guard.baselines.golden import BASELINES, load_baseline, recordings_digest
+from persona_pipeline.guard.baselines.models import Baseline
+from persona_pipeline.guard.baselines.spread import Windows, computed_moved, spread_of, summarised
 from persona_pipeline.judging.open import RECORDINGS, OpenedJudge
-from persona_pipeline.judging.recordings import RecordedBackend
+from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.judging.verdict import Verdict
-from persona_pipeline.propositions import StoredSet
-from persona_pipeline.scoring import DimensionEvaluation
+from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.world.models import Persona, Window
 from persona_pipeline.world.personas import load_persona
+from persona_pipeline.world.propositions.loading import StoredSet
 
 # Numbers in golden files are rounded to four places.
 TOLERANCE = 1e-3

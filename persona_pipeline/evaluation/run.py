@@ -8,11 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from persona_pipeline.baselines import Baseline, captured, save_baseline
-from persona_pipeline.baselines.regression import least_coverage
-from persona_pipeline.errors import Problem
+from persona_pipeline.base.errors import Problem
 from persona_pipeline.evaluation.against import AskedOnce, judged_against
-from persona_pipeline.evaluation.ask import SyntheticAgents, judge_plans, synthesize
 from persona_pipeline.evaluation.decide import (
     AgentResult,
     Evaluated,
@@ -24,7 +21,22 @@ from persona_pipeline.evaluation.decide import (
     restricted,
     scored,
 )
-from persona_pipeline.evaluation.gate import (
+from persona_pipeline.evaluation.history import HistoryValue, SavedRun, announce, overall_values, rows_of, with_points
+from persona_pipeline.evaluation.plan import AgentPlan, SyntheticAgents, judge_plans, plan_agent, plan_run, synthesize
+from persona_pipeline.evaluation.read import read_baselines, read_questions, read_scopes, reading, reading_stored
+from persona_pipeline.evaluation.request import EvaluationRequest, rules_of, select_dimensions, settled
+from persona_pipeline.evaluation.snapshot import (
+    AgentScope,
+    ReplayedJudge,
+    RunReplay,
+    Snapshot,
+    answer_key,
+    raise_problems,
+)
+from persona_pipeline.guard.baselines.golden import captured, save_baseline
+from persona_pipeline.guard.baselines.models import Baseline
+from persona_pipeline.guard.baselines.regression import least_coverage
+from persona_pipeline.guard.gate import (
     GateRules,
     exit_code_of,
     is_believable,
@@ -34,20 +46,15 @@ from persona_pipeline.evaluation.gate import (
     nothing_evaluated,
     run_coverage,
 )
-from persona_pipeline.evaluation.history import HistoryValue, SavedRun, announce, overall_values, rows_of, with_points
-from persona_pipeline.evaluation.plan import AgentPlan, plan_agent, plan_run
-from persona_pipeline.evaluation.read import read_baselines, read_questions, read_scopes, reading, reading_stored
-from persona_pipeline.evaluation.report import AgentEvaluation, AgentReport, Expense, RunReport
-from persona_pipeline.evaluation.request import EvaluationRequest, rules_of, select_dimensions, settled
-from persona_pipeline.evaluation.snapshot import AgentScope, Replay, ReplayedJudge, Snapshot, answer_key, raise_problems
-from persona_pipeline.evaluation.trust import calibrated
+from persona_pipeline.guard.report import AgentEvaluation, AgentReport, Expense, RunReport
+from persona_pipeline.guard.trust import calibrated
 from persona_pipeline.judging.verdict import Judge, JudgeRequest
-from persona_pipeline.propositions.storing import store_proposition_sets
 from persona_pipeline.version import __version__
-from persona_pipeline.world import World
-from persona_pipeline.world.messages import write_messages
+from persona_pipeline.world.messages.store import write_messages
+from persona_pipeline.world.propositions.loading import store_proposition_sets
 from persona_pipeline.world.runs import write_runs
 from persona_pipeline.world.speakers import NameMatch
+from persona_pipeline.world.world import World
 
 
 @dataclass
@@ -64,7 +71,7 @@ class EvaluationRun:
     problems: list[Problem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     baselines: list[Path] = field(default_factory=list)
-    replay: Replay | None = None
+    replay: RunReplay | None = None
 
 
 @dataclass(frozen=True)
@@ -304,17 +311,17 @@ def _run_of(
     return EvaluationRun(report, problems, name_notes(snapshot.speakers), baselines, replay)
 
 
-def _replay_of(decided: Decided, judge: Judge, request: EvaluationRequest) -> Replay:
+def _replay_of(decided: Decided, judge: Judge, request: EvaluationRequest) -> RunReplay:
     told = [judged for item in (*decided.before, *decided.evaluated) for judged in (item.judged, item.again) if judged]
     answers = {
         answer_key(request): verdict
         for judged in told
         for request, verdict in zip(judged.plan.requests, judged.verdicts, strict=True)
     }
-    return Replay(decided.snapshot, request, decided.rules, judge.name, judge.live, _notes_of(judge), answers)
+    return RunReplay(decided.snapshot, request, decided.rules, judge.name, judge.live, _notes_of(judge), answers)
 
 
-def replayed(replay: Replay) -> EvaluationRun:
+def replayed(replay: RunReplay) -> EvaluationRun:
     """Make a saved run again: the same report, without a world, and nobody is asked."""
     judge = ReplayedJudge(replay)
     decided = evaluate(replay.snapshot, judge, replay.request, replay.rules)

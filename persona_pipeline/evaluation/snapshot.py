@@ -14,20 +14,21 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from persona_pipeline.atomic_files import write_atomically
-from persona_pipeline.baselines import Baseline, Watched
-from persona_pipeline.errors import ConfigError, Problem
-from persona_pipeline.evaluation.gate import GateRules
+from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.base.files import write_atomically
 from persona_pipeline.evaluation.history import Point
-from persona_pipeline.evaluation.report import AgentEvaluation, Finding
 from persona_pipeline.evaluation.request import EvaluationRequest
-from persona_pipeline.evaluation.trust import Trust
+from persona_pipeline.guard.baselines.golden import Watched
+from persona_pipeline.guard.baselines.models import Baseline
+from persona_pipeline.guard.gate import GateRules
+from persona_pipeline.guard.report import AgentEvaluation, Finding
+from persona_pipeline.guard.trust import Trust
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
-from persona_pipeline.propositions import StoredSet
 from persona_pipeline.scoring.text.agreement import AgreementLexicon
 from persona_pipeline.version import __version__
-from persona_pipeline.world.message_log import MessageLog
+from persona_pipeline.world.messages.log import MessageLog
 from persona_pipeline.world.models import Persona, Window
+from persona_pipeline.world.propositions.loading import StoredSet
 from persona_pipeline.world.speakers import NameMatch
 
 
@@ -136,7 +137,7 @@ _MAGIC = b"\x1f\x8b"
 
 
 @dataclass(frozen=True)
-class Replay:
+class RunReplay:
     """A run that can be made again.
 
     Attributes:
@@ -162,7 +163,7 @@ class Replay:
 class ReplayedJudge:
     """Says what was said when the run was made."""
 
-    replay: Replay
+    replay: RunReplay
 
     @property
     def name(self) -> str:
@@ -192,7 +193,7 @@ def answer_key(request: JudgeRequest) -> str:
     return f"{request.proposition_id} {request.key}"
 
 
-def save_replay(path: Path, replay: Replay) -> None:
+def save_replay(path: Path, replay: RunReplay) -> None:
     """Write a run to a file; compressed where its name ends in ``.gz``. Nothing of the machine it was made on is in it.
 
     What sources say of messages beyond what is judged stays out, and so do the folders of files with problems.
@@ -212,7 +213,7 @@ def save_replay(path: Path, replay: Replay) -> None:
     write_atomically(path, gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
 
 
-def load_replay(path: Path) -> Replay:
+def load_replay(path: Path) -> RunReplay:
     """Read a run from a file.
 
     Raises:
@@ -236,8 +237,8 @@ def load_replay(path: Path) -> Replay:
 
 
 @cache
-def _adapter() -> TypeAdapter[Replay]:
-    return TypeAdapter(Replay)
+def _adapter() -> TypeAdapter[RunReplay]:
+    return TypeAdapter(RunReplay)
 
 
 def _bare(log: MessageLog) -> MessageLog:

@@ -6,30 +6,26 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
-from persona_pipeline.cards.files import CARDS, CardFormat, example_messages
-from persona_pipeline.errors import ConfigError
-from persona_pipeline.evaluation.report import Finding
-from persona_pipeline.scoring.voice_alarm import (
+from persona_pipeline.base.documents.json import rfc3339
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.guard.report import Finding
+from persona_pipeline.scoring.voice_alarm.following import (
     BEFORE,
-    FEWEST_OWN,
     KnownChange,
-    LearntVoice,
     VoiceChange,
-    VoiceKind,
-    VoiceModel,
     VoiceReading,
-    current_voice,
     follow_voice,
-    learn_stored_voice,
     voice_change,
 )
-from persona_pipeline.scoring.voice_alarm.learning import HORIZON, MOST_OTHERS, MOST_OWN
-from persona_pipeline.world import World
-from persona_pipeline.world.canonical import rfc3339
+from persona_pipeline.scoring.voice_alarm.learning import FEWEST_OWN, HORIZON, MOST_OTHERS, MOST_OWN
+from persona_pipeline.scoring.voice_alarm.model import VoiceKind, VoiceModel
+from persona_pipeline.scoring.voice_alarm.storing import LearntVoice, current_voice, learn_stored_voice
+from persona_pipeline.world.cards.files import CARDS, CardFormat, example_messages
 from persona_pipeline.world.changes import FOLDERS, Commit, commits_between
-from persona_pipeline.world.messages import message_counts, read_messages
+from persona_pipeline.world.messages.store import message_counts, read_messages
 from persona_pipeline.world.models import Message, Window
 from persona_pipeline.world.runs import maker_rows
+from persona_pipeline.world.world import World
 
 MOST_QUOTED, MOST_QUOTES = 80, 2
 _HASH_DIGITS = 8

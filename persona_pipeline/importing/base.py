@@ -1,6 +1,8 @@
 """What an importer is: it looks whether a source is of its format, and makes messages of it, line by line."""
 
+import hashlib
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -8,10 +10,130 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from persona_pipeline.errors import ConfigError, Problem
-from persona_pipeline.world.canonical import rfc3339
-from persona_pipeline.world.ingest import parse_message
-from persona_pipeline.world.reading import Row
+from persona_pipeline.base.documents.json import rfc3339
+from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.world.messages.files import Row, parse_message
+
+_TEXTS = ("text", "input_text", "output_text")
+_ROLES = {"human": "user", "ai": "assistant", "bot": "assistant", "model": "assistant", "chat": "assistant"}
+# LangChain writes a message by its class: HumanMessage, AIMessageChunk.
+_CLASS_ENDINGS = ("Message", "MessageChunk")
+_SILENT = {
+    "system": "system prompt",
+    "developer": "system prompt",
+    "tool": "tool result",
+    "function": "tool result",
+}
+_DIGITS = 24
+
+
+@dataclass(frozen=True)
+class ChatTurn:
+    """What somebody said in a conversation.
+
+    Attributes:
+        role: ``user``, ``assistant`` or another; ``name``: who it was, where that is said.
+        skipped: why it is no message; empty: it is one.
+        extras: what else is said of it.
+    """
+
+    role: str
+    text: str
+    name: str | None = None
+    skipped: str = ""
+    extras: Mapping[str, Any] = field(default_factory=dict)
+
+
+def turn_of(value: Any) -> ChatTurn:
+    """Return the turn of a message with a role and content.
+
+    Raises:
+        ValueError: it is none, and what is wrong with it.
+    """
+    if not isinstance(value, Mapping):
+        raise ValueError('is not a message; write {"role": ..., "content": ...}')
+    value = _plain(value)
+    # Some call the list of parts by its name.
+    role, content = value.get("role"), value.get("content", value.get("parts"))
+    if not isinstance(role, str):
+        raise ValueError("a message has no role")
+    role = _ROLES.get(role.lower(), role.lower())
+    if not (content is None or isinstance(content, (str, list))):
+        raise ValueError("a message's content must be a text or a list of parts")
+    name = value.get("name")
+    if name is not None and not isinstance(name, str):
+        raise ValueError("a message's name must be a string")
+    known = {"role", "content", "parts", "name"}
+    extras = {key: item for key, item in value.items() if key not in known and item not in (None, [], {})}
+    if isinstance(content, list) and any(not _is_text(part) for part in content):
+        extras["content"] = content
+    text = text_of(content)
+    skipped = _SILENT.get(role, "") or ("" if text.strip() else _without_text(value, content))
+    return ChatTurn(role, text, name or None, skipped, extras)
+
+
+def text_of(content: Any) -> str:
+    """Return the text of content: the texts of its parts, a line each; parts that are no text are left out."""
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    return "\n".join(text for part in parts if (text := _part_text(part)))
+
+
+def _part_text(part: Any) -> str:
+    if isinstance(part, str):
+        return part
+    if not _is_text(part):
+        return ""
+    text = part.get("text", part.get("content"))
+    return text if isinstance(text, str) else ""
+
+
+def _is_text(part: Any) -> bool:
+    return isinstance(part, str) or (isinstance(part, Mapping) and part.get("type", "text") in _TEXTS)
+
+
+def _without_text(value: Mapping[str, Any], content: Any) -> str:
+    return "tool call without words" if value.get("tool_calls") or value.get("function_call") else "turn without text"
+
+
+def _plain(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a message of LangChain's as one with a role and content."""
+    inner = value.get("kwargs") if "lc" in value else value.get("data")
+    if isinstance(inner, Mapping) and "content" in inner:
+        path = value.get("id")
+        value = {
+            "type": value.get("type") if "lc" not in value else path[-1] if isinstance(path, list) and path else "",
+            **inner,
+        }
+    if "role" in value or not isinstance(value.get("type"), str):
+        return value
+    role = value["type"]
+    for ending in _CLASS_ENDINGS:
+        role = role.removesuffix(ending)
+    return {"role": role, **{key: item for key, item in value.items() if key not in ("type", "id", "example")}}
+
+
+@dataclass
+class TurnIds:
+    """Ids of turns that have none: made of what was said in which conversation, so that they are the same in every export.
+
+    Whoever says the same twice in a conversation says it the first and the second time.
+    """
+
+    _said: Counter[str] = field(default_factory=Counter)
+
+    def next(self, conversation: str, speaker: str, text: str) -> str:
+        """Return the id of the next turn."""
+        said = "\x1f".join((conversation, speaker, text))
+        self._said[said] += 1
+        return digest(said, str(self._said[said]))
+
+
+def digest(*parts: str) -> str:
+    """Return a short digest of texts, the same on every machine."""
+    return hashlib.sha256("\x1e".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
+
 
 _BEGINNING = 65_536
 _LARGEST = 500_000_000
@@ -155,8 +277,6 @@ def value_at(record: Any, key: str) -> Any:
 def as_text(name: str, value: Any) -> Any:
     """Return a mapped value as the message field wants it: a number as text or as a time, the texts of content parts."""
     if isinstance(value, list) and name == "text":
-        from persona_pipeline.importing.turns import text_of
-
         return text_of(value)
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return timestamp(value) if name == "created_at" else str(value)

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
-from persona_pipeline.documents import JsonError, strict_json
+from persona_pipeline.base.documents.json import JsonError, strict_json
 from persona_pipeline.importing.base import ReadOptions, Skipped, Source
 from persona_pipeline.importing.records import first_records
-from persona_pipeline.importing.traced import TracedConversations, Unit, agent_in, moment_of
+from persona_pipeline.importing.traced import TracedConversations, TraceStep, agent_in, moment_of
 
 _MODEL_CALLS = ("GENERATION", "generation")
 
@@ -23,7 +23,7 @@ class LangfuseExport(TracedConversations):
             return False
         return any(_kind(record) in ("trace", "observation") for record in first_records(source, self.within)[:3])
 
-    def units(self, line: int, record: Mapping[str, Any], options: ReadOptions) -> Iterator[Unit | Skipped]:
+    def units(self, line: int, record: Mapping[str, Any], options: ReadOptions) -> Iterator[TraceStep | Skipped]:
         kind = _kind(record)
         if kind == "score":
             yield Skipped(line, "score")
@@ -40,7 +40,7 @@ class LangfuseExport(TracedConversations):
         started = moment_of(given.get("created_at"), *_values(record, "startTime", "start_time", "timestamp"))
         ended = moment_of(*_values(record, "endTime", "end_time"), *_last_end(steps), started.isoformat())
         beside = ("name", "version", "release", "environment", "tags", "model", "id", "traceId", "trace_id")
-        yield Unit(
+        yield TraceStep(
             line=line,
             id=f"{kind}:{own}",
             trace=str(trace or own),

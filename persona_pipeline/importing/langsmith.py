@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
-from persona_pipeline.documents import JsonError, strict_json
+from persona_pipeline.base.documents.json import JsonError, strict_json
 from persona_pipeline.importing.base import ReadOptions, Skipped, Source
 from persona_pipeline.importing.records import first_records
-from persona_pipeline.importing.traced import TracedConversations, Unit, agent_in, moment_of
+from persona_pipeline.importing.traced import TracedConversations, TraceStep, agent_in, moment_of
 
 # What LangSmith itself groups runs into threads by, in its order.
 _THREADS = ("session_id", "thread_id", "conversation_id")
@@ -23,7 +23,7 @@ class LangSmithExport(TracedConversations):
     def recognises(self, source: Source) -> bool:
         return not source.is_folder and any(_is_run(record) for record in first_records(source, self.within)[:3])
 
-    def units(self, line: int, record: Mapping[str, Any], options: ReadOptions) -> Iterator[Unit | Skipped]:
+    def units(self, line: int, record: Mapping[str, Any], options: ReadOptions) -> Iterator[TraceStep | Skipped]:
         if not _is_run(record):
             raise ValueError("is no run of LangSmith: it has no run_type")
         given, extra = options.given(record), _decoded(record.get("extra"))
@@ -34,7 +34,7 @@ class LangSmithExport(TracedConversations):
         started = moment_of(given.get("created_at"), record.get("start_time"))
         user = metadata.get("user_id")
         beside = ("id", "trace_id", "name", "run_type", "tags", "error", "session_name")
-        yield Unit(
+        yield TraceStep(
             line=line,
             id=own,
             trace=trace,

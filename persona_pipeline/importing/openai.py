@@ -5,12 +5,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
-from persona_pipeline.importing.base import Found, Importer, ReadOptions, Skipped, Source, as_text, message_row
+from persona_pipeline.base.documents.json import rfc3339
+from persona_pipeline.importing.base import (
+    ChatTurn,
+    Found,
+    Importer,
+    ReadOptions,
+    Skipped,
+    Source,
+    TurnIds,
+    as_text,
+    digest,
+    message_row,
+    turn_of,
+)
 from persona_pipeline.importing.records import first_records, records
-from persona_pipeline.importing.turns import Turn, TurnIds, digest, turn_of
-from persona_pipeline.world.canonical import rfc3339
-from persona_pipeline.world.ingest import parse_time
-from persona_pipeline.world.reading import Row
+from persona_pipeline.world.messages.files import Row, parse_time
 
 _CONVERSATION = ("conversation_id", "session_id", "thread_id", "chat_id", "custom_id", "id")
 _TIMES = ("created_at", "created", "timestamp")
@@ -41,7 +51,7 @@ class OpenAIChats(Importer):
                 yield Row(line, error)
 
 
-def _turns(record: Mapping[str, Any]) -> list[Turn]:
+def _turns(record: Mapping[str, Any]) -> list[ChatTurn]:
     listed = record.get("messages")
     if not isinstance(listed, list) or not listed:
         raise ValueError('has no messages; write {"messages": [{"role": ..., "content": ...}]}')
@@ -80,7 +90,7 @@ def _said(line: int, record: Mapping[str, Any], options: ReadOptions, ids: TurnI
     return found
 
 
-def _conversation(record: Mapping[str, Any], turns: Sequence[Turn], alike: Counter[str]) -> str:
+def _conversation(record: Mapping[str, Any], turns: Sequence[ChatTurn], alike: Counter[str]) -> str:
     named = next((as_text("channel", record[key]) for key in _CONVERSATION if record.get(key)), None)
     if isinstance(named, str):
         return named

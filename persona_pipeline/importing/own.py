@@ -4,12 +4,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.importing.base import Found, Importer, ReadOptions, Source
 from persona_pipeline.importing.records import first_records
-from persona_pipeline.world.ingest import parse_message
+from persona_pipeline.world.messages.files import ENDINGS, REQUIRED, MessageFile, parse_message
 from persona_pipeline.world.models import Message
-from persona_pipeline.world.reading import ENDINGS, REQUIRED, MessageFile
 
 
 class OwnMessages(Importer):

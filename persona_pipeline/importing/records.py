@@ -6,9 +6,8 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from persona_pipeline.documents import JsonError, strict_array, strict_json
-from persona_pipeline.documents.csv_rows import csv_rows
-from persona_pipeline.errors import Problem
+from persona_pipeline.base.documents.json import JsonError, csv_rows, strict_array, strict_json
+from persona_pipeline.base.errors import Problem
 from persona_pipeline.importing.base import Source
 
 # Of a file that goes on behind its beginning, the records that are whole.

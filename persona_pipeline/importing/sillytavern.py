@@ -7,12 +7,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import PurePath
 from typing import Any, ClassVar
 
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.documents.json import rfc3339
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.importing.base import Found, Importer, ReadOptions, Skipped, Source, message_row, timestamp
 from persona_pipeline.importing.records import first_records, records
-from persona_pipeline.world.canonical import rfc3339
-from persona_pipeline.world.ingest import parse_time
-from persona_pipeline.world.reading import Row
+from persona_pipeline.world.messages.files import Row, parse_time
 
 _HEADER = ("chat_metadata", "user_name", "character_name", "create_date")
 _UNUSED = ("", "unused", None)

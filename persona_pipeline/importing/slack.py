@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from persona_pipeline.documents import JsonError, strict_array
-from persona_pipeline.errors import ConfigError, Problem
+from persona_pipeline.base.documents.json import JsonError, strict_array
+from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.importing.base import Found, Importer, ReadOptions, Skipped, Source, message_row, timestamp
 from persona_pipeline.importing.records import records
-from persona_pipeline.world.reading import Row
+from persona_pipeline.world.messages.files import Row
 
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}\.json")
 _TS = re.compile(r"(\d{1,11})\.(\d{1,6})")

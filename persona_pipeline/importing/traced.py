@@ -7,12 +7,21 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from persona_pipeline.importing.base import Found, Importer, ReadOptions, Skipped, Source, as_text, message_row
+from persona_pipeline.base.documents.json import rfc3339
+from persona_pipeline.importing.base import (
+    ChatTurn,
+    Found,
+    Importer,
+    ReadOptions,
+    Skipped,
+    Source,
+    TurnIds,
+    as_text,
+    message_row,
+    turn_of,
+)
 from persona_pipeline.importing.records import Record, records
-from persona_pipeline.importing.turns import Turn, TurnIds, turn_of
-from persona_pipeline.world.canonical import rfc3339
-from persona_pipeline.world.ingest import parse_time
-from persona_pipeline.world.reading import Row
+from persona_pipeline.world.messages.files import Row, parse_time
 
 _INPUTS = ("messages", "input", "inputs", "question", "query", "prompt", "text", "content", "human_input", "user_input")
 _OUTPUTS = ("messages", "output", "outputs", "answer", "response", "completion", "text", "content", "result", "message")
@@ -21,7 +30,7 @@ _DEEPEST = 5
 
 
 @dataclass(frozen=True)
-class Unit:
+class TraceStep:
     """A trace or a step of one.
 
     Attributes:
@@ -42,7 +51,7 @@ class Unit:
     user: str | None = None
     agent: str | None = None
     extras: Mapping[str, Any] = field(default_factory=dict)
-    turns: tuple[tuple[Turn, ...], tuple[Turn, ...]] = ((), ())
+    turns: tuple[tuple[ChatTurn, ...], tuple[ChatTurn, ...]] = ((), ())
 
 
 class TracedConversations(Importer):
@@ -52,7 +61,7 @@ class TracedConversations(Importer):
     within: Sequence[str] = ()
 
     @abstractmethod
-    def units(self, line: int, record: Mapping[str, Any], options: ReadOptions) -> Iterator[Unit | Skipped]:
+    def units(self, line: int, record: Mapping[str, Any], options: ReadOptions) -> Iterator[TraceStep | Skipped]:
         """Yield what a record holds.
 
         Raises:
@@ -60,16 +69,16 @@ class TracedConversations(Importer):
         """
 
     def rows(self, file: Source, options: ReadOptions) -> Iterator[Found]:
-        traces: dict[str, list[Unit]] = defaultdict(list)
+        traces: dict[str, list[TraceStep]] = defaultdict(list)
         for found in self._units(records(file, self.within), options):
-            if isinstance(found, Unit):
+            if isinstance(found, TraceStep):
                 traces[found.trace].append(found)
             else:
                 yield found
-        conversations: dict[str, list[Unit]] = defaultdict(list)
+        conversations: dict[str, list[TraceStep]] = defaultdict(list)
         for steps in traces.values():
             for item in _outermost(steps):
-                if isinstance(item, Unit):
+                if isinstance(item, TraceStep):
                     conversations[item.conversation].append(item)
                 else:
                     yield item
@@ -77,7 +86,7 @@ class TracedConversations(Importer):
         for conversation, steps in conversations.items():
             yield from _told(conversation, sorted(steps, key=lambda unit: (unit.started, unit.ended, unit.id)), ids)
 
-    def _units(self, found: Iterator[Record], options: ReadOptions) -> Iterator[Unit | Found]:
+    def _units(self, found: Iterator[Record], options: ReadOptions) -> Iterator[TraceStep | Found]:
         for line, record in found:
             try:
                 if isinstance(record, ValueError):
@@ -87,7 +96,7 @@ class TracedConversations(Importer):
                 yield Row(line, error)
 
 
-def _outermost(steps: Sequence[Unit]) -> Iterator[Unit | Found]:
+def _outermost(steps: Sequence[TraceStep]) -> Iterator[TraceStep | Found]:
     """Yield the outermost steps of a trace in which somebody says something, and what becomes of the others."""
     ids = {unit.id for unit in steps}
     roots = [unit for unit in steps if unit.parent is None or unit.parent not in ids]
@@ -111,7 +120,7 @@ def _outermost(steps: Sequence[Unit]) -> Iterator[Unit | Found]:
             yield Skipped(unit.line, "step within a trace" if read else "trace without messages")
 
 
-def _told(conversation: str, steps: Sequence[Unit], ids: TurnIds) -> Iterator[Found]:
+def _told(conversation: str, steps: Sequence[TraceStep], ids: TurnIds) -> Iterator[Found]:
     """Yield what is new in each step of a conversation; the history that a step repeats is told apart."""
     known: list[tuple[str, str]] = []
     for unit in steps:
@@ -149,7 +158,7 @@ def overlap(known: Sequence[tuple[str, str]], told: Sequence[tuple[str, str]]) -
     return borders[-1] if tail else 0
 
 
-def turns_in(value: Any, role: str, depth: int = _DEEPEST) -> list[Turn]:
+def turns_in(value: Any, role: str, depth: int = _DEEPEST) -> list[ChatTurn]:
     """Return the turns of an input or output: a text, a message, a list of them, or an object around one.
 
     Args:
@@ -161,7 +170,7 @@ def turns_in(value: Any, role: str, depth: int = _DEEPEST) -> list[Turn]:
     if value in (None, "", [], {}):
         return []
     if isinstance(value, str):
-        return [Turn(role, value)]
+        return [ChatTurn(role, value)]
     if isinstance(value, list) and depth:
         if value and all(
             isinstance(item, Mapping) and item.get("type") == "text" and "role" not in item for item in value

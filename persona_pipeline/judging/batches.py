@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from persona_pipeline.documents import strict_json
+from persona_pipeline.base.database.engine import Store
+from persona_pipeline.base.database.tables import SCHEMA as DATABASE_SCHEMA
+from persona_pipeline.base.database.tables import judge_batches
+from persona_pipeline.base.documents.json import strict_json
 from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.claims import SCHEMA, proposition_problem
 from persona_pipeline.judging.model.client import connect_sync
 from persona_pipeline.judging.model.messages import RequestStyle, prefix_of, read_response, request_key, traits_of
 from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.judging.verdict import Answer, Question, Unscored, Usage, schema_problem
-from persona_pipeline.store.engine import Store
-from persona_pipeline.store.tables import SCHEMA as DATABASE_SCHEMA
-from persona_pipeline.store.tables import judge_batches
 
 if TYPE_CHECKING:
     from anthropic import Anthropic

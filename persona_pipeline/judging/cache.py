@@ -11,11 +11,10 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
+from persona_pipeline.base.database.engine import Store, upsert
+from persona_pipeline.base.database.tables import judgments
+from persona_pipeline.base.documents.json import canonical_json, content_hash
 from persona_pipeline.judging.verdict import Answer, KeptQuestion, Question, Usage
-from persona_pipeline.store.engine import Store
-from persona_pipeline.store.rows import upsert
-from persona_pipeline.store.tables import judgments
-from persona_pipeline.world.canonical import canonical_json, content_hash
 
 log = logging.getLogger(__name__)
 

@@ -7,11 +7,10 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
+from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.judging.injection import suspicious_entries
 from persona_pipeline.judging.verdict import SCALE, Answer, Evidence, JudgeRequest, Question, Unscored, Usage, Verdict
-from persona_pipeline.world.canonical import content_hash
-from persona_pipeline.world.models import seed_from
-from persona_pipeline.world.trajectory import Trajectory
+from persona_pipeline.world.models import Trajectory, seed_from
 
 RULES = """\
 You judge whether claims about an agent hold in a transcript of what was said.

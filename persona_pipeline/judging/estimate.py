@@ -8,6 +8,9 @@ from dataclasses import dataclass, field, replace
 
 import sqlalchemy as sa
 
+from persona_pipeline.base.database.engine import Store
+from persona_pipeline.base.database.tables import judgments
+from persona_pipeline.base.settings import get_settings
 from persona_pipeline.judging.batches import cache_hits
 from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.claims import plain_json, questions_of
@@ -17,9 +20,6 @@ from persona_pipeline.judging.model.messages import Prefix, RequestStyle, prefix
 from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.judging.money import BATCH_FACTOR, estimated_tokens, model_name, price
 from persona_pipeline.judging.verdict import JudgeRequest, Question, Usage
-from persona_pipeline.settings import get_settings
-from persona_pipeline.store.engine import Store
-from persona_pipeline.store.tables import judgments
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 import re2
 
-from persona_pipeline.world.trajectory import Entry, Trajectory
+from persona_pipeline.world.models import Entry, Trajectory
 
 DROP = """
 ignore ignoring_ disregard_ forget_ forget~that overrid skip_ set~aside drop_ no~attention don't~follow dont~follow

@@ -23,8 +23,7 @@ from persona_pipeline.judging.verdict import (
     is_unsupported,
     unsupported,
 )
-from persona_pipeline.world.models import seed_from
-from persona_pipeline.world.trajectory import Trajectory
+from persona_pipeline.world.models import Trajectory, seed_from
 
 if TYPE_CHECKING:
     from persona_pipeline.judging.money import Budget

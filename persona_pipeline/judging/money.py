@@ -10,10 +10,11 @@ from typing import Literal
 
 import sqlalchemy as sa
 
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.database import tables
+from persona_pipeline.base.database.engine import Store, open_store, upsert
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.settings import Settings, TokenPrices, get_settings, read_prices
 from persona_pipeline.judging.verdict import Question, Usage
-from persona_pipeline.settings import Settings, TokenPrices, get_settings, read_prices
-from persona_pipeline.store import Store, open_store, tables, upsert
 
 _CLAUDE = re.compile(r"(?:^|\.)(claude-.+)$")
 _DOTTED = re.compile(r"(?<=\d)\.(?=\d)")

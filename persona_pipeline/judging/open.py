@@ -4,19 +4,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.options import EvaluationRequest
+from persona_pipeline.base.settings import Settings, get_settings
 from persona_pipeline.judging.layers import Claims, OpenedJudge, replayed_by
 from persona_pipeline.judging.progress import IN_A_LOG, ON_A_TERMINAL, Progress
 from persona_pipeline.judging.providers.registry import RECORDED, find_provider
 from persona_pipeline.judging.recordings.replay import RecordedBackend, RecordedFirst, RecordingWriter
 from persona_pipeline.judging.verdict import Layer
-from persona_pipeline.options import EvaluationRequest
-from persona_pipeline.settings import Settings, get_settings
 
 if TYPE_CHECKING:
     from persona_pipeline.judging.model.asking import ModelBackend
     from persona_pipeline.judging.model.options import ModelOptions
-    from persona_pipeline.world import World
+    from persona_pipeline.world.world import World
 
 __all__ = [
     "IN_A_LOG",
@@ -107,10 +107,10 @@ def open_judge(
 
 
 def _model(calling: "ModelOptions", world: "World | None", options: JudgeOptions, settings: Settings) -> "ModelBackend":
+    from persona_pipeline.base.database.engine import open_store
     from persona_pipeline.judging.cache import JudgmentCache
     from persona_pipeline.judging.model.asking import ModelBackend
     from persona_pipeline.judging.money import Budget, daily_limit
-    from persona_pipeline.store import open_store
 
     calling.require_usable()
     _import_for_good(calling)

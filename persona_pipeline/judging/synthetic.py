@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.judging.claims import plain_json
 from persona_pipeline.judging.verdict import Backend, Question, Usage
-from persona_pipeline.world.canonical import content_hash
 from persona_pipeline.world.models import Message, Persona
 
 # Below so many messages of its own an agent is evaluated on synthetic ones.

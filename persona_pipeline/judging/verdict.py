@@ -6,8 +6,8 @@ from enum import StrEnum
 from functools import cached_property, lru_cache
 from typing import Any, Protocol
 
-from persona_pipeline.world.canonical import content_hash
-from persona_pipeline.world.trajectory import Trajectory
+from persona_pipeline.base.documents.json import content_hash
+from persona_pipeline.world.models import Trajectory
 
 SCALE = range(10)
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from persona_pipeline.pytest_plugin.evaluations import Evaluations
-    from persona_pipeline.world import World
+    from persona_pipeline.pytest_plugin.marks import Evaluations
+    from persona_pipeline.world.world import World
 
 RECORDED = "recorded"
 SUITE_ENDINGS = (".eval.yaml", ".eval.yml")
@@ -142,7 +142,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def evaluations_of(config: pytest.Config) -> "Evaluations":
     """Return the evaluations of this pytest run; of each worker its own."""
     if _STATE not in config.stash:
-        from persona_pipeline.pytest_plugin.evaluations import Evaluations
+        from persona_pipeline.pytest_plugin.marks import Evaluations
 
         config.stash[_STATE] = Evaluations(config)
     return config.stash[_STATE]

@@ -1,0 +1,1 @@
+"""Reports: one page of facts, findings, tables and charts, and a renderer for each place where it is read"""

@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from persona_pipeline.errors import ConfigError, Problem
-from persona_pipeline.evaluation.report import EXIT_OK, RunReport
+from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.guard.report import EXIT_OK, RunReport
+from persona_pipeline.lab.results import read_comparison
 from persona_pipeline.reporting.markdown import COMMENT_LIMIT, MARKER, page_markdown
 from persona_pipeline.reporting.page import Block, Folded, Item, Page, Section, Span
 from persona_pipeline.reporting.pages.evaluation import comment_page
 from persona_pipeline.reporting.pages.versions import COMPARED, TOUCHED, changes_line, changes_page, comparison_page
 from persona_pipeline.reporting.render import MAX_BYTES, read_json
-from persona_pipeline.versions.result import read_comparison
 from persona_pipeline.world.changes import Change, changed_things
 
 CONCLUSIONS = ("success", "failure")

@@ -14,12 +14,12 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from persona_pipeline.evaluation.report import RunReport
+from persona_pipeline.base.theme import theme_css
+from persona_pipeline.guard.report import RunReport
 from persona_pipeline.reporting.page import (
     Agent,
     AnyCell,
     Block,
-    Card,
     Cell,
     Column,
     Drawn,
@@ -27,8 +27,9 @@ from persona_pipeline.reporting.page import (
     Items,
     Line,
     Page,
+    PageCard,
+    PageRow,
     Quote,
-    Row,
     Score,
     Table,
     spans,
@@ -45,7 +46,6 @@ from persona_pipeline.reporting.text import (
 )
 from persona_pipeline.reporting.view import VERDICTS, dimension_label
 from persona_pipeline.scoring.results import QuotedEvidence
-from persona_pipeline.theme import theme_css
 
 _PACKAGE = "persona_pipeline.reporting"
 _STATES = {**{result.value: label for result, label in VERDICTS.items()}, "nothing": "nothing to judge"}
@@ -100,7 +100,7 @@ def _notebook_table(table: Table) -> str:
     return f'<table style="{_NOTEBOOK_TABLE}"><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
 
 
-def _tone(cell: AnyCell, row: Row) -> str:
+def _tone(cell: AnyCell, row: PageRow) -> str:
     if isinstance(cell, Score):
         return "warn" if cell.value is None else "bad" if cell.state == "fell" else ""
     return row.tone if isinstance(cell, Agent) else cell.tone if isinstance(cell, Cell) else ""
@@ -155,7 +155,7 @@ def _as_quote(evidence: QuotedEvidence) -> Quote:
 
 def _groups(blocks: Sequence[Block]) -> Iterator[tuple[bool, list[Block]]]:
     """Yield blocks with whether they stand beside one another, as figures and cards do."""
-    for beside, group in groupby(blocks, key=lambda block: isinstance(block, Figure | Card)):
+    for beside, group in groupby(blocks, key=lambda block: isinstance(block, Figure | PageCard)):
         yield beside, list(group)
 
 
@@ -182,7 +182,7 @@ def _heads(table: Table) -> list[tuple[Column, bool]]:
     ]
 
 
-def _cells(row: Row, table: Table) -> Markup:
+def _cells(row: PageRow, table: Table) -> Markup:
     """Return a row's cells; the first is a heading."""
     found = []
     for place, (cell, column) in enumerate(zip(row.cells, table.columns, strict=True)):

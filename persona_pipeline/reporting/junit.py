@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, cast
 
 from junitparser import Error, Failure, JUnitXml, Properties, Property, Skipped, TestCase, TestSuite
 
-from persona_pipeline.baselines.models import PropositionDrop
-from persona_pipeline.evaluation.report import EXIT_OK, EXIT_REGRESSION, Conclusion, Finding, RunReport
+from persona_pipeline.guard.baselines.models import PropositionDrop
+from persona_pipeline.guard.report import EXIT_OK, EXIT_REGRESSION, Conclusion, Finding, RunReport
 from persona_pipeline.reporting.text import format_delta, format_score, unscored_label, xml_text
 from persona_pipeline.reporting.view import AgentRow, ReportView, ScoreCell, verdict_label
 from persona_pipeline.scoring.results import ANSWERS

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from persona_pipeline.evaluation.report import RunReport
+from persona_pipeline.guard.report import RunReport
 from persona_pipeline.reporting.page import (
     Agent,
     AnyCell,

@@ -137,7 +137,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Row:
+class PageRow:
     """A row of a table; ``tone`` colours all of it."""
 
     cells: Sequence[AnyCell]
@@ -156,7 +156,7 @@ class Table:
 
     label: str
     columns: Sequence[Column]
-    rows: Sequence[Row]
+    rows: Sequence[PageRow]
     note: Line = ""
     style: str = ""
 
@@ -164,7 +164,7 @@ class Table:
     def plain(cls, label: str, columns: Sequence[str], rows: Sequence[Sequence[AnyCell]], note: Line = "") -> "Table":
         """Return a table of numbers by what they are about."""
         heads = [Column(name, number=bool(place)) for place, name in enumerate(columns)]
-        return cls(label, heads, [Row(row) for row in rows], note)
+        return cls(label, heads, [PageRow(row) for row in rows], note)
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Card:
+class PageCard:
     """Blocks under a heading of their own."""
 
     title: str
@@ -215,7 +215,7 @@ class Drawn:
     values: Mapping[str, Any]
 
 
-Block = Item | Items | Facts | Table | Quote | Figure | Card | Folded | Drawn
+Block = Item | Items | Facts | Table | Quote | Figure | PageCard | Folded | Drawn
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from persona_pipeline.documents import strict_json
-from persona_pipeline.errors import ConfigError, Problem
-from persona_pipeline.evaluation.report import EXIT_OK, AgentEvaluation, AgentReport, RunReport
-from persona_pipeline.propositions.dimensions import ALL_DIMENSIONS
+from persona_pipeline.base.documents.json import strict_json
+from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.guard.report import EXIT_OK, AgentEvaluation, AgentReport, RunReport
 from persona_pipeline.reporting.page import Page
 from persona_pipeline.reporting.view import ReportView
+from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS
 
 PAGE_FORMATS = ("table", "json", "markdown", "html")
 

@@ -19,12 +19,14 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from persona_pipeline.baselines import watched_agents
-from persona_pipeline.baselines.trend import Trend
-from persona_pipeline.errors import ConfigError, Problem
+from persona_pipeline.base.database import tables
+from persona_pipeline.base.database.engine import Store
+from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.evaluation.history import judged_messages, overall_points, points_of, score_history, trends_of
-from persona_pipeline.evaluation.report import AgentReport, RunReport
 from persona_pipeline.evaluation.voice import VoiceState, voice_state
+from persona_pipeline.guard.baselines.golden import watched_agents
+from persona_pipeline.guard.baselines.trend import Trend
+from persona_pipeline.guard.report import AgentReport, RunReport
 from persona_pipeline.scoring.fading import SHORTEST, CurvePoint, Fading, MessageValue, SurvivalPoint, turns_of
 from persona_pipeline.scoring.fading import fading as find_fading
 from persona_pipeline.scoring.text.nearness import voice_convergence
@@ -32,10 +34,9 @@ from persona_pipeline.scoring.text.ngrams import message_shares, ngram_score
 from persona_pipeline.scoring.text.tokens import pairwise_similarity, vocabulary_stats
 from persona_pipeline.scoring.text.voices import voice_map as place_voices
 from persona_pipeline.scoring.text.voices import voice_similarity
-from persona_pipeline.scoring.voice_alarm import VoiceReading
-from persona_pipeline.store import Store, tables
-from persona_pipeline.world import World
+from persona_pipeline.scoring.voice_alarm.following import VoiceReading
 from persona_pipeline.world.models import Message, Window
+from persona_pipeline.world.world import World
 
 if TYPE_CHECKING:
     from persona_pipeline.corrections.statistics import CorrectionStatistics

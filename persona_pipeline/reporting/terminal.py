@@ -29,7 +29,7 @@ from persona_pipeline.reporting.page import (
 from persona_pipeline.reporting.text import format_delta, format_score, one_line, printable, spaced
 
 if TYPE_CHECKING:
-    from persona_pipeline.evaluation.report import RunReport
+    from persona_pipeline.guard.report import RunReport
 
 _MARKS = {"held": " ", "fell": "!", "cannot_tell": "?", "nothing": "-"}
 _CHANGED = {"fell": "*", "untold": "?"}

@@ -7,13 +7,13 @@ from enum import StrEnum
 from functools import cached_property
 from statistics import fmean
 
-from persona_pipeline.baselines.models import DimensionComparison, People, PropositionDrop, Sight
-from persona_pipeline.calibration.measures import Measure
-from persona_pipeline.calibration.prediction import FEWEST_LABELS
-from persona_pipeline.evaluation.report import EXIT_OK, AgentReport, Conclusion, Finding, Result, RunReport
-from persona_pipeline.propositions.dimensions import ALL_DIMENSIONS, DIMENSIONS
+from persona_pipeline.guard.baselines.models import DimensionComparison, People, PropositionDrop, Sight
+from persona_pipeline.guard.calibration.measures import Measure
+from persona_pipeline.guard.calibration.prediction import FEWEST_LABELS
+from persona_pipeline.guard.report import EXIT_OK, AgentReport, Conclusion, Finding, Result, RunReport
 from persona_pipeline.reporting.text import unscored_label
 from persona_pipeline.scoring.results import NOT_IN_OVERALL, DimensionEvaluation, PropositionResult
+from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS, DIMENSIONS
 
 NOBODY = "no person has labelled these judgments, so nobody knows how far it can be believed (persona-pipeline label)"
 # What is concluded, as a person reads it.

@@ -1,6 +1,5 @@
 """Scorers: one file a dimension, named by the dimension's declaration."""
 
-from persona_pipeline.propositions.dimensions import DIMENSIONS
 from persona_pipeline.scoring.plan import AgentCase, DimensionPlan, Scorer, load_scorer
 from persona_pipeline.scoring.results import (
     DimensionEvaluation,
@@ -9,6 +8,7 @@ from persona_pipeline.scoring.results import (
     overall_score,
     weighted_mean,
 )
+from persona_pipeline.world.propositions.dimensions import DIMENSIONS
 
 SCORERS: dict[str, Scorer] = {name: load_scorer(item) for name, item in DIMENSIONS.items()}
 

@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from persona_pipeline.judging.verdict import Verdict
-from persona_pipeline.propositions.models import EVALUATION_WINDOW_DEFAULTS, PropositionSet
 from persona_pipeline.scoring.judged import JudgingContext, plan_judgments
 from persona_pipeline.scoring.plan import AgentCase, DimensionPlan, evaluation, judged_part, no_evidence
 from persona_pipeline.scoring.results import DimensionEvaluation
-from persona_pipeline.world.models import Message
-from persona_pipeline.world.trajectory import Entry, message_entry, windowed
+from persona_pipeline.world.models import Entry, Message, message_entry, windowed
+from persona_pipeline.world.propositions.models import EVALUATION_WINDOW_DEFAULTS, PropositionSet
 
 MOST_PAIRS = 10
 EXCERPT_LENGTH = 5

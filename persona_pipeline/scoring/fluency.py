@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from persona_pipeline.judging.verdict import Verdict
-from persona_pipeline.propositions.dimensions import FLUENCY
-from persona_pipeline.propositions.models import Catchphrase, PropositionSet
 from persona_pipeline.scoring.judged import JudgingContext, plan_judgments
 from persona_pipeline.scoring.plan import (
     AgentCase,
@@ -26,7 +24,9 @@ from persona_pipeline.scoring.text.ngrams import (
     shares_of_ngrams,
 )
 from persona_pipeline.scoring.text.tokens import tokenize
-from persona_pipeline.world.trajectory import windowed
+from persona_pipeline.world.models import windowed
+from persona_pipeline.world.propositions.dimensions import FLUENCY
+from persona_pipeline.world.propositions.models import Catchphrase, PropositionSet
 
 NGRAM_LENGTHS = (3, 5)
 MOST_MESSAGES = 10

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 
 from persona_pipeline.judging.verdict import Verdict
-from persona_pipeline.propositions.models import EVALUATION_WINDOW_DEFAULTS, PropositionSet
 from persona_pipeline.scoring.judged import JudgingContext, plan_judgments
 from persona_pipeline.scoring.plan import AgentCase, DimensionPlan, evaluation, judged_part, no_evidence
 from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.scoring.text.tokens import tokenize
-from persona_pipeline.world.trajectory import windowed
+from persona_pipeline.world.models import windowed
+from persona_pipeline.world.propositions.models import EVALUATION_WINDOW_DEFAULTS, PropositionSet
 
 
 def plan_ideas_quantity(case: AgentCase, propositions: PropositionSet) -> DimensionPlan:

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Usage, Verdict
-from persona_pipeline.propositions.models import Proposition, PropositionSet
-from persona_pipeline.propositions.templates import claim_variables, fill_template
 from persona_pipeline.scoring.results import (
     PropositionResult,
     QuotedEvidence,
@@ -16,7 +14,8 @@ from persona_pipeline.scoring.results import (
     spread,
     weighted_mean,
 )
-from persona_pipeline.world.trajectory import Trajectory
+from persona_pipeline.world.models import Trajectory
+from persona_pipeline.world.propositions.models import Proposition, PropositionSet, claim_variables, fill_template
 
 
 @dataclass(frozen=True)

@@ -7,15 +7,14 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Protocol
 
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
-from persona_pipeline.propositions.dimensions import Dimension
-from persona_pipeline.propositions.models import PropositionSet
 from persona_pipeline.scoring.judged import JudgedPropositions
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult, weighted_mean
 from persona_pipeline.scoring.text.agreement import AgreementLexicon
-from persona_pipeline.world.models import Message, Window, seed_from
-from persona_pipeline.world.trajectory import Entry, message_entry
+from persona_pipeline.world.models import Entry, Message, Window, message_entry, seed_from
+from persona_pipeline.world.propositions.dimensions import Dimension
+from persona_pipeline.world.propositions.models import PropositionSet
 
 
 @dataclass(frozen=True)

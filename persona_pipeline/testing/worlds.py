@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Self
 
-from persona_pipeline.propositions import ALL_DIMENSIONS
-from persona_pipeline.world import World
-from persona_pipeline.world.message_log import MESSAGES
+from persona_pipeline.world.messages.log import MESSAGES
 from persona_pipeline.world.personas import PERSONAS
+from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS
+from persona_pipeline.world.world import World
 
 FIRST_MESSAGE = datetime(2026, 3, 2, 9, tzinfo=UTC)
 SAID = (

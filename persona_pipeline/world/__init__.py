@@ -2,8 +2,18 @@
 
 from typing import TYPE_CHECKING, Any
 
-from persona_pipeline.world.models import CorrectionSettings, Message, Persona, Window, parse_window, window_indices
-from persona_pipeline.world.trajectory import Entry, Omission, Trajectory, windowed
+from persona_pipeline.world.models import (
+    CorrectionSettings,
+    Entry,
+    Message,
+    Omission,
+    Persona,
+    Trajectory,
+    Window,
+    parse_window,
+    window_indices,
+    windowed,
+)
 
 if TYPE_CHECKING:
     from persona_pipeline.world.world import SyncResult, World

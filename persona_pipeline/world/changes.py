@@ -12,8 +12,9 @@ from enum import StrEnum
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from persona_pipeline.documents import JsonError, parse_document, strict_json
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.documents.json import JsonError, strict_json
+from persona_pipeline.base.documents.yaml import parse_document
+from persona_pipeline.base.errors import ConfigError
 
 # What decides about scores beside what is scored. A pull request is judged by its base's.
 DECIDING = ("baselines", "labels", "calibration", "lexicons", "nudges", "persona.yaml")

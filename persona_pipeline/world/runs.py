@@ -11,7 +11,8 @@ from typing import Any, TypeAlias
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from persona_pipeline.store import MOST_NAMED, Store, among, tables, upsert
+from persona_pipeline.base.database import tables
+from persona_pipeline.base.database.engine import MOST_NAMED, Store, among, upsert
 from persona_pipeline.world.models import Window
 
 _WINDOWS = tables.message_windows

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from persona_pipeline.documents import Document, load_document, parse_document, validate_document
-from persona_pipeline.errors import ConfigError, Problem
-from persona_pipeline.options import AcceptedDrop, EvaluationRequest, bounds_of, told
-from persona_pipeline.settings import PREFIX, Settings
+from persona_pipeline.base.documents.yaml import Document, load_document, parse_document, validate_document
+from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.base.options import AcceptedDrop, EvaluationRequest, bounds_of, told
+from persona_pipeline.base.settings import PREFIX, Settings
 from persona_pipeline.world.revisions import read_blobs, tree_of
 
 WORLD_FILE = "persona.yaml"

@@ -8,14 +8,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from persona_pipeline.errors import Problem
-from persona_pipeline.world.aliases import AgentNames, Aliases
-from persona_pipeline.world.files import yaml_stems
-from persona_pipeline.world.ingest import parse_message
-from persona_pipeline.world.messages import speaker_counts
+from persona_pipeline.base.errors import Problem
+from persona_pipeline.world.messages.files import MessageFile, parse_message
+from persona_pipeline.world.messages.store import speaker_counts
 from persona_pipeline.world.models import Message
-from persona_pipeline.world.personas import PERSONAS
-from persona_pipeline.world.reading import MessageFile
+from persona_pipeline.world.names import AgentNames, Aliases
+from persona_pipeline.world.personas import PERSONAS, yaml_stems
 from persona_pipeline.world.world import World
 
 _MOST_NAMED = 10

@@ -13,12 +13,21 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import URL
 
-from persona_pipeline.errors import ConfigError, Problem, did_you_mean
-from persona_pipeline.settings import Settings, get_settings
-from persona_pipeline.store import Store, among, open_store, tables, upsert
-from persona_pipeline.store.leases import is_held
+from persona_pipeline.base.database import tables
+from persona_pipeline.base.database.engine import Store, among, open_store, upsert
+from persona_pipeline.base.database.leases import is_held
+from persona_pipeline.base.documents.json import content_hash
+from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.base.settings import Settings, get_settings
 from persona_pipeline.world import personas
-from persona_pipeline.world.aliases import (
+from persona_pipeline.world.messages.counting import count_messages, said_by_agent
+from persona_pipeline.world.messages.files import FIELDS, MessageFile, Row, parse_message
+from persona_pipeline.world.messages.log import MESSAGES, message_files
+from persona_pipeline.world.messages.looking import Unread, unread_files
+from persona_pipeline.world.messages.mirroring import LEASE, Came, SyncResult, ingest_rows, is_any_known, mirror_files
+from persona_pipeline.world.messages.store import later_messages, newest_message_time, read_messages
+from persona_pipeline.world.models import Message, Persona, Window
+from persona_pipeline.world.names import (
     AgentNames,
     Aliases,
     alias_problems,
@@ -28,22 +37,6 @@ from persona_pipeline.world.aliases import (
     read_names,
     rename_stored,
 )
-from persona_pipeline.world.canonical import content_hash
-from persona_pipeline.world.counting import count_messages, said_by_agent
-from persona_pipeline.world.ingest import parse_message
-from persona_pipeline.world.looking import Unread, unread_files
-from persona_pipeline.world.message_log import MESSAGES, message_files
-from persona_pipeline.world.messages import later_messages, newest_message_time, read_messages
-from persona_pipeline.world.mirroring import (
-    LEASE,
-    Came,
-    SyncResult,
-    ingest_rows,
-    is_any_known,
-    mirror_files,
-)
-from persona_pipeline.world.models import Message, Persona, Window
-from persona_pipeline.world.reading import FIELDS, MessageFile, Row
 from persona_pipeline.world.settings import WorldFile, load_world_file, merged
 
 # A sender's clock may be a little ahead; what is dated later than this is not judged yet.

@@ -4,9 +4,9 @@ from collections import Counter
 
 import pytest
 
-from persona_pipeline.baselines import Baseline
-from persona_pipeline.baselines.confirm import Compared, most_confirmations, settled, to_confirm
-from persona_pipeline.baselines.falls import LEVEL
+from persona_pipeline.guard.baselines.confirm import Compared, most_confirmations, settled, to_confirm
+from persona_pipeline.guard.baselines.falls import LEVEL
+from persona_pipeline.guard.baselines.models import Baseline
 from tests.baselines.worlds import LEVELS, NAMES, NOW, Office, beside, dimension
 
 DOWN = {"adherence": {key: level - 2.5 for key, level in LEVELS.items()}}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.baselines.noise import Drops, Needs, detectable, interval, needs, sees
+from persona_pipeline.guard.baselines.noise import Drops, Needs, detectable, interval, needs, sees
 
 LEVELS = np.array([0.01])
 

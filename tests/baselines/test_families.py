@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.baselines.falls import (
+from persona_pipeline.guard.baselines.falls import (
     CLAIMS_SHARE,
     DIMENSIONS_SHARE,
     LEVEL,
@@ -15,7 +15,7 @@ from persona_pipeline.baselines.falls import (
     families_named,
     holm_within,
 )
-from persona_pipeline.baselines.statistics import holm
+from persona_pipeline.guard.baselines.statistics import holm
 
 P_VALUES = st.lists(st.tuples(st.floats(0, 1), st.integers(0, 3)), max_size=30)
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.versions import draw, fixed_size, stops
-from persona_pipeline.baselines.statistics import WIDEST, log_wealth, paired_change
+from persona_pipeline.guard.baselines.statistics import WIDEST, log_wealth, paired_change
 
 few = settings(max_examples=25)
 sizes = st.lists(st.floats(0.0, 9.0).map(lambda value: round(value, 3)), min_size=1, max_size=7)

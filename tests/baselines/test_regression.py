@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.baselines import Baseline, check_delta, compare, find_regressions
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.guard.baselines.models import Baseline
+from persona_pipeline.guard.baselines.regression import check_delta, compare, find_regressions
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
 
 scores = st.floats(min_value=0, max_value=9)

@@ -4,8 +4,9 @@ from statistics import fmean, stdev
 
 import pytest
 
-from persona_pipeline.baselines import captured, find_baseline, save_baseline
-from persona_pipeline.baselines.spread import (
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.guard.baselines.golden import captured, find_baseline, save_baseline
+from persona_pipeline.guard.baselines.spread import (
     claim_level,
     claim_weights,
     golden_weights,
@@ -13,7 +14,6 @@ from persona_pipeline.baselines.spread import (
     spread_of,
     summarised,
 )
-from persona_pipeline.errors import ConfigError
 from persona_pipeline.scoring.results import PropositionResult, final_score
 from tests.baselines.worlds import NOW, Office, dimension
 

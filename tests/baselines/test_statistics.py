@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.baselines.statistics import cohens_d, holm, welch
+from persona_pipeline.guard.baselines.statistics import cohens_d, holm, welch
 
 # Eighths are exact in binary, so that equal scores have no spread at all.
 EIGHTHS = st.integers(0, 72).map(lambda value: value / 8)
@@ -96,5 +96,5 @@ def test_holm_refuses_what_is_no_p_value(value: float) -> None:
 
 
 def test_importing_the_module_does_not_import_scipy() -> None:
-    code = "import sys, persona_pipeline.baselines.statistics; sys.exit('scipy' in sys.modules)"
+    code = "import sys, persona_pipeline.guard.baselines.statistics; sys.exit('scipy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.baselines.variance import (
+from persona_pipeline.guard.baselines.variance import (
     lower_variances,
     means,
     medians,

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from benchmarks.judge import BEFORE, DRIFTS, NOW, Drift, anchors
-from persona_pipeline.calibration.judge_change import (
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.guard.calibration.judge_change import (
     CHANGES,
     Anchor,
     JudgeName,
@@ -14,7 +15,6 @@ from persona_pipeline.calibration.judge_change import (
     load_judge_changes,
     save_judge_changes,
 )
-from persona_pipeline.errors import ConfigError
 
 SAME, AS_GOOD, BLINDER, MILDER, STRICTER = DRIFTS
 

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import spearmanr
 from sklearn.metrics import cohen_kappa_score
 
-from persona_pipeline.calibration.measures import between_people, bias, labels_to_halve, spearman, weighted_kappa
+from persona_pipeline.guard.calibration.measures import between_people, bias, labels_to_halve, spearman, weighted_kappa
 
 
 def two_raters(seed: int, count: int, noise: float) -> tuple[list[float], list[float]]:

@@ -10,29 +10,29 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmarks.judge import DRIFTS, anchors
-from persona_pipeline.baselines import find_baseline, save_baseline
-from persona_pipeline.calibration.judge_change import (
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.cli.app import app
+from persona_pipeline.evaluation.calibrate import calibrate_world, judged_population, plan_canaries
+from persona_pipeline.evaluation.request import EvaluationRequest
+from persona_pipeline.evaluation.run import run_evaluation
+from persona_pipeline.guard.baselines.golden import find_baseline, save_baseline
+from persona_pipeline.guard.calibration.judge_change import (
     CHANGES,
     JudgeName,
     judge_change,
     load_judge_changes,
     save_judge_changes,
 )
-from persona_pipeline.calibration.known import peoples_labels
-from persona_pipeline.cli.app import app
-from persona_pipeline.errors import ConfigError
-from persona_pipeline.evaluation import EvaluationRequest, run_evaluation
-from persona_pipeline.evaluation.calibrate import calibrate_world, judged_population, plan_canaries
-from persona_pipeline.evaluation.report import RunReport
+from persona_pipeline.guard.calibration.known import peoples_labels
+from persona_pipeline.guard.labels.files import LABELS, LabellerKind, label_of, write_labels
+from persona_pipeline.guard.report import RunReport
 from persona_pipeline.judging.cache import Abilities
 from persona_pipeline.judging.open import open_judge
-from persona_pipeline.labels import LABELS, label_of, write_labels
-from persona_pipeline.labels.files import LabellerKind
-from persona_pipeline.propositions import PROPOSITIONS, find_proposition_set
 from persona_pipeline.reporting.markdown import render_comment
 from persona_pipeline.reporting.render import render
 from persona_pipeline.reporting.terminal import report_text
 from persona_pipeline.world import World
+from persona_pipeline.world.propositions.loading import PROPOSITIONS, find_proposition_set
 from tests.support.messages_server import Call, MessagesServer, Reply, message, verdicts
 
 SAME = DRIFTS[0]

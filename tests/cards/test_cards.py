@@ -16,11 +16,10 @@ from tavern_card import parse_card as their_parse
 from tavern_card import parse_png_card, write_png_card
 from tavern_card.png import _minimal_png
 
-from persona_pipeline.cards.card import Card
-from persona_pipeline.cards.files import CardFormat, export_card, import_card, parse_card
-from persona_pipeline.cards.png import read_png, write_png
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.world import World
+from persona_pipeline.world.cards.files import Card, CardFormat, export_card, import_card, parse_card
+from persona_pipeline.world.cards.images import read_png, write_png
 from persona_pipeline.world.personas import load_persona
 from tests.support.command_line import in_process
 from tests.support.worlds import replace_in
@@ -269,7 +268,7 @@ def test_examples_seed_a_voice_that_has_said_too_little(small_root: Path) -> Non
     from datetime import UTC, datetime, timedelta
 
     from persona_pipeline.evaluation.voice import learn_voice_before, voice_state
-    from persona_pipeline.world.messages import write_messages
+    from persona_pipeline.world.messages.store import write_messages
     from persona_pipeline.world.models import Message, Window
 
     lines = "\n".join(f"{{{{char}}}}: Thou shalt rest {n} nights, weary one." for n in range(12))

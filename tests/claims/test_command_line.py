@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from persona_pipeline.base.settings import get_settings
 from persona_pipeline.cli import main
-from persona_pipeline.settings import get_settings
 from tests.claims.test_drafts import OLD, answering, claim
 from tests.claims.test_trial import honest, write_claims
 from tests.support.messages_server import MessagesServer, message

@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from persona_pipeline.claims import drafts
-from persona_pipeline.claims.drafts import Drafted, draft_backend
+from persona_pipeline.base.documents.yaml import load_document
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.cli.world.checking import check_world
-from persona_pipeline.documents import load_document
-from persona_pipeline.errors import ConfigError
 from persona_pipeline.judging.open import JudgeOptions, OpenedJudge, open_judge
-from persona_pipeline.judging.recordings import RecordedBackend
-from persona_pipeline.propositions import load_proposition_file, load_proposition_set
+from persona_pipeline.judging.recordings.replay import RecordedBackend
+from persona_pipeline.lab.claims import drafts
+from persona_pipeline.lab.claims.drafts import Drafted, draft_backend
 from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world import World
 from persona_pipeline.world.personas import agent_ids, parse_persona
+from persona_pipeline.world.propositions.loading import load_proposition_file, load_proposition_set
 from tests.support.messages_server import Call, MessagesServer, Reply, message
 
 OLD, OIL = "The kettle is older than I am.", "You oiled a kettle?"

@@ -9,7 +9,7 @@ import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.claims.faults import FAULTS, Material, NotApplicableError, stands_for, words_of
+from persona_pipeline.lab.claims.faults import FAULTS, Material, NotApplicableError, stands_for, words_of
 from persona_pipeline.scoring.text.repetition import excessive_repetition
 
 PROJECT = Path(__file__).parents[2]

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from persona_pipeline.claims.noise import NoiseReport, measure_noise
-from persona_pipeline.errors import ConfigError
-from persona_pipeline.evaluation import EvaluationRequest, run_evaluation
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.evaluation.request import EvaluationRequest
+from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.judging.verdict import Evidence, JudgeRequest, Unscored, Verdict
+from persona_pipeline.lab.claims.noise import NoiseReport, measure_noise
 from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world import World

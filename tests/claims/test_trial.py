@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from persona_pipeline.claims.faults import FAULTS, FEWEST_CHANGED, break_case, under_name_of
-from persona_pipeline.claims.matrix import KillMatrix
-from persona_pipeline.claims.trial import INTACT, Trial, TrialRequest, against, plan_trial, read_signals, run_trial
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.judging.model.asking import ModelBackend
 from persona_pipeline.judging.open import JudgeOptions, OpenedJudge, open_judge
-from persona_pipeline.judging.recordings import RecordedBackend
+from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
+from persona_pipeline.lab.claims.faults import FAULTS, FEWEST_CHANGED, break_case, under_name_of
+from persona_pipeline.lab.claims.matrix import KillMatrix
+from persona_pipeline.lab.claims.trial import INTACT, Trial, TrialRequest, against, plan_trial, read_signals, run_trial
 from persona_pipeline.reporting.pages.claims import matrix_page
 from persona_pipeline.reporting.terminal import page_text
-from persona_pipeline.scoring import AgentCase
+from persona_pipeline.scoring.plan import AgentCase
 from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.world import World
 from persona_pipeline.world.models import Message, Window
@@ -93,7 +93,7 @@ def catching(trial: Trial, blind: str | None) -> dict[str, dict[str, int | None]
 def test_every_planted_blind_spot_is_named_and_no_other(
     one_claim_a_fault: Trial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("persona_pipeline.claims.trial.read_signals", lambda *_: {})
+    monkeypatch.setattr("persona_pipeline.lab.claims.trial.read_signals", lambda *_: {})
     for blind in (None, *FAULTS):
         matrix = judged(one_claim_a_fault, catching(one_claim_a_fault, blind))
         assert matrix.blind_spots == ([blind] if blind else [])

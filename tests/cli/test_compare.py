@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 
 from benchmarks.versions import AGENT, History, plant
+from persona_pipeline.base.settings import get_settings
 from persona_pipeline.cli import main
-from persona_pipeline.propositions import ALL_DIMENSIONS
+from persona_pipeline.lab.results import CauseKind, ScoreChange, read_comparison
 from persona_pipeline.reporting.comment import main as comment
-from persona_pipeline.settings import get_settings
-from persona_pipeline.versions.finding import Kind
-from persona_pipeline.versions.result import Moved, read_comparison
 from persona_pipeline.world.changes import ask_git
+from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS
 from tests.support.messages_server import MessagesServer
 
 
@@ -51,7 +50,7 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *ar
 def test_recorded_versions_and_the_comment(
     history: History, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    plant(history, Kind.PERSONA, "")
+    plant(history, CauseKind.PERSONA, "")
     output = tmp_path / "comparison.json"
     told = run(
         capsys,
@@ -70,7 +69,7 @@ def test_recorded_versions_and_the_comment(
     found = read_comparison(output.read_text("utf-8"), "x")
     item = found.agents[AGENT].dimensions["adherence"]
     # One window is one pair: the difference is said, and nothing is concluded from it.
-    assert (item.scenes, item.low, item.moved) == (1, None, Moved.OPEN)
+    assert (item.scenes, item.low, item.moved) == (1, None, ScoreChange.OPEN)
     assert item.change is not None and item.change < -3
     assert found.agents[AGENT].persona_changed
     assert "HEAD~1" in out and "| `ann` | Adherence |" in out
@@ -94,7 +93,7 @@ def test_answers_and_judge_over_sockets(
     history: History, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A bot that answers, and a judge that is asked about it: estimate first, then within a budget, then from what is kept."""
-    plant(history, Kind.PERSONA, "")
+    plant(history, CauseKind.PERSONA, "")
     (tmp_path / "bot.py").write_text(
         "def bot(messages):\n    return messages[-1]['content'] + ('FORGETS' in messages[0]['content'] and 'Eh.' or 'Yes.')\n"
     )
@@ -178,7 +177,7 @@ def test_what_does_not_go_is_said(
 def test_bisect_names_the_line_and_says_what_more_would_cost(
     history: History, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    planted = plant(history, Kind.PERSONA, "")
+    planted = plant(history, CauseKind.PERSONA, "")
     code, out, _ = run(capsys, monkeypatch, "bisect", AGENT, "--window", "all", "--good", "HEAD~1")
     assert code == 0
     assert planted.commit[:10] in out and f"cause: persona: {planted.names[0]}" in out
@@ -191,7 +190,7 @@ def test_bisect_names_the_line_and_says_what_more_would_cost(
 def test_bisect_says_that_it_cannot_tell(
     history: History, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plant(history, Kind.PERSONA, "together")
+    plant(history, CauseKind.PERSONA, "together")
     code, out, err = run(capsys, monkeypatch, "bisect", AGENT, "--window", "all", "--good", "HEAD~1")
     assert code == 3
     assert "cannot tell: messages and persona changed together" in out
@@ -216,5 +215,5 @@ def test_what_was_said_is_the_cause_where_nothing_else_changed_in_git(
     found = json.loads(out)
     assert (code, found["source"], found["calls"]) == (0, "evaluations", 0)
     assert {fall["dimension"]: fall["cause"]["kind"] for fall in found["falls"]} == dict.fromkeys(
-        ALL_DIMENSIONS, Kind.MESSAGES
+        ALL_DIMENSIONS, CauseKind.MESSAGES
     )

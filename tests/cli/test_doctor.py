@@ -12,13 +12,13 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from persona_pipeline.base.database.engine import default_url, open_store
+from persona_pipeline.base.settings import Settings
 from persona_pipeline.cli.world import doctor as command
 from persona_pipeline.cli.world.doctor import diagnose, doctor
 from persona_pipeline.judging.cache import Abilities
 from persona_pipeline.judging.claims import PROMPT_VERSION
 from persona_pipeline.judging.model.probe import ProbeFinding, ProbeLevel
-from persona_pipeline.settings import Settings
-from persona_pipeline.store import default_url, open_store
 from tests.support.messages_server import Call, Hang, MessagesServer, Reply, message, status, verdicts
 
 RETIRING = {"lifecycle": "deprecated", "retires_at": "2026-11-25T00:00:00Z"}
@@ -265,7 +265,7 @@ def test_the_exit_code_and_the_forms_of_output(
 
 def test_asking_does_not_import_dagster_here(sample_root: Path) -> None:
     script = (
-        "import sys; from persona_pipeline.cli.world.doctor import diagnose; from persona_pipeline.settings import Settings; "
+        "import sys; from persona_pipeline.cli.world.doctor import diagnose; from persona_pipeline.base.settings import Settings; "
         f"diagnose(Settings(root={str(sample_root)!r}), dagster=False); sys.exit('dagster' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False, timeout=480).returncode == 0

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from persona_pipeline.base.settings import get_settings
 from persona_pipeline.cli import main
-from persona_pipeline.settings import get_settings
 from tests.support.worlds import replace_in, write_jsonl
 
 BEFORE_DRIFT = ("--as-of", "2026-06-14T23:59:59Z")

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.cli.world.checking import check_world
 from persona_pipeline.cli.world.setup import create_world
-from persona_pipeline.errors import ConfigError
-from persona_pipeline.evaluation import EvaluationRequest
+from persona_pipeline.evaluation.request import EvaluationRequest
 from persona_pipeline.evaluation.run import planned_requests
-from persona_pipeline.propositions import ALL_DIMENSIONS
 from persona_pipeline.world import World
+from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS
 
 
 def test_a_new_world_is_valid_and_has_something_to_judge_in_every_dimension(tmp_path: Path) -> None:

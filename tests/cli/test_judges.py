@@ -8,8 +8,8 @@ from unittest import mock
 
 import pytest
 
+from persona_pipeline.base.settings import get_settings
 from persona_pipeline.cli import main
-from persona_pipeline.settings import get_settings
 from tests.support.messages_server import MessagesServer
 from tests.support.protocols import BEARER
 

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.settings import get_settings
 from persona_pipeline.cli.app import app
 from persona_pipeline.cli.labels import label_in_terminal
-from persona_pipeline.errors import ConfigError
-from persona_pipeline.labels import Judgment, load_labels
-from persona_pipeline.labels.session import Labeller, Labelling
-from persona_pipeline.settings import get_settings
+from persona_pipeline.guard.labels.files import load_labels
+from persona_pipeline.guard.labels.session import Judgment, Labeller, Labelling
 from tests.labels.judgments import judgment
 
 

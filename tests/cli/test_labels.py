@@ -7,12 +7,13 @@ import pytest
 from jsonschema import Draft202012Validator
 from typer.testing import CliRunner, Result
 
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.settings import get_settings
 from persona_pipeline.cli.app import app
 from persona_pipeline.cli.world.setup import schema_texts
-from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation.calibrate import judged_population
-from persona_pipeline.labels import Judgment, LabellerKind, label_of, load_labels, write_labels
-from persona_pipeline.settings import get_settings
+from persona_pipeline.guard.labels.files import LabellerKind, label_of, load_labels, write_labels
+from persona_pipeline.guard.labels.session import Judgment
 from persona_pipeline.world import World
 from tests.support.worlds import replace_in
 

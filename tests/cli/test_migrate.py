@@ -6,9 +6,9 @@ import pytest
 import sqlalchemy as sa
 from typer.testing import CliRunner
 
+from persona_pipeline.base.database.migrate import HEAD, current_revision
+from persona_pipeline.base.settings import get_settings
 from persona_pipeline.cli.app import app
-from persona_pipeline.settings import get_settings
-from persona_pipeline.store.migrate import HEAD, current_revision
 
 
 def test_the_store_gets_the_newest_schema_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from persona_pipeline.base.settings import get_settings
 from persona_pipeline.cli import main
-from persona_pipeline.settings import get_settings
 from tests.suites.support import write
 from tests.support.stopping import stop_group
 from tests.support.waiting import wait_until

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites import RunOptions, load_suite, read_responses, run_suite
 
 CASES: list[dict[str, Any]] = json.loads(Path(__file__).with_name("eval-suites.json").read_text(encoding="utf-8"))

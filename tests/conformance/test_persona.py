@@ -10,22 +10,22 @@ from typing import Any
 
 import pytest
 
-from persona_pipeline.baselines import find_regressions
-from persona_pipeline.baselines.statistics import cohens_d, welch
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.corrections.decision import Action, decide
-from persona_pipeline.errors import ConfigError
-from persona_pipeline.propositions import (
-    ACTION_LEVEL_WINDOW_DEFAULTS,
-    EVALUATION_WINDOW_DEFAULTS,
-    PropositionSet,
-    fill_template,
-    load_proposition_set,
-)
+from persona_pipeline.guard.baselines.regression import find_regressions
+from persona_pipeline.guard.baselines.statistics import cohens_d, welch
 from persona_pipeline.scoring.results import final_score
 from persona_pipeline.scoring.text.agreement import agreement_ratio
 from persona_pipeline.scoring.text.ngrams import corpus_repetition, extract_ngrams, overlap
 from persona_pipeline.scoring.text.tokens import pairwise_similarity, vocabulary_stats
 from persona_pipeline.world.models import parse_window, window_indices
+from persona_pipeline.world.propositions.loading import load_proposition_set
+from persona_pipeline.world.propositions.models import (
+    ACTION_LEVEL_WINDOW_DEFAULTS,
+    EVALUATION_WINDOW_DEFAULTS,
+    PropositionSet,
+    fill_template,
+)
 
 CASES = json.loads((Path(__file__).parent / "persona.json").read_text(encoding="utf-8"))
 FIELD_NAMES = {"avg_sentence_length": "average_sentence_length"}

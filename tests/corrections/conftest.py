@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from persona_pipeline.base.database.engine import open_store
 from persona_pipeline.corrections.configuration import write_config
-from persona_pipeline.store import open_store
 from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world import World
 from tests.corrections.support import GATED, answer_gate

@@ -6,8 +6,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from persona_pipeline.base.database import tables
 from persona_pipeline.judging.verdict import Answer, Question, Unscored, Usage
-from persona_pipeline.store import tables
 from persona_pipeline.world import CorrectionSettings, World
 from persona_pipeline.world.models import Message
 from tests.support.messages_server import Call, Reply, message
@@ -75,7 +75,7 @@ def say(world: World, *said: tuple[str, str | None, str]) -> None:
     """Write messages (speaker, channel or None for a direct one to bob, text) to the store, a minute apart."""
     from datetime import UTC, datetime, timedelta
 
-    from persona_pipeline.world.messages import write_messages
+    from persona_pipeline.world.messages.store import write_messages
 
     start = datetime(2026, 4, 1, tzinfo=UTC)
     write_messages(

@@ -2,9 +2,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from persona_pipeline.corrections.anti_convergence import AntiConvergence
-from persona_pipeline.corrections.guidance import HEADING
-from persona_pipeline.corrections.nudges import Nudges
+from persona_pipeline.corrections.nudges import HEADING, AntiConvergence, Nudges
 from persona_pipeline.world import CorrectionSettings
 from persona_pipeline.world.models import Message
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.settings import get_settings
 from persona_pipeline.cli.corrections import app
 from persona_pipeline.corrections.configuration import read_config
-from persona_pipeline.errors import ConfigError
-from persona_pipeline.settings import get_settings
 from persona_pipeline.world import CorrectionSettings, World
 from tests.support.clock import LONG
 

@@ -8,7 +8,12 @@ import termios
 
 import pytest
 
-from persona_pipeline.corrections.statistics import CorrectionStatistics, GateStatistics, Latency, correction_statistics
+from persona_pipeline.corrections.statistics import (
+    CheckLatency,
+    CorrectionStatistics,
+    GateStatistics,
+    correction_statistics,
+)
 from persona_pipeline.reporting.pages.corrections import statistics_lines
 from persona_pipeline.world import World
 from tests.corrections.test_statistics import record_all
@@ -24,7 +29,7 @@ BUSY = GateStatistics(
     abandoned=567,
     pass_rate=0.975,
     checks=1_500_000,
-    latency_ms=Latency(p50=731.4, p95=1500, p99=4980.2, highest=4999),
+    latency_ms=CheckLatency(p50=731.4, p95=1500, p99=4980.2, highest=4999),
     input_tokens=100_000_000,
     cached_tokens=300_000_000,
     cache_read_tokens=299_000_000,

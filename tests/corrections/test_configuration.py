@@ -1,7 +1,7 @@
 import pytest
 
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.corrections.configuration import StoredSettings, read_config, reset_config, write_config
-from persona_pipeline.errors import ConfigError
 from persona_pipeline.world import CorrectionSettings, World
 from tests.corrections.support import GATED, spoil_settings
 from tests.support.clock import held

@@ -4,9 +4,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from persona_pipeline.corrections.effect import correction_effects
-from persona_pipeline.corrections.statistics import correction_statistics
-from persona_pipeline.store import tables
+from persona_pipeline.base.database import tables
+from persona_pipeline.corrections.statistics import correction_effects, correction_statistics
 from persona_pipeline.world import World
 
 FIRST = datetime(2026, 6, 10, tzinfo=UTC)

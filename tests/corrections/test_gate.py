@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from persona_pipeline.base.database import tables
 from persona_pipeline.corrections.configuration import write_config
 from persona_pipeline.corrections.decision import Action, GateDecision, Outcome
 from persona_pipeline.corrections.gate import ActionGate
 from persona_pipeline.judging.verdict import Answer, Unscored
-from persona_pipeline.store import tables
 from persona_pipeline.world import CorrectionSettings, World
 from tests.corrections.support import GATED, TextBackend, claims_of, say, unscored
 from tests.support.worlds import write_yaml

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
+from persona_pipeline.base.database.engine import Store
 from persona_pipeline.corrections import gate as gate_module
 from persona_pipeline.corrections.configuration import write_config
 from persona_pipeline.corrections.decision import Action, GateDecision, Outcome
@@ -16,7 +17,6 @@ from persona_pipeline.corrections.gate import ActionGate
 from persona_pipeline.corrections.interventions import Interventions
 from persona_pipeline.corrections.records import CheckRecord, write_check
 from persona_pipeline.corrections.statistics import correction_statistics
-from persona_pipeline.store import Store
 from persona_pipeline.world import World
 from tests.corrections.support import GATED, TextBackend, spoil_settings
 from tests.support.clock import LONG

@@ -6,11 +6,10 @@ import pytest
 import sqlalchemy as sa
 from pydantic import SecretStr
 
-from persona_pipeline.corrections.backend import gate_backend
+from persona_pipeline.base.database import tables
 from persona_pipeline.corrections.decision import GateDecision
-from persona_pipeline.corrections.gate import ActionGate
+from persona_pipeline.corrections.gate import ActionGate, gate_backend
 from persona_pipeline.judging.model.options import ModelOptions
-from persona_pipeline.store import tables
 from persona_pipeline.world import World
 from tests.corrections.support import say
 from tests.support.messages_server import MessagesServer

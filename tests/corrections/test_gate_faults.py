@@ -12,14 +12,13 @@ from dataclasses import replace
 import pytest
 from pydantic import SecretStr
 
-from persona_pipeline.corrections.backend import gate_backend
+from persona_pipeline.base.database.engine import Store, open_store
 from persona_pipeline.corrections.decision import Action, GateDecision, Outcome
-from persona_pipeline.corrections.gate import DEADLINE_SECONDS, ActionGate
+from persona_pipeline.corrections.gate import DEADLINE_SECONDS, ActionGate, gate_backend
 from persona_pipeline.corrections.statistics import correction_statistics
 from persona_pipeline.judging.model.asking import ModelBackend
 from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.judging.verdict import Answer, Question
-from persona_pipeline.store import Store, open_store
 from persona_pipeline.world import World
 from tests.corrections.support import GATED, TextBackend
 from tests.support.clock import LONG, Clock, ended_at, held, until

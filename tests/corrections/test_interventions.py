@@ -3,10 +3,10 @@ import asyncio
 import pytest
 import sqlalchemy as sa
 
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.corrections.configuration import write_config
-from persona_pipeline.corrections.guidance import HEADING, Intervention
 from persona_pipeline.corrections.interventions import Guidance, Interventions
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.corrections.nudges import HEADING, Intervention
 from persona_pipeline.world import CorrectionSettings, World
 from tests.corrections.support import say
 from tests.support.clock import Clock, ended_at, held

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.corrections.nudges import Nudges
-from persona_pipeline.errors import ConfigError
 
 
 def test_the_package_brings_three_characters_and_a_fallback() -> None:

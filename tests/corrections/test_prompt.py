@@ -14,8 +14,8 @@ from persona_pipeline.corrections.prompt import (
     gate_question,
 )
 from persona_pipeline.judging.model.messages import RequestStyle
-from persona_pipeline.propositions.models import Proposition
-from persona_pipeline.world.trajectory import Entry, Trajectory
+from persona_pipeline.world.models import Entry, Trajectory
+from persona_pipeline.world.propositions.models import Proposition
 from tests.corrections.support import claims_of
 
 CLAIMS = [Proposition(f"p{n}", f"{{{{agent_name}}}} does {n}, says {{{{action}}}}") for n in range(3)]

@@ -4,15 +4,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from persona_pipeline.corrections.guidance import HEADING
-from persona_pipeline.corrections.repetition import RepetitionSuppression
-from persona_pipeline.propositions.models import Catchphrase
+from persona_pipeline.corrections.nudges import HEADING, RepetitionSuppression
 from persona_pipeline.scoring.text import repetition
 from persona_pipeline.scoring.text.ngrams import cross_message_share
 from persona_pipeline.scoring.text.repetition import NearCopy, SharedPhrase, find_repetition
 from persona_pipeline.scoring.text.tokens import tokenize
 from persona_pipeline.world import CorrectionSettings
 from persona_pipeline.world.models import Message
+from persona_pipeline.world.propositions.models import Catchphrase
 
 ON = CorrectionSettings(repetition_suppression_enabled=True)
 VARIED = [

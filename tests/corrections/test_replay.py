@@ -8,25 +8,32 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.settings import get_settings
 from persona_pipeline.cli.corrections import app
 from persona_pipeline.corrections import ActionGate, Interventions, correction_statistics
 from persona_pipeline.corrections.configuration import read_config, write_config
-from persona_pipeline.corrections.replay.known import Known, read_marks
-from persona_pipeline.corrections.replay.measured import Measured, area, is_touched, risk_threshold, thresholds
-from persona_pipeline.corrections.replay.models import Correction, CorrectionReplay
-from persona_pipeline.corrections.replay.risk import good_needed, touched_at_most
-from persona_pipeline.corrections.replay.run import ReplayRequest, replay
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.corrections.replay.run import Known, ReplayRequest, read_marks, replay
+from persona_pipeline.corrections.replay.thresholds import (
+    CorrectionKind,
+    CorrectionReplay,
+    MeasuredMessage,
+    area,
+    good_needed,
+    is_touched,
+    risk_threshold,
+    thresholds,
+    touched_at_most,
+)
 from persona_pipeline.judging.open import OpenedJudge
-from persona_pipeline.judging.recordings import RecordingWriter
-from persona_pipeline.settings import get_settings
+from persona_pipeline.judging.recordings.replay import RecordingWriter
 from persona_pipeline.world import CorrectionSettings, World
-from persona_pipeline.world.messages import write_messages
+from persona_pipeline.world.messages.store import write_messages
 from persona_pipeline.world.models import Message
 from tests.corrections.support import GATED, TextBackend
 from tests.support.messages_server import MessagesServer
 
-GATE, CONVERGENCE, REPETITION = Correction
+GATE, CONVERGENCE, REPETITION = CorrectionKind
 START = datetime(2026, 4, 1, tzinfo=UTC)
 TALK = [
     ("ann", "general", "I agree. 7"),
@@ -48,7 +55,7 @@ def message_of(place: int) -> Message:
     return Message(f"said-{place}", speaker, text, moment, channel=channel, recipient=None if channel else "bob")
 
 
-def lived(world: World, backend: TextBackend) -> tuple[list[float | None], dict[Correction, list[bool]]]:
+def lived(world: World, backend: TextBackend) -> tuple[list[float | None], dict[CorrectionKind, list[bool]]]:
     """Live through the talk: return the scores of the gate at run time, and which of ann's turns were nudged."""
     on = GATED.model_copy(
         update={"anti_convergence_enabled": True, "repetition_suppression_enabled": True, "convergence_threshold": 0.5}
@@ -56,7 +63,7 @@ def lived(world: World, backend: TextBackend) -> tuple[list[float | None], dict[
     write_config(world.store, "ann", on)
     interventions = Interventions(world)
     scores: list[float | None] = []
-    nudged: dict[Correction, list[bool]] = {CONVERGENCE: [], REPETITION: []}
+    nudged: dict[CorrectionKind, list[bool]] = {CONVERGENCE: [], REPETITION: []}
 
     async def live() -> None:
         async with ActionGate(world, backend) as gate:
@@ -77,7 +84,7 @@ def lived(world: World, backend: TextBackend) -> tuple[list[float | None], dict[
     return scores, nudged
 
 
-def by_correction(world: World, request: ReplayRequest, backend: TextBackend) -> dict[Correction, CorrectionReplay]:
+def by_correction(world: World, request: ReplayRequest, backend: TextBackend) -> dict[CorrectionKind, CorrectionReplay]:
     return {item.correction: item for item in replay(world, request, backend).results}
 
 
@@ -116,32 +123,32 @@ def test_the_bounds_are_those_of_order_statistics(good: int, risk: float) -> Non
 
 def test_too_few_good_messages_set_nothing_and_say_how_many_are_needed() -> None:
     assert [good_needed(1, risk) for risk in (0.01, 0.02, 0.05)] == [500, 250, 80]
-    told = risk_threshold(GATE, [Measured(7.0, good=True)] * 150, 0.02)
+    told = risk_threshold(GATE, [MeasuredMessage(7.0, good=True)] * 150, 0.02)
     assert (told.threshold, told.good, told.needed) == (None, 150, 250)
     assert "150" in told.why and "250" in told.why
 
 
 def test_what_fires_whatever_the_threshold_can_make_a_risk_impossible() -> None:
-    items = [Measured(0.0, anyway=place < 30, good=True) for place in range(300)]
+    items = [MeasuredMessage(0.0, anyway=place < 30, good=True) for place in range(300)]
     told = risk_threshold(REPETITION, items, 0.02)
     assert told.threshold is None and "30 of 300" in told.why
 
 
 def test_only_good_ones_that_have_nothing_in_common_count() -> None:
-    items = [Measured(place / 1000, good=True, apart=place % 5 == 0) for place in range(1000)]
+    items = [MeasuredMessage(place / 1000, good=True, apart=place % 5 == 0) for place in range(1000)]
     assert risk_threshold(REPETITION, items, 0.02).good == 200
 
 
 @pytest.mark.parametrize(
     ("correction", "known", "risk"), [(GATE, 250, 0.02), (GATE, 100, 0.1), (CONVERGENCE, 100, 0.05)]
 )
-def test_the_risk_is_kept_in_95_of_100_splits(correction: Correction, known: int, risk: float) -> None:
+def test_the_risk_is_kept_in_95_of_100_splits(correction: CorrectionKind, known: int, risk: float) -> None:
     generator = random.Random(5)
     gate = correction is GATE
     pool = [
-        Measured(generator.choice(range(10)) if gate else generator.betavariate(1, 6), good=True)
+        MeasuredMessage(generator.choice(range(10)) if gate else generator.betavariate(1, 6), good=True)
         if generator.random() < 0.5
-        else Measured(generator.gauss(6, 1.2) if gate else generator.random(), good=True)
+        else MeasuredMessage(generator.gauss(6, 1.2) if gate else generator.random(), good=True)
         for _ in range(2 * known)
     ]
     kept = []
@@ -155,20 +162,23 @@ def test_the_risk_is_kept_in_95_of_100_splits(correction: Correction, known: int
 
 def test_rounding_a_threshold_touches_no_more() -> None:
     generator = random.Random(2)
-    for correction in Correction:
+    for correction in CorrectionKind:
         scale = 9 if correction is GATE else 1
-        items = [Measured(generator.random() * scale, good=True) for _ in range(500)]
+        items = [MeasuredMessage(generator.random() * scale, good=True) for _ in range(500)]
         told = risk_threshold(correction, items, 0.05)
         assert told.threshold is not None and round(told.threshold, 2) == told.threshold
         assert told.touched <= touched_at_most(500, 0.05)
 
 
 def test_the_area_is_how_often_a_bad_message_looks_worse() -> None:
-    good, bad = [Measured(value, good=True) for value in (5, 7, 8)], [Measured(value, good=False) for value in (3, 7)]
+    good, bad = (
+        [MeasuredMessage(value, good=True) for value in (5, 7, 8)],
+        [MeasuredMessage(value, good=False) for value in (3, 7)],
+    )
     found = area(GATE, [*good, *bad])
     assert found is not None and found.value == pytest.approx((3 + 1.5) / 6)
     assert found.low < found.value < found.high
-    apart = area(GATE, [*good, Measured(1, good=False)])
+    apart = area(GATE, [*good, MeasuredMessage(1, good=False)])
     assert apart is not None and (apart.value, apart.high) == (1, pytest.approx(1)) and 0.3 < apart.low < 0.9
     assert area(GATE, good) is None
 

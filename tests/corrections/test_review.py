@@ -1,8 +1,7 @@
 import pytest
 
-from persona_pipeline.corrections.prompt import ClaimVerdict
-from persona_pipeline.corrections.review import Review, feedback_text, review_of
-from persona_pipeline.propositions.models import Proposition, PropositionSet
+from persona_pipeline.corrections.prompt import ClaimVerdict, Review, feedback_text, review_of
+from persona_pipeline.world.propositions.models import Proposition, PropositionSet
 
 STORY = Proposition("story", "{{agent_name}} tells a story in {{action}}", 2.0, False, "Tell of a time you won.")
 DULL = Proposition("dull", "{{agent_name}} is dull.", 1.0, True)

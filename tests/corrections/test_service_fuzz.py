@@ -7,8 +7,8 @@ import schemathesis
 from hypothesis import HealthCheck, given, settings
 from schemathesis import GenerationMode
 
+from persona_pipeline.base.http_server import Access
 from persona_pipeline.corrections.service.app import create_app
-from persona_pipeline.corrections.service.boundary import Access
 from persona_pipeline.world import World
 from tests.corrections.support import TextBackend
 

@@ -3,8 +3,8 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 import sqlalchemy as sa
 
-from persona_pipeline.corrections.statistics import CorrectionStatistics, Latency, correction_statistics
-from persona_pipeline.store import tables
+from persona_pipeline.base.database import tables
+from persona_pipeline.corrections.statistics import CheckLatency, CorrectionStatistics, correction_statistics
 from persona_pipeline.world import Window, World
 
 MONDAY = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -95,7 +95,7 @@ def test_days(counted: World) -> None:
 def test_latency_is_by_nearest_rank(world: World) -> None:
     for n in range(1, 101):
         record(world, "ann", f"a{n}", ("commit", None), latency_ms=float(n))
-    assert correction_statistics(world.store).total.latency_ms == Latency(p50=50, p95=95, p99=99, highest=100)
+    assert correction_statistics(world.store).total.latency_ms == CheckLatency(p50=50, p95=95, p99=99, highest=100)
 
 
 def test_nothing_checked_is_no_rate(world: World) -> None:

@@ -11,11 +11,11 @@ import pytest
 
 from persona_pipeline.corrections.interventions import Interventions
 from persona_pipeline.corrections.voices import FileMessages, LiveVoices, StoredMessages, VoiceWatches, alarm_facts
-from persona_pipeline.scoring.voice_alarm import VoiceAlarm
+from persona_pipeline.scoring.voice_alarm.following import VoiceAlarm
 from persona_pipeline.world import World
-from persona_pipeline.world.aliases import Aliases
-from persona_pipeline.world.messages import write_messages
+from persona_pipeline.world.messages.store import write_messages
 from persona_pipeline.world.models import Message
+from persona_pipeline.world.names import Aliases
 from tests.corrections.test_server import service
 from tests.support.clock import LONG
 from tests.support.waiting import wait_until

@@ -10,7 +10,7 @@ import dagster as dg
 import yaml
 from dagster.components.testing import create_defs_folder_sandbox
 
-from persona_pipeline.store import Store, open_store
+from persona_pipeline.base.database.engine import Store, open_store
 from tests.defs.support import PARTITION
 
 CHATS = [

@@ -6,10 +6,10 @@ import dagster as dg
 import pytest
 from pytest_httpserver import HTTPServer
 
+from persona_pipeline.base.settings import get_settings
 from persona_pipeline.definitions import defs
 from persona_pipeline.defs.platform.settings import OrchestrationSettings, orchestration
-from persona_pipeline.defs.upkeep.sensors import alert_text, post
-from persona_pipeline.settings import get_settings
+from persona_pipeline.defs.upkeep.definitions import alert_text, post
 from tests.defs.support import Project
 
 SETTINGS = OrchestrationSettings.model_validate({"dagster_url": "http://dagster.example/"})

@@ -7,7 +7,7 @@ import dagster as dg
 import pytest
 
 from persona_pipeline.definitions import defs
-from persona_pipeline.defs.batches.planning import count_open
+from persona_pipeline.defs.batches import count_open
 from persona_pipeline.world import World
 from tests.defs.support import Project
 from tests.support.messages_server import MessagesServer, Reset, status

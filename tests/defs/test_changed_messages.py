@@ -10,8 +10,8 @@ import dagster as dg
 import pytest
 
 from persona_pipeline.world import World
-from persona_pipeline.world.ingest import parse_message
-from persona_pipeline.world.messages import Selection, remove_messages, select_messages, write_messages
+from persona_pipeline.world.messages.files import parse_message
+from persona_pipeline.world.messages.store import Selection, remove_messages, select_messages, write_messages
 from tests.defs.support import Project, metadata_of
 from tests.support.worlds import replace_in, write_jsonl, write_yaml
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from persona_pipeline.base.database.engine import Store, open_store
+from persona_pipeline.base.database.leases import exclusive, is_held
 from persona_pipeline.defs.platform import code_server
 from persona_pipeline.defs.platform.code_server import Address, runs_under_way, take_over
 from persona_pipeline.defs.platform.dagster_internals import LAUNCHED_BY, fail_run
-from persona_pipeline.store import Store, open_store
-from persona_pipeline.store.leases import exclusive, is_held
 from tests.support.waiting import wait_until
 
 STARTED, FAILED, DONE = dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.SUCCESS

@@ -14,8 +14,8 @@ from dagster._core.loader import LoadingContextForTest
 from dagster.components.testing import create_defs_folder_sandbox
 
 import persona_pipeline as pp
-from persona_pipeline.errors import ConfigError
-from persona_pipeline.store import tables
+from persona_pipeline.base.database import tables
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.world import World
 from tests.defs.shop import CHATS, COLUMNS, OWN, Shop, open_shop
 
@@ -227,7 +227,7 @@ def test_tidying_is_about_the_worlds_own_runs(shop: Shop, monkeypatch: pytest.Mo
     own = [shop.materialize("messages").run_id for _ in range(2)]
     lab = [shop.run("lab__check_message_counts").run_id for _ in range(2)]
     office = [shop.run("office__check_message_counts").run_id for _ in range(2)]
-    monkeypatch.setattr("persona_pipeline.defs.upkeep.retention.timedelta", lambda days: pd.Timedelta(seconds=-days))
+    monkeypatch.setattr("persona_pipeline.defs.upkeep.definitions.timedelta", lambda days: pd.Timedelta(seconds=-days))
     assert shop.run("office__forget_old_runs").success
     left = {run.run_id for run in shop.instance.get_runs()}
     assert left >= {*mine, *own, *lab, office[1]} and office[0] not in left

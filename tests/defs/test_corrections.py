@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from persona_pipeline.corrections.effect import CorrectionEffect, DimensionChange
-from persona_pipeline.corrections.statistics import CorrectionStatistics
-from persona_pipeline.defs.corrections.assets import corrections_outcome
-from persona_pipeline.store import tables
+from persona_pipeline.base.database import tables
+from persona_pipeline.corrections.statistics import CorrectionEffect, CorrectionStatistics, DimensionChange
+from persona_pipeline.defs.corrections import corrections_outcome
 from persona_pipeline.world import World
 from tests.defs.support import Project
 

@@ -5,8 +5,8 @@ import pytest
 import sqlalchemy as sa
 from dagster._core.execution.plan.objects import StepFailureData
 
+from persona_pipeline.base.database import tables
 from persona_pipeline.defs.agents.checks import ALL_IN_CHARACTER, GATE
-from persona_pipeline.store import tables
 from tests.defs.support import Project, metadata_of
 from tests.support.worlds import replace_in, write_yaml
 

@@ -10,11 +10,10 @@ import dagster as dg
 import pytest
 from sqlalchemy.pool import QueuePool
 
+from persona_pipeline.base.settings import get_settings
 from persona_pipeline.defs.platform.dagster_internals import MATERIALIZED, event_log_of, newest_versions
-from persona_pipeline.defs.platform.event_batches import Batching, in_one_batch
+from persona_pipeline.defs.platform.instance_storage import Batching, KeptEventLog, in_one_batch, kept_engine
 from persona_pipeline.defs.platform.instance_storage import postgres_url as dagster_url
-from persona_pipeline.defs.platform.kept_connections import KeptEventLog, kept_engine
-from persona_pipeline.settings import get_settings
 from tests.defs.support import Project
 
 STORAGE = {"module": "persona_pipeline.defs.platform.instance_storage", "class": "EnvironmentStorage"}

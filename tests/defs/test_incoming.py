@@ -9,14 +9,14 @@ import dagster as dg
 import pytest
 import sqlalchemy as sa
 
+from persona_pipeline.base.database import tables
+from persona_pipeline.base.database.leases import exclusive
+from persona_pipeline.base.settings import get_settings
 from persona_pipeline.defs.platform.settings import orchestration
 from persona_pipeline.judging.money import DailyLimit
-from persona_pipeline.settings import get_settings
-from persona_pipeline.store import tables
-from persona_pipeline.store.leases import exclusive
 from persona_pipeline.world import World
-from persona_pipeline.world.mirroring import LEASE
-from persona_pipeline.world.reading import MessageFile
+from persona_pipeline.world.messages.files import MessageFile
+from persona_pipeline.world.messages.mirroring import LEASE
 from tests.defs.support import Project
 from tests.support.worlds import replace_in, write_jsonl, write_yaml
 

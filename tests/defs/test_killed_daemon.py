@@ -15,8 +15,8 @@ from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import InProcessWorkspaceLoadTarget
 from dagster._daemon import sensor as sensor_daemon
 
+from persona_pipeline.base.settings import get_settings
 from persona_pipeline.defs.platform.resources import AGENTS
-from persona_pipeline.settings import get_settings
 from persona_pipeline.world import World
 from tests.support.worlds import replace_in
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from persona_pipeline.base.settings import get_settings
 from persona_pipeline.definitions import defs
 from persona_pipeline.defs.platform import failures
-from persona_pipeline.settings import get_settings
 from tests.defs.support import Project, metadata_of
 from tests.support.messages_server import ANSWER, Hang, MessagesServer, message
 from tests.support.protocols import BEARER

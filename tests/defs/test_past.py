@@ -7,7 +7,7 @@ from persona_pipeline.defs.agents.checks import ALL_IN_CHARACTER, GATE
 from persona_pipeline.defs.platform import run_tags
 from persona_pipeline.evaluation.history import latest_runs
 from persona_pipeline.world import World
-from persona_pipeline.world.ingest import parse_time
+from persona_pipeline.world.messages.files import parse_time
 from persona_pipeline.world.models import Window
 from tests.defs.support import Project, metadata_of
 from tests.support.worlds import replace_in

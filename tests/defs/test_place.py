@@ -6,10 +6,10 @@ from collections.abc import Iterator
 import dagster as dg
 import pytest
 
-from persona_pipeline.background_loop import run_async
+from persona_pipeline.base.background_loop import run_async
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.settings import Settings, get_settings
 from persona_pipeline.defs.platform.place import Place
-from persona_pipeline.errors import ConfigError
-from persona_pipeline.settings import Settings, get_settings
 
 
 def place(model: str) -> Place:

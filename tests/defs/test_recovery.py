@@ -5,8 +5,8 @@ from collections.abc import Callable
 import dagster as dg
 import pytest
 
-from persona_pipeline.defs.changes import sensors
-from persona_pipeline.defs.suites import sensors as suite_sensors
+from persona_pipeline.defs.changes import definitions
+from persona_pipeline.defs.suites import definitions as suite_sensors
 from tests.defs.suites_support import Suites, suites_of
 from tests.defs.support import Project
 from tests.support.worlds import replace_in
@@ -160,7 +160,7 @@ def test_a_suite_that_was_started_all_the_same_is_not_started_again(world: Suite
     ],
 )
 def test_the_cursor_is_an_event(cursor: str | None, expected: tuple[int | None, dict[str, int]]) -> None:
-    assert sensors.acted_upon(cursor) == expected
+    assert definitions.acted_upon(cursor) == expected
 
 
 @pytest.mark.parametrize("cursor", [None, "", "1795330000000", "[]", '{"look": "x"}'])

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from persona_pipeline.base.database import tables
+from persona_pipeline.base.settings import get_settings
 from persona_pipeline.cli import main
 from persona_pipeline.evaluation.history import latest_runs
-from persona_pipeline.settings import get_settings
-from persona_pipeline.store import tables
 from tests.defs.support import PARTITION, Project
 
 

@@ -167,8 +167,8 @@ def test_new_messages_evaluate_their_agent_once_they_are_settled(
 
 def test_messages_written_by_the_agents_runtime_are_seen(small: Project) -> None:
     from persona_pipeline.world import World
-    from persona_pipeline.world.ingest import Message
-    from persona_pipeline.world.messages import write_messages
+    from persona_pipeline.world.messages.files import Message
+    from persona_pipeline.world.messages.store import write_messages
 
     settle(small)
     world = World.open(small.root)

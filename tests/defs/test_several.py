@@ -5,10 +5,10 @@ import pytest
 
 from persona_pipeline.definitions import defs
 from persona_pipeline.defs.agents.checks import ALL_IN_CHARACTER, GATE
-from persona_pipeline.defs.agents.verdicts import AgentLine, verdict
+from persona_pipeline.defs.agents.verdicts import AgentVerdict, verdict
 from persona_pipeline.defs.platform.run_tags import VERDICT
 from persona_pipeline.defs.platform.settings import orchestration
-from persona_pipeline.evaluation.report import EXIT_BUDGET, EXIT_COVERAGE, EXIT_REGRESSION, Conclusion, Finding, Result
+from persona_pipeline.guard.report import EXIT_BUDGET, EXIT_COVERAGE, EXIT_REGRESSION, Conclusion, Finding, Result
 from tests.defs.support import Project
 
 PAST = "2026-06-14T23:59:59Z"
@@ -103,10 +103,10 @@ def test_the_report_passes_when_everybody_did(sample: Project) -> None:
     assert sample.run("report_regressions").success
 
 
-def line(agent_id: str, *exit_codes: int) -> AgentLine:
+def line(agent_id: str, *exit_codes: int) -> AgentVerdict:
     findings = [Finding(kind="x", exit_code=code, message="m") for code in exit_codes]
     conclusion = Conclusion.of(findings) or Conclusion(verdict=Result.HELD)
-    return AgentLine(agent_id=agent_id, conclusion=conclusion, findings=findings)
+    return AgentVerdict(agent_id=agent_id, conclusion=conclusion, findings=findings)
 
 
 @pytest.mark.parametrize(
@@ -116,13 +116,13 @@ def line(agent_id: str, *exit_codes: int) -> AgentLine:
         ([line("ann")], "in character"),
         ([line("ann", EXIT_COVERAGE, EXIT_REGRESSION), line("bob")], "drifted: ann"),
         ([line("ann", EXIT_BUDGET), line("bob", EXIT_REGRESSION)], "drifted: bob; cannot be told: ann"),
-        ([line("ann", EXIT_BUDGET), AgentLine(agent_id="bob", broken=["x"])], "broken: bob; cannot be told: ann"),
-        ([AgentLine(agent_id="ann", broken=["ann.yaml:2"])], "broken: ann"),
-        ([AgentLine(agent_id="ann"), line("bob")], "nothing to judge: ann"),
+        ([line("ann", EXIT_BUDGET), AgentVerdict(agent_id="bob", broken=["x"])], "broken: bob; cannot be told: ann"),
+        ([AgentVerdict(agent_id="ann", broken=["ann.yaml:2"])], "broken: ann"),
+        ([AgentVerdict(agent_id="ann"), line("bob")], "nothing to judge: ann"),
         ([line(f"a{n}", EXIT_REGRESSION) for n in range(7)], "drifted: a0, a1, a2, a3, a4 and 2 more"),
     ],
 )
-def test_a_verdict_fits_a_label(lines: list[AgentLine], expected: str) -> None:
+def test_a_verdict_fits_a_label(lines: list[AgentVerdict], expected: str) -> None:
     assert verdict(lines) == expected
 
 

@@ -16,12 +16,12 @@ import dagster as dg
 import pytest
 import sqlalchemy as sa
 
-from persona_pipeline.defs.agents import assets
+from persona_pipeline.base.database.engine import open_store
+from persona_pipeline.base.settings import get_settings
+from persona_pipeline.defs.agents import definitions
 from persona_pipeline.defs.platform import failures
 from persona_pipeline.defs.platform.instance_storage import postgres_url as dagster_url
 from persona_pipeline.evaluation.run import score_stored
-from persona_pipeline.settings import get_settings
-from persona_pipeline.store import open_store
 from persona_pipeline.world import World
 from tests.defs.support import PARTITION, Project
 from tests.support.postgres import fresh_database, postgres_server
@@ -96,7 +96,7 @@ def test_one_switch_moves_dagster_and_the_store_to_one_database(
 
 
 def test_a_tick_sees_the_same_messages_on_either_database(sample_root: Path, database_url: str) -> None:
-    from persona_pipeline.changes.versions import source_versions
+    from persona_pipeline.evaluation.changes.versions import source_versions
     from tests.support.worlds import replace_in
 
     world = World.open(sample_root, database_url)
@@ -194,7 +194,7 @@ def test_a_server_that_restarts_in_mid_run_delays_it_and_no_more(
             log = ("-l", str(server.log)) if action == "start" else ()  # type: ignore[attr-defined]
             pgexec("pg_ctl", (*options, *log, action), bin_path=server.bin_path, user=server.system_user)  # type: ignore[attr-defined]
 
-    monkeypatch.setattr(assets, "score_stored", restart_while_scoring)
+    monkeypatch.setattr(definitions, "score_stored", restart_while_scoring)
     with dg.DagsterInstance.get() as instance:
         result = Project(sample_root, instance).evaluate("pam", as_of=BEFORE_THE_DRIFT)
         restarts[0].join()
@@ -209,7 +209,7 @@ def test_a_server_that_restarts_in_mid_run_delays_it_and_no_more(
 def test_a_locked_store_is_waited_for_and_not_for_ever(
     sample: Project, monkeypatch: pytest.MonkeyPatch, waited_for: bool
 ) -> None:
-    from persona_pipeline.store import engine
+    from persona_pipeline.base.database import engine
 
     sample.evaluate("pam", ("personas",))
     monkeypatch.setattr(engine, "SQLITE_BUSY_SECONDS", 0.2)

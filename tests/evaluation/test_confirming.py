@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from persona_pipeline.evaluation import EvaluationRequest, run_evaluation
+from persona_pipeline.evaluation.request import EvaluationRequest
+from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.judging.verdict import JudgeRequest
 from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.world import World

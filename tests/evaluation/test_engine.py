@@ -10,20 +10,17 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from persona_pipeline.errors import ConfigError
-from persona_pipeline.evaluation import (
-    EvaluationRequest,
-    GateRules,
-    RunReport,
-    run_evaluation,
-)
+from persona_pipeline.base.database import tables
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.evaluation.history import load_run
-from persona_pipeline.evaluation.report import Result
+from persona_pipeline.evaluation.request import EvaluationRequest
+from persona_pipeline.evaluation.run import run_evaluation
+from persona_pipeline.guard.gate import GateRules
+from persona_pipeline.guard.report import Result, RunReport
 from persona_pipeline.judging.open import OpenedJudge
-from persona_pipeline.judging.recordings import RecordedBackend
+from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.judging.verdict import Unscored, Verdict
 from persona_pipeline.reporting.statistics import gather
-from persona_pipeline.store import tables
 from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.world import World
 from tests.support.evaluating import evaluate_agent, evaluate_world
@@ -404,8 +401,8 @@ def test_every_kind_of_finding_can_be_named_and_is_documented() -> None:
     from typer.main import get_command
 
     from persona_pipeline.cli.app import app
-    from persona_pipeline.evaluation.gate import FAILURES
-    from persona_pipeline.evaluation.report import KINDS
+    from persona_pipeline.guard.gate import FAILURES
+    from persona_pipeline.guard.report import KINDS
 
     assert {kind for kinds in FAILURES.values() for kind in kinds} == set(KINDS)
     groups = {kind.group or kind.name for kind in KINDS.values()} - {"new_baseline", "accepted"}
@@ -418,7 +415,7 @@ def test_every_kind_of_finding_can_be_named_and_is_documented() -> None:
 
 
 def test_a_finding_has_the_exit_code_of_its_kind() -> None:
-    from persona_pipeline.evaluation.report import Finding
+    from persona_pipeline.guard.report import Finding
 
     codes = {
         kind: Finding(kind=kind, message="m").exit_code for kind in ("regression", "coverage", "budget", "trend", "odd")

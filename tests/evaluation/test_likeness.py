@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from persona_pipeline.judging.open import OpenedJudge
-from persona_pipeline.judging.recordings import RecordedBackend
+from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.world import World
 from tests.support.evaluating import evaluate_world
 from tests.support.worlds import write_jsonl

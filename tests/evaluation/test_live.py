@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from persona_pipeline.errors import ConfigError
-from persona_pipeline.evaluation import EvaluationRequest, run_evaluation
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.evaluation.against import fresh_world
+from persona_pipeline.evaluation.request import EvaluationRequest
+from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.judging.model.asking import ModelBackend
 from persona_pipeline.judging.open import JudgeOptions, OpenedJudge, open_judge
-from persona_pipeline.judging.recordings import RecordedBackend
+from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world import World

@@ -6,7 +6,8 @@ from datetime import timedelta
 import pytest
 import sqlalchemy as sa
 
-from persona_pipeline.corrections.effect import correction_effects
+from persona_pipeline.base.database import tables
+from persona_pipeline.corrections.statistics import correction_effects
 from persona_pipeline.evaluation.history import (
     judged_messages,
     latest_runs,
@@ -20,7 +21,6 @@ from persona_pipeline.evaluation.history import (
 )
 from persona_pipeline.reporting.statistics import gather
 from persona_pipeline.scoring.fading import message_scores
-from persona_pipeline.store import tables
 from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.world import World
 from persona_pipeline.world.runs import forget_reasons, newest_p_values, write_runs

@@ -8,9 +8,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from persona_pipeline.evaluation import EvaluationRequest, run_evaluation
+from persona_pipeline.evaluation.request import EvaluationRequest
+from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.judging.open import OpenedJudge
-from persona_pipeline.judging.recordings import RecordedBackend
+from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.reporting.render import to_json
 from persona_pipeline.reporting.statistics import gather
 from persona_pipeline.world import World

@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.cli.app import app
-from persona_pipeline.errors import ConfigError
-from persona_pipeline.evaluation import EvaluationRequest, run_evaluation
-from persona_pipeline.evaluation.run import replayed
+from persona_pipeline.evaluation.request import EvaluationRequest
+from persona_pipeline.evaluation.run import replayed, run_evaluation
 from persona_pipeline.evaluation.snapshot import load_replay, save_replay
 from persona_pipeline.judging.open import OpenedJudge
-from persona_pipeline.judging.recordings import RecordedBackend
+from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.judging.verdict import Judge
 from persona_pipeline.reporting.render import json_text
 from persona_pipeline.world import World
-from persona_pipeline.world.ingest import parse_time
+from persona_pipeline.world.messages.files import parse_time
 from tests.support.noise import NoisyJudge
 
 BEFORE_THE_DRIFT = "2026-06-14T23:59:59Z"

@@ -4,11 +4,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from persona_pipeline.evaluation import EvaluationRequest, RunReport, run_evaluation
+from persona_pipeline.evaluation.request import EvaluationRequest
+from persona_pipeline.evaluation.run import run_evaluation
+from persona_pipeline.guard.report import RunReport
 from persona_pipeline.reporting.statistics import gather
 from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.world import World
-from persona_pipeline.world.messages import write_messages
+from persona_pipeline.world.messages.store import write_messages
 from persona_pipeline.world.models import Message
 
 FIRST = datetime(2026, 3, 15, tzinfo=UTC)

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from persona_pipeline.evaluation.report import EXIT_OK, EXIT_REGRESSION, RunReport
+from persona_pipeline.base.database import tables
 from persona_pipeline.evaluation.request import EvaluationRequest
 from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.evaluation.voice import alarm_window, messages_to_follow, voice_state
+from persona_pipeline.guard.report import EXIT_OK, EXIT_REGRESSION, RunReport
 from persona_pipeline.judging.open import open_judge
 from persona_pipeline.reporting.render import render
 from persona_pipeline.reporting.statistics import gather, voice_alarms
-from persona_pipeline.scoring.voice_alarm import stored_voice
-from persona_pipeline.store import tables
+from persona_pipeline.scoring.voice_alarm.storing import stored_voice
 from persona_pipeline.world import World
-from persona_pipeline.world.messages import write_messages
+from persona_pipeline.world.messages.store import write_messages
 from persona_pipeline.world.models import Message, Window
 from tests.support.worlds import replace_in
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from persona_pipeline.evaluation import EvaluationRequest, run_evaluation
 from persona_pipeline.evaluation.history import latest_runs, newest_run, score_history, stored_report
-from persona_pipeline.evaluation.run import evaluate_cohort
+from persona_pipeline.evaluation.request import EvaluationRequest
+from persona_pipeline.evaluation.run import evaluate_cohort, run_evaluation
 from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.reporting.render import render
 from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.world import World
-from persona_pipeline.world.messages import write_messages
+from persona_pipeline.world.messages.store import write_messages
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.runs import newest_windows, touched_windows
 from tests.support.evaluating import evaluate_world

@@ -8,12 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.importing import Importer, ReadOptions, Skipped, Source
-from persona_pipeline.importing.registry import IMPORTERS, find_importer, importer_of
+from persona_pipeline.importing.run import IMPORTERS, find_importer, importer_of
 from persona_pipeline.importing.traced import overlap
-from persona_pipeline.world.ingest import parse_time
-from persona_pipeline.world.reading import Row
+from persona_pipeline.world.messages.files import Row, parse_time
 from tests.importing.samples import SAMPLES
 
 KEYS = tuple(

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.importing import ReadOptions, Source
-from persona_pipeline.importing.registry import IMPORTERS, importer_of
-from persona_pipeline.importing.run import Imported, ImportOptions, import_messages
+from persona_pipeline.importing.run import IMPORTERS, Imported, ImportOptions, import_messages, importer_of
 from persona_pipeline.world import World
 from persona_pipeline.world.models import Message
 from tests.importing.samples import SAMPLES, TEXTS
@@ -107,7 +106,7 @@ def test_a_chat_that_cannot_be_read_is_named(tmp_path: Path, data: Any, says: st
 
 
 def test_chats_without_ids_and_times_are_known_by_how_they_begin(empty_world: World, tmp_path: Path) -> None:
-    from persona_pipeline.world.ingest import parse_time
+    from persona_pipeline.world.messages.files import parse_time
 
     def chat(*texts: str) -> str:
         turns = [{"role": ("user", "assistant")[n % 2], "content": text} for n, text in enumerate(texts)]
@@ -295,9 +294,9 @@ def test_another_package_adds_the_format_of_the_page(
     from importlib.metadata import EntryPoint
     from types import ModuleType
 
-    from persona_pipeline.importing import registry
+    from persona_pipeline.importing import run
 
-    page = (Path(registry.__file__).parents[2] / "docs" / "importing.md").read_text(encoding="utf-8")
+    page = (Path(run.__file__).parents[2] / "docs" / "importing.md").read_text(encoding="utf-8")
     module = ModuleType("acme_formats")
     exec(
         next(text for text in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "(Importer)" in text), vars(module)
@@ -305,7 +304,7 @@ def test_another_package_adds_the_format_of_the_page(
     monkeypatch.setitem(sys.modules, "acme_formats", module)
     points = {"irc": EntryPoint("irc", "acme_formats:IrcLog", IMPORTERS.group)}
     points["wrong"] = EntryPoint("wrong", "acme_formats:message_row", IMPORTERS.group)
-    monkeypatch.setattr("persona_pipeline.registry.offered", {IMPORTERS.group: points}.get)
+    monkeypatch.setattr("persona_pipeline.base.registry.offered", {IMPORTERS.group: points}.get)
     monkeypatch.setattr(IMPORTERS, "loaded", {})
     path = tmp_path / "general.irc"
     path.write_text("2026-03-01T10:00:00Z <ann> hi\n2026-03-01T10:00:09Z bob joined\nsoon <ann> ho\n", encoding="utf-8")

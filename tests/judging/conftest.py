@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
+from persona_pipeline.base.database.engine import Store, open_store
 from persona_pipeline.judging.model.asking import ModelBackend, live_judge
 from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.judging.open import OpenedJudge
-from persona_pipeline.store.engine import Store, open_store
 from tests.support.clock import LONG
 from tests.support.messages_server import MessagesServer
 

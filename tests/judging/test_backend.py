@@ -7,15 +7,15 @@ from dataclasses import replace
 import pytest
 from pydantic import SecretStr
 
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.database.engine import Store
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.settings import Settings
 from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.claims import proposition_question
 from persona_pipeline.judging.model.asking import ModelBackend, live_judge
 from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.judging.open import JudgeOptions, OpenedJudge, open_judge
 from persona_pipeline.judging.verdict import Unscored
-from persona_pipeline.settings import Settings
-from persona_pipeline.store.engine import Store
 from tests.support.judging import request, requests, trajectory
 from tests.support.messages_server import MessagesServer, message, status, verdicts
 

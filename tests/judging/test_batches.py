@@ -9,6 +9,8 @@ import anthropic
 import pytest
 import sqlalchemy as sa
 
+from persona_pipeline.base.database.engine import Store
+from persona_pipeline.base.database.tables import judge_batches
 from persona_pipeline.judging import batches
 from persona_pipeline.judging.batches import BatchSummary, CollectedBackend, Submission, collect_batches, submit_batch
 from persona_pipeline.judging.cache import JudgmentCache
@@ -17,8 +19,6 @@ from persona_pipeline.judging.model.asking import ModelBackend, live_judge
 from persona_pipeline.judging.model.messages import RequestStyle
 from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.judging.verdict import JudgeRequest, Question, Unscored
-from persona_pipeline.store.engine import Store
-from persona_pipeline.store.tables import judge_batches
 from tests.support.judging import requests, trajectory
 from tests.support.messages_server import Cut, MessagesServer, Reply, Reset, message, status
 

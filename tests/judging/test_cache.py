@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 import sqlalchemy as sa
 
+from persona_pipeline.base.database.engine import Store, open_store
+from persona_pipeline.base.database.tables import judgments
 from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.claims import proposition_question
 from persona_pipeline.judging.model.asking import ModelBackend, live_judge
 from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.judging.verdict import Answer, Unscored, Usage
-from persona_pipeline.store.engine import Store, open_store
-from persona_pipeline.store.tables import judgments
 from tests.support.judging import request
 from tests.support.messages_server import MessagesServer, message, status, verdicts
 

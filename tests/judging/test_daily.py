@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from persona_pipeline.base.database import tables
+from persona_pipeline.base.database.engine import Store, open_store
+from persona_pipeline.base.settings import Settings
 from persona_pipeline.judging.model.asking import ModelBackend, live_judge
 from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.judging.money import Budget, DailyLimit
 from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.judging.verdict import Unscored
-from persona_pipeline.settings import Settings
-from persona_pipeline.store import Store, open_store, tables
 from persona_pipeline.world import World
 from tests.support.judging import requests, trajectory
 from tests.support.messages_server import MessagesServer

@@ -6,12 +6,12 @@ from dataclasses import asdict, replace
 import pytest
 from pydantic import SecretStr
 
+from persona_pipeline.base.database.engine import Store
 from persona_pipeline.judging import batches
 from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.estimate import estimate
 from persona_pipeline.judging.model.asking import ModelBackend, live_judge
 from persona_pipeline.judging.model.options import ModelOptions
-from persona_pipeline.store.engine import Store
 from tests.support.judging import request, requests, trajectory
 from tests.support.messages_server import MessagesServer
 

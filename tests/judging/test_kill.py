@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from persona_pipeline.store.engine import Store
-from persona_pipeline.store.tables import judgments
+from persona_pipeline.base.database.engine import Store
+from persona_pipeline.base.database.tables import judgments
 from tests.support.clock import LONG
 from tests.support.messages_server import MessagesServer
 from tests.support.waiting import wait_until

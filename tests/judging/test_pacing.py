@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from persona_pipeline.base.settings import Settings
 from persona_pipeline.judging.model.asking import ModelBackend, live_judge
 from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.judging.model.pace import Admission, Limit, Pacer
 from persona_pipeline.judging.money import Budget
 from persona_pipeline.judging.verdict import Unscored, Verdict
-from persona_pipeline.settings import Settings
 from tests.support.clock import LONG, Clock, until
 from tests.support.judging import requests
 from tests.support.messages_server import ANSWER, MessagesServer, status

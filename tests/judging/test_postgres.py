@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 import sqlalchemy as sa
 
+from persona_pipeline.base.database.engine import Store, open_store
+from persona_pipeline.base.database.tables import judgments
 from persona_pipeline.judging.batches import Submission, collect_batches, submit_batch
 from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.claims import questions_of
 from persona_pipeline.judging.model.asking import ModelBackend, live_judge
 from persona_pipeline.judging.model.options import ModelOptions
-from persona_pipeline.store import Store, open_store
-from persona_pipeline.store.tables import judgments
 from tests.support.judging import request, requests
 from tests.support.messages_server import MessagesServer, Reset, message, verdicts
 

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
+from persona_pipeline.base.database.engine import Store
 from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.model.asking import ModelBackend, live_judge
 from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.judging.progress import Progress
 from persona_pipeline.judging.verdict import Answer, Unscored, Usage
-from persona_pipeline.store.engine import Store
 from tests.support.judging import requests
 from tests.support.messages_server import ANSWER, MessagesServer, status
 

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.database.engine import Store
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.settings import Settings
 from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.estimate import estimate
 from persona_pipeline.judging.model.asking import ModelBackend, live_judge
@@ -23,11 +25,8 @@ from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.providers.anthropic import AnthropicProvider
 from persona_pipeline.judging.providers.registry import PROVIDERS as REGISTRY
 from persona_pipeline.judging.providers.registry import find_provider
-from persona_pipeline.judging.recordings import RecordedBackend, RecordingWriter
-from persona_pipeline.judging.recordings.replay import RecordedFirst
+from persona_pipeline.judging.recordings.replay import RecordedBackend, RecordedFirst, RecordingWriter
 from persona_pipeline.judging.verdict import Unscored, Usage
-from persona_pipeline.settings import Settings
-from persona_pipeline.store.engine import Store
 from tests.support.judging import layered, request, requests, trajectory
 from tests.support.messages_server import ANSWER, Hang, MessagesServer, message, status
 from tests.support.protocols import BEARER
@@ -270,7 +269,7 @@ def test_another_package_adds_a_judge_by_entry_point(monkeypatch: pytest.MonkeyP
         # What is built in is nobody else's to name.
         "openai": EntryPoint("openai", f"{__name__}:HomeProvider", REGISTRY.group),
     }
-    monkeypatch.setattr("persona_pipeline.registry.offered", {REGISTRY.group: points}.get)
+    monkeypatch.setattr("persona_pipeline.base.registry.offered", {REGISTRY.group: points}.get)
     monkeypatch.setattr(REGISTRY, "loaded", {})
     find_provider.cache_clear()
     try:

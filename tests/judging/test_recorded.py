@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.judging.claims import proposition_question
 from persona_pipeline.judging.open import OpenedJudge
-from persona_pipeline.judging.recordings import RecordedBackend, RecordingWriter
 from persona_pipeline.judging.recordings.files import Recording, load_recording_file, load_recordings, write_recordings
+from persona_pipeline.judging.recordings.replay import RecordedBackend, RecordingWriter
 from persona_pipeline.judging.verdict import Answer, Evidence, JudgeRequest, Question, Unscored, Verdict, recording_key
 from tests.support.judging import layered, request, requests, trajectory
 from tests.support.messages_server import MessagesServer, status

@@ -11,7 +11,7 @@ from persona_pipeline.judging.model.messages import RequestStyle, cached_tokens,
 from persona_pipeline.judging.providers.base import Provider
 from persona_pipeline.judging.providers.registry import find_provider
 from persona_pipeline.judging.verdict import JudgeRequest, Question
-from persona_pipeline.world.trajectory import Entry, Omission
+from persona_pipeline.world.models import Entry, Omission
 from tests.support.judging import request, trajectory
 
 STYLE = RequestStyle("claude-haiku-5-5", "low")

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.settings import get_settings
 from persona_pipeline.judging.open import OpenedJudge
-from persona_pipeline.judging.recordings import RecordedBackend, RecordingWriter
 from persona_pipeline.judging.recordings.files import load_recordings, sign_recordings
+from persona_pipeline.judging.recordings.replay import RecordedBackend, RecordingWriter
 from persona_pipeline.judging.verdict import Unscored, Verdict
-from persona_pipeline.settings import get_settings
 from tests.support.judging import request, requests
 
 SECRET = b"what only CI knows"

@@ -8,8 +8,8 @@ from socket import create_server
 
 import uvicorn
 
-from persona_pipeline.labels.page.app import create_app
-from persona_pipeline.labels.session import Labelling
+from persona_pipeline.guard.labels.page.app import create_app
+from persona_pipeline.guard.labels.session import Labelling
 
 TOKEN = "t0ken"
 

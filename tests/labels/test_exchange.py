@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from persona_pipeline.errors import ConfigError
-from persona_pipeline.labels import LabellerKind, label_of
-from persona_pipeline.labels.exchange import export_labels, read_labels
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.guard.labels.exchange import export_labels, read_labels
+from persona_pipeline.guard.labels.files import LabellerKind, label_of
 from tests.labels.judgments import judgment
 from tests.support.judging import request
 

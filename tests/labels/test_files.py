@@ -12,10 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.guard.labels.files import (
+    MOST_NOTE,
+    Label,
+    LabellerKind,
+    check_labeller,
+    label_of,
+    load_labels,
+    parse_label,
+    write_labels,
+)
 from persona_pipeline.judging.verdict import JudgeRequest
-from persona_pipeline.labels import Label, LabellerKind, label_of, load_labels, write_labels
-from persona_pipeline.labels.files import MOST_NOTE, check_labeller, parse_label
 from tests.support.judging import request, trajectory
 
 LABEL = label_of(request(persona="A boss."), 7, labeller="ada", labelled_at=datetime(2026, 11, 22, 8, tzinfo=UTC))

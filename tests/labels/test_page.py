@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from persona_pipeline.labels import load_labels
-from persona_pipeline.labels.page.app import create_app
-from persona_pipeline.labels.session import Labeller, Labelling
+from persona_pipeline.guard.labels.files import load_labels
+from persona_pipeline.guard.labels.page.app import create_app
+from persona_pipeline.guard.labels.session import Labeller, Labelling
 from tests.labels.judgments import judgment, judgments
 
 BASE = "http://127.0.0.1:8000"

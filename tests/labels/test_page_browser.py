@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from persona_pipeline.labels import Judgment, load_labels
-from persona_pipeline.labels.session import Labeller, Labelling
-from persona_pipeline.world.trajectory import Entry, Omission, Trajectory
+from persona_pipeline.guard.labels.files import load_labels
+from persona_pipeline.guard.labels.session import Judgment, Labeller, Labelling
+from persona_pipeline.world.models import Entry, Omission, Trajectory
 from tests.labels.judgments import judgment, judgments
 from tests.labels.serving import served
 from tests.reporting.html.test_browser import HOSTILE

@@ -6,15 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from persona_pipeline.calibration.known import KnownVerdicts
-from persona_pipeline.corrections.replay.known import labelled_messages
+from persona_pipeline.corrections.replay.run import labelled_messages
 from persona_pipeline.evaluation.calibrate import judged_population, world_labels
 from persona_pipeline.evaluation.request import EvaluationRequest
 from persona_pipeline.evaluation.run import run_evaluation
+from persona_pipeline.guard.calibration.known import KnownVerdicts
+from persona_pipeline.guard.labels.files import Label, label_of, write_labels
+from persona_pipeline.guard.labels.staleness import stale_labels
 from persona_pipeline.judging.open import JudgeOptions, open_judge
-from persona_pipeline.judging.recordings import RecordingWriter
+from persona_pipeline.judging.recordings.replay import RecordingWriter
 from persona_pipeline.judging.verdict import Evidence, Verdict, is_unsupported
-from persona_pipeline.labels import Label, label_of, stale_labels, write_labels
 from persona_pipeline.world import World
 from tests.support.messages_server import MessagesServer
 from tests.support.worlds import replace_in

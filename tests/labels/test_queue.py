@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.labels.session import labelling_order
+from persona_pipeline.guard.labels.session import labelling_order
 from tests.labels.judgments import judgment, judgments
 
 

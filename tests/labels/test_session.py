@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from persona_pipeline.errors import ConfigError
-from persona_pipeline.labels import Judgment, LabellerKind, label_of, load_labels, write_labels
-from persona_pipeline.labels import session as sessions
-from persona_pipeline.labels.session import Labeller, Labelling, LabellingProgress
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.guard.labels import session as sessions
+from persona_pipeline.guard.labels.files import LabellerKind, label_of, load_labels, write_labels
+from persona_pipeline.guard.labels.session import Judgment, Labeller, Labelling, LabellingProgress
 from tests.labels.judgments import judgments
 
 

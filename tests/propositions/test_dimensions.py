@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from persona_pipeline.errors import ConfigError
-from persona_pipeline.propositions.dimensions import ALL_DIMENSIONS, DIMENSIONS, _further
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.scoring import SCORERS
+from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS, DIMENSIONS, _further
 from tests.conftest import PROJECT
 
 

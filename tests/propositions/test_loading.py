@@ -4,17 +4,20 @@ from pathlib import Path
 
 import pytest
 
-from persona_pipeline.errors import ConfigError
-from persona_pipeline.propositions import (
-    ACTION_LEVEL_WINDOW_DEFAULTS,
-    EVALUATION_WINDOW_DEFAULTS,
-    PropositionSet,
+from persona_pipeline.base.database import tables
+from persona_pipeline.base.database.engine import Store, upsert
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.world.propositions.loading import (
     load_proposition_file,
     load_proposition_set,
     store_proposition_set,
     stored_proposition_sets,
 )
-from persona_pipeline.store import Store, tables, upsert
+from persona_pipeline.world.propositions.models import (
+    ACTION_LEVEL_WINDOW_DEFAULTS,
+    EVALUATION_WINDOW_DEFAULTS,
+    PropositionSet,
+)
 
 DEFAULT = """\
 dimension: adherence

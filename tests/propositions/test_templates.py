@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.propositions import fill_template, template_variables
-from persona_pipeline.propositions.templates import claim_variables
+from persona_pipeline.world.propositions.models import claim_variables, fill_template, template_variables
 
 
 @pytest.mark.parametrize(

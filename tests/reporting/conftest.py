@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from persona_pipeline.evaluation.report import RunReport
+from persona_pipeline.guard.report import RunReport
 from tests.reporting.sample import sample_report
 
 GOLDENS = Path(__file__).parent / "goldens"

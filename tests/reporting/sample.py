@@ -5,11 +5,16 @@ from datetime import UTC, datetime, timedelta
 from statistics import fmean
 from typing import Any
 
-from persona_pipeline.baselines.models import BaselineComparison, DimensionComparison, PropositionDrop, Sight
-from persona_pipeline.baselines.noise import Needs, sees
-from persona_pipeline.corrections.effect import CorrectionEffect, DimensionChange
-from persona_pipeline.corrections.statistics import CorrectionStatistics, GateStatistics, Latency
-from persona_pipeline.evaluation.report import (
+from persona_pipeline.corrections.statistics import (
+    CheckLatency,
+    CorrectionEffect,
+    CorrectionStatistics,
+    DimensionChange,
+    GateStatistics,
+)
+from persona_pipeline.guard.baselines.models import BaselineComparison, DimensionComparison, PropositionDrop, Sight
+from persona_pipeline.guard.baselines.noise import Needs, sees
+from persona_pipeline.guard.report import (
     EXIT_COVERAGE,
     EXIT_OK,
     EXIT_REGRESSION,
@@ -432,7 +437,7 @@ def sample_corrections() -> CorrectionStatistics:
         fail_open_by_reason={"timeout": 2},
         corrected=5,
         checks=47,
-        latency_ms=Latency(p50=410.0, p95=1900.0, p99=4400.0, highest=5000.0),
+        latency_ms=CheckLatency(p50=410.0, p95=1900.0, p99=4400.0, highest=5000.0),
         usd=0.0012,
     )
     effect = CorrectionEffect(

@@ -3,8 +3,8 @@ import math
 
 import pytest
 
-from persona_pipeline.errors import ConfigError
-from persona_pipeline.evaluation.report import RunReport
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.guard.report import RunReport
 from persona_pipeline.reporting.render import from_json, json_text, read_json, to_json
 from tests.reporting.sample import sample_report
 

@@ -1,6 +1,6 @@
 import xml.etree.ElementTree as ElementTree
 
-from persona_pipeline.evaluation.report import Finding, RunReport
+from persona_pipeline.guard.report import Finding, RunReport
 from persona_pipeline.reporting.junit import render_junit
 from tests.reporting.sample import sample_report
 

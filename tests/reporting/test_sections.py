@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
-from persona_pipeline.errors import ConfigError
-from persona_pipeline.evaluation.report import RunReport
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.guard.report import RunReport
 from persona_pipeline.reporting import statistics as sections
 from persona_pipeline.suites.grading.grades import AssertResult, Failure, SuiteVerdict
 from persona_pipeline.suites.results.suite_result import Attempt, SuiteResult, TestResult, summary_of

@@ -4,7 +4,7 @@ import pty
 
 import pytest
 
-from persona_pipeline.evaluation.report import Finding, RunReport
+from persona_pipeline.guard.report import Finding, RunReport
 from persona_pipeline.reporting.terminal import print_report, report_text
 from tests.reporting.sample import sample_report
 

@@ -5,9 +5,9 @@ from datetime import timedelta
 
 import pytest
 
-from persona_pipeline.propositions import Proposition
 from persona_pipeline.scoring import SCORERS
 from persona_pipeline.world import Message
+from persona_pipeline.world.propositions.models import Proposition
 from tests.scoring.test_dimensions import MONDAY, OTHERS, OWN, case, claims, said, score
 
 

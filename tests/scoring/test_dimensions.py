@@ -5,13 +5,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from persona_pipeline.background_loop import run_async
+from persona_pipeline.base.background_loop import run_async
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
-from persona_pipeline.propositions import Catchphrase, Proposition, PropositionSet
-from persona_pipeline.scoring import SCORERS, AgentCase, DimensionEvaluation, DimensionPlan
+from persona_pipeline.scoring import SCORERS
 from persona_pipeline.scoring.fluency import phrase_uses
+from persona_pipeline.scoring.plan import AgentCase, DimensionPlan
+from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.world import Message, Window
+from persona_pipeline.world.propositions.models import Catchphrase, Proposition, PropositionSet
 
 MONDAY = datetime(2026, 3, 9, 9, tzinfo=UTC)
 NAMES = {"ann": "Ann", "bob": "Bob", "cat": "Cat"}

@@ -11,8 +11,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import sqlalchemy as sa
 
-from persona_pipeline.store import Store, leases, tables
-from persona_pipeline.store.leases import exclusive
+from persona_pipeline.base.database import leases, tables
+from persona_pipeline.base.database.engine import Store
+from persona_pipeline.base.database.leases import exclusive
 from tests.support.clock import LONG
 from tests.support.waiting import wait_until
 

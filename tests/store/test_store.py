@@ -12,10 +12,11 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from persona_pipeline.errors import ConfigError
-from persona_pipeline.store import Store, normalise_url, open_store, tables, upsert
-from persona_pipeline.store.migrate import HEAD, MIGRATIONS, alembic_config, current_revision
-from persona_pipeline.store.tables import SCHEMA, metadata
+from persona_pipeline.base.database import tables
+from persona_pipeline.base.database.engine import Store, normalise_url, open_store, upsert
+from persona_pipeline.base.database.migrate import HEAD, MIGRATIONS, alembic_config, current_revision
+from persona_pipeline.base.database.tables import SCHEMA, metadata
+from persona_pipeline.base.errors import ConfigError
 
 
 def _run(store: Store) -> uuid.UUID:

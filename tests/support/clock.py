@@ -10,7 +10,7 @@ from typing import TypeVar
 import pytest
 import sqlalchemy as sa
 
-from persona_pipeline.store import Store
+from persona_pipeline.base.database.engine import Store
 
 # Seconds no machine is too slow for.
 LONG = 120.0
@@ -37,7 +37,7 @@ class Clock:
     @classmethod
     def take_over(cls, monkeypatch: pytest.MonkeyPatch) -> "Clock":
         """Return a clock that everybody looks at until the test is over."""
-        from persona_pipeline.breaker import Breaker
+        from persona_pipeline.base.breaker import Breaker
         from persona_pipeline.judging.model.pace import AdaptiveWidth, Pacer
 
         clock = cls()
@@ -66,7 +66,7 @@ def take_deadlines_off(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (
         "persona_pipeline.corrections.gate._RECORD_WAIT_SECONDS",
         "persona_pipeline.corrections.gate._LOOP_GRACE_SECONDS",
-        "persona_pipeline.corrections.backend.DEADLINE_SECONDS",
+        "persona_pipeline.corrections.gate.DEADLINE_SECONDS",
         "persona_pipeline.corrections.service.app._STORE_SECONDS",
         "persona_pipeline.corrections.service.app._HEALTH_SECONDS",
     ):

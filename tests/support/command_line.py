@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from persona_pipeline.base.settings import get_settings
 from persona_pipeline.cli import main
-from persona_pipeline.settings import get_settings
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,10 @@
 
 from typing import Any
 
-from persona_pipeline.evaluation import AgentEvaluation, EvaluationRequest, RunReport, run_evaluation
 from persona_pipeline.evaluation.history import load_run
+from persona_pipeline.evaluation.request import EvaluationRequest
+from persona_pipeline.evaluation.run import run_evaluation
+from persona_pipeline.guard.report import AgentEvaluation, RunReport
 from persona_pipeline.judging.verdict import Judge
 from persona_pipeline.world import World
 

@@ -9,12 +9,13 @@ import dagster as dg
 
 from persona_pipeline.defs.cohort import regression
 from persona_pipeline.defs.platform import resources
-from persona_pipeline.evaluation import EvaluationRequest, run_evaluation
 from persona_pipeline.evaluation.history import newest_run
-from persona_pipeline.evaluation.report import AgentReport
+from persona_pipeline.evaluation.request import EvaluationRequest
+from persona_pipeline.evaluation.run import run_evaluation
+from persona_pipeline.guard.report import AgentReport
 from persona_pipeline.judging.verdict import Judge
 from persona_pipeline.world import World
-from persona_pipeline.world.ingest import parse_time
+from persona_pipeline.world.messages.files import parse_time
 from tests.defs.support import Project
 
 # By agent and dimension: score, kind and sentence of each finding.

@@ -6,12 +6,12 @@ import sys
 from pathlib import Path
 
 import persona_pipeline as pp
-from persona_pipeline.baselines.spread import judged_share
-from persona_pipeline.claims.drafts import plan_claims
 from persona_pipeline.definitions import defs
 from persona_pipeline.evaluation.calibrate import judged_population, world_labels
-from persona_pipeline.judging.recordings import RecordingWriter
-from persona_pipeline.labels import Label
+from persona_pipeline.guard.baselines.spread import judged_share
+from persona_pipeline.guard.labels.files import Label
+from persona_pipeline.judging.recordings.replay import RecordingWriter
+from persona_pipeline.lab.claims.drafts import plan_claims
 from persona_pipeline.reporting.render import render
 from persona_pipeline.reporting.terminal import report_text
 from persona_pipeline.testing.judges import ScriptedJudge

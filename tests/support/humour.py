@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from persona_pipeline.propositions.dimensions import Dimension
+from persona_pipeline import Dimension
 
 HUMOUR = Dimension(
     "humour",
@@ -18,7 +18,7 @@ def plan_humour(case: Any, propositions: Any) -> Any:
     # The dimensions are known before anything of the package that reads them can be imported.
     from persona_pipeline.scoring.judged import JudgingContext, plan_judgments
     from persona_pipeline.scoring.plan import DimensionPlan, Part, algorithmic_row, evaluation, judged_part, no_evidence
-    from persona_pipeline.world.trajectory import windowed
+    from persona_pipeline.world.models import windowed
 
     if not case.messages:
         return no_evidence("humour", propositions, "the agent said nothing in the window")

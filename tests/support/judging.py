@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.verdict import Answer, Judge, JudgeRequest, Layer, Question
-from persona_pipeline.world.trajectory import Entry, Trajectory
+from persona_pipeline.world.models import Entry, Trajectory
 
 LINES = (
     "Good morning, everybody! Who wants to hear my idea?",

@@ -10,12 +10,12 @@ import sys
 
 from pydantic import SecretStr
 
+from persona_pipeline.base.database.engine import open_store
 from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.model.asking import ModelBackend, live_judge
 from persona_pipeline.judging.model.client import connect_sync
 from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.judging.money import has_price
-from persona_pipeline.store.engine import open_store
 from tests.support.judging import requests
 
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import yaml
 
-from persona_pipeline.judging.recordings import RecordedBackend
+from persona_pipeline.base.settings import get_settings
 from persona_pipeline.judging.recordings.files import sign_recordings
-from persona_pipeline.settings import get_settings
+from persona_pipeline.judging.recordings.replay import RecordedBackend
 from tests.support.github import Runner, step
 
 PROJECT = Path(__file__).parents[2]
@@ -201,12 +201,12 @@ def _program(command: list[str]) -> int:
 
 def _regression(config: Path) -> int:
     """The one step of the job, without a run of Dagster around it."""
+    from persona_pipeline.base.errors import ConfigError
+    from persona_pipeline.base.options import EvaluationRequest
     from persona_pipeline.defs.cohort.regression import RegressionConfig, write_reports
-    from persona_pipeline.errors import ConfigError
-    from persona_pipeline.evaluation import run_evaluation
     from persona_pipeline.evaluation.against import fresh_world
+    from persona_pipeline.evaluation.run import run_evaluation
     from persona_pipeline.judging.open import open_judge
-    from persona_pipeline.options import EvaluationRequest
     from persona_pipeline.world import World
 
     told = RegressionConfig(**yaml.safe_load(config.read_text("utf-8"))["ops"]["regression_report"]["config"])
@@ -267,10 +267,10 @@ def record(world: Path, **said: int) -> None:
     Args:
         said: scores by agent, where another one is due.
     """
-    from persona_pipeline.evaluation import EvaluationRequest
     from persona_pipeline.evaluation.against import fresh_world
+    from persona_pipeline.evaluation.request import EvaluationRequest
     from persona_pipeline.evaluation.run import planned
-    from persona_pipeline.judging.recordings import RecordingWriter
+    from persona_pipeline.judging.recordings.replay import RecordingWriter
     from persona_pipeline.judging.verdict import Evidence, Verdict
 
     known = RecordedBackend(world / "recordings")

@@ -9,16 +9,16 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from persona_pipeline.evaluation import EvaluationRequest, run_evaluation
-from persona_pipeline.evaluation.report import RunReport
+from persona_pipeline.evaluation.request import EvaluationRequest
+from persona_pipeline.evaluation.run import run_evaluation
+from persona_pipeline.guard.report import RunReport
 from persona_pipeline.judging.injection import suspicious_entries
 from persona_pipeline.judging.open import OpenedJudge
-from persona_pipeline.judging.recordings import RecordedBackend, RecordingWriter
-from persona_pipeline.judging.recordings.replay import RecordedFirst
+from persona_pipeline.judging.recordings.replay import RecordedBackend, RecordedFirst, RecordingWriter
 from persona_pipeline.judging.verdict import Evidence, Judge, JudgeRequest, Unscored, Verdict
-from persona_pipeline.propositions import ALL_DIMENSIONS
 from persona_pipeline.testing.worlds import FIRST_MESSAGE, WorldBuilder
 from persona_pipeline.world import World
+from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS
 from tests.support.judging import layered
 
 AGENTS = ("ann", "bob", "cid")

@@ -11,17 +11,18 @@ import pytest
 from fastapi.testclient import TestClient
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
+from persona_pipeline.base.settings import get_settings
+from persona_pipeline.base.telemetry import EVENT, Emitter, EvaluationEvent, SpanIds, emitter, within_span
 from persona_pipeline.corrections.configuration import write_config
 from persona_pipeline.corrections.service.app import create_app
-from persona_pipeline.evaluation import EvaluationRequest, run_evaluation
+from persona_pipeline.evaluation.request import EvaluationRequest
+from persona_pipeline.evaluation.run import run_evaluation
+from persona_pipeline.importing.traces.messages import keep_pieces
+from persona_pipeline.importing.traces.otlp import attributes
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
-from persona_pipeline.settings import get_settings
 from persona_pipeline.suites import load_suite, run_suite
-from persona_pipeline.telemetry.events import EVENT, Emitter, EvaluationEvent, SpanIds, emitter, within_span
 from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.testing.worlds import WorldBuilder
-from persona_pipeline.traces.keeping import keep_pieces
-from persona_pipeline.traces.otlp import attributes
 from persona_pipeline.world import World
 from tests.corrections.support import GATED, TextBackend
 from tests.support.instrumented import QuietServer

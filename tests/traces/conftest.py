@@ -3,7 +3,7 @@
 import pytest
 import sqlalchemy as sa
 
-from persona_pipeline.store import tables
+from persona_pipeline.base.database import tables
 from persona_pipeline.world import World
 
 

@@ -19,11 +19,11 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from sqlalchemy.exc import OperationalError
 
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.http_server import Access
 from persona_pipeline.cli.world.messages import collect
-from persona_pipeline.corrections.service.boundary import Access
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.importing.traces.collector import Bounds, create_app
 from persona_pipeline.testing.worlds import WorldBuilder
-from persona_pipeline.traces.collector.app import Bounds, create_app
 from persona_pipeline.world import World
 from tests.support.clock import LONG, held
 from tests.support.otlp_relay import post

@@ -5,12 +5,16 @@ from typing import Any
 
 import pytest
 
-from persona_pipeline.traces.contents import Said, contents, said_by_event, text_of
-from persona_pipeline.traces.pieces import last_words
+from persona_pipeline.importing.traces.calls import SaidMessage, contents, last_words, said_by_event, text_of
 
 HEARD = (
-    [Said("system", "Be Ann."), Said("user", "Hi"), Said("assistant", "Yes?"), Said("user", "Tea?")],
-    [Said("assistant", "Please.")],
+    [
+        SaidMessage("system", "Be Ann."),
+        SaidMessage("user", "Hi"),
+        SaidMessage("assistant", "Yes?"),
+        SaidMessage("user", "Tea?"),
+    ],
+    [SaidMessage("assistant", "Please.")],
 )
 PARTS = [
     {"role": "system", "parts": [{"type": "text", "content": "Be Ann."}]},
@@ -123,15 +127,15 @@ def test_words_of_a_content(content: Any, text: str) -> None:
 
 
 def test_an_event_has_its_words_in_its_body_or_in_its_attributes() -> None:
-    assert said_by_event("gen_ai.user.message", {"content": "Hi"}, {}) == ((Said("user", "Hi"),), ())
-    assert said_by_event("gen_ai.user.message", None, {"content": "Hi"}) == ((Said("user", "Hi"),), ())
-    assert said_by_event("gen_ai.user.message", "Hi", {}) == ((Said("user", "Hi"),), ())
+    assert said_by_event("gen_ai.user.message", {"content": "Hi"}, {}) == ((SaidMessage("user", "Hi"),), ())
+    assert said_by_event("gen_ai.user.message", None, {"content": "Hi"}) == ((SaidMessage("user", "Hi"),), ())
+    assert said_by_event("gen_ai.user.message", "Hi", {}) == ((SaidMessage("user", "Hi"),), ())
     choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "Yes?"}}
-    assert said_by_event("gen_ai.choice", choice, {}) == ((), (Said("assistant", "Yes?"),))
+    assert said_by_event("gen_ai.choice", choice, {}) == ((), (SaidMessage("assistant", "Yes?"),))
 
 
 def _words(*said: tuple[str, str]) -> list[str]:
-    return [item.text for item in last_words(Said(*item) for item in said) if item.role == "user"]
+    return [item.text for item in last_words(SaidMessage(*item) for item in said) if item.role == "user"]
 
 
 def test_only_what_was_said_since_the_last_answer_is_new() -> None:
@@ -144,16 +148,16 @@ def test_only_what_was_said_since_the_last_answer_is_new() -> None:
 
 
 def test_a_history_tells_words_apart_that_are_said_again() -> None:
-    first = last_words([Said("user", "ok"), Said("assistant", "Sure."), Said("user", "ok")])
+    first = last_words([SaidMessage("user", "ok"), SaidMessage("assistant", "Sure."), SaidMessage("user", "ok")])
     again = last_words(
         [
-            Said("user", "ok"),
-            Said("assistant", "Sure."),
-            Said("user", "ok"),
-            Said("assistant", "Sure."),
-            Said("user", "ok"),
+            SaidMessage("user", "ok"),
+            SaidMessage("assistant", "Sure."),
+            SaidMessage("user", "ok"),
+            SaidMessage("assistant", "Sure."),
+            SaidMessage("user", "ok"),
         ]
     )
     assert first[0].role == again[0].role == "assistant"
     assert first[0] != again[0]
-    assert first[1:] == again[1:] == (Said("user", "ok"),)
+    assert first[1:] == again[1:] == (SaidMessage("user", "ok"),)

@@ -11,7 +11,7 @@ from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-from persona_pipeline.traces.collector.app import create_app
+from persona_pipeline.importing.traces.collector import create_app
 from persona_pipeline.world import World
 from tests.support.clock import LONG
 from tests.support.instrumented import ENVIRONMENT, Line, talk

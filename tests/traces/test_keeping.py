@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from persona_pipeline.store import tables
+from persona_pipeline.base.database import tables
+from persona_pipeline.importing.traces.calls import Piece, RefusedError, piece_of
+from persona_pipeline.importing.traces.messages import forget_pieces, keep_pieces
+from persona_pipeline.importing.traces.otlp import items
 from persona_pipeline.testing.worlds import WorldBuilder
-from persona_pipeline.traces.keeping import forget_pieces, keep_pieces
-from persona_pipeline.traces.otlp import items
-from persona_pipeline.traces.pieces import Piece, RefusedError, piece_of
 from persona_pipeline.world import World
 from tests.support.spans import agent, chat, event, logs, request, span
 
@@ -253,7 +253,7 @@ def test_pieces_are_dropped_when_no_more_of_their_trace_is_expected(world: World
 
 
 def test_what_a_person_took_out_stays_out(world: World) -> None:
-    from persona_pipeline.world.messages import Selection, remove_messages, select_messages
+    from persona_pipeline.world.messages.store import Selection, remove_messages, select_messages
 
     keep(world, request(chat(2, ["Hi"], "Yes?", parent=1)))
     remove_messages(world.store, select_messages(world.store, Selection(agents=["assistant"])))

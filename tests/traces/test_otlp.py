@@ -12,9 +12,9 @@ import pytest
 from google.protobuf.json_format import MessageToDict
 
 from persona_pipeline.importing.run import ImportOptions, import_messages
+from persona_pipeline.importing.traces.calls import piece_of
+from persona_pipeline.importing.traces.otlp import JSON, PROTOBUF, TooLargeError, UnreadableError, read_request, unpack
 from persona_pipeline.testing.worlds import WorldBuilder
-from persona_pipeline.traces.otlp import JSON, PROTOBUF, TooLargeError, UnreadableError, read_request, unpack
-from persona_pipeline.traces.pieces import piece_of
 from tests.support.spans import agent, chat, event, logs, request, span
 
 

@@ -10,15 +10,13 @@ from functools import partial
 from math import log
 from pathlib import Path
 
-from persona_pipeline.cards.card import Card
 from persona_pipeline.corrections.prompt import gate_question
 from persona_pipeline.importing import ReadOptions, Source
-from persona_pipeline.importing.registry import importer_of
+from persona_pipeline.importing.run import importer_of
 from persona_pipeline.judging import injection
 from persona_pipeline.judging.claims import proposition_question
 from persona_pipeline.judging.model.messages import RequestStyle
 from persona_pipeline.judging.verdict import JudgeRequest, Verdict
-from persona_pipeline.propositions.models import Proposition, PropositionSet
 from persona_pipeline.reporting.render import render
 from persona_pipeline.reporting.terminal import report_text
 from persona_pipeline.scoring import SCORERS
@@ -28,9 +26,10 @@ from persona_pipeline.scoring.text.ngrams import corpus_repetition, cross_messag
 from persona_pipeline.scoring.text.repetition import maximal_repeated, shared_openers
 from persona_pipeline.scoring.text.tokens import vocabulary_stats
 from persona_pipeline.scoring.text.voices import voice_similarity
-from persona_pipeline.world.ingest import parse_messages
-from persona_pipeline.world.models import Message, Window
-from persona_pipeline.world.trajectory import Entry, Trajectory
+from persona_pipeline.world.cards.files import Card
+from persona_pipeline.world.messages.files import parse_messages
+from persona_pipeline.world.models import Entry, Message, Trajectory, Window
+from persona_pipeline.world.propositions.models import Proposition, PropositionSet
 from tests.reporting.sample import sample_report
 
 HOSTILE: dict[str, str] = {

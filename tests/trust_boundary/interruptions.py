@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from persona_pipeline.baselines import load_baseline
+from persona_pipeline.guard.baselines.golden import load_baseline
 from persona_pipeline.judging.recordings.files import load_recordings
 from tests.support.messages_server import MessagesServer
 

@@ -18,22 +18,22 @@ from fastapi.testclient import TestClient
 from pydantic import SecretStr
 from typer.testing import CliRunner
 
+from persona_pipeline.base.database import tables
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.cli.app import app
 from persona_pipeline.cli.world.checking import check_world
 from persona_pipeline.corrections.configuration import write_config
 from persona_pipeline.corrections.gate import ActionGate
 from persona_pipeline.corrections.service.app import create_app
 from persona_pipeline.corrections.statistics import correction_statistics
-from persona_pipeline.errors import ConfigError
 from persona_pipeline.judging.injection import reads_as_injection
 from persona_pipeline.judging.model.asking import ModelBackend, live_judge
 from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.judging.open import OpenedJudge
-from persona_pipeline.judging.recordings import RecordedBackend, RecordingWriter
+from persona_pipeline.judging.recordings.replay import RecordedBackend, RecordingWriter
 from persona_pipeline.judging.verdict import Unscored, Verdict
 from persona_pipeline.reporting.comment import main as comment_main
 from persona_pipeline.reporting.render import json_text
-from persona_pipeline.store import tables
 from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world import World
 from persona_pipeline.world.speakers import missing_agents

@@ -6,15 +6,14 @@ from typing import Any
 
 import pytest
 
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.judging.money import Budget
+from persona_pipeline.lab.compare.scenes import Answering, AskedScene, Scene
+from persona_pipeline.lab.states import Side, SideAgent
 from persona_pipeline.suites.answering.base import OutputCache, TargetError
 from persona_pipeline.suites.running.targets_file import Targets, load_targets
 from persona_pipeline.suites.targets import Request
 from persona_pipeline.testing import WorldBuilder
-from persona_pipeline.versions.answering import Answering, Asked
-from persona_pipeline.versions.scenes import Scene
-from persona_pipeline.versions.sides import Side, SideAgent
 from persona_pipeline.world.models import Message, Window
 from tests.support.messages_server import MessagesServer, message
 
@@ -50,7 +49,7 @@ def test_the_persona_goes_first_and_others_speak_under_their_names(agent: SideAg
 
     before, after = targets_of(answer)
     answering = Answering((before, after))
-    assert answering.answers([Asked(before, agent, scene(system="Be brief."))]) == ["Black."]
+    assert answering.answers([AskedScene(before, agent, scene(system="Be brief."))]) == ["Black."]
     system, *talk = seen[0].messages
     assert system["role"] == "system"
     assert "Ann is {name} and dry." in system["content"] and system["content"].endswith("Be brief.")
@@ -63,7 +62,7 @@ def test_the_persona_goes_first_and_others_speak_under_their_names(agent: SideAg
 
 def test_a_bot_with_a_persona_of_its_own_is_sent_none(agent: SideAgent) -> None:
     target = targets_of(lambda prompt: prompt)[0]
-    assert Asked(target, agent, scene(), with_persona=False).messages[0]["role"] == "user"
+    assert AskedScene(target, agent, scene(), with_persona=False).messages[0]["role"] == "user"
 
 
 def test_equal_questions_are_asked_once_and_failures_are_counted(agent: SideAgent) -> None:
@@ -77,7 +76,7 @@ def test_equal_questions_are_asked_once_and_failures_are_counted(agent: SideAgen
 
     before, _ = targets_of(answer)
     answering = Answering((before, before))
-    asked = [Asked(before, agent, scene(name)) for name in ("s", "s", "bad", "empty")]
+    asked = [AskedScene(before, agent, scene(name)) for name in ("s", "s", "bad", "empty")]
     assert answering.answers(asked) == ["Fine.", "Fine.", None, None]
     assert (count["asked"], answering.asked, dict(answering.failures)) == (3, 3, {"refusal": 1})
 
@@ -110,13 +109,13 @@ def test_answers_of_models_are_kept_and_paid_from_one_budget(
         target = load_targets(path).open("model")
         cache = OutputCache(tmp_path / "cache")
         first = Answering((target, target), cache, budget=Budget(1.0))
-        said = first.answers([Asked(target, agent, scene())])
+        said = first.answers([AskedScene(target, agent, scene())])
         assert said[0] and first.usd and first.budget and first.budget.spent == pytest.approx(first.usd)
         again = Answering((target, target), cache, budget=Budget(1.0))
-        assert again.answers([Asked(target, agent, scene())]) == said
+        assert again.answers([AskedScene(target, agent, scene())]) == said
         assert (again.asked, again.usd) == (0, 0.0)
         poor = Answering((target, target), budget=Budget(0.00001))
-        assert poor.answers([Asked(target, agent, scene())]) == [None]
+        assert poor.answers([AskedScene(target, agent, scene())]) == [None]
         assert poor.out_of_money and poor.asked == 0
         assert len(server.calls) == 1
         target.close()

@@ -7,17 +7,23 @@ from pathlib import Path
 import pytest
 
 from benchmarks.versions import AGENT, History, generate, judged, plant
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.evaluation.request import EvaluationRequest
 from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.judging.verdict import JudgeRequest, Usage, Verdict
+from persona_pipeline.lab.bisect.bisect import (
+    BisectRequest,
+    Interval,
+    bisect_commits,
+    bisect_evaluations,
+    find_step,
+    has_messages,
+)
+from persona_pipeline.lab.bisect.causes import hunks_between, with_hunks
+from persona_pipeline.lab.results import Bisection, CauseKind
 from persona_pipeline.testing import ScriptedJudge
-from persona_pipeline.versions.bisecting import BisectRequest, bisect_commits, bisect_evaluations, has_messages
-from persona_pipeline.versions.finding import Bisection, Kind
-from persona_pipeline.versions.hunks import hunks_between, with_hunks
-from persona_pipeline.versions.searching import Step, find_step
 from persona_pipeline.world import World
-from persona_pipeline.world.ingest import parse_time
+from persona_pipeline.world.messages.files import parse_time
 
 ALL = BisectRequest(AGENT, window="all")
 
@@ -25,14 +31,14 @@ ALL = BisectRequest(AGENT, window="all")
 @pytest.mark.parametrize(
     ("scores", "found"),
     [
-        ([8, 8, 8, 3, 3], Step(2, 3)),
-        ([8, 3], Step(0, 1)),
-        ([8, None, 8, None, 3, None, 3], Step(2, 4, (3,))),
-        ([8, None, None, 3], Step(0, 3, (1, 2))),
-        ([8, 8, None, 8, 8, 8, 3, None, 3], Step(5, 6)),
+        ([8, 8, 8, 3, 3], Interval(2, 3)),
+        ([8, 3], Interval(0, 1)),
+        ([8, None, 8, None, 3, None, 3], Interval(2, 4, (3,))),
+        ([8, None, None, 3], Interval(0, 3, (1, 2))),
+        ([8, 8, None, 8, 8, 8, 3, None, 3], Interval(5, 6)),
     ],
 )
-def test_search_by_halves_passes_over_what_has_no_score(scores: list[float | None], found: Step) -> None:
+def test_search_by_halves_passes_over_what_has_no_score(scores: list[float | None], found: Interval) -> None:
     assert find_step(scores.__getitem__, 0, len(scores) - 1) == found
 
 
@@ -43,7 +49,7 @@ def test_halving_looks_at_few_points() -> None:
         looked.add(place)
         return 8.0 if place < 300 else 3.0
 
-    assert find_step(value, 0, 1000) == Step(299, 300)
+    assert find_step(value, 0, 1000) == Interval(299, 300)
     assert len(looked) <= 14
 
 
@@ -69,14 +75,14 @@ def together(tmp_path: Path) -> History:
     """A persona that forgets, and a plain message beside it, in one commit."""
     history = History(tmp_path, random.Random(0))
     history.commit("Begin")
-    plant(history, Kind.PERSONA, "together")
+    plant(history, CauseKind.PERSONA, "together")
     return history
 
 
 def test_a_live_judge_tells_what_the_recordings_do_not(tmp_path: Path) -> None:
     history = together(tmp_path)
     silent, answers = bisect_commits(World.open(tmp_path), ALL)
-    assert silent.falls[0].candidates == (Kind.MESSAGES, Kind.PERSONA)
+    assert silent.falls[0].candidates == (CauseKind.MESSAGES, CauseKind.PERSONA)
     assert silent.missing == len(answers.missing) > 0
     told = [*answers.missing]
 
@@ -87,7 +93,7 @@ def test_a_live_judge_tells_what_the_recordings_do_not(tmp_path: Path) -> None:
     judge = ScriptedJudge(answer, live=True)
     found, _ = bisect_commits(World.open(tmp_path), ALL, judge)
     cause = found.falls[0].cause
-    assert cause is not None and cause.kind is Kind.PERSONA
+    assert cause is not None and cause.kind is CauseKind.PERSONA
     assert {request.key for request in judge.asked} <= {*told}
     assert found.calls == len(judge.asked)
     assert found.usd == pytest.approx(0.01 * found.calls)
@@ -133,7 +139,7 @@ def test_commits_without_judgments_are_passed_over_and_named(tmp_path: Path) -> 
     fall = found.falls[0]
     # What was recorded later is of the same question.
     assert fall.first_bad is not None and fall.first_bad.subject == "Edited, not recorded"
-    assert fall.cause is not None and fall.cause.kind is Kind.PERSONA
+    assert fall.cause is not None and fall.cause.kind is CauseKind.PERSONA
 
 
 def test_nothing_fell(tmp_path: Path) -> None:
@@ -187,7 +193,7 @@ def test_stored_evaluations_name_messages_where_nothing_else_changed(tmp_path: P
     world, _ = stored(tmp_path, speak)
     assert not has_messages(world, "HEAD")
     cause = by_evaluations(world).falls[0].cause
-    assert cause is not None and cause.kind is Kind.MESSAGES
+    assert cause is not None and cause.kind is CauseKind.MESSAGES
     assert cause.what[0].startswith("m")
 
 
@@ -195,8 +201,8 @@ def test_stored_evaluations_say_what_changed_together_and_a_live_judge_tells(tmp
     world, history = stored(tmp_path, forget)
     found = by_evaluations(world)
     assert found.falls[0].cause is None
-    assert found.falls[0].candidates == (Kind.MESSAGES, Kind.PERSONA)
+    assert found.falls[0].candidates == (CauseKind.MESSAGES, CauseKind.PERSONA)
     assert found.missing
     cause = by_evaluations(world, ScriptedJudge(history.verdict, live=True)).falls[0].cause
-    assert cause is not None and cause.kind is Kind.PERSONA
+    assert cause is not None and cause.kind is CauseKind.PERSONA
     assert cause.what == (f"personas/{AGENT}.yaml:8",)

@@ -8,17 +8,14 @@ from pathlib import Path
 import pytest
 
 from benchmarks.versions import contest_of, world_of
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Usage, Verdict
+from persona_pipeline.lab.compare.compare import Contest, compare_versions, scenes_of
+from persona_pipeline.lab.compare.scenes import Answering, moments
+from persona_pipeline.lab.results import ComparisonRequest, ScoreChange, VersionComparison, read_comparison
+from persona_pipeline.lab.states import Side, open_sides, split_versions
 from persona_pipeline.suites.running.targets_file import Targets
 from persona_pipeline.testing import ScriptedJudge, WorldBuilder
-from persona_pipeline.versions.answering import Answering
-from persona_pipeline.versions.comparing import Contest, compare_versions
-from persona_pipeline.versions.opening import scenes_of
-from persona_pipeline.versions.request import ComparisonRequest
-from persona_pipeline.versions.result import Moved, VersionComparison, read_comparison
-from persona_pipeline.versions.scenes import moments
-from persona_pipeline.versions.sides import Side, open_sides, split_versions
 from persona_pipeline.world import World
 from tests.world.test_changes import git
 
@@ -70,11 +67,11 @@ def test_a_worse_persona_is_found_and_what_cannot_have_changed_is_never_asked(bu
     agent = found.agents["ann"]
     assert agent.persona_changed
     adherence, fluency = agent.dimensions["adherence"], agent.dimensions["fluency"]
-    assert adherence.moved is Moved.FELL
+    assert adherence.moved is ScoreChange.FELL
     assert adherence.low is not None and adherence.high is not None
     assert adherence.low < -3 < adherence.high < 0
     assert {item.id for item in agent.moved} <= {"dry", "brief"}
-    assert fluency.asked_alike and fluency.moved is Moved.SAME
+    assert fluency.asked_alike and fluency.moved is ScoreChange.SAME
     assert {request.dimension for request in judge.asked} == {"adherence"}
     assert found.stopped == "all is decided"
     assert agent.scenes < WEEKS
@@ -86,7 +83,7 @@ def test_the_same_version_twice_costs_nothing(builder: WorldBuilder) -> None:
     found, judge = compared(builder.open(), by_persona, agents=["ann"])
     assert judge.asked == []
     assert found.exit_code == 0
-    assert {item.moved for agent in found.agents.values() for item in agent.dimensions.values()} == {Moved.SAME}
+    assert {item.moved for agent in found.agents.values() for item in agent.dimensions.values()} == {ScoreChange.SAME}
 
 
 def test_an_edited_claim_is_compared_and_the_others_are_not(builder: WorldBuilder) -> None:
@@ -96,7 +93,7 @@ def test_an_edited_claim_is_compared_and_the_others_are_not(builder: WorldBuilde
         builder.open(), lambda item: 2 if "wrong" in item.claim else 8, agents=["ann"], dimensions=["adherence"]
     )
     agent = found.agents["ann"]
-    assert agent.dimensions["adherence"].moved is Moved.FELL
+    assert agent.dimensions["adherence"].moved is ScoreChange.FELL
     (claim,) = (*agent.moved, *agent.suspects)
     assert (claim.id, claim.edited, claim.difference.change) == ("brief", True, -6.0)
 
@@ -205,8 +202,10 @@ def test_two_folders_are_compared_and_one_without_personas_is_refused(builder: W
         pass
 
 
-@pytest.mark.parametrize(("drop", "moved", "code"), [(0.0, Moved.SAME, 0), (2.0, Moved.FELL, 1)])
-def test_answers_of_both_are_judged_until_it_is_decided(tmp_path: Path, drop: float, moved: Moved, code: int) -> None:
+@pytest.mark.parametrize(("drop", "moved", "code"), [(0.0, ScoreChange.SAME, 0), (2.0, ScoreChange.FELL, 1)])
+def test_answers_of_both_are_judged_until_it_is_decided(
+    tmp_path: Path, drop: float, moved: ScoreChange, code: int
+) -> None:
     world, request = world_of(tmp_path, 4), ComparisonRequest(agents=["ann"], dimensions=["adherence"], scenes=80)
     opened, counted = contest_of(world, 3, 0.3, drop, 4)
     found = compare_versions(opened, {"ann": moments(world, "ann", request)}, request)
@@ -227,4 +226,4 @@ def test_answers_that_were_given_before_are_no_new_evidence(tmp_path: Path) -> N
     found = compare_versions(Contest(world, sides, (judge, judge), answering), scenes, request)
     agent = found.agents["ann"]
     assert (agent.scenes, agent.repeated, agent.dimensions["adherence"].scenes) == (40, 39, 1)
-    assert agent.dimensions["adherence"].moved is Moved.OPEN
+    assert agent.dimensions["adherence"].moved is ScoreChange.OPEN

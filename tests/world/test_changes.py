@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world.changes import Change, changed_things
 from persona_pipeline.world.speakers import missing_agents

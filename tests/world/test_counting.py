@@ -11,11 +11,18 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from persona_pipeline.store import Store, open_store, tables
+from persona_pipeline.base.database import tables
+from persona_pipeline.base.database.engine import Store, open_store
 from persona_pipeline.world import Message, Window
-from persona_pipeline.world.aliases import Aliases, rename_stored
-from persona_pipeline.world.counting import Said, Tally, check_counts, count_messages, said_by_agent
-from persona_pipeline.world.messages import Selection, read_messages, remove_messages, select_messages, write_messages
+from persona_pipeline.world.messages.counting import Said, Tally, check_counts, count_messages, said_by_agent
+from persona_pipeline.world.messages.store import (
+    Selection,
+    read_messages,
+    remove_messages,
+    select_messages,
+    write_messages,
+)
+from persona_pipeline.world.names import Aliases, rename_stored
 from persona_pipeline.world.runs import record_windows
 
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
@@ -256,7 +263,7 @@ def test_a_count_of_everything_mends_what_differs_and_says_so(store: Store) -> N
 def test_a_store_of_an_earlier_release_is_counted_when_it_is_opened(tmp_path: Path, database_url: str) -> None:
     from alembic import command
 
-    from persona_pipeline.store.migrate import alembic_config
+    from persona_pipeline.base.database.migrate import alembic_config
 
     store = open_store(database_url, migrate=False)
     with store.begin() as connection:

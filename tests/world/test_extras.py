@@ -9,15 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from persona_pipeline.base.database.engine import Store
 from persona_pipeline.judging.open import OpenedJudge
-from persona_pipeline.judging.recordings import RecordedBackend
+from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.reporting.html import render_html
 from persona_pipeline.reporting.statistics import gather
-from persona_pipeline.store import Store
 from persona_pipeline.world import World
-from persona_pipeline.world.counting import check_counts, said_by_agent
-from persona_pipeline.world.ingest import CUT, MOST_EXTRAS, bounded_extras, cut_keys, parse_message, parse_messages
-from persona_pipeline.world.messages import read_messages, write_messages
+from persona_pipeline.world.messages.counting import check_counts, said_by_agent
+from persona_pipeline.world.messages.files import (
+    CUT,
+    MOST_EXTRAS,
+    bounded_extras,
+    cut_keys,
+    parse_message,
+    parse_messages,
+)
+from persona_pipeline.world.messages.store import read_messages, write_messages
 from persona_pipeline.world.models import Window
 from persona_pipeline.world.runs import record_windows, touched_windows
 from tests.support.evaluating import evaluate_world

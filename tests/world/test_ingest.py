@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.errors import ConfigError
-from persona_pipeline.store import open_store
+from persona_pipeline.base.database.engine import open_store
+from persona_pipeline.base.documents.json import storable
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.world import World
-from persona_pipeline.world.canonical import storable
-from persona_pipeline.world.ingest import parse_message, parse_messages
-from persona_pipeline.world.messages import read_messages, write_messages
+from persona_pipeline.world.messages.files import parse_message, parse_messages
+from persona_pipeline.world.messages.store import read_messages, write_messages
 from tests.support.worlds import write_jsonl
 
 GOOD = {"id": "1", "agent_id": "ann", "channel": "general", "text": "hi", "created_at": "2026-03-01T10:00:00Z"}

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.world import Message, Window, World
-from persona_pipeline.world.aliases import AgentNames, Aliases, read_names
-from persona_pipeline.world.messages import Selection, remove_messages, select_messages, write_messages
+from persona_pipeline.world.messages.store import Selection, remove_messages, select_messages, write_messages
+from persona_pipeline.world.names import AgentNames, Aliases, read_names
 from persona_pipeline.world.runs import record_windows, touched_windows
 from persona_pipeline.world.speakers import match_names, stored_names
 from tests.support.worlds import write_jsonl, write_yaml

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from persona_pipeline.store import tables
-from persona_pipeline.world import World, mirroring
-from persona_pipeline.world.counting import check_counts
-from persona_pipeline.world.ingest import parse_message
+from persona_pipeline.base.database import tables
+from persona_pipeline.world import World
+from persona_pipeline.world.messages import mirroring
+from persona_pipeline.world.messages.counting import check_counts
+from persona_pipeline.world.messages.files import parse_message
 from tests.support.worlds import write_yaml
 
 COLUMNS: tuple[str, ...] = ("id", "agent_id", "channel", "text", "created_at")

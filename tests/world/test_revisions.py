@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.evaluation.read import read_folder
 from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world.models import Window

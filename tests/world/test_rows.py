@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.world import World
 from persona_pipeline.world.world import bring_rows, records_of
 

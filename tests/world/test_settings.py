@@ -11,11 +11,11 @@ import pytest
 import yaml
 
 import persona_pipeline as pp
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.options import EvaluationRequest
+from persona_pipeline.base.settings import get_settings
 from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource
-from persona_pipeline.errors import ConfigError
 from persona_pipeline.evaluation.request import settled
-from persona_pipeline.options import EvaluationRequest
-from persona_pipeline.settings import get_settings
 from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world.settings import load_world_file
 from tests.support.command_line import Cli, in_process

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.world import Entry, Omission, Window, parse_window, window_indices, windowed
 
 counts = st.integers(min_value=0, max_value=200)

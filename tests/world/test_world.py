@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from persona_pipeline.errors import ConfigError
-from persona_pipeline.store import Store, tables
+from persona_pipeline.base.database import tables
+from persona_pipeline.base.database.engine import Store
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.world import Message, Window, World
-from persona_pipeline.world.messages import read_messages, write_messages
+from persona_pipeline.world.messages.store import read_messages, write_messages
 from persona_pipeline.world.personas import load_persona
 from tests.support.worlds import replace_in, write_yaml
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.cli.options import JudgeName, judge_name
 from persona_pipeline.cli.suites.options import (
     AllowEnv,
@@ -23,7 +24,6 @@ from persona_pipeline.cli.suites.options import (
     print_lines,
 )
 from persona_pipeline.cli.suites.run import run
-from persona_pipeline.errors import ConfigError
 
 if TYPE_CHECKING:
     from persona_pipeline.suites.results.compare import PairwiseResult

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from persona_pipeline.suites import Suite
+    from persona_pipeline.suites.format.models import Suite
 
 File = Annotated[Path, typer.Argument(help="The suite: .yaml, .yml or .jsonl.", show_default=False)]
 Places = Annotated[

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.cli.options import JudgeName, judge_name
 from persona_pipeline.cli.suites.options import (
     AllowEnv,
@@ -23,12 +24,11 @@ from persona_pipeline.cli.suites.options import (
     load,
     print_lines,
 )
-from persona_pipeline.errors import ConfigError
 
 if TYPE_CHECKING:
     from watchfiles import Change
 
-    from persona_pipeline.suites import SuiteResult, TestResult
+    from persona_pipeline.suites.results.suite_result import SuiteResult, TestResult
 
 ENDINGS = (".jsonl", ".json", ".xml", ".html")
 
@@ -97,10 +97,10 @@ def run(
     Exit codes: 0 no test failed, 1 a test failed, 2 usage or configuration, 3 none failed and something was not judged, or nothing
     was run, 4 budget.
     """
-    from persona_pipeline.suites import RunOptions, SuiteResult, load_responses, run_suite
-    from persona_pipeline.suites.results.suite_result import RowWriter, earlier_results
+    from persona_pipeline.suites.answering.responses import load_responses
+    from persona_pipeline.suites.results.suite_result import RowWriter, SuiteResult, earlier_results
     from persona_pipeline.suites.running.opening import SharedJudge, judge_opener, open_targets, world_root
-    from persona_pipeline.suites.running.plan import NothingToRunError, parse_shard, plan, select_tests
+    from persona_pipeline.suites.running.plan import NothingToRunError, RunOptions, parse_shard, plan, select_tests
     from persona_pipeline.suites.running.suite_files import (
         chosen,
         find_suites,
@@ -109,6 +109,7 @@ def run(
         with_prefix,
         without_prefix,
     )
+    from persona_pipeline.suites.running.suite_run import run_suite
 
     outputs = _outputs(out or [])
     if watch:
@@ -194,7 +195,7 @@ def run(
     whole = replace(joined(suites, results), unchanged=all(result.unchanged for result in results))
     _report(whole, results, as_json, outputs)
     if save:
-        from persona_pipeline.store import open_store
+        from persona_pipeline.base.database.engine import open_store
         from persona_pipeline.suites.results.storage import save_suite_result
 
         store = open_store()

@@ -4,36 +4,33 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from persona_pipeline.cards.files import CARDS, CardFormat, read_card
+import typer
+
+from persona_pipeline.base.documents.yaml import load_document
+from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.corrections.nudges import NUDGES, Nudges
-from persona_pipeline.documents import load_document
-from persona_pipeline.errors import ConfigError, Problem, did_you_mean
-from persona_pipeline.propositions import (
-    ALL_DIMENSIONS,
-    DIMENSIONS,
+from persona_pipeline.scoring.text.agreement import LEXICONS, world_lexicon
+from persona_pipeline.world.cards.files import CARDS, CardFormat, read_card
+from persona_pipeline.world.changes import FOLDERS, ask_git
+from persona_pipeline.world.messages.files import ENDINGS, FIELDS, parse_messages
+from persona_pipeline.world.models import Message
+from persona_pipeline.world.names import alias_problems, read_names
+from persona_pipeline.world.personas import DRAFT, PERSONAS, load_persona, parse_persona, yaml_stems
+from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS, DIMENSIONS
+from persona_pipeline.world.propositions.loading import find_proposition_set, load_proposition_file
+from persona_pipeline.world.propositions.models import (
     TEMPLATE_VARIABLES,
     filled_variables,
-    find_proposition_set,
-    load_proposition_file,
     spaced_variables,
     template_variables,
 )
-from persona_pipeline.scoring.text.agreement import LEXICONS, world_lexicon
-from persona_pipeline.world.aliases import alias_problems, read_names
-from persona_pipeline.world.changes import FOLDERS, ask_git
-from persona_pipeline.world.files import DRAFT, yaml_stems
-from persona_pipeline.world.ingest import parse_messages
-from persona_pipeline.world.models import Message
-from persona_pipeline.world.personas import PERSONAS, load_persona, parse_persona
-from persona_pipeline.world.reading import ENDINGS, FIELDS
 from persona_pipeline.world.settings import WORLD_FILE, load_world_file
 from persona_pipeline.world.speakers import BASELINES, count_speakers, match_names, missing_agent_problems
 
 if TYPE_CHECKING:
-    from persona_pipeline.store import Store
-
+    from persona_pipeline.base.database.engine import Store
 
 MOST_DIFFERENCES = 3
 
@@ -95,9 +92,9 @@ def check_world(root: Path, *, require_signed: bool = False) -> Checked:
 
 def _check_settings(root: Path) -> None:
     """Check the world's settings, and that whom and what they name is there."""
-    from persona_pipeline.evaluation.gate import FAILURES
+    from persona_pipeline.guard.gate import FAILURES
     from persona_pipeline.judging.providers.registry import PROVIDERS, RECORDED
-    from persona_pipeline.world import parse_window
+    from persona_pipeline.world.models import parse_window
 
     document, file = load_document(root / WORLD_FILE), load_world_file(root)
     agents = yaml_stems(root / PERSONAS)
@@ -154,7 +151,7 @@ def _tracked(root: Path) -> Iterator[Problem]:
 def _baselines_again(root: Path, checked: Checked, require_signed: bool) -> None:
     """Golden files beside the recordings they name. Files that do not load are problems of their own."""
     from persona_pipeline.evaluation.retaking import retake_baselines
-    from persona_pipeline.judging.recordings import signing_secret
+    from persona_pipeline.judging.recordings.files import signing_secret
 
     if require_signed and signing_secret() is None:
         checked.problems.append(Problem("--require-signed needs PERSONA_RECORDINGS_SECRET, which signs recordings"))
@@ -180,8 +177,9 @@ def _baselines_again(root: Path, checked: Checked, require_signed: bool) -> None
 
 def _labels_together(root: Path, checked: Checked) -> None:
     """What label files say of one another, and the labels that are stale. Files that do not load are problems of their own."""
-    from persona_pipeline.calibration.known import KnownVerdicts
-    from persona_pipeline.labels import LABELS, load_labels, stale_labels
+    from persona_pipeline.guard.calibration.known import KnownVerdicts
+    from persona_pipeline.guard.labels.files import LABELS, load_labels
+    from persona_pipeline.guard.labels.staleness import stale_labels
 
     try:
         labels = load_labels(root / LABELS)
@@ -202,8 +200,8 @@ def _labels_together(root: Path, checked: Checked) -> None:
 
 def _store_of(root: Path) -> "Store | None":
     """The world's store, if there is one: a check makes none."""
-    from persona_pipeline.settings import get_settings
-    from persona_pipeline.world import World
+    from persona_pipeline.base.settings import get_settings
+    from persona_pipeline.world.world import World
 
     there = get_settings().database_url is not None or (root / ".persona" / "store.db").exists()
     return World.open(root).store if there else None
@@ -211,7 +209,7 @@ def _store_of(root: Path) -> "Store | None":
 
 def _stray_recordings(folder: Path, claims: set[tuple[str, str, str]]) -> Iterator[Problem]:
     """Recordings of claims that no agent has: stale, or slipped in. Files that do not load are problems of their own."""
-    from persona_pipeline.judging.recordings import load_recording_file
+    from persona_pipeline.judging.recordings.files import load_recording_file
     from persona_pipeline.judging.verdict import PROPOSITION
 
     for path in sorted(folder.glob("**/*.jsonl")):
@@ -324,19 +322,19 @@ def _odd_variables(claim: str, dimension: str, filled: Sequence[str]) -> Iterato
 
 
 def _baseline(path: Path) -> None:
-    from persona_pipeline.baselines import load_baseline
+    from persona_pipeline.guard.baselines.golden import load_baseline
 
     load_baseline(path)
 
 
 def _recordings(path: Path) -> None:
-    from persona_pipeline.judging.recordings import load_recording_file
+    from persona_pipeline.judging.recordings.files import load_recording_file
 
     load_recording_file(path)
 
 
 def _labels(path: Path) -> None:
-    from persona_pipeline.labels import load_label_file
+    from persona_pipeline.guard.labels.files import load_label_file
 
     load_label_file(path)
 
@@ -347,3 +345,29 @@ def _suite(path: Path, checked: Checked) -> None:
     suite = load_suite(path, suite_roots(path))
     checked.warnings += suite.warnings
     checked.problems += suite.missing
+
+
+def validate(
+    paths: Annotated[list[Path] | None, typer.Argument(help="Files or folders; by default the whole world.")] = None,
+    require_signed: Annotated[
+        bool,
+        typer.Option(help="Baselines that cannot be taken again from signed recordings are errors, no warnings."),
+    ] = False,
+) -> None:
+    """Check personas, propositions, messages, recordings, labels, baselines and suites.
+
+    Baselines are taken again from the recordings they name, without a call, and compared.
+
+    Every problem is a line on stderr; exit code 2 if there is one.
+    """
+    from persona_pipeline.base.settings import get_settings
+
+    root = get_settings().world_root
+    checked = check_paths(paths) if paths else check_world(root, require_signed=require_signed)
+    for warning in checked.warnings:
+        typer.echo(f"warning: {warning}", err=True)
+    if checked.problems:
+        raise ConfigError(list(dict.fromkeys(checked.problems)))
+    if not checked.files:
+        raise ConfigError(Problem("nothing to validate", str(root)))
+    typer.echo("1 file is valid" if checked.files == 1 else f"{checked.files} files are valid")

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError
 
 if TYPE_CHECKING:
+    from persona_pipeline.base.settings import Settings
     from persona_pipeline.judging.model.options import ModelOptions
     from persona_pipeline.judging.model.probe import Probed, ProbeFinding
-    from persona_pipeline.settings import Settings
 
 EXIT_BROKEN, EXIT_CANNOT_JUDGE = 2, 3
 _DAGSTER_SECONDS = 120
@@ -40,8 +40,8 @@ def doctor(
 
     Exit codes: 0 all that is needed works, 2 something does not, 3 the judge cannot judge: no baseline is taken with it.
     """
+    from persona_pipeline.base.settings import get_settings
     from persona_pipeline.judging.model.probe import ProbeLevel
-    from persona_pipeline.settings import get_settings
 
     findings = diagnose(get_settings(), calls=calls, dagster=dagster)
     if as_json:
@@ -119,9 +119,9 @@ def _settings(settings: "Settings") -> "ProbeFinding":
 def _database(settings: "Settings") -> "ProbeFinding":
     import sqlalchemy as sa
 
+    from persona_pipeline.base.database.engine import default_url, open_store
+    from persona_pipeline.base.database.tables import run_messages
     from persona_pipeline.judging.model.probe import ProbeFinding, ProbeLevel
-    from persona_pipeline.store import default_url, open_store
-    from persona_pipeline.store.tables import run_messages
 
     url = default_url(settings)
     store = open_store(url)
@@ -134,11 +134,11 @@ def _database(settings: "Settings") -> "ProbeFinding":
 
 
 def _messages(settings: "Settings") -> "ProbeFinding":
+    from persona_pipeline.base.database.engine import default_url, open_store
     from persona_pipeline.judging.model.probe import ProbeFinding, ProbeLevel
-    from persona_pipeline.store import default_url, open_store
-    from persona_pipeline.world import World
-    from persona_pipeline.world.aliases import alias_problems
+    from persona_pipeline.world.names import alias_problems
     from persona_pipeline.world.speakers import named_in_files
+    from persona_pipeline.world.world import World
 
     store = open_store(default_url(settings))
     try:
@@ -159,7 +159,7 @@ def _messages(settings: "Settings") -> "ProbeFinding":
 
 def _recordings(settings: "Settings") -> "ProbeFinding":
     from persona_pipeline.judging.model.probe import ProbeFinding, ProbeLevel
-    from persona_pipeline.judging.recordings import load_recordings
+    from persona_pipeline.judging.recordings.files import load_recordings
 
     folder = settings.world_root / "recordings"
     recordings = load_recordings(folder)
@@ -199,9 +199,9 @@ def _judge(options: "ModelOptions", calls: bool, settings: "Settings") -> "list[
 
 def _remember(probed: "Probed", settings: "Settings") -> None:
     """Keep what was found of the judge, so that evaluations and baselines know it; a database that fails is named elsewhere."""
+    from persona_pipeline.base.database.engine import default_url, open_store
     from persona_pipeline.judging.cache import Abilities
     from persona_pipeline.judging.claims import PROMPT_VERSION
-    from persona_pipeline.store import default_url, open_store
 
     if probed.able is None:
         return

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.cli import options
 from persona_pipeline.cli.options import HeaderTimeout, Host, Port, TokenEnv, moment, require_token, token_in
-from persona_pipeline.errors import ConfigError
 
 if TYPE_CHECKING:
     from persona_pipeline.importing.run import Imported
@@ -46,11 +46,11 @@ def ingest(
     ] = False,
 ) -> None:
     """Add messages to the store. A message that is known is not doubled; a line that is not valid is named and left out."""
-    from persona_pipeline.importing import ReadOptions
+    from persona_pipeline.importing.base import ReadOptions
     from persona_pipeline.importing.run import ImportOptions, import_messages
-    from persona_pipeline.world import World
-    from persona_pipeline.world.aliases import alias_problems
+    from persona_pipeline.world.names import alias_problems
     from persona_pipeline.world.speakers import stored_names
+    from persona_pipeline.world.world import World
 
     speakers, fields = _mapping(mapped or [])
     options = ImportOptions(format_name, speakers, ReadOptions(fields, moment(starting, "--starting")), restore)
@@ -101,7 +101,7 @@ def _counted(counts: Counter[str]) -> str:
 
 def _mapping(given: list[str]) -> tuple[dict[str, str], dict[str, str]]:
     """Return agents by speaker, and fields of messages by key."""
-    from persona_pipeline.world.reading import FIELDS
+    from persona_pipeline.world.messages.files import FIELDS
 
     speakers: dict[str, str] = {}
     fields: dict[str, str] = {}
@@ -141,13 +141,12 @@ def collect(
     """
     token = token_in(token_env)
     require_token(token, token_env, host)
-    from persona_pipeline.traces.otlp import require_otel
+    from persona_pipeline.importing.traces.otlp import require_otel
 
     require_otel()
-    from persona_pipeline.corrections.service.boundary import Access
-    from persona_pipeline.corrections.service.server import Limits, serve
-    from persona_pipeline.traces.collector.app import Bounds, create_app
-    from persona_pipeline.world import World
+    from persona_pipeline.base.http_server import Access, ServerLimits, serve
+    from persona_pipeline.importing.traces.collector import Bounds, create_app
+    from persona_pipeline.world.world import World
 
     world = World.open()
     for problem in world.sync().problems:
@@ -157,7 +156,7 @@ def collect(
         access=Access(token, max_body, body_seconds=body_timeout),
         bounds=Bounds(max_unpacked, waiting, keep_days),
     )
-    serve(application, host=host, port=port, limits=Limits(header_timeout, connections, connections))
+    serve(application, host=host, port=port, limits=ServerLimits(header_timeout, connections, connections))
 
 
 app = typer.Typer(help="Messages in the store.", no_args_is_help=True)
@@ -187,8 +186,8 @@ def remove(
     A removed message stays out when its file is read again, until the file says something else of it or it is ingested with
     --restore.
     """
-    from persona_pipeline.world import World
-    from persona_pipeline.world.messages import Selection, remove_messages, select_messages
+    from persona_pipeline.world.messages.store import Selection, remove_messages, select_messages
+    from persona_pipeline.world.world import World
 
     world = World.open()
     span = None
@@ -237,11 +236,11 @@ def watch(
     """
     from datetime import timedelta
 
+    from persona_pipeline.base.errors import ConfigError
     from persona_pipeline.corrections.voices import FileMessages, StoredMessages, VoiceWatches, alarm_facts
-    from persona_pipeline.errors import ConfigError
     from persona_pipeline.reporting.text import one_line
-    from persona_pipeline.world import World
-    from persona_pipeline.world.aliases import Aliases
+    from persona_pipeline.world.names import Aliases
+    from persona_pipeline.world.world import World
 
     world = World.open()
     for problem in world.sync().problems:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.world.world import template_world, write_new
 
 DEPLOY, _DAGSTER = "deploy", "dagster.yaml"
@@ -69,8 +69,8 @@ def migrate() -> None:
     Whatever opens the store does the first by itself. In a deployment this command goes before all else, so that a migration which
     fails stops the upgrade and nothing else.
     """
-    from persona_pipeline.store import open_store
-    from persona_pipeline.store.migrate import HEAD
+    from persona_pipeline.base.database.engine import open_store
+    from persona_pipeline.base.database.migrate import HEAD
 
     open_store().close()
     typer.echo(f"store: {HEAD}")
@@ -100,10 +100,10 @@ def schema(
 
 def schema_texts() -> dict[str, str]:
     """Return the schema files by name."""
-    from persona_pipeline.labels import Label
-    from persona_pipeline.propositions.schema import PropositionFile
+    from persona_pipeline.guard.labels.files import Label
     from persona_pipeline.suites.asserts.schema import suite_schema
     from persona_pipeline.world.personas import PersonaFile
+    from persona_pipeline.world.propositions.models import PropositionFile
     from persona_pipeline.world.settings import WorldFile
 
     return {
@@ -125,9 +125,9 @@ def forget(
     ] = None,
 ) -> None:
     """Take claims, reasons and quotes out of old runs; scores, findings, histories and trends stay."""
-    from persona_pipeline.settings import get_settings
-    from persona_pipeline.world import World
+    from persona_pipeline.base.settings import get_settings
     from persona_pipeline.world.runs import forget_reasons
+    from persona_pipeline.world.world import World
 
     days = days or get_settings().keep_reasons_days
     if days is None:

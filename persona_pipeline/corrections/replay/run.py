@@ -1,28 +1,304 @@
 """A replay from beginning to end: stored messages, what is known of them, the corrections, and what thresholds do."""
 
 import asyncio
+import time
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
+from sqlalchemy.engine import Connection
+
+from persona_pipeline.base.documents.json import csv_rows
+from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.base.settings import get_settings
+from persona_pipeline.corrections import nudges
 from persona_pipeline.corrections.configuration import read_config
-from persona_pipeline.corrections.replay.gate import Checked, check_messages, questions_about
-from persona_pipeline.corrections.replay.known import Known, labelled_messages, read_marks
-from persona_pipeline.corrections.replay.measured import Measured, area, risk_threshold, thresholds, touched_by
-from persona_pipeline.corrections.replay.models import Correction, CorrectionReplay, Cost, Replay
-from persona_pipeline.corrections.replay.turns import measured_turns
+from persona_pipeline.corrections.interventions import Catchphrases
+from persona_pipeline.corrections.judgment import (
+    CONFIGURATION,
+    GateFacts,
+    NotJudgedError,
+    PropositionCache,
+    gather_facts,
+    question_of,
+    reviewed,
+)
+from persona_pipeline.corrections.nudges import AntiConvergence, RepetitionSuppression
+from persona_pipeline.corrections.records import PriorAttempts, recent_agent_messages, recent_channel_messages
+from persona_pipeline.corrections.replay.thresholds import (
+    CheckCost,
+    CorrectionKind,
+    CorrectionReplay,
+    MeasuredMessage,
+    Replay,
+    area,
+    risk_threshold,
+    thresholds,
+    touched_by,
+)
 from persona_pipeline.corrections.statistics import GateStatistics, correction_statistics
-from persona_pipeline.errors import ConfigError
 from persona_pipeline.judging.estimate import Estimate, estimate_questions
 from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.judging.open import RECORDINGS
-from persona_pipeline.judging.recordings import RecordedBackend
-from persona_pipeline.judging.verdict import Backend, Usage
-from persona_pipeline.settings import get_settings
+from persona_pipeline.judging.recordings.replay import RecordedBackend
+from persona_pipeline.judging.verdict import Answer, Backend, Question, Usage
+from persona_pipeline.scoring.results import final_score, weighted_mean
+from persona_pipeline.scoring.text.agreement import world_lexicon
 from persona_pipeline.world.models import CorrectionSettings, Message, Window
+from persona_pipeline.world.propositions.dimensions import ADHERENCE
+from persona_pipeline.world.propositions.loading import PROPOSITIONS, find_proposition_set
 from persona_pipeline.world.world import World
+
+# From here on people's mean score (0-9) of a message says that it is in character.
+GOOD_FROM = 5.0
+_WORDS = {"good": True, "bad": False}
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of messages.
+
+    Attributes:
+        marked: by a message's id, from a file.
+        labelled: by a message's id, from people's labels.
+        good_until, bad_from: messages sent until then, or from then on, which somebody vouches for or gives up.
+    """
+
+    marked: Mapping[str, bool] = field(default_factory=dict)
+    labelled: Mapping[str, bool] = field(default_factory=dict)
+    good_until: datetime | None = None
+    bad_from: datetime | None = None
+
+    def is_good(self, message: Message) -> bool | None:
+        """Return whether a message is good; None: nothing is known of it."""
+        for known in (self.marked, self.labelled):
+            if message.id in known:
+                return known[message.id]
+        if self.good_until is not None and message.created_at <= self.good_until:
+            return True
+        if self.bad_from is not None and message.created_at >= self.bad_from:
+            return False
+        return None
+
+
+def read_marks(path: Path) -> dict[str, bool]:
+    """Return what a CSV file with the columns ``id`` and ``good`` or ``bad``, without a head, says of messages.
+
+    Raises:
+        ConfigError: the file cannot be read, or a row says something else or contradicts another, each with its place.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError([Problem(f"cannot be read: {error}", str(path))]) from error
+    problems: list[Problem] = []
+    found: dict[str, bool] = {}
+    for line, cells in csv_rows(text, str(path), problems):
+        if not cells:
+            continue
+        if len(cells) != 2 or cells[1].strip() not in _WORDS:
+            problems.append(Problem("a row is not a message's id and 'good' or 'bad'", str(path), line))
+        elif found.setdefault(cells[0].strip(), _WORDS[cells[1].strip()]) is not _WORDS[cells[1].strip()]:
+            problems.append(Problem(f"message {cells[0].strip()!r} is good and bad", str(path), line))
+    if problems:
+        raise ConfigError(problems)
+    return found
+
+
+def labelled_messages(world: World, agent_id: str) -> dict[str, bool]:
+    """Return what people's labels say of single messages of an agent: of claims judged action by action.
+
+    A message is good whose labels make a score of 5 and more, by the claims' own weights, inversion and hard mode.
+
+    Raises:
+        ConfigError: labels, recordings, persona or propositions are not valid.
+    """
+    from persona_pipeline.evaluation.calibrate import judged_population, world_labels
+    from persona_pipeline.guard.calibration.labelled import Rated, ballots
+
+    claims = find_proposition_set(world.root / PROPOSITIONS, ADHERENCE.name, agent_id)
+    if claims is None or claims.level != "action":
+        return {}
+    labels = [item for item in world_labels(world).current if item.is_persons and item.agent_id == agent_id]
+    if not labels:
+        return {}
+    said, by_id = ballots(labels), {item.id: item for item in claims.propositions}
+    scores: dict[str, list[tuple[float, float]]] = {}
+    for judgment in judged_population(world, [agent_id], [ADHERENCE.name]):
+        people = tuple(said[judgment.key].people.values()) if judgment.key in said else ()
+        claim = by_id[judgment.request.proposition_id]
+        mean = Rated(judgment.key, agent_id, ADHERENCE.name, claim.id, None, people=people).peoples if people else None
+        if mean is not None:
+            score = final_score(mean, inverted=claim.inverted, hard=claims.hard)
+            message = judgment.request.trajectory.entries[-1].message_id
+            scores.setdefault(message, []).append((score, claim.weight))
+    return {
+        message: weighted_mean(pairs) >= GOOD_FROM
+        for message, pairs in scores.items()
+        if any(weight > 0 for _, weight in pairs)
+    }
+
+
+_ON = CorrectionSettings(action_gate_enabled=True)
+_AT_ONCE = 8
+
+
+@dataclass(frozen=True)
+class GateQuestion:
+    """A stored message, and what the gate would have asked about it; ``reason``: why it would have asked nothing."""
+
+    message: Message
+    facts: GateFacts | None = None
+    question: Question | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class ReplayedCheck:
+    """What the gate says of a stored message.
+
+    Attributes:
+        score: 0-9; None: there is none, ``reason`` says why.
+        seconds: how long the judge took; None: it was not asked.
+    """
+
+    message: Message
+    score: float | None = None
+    reason: str = ""
+    model: str | None = None
+    usage: Usage = field(default_factory=Usage)
+    seconds: float | None = None
+
+
+def questions_about(world: World, agent_id: str, messages: Sequence[Message]) -> list[GateQuestion]:
+    """Return what the gate would have asked about an agent's messages when they were sent, by today's persona and claims.
+
+    Raises:
+        ConfigError: the agent has no persona or no valid adherence claims.
+    """
+    propositions = PropositionCache(world.root)
+    return [_asking(world, propositions, agent_id, message) for message in messages]
+
+
+async def check_messages(backend: Backend, asked: Sequence[GateQuestion]) -> list[ReplayedCheck]:
+    """Return what the judge says of messages, in their order; a failed call costs its message only."""
+    places = asyncio.Semaphore(_AT_ONCE)
+    async with AsyncExitStack() as stack:
+        opened: Any = backend
+        while not isinstance(opened, AbstractAsyncContextManager) and hasattr(opened, "asking"):
+            opened = opened.asking
+        if isinstance(opened, AbstractAsyncContextManager):
+            await stack.enter_async_context(opened)
+
+        async def check(item: GateQuestion) -> ReplayedCheck:
+            async with places:
+                return await _checked(backend, item)
+
+        # The first alone: it writes the prefix to the API's cache that the others read.
+        return [*await asyncio.gather(*map(check, asked[:1])), *await asyncio.gather(*map(check, asked[1:]))]
+
+
+def _asking(world: World, propositions: PropositionCache, agent_id: str, message: Message) -> GateQuestion:
+    facts = gather_facts(
+        world,
+        propositions,
+        agent_id=agent_id,
+        text=message.text,
+        channel=message.channel,
+        recipient=message.recipient,
+        action_id=None,
+        known=PriorAttempts(),
+        settings=_ON,
+        before=(message.created_at, message.id),
+    )
+    if facts is None:
+        return GateQuestion(message, reason=CONFIGURATION)
+    try:
+        return GateQuestion(message, facts, question_of(agent_id, facts))
+    except NotJudgedError as error:
+        return GateQuestion(message, reason=error.reason)
+
+
+async def _checked(backend: Backend, item: GateQuestion) -> ReplayedCheck:
+    if item.question is None or item.facts is None:
+        return ReplayedCheck(item.message, reason=item.reason)
+    started = time.monotonic()
+    (answer,) = await backend.ask([item.question])
+    seconds = time.monotonic() - started if answer.usage.calls and not answer.cached else None
+    return _scored(item.message, item.facts, answer, seconds)
+
+
+def _scored(message: Message, facts: GateFacts, answer: Answer, seconds: float | None) -> ReplayedCheck:
+    told = ReplayedCheck(message, model=answer.model, usage=answer.usage, seconds=seconds)
+    try:
+        return ReplayedCheck(message, reviewed(answer, facts).score, "", told.model, told.usage, told.seconds)
+    except NotJudgedError as error:
+        return ReplayedCheck(message, None, error.reason, told.model, told.usage, told.seconds)
+
+
+# What is found before a turn, of the messages that are looked at; None: nothing is looked at.
+_Look = Callable[[Connection, Message], tuple[Sequence[Message], float | None, bool]]
+
+
+def measured_turns(
+    world: World, correction: CorrectionKind, agent_id: str, messages: Sequence[Message], known: Known
+) -> list[MeasuredMessage | None]:
+    """Return, for each message of an agent, what the correction found before it was written; None: it looked at nothing.
+
+    A turn is good if all that was looked at and is the agent's own is known to be good, and bad if one of it is bad. It stands
+    apart if it has no message in common with an earlier one that does.
+    """
+    look = _convergence(world) if correction is CorrectionKind.ANTI_CONVERGENCE else _repetition(world, agent_id)
+    used: set[str] = set()
+    found: list[MeasuredMessage | None] = []
+    with world.store.connect() as connection:
+        for message in messages:
+            seen, value, anyway = look(connection, message)
+            if value is None:
+                found.append(None)
+                continue
+            ids = {item.id for item in seen}
+            apart = used.isdisjoint(ids)
+            if apart:
+                used |= ids
+            found.append(MeasuredMessage(value, anyway, _of_turn([known.is_good(item) for item in seen]), apart))
+    return found
+
+
+def _convergence(world: World) -> _Look:
+    rule = AntiConvergence(CorrectionSettings(), lexicon=world_lexicon(world.root))
+
+    def look(connection: Connection, message: Message) -> tuple[Sequence[Message], float | None, bool]:
+        if message.channel is None:
+            return (), None, False
+        before = (message.created_at, message.id)
+        seen = recent_channel_messages(connection, message.channel, nudges.CHANNEL_WINDOW, before)
+        return seen, rule.ratio(seen), False
+
+    return look
+
+
+def _repetition(world: World, agent_id: str) -> _Look:
+    rule = RepetitionSuppression(CorrectionSettings(), catchphrases=Catchphrases(world.root).of)
+
+    def look(connection: Connection, message: Message) -> tuple[Sequence[Message], float | None, bool]:
+        seen = recent_agent_messages(connection, agent_id, nudges.OWN_WINDOW, (message.created_at, message.id))
+        if len(seen) < 2:
+            return seen, None, False
+        found = rule.measure(agent_id, seen)
+        return seen, found.share, bool(found.reasons)
+
+    return look
+
+
+def _of_turn(known: Sequence[bool | None]) -> bool | None:
+    if any(item is False for item in known):
+        return False
+    return True if known and all(known) else None
 
 
 @dataclass(frozen=True)
@@ -36,7 +312,7 @@ class ReplayRequest:
     """
 
     agents: Sequence[str]
-    corrections: Sequence[Correction] = tuple(Correction)
+    corrections: Sequence[CorrectionKind] = tuple(CorrectionKind)
     window: Window | None = None
     newest: int | None = None
     good_until: datetime | None = None
@@ -85,7 +361,7 @@ def replay(world: World, request: ReplayRequest, backend: Backend) -> Replay:
                 f"{agent_id}: the gate sent {done.rejections} texts back in this time, which are no messages and in no share"
             )
         for correction in request.corrections:
-            if correction is Correction.ACTION_GATE:
+            if correction is CorrectionKind.ACTION_GATE:
                 checked = asyncio.run(check_messages(backend, questions_about(world, agent_id, messages)))
                 usage = sum((item.usage for item in checked), usage)
                 results.append(_of_gate(agent_id, settings, checked, known, request.risk, done))
@@ -105,13 +381,15 @@ def _messages(world: World, request: ReplayRequest, agent_id: str) -> list[Messa
 def _of_gate(
     agent_id: str,
     settings: CorrectionSettings,
-    checked: Sequence[Checked],
+    checked: Sequence[ReplayedCheck],
     known: Known,
     risk: float | None,
     done: GateStatistics,
 ) -> CorrectionReplay:
-    items = [Measured(item.score, good=known.is_good(item.message)) for item in checked if item.score is not None]
-    found = _summed(Correction.ACTION_GATE, agent_id, settings, items, risk, len(checked))
+    items = [
+        MeasuredMessage(item.score, good=known.is_good(item.message)) for item in checked if item.score is not None
+    ]
+    found = _summed(CorrectionKind.ACTION_GATE, agent_id, settings, items, risk, len(checked))
     return found.model_copy(
         update={
             "unmeasured": dict(sorted(Counter(item.reason for item in checked if item.score is None).items())),
@@ -122,10 +400,10 @@ def _of_gate(
 
 
 def _of_turns(
-    correction: Correction,
+    correction: CorrectionKind,
     agent_id: str,
     settings: CorrectionSettings,
-    turns: Sequence[Measured | None],
+    turns: Sequence[MeasuredMessage | None],
     risk: float | None,
 ) -> CorrectionReplay:
     items = [item for item in turns if item is not None]
@@ -135,10 +413,10 @@ def _of_turns(
 
 
 def _summed(
-    correction: Correction,
+    correction: CorrectionKind,
     agent_id: str,
     settings: CorrectionSettings,
-    items: Sequence[Measured],
+    items: Sequence[MeasuredMessage],
     risk: float | None,
     messages: int,
 ) -> CorrectionReplay:
@@ -159,11 +437,11 @@ def _summed(
     )
 
 
-def _cost(checked: Sequence[Checked], done: GateStatistics) -> Cost | None:
+def _cost(checked: Sequence[ReplayedCheck], done: GateStatistics) -> CheckCost | None:
     """Return what a check takes: of the gate as it ran in this time, else of this replay; None: neither is known."""
     if done.checks:
         latency = done.latency_ms
-        return Cost(
+        return CheckCost(
             source="the gate as it ran in this time",
             checks=done.checks,
             usd=done.usd_per_check,
@@ -177,4 +455,4 @@ def _cost(checked: Sequence[Checked], done: GateStatistics) -> Cost | None:
     usage = sum((item.usage for item in asked), Usage())
     p50, p95 = (times[min(len(times) - 1, int(share * len(times)))] for share in (0.5, 0.95))
     usd = None if usage.usd is None else usage.usd / len(asked)
-    return Cost(source="the calls of this replay", checks=len(asked), usd=usd, p50_ms=p50, p95_ms=p95)
+    return CheckCost(source="the calls of this replay", checks=len(asked), usd=usd, p50_ms=p50, p95_ms=p95)

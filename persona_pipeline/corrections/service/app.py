@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -12,18 +12,21 @@ from typing import Annotated, Any, TypeVar
 import sqlalchemy as sa
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 
+from persona_pipeline.base.documents.json import strict_json
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.http_server import ARRIVED, Access, Boundary
+from persona_pipeline.base.telemetry import within_span
 from persona_pipeline.corrections.background import DaemonPool
-from persona_pipeline.corrections.bypasses import Bypasses
 from persona_pipeline.corrections.configuration import StoredConfig, read_config, write_config
+from persona_pipeline.corrections.counting import keep_in_order
+from persona_pipeline.corrections.decision import Action, GateDecision, Outcome
 from persona_pipeline.corrections.gate import DEADLINE_SECONDS, ActionGate
-from persona_pipeline.corrections.interventions import Interventions
+from persona_pipeline.corrections.interventions import Guidance, Interventions
 from persona_pipeline.corrections.judgment import MOST_AT_ONCE, within
-from persona_pipeline.corrections.keeping import keep_in_order
-from persona_pipeline.corrections.service.boundary import ARRIVED, Access, Boundary
-from persona_pipeline.corrections.service.metrics import ServiceMetrics
-from persona_pipeline.corrections.service.strict import StrictRoute
+from persona_pipeline.corrections.records import Bypasses
 from persona_pipeline.corrections.service.wire import (
     AGENT_ID,
     ConfigRequest,
@@ -37,11 +40,122 @@ from persona_pipeline.corrections.service.wire import (
     StatisticsQuery,
 )
 from persona_pipeline.corrections.statistics import CorrectionStatistics, correction_statistics
-from persona_pipeline.errors import ConfigError
 from persona_pipeline.judging.verdict import Backend
-from persona_pipeline.telemetry.events import within_span
+from persona_pipeline.scoring.voice_alarm.following import VoiceAlarm
 from persona_pipeline.world.models import Window, parse_window
 from persona_pipeline.world.world import World
+
+
+class StrictRequest(Request):
+    """A request whose body is read as ``strict_json``."""
+
+    async def json(self) -> Any:
+        """Return the body's value; raises ``JSONDecodeError`` or ``UnicodeDecodeError``."""
+        return strict_json((await self.body()).decode("utf-8"))
+
+
+class StrictRoute(APIRoute):
+    """A route that takes ``StrictRequest``."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def strict(request: Request) -> Response:
+            return await handle(StrictRequest(request.scope, request.receive))
+
+        return strict
+
+
+_BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 5.05, 6.0)
+
+
+class ServiceMetrics:
+    """Counts decisions, time, tokens and money of the gate, nudges by kind, and voice alarms."""
+
+    def __init__(self) -> None:
+        from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+        self.registry = CollectorRegistry()
+        self._checks = Counter(
+            "persona_gate_checks",
+            "Gate checks by outcome and, for those that failed open, reason.",
+            ("outcome", "reason"),
+            registry=self.registry,
+        )
+        self._seconds = Histogram(
+            "persona_gate_check_seconds", "Wall-clock time of a gate check.", buckets=_BUCKETS, registry=self.registry
+        )
+        self._tokens = Counter("persona_gate_tokens", "Tokens of gate checks.", ("kind",), registry=self.registry)
+        self._usd = Counter("persona_gate_usd", "Known price of gate checks in US dollars.", registry=self.registry)
+        self._unchecked = Counter(
+            "gate_unchecked", "Texts that went out unchecked, by reason.", ("reason",), registry=self.registry
+        )
+        self._nudges = Counter("persona_nudges", "Nudges given before a turn.", ("kind",), registry=self.registry)
+        self._shadow_held = Counter(
+            "persona_gate_shadow_held",
+            "Texts that a gate that only watches would have sent back.",
+            registry=self.registry,
+        )
+        self._shadow_nudges = Counter(
+            "persona_shadow_nudges",
+            "Nudges found and not given, as the agent's corrections only watch.",
+            ("kind",),
+            registry=self.registry,
+        )
+        self._lookups = Counter(
+            "persona_interventions", "Turns looked at for nudges.", ("result",), registry=self.registry
+        )
+
+        self._voices = Counter(
+            "persona_voice_alarms", "Agents that lost their voice, each alarm once.", registry=self.registry
+        )
+        self._standing = Gauge(
+            "persona_voice_alarms_standing",
+            "Agents that do not sound like themselves, of those asked about.",
+            registry=self.registry,
+        )
+        self._alarmed: dict[str, str] = {}
+
+    def decided(self, _agent_id: str, decision: GateDecision) -> None:
+        """Count a decision; fits ``ActionGate(observer=...)``."""
+        self._checks.labels(decision.outcome.value, decision.reason or "").inc()
+        if decision.would not in (None, Action.COMMIT):
+            self._shadow_held.inc()
+        if decision.outcome is Outcome.FAIL_OPEN:
+            self._unchecked.labels(decision.reason or "").inc()
+        self._seconds.observe(decision.latency_ms / 1000)
+        self._tokens.labels("input").inc(decision.usage.input_tokens)
+        self._tokens.labels("output").inc(decision.usage.output_tokens)
+        self._tokens.labels("cached").inc(decision.usage.cache_creation_tokens + decision.usage.cache_read_tokens)
+        self._usd.inc(decision.usage.usd or 0.0)
+
+    def bypassed(self, reason: str) -> None:
+        """Count a text that went out without any check; fits ``Bypasses(observer=...)``."""
+        self._unchecked.labels(reason).inc()
+
+    def guided(self, guidance: Guidance) -> None:
+        """Count a look before a turn."""
+        self._lookups.labels("failed" if guidance.failed else "no_lexicon" if guidance.unread else "ok").inc()
+        for nudge in guidance.nudges:
+            self._nudges.labels(nudge.kind.value).inc()
+        for nudge in guidance.withheld:
+            self._shadow_nudges.labels(nudge.kind.value).inc()
+
+    def heard(self, agent_id: str, alarm: VoiceAlarm | None) -> None:
+        """Count an agent's voice alarm the first time that it is seen; None: it sounds like itself."""
+        if alarm is None:
+            self._alarmed.pop(agent_id, None)
+        elif self._alarmed.get(agent_id) != alarm.raised_at.id:
+            self._alarmed[agent_id] = alarm.raised_at.id
+            self._voices.inc()
+        self._standing.set(len(self._alarmed))
+
+    def text(self) -> bytes:
+        """Return everything in Prometheus' text format."""
+        from prometheus_client import generate_latest
+
+        return generate_latest(self.registry)
+
 
 _STORE_SECONDS = 10.0
 _HEALTH_SECONDS = 1.0

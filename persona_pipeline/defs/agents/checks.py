@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 import dagster as dg
 
+from persona_pipeline.defs import metadata
 from persona_pipeline.defs.agents.specs import Specs
 from persona_pipeline.defs.agents.verdicts import (
     MOST_LINE,
-    AgentLine,
+    AgentVerdict,
     agent_line,
     compared_lines,
     failure_of,
@@ -17,15 +18,14 @@ from persona_pipeline.defs.agents.verdicts import (
     overview,
     verdict,
 )
-from persona_pipeline.defs.pictures import metadata
 from persona_pipeline.defs.platform.dagster_internals import newest_materialization
 from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource
 from persona_pipeline.evaluation.history import newest_run
-from persona_pipeline.evaluation.report import EXIT_OK, EXIT_REGRESSION, AgentReport, Result
+from persona_pipeline.guard.report import EXIT_OK, EXIT_REGRESSION, AgentReport, Result
 from persona_pipeline.reporting.text import one_line
 from persona_pipeline.reporting.view import dimension_label
-from persona_pipeline.world import World
+from persona_pipeline.world.world import World
 
 ERROR, WARN = dg.AssetCheckSeverity.ERROR, dg.AssetCheckSeverity.WARN
 
@@ -48,7 +48,7 @@ class GateCheck:
     name: str
     description: str
     severity: dg.AssetCheckSeverity
-    find: Callable[[AgentReport, AgentLine], Sequence[str]]
+    find: Callable[[AgentReport, AgentVerdict], Sequence[str]]
     compares: bool = False
 
     @property
@@ -56,7 +56,7 @@ class GateCheck:
         """Whether a failure fails the run."""
         return self.severity is ERROR
 
-    def result(self, specs: Specs, report: AgentReport, line: AgentLine) -> dg.AssetCheckResult:
+    def result(self, specs: Specs, report: AgentReport, line: AgentVerdict) -> dg.AssetCheckResult:
         """Return the check's result; ``line``: the agent's, with what the run may fail on."""
         wrong = self.find(report, line)
         rows = [{"what": one_line(line, MOST_LINE)} for line in wrong]
@@ -80,19 +80,19 @@ def summary(wrong: Sequence[str]) -> str:
     return "\n".join(first_lines(wrong, MOST_SUMMARY)) or "Nothing is wrong."
 
 
-def _fell(report: AgentReport, line: AgentLine) -> Sequence[str]:
+def _fell(report: AgentReport, line: AgentVerdict) -> Sequence[str]:
     return [item.text for item in line.findings if item.exit_code == EXIT_REGRESSION]
 
 
-def _untold(report: AgentReport, line: AgentLine) -> Sequence[str]:
+def _untold(report: AgentReport, line: AgentVerdict) -> Sequence[str]:
     return [item.text for item in line.findings if item.exit_code not in (EXIT_OK, EXIT_REGRESSION)]
 
 
-def _warnings(report: AgentReport, line: AgentLine) -> Sequence[str]:
+def _warnings(report: AgentReport, line: AgentVerdict) -> Sequence[str]:
     return report.comparison.warnings
 
 
-def _injections(report: AgentReport, line: AgentLine) -> Sequence[str]:
+def _injections(report: AgentReport, line: AgentVerdict) -> Sequence[str]:
     return [
         f"{dimension_label(name)}, {item.id}: the judged text seems to address the judge"
         for name, dimension in report.evaluation.dimensions.items()

@@ -1,18 +1,277 @@
 """The lineage of one agent."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import dagster as dg
 
-from persona_pipeline.defs.agents.assets import build_steps
+from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.defs.agents import checks, verdicts
 from persona_pipeline.defs.agents.checks import build_gate
-from persona_pipeline.defs.agents.jobs import build_evaluate_agent, build_follow_voices
-from persona_pipeline.defs.agents.sources import build_sources
-from persona_pipeline.defs.agents.specs import Specs, build_specs
-from persona_pipeline.defs.agents.voices import build_voices
+from persona_pipeline.defs.agents.several import Event, evaluate_together
+from persona_pipeline.defs.agents.specs import Specs, build_sources, build_specs
+from persona_pipeline.defs.agents.verdicts import agent_line, agent_lines, failure_of, verdict
+from persona_pipeline.defs.platform import run_tags
 from persona_pipeline.defs.platform.dagster_internals import AssetJob
+from persona_pipeline.defs.platform.failures import known_failures, retry_unanswered
 from persona_pipeline.defs.platform.place import Place
+from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource
+from persona_pipeline.evaluation.history import overall_history
+from persona_pipeline.evaluation.read import open_scope, request_window, stored_scope, sync_propositions
+from persona_pipeline.evaluation.run import evaluate_stored, score_stored
+from persona_pipeline.evaluation.snapshot import AgentScope
+from persona_pipeline.evaluation.voice import voice_state
+from persona_pipeline.guard.report import AgentReport
+from persona_pipeline.world.speakers import stored_names
+from persona_pipeline.world.world import World
+
+EVALUATE_AGENT, FOLLOW_VOICES = "evaluate_agent", "follow_voices"
+
+
+def build_evaluate_agent(
+    specs: Specs, steps: Sequence[dg.AssetsDefinition], gate: dg.AssetChecksDefinition
+) -> AssetJob:
+    """Return the job that evaluates an agent."""
+    return dg.define_asset_job(
+        specs.place.name(EVALUATE_AGENT),
+        selection=dg.AssetSelection.assets(*steps) | dg.AssetSelection.checks(gate),
+        partitions_def=specs.agents,
+        executor_def=specs.place.executor,
+        description="One agent from its files to the comparison with its baseline; fails when it regressed.",
+    )
+
+
+def build_follow_voices(specs: Specs, voices: dg.AssetsDefinition) -> AssetJob:
+    """Return the job that follows an agent's voice."""
+    return dg.define_asset_job(
+        specs.place.name(FOLLOW_VOICES),
+        selection=dg.AssetSelection.assets(voices),
+        partitions_def=specs.agents,
+        executor_def=specs.place.executor,
+        description="Does an agent still sound like itself? Learns its voice if need be and follows its messages. Judges nothing.",
+    )
+
+
+Context = dg.AssetExecutionContext
+Made = Iterator[dg.MaterializeResult | Event]
+Step = Callable[[Specs, Context, World, EvaluationSettings, str], Made]
+
+
+def make_personas(specs: Specs, context: Context, world: World, evaluation: EvaluationSettings, agent_id: str) -> Made:
+    """Bring the persona into the store."""
+    yield verdicts.persona_outcome(world.sync_persona(agent_id)).result(specs.personas)
+
+
+def make_messages(specs: Specs, context: Context, world: World, evaluation: EvaluationSettings, agent_id: str) -> Made:
+    """Fix the window of messages, which the run keeps to. Past ones are evaluated at once, beside the newest results."""
+    for problem in world.sync_messages().problems:
+        context.log.warning(f"left out: {problem}")
+    request = evaluation.request(world, [agent_id])
+    scope = open_scope(world, agent_id, request)
+    if scope.past or request.history or request.touched:
+        yield from evaluate_several(specs, context, world, evaluation, [agent_id])
+        return
+    run_tags.pin_window(context.instance, context.run_id, scope.window)
+    said = world.messages(scope.window, agent_id=agent_id)
+    names = stored_names(world).of([agent_id])
+    for line in names.warnings():
+        context.log.warning(line)
+    yield verdicts.messages_outcome(request.window, scope.window, said, names).result(specs.messages)
+
+
+def make_proposition_sets(
+    specs: Specs, context: Context, world: World, evaluation: EvaluationSettings, agent_id: str
+) -> Made:
+    """Merge the claims of the dimensions that are asked for; a broken file stops none of the others."""
+    problems: list[Problem] = []
+    for dimension in _asked(context, specs.propositions):
+        try:
+            stored = sync_propositions(world, agent_id, dimension)
+        except ConfigError as error:
+            problems += error.problems
+            continue
+        yield verdicts.propositions_outcome(stored).result(specs.propositions[dimension])
+    if problems:
+        raise ConfigError(problems)
+
+
+def make_scores(specs: Specs, context: Context, world: World, evaluation: EvaluationSettings, agent_id: str) -> Made:
+    """Score the dimensions that are asked for, with their judgments in one fan-out."""
+    asked = _asked(context, specs.scores)
+    judge = evaluation.open_judge(world)
+    run = score_stored(world, _scope(context, world, agent_id, asked), judge, evaluation.request(world))
+    found = [run.dimensions.get(dimension) for dimension in asked]
+    for scored in found:
+        retry_unanswered(scored.unscored_reasons if scored else {}, judge, context.retry_number)
+    for dimension, scored in zip(asked, found, strict=True):
+        yield verdicts.scores_outcome(scored).result(specs.scores[dimension])
+
+
+def make_runs(specs: Specs, context: Context, world: World, evaluation: EvaluationSettings, agent_id: str) -> Made:
+    """Complete the run that the scores make up, and keep it with its comparison."""
+    run = _finished(context, world, evaluation, agent_id).evaluation
+    history = overall_history(world.store, agent_id, until=run.window_end)
+    yield verdicts.run_outcome(run, history).result(specs.runs)
+
+
+def make_comparisons(
+    specs: Specs, context: Context, world: World, evaluation: EvaluationSettings, agent_id: str
+) -> Made:
+    """Compare the run with the agent's baseline as it is now; what fell is judged again before it is called a fall."""
+    report = _finished(context, world, evaluation, agent_id)
+    run_tags.label_verdict(context.instance, context.run_id, verdict([agent_line(report)]))
+    yield verdicts.comparison_outcome(report).result(specs.comparisons)
+
+
+def make_in_character(
+    specs: Specs, context: Context, world: World, evaluation: EvaluationSettings, agent_id: str
+) -> Made:
+    """Say that the agent is in character, as of its newest comparison; fails where it is not."""
+    line = agent_line(checks.newest_report(agent_id, world), evaluation.asked(world).fail_on)
+    if failure := failure_of([line]):
+        raise failure
+    if said := verdicts.in_character_outcome(line):
+        yield said.result(specs.in_character)
+
+
+def evaluate_several(
+    specs: Specs,
+    context: Context,
+    world: World,
+    evaluation: EvaluationSettings,
+    agent_ids: Sequence[str],
+    dimensions: Sequence[str] | None = None,
+) -> Iterator[Event]:
+    """Evaluate agents in this one step, down to their checks, and fail as their runs would.
+
+    Raises:
+        dagster.Failure: an agent is broken or has findings.
+    """
+    if len(agent_ids) > 1:
+        run_tags.add_run_tags(context.instance, context.run_id, {run_tags.AGENT: f"{len(agent_ids)} agents"})
+    request = evaluation.request(world, agent_ids, dimensions)
+    planned = context.run.asset_selection or [spec.key for spec in specs.evaluated]
+    result = yield from evaluate_together(specs, context, world, evaluation, request, planned)
+    yield checks.all_in_character(specs, context.instance, world, result.fail_on)
+    lines = agent_lines(result)
+    run_tags.label_verdict(context.instance, context.run_id, verdict(lines))
+    if failure := failure_of(lines):
+        raise failure
+
+
+def asked_dimensions(specs: Specs, context: Context) -> Sequence[str] | None:
+    """Return the dimensions whose scores a run over several agents is asked for; None: everything from the persona on.
+
+    Raises:
+        dagster.Failure: it is not about the comparison, which a run over several agents ends with.
+    """
+    asked = context.run.asset_selection
+    if not asked:
+        return None
+    if asked.isdisjoint({specs.comparisons.key, specs.in_character.key}):
+        raise dg.Failure(
+            "several agents are evaluated together down to the comparison: select baseline_comparisons too, or one agent",
+            allow_retries=False,
+        )
+    if not asked.isdisjoint({specs.personas.key, specs.messages.key}):
+        return None
+    return [
+        name for name in specs.scores if not asked.isdisjoint({specs.propositions[name].key, specs.scores[name].key})
+    ]
+
+
+def build_step(
+    specs: Specs, name: str, step: Step, made: Sequence[dg.AssetSpec], pool: str | None = None
+) -> dg.AssetsDefinition:
+    """Return the step that makes some assets of an agent, or those of them that are asked for.
+
+    Several partitions are one run, not one each: its first step evaluates them together and says what it found of each, and
+    the others are skipped.
+    """
+
+    @dg.multi_asset(
+        name=specs.place.name(name),
+        specs=made,
+        partitions_def=specs.agents,
+        can_subset=len(made) > 1,
+        pool=pool,
+        backfill_policy=dg.BackfillPolicy.single_run(),
+        description=step.__doc__,
+    )
+    @specs.place.bound
+    def assets(context: dg.AssetExecutionContext, world: WorldResource, evaluation: EvaluationSettings) -> Made:
+        agent_ids = [context.partition_key] if context.has_partition_key else list(context.partition_keys)
+        with known_failures():
+            opened = world.open()
+            if len(agent_ids) > 1:
+                asked = asked_dimensions(specs, context)
+                yield from evaluate_several(specs, context, opened, evaluation, agent_ids, asked)
+            else:
+                yield from step(specs, context, opened, evaluation, agent_ids[0])
+
+    return assets
+
+
+def _scope(context: Context, world: World, agent_id: str, dimensions: Sequence[str]) -> AgentScope:
+    window = run_tags.pinned_window(context.instance, context.run_id)
+    return stored_scope(world, agent_id, dimensions, window)
+
+
+def _finished(context: Context, world: World, evaluation: EvaluationSettings, agent_id: str) -> AgentReport:
+    """Return the report of the run that the agent's scores make up.
+
+    Raises:
+        ConfigError: a dimension is not scored on the agent's current messages.
+    """
+    scope = _scope(context, world, agent_id, ())
+    return evaluate_stored(world, scope, evaluation.open_judge(world), evaluation.request(world))
+
+
+def _asked(context: Context, made: Mapping[str, dg.AssetSpec]) -> list[str]:
+    return [dimension for dimension, spec in made.items() if spec.key in context.selected_asset_keys]
+
+
+def build_steps(specs: Specs) -> list[dg.AssetsDefinition]:
+    """Return the steps of a place's agents."""
+    return [
+        build_step(specs, "personas", make_personas, [specs.personas]),
+        build_step(specs, "messages", make_messages, [specs.messages]),
+        build_step(specs, "proposition_sets", make_proposition_sets, list(specs.propositions.values())),
+        build_step(specs, "scores", make_scores, list(specs.scores.values()), pool=specs.place.judge_pool),
+        build_step(specs, "evaluation_runs", make_runs, [specs.runs]),
+        build_step(specs, "baseline_comparisons", make_comparisons, [specs.comparisons]),
+        build_step(specs, "in_character", make_in_character, [specs.in_character]),
+    ]
+
+
+def build_voices(specs: Specs) -> dg.AssetsDefinition:
+    """Return the step that follows the voice of an agent of a place."""
+
+    @dg.multi_asset(
+        name=specs.place.name("voices"),
+        specs=[specs.voices],
+        partitions_def=specs.agents,
+        description="Learn the agent's voice from what it said before the window, if it is not learnt, and follow what it said "
+        "since.",
+    )
+    @specs.place.bound
+    def agent_voice(
+        context: dg.AssetExecutionContext, world: WorldResource, evaluation: EvaluationSettings
+    ) -> Iterator[dg.MaterializeResult]:
+        agent_id = context.partition_key
+        with known_failures():
+            opened = world.open()
+            opened.sync_persona(agent_id)
+            for problem in opened.sync_messages().problems:
+                context.log.warning(f"left out: {problem}")
+            state = voice_state(opened, agent_id, request_window(opened, evaluation.request(opened)), learn=True)
+        if state.learnt.note:
+            context.log.info(state.learnt.note)
+        for found in state.alarms:
+            context.log.warning(found.text)
+        yield verdicts.voice_outcome(state).result(specs.voices)
+
+    return agent_voice
 
 
 @dataclass(frozen=True)

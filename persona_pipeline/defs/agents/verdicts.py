@@ -7,23 +7,35 @@ import dagster as dg
 import sqlalchemy as sa
 from pydantic import BaseModel, Field
 
+from persona_pipeline.base.database import tables
+from persona_pipeline.base.documents.json import content_hash
+from persona_pipeline.defs import metadata
+from persona_pipeline.defs.platform.assets import AssetOutcome
 from persona_pipeline.defs.platform.resources import known_agents
-from persona_pipeline.evaluation.gate import weighed
-from persona_pipeline.evaluation.report import (
+from persona_pipeline.evaluation.history import HistoryValue
+from persona_pipeline.evaluation.run import CohortResult
+from persona_pipeline.evaluation.voice import VoiceState
+from persona_pipeline.guard.gate import weighed
+from persona_pipeline.guard.report import (
     EXIT_CONFIG,
     EXIT_OK,
+    AgentEvaluation,
     AgentReport,
     Conclusion,
     Finding,
     Result,
     worst_exit_code,
 )
-from persona_pipeline.evaluation.run import CohortResult
+from persona_pipeline.reporting.statistics import voice_section
 from persona_pipeline.reporting.text import format_score, markdown_code, markdown_text, one_line
 from persona_pipeline.reporting.view import NOTHING_TO_JUDGE, VERDICTS, verdict_label
-from persona_pipeline.store import tables
-from persona_pipeline.world import World
+from persona_pipeline.scoring.results import DimensionEvaluation
+from persona_pipeline.world.messages.store import messages_hash
+from persona_pipeline.world.models import Message, Persona, Window
+from persona_pipeline.world.propositions.loading import StoredSet
 from persona_pipeline.world.runs import newest_ids
+from persona_pipeline.world.speakers import NameMatch
+from persona_pipeline.world.world import World
 
 MOST_LISTED, MOST_NAMED, MOST_LINE = 50, 5, 300
 # So many that the stack trace Dagster adds is out of sight in the run's page, and the beginning is not.
@@ -33,7 +45,7 @@ _BROKEN = "broken"
 _GROUPS = (VERDICTS[Result.FELL], _BROKEN, VERDICTS[Result.CANNOT_TELL], NOTHING_TO_JUDGE)
 
 
-class AgentLine(BaseModel):
+class AgentVerdict(BaseModel):
     """One agent in a few words. ``broken``: why it could not be evaluated, ``file:line:column: what to do``."""
 
     agent_id: str
@@ -59,7 +71,7 @@ class AgentLine(BaseModel):
         return self.broken or [finding.text for finding in self.findings if finding.exit_code]
 
 
-def overview(lines: Sequence[AgentLine]) -> str:
+def overview(lines: Sequence[AgentVerdict]) -> str:
     """Return Markdown: how many agents are fine, and those that are not, at most 50."""
     wrong = [line for line in lines if line.exit_codes]
     text = headline(lines)
@@ -73,17 +85,17 @@ def overview(lines: Sequence[AgentLine]) -> str:
     return "\n".join([text, "", "| Agent | Overall | Verdict | What is wrong |", "|:--|--:|:--|:--|", *rows]) + more
 
 
-def _first_words(line: AgentLine) -> str:
+def _first_words(line: AgentVerdict) -> str:
     said = line.wrong
     more = f" (and {len(said) - 1} more)" if len(said) > 1 else ""
     decided = f"; decide it: {markdown_code(line.conclusion.command, in_table=True)}" if line.conclusion.command else ""
     return markdown_text(said[0], 200) + more + decided
 
 
-def agent_line(report: AgentReport, fail_on: Sequence[str] | None = None) -> AgentLine:
+def agent_line(report: AgentReport, fail_on: Sequence[str] | None = None) -> AgentVerdict:
     """Return how one agent did; what ``fail_on`` does not name is said, and fails nothing."""
     run = report.evaluation
-    return AgentLine(
+    return AgentVerdict(
         agent_id=run.agent_id,
         overall=run.overall,
         run_id=run.run_id,
@@ -92,34 +104,34 @@ def agent_line(report: AgentReport, fail_on: Sequence[str] | None = None) -> Age
     )
 
 
-def agent_lines(result: CohortResult) -> list[AgentLine]:
+def agent_lines(result: CohortResult) -> list[AgentVerdict]:
     """Return a line an agent, by name."""
     lines = [agent_line(report, result.fail_on) for report in result.reports.values()]
     broken = [
-        AgentLine(agent_id=agent_id, broken=[str(problem) for problem in problems])
+        AgentVerdict(agent_id=agent_id, broken=[str(problem) for problem in problems])
         for agent_id, problems in result.broken.items()
     ]
     return sorted(lines + broken, key=lambda line: line.agent_id)
 
 
-def verdict(lines: Sequence[AgentLine]) -> str:
+def verdict(lines: Sequence[AgentVerdict]) -> str:
     """Return the outcome in a few words that fit a label: 'in character', or who drifted, is broken or cannot be told."""
     return "; ".join(f"{group}: {some(names)}" for group, names in _grouped(lines)) or VERDICTS[Result.HELD]
 
 
-def headline(lines: Sequence[AgentLine]) -> str:
+def headline(lines: Sequence[AgentVerdict]) -> str:
     """Return how many agents are in character, drifted and so on, all of them counted."""
     held = sum(line.label == VERDICTS[Result.HELD] for line in lines)
     counts = [(VERDICTS[Result.HELD], held), *((group, len(names)) for group, names in _grouped(lines))]
     return ", ".join(f"{count} {group}" for group, count in counts if count) or "nobody was evaluated"
 
 
-def _grouped(lines: Sequence[AgentLine]) -> list[tuple[str, list[str]]]:
+def _grouped(lines: Sequence[AgentVerdict]) -> list[tuple[str, list[str]]]:
     found = [(group, [line.agent_id for line in lines if line.label == group]) for group in _GROUPS]
     return [(group, names) for group, names in found if names]
 
 
-def compared_lines(world: World, fail_on: Sequence[str] | None = None) -> list[AgentLine]:
+def compared_lines(world: World, fail_on: Sequence[str] | None = None) -> list[AgentVerdict]:
     """Return how each agent of a world did when it was last compared with its baseline; those that never were are left out.
 
     Asked in every run of any agent: of each it reads a few short columns. What was finished has a score, so it held where nothing
@@ -138,7 +150,7 @@ def compared_lines(world: World, fail_on: Sequence[str] | None = None) -> list[A
         findings = [Finding.model_validate(finding) for finding in row.findings or ()]
         told = Conclusion.of(findings) or Conclusion(verdict=Result.HELD)
         lines.append(
-            AgentLine(
+            AgentVerdict(
                 agent_id=row.agent_id,
                 overall=row.overall_score,
                 run_id=str(row.id),
@@ -150,7 +162,7 @@ def compared_lines(world: World, fail_on: Sequence[str] | None = None) -> list[A
 
 
 def failure_of(
-    lines: Sequence[AgentLine], exit_code: int = EXIT_OK, facts: Mapping[str, Any] | None = None
+    lines: Sequence[AgentVerdict], exit_code: int = EXIT_OK, facts: Mapping[str, Any] | None = None
 ) -> dg.Failure | None:
     """Return why a run over these agents fails; None: it does not.
 
@@ -177,3 +189,53 @@ def some(names: Sequence[str]) -> str:
     """Return the first names, and how many more there are."""
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     return ", ".join(names[:MOST_NAMED]) + more
+
+
+def persona_outcome(persona: Persona) -> AssetOutcome:
+    """Return the outcome of ``personas``."""
+    return AssetOutcome(persona.hash, metadata.persona_metadata(persona))
+
+
+def messages_outcome(length: str, window: Window, said: Sequence[Message], names: NameMatch) -> AssetOutcome:
+    """Return the outcome of ``messages``; ``names``: what of speakers and personas does not match and concerns this agent."""
+    version = content_hash([window.end.isoformat(), length, messages_hash(said)])
+    odd = [{"what": line} for line in names.warnings()]
+    wrong = {"names_that_do_not_match": metadata.table(odd, ("what",))} if odd else {}
+    return AssetOutcome(version, {**metadata.messages_metadata(said, window), **wrong})
+
+
+def propositions_outcome(stored: StoredSet) -> AssetOutcome:
+    """Return the outcome of a proposition set."""
+    return AssetOutcome(stored.version, metadata.propositions_metadata(stored.propositions))
+
+
+def scores_outcome(evaluation: DimensionEvaluation | None) -> AssetOutcome:
+    """Return the outcome of a dimension's scores; None: the agent has no propositions of it."""
+    content = evaluation.model_dump(mode="json", exclude={"usage"}) if evaluation else None
+    return AssetOutcome(content_hash(content), metadata.score_metadata(evaluation))
+
+
+def voice_outcome(state: VoiceState) -> AssetOutcome:
+    """Return the outcome of ``voices``."""
+    section = voice_section(state)
+    return AssetOutcome(content_hash(section), metadata.voice_metadata(state.agent_id, section))
+
+
+def run_outcome(evaluation: AgentEvaluation, history: Sequence[HistoryValue] = ()) -> AssetOutcome:
+    """Return the outcome of ``evaluation_runs``; ``history`` is drawn, oldest first."""
+    version = content_hash(evaluation.model_dump(mode="json", exclude={"usage"}))
+    return AssetOutcome(version, metadata.run_metadata(evaluation, history))
+
+
+def comparison_outcome(report: AgentReport) -> AssetOutcome:
+    """Return the outcome of ``baseline_comparisons``."""
+    version = content_hash(report.comparison.model_dump(mode="json"))
+    return AssetOutcome(version, metadata.comparison_metadata(report))
+
+
+def in_character_outcome(line: AgentVerdict) -> AssetOutcome | None:
+    """Return the outcome of ``in_character``; None: it drifted or cannot be told. What rests on it stays fresh meanwhile."""
+    if line.exit_codes:
+        return None
+    found = {**metadata.conclusion_metadata(line.conclusion), "evaluation_run": line.run_id or ""}
+    return AssetOutcome(content_hash(line.label), found)

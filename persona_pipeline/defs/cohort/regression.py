@@ -9,22 +9,40 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from pydantic import Field, create_model
 
+from persona_pipeline.base.options import EvaluationRequest
+from persona_pipeline.defs import metadata
 from persona_pipeline.defs.agents import checks
-from persona_pipeline.defs.agents.verdicts import agent_line, verdict
-from persona_pipeline.defs.pictures import metadata
+from persona_pipeline.defs.agents.specs import Specs
+from persona_pipeline.defs.agents.verdicts import (
+    MOST_LISTED,
+    AgentVerdict,
+    agent_line,
+    compared_lines,
+    overview,
+    verdict,
+)
 from persona_pipeline.defs.platform import run_tags
+from persona_pipeline.defs.platform.assets import OWNERS, reports_folder, write_texts
 from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.place import Place
-from persona_pipeline.defs.platform.places import reports_folder, write_texts
-from persona_pipeline.defs.platform.resources import RequestConfig, WorldResource, config_fields, logged_progress
+from persona_pipeline.defs.platform.resources import (
+    EvaluationSettings,
+    RequestConfig,
+    WorldResource,
+    config_fields,
+    known_agents,
+    logged_progress,
+)
 from persona_pipeline.defs.platform.settings import orchestration
-from persona_pipeline.evaluation import RunReport, run_evaluation
 from persona_pipeline.evaluation.against import fresh_world
-from persona_pipeline.evaluation.report import Conclusion
+from persona_pipeline.evaluation.history import load_run
+from persona_pipeline.evaluation.run import run_evaluation
+from persona_pipeline.guard.gate import nothing_evaluated, weighed
+from persona_pipeline.guard.report import Conclusion, Finding, Result, RunReport, worst_exit_code
 from persona_pipeline.judging.open import JudgeOptions, open_judge
-from persona_pipeline.options import EvaluationRequest
 from persona_pipeline.reporting.charts import pictures
 from persona_pipeline.reporting.statistics import gather
+from persona_pipeline.world.world import World
 
 REPORT = "regression_report"
 GATE_PASSED = "gate_passed"
@@ -140,3 +158,85 @@ def build_evaluate_everybody(place: Place) -> dg.OpDefinition:
         yield dg.Output(None)
 
     return evaluate_everybody
+
+
+# In the folder of the reports.
+COHORT_REPORTS = "cohort"
+
+
+def newest_lines(world: World, agent_ids: Sequence[str], fail_on: Sequence[str] | None) -> list[AgentVerdict]:
+    """Return how each agent did when it was last compared with its baseline; one that never was is not fully judged."""
+    compared = {line.agent_id: line for line in compared_lines(world, fail_on)}
+    return [compared.get(agent_id) or _never_compared(agent_id, fail_on) for agent_id in agent_ids]
+
+
+def _never_compared(agent_id: str, fail_on: Sequence[str] | None) -> AgentVerdict:
+    finding = Finding(
+        kind="coverage",
+        message=f"{agent_id} was never compared with its baseline",
+        remedy="materialize baseline_comparisons, or run evaluate_cohort",
+        command="dagster job execute -m persona_pipeline.definitions -j evaluate_cohort",
+        agent_id=agent_id,
+    )
+    told = Conclusion(verdict=Result.CANNOT_TELL, reason=finding.message, command=finding.command)
+    return AgentVerdict(agent_id=agent_id, conclusion=told, findings=weighed([finding], fail_on))
+
+
+def report_of_interest(world: World, lines: Sequence[AgentVerdict], fail_on: Sequence[str] | None) -> RunReport:
+    """Return the full report of the agents with findings, filled up with others: a page of 50 can be read, one of 1,000 cannot."""
+    report = RunReport()
+    for line in sorted(lines, key=lambda line: not line.findings)[:MOST_LISTED]:
+        run = load_run(world.store, line.run_id) if line.run_id else None
+        if run and run.report:
+            report.agents[line.agent_id] = run.report
+    report.findings = nothing_evaluated(report.agents.values())
+    report.expenses = [expense for item in report.agents.values() for expense in item.expenses]
+    report.exit_code = worst_exit_code({finding.exit_code for finding in weighed(report.all_findings(), fail_on)})
+    return gather(world, report)
+
+
+def build_regression_report(specs: Specs) -> dg.AssetsDefinition:
+    """Return the report over all agents of a place."""
+    key = specs.place.key(REPORT)
+
+    @dg.asset(
+        key=key,
+        group_name=specs.place.path("evaluation"),
+        deps=[specs.comparisons],
+        kinds={"sql", "html"},
+        owners=OWNERS,
+        check_specs=[
+            dg.AssetCheckSpec(
+                GATE_PASSED,
+                asset=key,
+                blocking=True,
+                description="No agent regressed, and everything that should be judged was.",
+            )
+        ],
+    )
+    @specs.place.bound
+    def regression_report(
+        context: dg.AssetExecutionContext, world: WorldResource, evaluation: EvaluationSettings
+    ) -> dg.MaterializeResult:
+        """Every agent's newest comparison with its baseline on one page, as `baseline_comparisons` left it. Judges nothing."""
+        with known_failures():
+            opened = world.open()
+            fail_on = evaluation.asked(opened).fail_on
+            lines = newest_lines(opened, known_agents(opened.root), fail_on)
+            report = report_of_interest(opened, lines, fail_on)
+            folder = write_reports(report, reports_folder(opened.root) / COHORT_REPORTS)
+        said = verdict(lines)
+        run_tags.label_verdict(context.instance, context.run_id, said)
+        wrong = [text for line in lines for text in line.wrong] + [finding.text for finding in report.findings]
+        exit_code = worst_exit_code({code for line in lines for code in line.exit_codes} | {report.exit_code})
+        return dg.MaterializeResult(
+            metadata={
+                "verdict": said,
+                "overview": dg.MetadataValue.md(overview(lines)),
+                **report_metadata(report, folder, opened.root),
+                "exit_code": exit_code,
+            },
+            check_results=[dg.AssetCheckResult(**gate_fields(wrong, exit_code, report.conclusion))],
+        )
+
+    return regression_report

@@ -11,13 +11,13 @@ warnings.filterwarnings("ignore", category=dg.PreviewWarning)
 warnings.filterwarnings("ignore", category=dg.BetaWarning)
 
 from persona_pipeline.defs.agents.definitions import build_agents  # noqa: E402
-from persona_pipeline.defs.batches.definitions import build_batches  # noqa: E402
+from persona_pipeline.defs.batches import build_batches  # noqa: E402
 from persona_pipeline.defs.changes.definitions import build_changes  # noqa: E402
-from persona_pipeline.defs.changes.rows import build_message_rows  # noqa: E402
+from persona_pipeline.defs.changes.messages import build_message_rows  # noqa: E402
 from persona_pipeline.defs.cohort.definitions import build_cohort  # noqa: E402
-from persona_pipeline.defs.corrections.definitions import build_corrections  # noqa: E402
-from persona_pipeline.defs.platform.definitions import build_platform  # noqa: E402
+from persona_pipeline.defs.corrections import build_corrections  # noqa: E402
 from persona_pipeline.defs.platform.place import Place  # noqa: E402
+from persona_pipeline.defs.platform.resources import build_platform  # noqa: E402
 from persona_pipeline.defs.platform.run_tags import runs_of  # noqa: E402
 from persona_pipeline.defs.suites.definitions import build_suites  # noqa: E402
 from persona_pipeline.defs.upkeep.definitions import build_upkeep  # noqa: E402

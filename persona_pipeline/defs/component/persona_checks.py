@@ -7,19 +7,19 @@ from typing import Any, Literal
 
 import dagster as dg
 
-from persona_pipeline.defs.agents.verdicts import AgentLine, agent_line, first_lines
-from persona_pipeline.defs.component.world_settings import world_settings
-from persona_pipeline.defs.pictures import metadata
+from persona_pipeline.base.errors import ConfigError, did_you_mean
+from persona_pipeline.base.options import EvaluationRequest
+from persona_pipeline.defs import metadata
+from persona_pipeline.defs.agents.verdicts import AgentVerdict, agent_line, first_lines
+from persona_pipeline.defs.component.persona_world import world_settings
 from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.resources import known_agents, logged_progress, world_in_force
-from persona_pipeline.errors import ConfigError, did_you_mean
-from persona_pipeline.evaluation import run_evaluation
-from persona_pipeline.evaluation.report import AgentReport
 from persona_pipeline.evaluation.request import settled
+from persona_pipeline.evaluation.run import run_evaluation
+from persona_pipeline.guard.report import AgentReport
 from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.judging.providers.registry import RECORDED
-from persona_pipeline.options import EvaluationRequest
 from persona_pipeline.world.world import bring_rows
 
 MOST_LINES = 5
@@ -63,7 +63,7 @@ def build_persona_checks(
     if alike := set(chosen) - set(names.values()):
         raise ConfigError(f"the check of {min(alike)!r} has the name of another agent's; check them apart")
 
-    def evaluate(asked: Sequence[str], rows: Any) -> Mapping[str, tuple[AgentLine, AgentReport]]:
+    def evaluate(asked: Sequence[str], rows: Any) -> Mapping[str, tuple[AgentVerdict, AgentReport]]:
         with world_in_force() as opened:
             if returns == "rows":
                 bring_rows(opened, rows, source=key.to_user_string(), columns=columns)
@@ -101,7 +101,7 @@ def _check_name(agent_id: str) -> str:
     return f"persona_{re.sub(r'[^A-Za-z0-9_]', '_', agent_id)}"
 
 
-def _result(key: dg.AssetKey, line: AgentLine, report: AgentReport) -> dg.AssetCheckResult:
+def _result(key: dg.AssetKey, line: AgentVerdict, report: AgentReport) -> dg.AssetCheckResult:
     wrong = line.wrong
     return dg.AssetCheckResult(
         asset_key=key,

@@ -22,9 +22,9 @@ from dataclasses import dataclass
 
 import dagster as dg
 
+from persona_pipeline.base.database.engine import open_store
+from persona_pipeline.base.database.leases import exclusive
 from persona_pipeline.defs.platform.dagster_internals import LAUNCHED_BY, fail_run, run_code_server
-from persona_pipeline.store import open_store
-from persona_pipeline.store.leases import exclusive
 
 _UNDER_WAY = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
 _LOOK_SECONDS, _GIVE_BACK_SECONDS = 1.0, 5.0

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import dagster as dg
 from sqlalchemy.exc import OperationalError
 
-from persona_pipeline.defs.pictures import metadata
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.defs import metadata
 from persona_pipeline.judging.verdict import Judge, Unscored
 
 # A locked SQLite file, a Postgres server that restarts: gone in seconds or not at all.

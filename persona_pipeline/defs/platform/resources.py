@@ -1,5 +1,6 @@
 """What every asset needs: the world, and how to judge it."""
 
+import json
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -10,13 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import dagster as dg
 from pydantic import BaseModel, Field, PrivateAttr, create_model, model_validator
 
-from persona_pipeline.defs.platform import run_tags
-from persona_pipeline.defs.platform.failures import known_failures
-from persona_pipeline.defs.platform.place import Place
-from persona_pipeline.errors import ConfigError, did_you_mean
-from persona_pipeline.evaluation.request import settled
-from persona_pipeline.judging.open import RECORDED, JudgeOptions, OpenedJudge, Progress, open_judge
-from persona_pipeline.options import (
+from persona_pipeline.base.errors import ConfigError, did_you_mean
+from persona_pipeline.base.options import (
     OF_BASELINES,
     EvaluationRequest,
     bounds_of,
@@ -25,11 +21,16 @@ from persona_pipeline.options import (
     option_fields,
     told,
 )
-from persona_pipeline.world import World
-from persona_pipeline.world.files import is_agent_id, yaml_stems
-from persona_pipeline.world.ingest import parse_time
-from persona_pipeline.world.personas import PERSONAS
+from persona_pipeline.defs.platform import run_tags
+from persona_pipeline.defs.platform.dagster_internals import handled_outputs
+from persona_pipeline.defs.platform.failures import known_failures
+from persona_pipeline.defs.platform.place import EVALUATION, VALUES, WORLD, Place
+from persona_pipeline.evaluation.request import settled
+from persona_pipeline.judging.open import RECORDED, JudgeOptions, OpenedJudge, Progress, open_judge
+from persona_pipeline.world.messages.files import parse_time
+from persona_pipeline.world.personas import PERSONAS, is_agent_id, yaml_stems
 from persona_pipeline.world.settings import load_world_file
+from persona_pipeline.world.world import World
 
 # What the instance keeps the agents under, a partition each.
 AGENTS = "agents"
@@ -207,3 +208,53 @@ def known_agents(root: Path) -> list[str]:
         # Who evaluates says what is wrong with it.
         left_out = []
     return [stem for stem in yaml_stems(root / PERSONAS) if is_agent_id(stem) and stem not in left_out]
+
+
+VALUE, MAPPING_KEY = "value", "mapping_key"
+
+
+class EventLogValues(dg.IOManager):
+    """Keeps JSON values as metadata of the event that reports an output. Meant for kilobytes; they go when the run is deleted."""
+
+    def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
+        """Store a value.
+
+        Raises:
+            TypeError: it is no JSON.
+        """
+        if obj is not None:
+            context.add_output_metadata({VALUE: json.dumps(obj), MAPPING_KEY: context.mapping_key or ""})
+
+    def load_input(self, context: dg.InputContext) -> Any:
+        """Return the value an upstream step of the same run stored.
+
+        Raises:
+            LookupError: there is none.
+        """
+        upstream = context.upstream_output
+        assert upstream is not None
+        wanted = (upstream.step_key, upstream.name, upstream.mapping_key or "")
+        # From the newest on: a retried step may have stored twice.
+        for step, output, metadata in handled_outputs(context.instance, upstream.run_id):
+            stored: dict[str, Any] = {key: value.value for key, value in metadata.items()}
+            if (step, output, stored.get(MAPPING_KEY)) == wanted and VALUE in stored:
+                return json.loads(stored[VALUE])
+        raise LookupError(f"step {upstream.step_key} stored no value in run {upstream.run_id}")
+
+
+@dg.io_manager
+def event_log_values() -> EventLogValues:
+    """Values between the steps of one run."""
+    return EventLogValues()
+
+
+def build_platform(place: Place) -> dg.Definitions:
+    """Return the resources of a world."""
+    evaluation = at_place(EvaluationSettings, place)
+    return dg.Definitions(
+        resources={
+            place.name(WORLD): at_place(WorldResource, place)(),
+            place.name(EVALUATION): evaluation(**place.asked),
+            place.name(VALUES): event_log_values,
+        }
+    )

@@ -9,9 +9,9 @@ from typing import Any
 
 import dagster as dg
 
+from persona_pipeline.base.options import WINDOW as WINDOW_LENGTH
+from persona_pipeline.base.settings import PACKAGE_PARENT, get_settings
 from persona_pipeline.defs.platform.dagster_internals import PARTITION, add_run_tags
-from persona_pipeline.options import WINDOW as WINDOW_LENGTH
-from persona_pipeline.settings import PACKAGE_PARENT, get_settings
 from persona_pipeline.world.models import Window
 
 AGENT, JUDGE, WINDOW, COMMIT, REASON = "agent", "judge", "window", "commit", "reason"

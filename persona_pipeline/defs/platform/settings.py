@@ -6,7 +6,7 @@ import dagster as dg
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from persona_pipeline.settings import SettingsInForce
+from persona_pipeline.base.settings import SettingsInForce
 
 
 class OrchestrationSettings(BaseSettings):

@@ -59,7 +59,7 @@ class EnvironmentStepLogs(CloudStorageComputeLogManager, ConfigurableClass):
 
     @cached_property
     def _folder(self) -> Path:
-        from persona_pipeline.defs.platform.places import open_folder
+        from persona_pipeline.defs.platform.assets import open_folder
 
         return open_folder(self._url, VARIABLE)
 

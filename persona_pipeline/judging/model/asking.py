@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
-from persona_pipeline.breaker import AgentBreakers, Breaker
+from persona_pipeline.base.breaker import AgentBreakers, Breaker
 from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.claims import plain_json
 from persona_pipeline.judging.layers import Claims, OpenedJudge

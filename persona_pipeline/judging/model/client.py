@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.judging.model.pace import Admission, Cost, Pacer
 from persona_pipeline.judging.providers.anthropic import AnthropicProvider
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 import re
 from collections.abc import Mapping
 
-from persona_pipeline.documents import strict_json
+from persona_pipeline.base.documents.json import strict_json
 from persona_pipeline.judging.model.messages import unknown_usage
 from persona_pipeline.judging.providers.base import Provider
 from persona_pipeline.judging.verdict import Blame, Unscored, Usage

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from persona_pipeline.documents import JsonError, strict_json
+from persona_pipeline.base.documents.json import JsonError, canonical_json, content_hash, strict_json
 from persona_pipeline.judging.claims import plain_json
 from persona_pipeline.judging.money import estimated_tokens, model_name, price
 from persona_pipeline.judging.providers.base import FIRST, Provider
 from persona_pipeline.judging.verdict import Answer, KeptQuestion, Question, Unscored, Usage
-from persona_pipeline.world.canonical import canonical_json, content_hash
 
 _TOOL_USE_ID = "toolu_read_transcript"
 _READ_TRANSCRIPT = {

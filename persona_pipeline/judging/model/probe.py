@@ -12,7 +12,7 @@ from persona_pipeline.judging.model.client import connect
 from persona_pipeline.judging.model.messages import UNKNOWN_MODEL, traits_of
 from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
-from persona_pipeline.world.trajectory import Entry, Trajectory
+from persona_pipeline.world.models import Entry, Trajectory
 
 # Seconds for which the server's limits are waited for.
 _LIMITS_PATIENCE = 1.0

@@ -8,9 +8,9 @@ from types import ModuleType
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.settings import DEFAULT_JUDGE_MODEL
 from persona_pipeline.judging.providers.base import Calling, Hooks, Provider
-from persona_pipeline.settings import DEFAULT_JUDGE_MODEL
 
 CREDENTIALS = (
     "ANTHROPIC_API_KEY",

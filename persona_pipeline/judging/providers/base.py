@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError
 
 FIRST = "anthropic"
 Hooks = Mapping[str, list[Any]]

@@ -2,9 +2,9 @@
 
 from functools import lru_cache
 
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.registry import Registry
 from persona_pipeline.judging.providers.base import Provider
-from persona_pipeline.registry import Registry
 
 RECORDED = "recorded"
 _HERE = "persona_pipeline.judging.providers"

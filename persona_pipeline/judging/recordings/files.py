@@ -9,11 +9,10 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from persona_pipeline.documents.json_lines import json_line, json_object, read_rows, write_if_changed
-from persona_pipeline.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.base.documents.json import canonical_json, json_line, json_object, read_rows, write_if_changed
+from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.base.settings import get_settings
 from persona_pipeline.judging.verdict import PROPOSITION, SCALE, Unscored, answer_subject, recording_key, shown_subject
-from persona_pipeline.settings import get_settings
-from persona_pipeline.world.canonical import canonical_json
 
 SIGNATURE = "signature"
 

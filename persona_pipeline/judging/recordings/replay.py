@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
+from persona_pipeline.base.documents.json import rfc3339
+from persona_pipeline.base.settings import get_settings
 from persona_pipeline.judging.claims import checked_quote
 from persona_pipeline.judging.injection import suspicious_entries
 from persona_pipeline.judging.progress import Progress
@@ -32,8 +34,6 @@ from persona_pipeline.judging.verdict import (
     is_unsupported,
     unsupported,
 )
-from persona_pipeline.settings import get_settings
-from persona_pipeline.world.canonical import rfc3339
 
 
 class RecordedBackend:

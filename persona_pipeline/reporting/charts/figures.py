@@ -6,8 +6,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from persona_pipeline.baselines.trend import Trend
-from persona_pipeline.propositions.dimensions import ALL_DIMENSIONS
+from persona_pipeline.guard.baselines.trend import Trend
 from persona_pipeline.reporting.charts.measures import AlarmMark, Bar, Link, bar_chart, cusum_chart, map_chart
 from persona_pipeline.reporting.charts.scores import Series, timeline, turn_chart
 from persona_pipeline.reporting.page import Figure, Table
@@ -22,6 +21,7 @@ from persona_pipeline.reporting.statistics import (
 )
 from persona_pipeline.reporting.text import format_delta, format_score
 from persona_pipeline.reporting.view import AgentRow, dimension_label
+from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS
 
 # The defaults above which the runtime corrections step in (spec/2).
 REPETITION_LIMIT = 0.3

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from persona_pipeline.baselines.models import PropositionDrop
-from persona_pipeline.baselines.trend import Trend
-from persona_pipeline.evaluation.report import EXIT_OK, EXIT_REGRESSION, Finding, RunReport
+from persona_pipeline.guard.baselines.models import PropositionDrop
+from persona_pipeline.guard.baselines.trend import Trend
+from persona_pipeline.guard.report import EXIT_OK, EXIT_REGRESSION, Finding, RunReport
 from persona_pipeline.reporting import statistics as sections
 from persona_pipeline.reporting.charts.figures import (
     TrendMark,
@@ -23,7 +23,6 @@ from persona_pipeline.reporting.charts.figures import (
 from persona_pipeline.reporting.charts.scores import bullet, small_line, sparkline
 from persona_pipeline.reporting.page import (
     Block,
-    Card,
     Cell,
     Column,
     Drawn,
@@ -33,8 +32,9 @@ from persona_pipeline.reporting.page import (
     Item,
     Items,
     Page,
+    PageCard,
+    PageRow,
     Quote,
-    Row,
     Section,
     Span,
     Table,
@@ -334,7 +334,7 @@ def _everybody(
         line = small_line([point.overall for point in histories.get(row.agent_id, [])[-MOST_DRAWN:]])
         judged = f"{row.n_scored}/{row.n_expected}"
         whole = replace(score_of(row.cells[0]), value=row.overall, change=row.overall_delta, whole=True)
-        rows.append(Row([agent_cell(row, hrefs), state, *scores, whole, Cell("", chart=line), judged]))
+        rows.append(PageRow([agent_cell(row, hrefs), state, *scores, whole, Cell("", chart=line), judged]))
     columns = [
         *(Column(title, number=False) for title in ("Agent", "State")),
         *(Column(dimension_label(name)) for name in view.dimensions),
@@ -440,7 +440,7 @@ def _voices(report: RunReport) -> Section | None:
         ],
     )
     pairs = [figure.numbers] if figure.numbers else []
-    card = Card("Pair by pair", [*pairs, Card("Habits", [replace(habits, style="numbers")])])
+    card = PageCard("Pair by pair", [*pairs, PageCard("Habits", [replace(habits, style="numbers")])])
     return Section("Voices", [replace(figure, numbers=None), card], "voices", _VOICES)
 
 
@@ -460,7 +460,7 @@ def _suites(report: RunReport) -> Section | None:
             format_share(suite.score),
             tests,
         ]
-        rows.append(Row(cells))
+        rows.append(PageRow(cells))
         failures = [
             Item(
                 [
@@ -527,5 +527,8 @@ def _effects(found: "CorrectionStatistics", view: ReportView) -> Table:
 
 
 def _provenance(report: RunReport) -> Section:
-    cards = [Card("Cost", [usage_facts(report.usage)]), Card("What the scores rest on", [provenance_facts(report)])]
+    cards = [
+        PageCard("Cost", [usage_facts(report.usage)]),
+        PageCard("What the scores rest on", [provenance_facts(report)]),
+    ]
     return Section("Cost and provenance", [*cards, *cost_tables(report, MANY)], "provenance")

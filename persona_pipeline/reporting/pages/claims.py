@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
-from persona_pipeline.claims.matrix import ClaimCell as JudgedCell
-from persona_pipeline.claims.matrix import ClaimRow, KillMatrix, SignalReading, Twins
-from persona_pipeline.claims.noise import FEWEST_WINDOWS, NoiseReport
+from persona_pipeline.lab.claims.matrix import ClaimCell as JudgedCell
+from persona_pipeline.lab.claims.matrix import ClaimRow, KillMatrix, SignalReading, Twins
+from persona_pipeline.lab.claims.noise import FEWEST_WINDOWS, NoiseReport
 from persona_pipeline.reporting.page import Cell, Item, Items, Page, Section, Table
 from persona_pipeline.reporting.text import cost_line
 

@@ -2,8 +2,14 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from persona_pipeline.corrections.replay.models import Correction, CorrectionReplay, Replay, RiskThreshold, Touched
-from persona_pipeline.corrections.replay.risk import CONFIDENCE
+from persona_pipeline.corrections.replay.thresholds import (
+    CONFIDENCE,
+    CorrectionKind,
+    CorrectionReplay,
+    Replay,
+    RiskThreshold,
+    Touched,
+)
 from persona_pipeline.corrections.statistics import CorrectionStatistics, GateStatistics
 from persona_pipeline.reporting.charts.measures import ShareLine, roc_chart, threshold_chart
 from persona_pipeline.reporting.page import Figure, Item, Items, Page, Section, Table
@@ -11,9 +17,9 @@ from persona_pipeline.reporting.text import cost_line
 from persona_pipeline.scoring.results import UsageSummary
 
 _NAMES = {
-    Correction.ACTION_GATE: "action gate",
-    Correction.ANTI_CONVERGENCE: "anti-convergence",
-    Correction.REPETITION_SUPPRESSION: "repetition suppression",
+    CorrectionKind.ACTION_GATE: "action gate",
+    CorrectionKind.ANTI_CONVERGENCE: "anti-convergence",
+    CorrectionKind.REPETITION_SUPPRESSION: "repetition suppression",
 }
 _NOTE = (
     "Share of messages that a threshold holds (the gate: below it) or nudges (the others: above it); good and bad are those "
@@ -91,7 +97,7 @@ def _findings(item: CorrectionReplay) -> Iterator[str]:
         yield f"area under the ROC {a.value:.3f} ({a.low:.3f} to {a.high:.3f}), {a.good} good and {a.bad} bad"
     if item.risk:
         yield _risk(item, item.risk)
-    if item.correction is Correction.ACTION_GATE:
+    if item.correction is CorrectionKind.ACTION_GATE:
         yield _cost(item)
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from persona_pipeline.evaluation.report import Expense, RunReport
-from persona_pipeline.reporting.page import Cell, Column, Facts, Row, Table
+from persona_pipeline.guard.report import Expense, RunReport
+from persona_pipeline.reporting.page import Cell, Column, Facts, PageRow, Table
 from persona_pipeline.reporting.text import format_usd
 from persona_pipeline.reporting.view import dimension_label
 from persona_pipeline.scoring.results import UsageSummary, add_usage
@@ -53,12 +53,12 @@ def _grouped(expenses: list[Expense], name_of: Callable[[Expense], str]) -> list
     return sorted(rows, key=lambda row: (-(row[1].usd or 0), -row[1].calls, row[0]))
 
 
-def _row(name: str, usage: UsageSummary) -> Row:
+def _row(name: str, usage: UsageSummary) -> PageRow:
     # Input tokens are those that were processed, cached ones not among them.
     processed = usage.input_tokens + usage.cache_creation_tokens
     counts = (usage.calls, processed, usage.cache_read_tokens, usage.output_tokens)
     values = (format_usd(usage.usd), *(f"{count:,}" for count in counts))
-    return Row([name, *(Cell(value, own=True) for value in values)])
+    return PageRow([name, *(Cell(value, own=True) for value in values)])
 
 
 def usage_facts(usage: UsageSummary) -> Facts:

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
-from persona_pipeline.baselines.models import Sight
-from persona_pipeline.baselines.noise import BLIND
-from persona_pipeline.evaluation.report import EXIT_REGRESSION, Result, RunReport
+from persona_pipeline.guard.baselines.models import Sight
+from persona_pipeline.guard.baselines.noise import BLIND
+from persona_pipeline.guard.report import EXIT_REGRESSION, Result, RunReport
 from persona_pipeline.reporting import statistics as sections
 from persona_pipeline.reporting.charts.figures import trend_mark
 from persona_pipeline.reporting.page import (
@@ -20,7 +20,7 @@ from persona_pipeline.reporting.page import (
     Items,
     Line,
     Page,
-    Row,
+    PageRow,
     Score,
     Section,
     Span,
@@ -154,7 +154,7 @@ def scores_table(
             Score(row.overall, row.overall_delta, state, chart=drawn.overall, whole=True),
             Cell(f"{row.n_scored}/{row.n_expected}", own=True),
         ]
-        found.append(Row(cells, _ROW_TONES[row.status]))
+        found.append(PageRow(cells, _ROW_TONES[row.status]))
     return Table("Table of scores", columns, found, style=style)
 
 
@@ -184,7 +184,7 @@ def sight_table(view: ReportView, found: Sequence[tuple[AgentRow, dict[str, Sigh
     for row, sights in found:
         cells = [_sight(sights.get(name), each) for name in view.dimensions]
         last = [] if each else [one_line(what_it_needs(sights), 200) or "–"]
-        rows.append(Row([Agent(row.agent_id, row.name, ""), *cells, *last]))
+        rows.append(PageRow([Agent(row.agent_id, row.name, ""), *cells, *last]))
     note = [_own("Corrected for: "), view.families, _own(".")] if view.families else ""
     label = "Table of the smallest fall that would be seen"
     return Table(label, [Column("Agent", number=False), *labels, *needs], rows, note, "sight")

@@ -2,15 +2,28 @@
 
 from collections.abc import Iterator, Sequence
 
-from persona_pipeline.reporting.page import Cell, Column, Item, Items, Line, Page, Row, Section, Span, Table
+from persona_pipeline.lab.results import (
+    AgentDifference,
+    Bisection,
+    ClaimDifference,
+    Fall,
+    PastPoint,
+    ScoreChange,
+    ScoreDifference,
+    VersionComparison,
+)
+from persona_pipeline.reporting.page import Cell, Column, Item, Items, Line, Page, PageRow, Section, Span, Table
 from persona_pipeline.reporting.text import format_delta, format_score, one_line
 from persona_pipeline.reporting.view import dimension_label
-from persona_pipeline.versions.finding import Bisection, Fall, Point
-from persona_pipeline.versions.result import AgentDifference, ClaimDifference, Difference, Moved, VersionComparison
 from persona_pipeline.world.changes import Change, Kind
 
-_ICONS = {Moved.FELL: "🔻", Moved.ROSE: "🔼", Moved.SAME: "=", Moved.OPEN: "?"}
-_SAID = {Moved.FELL: "fell", Moved.ROSE: "rose", Moved.SAME: "the same", Moved.OPEN: "cannot tell"}
+_ICONS = {ScoreChange.FELL: "🔻", ScoreChange.ROSE: "🔼", ScoreChange.SAME: "=", ScoreChange.OPEN: "?"}
+_SAID = {
+    ScoreChange.FELL: "fell",
+    ScoreChange.ROSE: "rose",
+    ScoreChange.SAME: "the same",
+    ScoreChange.OPEN: "cannot tell",
+}
 _MOST_CLAIM, _MOST_LINE, _LONGEST = 200, 300, 20_000
 
 COMPARED = "Compared with"
@@ -47,7 +60,7 @@ def comparison_lines(found: VersionComparison) -> Page:
             said = f"{_SAID[item.moved]:<12} {dimension_label(name).lower():<16} {_numbers(item)}"
             items.append(Item([Span(said, "fixed")], 1))
         for row in (*agent.moved, *agent.suspects):
-            said = _SAID[row.difference.moved] if row.difference.moved is not Moved.OPEN else "perhaps"
+            said = _SAID[row.difference.moved] if row.difference.moved is not ScoreChange.OPEN else "perhaps"
             line = f" {one_line(f'{row.dimension}/{row.id}', 60)} {_numbers(row.difference)}{_edited(row)}: "
             items.append(Item([Span(f"{said:<12}", "fixed"), line, Span(row.claim, limit=_MOST_CLAIM)], 1))
     items += [Item(text) for text in _remarks(found)]
@@ -67,7 +80,7 @@ def comparison_page(found: VersionComparison) -> Page:
     version = [Span(found.after, "code", 100), Span(", ", "own"), _what(found), Span(". Points from 0 to 9.", "own")]
     sections = [Section("", [Table("Table of dimensions", columns, rows)])]
     if moved:
-        said = f"Claims that moved ({_ICONS[Moved.OPEN]}: not by itself told from chance):"
+        said = f"Claims that moved ({_ICONS[ScoreChange.OPEN]}: not by itself told from chance):"
         sections.append(Section("", [Item([Span(said, "own")]), Items.of(*moved)]))
     sections.append(Section("", [Items.of(*notes, *_remarks(found))]))
     return Page(
@@ -82,7 +95,7 @@ def comparison_page(found: VersionComparison) -> Page:
 
 def _headline(found: VersionComparison) -> str:
     every = [item for agent in found.agents.values() for item in agent.dimensions.values()]
-    counts = {moved: sum(item.moved is moved for item in every) for moved in Moved}
+    counts = {moved: sum(item.moved is moved for item in every) for moved in ScoreChange}
     said = [f"{count} {_SAID[moved]}" for moved, count in counts.items() if count]
     return f"of {len(every)} dimensions {', '.join(said)}" if said else "nothing was compared"
 
@@ -95,7 +108,7 @@ def _what(found: VersionComparison) -> str:
     return f"the same scenes answered by both ({who}), judged by the claims of: {found.yardstick}"
 
 
-def _row(agent: AgentDifference, name: str, item: Difference) -> Row:
+def _row(agent: AgentDifference, name: str, item: ScoreDifference) -> PageRow:
     between = "–" if item.low is None or item.asked_alike else f"{format_delta(item.low)} to {format_delta(item.high)}"
     numbers = (
         format_score(item.before),
@@ -105,7 +118,7 @@ def _row(agent: AgentDifference, name: str, item: Difference) -> Row:
         f"{_ICONS[item.moved]} {_SAID[item.moved]}",
     )
     who = Cell(agent.agent_id, style="code")
-    return Row([who, dimension_label(name), *(Cell(text, own=True) for text in numbers)])
+    return PageRow([who, dimension_label(name), *(Cell(text, own=True) for text in numbers)])
 
 
 def _claim(agent: AgentDifference, row: ClaimDifference) -> Line:
@@ -123,7 +136,7 @@ def _edited(row: ClaimDifference) -> str:
     return ", edited" if row.edited else ""
 
 
-def _numbers(item: Difference) -> str:
+def _numbers(item: ScoreDifference) -> str:
     if item.asked_alike:
         return f"{format_score(item.after)}: the judge is asked the same of both" if item.scenes else "asked the same"
     if item.change is None:
@@ -202,7 +215,7 @@ def _fall(fall: Fall) -> Iterator[Item]:
         yield Item(f"it fell further at {_point(step)}, to {format_score(step.score)}", 1)
 
 
-def _point(point: Point) -> str:
+def _point(point: PastPoint) -> str:
     return one_line(f"{point.name}{f' ({point.subject})' if point.subject else ''}", 120)
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import regex
 from pydantic import BaseModel, ConfigDict, Field
 
-from persona_pipeline.documents import Document, load_document, validate_document
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.documents.yaml import Document, load_document, validate_document
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.scoring.text.tokens import tokenize
 
 ENGLISH, UNKNOWN = "en", "unknown"

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
 
-from persona_pipeline.propositions.models import Catchphrase
 from persona_pipeline.scoring.text.ngrams import mean_share
 from persona_pipeline.scoring.text.tokens import tokenize
+from persona_pipeline.world.propositions.models import Catchphrase
 
 OPENER_LENGTH = 3
 

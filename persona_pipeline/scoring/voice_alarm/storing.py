@@ -8,9 +8,10 @@ from datetime import datetime
 import sqlalchemy as sa
 from pydantic import ValidationError
 
+from persona_pipeline.base.database import tables
+from persona_pipeline.base.database.engine import Store, among, upsert
 from persona_pipeline.scoring.voice_alarm.learning import FEWEST_OWN, learn_voice
 from persona_pipeline.scoring.voice_alarm.model import VoiceModel
-from persona_pipeline.store import Store, among, tables, upsert
 from persona_pipeline.world.models import Message
 
 _TABLE = tables.voice_models

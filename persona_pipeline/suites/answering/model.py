@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field, PrivateAttr, SecretStr
 
-from persona_pipeline.background_loop import BackgroundLoop
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.background_loop import BackgroundLoop
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites.answering.base import Request, TargetError, TargetFields
 from persona_pipeline.suites.answering.responses import Output
 from persona_pipeline.suites.format.field_types import Text

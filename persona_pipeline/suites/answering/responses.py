@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from persona_pipeline.errors import ConfigError, Problem
+from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.suites.format.javascript import json_rows, parse_json, stringify
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import Field
 
-from persona_pipeline.errors import did_you_mean
+from persona_pipeline.base.errors import did_you_mean
 from persona_pipeline.suites.answering.prompts import file_parts
 from persona_pipeline.suites.answering.responses import Output
 from persona_pipeline.suites.format.field_types import StrictFields

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, InstanceOf, PrivateAttr, SerializeAsAny
 
-from persona_pipeline.errors import did_you_mean
+from persona_pipeline.base.errors import did_you_mean
 from persona_pipeline.suites.answering.responses import Output
 from persona_pipeline.suites.asserts.code_judge import read_script, run_judge
 from persona_pipeline.suites.asserts.llm_judge import read_prompt

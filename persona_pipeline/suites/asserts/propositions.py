@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import Field
 
-from persona_pipeline.errors import did_you_mean
+from persona_pipeline.base.errors import did_you_mean
 from persona_pipeline.suites.answering.responses import Output
 from persona_pipeline.suites.format.field_types import PASS, Text
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
@@ -62,7 +62,7 @@ class PropositionClaims(Assert):
 
 def check_dimensions(names: Sequence[str], entry: ConfigEntry, label: str, reader: Reader) -> None:
     """Add a problem for every name that is no dimension."""
-    from persona_pipeline.propositions.dimensions import ALL_DIMENSIONS
+    from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS
 
     for index, name in enumerate(names):
         if name not in ALL_DIMENSIONS:

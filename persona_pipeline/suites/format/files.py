@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote
 
-from persona_pipeline.errors import Problem
-from persona_pipeline.settings import get_settings
+from persona_pipeline.base.errors import Problem
+from persona_pipeline.base.settings import get_settings
 
 MAX_BYTES = 64_000_000
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any, NoReturn
 
-from persona_pipeline.errors import ConfigError, Problem
+from persona_pipeline.base.errors import ConfigError, Problem
 
 # What String.prototype.trim removes and \s matches; Python's own list differs (it lacks U+FEFF and adds U+001C-U+001F and U+0085).
 WHITESPACE = (

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field, PrivateAttr
 
-from persona_pipeline.errors import Problem
+from persona_pipeline.base.errors import Problem
 from persona_pipeline.suites.format.field_types import Gate, StrictFields, Text, Weight
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 

@@ -9,9 +9,8 @@ from typing import Any, Protocol
 
 from pydantic import BaseModel, ValidationError
 
-from persona_pipeline.documents import Location, parse_document
-from persona_pipeline.documents.validation import EXPECTED, names_at
-from persona_pipeline.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.base.documents.yaml import EXPECTED, Location, names_at, parse_document
+from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.suites.format.files import FileError, Files, repository_root
 from persona_pipeline.suites.format.programs import missing_file
 

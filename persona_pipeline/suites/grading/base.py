@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites.answering.responses import Output
 from persona_pipeline.suites.format.loading.messages import content_texts
 from persona_pipeline.suites.format.models import AssertFields, Suite, Test

@@ -181,9 +181,9 @@ def judge_question(
         subject: what makes the recording's key beside the evidence: what is asked, not how the prompt words it.
         check: says what is wrong with a reply, None when it can be used.
     """
+    from persona_pipeline.base.documents.json import content_hash
     from persona_pipeline.judging.claims import plain_json
     from persona_pipeline.judging.verdict import Question
-    from persona_pipeline.world.canonical import content_hash
 
     return Question(
         kind=kind,

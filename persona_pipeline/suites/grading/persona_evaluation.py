@@ -5,16 +5,21 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from persona_pipeline.baselines import BaselineComparison, compare, find_baseline
-from persona_pipeline.errors import ConfigError, did_you_mean
-from persona_pipeline.propositions import PROPOSITIONS, PropositionSet, load_proposition_set
-from persona_pipeline.scoring import SCORERS, AgentCase, DimensionEvaluation
+from persona_pipeline.base.errors import ConfigError, did_you_mean
+from persona_pipeline.guard.baselines.golden import find_baseline
+from persona_pipeline.guard.baselines.models import BaselineComparison
+from persona_pipeline.guard.baselines.regression import compare
+from persona_pipeline.scoring import SCORERS
+from persona_pipeline.scoring.plan import AgentCase
+from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.suites.answering.responses import Output
 from persona_pipeline.suites.format.loading.messages import content_texts
 from persona_pipeline.suites.grading.base import Context
 from persona_pipeline.suites.grading.grades import UngradedError
 from persona_pipeline.world.models import Message, Window
 from persona_pipeline.world.personas import load_persona
+from persona_pipeline.world.propositions.loading import PROPOSITIONS, load_proposition_set
+from persona_pipeline.world.propositions.models import PropositionSet
 
 CHANNEL = "conversation"
 # Messages of a test have no time of their own; a fixed one keeps judgments the same from run to run.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from persona_pipeline.documents.csv_rows import csv_rows
+from persona_pipeline.base.documents.json import csv_rows
 from persona_pipeline.suites.format.files import FileError, is_pattern
 from persona_pipeline.suites.format.loading.external_tests import json_lines
 from persona_pipeline.suites.format.problems import ConfigEntry, RowSource

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from persona_pipeline.documents import parse_document
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.documents.yaml import parse_document
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites.format.files import FileError
 from persona_pipeline.suites.format.loading.external_tests import SUITE_LIMITS, check_numbers
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader

@@ -5,16 +5,16 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from persona_pipeline.base.documents.json import storable
 from persona_pipeline.suites.results.suite_result import SuiteResult, TestResult, by_target, summary_of
-from persona_pipeline.world.canonical import storable
 
 if TYPE_CHECKING:
-    from persona_pipeline.store import Store
+    from persona_pipeline.base.database.engine import Store
 
 
 def save_suite_result(store: "Store", result: SuiteResult) -> list[uuid.UUID]:
     """Write a run to the store, one row a target, in one transaction; return the rows' ids."""
-    from persona_pipeline.store import tables
+    from persona_pipeline.base.database import tables
 
     # SQLite's own clock counts whole seconds, in which two runs fit.
     now = datetime.now(UTC)
@@ -50,7 +50,7 @@ def latest_suite_summaries(store: "Store") -> list[dict[str, Any]]:
     """Return the summaries of the newest saved run of each suite and target, by name."""
     import sqlalchemy as sa
 
-    from persona_pipeline.store import tables
+    from persona_pipeline.base.database import tables
 
     runs = tables.suite_runs
     newest = sa.func.row_number().over(

@@ -11,14 +11,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TextIO
 
-from persona_pipeline.conclusions import (
+from persona_pipeline.base.errors import (
     EXIT_BUDGET,
     EXIT_COVERAGE,
     EXIT_OK,
     EXIT_REGRESSION,
+    ConfigError,
+    Problem,
     Result,
 )
-from persona_pipeline.errors import ConfigError, Problem
 from persona_pipeline.suites.answering.responses import Output, OutputError, parse_output
 from persona_pipeline.suites.format.field_types import PASS
 from persona_pipeline.suites.format.javascript import json_rows

@@ -13,10 +13,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from persona_pipeline.baselines.golden import baseline_path
-from persona_pipeline.errors import ConfigError
-from persona_pipeline.propositions import PROPOSITIONS
-from persona_pipeline.propositions.loading import DEFAULT
+from persona_pipeline.base.documents.json import content_hash
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.guard.baselines.golden import baseline_path
 from persona_pipeline.suites.answering.prompts import PromptFiles, file_parts
 from persona_pipeline.suites.answering.responses import Responses
 from persona_pipeline.suites.asserts.agent_judge import AgentJudge
@@ -34,10 +33,9 @@ from persona_pipeline.suites.running.opening import SharedJudge
 from persona_pipeline.suites.running.plan import RunOptions
 from persona_pipeline.suites.running.targets_file import Targets
 from persona_pipeline.suites.targets.registry import find_provider, with_function
-from persona_pipeline.world.canonical import content_hash
-from persona_pipeline.world.files import is_agent_id, yaml_stems
-from persona_pipeline.world.looking import digest_within, repository_of
-from persona_pipeline.world.personas import PERSONAS
+from persona_pipeline.world.messages.looking import digest_within, repository_of
+from persona_pipeline.world.personas import PERSONAS, is_agent_id, yaml_stems
+from persona_pipeline.world.propositions.loading import DEFAULT, PROPOSITIONS
 
 ABSENT = "absent"
 _LONGEST_PATH, _MOST_FILES = 300, 5_000

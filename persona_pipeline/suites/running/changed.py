@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites.answering.responses import Responses, load_responses
 from persona_pipeline.suites.format.files import repository_root
 from persona_pipeline.suites.format.models import Suite, Test

@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError
 
 if TYPE_CHECKING:
     from persona_pipeline.suites.grading.suite_judge import BackedJudge, SuiteJudge
     from persona_pipeline.suites.running.targets_file import Targets
-    from persona_pipeline.world import World
+    from persona_pipeline.world.world import World
 
 RECORDINGS = "recordings"
 
 
 def world_root() -> Path:
     """Return the world's folder of the settings."""
-    from persona_pipeline.settings import get_settings
+    from persona_pipeline.base.settings import get_settings
 
     return get_settings().world_root
 
@@ -72,12 +72,12 @@ class JudgeOpener:
 
 def judge_identity(name: str) -> Any:
     """Return all that makes a judge of the settings answer as it does: server, model, how it is asked, the wording of questions."""
+    from persona_pipeline.base.documents.json import content_hash
+    from persona_pipeline.base.settings import get_settings
     from persona_pipeline.judging.claims import PROMPT_VERSION
     from persona_pipeline.judging.model.options import ModelOptions
     from persona_pipeline.judging.open import RECORDED
-    from persona_pipeline.settings import get_settings
     from persona_pipeline.suites.grading import judge_questions as asked
-    from persona_pipeline.world.canonical import content_hash
 
     if name == RECORDED:
         return RECORDED

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from persona_pipeline.errors import ConfigError, did_you_mean
+from persona_pipeline.base.errors import ConfigError, did_you_mean
 from persona_pipeline.suites.answering.base import TargetFields
 from persona_pipeline.suites.answering.responses import Responses
 from persona_pipeline.suites.format.models import Suite, Test

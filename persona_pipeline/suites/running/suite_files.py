@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from persona_pipeline.errors import ConfigError, Problem
-from persona_pipeline.settings import get_settings
+from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.base.settings import get_settings
 from persona_pipeline.suites.answering.base import grants_for
 from persona_pipeline.suites.asserts import registry
 from persona_pipeline.suites.format.files import default_roots, is_pattern

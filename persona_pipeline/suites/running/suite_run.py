@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from persona_pipeline.base.telemetry import EvaluationEvent, emitter
 from persona_pipeline.suites.answering.responses import Responses
 from persona_pipeline.suites.format.files import state_folder
 from persona_pipeline.suites.format.models import Suite
@@ -18,7 +19,6 @@ from persona_pipeline.suites.running.opening import SharedJudge
 from persona_pipeline.suites.running.plan import PlannedTest, RunOptions, plan, why_nothing
 from persona_pipeline.suites.running.targets_file import Targets
 from persona_pipeline.suites.sandbox.workspaces import WorkspaceError, Workspaces
-from persona_pipeline.telemetry.events import EvaluationEvent, emitter
 
 if TYPE_CHECKING:
     from persona_pipeline.suites.grading.suite_judge import BackedJudge, SuiteJudge

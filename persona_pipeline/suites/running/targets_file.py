@@ -12,8 +12,8 @@ from typing import Any
 from dotenv import dotenv_values
 from pydantic import ValidationError
 
-from persona_pipeline.documents import parse_document
-from persona_pipeline.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.base.documents.yaml import parse_document
+from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.suites.answering.base import OWN, Grants, TargetFields
 from persona_pipeline.suites.format.files import FileError, Files, repository_root
 from persona_pipeline.suites.format.loading.external_tests import check_numbers

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from persona_pipeline.settings import DEFAULT_JUDGE_MODEL
+from persona_pipeline.base.settings import DEFAULT_JUDGE_MODEL
 from persona_pipeline.suites.answering.base import TargetError
 from persona_pipeline.suites.answering.model import ModelTarget, check_said
 from persona_pipeline.suites.answering.responses import Output, TokenUsage

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites.format.field_types import Text
 from persona_pipeline.suites.targets.anthropic import AnthropicTarget
 
@@ -35,7 +35,7 @@ class PersonaTarget(AnthropicTarget):
 
     @cached_property
     def _persona_text(self) -> str:
-        from persona_pipeline.settings import get_settings
+        from persona_pipeline.base.settings import get_settings
         from persona_pipeline.world.personas import load_persona
 
         root = self.allowed(self.root) if self.root else get_settings().world_root

@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 
 from pydantic import Field, PrivateAttr
 
-from persona_pipeline.background_loop import BackgroundLoop
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.background_loop import BackgroundLoop
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites.answering.base import Request, TargetError, TargetFields
 from persona_pipeline.suites.answering.responses import Output, OutputError, parse_output
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from persona_pipeline.baselines.models import PropositionDrop
-from persona_pipeline.evaluation.report import Finding, RunReport
+from persona_pipeline.guard.baselines.models import PropositionDrop
+from persona_pipeline.guard.report import Finding, RunReport
 from persona_pipeline.reporting.html import render_html
 from persona_pipeline.scoring.results import QuotedEvidence
 from tests.reporting.sample import many_agents, sample_corrections, sample_report

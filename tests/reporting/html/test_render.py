@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from persona_pipeline.evaluation.report import Finding, RunReport
+from persona_pipeline.guard.report import Finding, RunReport
 from persona_pipeline.reporting.html import render_html
 from persona_pipeline.reporting.page import Agent, Cell, Drawn, Table
 from persona_pipeline.reporting.pages.browser import whole_page

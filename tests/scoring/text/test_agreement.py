@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.scoring.text.agreement import AgreementLexicon, agreement_ratio, is_agreement, world_lexicon
 
 AGREEING = [

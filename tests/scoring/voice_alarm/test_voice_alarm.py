@@ -8,22 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from persona_pipeline.scoring.voice_alarm import (
-    KnownChange,
-    VoiceKind,
-    VoiceModel,
-    follow_voice,
-    learn_stored_voice,
-    learn_voice,
-    learning,
-    stored_voice,
-    voice_changes,
-)
-from persona_pipeline.scoring.voice_alarm.following import highest_sums
-from persona_pipeline.scoring.voice_alarm.learning import conversations
-from persona_pipeline.scoring.voice_alarm.model import COLUMNS, hashed
-from persona_pipeline.store import Store
-from persona_pipeline.world.messages import write_messages
+from persona_pipeline.base.database.engine import Store
+from persona_pipeline.scoring.voice_alarm import learning
+from persona_pipeline.scoring.voice_alarm.following import KnownChange, follow_voice, highest_sums, voice_changes
+from persona_pipeline.scoring.voice_alarm.learning import conversations, learn_voice
+from persona_pipeline.scoring.voice_alarm.model import COLUMNS, VoiceKind, VoiceModel, hashed
+from persona_pipeline.scoring.voice_alarm.storing import learn_stored_voice, stored_voice
+from persona_pipeline.world.messages.store import write_messages
 from persona_pipeline.world.models import Message
 from tests.scoring.text.test_voice import say
 
@@ -204,7 +195,7 @@ def test_the_stored_voice_is_kept_until_the_persona_changes(store: Store) -> Non
 
 @pytest.mark.parametrize("earlier", ["version 1", "no model of ours"])
 def test_what_another_version_stored_is_learnt_anew(store: Store, model: VoiceModel, earlier: str) -> None:
-    from persona_pipeline.store import tables
+    from persona_pipeline.base.database import tables
 
     write_messages(store, HISTORY)
     row = model.model_dump(mode="json")

@@ -6,7 +6,7 @@ import uuid
 import sqlalchemy as sa
 from alembic import op
 
-from persona_pipeline.store.types import JsonColumn, UtcDateTime
+from persona_pipeline.base.database.tables import JsonColumn, UtcDateTime
 
 revision = "0002"
 down_revision = "0001"

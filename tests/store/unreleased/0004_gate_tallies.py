@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-from persona_pipeline.store.types import JsonColumn, UtcDateTime, random_uuid
+from persona_pipeline.base.database.tables import JsonColumn, UtcDateTime, random_uuid
 
 revision = "0004"
 down_revision = "0003"

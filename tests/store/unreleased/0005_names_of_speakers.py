@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-from persona_pipeline.store.types import UtcDateTime
+from persona_pipeline.base.database.tables import UtcDateTime
 
 revision = "0005"
 down_revision = "0004"

@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-from persona_pipeline.store.types import JsonColumn, UtcDateTime
+from persona_pipeline.base.database.tables import JsonColumn, UtcDateTime
 
 revision = "0006"
 down_revision = "0005"

@@ -5,7 +5,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-from persona_pipeline.store.types import JsonColumn
+from persona_pipeline.base.database.tables import JsonColumn
 
 revision = "0007"
 down_revision = "0006"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.judging.verdict import Unscored
 from persona_pipeline.suites import UngradedError
 from persona_pipeline.suites.grading.grades import Grade

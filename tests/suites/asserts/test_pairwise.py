@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.judging.verdict import Question, Unscored
 from persona_pipeline.suites import UngradedError, read_responses, run_suite
 from persona_pipeline.suites.grading.suite_judge import SuiteJudge

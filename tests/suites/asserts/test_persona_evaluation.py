@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from persona_pipeline.baselines import load_baseline
+from persona_pipeline.guard.baselines.golden import load_baseline
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored
 from persona_pipeline.suites import UngradedError
 from persona_pipeline.suites.grading.grades import Grade
@@ -99,7 +99,7 @@ def drift(folder: Path, root: Path, score: Any, **fields: Any) -> Grade:
 
 def best(request: JudgeRequest) -> int:
     """The best raw score of a claim; an inverted one is best at 0."""
-    from persona_pipeline.propositions import load_proposition_set
+    from persona_pipeline.world.propositions.loading import load_proposition_set
 
     claims = load_proposition_set(PROJECT / "propositions", request.dimension, request.agent_id).propositions
     return 0 if next(claim for claim in claims if claim.id == request.proposition_id).inverted else 9

@@ -7,7 +7,7 @@ import jsonschema
 import pytest
 import yaml
 
-from persona_pipeline.documents import parse_document
+from persona_pipeline.base.documents.yaml import parse_document
 from persona_pipeline.suites.asserts.schema import suite_schema
 from tests.conftest import PROJECT
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError
 from tests.suites.support import calls, grade, suite_of
 
 

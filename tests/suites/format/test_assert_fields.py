@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.judging.verdict import Question
 from tests.suites.support import grade, judging, load, suite_of, write
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites import load_suite
 from persona_pipeline.suites.format.files import FileError, Files, default_roots, expand_braces
 from tests.suites.support import write

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError
 from tests.suites.support import load
 
 MISPLACED = """

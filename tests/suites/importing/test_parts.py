@@ -8,9 +8,8 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from persona_pipeline.documents import parse_document
-from persona_pipeline.documents.yaml_text import to_yaml
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.documents.yaml import parse_document, to_yaml
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites.importing.config import ImportedSuite, import_file
 from persona_pipeline.suites.importing.findings import AGENTV, PROMPTFOO
 from persona_pipeline.suites.importing.prompts import TemplateError, fill

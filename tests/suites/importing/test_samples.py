@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
+from persona_pipeline.base.documents.yaml import load_document
 from persona_pipeline.cli import main
-from persona_pipeline.documents import load_document
 from persona_pipeline.judging.verdict import Question
 from persona_pipeline.suites import RunOptions, SuiteResult, load_suite, run_suite
 from persona_pipeline.suites.importing.config import ImportedSuite, import_file, write_import

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from scipy.stats import binomtest
 
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.settings import get_settings
 from persona_pipeline.cli import main
-from persona_pipeline.errors import ConfigError
 from persona_pipeline.judging.open import OpenedJudge
-from persona_pipeline.judging.recordings import RecordingWriter
+from persona_pipeline.judging.recordings.replay import RecordingWriter
 from persona_pipeline.judging.verdict import Layer, Question, Unscored
 from persona_pipeline.reporting.pages.suites import pairwise_lines
-from persona_pipeline.settings import get_settings
 from persona_pipeline.suites import read_responses, run_suite
 from persona_pipeline.suites.grading.suite_judge import SuiteJudge
 from persona_pipeline.suites.results.compare import PairwiseResult, judge_pairs, share_interval, sign_test

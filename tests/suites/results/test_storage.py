@@ -5,8 +5,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from persona_pipeline.base.database import tables
+from persona_pipeline.base.database.engine import Store
 from persona_pipeline.reporting.statistics import SuiteSummary
-from persona_pipeline.store import Store, tables
 from persona_pipeline.suites import SuiteResult
 from persona_pipeline.suites.results.storage import latest_suite_summaries, save_suite_result
 from persona_pipeline.suites.results.suite_result import by_target, summary_of

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from persona_pipeline.judging.open import OpenedJudge
-from persona_pipeline.judging.recordings import RecordedBackend
+from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.suites import RunOptions, SuiteResult, load_suite, run_suite_file, suite_files
 from tests.conftest import PROJECT
 from tests.support.worlds import replace_in

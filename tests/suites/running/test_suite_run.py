@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites import RunOptions, load_suite, read_responses, run_suite
 from persona_pipeline.suites.running.explain import explain
 from persona_pipeline.suites.targets import Request, TargetError

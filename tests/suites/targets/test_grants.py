@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.settings import get_settings
 from persona_pipeline.cli.app import app
-from persona_pipeline.errors import ConfigError
-from persona_pipeline.settings import get_settings
 from tests.support.messages_server import MessagesServer, message
 
 SECRETS = {

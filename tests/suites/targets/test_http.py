@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites import run_suite
 from persona_pipeline.suites.answering.base import Grants
 from persona_pipeline.suites.running.targets_file import Targets, load_targets

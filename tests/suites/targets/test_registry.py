@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites.targets import registry
 from persona_pipeline.suites.targets.mock import MockTarget
 from tests.suites.targets.test_providers import request, target
@@ -21,7 +21,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
         name: EntryPoint(name, value, registry.TARGETS.group)
         for name, value in (("parrot", f"{__name__}:Parrot"), ("gone", "no_such_module:X"), ("odd", "json:dumps"))
     }
-    monkeypatch.setattr("persona_pipeline.registry.offered", {registry.TARGETS.group: points}.get)
+    monkeypatch.setattr("persona_pipeline.base.registry.offered", {registry.TARGETS.group: points}.get)
     monkeypatch.setattr(registry.TARGETS, "loaded", {})
 
 

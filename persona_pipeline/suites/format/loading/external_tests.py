@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from persona_pipeline.documents import Limits, parse_document
-from persona_pipeline.documents.csv_rows import csv_rows
-from persona_pipeline.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.base.documents.json import csv_rows
+from persona_pipeline.base.documents.yaml import Limits, parse_document
+from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.suites.format.files import MAX_BYTES, FileError, is_pattern
 from persona_pipeline.suites.format.javascript import parse_float, parse_json
 from persona_pipeline.suites.format.problems import ConfigEntry, LineSource, Reader, RowSource

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
 
-from persona_pipeline.documents import Document, parse_document
-from persona_pipeline.errors import ConfigError, Problem
+from persona_pipeline.base.documents.yaml import Document, parse_document
+from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.suites.format.field_types import StrictFields, Text
 from persona_pipeline.suites.format.files import FileError, Files
 from persona_pipeline.suites.format.loading.execution import Execution, read_execution, read_workspace

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites.format.models import Test as SuiteTest
 from tests.suites.support import load, write
 

@@ -10,7 +10,7 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from persona_pipeline.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites import load_suite, read_responses, run_suite
 from persona_pipeline.suites.asserts.registry import BUILT_IN
 from tests.conftest import PROJECT

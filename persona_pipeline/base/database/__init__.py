@@ -1,0 +1,1 @@
+"""The database: SQLite by default, Postgres by URL."""

@@ -1,0 +1,387 @@
+"""What the second release keeps, in one step: a store that stands at any step before its release gets what it has not yet."""
+
+import hashlib
+import uuid
+from typing import Any
+
+import sqlalchemy as sa
+from alembic import op
+
+from persona_pipeline.base.database.tables import JsonColumn, UtcDateTime, random_uuid
+
+revision = "0010"
+down_revision = "0001"
+branch_labels = None
+depends_on = None
+
+SCHEMA = "persona"
+# Documents are kilobytes each: so many are in memory at a time.
+_AT_ONCE = 200
+
+
+def upgrade() -> None:
+    _evaluation_runs()
+    _message_windows()
+    _messages()
+    _corrections()
+    _tables()
+
+
+def _schema() -> str | None:
+    """ALTER TABLE, and tables that are only named, know nothing of the map that takes the schema away on SQLite."""
+    return None if op.get_bind().dialect.name == "sqlite" else SCHEMA
+
+
+def _table(name: str, *columns: Any) -> sa.TableClause:
+    named = (sa.column(column) if isinstance(column, str) else column for column in columns)
+    return sa.table(name, *named, schema=_schema())
+
+
+def _columns(table: str) -> set[str]:
+    return {column["name"] for column in sa.inspect(op.get_bind()).get_columns(table, schema=_schema())}
+
+
+def _has(table: str) -> bool:
+    return sa.inspect(op.get_bind()).has_table(table, schema=_schema())
+
+
+def _add(table: str, *columns: sa.Column[Any]) -> bool:
+    """Add columns that are not there yet, and return whether there were such."""
+    known = _columns(table)
+    new = [column for column in columns if column.name not in known]
+    for column in new:
+        op.add_column(table, column, schema=_schema())
+    return bool(new)
+
+
+def _index(table: str, *columns: str, name: str | None = None, **options: Any) -> None:
+    found = name or f"ix_{table}_{'_'.join(columns)}"
+    op.create_index(op.f(found), table, list(columns), schema=SCHEMA, if_not_exists=True, **options)
+
+
+def _create(name: str, *columns: sa.Column[Any], key: tuple[str, ...]) -> sa.Table | None:
+    """Create a table where there is none, and return it."""
+    if _has(name):
+        return None
+    return op.create_table(name, *columns, sa.PrimaryKeyConstraint(*key, name=op.f(f"pk_{name}")), schema=SCHEMA)
+
+
+def _text(name: str, *, null: bool = False) -> sa.Column[Any]:
+    return sa.Column(name, sa.Text(), nullable=null)
+
+
+def _agent(foreign_key: str) -> sa.Column[Any]:
+    refers = sa.ForeignKey("persona.agents.id", name=op.f(foreign_key), ondelete="CASCADE")
+    return sa.Column("agent_id", sa.Text(), refers, nullable=False)
+
+
+def _now(name: str) -> sa.Column[Any]:
+    return sa.Column(name, UtcDateTime(), server_default=sa.func.now(), nullable=False)
+
+
+def _evaluation_runs() -> None:
+    """A run holds its comparison, and what a page of many agents shows of it in columns of its own."""
+    is_new = _add(
+        "evaluation_runs",
+        sa.Column("whole", sa.Boolean(), server_default=sa.true(), nullable=False),
+        sa.Column("regressed", sa.Boolean(), nullable=True),
+        *(sa.Column(name, JsonColumn, nullable=True) for name in ("summary", "comparison", "findings")),
+    )
+    names = ("outline", "message_scores")
+    is_short = _add("evaluation_runs", *(sa.Column(name, JsonColumn, nullable=True) for name in names))
+    if _has("baseline_comparisons"):
+        told = ("regressed", "comparison", "findings")
+        runs = _table("evaluation_runs", "id", *told)
+        compared = _table("baseline_comparisons", "evaluation_run_id", *told)
+        own = {
+            name: sa.select(compared.c[name]).where(compared.c.evaluation_run_id == runs.c.id).scalar_subquery()
+            for name in told
+        }
+        op.execute(sa.update(runs).where(runs.c.id.in_(sa.select(compared.c.evaluation_run_id))).values(own))
+        op.drop_table("baseline_comparisons", schema=SCHEMA)
+    if is_new:
+        _fill(_summary)
+    if is_short:
+        _fill(_short)
+    op.drop_index("ix_evaluation_runs_agent_id_window_end", "evaluation_runs", schema=SCHEMA, if_exists=True)
+    shown = ("agent_id", "window_end", "whole", "completed_at", "id", "status", "synthetic", "overall_score")
+    _index("evaluation_runs", *shown, name="ix_evaluation_runs_newest")
+
+
+def _fill(read: Any) -> None:
+    """Write columns of runs that are read from their results."""
+    typed = (sa.column(name, JsonColumn) for name in ("result", "summary", "outline", "message_scores"))
+    runs = _table("evaluation_runs", sa.column("id", sa.Uuid()), *typed)
+    connection = op.get_bind()
+    query = sa.select(runs.c.id, runs.c.result).where(runs.c.result.is_not(None)).order_by(runs.c.id).limit(_AT_ONCE)
+    rows = connection.execute(query).all()
+    while rows:
+        for row in rows:
+            connection.execute(sa.update(runs).where(runs.c.id == row.id).values(read(row.result)))
+        rows = connection.execute(query.where(runs.c.id > rows[-1].id)).all()
+
+
+def _summary(result: dict[str, Any]) -> dict[str, Any]:
+    provenance = result.get("provenance", {})
+    dimensions = {
+        name: {
+            "score": item.get("score"),
+            "samples": max((len(row.get("samples", ())) for row in item.get("propositions", {}).values()), default=1)
+            or 1,
+            "claims": item.get("proposition_set_hash"),
+        }
+        for name, item in result.get("dimensions", {}).items()
+    }
+    judged = [provenance.get("judge_model"), provenance.get("prompt_version")]
+    return {"summary": {"overall": result.get("overall"), "dimensions": dimensions, "judged_by": judged}}
+
+
+def _short(result: dict[str, Any]) -> dict[str, Any]:
+    dimensions = {
+        name: {key: value for key, value in item.items() if key not in ("propositions", "statistics")}
+        for name, item in result.get("dimensions", {}).items()
+    }
+    claims = result.get("dimensions", {}).get("adherence", {}).get("propositions", {}).values()
+    return {"outline": {**result, "dimensions": dimensions}, "message_scores": _message_scores(claims) or None}
+
+
+def _message_scores(claims: Any) -> dict[str, float]:
+    """Return the weighted mean of the claims about each message that was judged by itself, turned where a claim is inverted."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for claim in claims:
+        weight = claim.get("weight", 1.0)
+        for part in claim.get("parts", ()):
+            if part.get("raw") is not None and weight > 0:
+                score = 9 - float(part["raw"]) if claim.get("inverted") else float(part["raw"])
+                found.setdefault(str(part["part"]), []).append((score, weight))
+    return {key: sum(s * w for s, w in pairs) / sum(w for _, w in pairs) for key, pairs in found.items()}
+
+
+def _message_windows() -> None:
+    """Windows that were evaluated are kept side by side, and those of runs among them."""
+    if "touched_at" in _columns("message_windows"):
+        return
+    types = {"agent_id": sa.Text(), "window_start": UtcDateTime(), "window_end": UtcDateTime()}
+
+    def windows_of(table: str) -> Any:
+        known = _table(table, *(sa.column(name, kind) for name, kind in types.items()), "synthetic")
+        return known, sa.select(*(known.c[name] for name in types))
+
+    (runs, of_runs), (_, kept) = windows_of("evaluation_runs"), windows_of("message_windows")
+    wanted = (of_runs.where(runs.c.synthetic.is_(False), runs.c.window_end.is_not(None)), kept)
+    found = {tuple(row) for query in wanted for row in op.get_bind().execute(query)}
+    op.drop_table("message_windows", schema=SCHEMA)
+    rebuilt = _create(
+        "message_windows",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        _agent("fk_message_windows_agent_id"),
+        sa.Column("window_start", UtcDateTime(), nullable=True),
+        sa.Column("window_end", UtcDateTime(), nullable=False),
+        sa.Column("touched_at", UtcDateTime(), nullable=True),
+        _now("updated_at"),
+        key=("id",),
+    )
+    _index("message_windows", "agent_id", "window_end")
+    _index("message_windows", "window_end")
+    rows = [
+        {"id": _window_id(agent_id, start, end), "agent_id": agent_id, "window_start": start, "window_end": end}
+        for agent_id, start, end in found
+    ]
+    if rows and rebuilt is not None:
+        op.bulk_insert(rebuilt, rows)
+
+
+def _window_id(agent_id: str, start: Any, end: Any) -> uuid.UUID:
+    # As the world names windows, kept here as it was when this migration was written.
+    text = "\x1f".join([agent_id, start.isoformat() if start else "", end.isoformat()])
+    return uuid.UUID(bytes=hashlib.sha256(text.encode()).digest()[:16], version=5)
+
+
+def _messages() -> None:
+    """Files are read from where they were read last, all that a source says is kept, and what is said is counted."""
+    _add("run_messages", *(_text(name, null=True) for name in ("speaker", "addressee")))
+    _add("run_messages", *(sa.Column(name, sa.Integer(), nullable=True) for name in ("line", "reading")))
+    _index("run_messages", "recipient_id")
+    for name, agent in (("speaker", "agent_id"), ("addressee", "recipient_id")):
+        where = sa.text(f"{name} IS NOT NULL")
+        _index("run_messages", name, agent, sqlite_where=where, postgresql_where=where)
+    _index("run_messages", "source")
+    _add(
+        "message_sources",
+        sa.Column("size", sa.BigInteger(), nullable=True),
+        sa.Column("lines", sa.Integer(), server_default="0", nullable=False),
+        _text("seen", null=True),
+        sa.Column("reading", sa.Integer(), server_default="0", nullable=False),
+        sa.Column("unfinished", sa.Boolean(), server_default=sa.false(), nullable=False),
+    )
+    _create("removed_messages", _text("id"), _text("content_hash"), _now("created_at"), key=("id",))
+    _create("message_copies", _text("id"), _text("path"), key=("id", "path"))
+    _index("message_copies", "path")
+    _count_messages()
+    if _add("run_messages", sa.Column("extras", sa.JSON(none_as_null=True), nullable=True)):
+        _read_again()
+
+
+def _read_again() -> None:
+    """Lines that were left out for a key nobody knew are messages now: such files are read again."""
+    names = ("path", "size", "lines", "content_hash", "seen", "reading", "problems")
+    sources = _table("message_sources", *names, sa.column("unfinished", sa.Boolean()))
+    copies = _table("message_copies", "path")
+    lost = sa.cast(sources.c.problems, sa.Text()).like("%unknown %")
+    op.execute(sa.delete(copies).where(copies.c.path.in_(sa.select(sources.c.path).where(lost))))
+    again = {"size": 0, "lines": 0, "content_hash": "", "seen": sa.null(), "unfinished": sa.true()}
+    op.execute(sa.update(sources).where(lost).values(reading=sources.c.reading + 1, problems=sa.null(), **again))
+
+
+def _count_messages() -> None:
+    """What agents said is counted as it is written, by whomever."""
+    number = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+    day = sa.Column("day", sa.Date(), nullable=False)
+    changes = _create(
+        "message_changes", sa.Column("id", number, sa.Identity(), nullable=False), _text("agent_id"), day, key=("id",)
+    )
+    _index("message_changes", "agent_id", "day")
+    if changes is None:
+        return
+    schema = _schema()
+    for statement in _POSTGRES if schema else _SQLITE:
+        op.execute(statement)
+    # What is there is counted at the next look, agent by agent; the databases sort this out themselves.
+    said = "(created_at AT TIME ZONE 'UTC')::date" if schema else "coalesce(date(created_at), '0001-01-01')"
+    dot = f"{schema}." if schema else ""
+    op.execute(
+        f"INSERT INTO {dot}message_changes (agent_id, day) SELECT DISTINCT agent_id, {said} FROM {dot}run_messages"  # noqa: S608
+    )
+
+
+def _corrections() -> None:
+    """What the gate did by day, what went past it, and checks that only watch."""
+    flag = sa.Column("counted", sa.Boolean(), server_default=sa.false(), nullable=False)
+    _add("gate_checks", flag)
+    for table, name in (("agent_evaluation_config", "shadow_mode"), ("gate_checks", "shadow")):
+        _add(table, sa.Column(name, sa.Boolean(), nullable=False, server_default=sa.false()))
+    _index("gate_checks", "agent_id", "action_id")
+    uncounted = {"sqlite_where": sa.text("counted = 0"), "postgresql_where": sa.text("NOT counted")}
+    _index("gate_checks", "created_at", name="ix_gate_checks_uncounted", **uncounted)
+    day = sa.Column("day", sa.Date(), nullable=False)
+    tally = sa.Column("tally", JsonColumn, nullable=False)
+    _create("gate_days", _agent("fk_gate_days_agent_id_agents"), day, tally, key=("agent_id", "day"))
+    _create(
+        "gate_bypasses",
+        sa.Column("id", sa.Uuid(), server_default=random_uuid(), nullable=False),
+        _text("reason"),
+        _text("agent_id", null=True),
+        sa.Column("count", sa.Integer(), nullable=False),
+        _now("created_at"),
+        key=("id",),
+    )
+    _index("gate_bypasses", "created_at")
+
+
+def _tables() -> None:
+    """Who works on what, learnt voices, sums of messages, what is remembered, spent and asked for, and pieces of traces."""
+    time = UtcDateTime()
+    _create("leases", _text("name"), _text("holder"), sa.Column("expires_at", time, nullable=False), key=("name",))
+    _create(
+        "voice_models",
+        _agent("fk_voice_models_agent_id_agents"),
+        _text("persona_hash"),
+        sa.Column("since", time, nullable=True),
+        sa.Column("model", JsonColumn, nullable=True),
+        _now("updated_at"),
+        key=("agent_id",),
+    )
+    _create(
+        "message_days",
+        _text("agent_id"),
+        sa.Column("day", sa.Date(), nullable=False),
+        sa.Column("messages", sa.Integer(), nullable=False),
+        sa.Column("digest", sa.BigInteger(), nullable=False),
+        key=("agent_id", "day"),
+    )
+    _create(
+        "message_totals",
+        _text("agent_id"),
+        sa.Column("messages", sa.BigInteger(), nullable=False),
+        sa.Column("digest", sa.BigInteger(), nullable=False),
+        sa.Column("newest", time, nullable=True),
+        sa.Column("unjudged_messages", sa.BigInteger(), server_default="0", nullable=False),
+        sa.Column("unjudged_digest", sa.BigInteger(), server_default="0", nullable=False),
+        key=("agent_id",),
+    )
+    _create(
+        "remembered", _text("name"), sa.Column("value", JsonColumn, nullable=True), _now("updated_at"), key=("name",)
+    )
+    usd = sa.Column("usd", sa.Float(), server_default="0", nullable=False)
+    _create("spending_days", sa.Column("day", sa.Date(), nullable=False), usd, key=("day",))
+    _create("evaluations_asked", _text("agent_id"), sa.Column("asked_at", time, nullable=False), key=("agent_id",))
+    piece = sa.Column("piece", JsonColumn, nullable=False)
+    ids = ("trace_id", "span_id", "key")
+    _create("trace_pieces", *map(_text, ids), piece, _now("received_at"), key=ids)
+    _index("trace_pieces", "received_at")
+
+
+_SQLITE_MARK = """
+INSERT INTO message_changes (agent_id, day)
+SELECT {agent_id}, coalesce(date({at}), '0001-01-01') {source}
+{word} NOT EXISTS (
+    SELECT 1 FROM message_changes WHERE agent_id = {agent_id} AND day = coalesce(date({at}), '0001-01-01')
+);
+"""
+_NEW = _SQLITE_MARK.format(agent_id="NEW.agent_id", at="NEW.created_at", source="", word="WHERE")
+_OLD = _SQLITE_MARK.format(agent_id="OLD.agent_id", at="OLD.created_at", source="", word="WHERE")
+# INSERT OR REPLACE takes the row of its id away without a trigger of its own.
+_REPLACED = _SQLITE_MARK.format(
+    agent_id="run_messages.agent_id",
+    at="run_messages.created_at",
+    source="FROM run_messages WHERE run_messages.id = NEW.id",
+    word="AND",
+)
+_SAID = ("id", "agent_id", "channel_id", "recipient_id", "text", "created_at", "synthetic")
+_SQLITE = (
+    f"CREATE TRIGGER count_replaced BEFORE INSERT ON run_messages BEGIN {_REPLACED} END",
+    f"CREATE TRIGGER count_inserted AFTER INSERT ON run_messages BEGIN {_NEW} END",
+    f"CREATE TRIGGER count_deleted AFTER DELETE ON run_messages BEGIN {_OLD} END",
+    f"CREATE TRIGGER count_updated AFTER UPDATE OF {', '.join(_SAID)} ON run_messages "
+    f"WHEN {' OR '.join(f'OLD.{name} IS NOT NEW.{name}' for name in _SAID)} BEGIN {_OLD} {_NEW} END",
+)
+
+
+def _said(table: str) -> str:
+    return ", ".join(f"{table}.{name}" for name in _SAID)
+
+
+# A row for every statement, unique or not: a writer never waits for another one. SECURITY DEFINER: who may write messages need
+# not be allowed more.
+_POSTGRES = (
+    f"""
+CREATE FUNCTION persona.count_messages() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $$
+BEGIN
+    IF TG_OP = 'INSERT' THEN
+        INSERT INTO persona.message_changes (agent_id, day)
+        SELECT DISTINCT agent_id, (created_at AT TIME ZONE 'UTC')::date FROM new_rows;
+    ELSIF TG_OP = 'DELETE' THEN
+        INSERT INTO persona.message_changes (agent_id, day)
+        SELECT DISTINCT agent_id, (created_at AT TIME ZONE 'UTC')::date FROM old_rows;
+    ELSIF TG_OP = 'UPDATE' THEN
+        INSERT INTO persona.message_changes (agent_id, day)
+        SELECT DISTINCT said.agent_id, (said.created_at AT TIME ZONE 'UTC')::date
+        FROM old_rows FULL JOIN new_rows ON old_rows.id = new_rows.id
+        CROSS JOIN LATERAL (
+            VALUES (old_rows.agent_id, old_rows.created_at), (new_rows.agent_id, new_rows.created_at)
+        ) AS said (agent_id, created_at)
+        WHERE said.agent_id IS NOT NULL AND ({_said("old_rows")}) IS DISTINCT FROM ({_said("new_rows")});
+    ELSE
+        INSERT INTO persona.message_changes (agent_id, day) SELECT agent_id, day FROM persona.message_days;
+    END IF;
+    RETURN NULL;
+END $$""",  # noqa: S608
+    "CREATE TRIGGER count_inserted AFTER INSERT ON persona.run_messages REFERENCING NEW TABLE AS new_rows "
+    "FOR EACH STATEMENT EXECUTE FUNCTION persona.count_messages()",
+    "CREATE TRIGGER count_deleted AFTER DELETE ON persona.run_messages REFERENCING OLD TABLE AS old_rows "
+    "FOR EACH STATEMENT EXECUTE FUNCTION persona.count_messages()",
+    "CREATE TRIGGER count_updated AFTER UPDATE ON persona.run_messages REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows "
+    "FOR EACH STATEMENT EXECUTE FUNCTION persona.count_messages()",
+    "CREATE TRIGGER count_truncated AFTER TRUNCATE ON persona.run_messages "
+    "FOR EACH STATEMENT EXECUTE FUNCTION persona.count_messages()",
+)

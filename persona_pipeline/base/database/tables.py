@@ -1,0 +1,510 @@
+"""The tables (spec/2), with provenance columns. Migrations are written against these."""
+
+import uuid
+from datetime import UTC, datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import FunctionElement
+
+JsonColumn = sa.JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
+TextArray = sa.JSON().with_variant(ARRAY(sa.Text()), "postgresql")
+
+
+class UtcDateTime(sa.TypeDecorator[datetime]):
+    """``timestamptz``; SQLite keeps UTC. Naive times are refused, so that no machine's zone slips in."""
+
+    impl = sa.DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Any) -> datetime | None:
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError(f"time {value} has no offset")
+        return value.astimezone(UTC)
+
+    def process_result_value(self, value: datetime | None, dialect: Any) -> datetime | None:
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+class random_uuid(FunctionElement[Any]):  # noqa: N801 - reads as the SQL function it is
+    """The server's own random uuid, as a column default."""
+
+    type = sa.Uuid()
+    inherit_cache = True
+
+
+@compiles(random_uuid, "postgresql")
+def _postgres_uuid(element: Any, compiler: Any, **options: Any) -> str:
+    return "gen_random_uuid()"
+
+
+@compiles(random_uuid, "sqlite")
+def _sqlite_uuid(element: Any, compiler: Any, **options: Any) -> str:
+    return "(lower(hex(randomblob(16))))"
+
+
+SCHEMA = "persona"
+# On Postgres the tables live in a schema of their own: Dagster has a `runs` table too. SQLite has none; engine.py maps it away.
+metadata = sa.MetaData(
+    schema=SCHEMA,
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    },
+)
+
+
+def uuid_key() -> sa.Column[uuid.UUID]:
+    return sa.Column("id", sa.Uuid(), primary_key=True, default=uuid.uuid4, server_default=random_uuid())
+
+
+def created_at(name: str = "created_at") -> sa.Column:
+    return sa.Column(name, UtcDateTime(), nullable=False, server_default=sa.func.now())
+
+
+def agent_column(**options: Any) -> sa.Column[str]:
+    return sa.Column(
+        "agent_id",
+        sa.Text(),
+        sa.ForeignKey(f"{SCHEMA}.agents.id", ondelete="CASCADE"),
+        nullable=False,
+        **options,
+    )
+
+
+agents = sa.Table(
+    "agents",
+    metadata,
+    sa.Column("id", sa.Text(), primary_key=True),
+    sa.Column("display_name", sa.Text(), nullable=False),
+    # NULL: somebody who speaks but has no persona file, such as a person in a channel.
+    sa.Column("persona", sa.Text()),
+    sa.Column("persona_hash", sa.Text()),
+    created_at("updated_at"),
+)
+
+channels = sa.Table("channels", metadata, sa.Column("id", sa.Text(), primary_key=True), created_at())
+
+runs = sa.Table("runs", metadata, uuid_key(), created_at())
+
+proposition_sets = sa.Table(
+    "proposition_sets",
+    metadata,
+    agent_column(primary_key=True),
+    sa.Column("dimension", sa.Text(), primary_key=True),
+    sa.Column("content_hash", sa.Text(), nullable=False),
+    # NULL: the dimension has no propositions for this agent.
+    sa.Column("content", JsonColumn),
+    created_at("updated_at"),
+)
+
+message_windows = sa.Table(
+    "message_windows",
+    metadata,
+    # Every window an agent was evaluated on. Bounds never move: a later evaluation adds a row, and the newest is "now".
+    sa.Column("id", sa.Uuid(), primary_key=True),
+    agent_column(),
+    sa.Column("window_start", UtcDateTime()),
+    sa.Column("window_end", UtcDateTime(), nullable=False),
+    # When messages in it came, changed or went after it was evaluated; NULL: they did not.
+    sa.Column("touched_at", UtcDateTime()),
+    created_at("updated_at"),
+    sa.Index(None, "agent_id", "window_end"),
+    sa.Index(None, "window_end"),
+)
+
+voice_models = sa.Table(
+    "voice_models",
+    metadata,
+    agent_column(primary_key=True),
+    sa.Column("persona_hash", sa.Text(), nullable=False),
+    # Messages up to here belong to an earlier persona.
+    sa.Column("since", UtcDateTime()),
+    # NULL while there is too little to learn from.
+    sa.Column("model", JsonColumn),
+    created_at("updated_at"),
+)
+
+
+run_messages = sa.Table(
+    "run_messages",
+    metadata,
+    sa.Column("id", sa.Text(), primary_key=True),
+    agent_column(),
+    sa.Column("channel_id", sa.Text(), sa.ForeignKey(f"{SCHEMA}.channels.id", ondelete="CASCADE")),
+    sa.Column("recipient_id", sa.Text()),
+    sa.Column("text", sa.Text(), nullable=False),
+    sa.Column("run_id", sa.Uuid(), sa.ForeignKey(f"{SCHEMA}.runs.id", ondelete="SET NULL")),
+    sa.Column("synthetic", sa.Boolean(), nullable=False, server_default=sa.false()),
+    # The file it came from, one of the world's relative to it; NULL when the agents' runtime wrote it.
+    sa.Column("source", sa.Text()),
+    # Where it stands in that file, and the number of the reading that found it there; NULL: nobody knows.
+    sa.Column("line", sa.Integer()),
+    sa.Column("reading", sa.Integer()),
+    # What its source calls the agent and the recipient, where that is an alias; NULL: as they are called here.
+    sa.Column("speaker", sa.Text()),
+    sa.Column("addressee", sa.Text()),
+    # What else its source says of it. Not JSONB, which writes numbers in another way than they were read.
+    sa.Column("extras", sa.JSON(none_as_null=True)),
+    created_at(),
+    sa.Index(None, "agent_id", "created_at"),
+    sa.Index(None, "channel_id", "created_at"),
+    sa.Index(None, "created_at"),
+    sa.Index(None, "recipient_id"),
+    sa.Index(None, "source"),
+    *(
+        sa.Index(
+            None,
+            name,
+            named,
+            sqlite_where=sa.text(f"{name} IS NOT NULL"),
+            postgresql_where=sa.text(f"{name} IS NOT NULL"),
+        )
+        for name, named in (("speaker", "agent_id"), ("addressee", "recipient_id"))
+    ),
+    sa.CheckConstraint("(channel_id IS NULL) <> (recipient_id IS NULL)", name="channel_or_recipient"),
+)
+
+removed_messages = sa.Table(
+    "removed_messages",
+    metadata,
+    # Messages a person took out: as long as their files say the same of them, they stay out.
+    sa.Column("id", sa.Text(), primary_key=True),
+    sa.Column("content_hash", sa.Text(), nullable=False),
+    created_at(),
+)
+
+message_sources = sa.Table(
+    "message_sources",
+    metadata,
+    # How far each of the world's message files has been read: `content_hash` is that of its first `size` bytes, `lines` lines.
+    sa.Column("path", sa.Text(), primary_key=True),
+    sa.Column("content_hash", sa.Text(), nullable=False),
+    sa.Column("problems", JsonColumn),
+    created_at("updated_at"),
+    # NULL: read whole by a release that did not note how far.
+    sa.Column("size", sa.BigInteger()),
+    sa.Column("lines", sa.Integer(), nullable=False, server_default="0"),
+    # The file as it looked when it was read to its end; NULL: it was not.
+    sa.Column("seen", sa.Text()),
+    # Counts the times it was read from its start; what an earlier one found and the last did not is gone from the file.
+    sa.Column("reading", sa.Integer(), nullable=False, server_default="0"),
+    sa.Column("unfinished", sa.Boolean(), nullable=False, server_default=sa.false()),
+)
+
+message_copies = sa.Table(
+    "message_copies",
+    metadata,
+    # Ids that stand in a file too and whose message comes from another: it is read again when that one lets go of them.
+    sa.Column("id", sa.Text(), primary_key=True),
+    sa.Column("path", sa.Text(), primary_key=True),
+    sa.Index(None, "path"),
+)
+
+message_changes = sa.Table(
+    "message_changes",
+    metadata,
+    # Whose messages of which day were written, edited or removed since they were counted. Triggers write it, whoever wrote them.
+    sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), sa.Identity(), primary_key=True),
+    sa.Column("agent_id", sa.Text(), nullable=False),
+    sa.Column("day", sa.Date(), nullable=False),
+    sa.Index(None, "agent_id", "day"),
+)
+
+message_days = sa.Table(
+    "message_days",
+    metadata,
+    # What an agent said on a UTC day: how many messages, and the sum of their digests modulo 2**63.
+    sa.Column("agent_id", sa.Text(), primary_key=True),
+    sa.Column("day", sa.Date(), primary_key=True),
+    sa.Column("messages", sa.Integer(), nullable=False),
+    sa.Column("digest", sa.BigInteger(), nullable=False),
+)
+
+message_totals = sa.Table(
+    "message_totals",
+    metadata,
+    # The sums over an agent's days, and what of them changed outside every window it was evaluated on.
+    sa.Column("agent_id", sa.Text(), primary_key=True),
+    sa.Column("messages", sa.BigInteger(), nullable=False),
+    sa.Column("digest", sa.BigInteger(), nullable=False),
+    sa.Column("newest", UtcDateTime()),
+    sa.Column("unjudged_messages", sa.BigInteger(), nullable=False, server_default="0"),
+    sa.Column("unjudged_digest", sa.BigInteger(), nullable=False, server_default="0"),
+)
+
+trace_pieces = sa.Table(
+    "trace_pieces",
+    metadata,
+    # What spans and events say of conversations, each once, whichever came first; kept until no more of a trace is expected.
+    sa.Column("trace_id", sa.Text(), primary_key=True),
+    sa.Column("span_id", sa.Text(), primary_key=True),
+    sa.Column("key", sa.Text(), primary_key=True),
+    sa.Column("piece", JsonColumn, nullable=False),
+    created_at("received_at"),
+    sa.Index(None, "received_at"),
+)
+
+
+evaluation_runs = sa.Table(
+    "evaluation_runs",
+    metadata,
+    uuid_key(),
+    agent_column(),
+    sa.Column("status", sa.Text(), nullable=False, server_default="pending"),
+    sa.Column("dimensions", TextArray, nullable=False),
+    sa.Column("window_start", UtcDateTime()),
+    sa.Column("window_end", UtcDateTime()),
+    sa.Column("sample_size", sa.Integer(), nullable=False),
+    sa.Column("overall_score", sa.REAL()),
+    sa.Column("is_baseline", sa.Boolean(), nullable=False, server_default=sa.false()),
+    sa.Column("token_usage", JsonColumn),
+    created_at(),
+    sa.Column("completed_at", UtcDateTime()),
+    # Provenance; `result` is the evaluation as JSON, exact where REAL is not.
+    sa.Column("persona_hash", sa.Text()),
+    sa.Column("messages_hash", sa.Text()),
+    sa.Column("judge", sa.Text()),
+    sa.Column("judge_model", sa.Text()),
+    sa.Column("prompt_version", sa.Text()),
+    sa.Column("synthetic", sa.Boolean(), nullable=False, server_default=sa.false()),
+    # NULL: forgotten, as old runs are when a setting says so; the columns below stay.
+    sa.Column("result", JsonColumn),
+    # `result` without claims and their reasons: what a page of many agents says of each (evaluation.history).
+    sa.Column("outline", JsonColumn),
+    # Adherence of single messages, by id, where claims judge them one by one; what fades in long conversations is read off it.
+    sa.Column("message_scores", JsonColumn),
+    # What a history is drawn from, exact and short: overall and dimension scores, how they were judged (evaluation.history.Point).
+    sa.Column("summary", JsonColumn),
+    # Every dimension the agent has propositions of is in it.
+    sa.Column("whole", sa.Boolean(), nullable=False, server_default=sa.true()),
+    # The comparison with the baseline and its findings, as evaluation.report.AgentReport without the evaluation.
+    sa.Column("regressed", sa.Boolean()),
+    sa.Column("comparison", JsonColumn),
+    sa.Column("findings", JsonColumn),
+    sa.Index(None, "agent_id", "created_at"),
+    # All that is asked of every run to find the newest: documents are long, and on SQLite a column behind one is read through it.
+    sa.Index(
+        "ix_evaluation_runs_newest",
+        "agent_id",
+        "window_end",
+        "whole",
+        "completed_at",
+        "id",
+        "status",
+        "synthetic",
+        "overall_score",
+    ),
+    sa.CheckConstraint("status IN ('pending', 'running', 'completed', 'failed')", name="status"),
+    sa.CheckConstraint("overall_score BETWEEN 0 AND 9", name="overall_score"),
+)
+
+evaluation_scores = sa.Table(
+    "evaluation_scores",
+    metadata,
+    uuid_key(),
+    sa.Column(
+        "evaluation_run_id",
+        sa.Uuid(),
+        sa.ForeignKey(f"{SCHEMA}.evaluation_runs.id", ondelete="CASCADE"),
+        nullable=False,
+    ),
+    sa.Column("dimension", sa.Text(), nullable=False),
+    sa.Column("proposition_id", sa.Text(), nullable=False),
+    sa.Column("score", sa.REAL()),
+    sa.Column("raw", sa.REAL()),
+    sa.Column("unscored_reason", sa.Text()),
+    sa.Column("reasoning", sa.Text(), nullable=False),
+    sa.Column("context_snippet", sa.Text()),
+    created_at(),
+    sa.Column("proposition_set_hash", sa.Text()),
+    sa.Column("input_hash", sa.Text()),
+    sa.Index(None, "evaluation_run_id", "dimension"),
+    sa.UniqueConstraint("evaluation_run_id", "dimension", "proposition_id"),
+    sa.CheckConstraint("(score IS NULL) <> (unscored_reason IS NULL)", name="scored_or_unscored"),
+    sa.CheckConstraint("score BETWEEN 0 AND 9", name="score"),
+    sa.CheckConstraint("raw BETWEEN 0 AND 9", name="raw"),
+)
+
+suite_runs = sa.Table(
+    "suite_runs",
+    metadata,
+    uuid_key(),
+    sa.Column("suite", sa.Text(), nullable=False),
+    sa.Column("suite_hash", sa.Text(), nullable=False),
+    sa.Column("target", sa.Text()),
+    sa.Column("verdict", sa.Text(), nullable=False),
+    sa.Column("score", sa.Float()),
+    sa.Column("result", JsonColumn, nullable=False),
+    created_at(),
+    sa.Index(None, "suite", "created_at"),
+)
+
+judgments = sa.Table(
+    "judgments",
+    metadata,
+    # SHA-256 of the whole request, endpoint, API version, prompt version and sample.
+    sa.Column("key", sa.Text(), primary_key=True),
+    sa.Column("subject_key", sa.Text(), nullable=False),
+    sa.Column("kind", sa.Text(), nullable=False),
+    sa.Column("agent_id", sa.Text()),
+    sa.Column("model", sa.Text(), nullable=False),
+    sa.Column("prompt_version", sa.Text(), nullable=False),
+    sa.Column("answer", JsonColumn, nullable=False),
+    sa.Column("token_usage", JsonColumn),
+    sa.Column("usd", sa.Float()),
+    created_at(),
+    sa.Index(None, "subject_key"),
+)
+
+judge_batches = sa.Table(
+    "judge_batches",
+    metadata,
+    uuid_key(),
+    # NULL until the API has answered the submission.
+    sa.Column("batch_id", sa.Text(), unique=True),
+    sa.Column("status", sa.Text(), nullable=False, server_default="submitting"),
+    sa.Column("requests", JsonColumn, nullable=False),
+    sa.Column("summary", JsonColumn),
+    created_at(),
+    sa.Column("ended_at", UtcDateTime()),
+    sa.CheckConstraint("status IN ('submitting', 'submitted', 'collected', 'failed')", name="status"),
+)
+
+
+correction_logs = sa.Table(
+    "correction_logs",
+    metadata,
+    uuid_key(),
+    agent_column(),
+    sa.Column("run_id", sa.Uuid(), sa.ForeignKey(f"{SCHEMA}.runs.id", ondelete="SET NULL")),
+    sa.Column("original_text", sa.Text(), nullable=False),
+    sa.Column("corrected_text", sa.Text()),
+    sa.Column("score", sa.REAL(), nullable=False),
+    sa.Column("threshold", sa.REAL(), nullable=False),
+    sa.Column("reasoning", sa.Text(), nullable=False),
+    sa.Column("attempt_number", sa.Integer(), nullable=False),
+    sa.Column("outcome", sa.Text(), nullable=False),
+    sa.Column("token_usage", JsonColumn),
+    created_at(),
+    sa.Column("action_id", sa.Text()),
+    sa.Column("judge_model", sa.Text()),
+    sa.Index(None, "agent_id", "created_at"),
+    sa.CheckConstraint("outcome IN ('corrected', 'passed_after_retry', 'forced_through')", name="outcome"),
+    sa.CheckConstraint("score BETWEEN 0 AND 9", name="score"),
+)
+
+gate_checks = sa.Table(
+    "gate_checks",
+    metadata,
+    uuid_key(),
+    agent_column(),
+    # One action is one message on its way out, over all its attempts.
+    sa.Column("action_id", sa.Text(), nullable=False),
+    sa.Column("attempt_number", sa.Integer(), nullable=False),
+    sa.Column("decision", sa.Text(), nullable=False),
+    # Why it passed without a score: disabled, timeout, api_error, database, ...; NULL for a judged one.
+    sa.Column("reason", sa.Text()),
+    sa.Column("score", sa.REAL()),
+    sa.Column("latency_ms", sa.REAL(), nullable=False),
+    sa.Column("token_usage", JsonColumn),
+    sa.Column("usd", sa.Float()),
+    created_at(),
+    # The agent's corrections only watched: the text went out whatever stands under decision.
+    sa.Column("shadow", sa.Boolean(), nullable=False, server_default=sa.false()),
+    # Whether the row is part of its day's tally in gate_days.
+    sa.Column("counted", sa.Boolean(), nullable=False, server_default=sa.false()),
+    sa.Index(None, "agent_id", "created_at"),
+    sa.Index(None, "agent_id", "action_id"),
+    sa.Index(
+        "ix_gate_checks_uncounted",
+        "created_at",
+        sqlite_where=sa.text("counted = 0"),
+        postgresql_where=sa.text("NOT counted"),
+    ),
+    sa.CheckConstraint("score BETWEEN 0 AND 9", name="score"),
+)
+
+gate_days = sa.Table(
+    "gate_days",
+    metadata,
+    # What an agent's gate did on one UTC day, summed up from gate_checks; an action counts where it began.
+    agent_column(primary_key=True),
+    sa.Column("day", sa.Date(), primary_key=True),
+    sa.Column("tally", JsonColumn, nullable=False),
+)
+
+gate_bypasses = sa.Table(
+    "gate_bypasses",
+    metadata,
+    # Texts that went out, or may have, without a row in gate_checks: refused requests, unknown agents, a gate that is off.
+    uuid_key(),
+    sa.Column("reason", sa.Text(), nullable=False),
+    # As the request said; not necessarily an agent's.
+    sa.Column("agent_id", sa.Text()),
+    sa.Column("count", sa.Integer(), nullable=False),
+    created_at(),
+    sa.Index(None, "created_at"),
+)
+
+agent_evaluation_config = sa.Table(
+    "agent_evaluation_config",
+    metadata,
+    uuid_key(),
+    agent_column(unique=True),
+    sa.Column("action_gate_enabled", sa.Boolean(), nullable=False, server_default=sa.false()),
+    sa.Column("action_gate_threshold", sa.REAL(), nullable=False, server_default="5.0"),
+    sa.Column("anti_convergence_enabled", sa.Boolean(), nullable=False, server_default=sa.false()),
+    sa.Column("convergence_threshold", sa.REAL(), nullable=False, server_default="0.6"),
+    sa.Column("repetition_suppression_enabled", sa.Boolean(), nullable=False, server_default=sa.false()),
+    sa.Column("repetition_threshold", sa.REAL(), nullable=False, server_default="0.3"),
+    sa.Column("max_correction_attempts", sa.Integer(), nullable=False, server_default="2"),
+    sa.Column("shadow_mode", sa.Boolean(), nullable=False, server_default=sa.false()),
+    created_at("updated_at"),
+    # Where the row came from: 'persona' (its file) or 'api' (set by command line or service, which then wins).
+    sa.Column("source", sa.Text(), nullable=False, server_default="persona"),
+)
+
+
+# A lease that is not renewed runs out.
+leases = sa.Table(
+    "leases",
+    metadata,
+    sa.Column("name", sa.Text(), primary_key=True),
+    sa.Column("holder", sa.Text(), nullable=False),
+    sa.Column("expires_at", UtcDateTime(), nullable=False),
+)
+
+remembered = sa.Table(
+    "remembered",
+    metadata,
+    # Short facts about the store itself: what its names were brought in line with, and its last full count.
+    sa.Column("name", sa.Text(), primary_key=True),
+    sa.Column("value", JsonColumn),
+    created_at("updated_at"),
+)
+
+spending_days = sa.Table(
+    "spending_days",
+    metadata,
+    # US dollars all live judges together spent or set aside on a UTC day.
+    sa.Column("day", sa.Date(), primary_key=True),
+    sa.Column("usd", sa.Float(), nullable=False, server_default="0"),
+)
+
+evaluations_asked = sa.Table(
+    "evaluations_asked",
+    metadata,
+    # When a sensor, on whatever host, last asked for an agent's evaluation.
+    sa.Column("agent_id", sa.Text(), primary_key=True),
+    sa.Column("asked_at", UtcDateTime(), nullable=False),
+)

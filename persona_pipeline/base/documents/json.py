@@ -1,0 +1,206 @@
+"""JSON as it is meant: no key twice in an object, no NaN, no nesting without end. Everything that others wrote is read so."""
+
+import csv
+import hashlib
+import io
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+from persona_pipeline.base.errors import Problem
+from persona_pipeline.base.files import write_atomically
+
+
+class JsonError(json.JSONDecodeError):
+    """The text is no JSON, or says two things at once; ``msg`` says what, in a few words."""
+
+
+def strict_json(text: str) -> Any:
+    """Return the value of a JSON text.
+
+    Raises:
+        JsonError: it is no JSON, an object has a key twice, a number is not finite, or it nests too deeply.
+    """
+    try:
+        return _DECODER.decode(text)
+    except _OddJsonError as error:
+        raise JsonError(str(error), text, 0) from None
+    except json.JSONDecodeError as error:
+        raise JsonError(error.msg, text, error.pos) from None
+    except RecursionError:
+        raise JsonError("nested too deeply", text, 0) from None
+
+
+def strict_array(text: str) -> Iterator[tuple[int, Any]]:
+    """Yield the values of a JSON array, each with the 1-based line it begins on.
+
+    Raises:
+        JsonError: it is no JSON array; what came before was yielded.
+    """
+    at, line, counted = _pass(text, 0), 1, 0
+    if not text.startswith("[", at):
+        raise JsonError("Expecting '['", text, at)
+    at = _pass(text, at + 1)
+    while not text.startswith("]", at):
+        line, counted = line + text.count("\n", counted, at), at
+        try:
+            value, end = _DECODER.raw_decode(text, at)
+        except _OddJsonError as error:
+            raise JsonError(str(error), text, at) from None
+        except json.JSONDecodeError as error:
+            raise JsonError(error.msg, text, error.pos) from None
+        except RecursionError:
+            raise JsonError("nested too deeply", text, at) from None
+        yield line, value
+        at = _pass(text, end)
+        if text.startswith(",", at):
+            at = _pass(text, at + 1)
+        elif not text.startswith("]", at):
+            raise JsonError("Expecting ',' delimiter", text, at)
+    if _pass(text, at + 1) != len(text):
+        raise JsonError("Extra data", text, at + 1)
+
+
+def _pass(text: str, at: int) -> int:
+    """Return where white space ends."""
+    while at < len(text) and text[at] in " \t\n\r":
+        at += 1
+    return at
+
+
+class _OddJsonError(Exception):
+    pass
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    data: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in data:
+            raise _OddJsonError(f"the key {key[:40]!r} stands twice in an object")
+        data[key] = value
+    return data
+
+
+def _constant(name: str) -> Any:
+    raise _OddJsonError(f"{name} is not JSON")
+
+
+def _float(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _constant(text[:20])
+
+
+def _int(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise _OddJsonError("a number has too many digits") from None
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_constant, parse_float=_float, parse_int=_int)
+
+
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+Row = TypeVar("Row")
+
+
+def read_rows(
+    path: Path, parse: Callable[[str], Row], problems: list[Problem], *, remedy: str
+) -> list[tuple[int, Row]]:
+    """Return the rows of a file with their line numbers, 1-based; blank lines are left out.
+
+    Args:
+        parse: returns the row of a line, or raises ``ValueError`` that says what is wrong with it.
+        problems: gets every line that is no row, and a file that is not UTF-8.
+        remedy: what to do about such a line.
+    """
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        problems.append(Problem(f"not UTF-8 ({error.reason} at byte {error.start}); save it as UTF-8", str(path)))
+        return []
+    found = []
+    # Not splitlines(): a text may hold U+2028.
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            found.append((number, parse(line)))
+        except ValueError as error:
+            problems.append(Problem(f"{error}; {remedy}", str(path), number))
+    return found
+
+
+def json_object(line: str) -> dict[str, Any]:
+    """Return the object of a JSON line.
+
+    Raises:
+        ValueError: what is wrong with the line.
+    """
+    try:
+        data = strict_json(line)
+    except JsonError as error:
+        raise ValueError(f"not JSON ({error.msg} at column {error.colno})") from None
+    if not isinstance(data, dict):
+        raise ValueError("not a JSON object")
+    return data
+
+
+def json_line(data: Mapping[str, Any]) -> str:
+    """Return an object as a line, ended by a line feed: letters of any script as themselves, keys in their order."""
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False)
+    return _LONE_SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
+
+
+def write_if_changed(path: Path, text: str) -> bool:
+    """Replace a file's text atomically, and return whether it was another before."""
+    if path.exists() and path.read_bytes() == text.encode("utf-8"):
+        return False
+    write_atomically(path, text)
+    return True
+
+
+def csv_rows(text: str, path: str, problems: list[Problem]) -> Iterator[tuple[int, list[str]]]:
+    """Yield the rows of a text, each with the 1-based line it begins on.
+
+    Where it is no CSV, ``problems`` says so and nothing follows.
+    """
+    rows = csv.reader(io.StringIO(text, newline=""), strict=True)
+    csv.field_size_limit(max(csv.field_size_limit(), len(text) + 1))
+    line = 1
+    while True:
+        try:
+            cells = next(rows)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            what = "a quoted cell is not closed" if "unexpected end" in str(error) else str(error)
+            problems.append(Problem(f"is not valid CSV: {what}", path, line, 1))
+            return
+        yield line, cells
+        line = rows.line_num + 1
+
+
+def canonical_json(value: Any) -> str:
+    """Return JSON with sorted keys, no spaces and ASCII escapes; NaN and infinity raise ``ValueError``."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def content_hash(value: Any) -> str:
+    """Return the SHA-256 (64 hex digits) of a JSON value's canonical form."""
+    return hashlib.sha256(canonical_json(value).encode("ascii")).hexdigest()
+
+
+def rfc3339(moment: datetime, *, exact: bool = False) -> str:
+    """Return a time in UTC, such as ``2026-06-01T09:30:00Z``: to the second, or ``exact``, with what parts of a second it has."""
+    return moment.astimezone(UTC).isoformat(timespec="auto" if exact else "seconds").replace("+00:00", "Z")
+
+
+def storable(text: str) -> str:
+    """Return the text with NUL and lone surrogates, which no database takes, as U+FFFD."""
+    return text.replace("\x00", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -1,0 +1,443 @@
+"""Strict YAML 1.2 with positions: what every configuration file of the project is read with.
+
+PyYAML's C parser delivers events; scalars are resolved by the YAML 1.2 core schema (``no``, dates and ``1:30`` are
+strings), keys are strings, duplicate keys, custom tags and merge keys are errors, and size, depth and expansion are
+bounded, so that a hostile file ends in a ``ConfigError`` and nothing else.
+"""
+
+import contextlib
+import json
+import math
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
+
+Location = tuple[str | int, ...]
+
+_CORE_TAG = "tag:yaml.org,2002:"
+_NULL = re.compile(r"(?:null|Null|NULL|~|)\Z")
+_BOOL = re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z")
+_INT = re.compile(r"(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)\Z")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
+_SPECIAL = re.compile(r"(?P<sign>[-+]?)\.(?:inf|Inf|INF)\Z|\.(?:nan|NaN|NAN)\Z")
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds of one document: bytes read, nesting depth, nodes after alias expansion."""
+
+    size: int = 1_000_000
+    depth: int = 64
+    nodes: int = 100_000
+
+
+DEFAULT_LIMITS = Limits()
+
+
+@dataclass
+class Places:
+    """Where the pieces of a document stand: a location (keys and indexes from the root) to a 1-based ``(line, column)``.
+
+    ``keys`` does the same for the key of a mapping entry.
+    """
+
+    values: dict[Location, tuple[int, int]] = field(default_factory=dict)
+    keys: dict[Location, tuple[int, int]] = field(default_factory=dict)
+
+
+@dataclass
+class Document:
+    """Plain data read from a file, and where each piece of it stands.
+
+    Places take several times the memory of the data, and are asked for where something is wrong: the first question reads the text
+    again.
+    """
+
+    path: str
+    data: Any
+    text: str = ""
+    limits: Limits = DEFAULT_LIMITS
+
+    @cached_property
+    def places(self) -> Places:
+        """Where each piece stands; a text that is no document has no places."""
+        places = Places()
+        if self.text:
+            with contextlib.suppress(ConfigError, yaml.YAMLError):
+                _Builder(self.path, self.limits, places).build(self.text)
+        return places
+
+    def where(self, location: Sequence[str | int], *, key: bool = False) -> tuple[int, int]:
+        """Return ``(line, column)`` of the value (or, with ``key``, its key) at a location, or of its nearest parent."""
+        location = tuple(location)
+        if key and location in self.places.keys:
+            return self.places.keys[location]
+        while location and location not in self.places.values:
+            location = location[:-1]
+        return self.places.values.get(location, (1, 1))
+
+    def problem(self, location: Sequence[str | int], message: str, *, key: bool = False) -> Problem:
+        """Return a problem placed at a location of this document."""
+        line, column = self.where(location, key=key)
+        return Problem(message, self.path, line, column)
+
+
+def load_document(path: Path | str, *, limits: Limits = DEFAULT_LIMITS, shown_as: str | None = None) -> Document:
+    """Read and parse one YAML file.
+
+    Raises:
+        ConfigError: the file is missing, unreadable, too large, not UTF-8 or not one valid YAML 1.2 document.
+    """
+    shown = shown_as or str(path)
+    try:
+        with Path(path).open("rb") as stream:
+            raw = stream.read(limits.size + 1)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(Problem(f"cannot be read ({reason}); check the path and its permissions", shown)) from error
+    if len(raw) > limits.size:
+        raise ConfigError(Problem(f"is larger than {limits.size:,} bytes; split the file", shown))
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise ConfigError(Problem("is not UTF-8; save it as UTF-8", shown, line, 1)) from error
+    return parse_document(text, shown, limits=limits)
+
+
+def parse_document(text: str, path: str = "<text>", *, limits: Limits = DEFAULT_LIMITS) -> Document:
+    """Parse YAML text. ``path`` is only named in errors.
+
+    Raises:
+        ConfigError: the text is not one valid YAML 1.2 document within the limits.
+    """
+    try:
+        return Document(path, _Builder(path, limits).build(text), text, limits)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        message = f"is not valid YAML: {error.problem or error.context}"
+        place = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+        raise ConfigError(Problem(message, path, *place)) from error
+    except yaml.YAMLError as error:
+        position = getattr(error, "position", 0) or 0
+        line = text.count("\n", 0, position) + 1
+        message = f"is not valid YAML: {getattr(error, 'reason', None) or error}"
+        raise ConfigError(Problem(message, path, line, 1)) from error
+    except (UnicodeEncodeError, RecursionError) as error:
+        raise ConfigError(Problem(f"is not valid YAML: {error}", path, 1, 1)) from error
+
+
+class _Builder:
+    """Turns parser events into plain data without recursion, so that depth is bounded by a rule and not by the stack.
+
+    ``places``: where to note what stands where; None: it is not noted.
+    """
+
+    def __init__(self, path: str, limits: Limits, places: Places | None = None) -> None:
+        self.path, self.limits, self.places = path, limits, places
+        self.anchors: dict[str, tuple[Any, int] | None] = {}
+        self.nodes = 0
+        self.twice = False
+        self.problems: list[Problem] = []
+
+    def fail(self, event: yaml.Event, message: str) -> ConfigError:
+        mark = event.start_mark
+        return ConfigError(Problem(message, self.path, mark.line + 1, mark.column + 1))
+
+    def count(self, event: yaml.Event, nodes: int) -> None:
+        self.nodes += nodes
+        if self.nodes > self.limits.nodes:
+            raise self.fail(
+                event, f"holds more than {self.limits.nodes:,} values once aliases are expanded; shorten it"
+            )
+
+    def build(self, text: str) -> Any:
+        stack: list[_Open] = []
+        documents = 0
+        root: Any = None
+        for event in _events(text):
+            # Most events first: large suites have millions.
+            kind = type(event)
+            if kind is yaml.ScalarEvent:
+                value = self.scalar(event)
+                self.count(event, 1)
+                if event.anchor:
+                    self.anchors[event.anchor] = (value, 1)
+                root = self.place(value, event, stack, root)
+            elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
+                self.open(event, stack)
+            elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
+                closed = stack.pop()
+                if closed.anchor:
+                    self.anchors[closed.anchor] = (closed.value, self.nodes - closed.started_at)
+                if not stack:
+                    root = closed.value
+            elif kind is yaml.AliasEvent:
+                known = self.anchors.get(event.anchor, ())
+                if not known:
+                    raise self.fail(event, f"alias *{event.anchor} is not defined before this place")
+                value, size = known
+                self.count(event, size)
+                root = self.place(value, event, stack, root)
+            elif kind is yaml.DocumentStartEvent:
+                documents += 1
+                if documents > 1:
+                    raise self.fail(event, "holds more than one YAML document; keep one a file")
+        if self.twice and self.places is None:
+            # Said with both places, which takes a second reading.
+            again = _Builder(self.path, self.limits, Places())
+            again.build(text)
+        if self.problems:
+            raise ConfigError(self.problems)
+        return root
+
+    def open(self, event: Any, stack: list["_Open"]) -> None:
+        self.count(event, 1)
+        if len(stack) >= self.limits.depth:
+            raise self.fail(event, f"nests deeper than {self.limits.depth} levels; flatten it")
+        mapping = isinstance(event, yaml.MappingStartEvent)
+        expected = _CORE_TAG + ("map" if mapping else "seq")
+        if event.tag not in (None, "!", expected):
+            raise self.fail(event, f"tag {event.tag} is not allowed; remove it")
+        value: Any = {} if mapping else []
+        location = self.location(event, stack)
+        if self.places is not None:
+            self.places.values.setdefault(location, _place(event))
+        if stack:
+            stack[-1].add(value)
+        if event.anchor:
+            self.anchors[event.anchor] = None
+        stack.append(_Open(value, location, event.anchor, self.nodes - 1))
+
+    def location(self, event: Any, stack: list["_Open"]) -> Location:
+        if not stack:
+            return ()
+        top = stack[-1]
+        if self.places is None and not isinstance(top.value, dict):
+            return ()
+        if isinstance(top.value, list):
+            return (*top.location, len(top.value))
+        if top.key is _NO_KEY:
+            raise self.fail(event, "a key must be a single value, not a list or a mapping")
+        return (*top.location, top.key)
+
+    def place(self, value: Any, event: Any, stack: list["_Open"], root: Any) -> Any:
+        if not stack:
+            if self.places is not None:
+                self.places.values[()] = _place(event)
+            return value
+        top = stack[-1]
+        if top.key is _NO_KEY and type(top.value) is dict:
+            if isinstance(value, dict | list):
+                raise self.fail(event, "a key must be a single value, not a list or a mapping")
+            if value == "<<" and getattr(event, "implicit", (False,))[0]:
+                raise self.fail(event, "merge keys (<<) are not part of YAML 1.2; write the keys out")
+            value = sys.intern(_key_text(value))
+            self.twice = self.twice or value in top.value
+            if self.places is not None:
+                self.note_key(value, event, top)
+            top.key = value
+            return root
+        if self.places is not None:
+            self.places.values.setdefault(self.location(event, stack), _place(event))
+        top.add(value)
+        return root
+
+    def note_key(self, key: str, event: Any, top: "_Open") -> None:
+        assert self.places is not None
+        location, place = (*top.location, key), _place(event)
+        if key in top.value:
+            first = self.places.keys[location]
+            message = f"key {key!r} stands twice (first on line {first[0]}); remove one"
+            self.problems.append(Problem(message, self.path, *place))
+        self.places.keys.setdefault(location, place)
+
+    def scalar(self, event: Any) -> Any:
+        text, tag = event.value, event.tag
+        if "\x00" in text:
+            raise self.fail(event, "holds a NUL character, which no database takes; remove it")
+        if tag in (None, "!"):
+            return _resolve(text, self, event) if event.implicit[0] and tag is None else text
+        if tag == _CORE_TAG + "str":
+            return text
+        if tag in {_CORE_TAG + name for name in ("null", "bool", "int", "float")}:
+            value = _resolve(text, self, event)
+            kind = {"null": type(None), "bool": bool, "int": int, "float": (int, float)}[tag.removeprefix(_CORE_TAG)]
+            if isinstance(value, kind) and not (isinstance(value, bool) and kind is not bool):
+                return float(value) if tag.endswith("float") else value  # pyright: ignore[reportArgumentType]
+            raise self.fail(event, f"{text!r} is no {tag.removeprefix(_CORE_TAG)}; correct the value or remove the tag")
+        raise self.fail(event, f"tag {tag} is not allowed; remove it")
+
+
+def _events(text: str) -> Iterator[Any]:
+    loader = _LOADER(text)
+    try:
+        while (event := loader.get_event()) is not None:
+            yield event
+    finally:
+        loader.dispose()
+
+
+def _place(event: Any) -> tuple[int, int]:
+    mark = event.start_mark
+    return mark.line + 1, mark.column + 1
+
+
+_NO_KEY: Any = object()
+
+
+@dataclass(slots=True)
+class _Open:
+    value: Any
+    location: Location
+    anchor: str | None
+    started_at: int
+    key: Any = _NO_KEY
+
+    def add(self, value: Any) -> None:
+        if type(self.value) is list:
+            self.value.append(value)
+        else:
+            self.value[self.key] = value
+            self.key = _NO_KEY
+
+
+def _key_text(value: Any) -> str:
+    """A key as JSON spells it, so that ``1`` and ``true`` stay apart and data round-trips through JSON."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _resolve(text: str, builder: _Builder, event: Any) -> Any:
+    first = text[:1]
+    if first and first not in "-+.0123456789ntfNTF~":
+        return text
+    if _NULL.match(text):
+        return None
+    if _BOOL.match(text):
+        return text[0] in "tT"
+    if _INT.match(text):
+        if len(text) > 400:
+            raise builder.fail(event, "is a number of more than 400 digits; shorten or quote it")
+        return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
+    if _FLOAT.match(text):
+        return float(text)
+    special = _SPECIAL.match(text)
+    if special:
+        if "n" in text.lower()[1:2]:
+            return math.nan
+        return -math.inf if special["sign"] == "-" else math.inf
+    return text
+
+
+Model = TypeVar("Model", bound=BaseModel)
+
+# What is said of a value of the wrong kind, by the type of the pydantic error.
+EXPECTED = {
+    "string_type": "must be a string; quote it",
+    "bool_type": "must be true or false",
+    "int_type": "must be a whole number",
+    "float_type": "must be a number",
+    "list_type": "must be a list",
+    "tuple_type": "must be a list",
+    "dict_type": "must be a mapping",
+    "model_type": "must be a mapping",
+    "model_attributes_type": "must be a mapping",
+    "finite_number": "must be a finite number",
+    "missing": "is required",
+}
+
+
+def validate_document(model: type[Model], document: Document, *, context: Mapping[str, Any] | None = None) -> Model:
+    """Validate a document against a strict pydantic model, every problem placed in the file.
+
+    Raises:
+        ConfigError: all problems at once.
+    """
+    try:
+        return model.model_validate(document.data, strict=True, context=dict(context or {}))
+    except ValidationError as error:
+        raise ConfigError(model_problems(model, document, error)) from error
+
+
+def model_problems(
+    model: type[BaseModel], document: Document, error: ValidationError, prefix: Location = ()
+) -> list[Problem]:
+    """Return the problems of a pydantic error, placed in the document below ``prefix``."""
+    problems = []
+    for item in error.errors():
+        location = (*prefix, *item["loc"])
+        name = ".".join(str(part) for part in item["loc"]) or "the file"
+        if item["type"] == "extra_forbidden":
+            hint = did_you_mean(str(item["loc"][-1]), names_at(model, item["loc"][:-1]))
+            problems.append(document.problem(location, f"unknown key {item['loc'][-1]!r}{hint}", key=True))
+            continue
+        if item["type"] == "missing":
+            problems.append(document.problem(location[:-1], f"{name} is required"))
+            continue
+        text = EXPECTED.get(item["type"]) or item["msg"].removeprefix("Value error, ")
+        problems.append(document.problem(location, f"{name}: {text}"))
+    return problems
+
+
+def names_at(model: type[BaseModel], location: tuple[str | int, ...]) -> list[str]:
+    """Return the keys allowed at a location, aliases as they are written: walks the fields through lists and optional models."""
+    current: Any = model
+    for part in location:
+        if isinstance(part, int):
+            continue
+        fields = getattr(current, "model_fields", {})
+        found = next((info for name, info in fields.items() if part in (name, info.alias)), None)
+        current = _model_in(found.annotation) if found else None
+        if current is None:
+            return []
+    return [info.alias or name for name, info in current.model_fields.items()]
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    for argument in getattr(annotation, "__args__", ()):
+        found = _model_in(argument)
+        if found:
+            return found
+    return None
+
+
+_WIDTH = 120
+# Text that only escapes keep as it is; text that YAML 1.2 reads as a number and PyYAML, which writes 1.1, leaves bare.
+_ESCAPED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\t]")
+_LIKE_A_NUMBER = re.compile(r"[-+.]?[0-9]")
+
+
+class _Dumper(yaml.SafeDumper):
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = None
+    if _ESCAPED.search(text):
+        style = '"'
+    elif _LIKE_A_NUMBER.match(text):
+        style = "'"
+    elif "\n" in text and text.strip() == text:
+        style = "|"
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def to_yaml(data: Any) -> str:
+    """Return data as YAML that is the same in versions 1.1 and 1.2."""
+    return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_WIDTH)

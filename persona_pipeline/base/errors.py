@@ -1,0 +1,57 @@
+"""The errors a user can cause, each with the place and the remedy."""
+
+import difflib
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class PersonaError(Exception):
+    """Base of every error this package raises on purpose."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing wrong with an input: where it stands (1-based line and column) and what to do about it."""
+
+    message: str
+    path: str | None = None
+    line: int | None = None
+    column: int | None = None
+
+    def __str__(self) -> str:
+        place = [str(part) for part in (self.path, self.line, self.column) if part is not None]
+        return f"{':'.join(place)}: {self.message}" if place else self.message
+
+
+class ConfigError(PersonaError):
+    """Bad input. The message holds every problem, one a line, as ``file:line:column: what and how to fix it``."""
+
+    def __init__(self, problems: str | Problem | Sequence[Problem]) -> None:
+        if isinstance(problems, str):
+            problems = Problem(problems)
+        self.problems: tuple[Problem, ...] = (problems,) if isinstance(problems, Problem) else tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return ``"; did you mean 'x'?"`` for the nearest known word, else an empty string."""
+    matches = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f"; did you mean {matches[0]!r}?" if matches else ""
+
+
+EXIT_OK, EXIT_REGRESSION, EXIT_CONFIG, EXIT_COVERAGE, EXIT_BUDGET = 0, 1, 2, 3, 4
+_SEVERITY = (EXIT_CONFIG, EXIT_REGRESSION, EXIT_BUDGET, EXIT_COVERAGE)
+
+
+class Result(StrEnum):
+    """The three verdicts on agents and runs. The tests of suites have words of their own."""
+
+    HELD = "held"
+    FELL = "fell"
+    CANNOT_TELL = "cannot_tell"
+
+
+def worst_exit_code(codes: Collection[int]) -> int:
+    """Return the one code that stands for several: 2 over 1 over 4 over 3 over 0."""
+    return next((code for code in _SEVERITY if code in codes), EXIT_OK)

@@ -1,0 +1,339 @@
+"""What every request passes first: an id, a host and token check, and a limit on its body."""
+
+import asyncio
+import hmac
+import json
+import logging
+import os
+import re
+import socket
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from persona_pipeline.base.errors import ConfigError
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+ARRIVED = "persona_pipeline.arrived"
+GATE_PATH = "/v1/gate"
+# A refused request is a text that its agent sends all the same.
+_BYPASSES = {
+    400: "invalid_request",
+    401: "unauthorized",
+    408: "slow_request",
+    413: "too_large",
+    421: "unauthorized",
+    422: "invalid_request",
+    500: "internal_error",
+}
+_CONFIGURED_PATHS = ("/v1/agents/",)
+_CONFIGURING_READS = ("/v1/agents/", "/v1/statistics", "/metrics")
+_OPEN_PATHS = frozenset({"/health", "/openapi.json"})
+_LOGGER = logging.getLogger("persona_pipeline.corrections.service")
+
+
+@dataclass(frozen=True)
+class Access:
+    """Who may call.
+
+    Attributes:
+        token: the bearer token of every request except for health and the API description; None: no token is asked for, and
+            only requests addressed to this machine by name are served, so that no web page reaches it by another name.
+        max_body: bytes.
+        config_token: the bearer token that changes settings, and reads them and statistics; None: nobody changes any over HTTP.
+        body_seconds: in which a body must be there.
+    """
+
+    token: str | None = None
+    max_body: int = 1024 * 1024
+    config_token: str | None = None
+    body_seconds: float = 4.0
+
+
+class Boundary:
+    """ASGI middleware around the whole application."""
+
+    def __init__(self, app: "ASGIApp", access: Access, bypassed: Callable[[str], None] = lambda reason: None) -> None:
+        self._app, self._access, self._bypassed = app, access, bypassed
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = time.perf_counter()
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        given = headers.get("x-request-id", "")
+        request_id = given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+        status = 500
+
+        async def send_with_id(message: "Message") -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message.get("headers", ()), (b"x-request-id", request_id.encode("ascii"))]
+            await send(message)
+
+        # The server may know better when the request began to arrive.
+        scope.setdefault(ARRIVED, time.monotonic())
+        try:
+            refusal = self._refusal(scope["method"], scope["path"], headers)
+            if refusal is None:
+                body = await self._body(headers, receive)
+                refusal = body if isinstance(body, _Refusal) else None
+                if refusal is None:
+                    await self._app(scope, _replay(body, receive), send_with_id)
+            if refusal is not None:
+                await _respond(refusal, send_with_id)
+        finally:
+            if scope["path"] == GATE_PATH and status in _BYPASSES:
+                self._bypassed(_BYPASSES[status])
+            milliseconds = (time.perf_counter() - started) * 1000
+            path = scope["path"].encode("unicode_escape").decode("ascii")
+            _LOGGER.info("%s %s %s %.1f ms %s", scope["method"], path, status, milliseconds, request_id)
+
+    def _refusal(self, method: str, path: str, headers: dict[str, str]) -> "_Refusal | None":
+        access = self._access
+        if access.token is None and _host_name(headers.get("host", "")) not in _LOOPBACK_NAMES:
+            return _Refusal(421, "this service answers requests to localhost only; set a token to open it")
+        if path in _OPEN_PATHS:
+            return None
+        configures = method not in ("GET", "HEAD") and path.startswith(_CONFIGURED_PATHS)
+        if configures and access.config_token is None:
+            return _Refusal(403, "settings are not changed over HTTP here; start the service with a token for it")
+        may = [access.config_token] if path.startswith(_CONFIGURING_READS) or configures else []
+        may += [] if configures else [access.token]
+        if (access.token is None and not configures) or _bears(headers, may):
+            return None
+        which = "configuring" if configures else "service's"
+        return _Refusal(
+            401, f"send the {which} token as Authorization: Bearer ...", ((b"www-authenticate", b"Bearer"),)
+        )
+
+    async def _body(self, headers: dict[str, str], receive: "Receive") -> "bytes | _Refusal":
+        limit = self._access.max_body
+        too_large = _Refusal(413, f"the body is larger than {limit:,} bytes")
+        length = headers.get("content-length", "0")
+        if length.isdigit() and int(length) > limit:
+            return too_large
+        body = bytearray()
+        try:
+            async with asyncio.timeout(self._access.body_seconds):
+                while True:
+                    message = await receive()
+                    if message["type"] != "http.request":
+                        return _Refusal(400, "the request ended before its body")
+                    body += message.get("body", b"")
+                    if len(body) > limit:
+                        return too_large
+                    if not message.get("more_body"):
+                        return bytes(body)
+        except TimeoutError:
+            return _Refusal(408, f"the body did not arrive within {self._access.body_seconds:g} seconds")
+
+
+@dataclass(frozen=True)
+class _Refusal:
+    status: int
+    detail: str
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+def _replay(body: "bytes | _Refusal", receive: "Receive") -> "Receive":
+    """Return a receive that gives the body that was read, then what the server says next."""
+    delivered = False
+
+    async def replayed() -> "Message":
+        nonlocal delivered
+        if delivered:
+            return await receive()
+        delivered = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return replayed
+
+
+async def _respond(refusal: _Refusal, send: "Send") -> None:
+    body = json.dumps({"detail": refusal.detail}).encode("ascii")
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode("ascii"))]
+    await send({"type": "http.response.start", "status": refusal.status, "headers": [*headers, *refusal.headers]})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _bears(headers: dict[str, str], tokens: Sequence[str | None]) -> bool:
+    scheme, _, given = headers.get("authorization", "").partition(" ")
+    matches = [
+        hmac.compare_digest(given.strip().encode("utf-8"), token.encode("utf-8"))
+        for token in tokens
+        if token is not None
+    ]
+    return scheme.lower() == "bearer" and any(matches)
+
+
+def _host_name(host: str) -> str:
+    """The host header without its port; an IPv6 address without its brackets."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0].lower()
+
+
+_BACKLOG = 2048
+# File descriptors for all but connections: the store, the judge, logs.
+_SPARE_FILES = 256
+
+
+@dataclass(frozen=True)
+class ServerLimits:
+    """What the server bears.
+
+    Attributes:
+        header_seconds: in which the head of a request must be there, from the connection or its first byte on.
+        connections: open at once, of all clients.
+        connections_per_address: of one address; a unix socket has none.
+    """
+
+    header_seconds: float = 5.0
+    connections: int = 2000
+    connections_per_address: int = 1000
+
+
+def serve(
+    app: "FastAPI",
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    unix_socket: Path | None = None,
+    limits: ServerLimits | None = None,
+) -> None:
+    """Serve until the process is told to stop.
+
+    Args:
+        unix_socket: listen there instead, for this user alone.
+
+    Raises:
+        ConfigError: the address or the path cannot be listened on.
+    """
+    limits = _within_files(limits or ServerLimits())
+    config = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        http=guarded_protocol(limits),
+        ws="none",
+        access_log=False,
+        backlog=_BACKLOG,
+        timeout_keep_alive=30,
+        h11_max_incomplete_event_size=32 * 1024,
+    )
+    listening = _listen_unix(unix_socket) if unix_socket else None
+    # A signal ends the process in here; the socket's file stays, and the next start takes it over.
+    uvicorn.Server(config).run(sockets=None if listening is None else [listening])
+
+
+def guarded_protocol(limits: ServerLimits) -> type[H11Protocol]:
+    """Return uvicorn's HTTP protocol with a time limit for heads and limits on connections, counted over all that it makes."""
+    open_by_address: Counter[str] = Counter()
+
+    class Guarded(H11Protocol):
+        _address: str | None = None
+        _head_timer: "asyncio.TimerHandle | None" = None
+        _first_byte: float | None = None
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            address = self.client[0] if self.client else ""
+            open_by_address[address] += 1
+            self._address = address
+            too_many = address and open_by_address[address] > limits.connections_per_address
+            if too_many or open_by_address.total() > limits.connections:
+                transport.abort()
+                return
+            self._await_head()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._forget_timer()
+            if self._address is not None:
+                open_by_address[self._address] -= 1
+                if not open_by_address[self._address]:
+                    del open_by_address[self._address]
+                self._address = None
+            super().connection_lost(exc)
+
+        def data_received(self, data: bytes) -> None:
+            if self._first_byte is None:
+                self._first_byte = time.monotonic()
+            known = self.scope
+            super().data_received(data)
+            if self.scope is not known:
+                # The task that answers has not run yet.
+                self.scope[ARRIVED] = self._first_byte  # pyright: ignore[reportGeneralTypeIssues]
+                self._first_byte = None
+            if self.transport.is_closing() or self.conn.their_state is not h11.IDLE:
+                self._forget_timer()
+            elif self._head_timer is None:
+                self._await_head()
+
+        def _await_head(self) -> None:
+            self._head_timer = self.loop.call_later(limits.header_seconds, self._give_up)
+
+        def _give_up(self) -> None:
+            self._head_timer = None
+            self.transport.abort()
+
+        def _forget_timer(self) -> None:
+            if self._head_timer is not None:
+                self._head_timer.cancel()
+                self._head_timer = None
+
+    return Guarded
+
+
+def _listen_unix(path: Path) -> socket.socket:
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        if path.is_socket():
+            # Of a service that was killed; one that runs would answer.
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+                if probe.connect_ex(str(path)) == 0:
+                    raise ConfigError(f"{path} is in use; stop the service there or name another path")
+            path.unlink()
+        before = os.umask(0o177)
+        try:
+            listening.bind(str(path))
+        finally:
+            os.umask(before)
+    except OSError as error:
+        listening.close()
+        raise ConfigError(
+            f"{path} cannot be listened on ({error.strerror}); check the folder and its permissions"
+        ) from error
+    except ConfigError:
+        listening.close()
+        raise
+    listening.listen(_BACKLOG)
+    return listening
+
+
+def _within_files(limits: ServerLimits) -> ServerLimits:
+    """Limits that leave file descriptors for the rest of the service; the process may first raise its own."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = limits.connections + _SPARE_FILES
+    if soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    most = max(16, soft - _SPARE_FILES)
+    return ServerLimits(limits.header_seconds, min(limits.connections, most), min(limits.connections_per_address, most))

@@ -1,0 +1,325 @@
+"""What can be asked of an evaluation, declared once: command line, Python, Dagster, pytest and the action read it here."""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypedDict, get_args
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic.fields import FieldInfo
+
+from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
+
+WINDOW = "7d"
+REGRESSION_DELTA = 1.0
+PROPOSITION_DELTA = 3.0
+
+# How a text asks for what is not a text.
+EVERYTHING, NOTHING = "all", "none"
+_LISTS = ("agents", "dimensions", "fail_on")
+_MOMENTS = ("as_of", "since")
+# What Dagster's run config and settings have said for None since before they could say it.
+_ONCE_NONE: Mapping[str, tuple[Any, ...]] = {
+    "max_usd": (0, 0.0),
+    "grouping": (0,),
+    "agents": ([],),
+    "dimensions": ([],),
+}
+
+
+def _day(value: Any) -> Any:
+    try:
+        return date.fromisoformat(value) if isinstance(value, str) else value
+    except ValueError:
+        raise ValueError("is no day such as 2026-07-01") from None
+
+
+class AcceptedDrop(BaseModel):
+    """A drop that somebody answers for: up to a day it fails nothing and is said, after it it fails again."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    agent: str = Field(description="Whose drop.")
+    dimension: str = Field(description="In which dimension; without a claim all drops in it.")
+    claim: str | None = Field(default=None, description="Only this claim of the dimension.")
+    until: Annotated[date, BeforeValidator(_day)] = Field(
+        description="The last day it is accepted, such as 2026-07-01."
+    )
+    why: str = Field(min_length=1, description="Why it is meant, for whoever reads the report.")
+
+
+class EvaluationRequest(BaseModel):
+    """What to evaluate, who judges, and when it fails. What is not given is as the world's settings say, else the default.
+
+    Raises:
+        ConfigError: a value cannot be; all such are named.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    agents: Sequence[str] | None = Field(
+        default=None,
+        description="Agents to evaluate, with commas between them; by default `all` that have a persona file.",
+    )
+    dimensions: Sequence[str] | None = Field(
+        default=None,
+        description="Dimensions to score, with commas between them; by default `all` that have claims. A named one must have some.",
+    )
+    window: str = Field(
+        default=WINDOW, description="How much is evaluated: a length of time such as `7d` or `12h`, or `all`."
+    )
+    as_of: datetime | None = Field(
+        default=None,
+        description="Where the window ends, such as `2026-06-14T23:59:59Z`; by default at the newest message.",
+    )
+    since: datetime | None = Field(default=None, description="Where the window begins instead, that moment left out.")
+    judge: str | None = Field(
+        default=None,
+        description="Who judges: `recorded` replays recordings; `anthropic`, `bedrock`, `vertex` and `openai` ask a model "
+        "([providers.md](providers.md)). By default `PERSONA_JUDGE`, else `recorded`.",
+    )
+    samples: int = Field(default=1, ge=1, le=50, description="How often each claim is judged.")
+    grouping: int | None = Field(
+        default=None,
+        ge=1,
+        description="Claims of one transcript in one call of a live judge; by default `PERSONA_JUDGE_GROUPING`, else 1.",
+    )
+    record: bool = Field(
+        default=False,
+        description="Write the verdicts of a live judge to `recordings/`, and what failed ([judge.md](judge.md#recorded)).",
+    )
+    fresh: bool = Field(default=False, description="Ask a live judge anew what recordings or the store already answer.")
+    max_usd: float | None = Field(
+        default=None, ge=0, description="US dollars a live judge may cost; what that stops is unscored."
+    )
+    confirm: bool = Field(
+        default=True,
+        description="With a live judge: judge again what fell, before it is called a fall; a replay takes what was recorded then.",
+    )
+    synthetic: bool = Field(
+        default=False, description="With a live judge: generate conversations for agents with fewer than 10 messages."
+    )
+    regression_delta: float = Field(
+        default=REGRESSION_DELTA, ge=0, description="Points, 0-9, a dimension may fall below its baseline."
+    )
+    proposition_delta: float = Field(
+        default=PROPOSITION_DELTA, ge=0, description="Points, 0-9, a claim may fall below its baseline."
+    )
+    undecided_delta: float | None = Field(
+        default=None,
+        ge=0,
+        le=9,
+        description="Points, 0-9, from which a dimension's drop that may be chance cannot be told "
+        "([guard.md](guard.md#three-verdicts)); by default `PERSONA_UNDECIDED_DELTA`, else 2.5.",
+    )
+    threshold: float | None = Field(
+        default=None, ge=0, le=9, description="Overall score, 0-9, an agent must reach; by default none."
+    )
+    min_coverage: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="Share, 0-1, of due judgments that must be scored; by default 0.95 with a live judge, and in a replay what was "
+        "asked when the failures were recorded, else 1.0.",
+    )
+    fail_on: Sequence[str] | None = Field(
+        default=None,
+        description="Only these set the exit code, with commas between them, or `none`: `regression`, `threshold`, `undecided` "
+        "(includes `doubted`), `coverage`, `no_baseline`, `budget`, `calibration`, and `trend`, `injection`, `names`, `voices`, "
+        "`voice_alarm` and `judge_changed`, which only warn otherwise.",
+    )
+    require_calibration: bool | None = Field(
+        default=None,
+        description="Fail a dimension whose judge people's labels do not show to be better than chance "
+        "([calibration.md](calibration.md)); by default as `PERSONA_REQUIRE_CALIBRATION` says, else off.",
+    )
+    against: str | None = Field(
+        default=None,
+        description="A commit whose baselines, labels, judge changes and lexicons decide, such as `HEAD^1` of a pull request; "
+        "files here that would make another verdict are named, and nothing stored is believed "
+        "([reports.md](reports.md#a-pull-request-is-judged-by-its-base)).",
+    )
+    accept_baseline: bool = Field(
+        default=False, description="With `against`: the baselines that stand here decide all the same."
+    )
+    update_baseline: bool = Field(default=False, description="Write the scores to `baselines/` when done.")
+    baseline_windows: int = Field(
+        default=1,
+        ge=1,
+        le=60,
+        description="From how many windows a baseline is taken, this one and those before; 4 and more tell weeks from falls.",
+    )
+    history: int = Field(default=0, ge=0, le=60, description="Evaluate this many windows before too, for the timeline.")
+    touched: bool = Field(
+        default=False, description="Evaluate earlier windows again too whose messages came, changed or went since."
+    )
+    newest_window: bool = Field(
+        default=False, description="Evaluate each agent on the newest window it was evaluated on instead of fixing one."
+    )
+    accepted_drops: Sequence[AcceptedDrop] = Field(default=(), description="Drops that somebody answers for.")
+
+    def settled(self, said: Mapping[str, Any]) -> Self:
+        """Return the request with what a world's settings say of options that were not given."""
+        return self.model_copy(
+            update={name: value for name, value in said.items() if name not in self.model_fields_set}
+        )
+
+    if not TYPE_CHECKING:
+
+        def __init__(self, **asked: Any) -> None:
+            try:
+                super().__init__(**asked)
+            except ValidationError as error:
+                raise ConfigError([_problem(item) for item in error.errors(include_url=False)]) from None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_texts(cls, asked: Any) -> Any:
+        return {name: _inside(name, value) for name, value in asked.items()}
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.accept_baseline and self.against is None:
+            raise ValueError("accept_baseline needs against")
+        return self
+
+
+class Asking(TypedDict, total=False):
+    """What may be asked of an evaluation by name; each as in ``EvaluationRequest``."""
+
+    agents: Sequence[str] | str | None
+    dimensions: Sequence[str] | str | None
+    window: str
+    as_of: datetime | str | None
+    since: datetime | str | None
+    samples: int
+    grouping: int | None
+    record: bool
+    fresh: bool
+    max_usd: float | None
+    confirm: bool
+    synthetic: bool
+    regression_delta: float
+    proposition_delta: float
+    undecided_delta: float | None
+    threshold: float | None
+    min_coverage: float | None
+    fail_on: Sequence[str] | str | None
+    require_calibration: bool | None
+    against: str | None
+    accept_baseline: bool
+    history: int
+    touched: bool
+
+
+Asking.__doc__ = f"{Asking.__doc__}\n\nAttributes:\n" + "\n".join(
+    f"    {name}: {EvaluationRequest.model_fields[name].description}" for name in Asking.__annotations__
+)
+# Options of no surface: how Dagster's steps cut a run, and what only a world says. What taking baselines adds.
+INTERNAL = ("newest_window", "accepted_drops")
+OF_BASELINES = ("update_baseline", "baseline_windows")
+OF_JUDGE = ("judge", "max_usd", "record", "fresh", "grouping")
+
+
+def option_fields(*, without: Collection[str] = ()) -> dict[str, FieldInfo]:
+    """Return the options by name, those of no surface and some others left out."""
+    return {
+        name: field
+        for name, field in EvaluationRequest.model_fields.items()
+        if name not in INTERNAL and name not in without
+    }
+
+
+def kind_of(name: str) -> type:
+    """Return the type of an option as a surface without lists or times of its own has it: ``list`` stands for names."""
+    annotation = EvaluationRequest.model_fields[name].annotation
+    kinds = get_args(annotation) or (annotation,)
+    return list if name in _LISTS else next((kind for kind in (bool, int, float) if kind in kinds), str)
+
+
+def told(name: str, *, links: bool = False) -> str:
+    """Return what an option means, for people; as Markdown with its links to pages, else as plain text."""
+    text = EvaluationRequest.model_fields[name].description or ""
+    if links:
+        return text
+    while (start := text.find(" ([")) >= 0:
+        text = text[:start] + text[text.index("))", start) + 2 :]
+    return text.replace("`", "")
+
+
+def given(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what run config or settings ask for, without what they leave open: None, and what was once written for it."""
+    return {
+        name: value
+        for name, value in asked.items()
+        if not (value is None or value == "" or value in _ONCE_NONE.get(name, ()) or _is_once_unset(name, value))
+    }
+
+
+def parse_time(text: str, *, name: str = "time") -> datetime:
+    """Return an RFC 3339 time in UTC.
+
+    Raises:
+        ValueError: it is not one, or has no offset.
+    """
+    try:
+        moment = datetime.fromisoformat(text.upper())
+        if len(text) < 19 or text[10:11] not in "Tt ":
+            raise ValueError(text)
+    except ValueError:
+        raise ValueError(f"{name} {text[:40]!r} is not an RFC 3339 time such as 2026-06-01T09:30:00Z") from None
+    if moment.tzinfo is None:
+        raise ValueError(f"{name} {text!r} has no offset; add Z or +02:00")
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError(f"{name} {text!r} is out of range") from None
+
+
+def _is_once_unset(name: str, value: Any) -> bool:
+    return name == "min_coverage" and isinstance(value, int | float) and value < 0
+
+
+def _inside(name: str, value: Any) -> Any:
+    """Return a value as the request has it, however a surface spells it."""
+    if not isinstance(value, str):
+        return value
+    text = value.strip()
+    if name in _LISTS:
+        if text == EVERYTHING or (text == NOTHING and name == "fail_on"):
+            return None if text == EVERYTHING else []
+        names = [item.strip() for item in text.split(",") if item.strip()]
+        if not names:
+            raise ValueError(
+                f"{name}: a list of names is empty; write '{EVERYTHING}' or names with commas between them"
+            )
+        return names
+    return parse_time(text, name=name) if name in _MOMENTS else value
+
+
+def _problem(error: Any) -> Problem:
+    where, kind, context = error["loc"], error["type"], error.get("ctx", {})
+    name = str(where[0]) if where else ""
+    if kind == "extra_forbidden":
+        return Problem(f"there is no option {name!r}{did_you_mean(name, EvaluationRequest.model_fields)}")
+    if kind == "value_error":
+        return Problem(str(context["error"]))
+    bounds = bounds_of(name)
+    if kind in ("greater_than_equal", "less_than_equal", "finite_number"):
+        return Problem(f"{name} must be {bounds_text(bounds)}, not {error['input']!r}")
+    return Problem(f"{name} is {error['input']!r}: {error['msg'][0].lower()}{error['msg'][1:]}")
+
+
+def bounds_of(name: str) -> tuple[float | None, float | None]:
+    """Return the least and the most an option may be; None: no such bound."""
+    found: dict[str, float] = {}
+    for item in EvaluationRequest.model_fields[name].metadata:
+        found |= {key: value for key in ("ge", "le") if (value := getattr(item, key, None)) is not None}
+    return found.get("ge"), found.get("le")
+
+
+def bounds_text(bounds: tuple[float | None, float | None]) -> str:
+    """Return bounds in words."""
+    least, most = bounds
+    if least is None:
+        return "a finite number"
+    return f"at least {least:g}" if most is None else f"from {least:g} to {most:g}"

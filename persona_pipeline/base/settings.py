@@ -1,0 +1,234 @@
+"""Settings from the environment, prefix ``PERSONA_``."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Generic, NamedTuple, TypeVar
+
+from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from persona_pipeline.base.errors import ConfigError, Problem
+
+PREFIX = "PERSONA_"
+PACKAGE_PARENT = Path(__file__).resolve().parents[1]
+DEFAULT_JUDGE_MODEL = "claude-haiku-5-5"
+
+SettingsT = TypeVar("SettingsT", bound=BaseSettings)
+
+
+class TokenPrices(NamedTuple):
+    """What a model costs, in US dollars a million tokens."""
+
+    input: float
+    output: float
+    cache_write: float
+    cache_read: float
+
+
+class Settings(BaseSettings):
+    """What can be set from outside. Every field has a default that works on a fresh machine.
+
+    Attributes:
+        root: the world's folder (personas/, propositions/, messages/, recordings/, baselines/, suites/). Default: the current
+            folder if it has ``personas/``, else the project.
+        database_url: the store; default SQLite in ``<root>/.persona/store.db``. A Postgres URL switches everything.
+        state: folder of what is made and not kept in git (reports, what suites keep); default ``.persona`` in the world, or at the
+            top of a suite's repository. To be set where the world cannot be written.
+        reports: where Dagster's jobs write reports: a folder, or a URL of an object store such as ``s3://bucket/reports``; default
+            ``reports`` in the folder of the state.
+        judge: who judges where a command does not say: ``recorded``, or the provider of a live judge.
+        judge_model: model id the live judge asks for.
+        judge_prices: prices of models as ``MODEL=INPUT/OUTPUT[/CACHE WRITE/CACHE READ]`` with commas between them, in US dollars a
+            million tokens.
+        judge_effort: how much the judge thinks, where the model can be told; empty: not sent.
+        judge_grouping: claims of one transcript in one call.
+        judge_width: calls to the judge under way at once.
+        judge_max_tokens: tokens of one answer and the thinking before it.
+        judge_deadline: wall-clock seconds one judge call may take in all, retries included.
+        judge_requests_per_minute, judge_input_tokens_per_minute, judge_output_tokens_per_minute: the most that the judge is asked;
+            None: what the server says.
+        daily_usd: US dollars live judges may spend a UTC day, over all runs and hosts that share the store; 0: no limit.
+        run_deadline: wall-clock seconds all judge calls of one evaluation may take, None for no limit.
+        suite_allow_env: environment variables, with commas between them, that targets files inside a suite's repository may read.
+        suite_allow_targets: let targets of such a file ask servers.
+        suite_allow_path: folders, with commas between them, whose files suites may name beside those of their repository.
+        recordings_secret: what recordings are signed with and must be signed with; None: they are not.
+        keep_reasons_days: days after whose end a window's run loses claims, reasons and quotes; None: never.
+        keep_text_days: days after which texts in the log of corrections lose their words; None: never.
+        min_coverage_replay, min_coverage_live: share of expected judgments (0-1) below which the gate fails.
+        undecided_delta: points (0-9) from which a dimension's drop cannot be told rather than have held, where it may be chance.
+        require_calibration: a dimension fails the gate whose judge people's labels do not show to be better than chance.
+        otel_events: send scores as OpenTelemetry events.
+        otel_explanations: send the judge's reasons along with them.
+    """
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="ignore")
+
+    root: Path | None = None
+    judge: str = "recorded"
+    database_url: SecretStr | None = None
+    state: Path | None = None
+    reports: str = ""
+    judge_model: str = DEFAULT_JUDGE_MODEL
+    judge_effort: str = "low"
+    judge_prices: str = ""
+    judge_grouping: int = Field(default=1, ge=1)
+    judge_width: int = 20
+    judge_deadline: float = 60.0
+    judge_max_tokens: int = 2048
+    judge_requests_per_minute: float | None = Field(default=None, gt=0)
+    judge_input_tokens_per_minute: float | None = Field(default=None, gt=0)
+    judge_output_tokens_per_minute: float | None = Field(default=None, gt=0)
+    daily_usd: float = Field(default=0.0, ge=0)
+    run_deadline: float | None = None
+    suite_allow_env: str = ""
+    suite_allow_targets: bool = False
+    suite_allow_path: str = ""
+    recordings_secret: SecretStr | None = None
+    keep_reasons_days: int | None = Field(default=None, ge=1)
+    keep_text_days: int | None = Field(default=None, ge=1)
+    min_coverage_replay: float = 1.0
+    min_coverage_live: float = 0.95
+    undecided_delta: float = Field(default=2.5, ge=0, le=9)
+    require_calibration: bool = False
+    otel_events: bool = False
+    otel_explanations: bool = False
+
+    @field_validator(
+        "database_url",
+        "root",
+        "state",
+        "run_deadline",
+        "keep_reasons_days",
+        "keep_text_days",
+        "recordings_secret",
+        "judge_requests_per_minute",
+        "judge_input_tokens_per_minute",
+        "judge_output_tokens_per_minute",
+        mode="before",
+    )
+    @classmethod
+    def _blank_is_unset(cls, value: object) -> object:
+        return None if value == "" else value
+
+    @field_validator("otel_events", "otel_explanations", mode="before")
+    @classmethod
+    def _blank_is_off(cls, value: object) -> object:
+        return False if value == "" else value
+
+    @field_validator("daily_usd", mode="before")
+    @classmethod
+    def _blank_is_none(cls, value: object) -> object:
+        return 0.0 if value == "" else value
+
+    @field_validator("judge", mode="before")
+    @classmethod
+    def _blank_is_recorded(cls, value: object) -> object:
+        return "recorded" if value == "" else value
+
+    @field_validator("judge_prices")
+    @classmethod
+    def _prices_can_be_read(cls, value: str) -> str:
+        read_prices(value)
+        return value
+
+    @property
+    def suite_environment(self) -> list[str]:
+        """The names in ``suite_allow_env``."""
+        return [name.strip() for name in self.suite_allow_env.split(",") if name.strip()]
+
+    @property
+    def suite_paths(self) -> list[Path]:
+        """The folders in ``suite_allow_path``."""
+        return [Path(name.strip()) for name in self.suite_allow_path.split(",") if name.strip()]
+
+    @property
+    def world_root(self) -> Path:
+        """The world's folder, absolute."""
+        if self.root is not None:
+            return self.root.expanduser().resolve()
+        here = Path.cwd()
+        return here if (here / "personas").is_dir() else PACKAGE_PARENT
+
+
+def read_prices(text: str) -> dict[str, TokenPrices]:
+    """Return prices by model from ``MODEL=INPUT/OUTPUT[/CACHE WRITE/CACHE READ]`` with commas between them.
+
+    Raises:
+        ValueError: it is not written so, a price is no finite number from 0, or a model stands twice.
+    """
+    found: dict[str, TokenPrices] = {}
+    for item in filter(None, map(str.strip, text.split(","))):
+        model, _, written = (part.strip() for part in item.rpartition("="))
+        try:
+            prices = [float(price) for price in written.split("/")]
+        except ValueError:
+            prices = []
+        if not model or len(prices) not in (2, 4) or not all(0 <= price < float("inf") for price in prices):
+            raise ValueError(
+                f"{item!r} is no price; write MODEL=INPUT/OUTPUT or MODEL=INPUT/OUTPUT/CACHE WRITE/CACHE READ,"
+                " in dollars a million tokens"
+            )
+        if model in found:
+            raise ValueError(f"{model!r} has two prices")
+        # What is read from a cache is not taken to be cheaper, nor what is written to be dearer, unless it is said.
+        found[model] = TokenPrices(*prices, *(prices[:1] * 2 if len(prices) == 2 else []))
+    return found
+
+
+class SettingsInForce(Generic[SettingsT]):
+    """Called, it returns the settings in force: those of ``using``, else this process's, read once from the environment.
+
+    Raises:
+        ConfigError: a variable has a value it cannot have; all such are named.
+    """
+
+    def __init__(self, kind: type[SettingsT]) -> None:
+        self._kind = kind
+        self._environment: SettingsT | None = None
+        self._chosen: ContextVar[SettingsT | None] = ContextVar(kind.__name__, default=None)
+
+    def __call__(self) -> SettingsT:
+        if chosen := self._chosen.get():
+            return chosen
+        if self._environment is None:
+            self._environment = from_environment(self._kind)
+        return self._environment
+
+    @contextmanager
+    def using(self, settings: SettingsT | None) -> Iterator[None]:
+        """Let other settings be in force in the clause, for this task or thread and those it starts; None: the process's."""
+        token = self._chosen.set(settings)
+        try:
+            yield
+        finally:
+            self._chosen.reset(token)
+
+    def cache_clear(self) -> None:
+        """Forget what was read from the environment."""
+        self._environment = None
+
+
+def from_environment(settings: type[SettingsT]) -> SettingsT:
+    """Return settings read from the environment.
+
+    Raises:
+        ConfigError: a variable has a value it cannot have; all such are named.
+    """
+    try:
+        return settings()
+    except ValidationError as error:
+        raise ConfigError(
+            [
+                Problem(
+                    f"environment variable {PREFIX}{str(item['loc'][0]).upper()} is {item['input']!r}: "
+                    f"{item['msg'][0].lower()}{item['msg'][1:]}; correct or unset it"
+                )
+                for item in error.errors(include_url=False)
+            ]
+        ) from None
+
+
+get_settings = SettingsInForce(Settings)

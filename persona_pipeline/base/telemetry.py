@@ -1,0 +1,174 @@
+"""Scores as ``gen_ai.evaluation.result`` events over the OpenTelemetry Logs API. Off unless asked for; nothing waits for them."""
+
+import atexit
+import logging
+import os
+import re
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from persona_pipeline.base.settings import get_settings
+from persona_pipeline.version import __version__
+
+EVENT = "gen_ai.evaluation.result"
+_INSTALL = "pip install 'persona-pipeline[otel]'"
+# A run of many agents has thousands of events at once; more than this many that wait are dropped.
+_MOST_WAITING = 100_000
+# Seconds that the end of a process waits for a collector.
+_PATIENCE = 5.0
+# All zeros is no id.
+_TRACE_ID, _SPAN_ID = re.compile(r"(?!0+$)[0-9a-f]{32}"), re.compile(r"(?!0+$)[0-9a-f]{16}")
+_LOGGER = logging.getLogger("persona_pipeline.telemetry")
+
+
+@dataclass(frozen=True)
+class SpanIds:
+    """A span somewhere else, by its ids in hexadecimal."""
+
+    trace_id: str
+    span_id: str
+
+    @classmethod
+    def among(cls, extras: Mapping[str, Any]) -> "SpanIds | None":
+        """Return the span that a message's extras name, None where they name none that can be one."""
+        trace_id, span_id = str(extras.get("trace_id")), str(extras.get("span_id"))
+        return cls(trace_id, span_id) if _TRACE_ID.fullmatch(trace_id) and _SPAN_ID.fullmatch(span_id) else None
+
+
+@dataclass(frozen=True)
+class EvaluationEvent:
+    """One score of one thing, or why there is none.
+
+    Attributes:
+        name: what was measured, such as ``adherence`` or ``adherence/dry``.
+        score: None where there is none; ``error`` says why.
+        label: what the score means, one of a few words.
+        explanation: the judge's reason; it is sent only where that is asked for.
+        span: what was evaluated, where that is one span that is known; None: the span that is current, if any is.
+        response_id: the id that the model's provider gave to the answer that was evaluated.
+        attributes: what else is known.
+    """
+
+    name: str
+    score: float | None = None
+    label: str | None = None
+    error: str | None = None
+    explanation: str | None = None
+    span: SpanIds | None = None
+    response_id: str | None = None
+    attributes: Mapping[str, str | int | float | bool | None] = field(default_factory=dict)
+
+    def to_attributes(self, *, explained: bool) -> dict[str, Any]:
+        """Return the event's attributes as the conventions call them."""
+        found = {
+            "gen_ai.evaluation.name": self.name,
+            "gen_ai.evaluation.score.value": None if self.score is None else float(self.score),
+            "gen_ai.evaluation.score.label": self.label,
+            "gen_ai.evaluation.explanation": (self.explanation or None) if explained else None,
+            "gen_ai.response.id": self.response_id,
+            "error.type": self.error,
+            **self.attributes,
+        }
+        return {key: value for key, value in found.items() if value is not None}
+
+
+class Emitter:
+    """Hands events to a thread that sends them over OTLP/HTTP to where ``OTEL_EXPORTER_OTLP_*`` says; never raises, never waits.
+
+    Args:
+        explained: send explanations along.
+    """
+
+    def __init__(self, *, explained: bool = False) -> None:
+        from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
+        from opentelemetry.sdk._logs import LoggerProvider
+        from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
+        from opentelemetry.sdk.resources import Resource
+
+        self._explained = explained
+        named = bool(os.environ.get("OTEL_SERVICE_NAME")) or "service.name=" in os.environ.get(
+            "OTEL_RESOURCE_ATTRIBUTES", ""
+        )
+        # What the environment says of it goes before.
+        resource = Resource.create({} if named else {"service.name": "persona-pipeline"})
+        most = int(os.environ.get("OTEL_BLRP_MAX_QUEUE_SIZE") or _MOST_WAITING)
+        self._provider = LoggerProvider(resource, shutdown_on_exit=False)
+        self._provider.add_log_record_processor(BatchLogRecordProcessor(OTLPLogExporter(), max_queue_size=most))
+        self._logger = self._provider.get_logger("persona_pipeline", __version__)
+
+    def emit(self, events: Iterable[EvaluationEvent]) -> None:
+        """Hand events over."""
+        try:
+            for event in events:
+                self._logger.emit(
+                    timestamp=time.time_ns(),
+                    context=_context_of(event.span),
+                    attributes=event.to_attributes(explained=self._explained),
+                    event_name=EVENT,
+                )
+        except Exception:
+            _LOGGER.exception("scores were not handed to OpenTelemetry")
+
+    def close(self, seconds: float = _PATIENCE) -> None:
+        """Send what waits, for so long at most."""
+        closing = threading.Thread(target=self._close, name="telemetry-close", daemon=True)
+        closing.start()
+        closing.join(seconds)
+
+    def _close(self) -> None:
+        # To shut down alone would drop what is not sent in a time of its own.
+        self._provider.force_flush()
+        self._provider.shutdown()
+
+
+def _context_of(span: SpanIds | None) -> Any:
+    if span is None:
+        return None
+    from opentelemetry.context import Context
+    from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
+
+    ids = SpanContext(
+        int(span.trace_id, 16), int(span.span_id, 16), is_remote=True, trace_flags=TraceFlags(TraceFlags.SAMPLED)
+    )
+    return set_span_in_context(NonRecordingSpan(ids), Context())
+
+
+@lru_cache
+def emitter() -> Emitter | None:
+    """Return this process's emitter; None where no events are asked for (``PERSONA_OTEL_EVENTS``) or none can be sent."""
+    settings = get_settings()
+    if not settings.otel_events:
+        return None
+    try:
+        made = Emitter(explained=settings.otel_explanations)
+    except ImportError as error:
+        _LOGGER.warning(
+            "PERSONA_OTEL_EVENTS is set, and %s is not installed: no scores are sent; %s", error.name, _INSTALL
+        )
+        return None
+    except Exception:
+        _LOGGER.exception("PERSONA_OTEL_EVENTS is set, and no scores can be sent")
+        return None
+    atexit.register(made.close)
+    return made
+
+
+@contextmanager
+def within_span(traceparent: str | None) -> Iterator[None]:
+    """Make the span that a W3C ``traceparent`` header names the current one; without one, or without events, nothing changes."""
+    if traceparent is None or emitter() is None:
+        yield
+        return
+    from opentelemetry import context
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    token = context.attach(TraceContextTextMapPropagator().extract({"traceparent": traceparent}))
+    try:
+        yield
+    finally:
+        context.detach(token)

@@ -1,0 +1,242 @@
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import dagster as dg
+import sqlalchemy as sa
+from pydantic import Field
+
+from persona_pipeline.base.database import tables
+from persona_pipeline.base.database.engine import Store
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.defs import metadata
+from persona_pipeline.defs.platform import run_tags
+from persona_pipeline.defs.platform.failures import known_failures
+from persona_pipeline.defs.platform.place import Place
+from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource
+from persona_pipeline.evaluation.run import planned_requests
+from persona_pipeline.judging import batches as message_batches
+from persona_pipeline.judging.batches import SUBMITTED, SUBMITTING, BatchSummary, CollectedBackend
+from persona_pipeline.judging.model.options import ModelOptions
+from persona_pipeline.judging.money import daily_limit
+from persona_pipeline.judging.verdict import Question
+from persona_pipeline.reporting.text import one_line
+from persona_pipeline.world.world import World
+
+
+class BatchConfig(dg.Config):
+    """What to judge in batches; window, samples and limit are the evaluation's."""
+
+    agents: list[str] = Field(default=[], description="Agents to judge; empty: everybody with a persona file.")
+    dimensions: list[str] = Field(default=[], description="Dimensions to judge; empty: all.")
+
+
+def planned_questions(
+    world: World, options: ModelOptions, evaluation: EvaluationSettings, config: BatchConfig
+) -> list[Question]:
+    """Return what an evaluation with these settings would ask.
+
+    Raises:
+        ConfigError: an unknown agent or dimension, or files that are not valid.
+    """
+    from persona_pipeline.judging.estimate import claim_questions
+
+    requests = planned_requests(world, evaluation.request(world, config.agents or None, config.dimensions or None))
+    return claim_questions(requests, options, evaluation.asked(world).grouping or world.settings.judge_grouping)
+
+
+def require_affordable(world: World, options: ModelOptions, questions: Sequence[Question], limit: float | None) -> None:
+    """Check the expected price of what has no answer yet: once it is submitted, a batch is paid for, and it counts today.
+
+    Raises:
+        ConfigError: it is above the limit (US dollars; None: there is none) or what is left of the day's, or unknown.
+    """
+    from persona_pipeline.judging.estimate import estimate_questions
+
+    answers = asyncio.run(CollectedBackend(world.store, options).ask(questions))
+    missing = [question for question, answer in zip(questions, answers, strict=True) if answer.data is None]
+    usd = estimate_questions(missing, options, world.store).batch_usd
+    if usd is None:
+        raise ConfigError(
+            f"no price is known for {options.model}, so PERSONA_MAX_USD and PERSONA_DAILY_USD cannot be kept; set them to 0"
+        )
+    if limit and usd.expected > limit:
+        raise ConfigError(
+            f"the batch is expected to cost ${usd.expected:.4f}, above the limit of ${limit:g}; "
+            "raise PERSONA_MAX_USD, or name fewer agents or dimensions"
+        )
+    daily = daily_limit(world.settings, world.store)
+    if daily and not daily.take(usd.expected):
+        raise ConfigError(
+            f"the batch is expected to cost ${usd.expected:.4f}, and ${daily.remaining:.4f} are left of today's "
+            f"${daily.max_usd:g}; raise PERSONA_DAILY_USD, or submit it tomorrow"
+        )
+
+
+def count_open(store: Store) -> int:
+    """Return how many batches are submitted, or being so, and not collected."""
+    table = tables.judge_batches
+    query = sa.select(sa.func.count()).select_from(table).where(table.c.status.in_((SUBMITTING, SUBMITTED)))
+    with store.connect() as connection:
+        return connection.execute(query).scalar_one()
+
+
+API_RETRIES, API_SECONDS = 2, 60.0
+_MOST_TEXT = 300
+_TAGS = {run_tags.JUDGE: "anthropic, in batches"}
+
+
+@contextmanager
+def api_failures() -> Iterator[None]:
+    """Turn an overloaded or unreachable API into a retry, which bills nothing twice, and a refusal into a failure that says why."""
+    import anthropic
+
+    try:
+        yield
+    except anthropic.APIStatusError as error:
+        if error.status_code in (408, 429) or error.status_code >= 500:
+            raise dg.RetryRequested(max_retries=API_RETRIES, seconds_to_wait=API_SECONDS) from error
+        said = one_line(error.message, _MOST_TEXT)
+        raise dg.Failure(f"the API refused (HTTP {error.status_code}): {said}", allow_retries=False) from error
+    except anthropic.APIConnectionError as error:
+        raise dg.RetryRequested(max_retries=API_RETRIES, seconds_to_wait=API_SECONDS) from error
+
+
+def build_submit_batches(place: Place) -> dg.JobDefinition:
+    """Return the job that submits batches."""
+
+    @dg.op(name=place.name("submit_planned_requests"))
+    @place.bound
+    def submit_planned_requests(
+        context: dg.OpExecutionContext, world: WorldResource, evaluation: EvaluationSettings, config: BatchConfig
+    ) -> None:
+        """Submit every judgment an evaluation would ask for that is neither answered nor under way."""
+        with known_failures(), api_failures():
+            opened = world.open()
+            options = ModelOptions.from_settings(opened.settings)
+            questions = planned_questions(opened, options, evaluation, config)
+            limit = evaluation.asked(opened).max_usd
+            if limit or opened.settings.daily_usd:
+                require_affordable(opened, options, questions, limit)
+            done = message_batches.submit_batch(opened.store, options, questions)
+        if done.uncertain:
+            context.log.warning(
+                f"{done.uncertain} submissions had no answer; collect_batches finds out what became of them"
+            )
+        context.add_output_metadata(
+            {
+                "judgments": len(questions),
+                "submitted": done.submitted,
+                "answered_before": done.cached,
+                "under_way": done.waiting,
+                "uncertain_submissions": done.uncertain,
+                "batches": ", ".join(done.batch_ids) or "none",
+            }
+        )
+
+    submit = submit_planned_requests.alias("submit_planned_requests")
+
+    @dg.job(
+        name=place.name("submit_batches"),
+        tags=_TAGS,
+        executor_def=place.executor,
+        description="Submits what an evaluation would ask the judge as message batches, at half the price. Run twice, it bills "
+        "once.",
+    )
+    def submit_batches() -> None:
+        submit()
+
+    return submit_batches
+
+
+def build_collect_batches(place: Place) -> dg.JobDefinition:
+    """Return the job that collects batches."""
+
+    @dg.op(name=place.name("collect_ended_batches"))
+    @place.bound
+    def collect_ended_batches(context: dg.OpExecutionContext, world: WorldResource) -> None:
+        """Bring the answers of ended batches into the store."""
+        with known_failures(), api_failures():
+            opened = world.open()
+            summaries = message_batches.collect_batches(opened.store, ModelOptions.from_settings(opened.settings))
+        for summary in summaries:
+            for reason, count in summary.reasons.items():
+                context.log.warning(
+                    f"{summary.batch_id}: {count} judgments are unscored ({reason}); submit_batches submits them again"
+                )
+        context.add_output_metadata({**summary_metadata(summaries), "still_open": count_open(opened.store)})
+
+    collect = collect_ended_batches.alias("collect_ended_batches")
+
+    @dg.job(
+        name=place.name("collect_batches"),
+        tags=_TAGS,
+        executor_def=place.executor,
+        description="Collects message batches that have ended; an evaluation with the judge anthropic then pays for nothing in "
+        "them.",
+    )
+    def collect_batches() -> None:
+        collect()
+
+    return collect_batches
+
+
+def summary_metadata(summaries: Sequence[BatchSummary]) -> metadata.Metadata:
+    """Return how batches ended: numbers, and a row a batch."""
+    rows = [
+        {
+            "batch": item.batch_id,
+            "answered": item.answered,
+            "unscored": ", ".join(f"{reason} {count}" for reason, count in item.reasons.items()) or "none",
+            "tokens": item.input_tokens + item.output_tokens,
+            "usd": "unknown" if item.usd is None else f"{item.usd:.4f}",
+        }
+        for item in summaries
+    ]
+    found: metadata.Metadata = {
+        "collected": len(summaries),
+        "answered": sum(item.answered for item in summaries),
+        "unscored": sum(len(item.unscored) for item in summaries),
+        "batches": metadata.table(rows, ("batch", "answered", "unscored", "tokens", "usd")),
+    }
+    prices = [item.usd for item in summaries if item.usd is not None]
+    return found | ({"usd": sum(prices)} if len(prices) == len(summaries) else {})
+
+
+POLL_SECONDS = 300
+_UNFINISHED = [
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+]
+
+
+def build_open_batches(place: Place, collect_batches: dg.JobDefinition) -> dg.SensorDefinition:
+    """Return the sensor of open batches."""
+
+    @dg.sensor(
+        name=place.name("open_batches"),
+        job=collect_batches,
+        minimum_interval_seconds=POLL_SECONDS,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Collects message batches while there are open ones. Collecting costs nothing.",
+    )
+    @place.bound
+    def open_batches(context: dg.SensorEvaluationContext, world: WorldResource) -> dg.RunRequest | dg.SkipReason:
+        """Ask for a collection when a batch is open and none is under way."""
+        count = count_open(world.open().store)
+        if not count:
+            return dg.SkipReason("no batch is open")
+        under_way = dg.RunsFilter(job_name=collect_batches.name, statuses=_UNFINISHED)
+        if context.instance.get_run_records(under_way, limit=1):
+            return dg.SkipReason("a collection is under way")
+        return dg.RunRequest(tags=run_tags.request_tags(f"{count} open batches"))
+
+    return open_batches
+
+
+def build_batches(place: Place) -> dg.Definitions:
+    """Return what is about the message batches of a place."""
+    collect = build_collect_batches(place)
+    return dg.Definitions(jobs=[build_submit_batches(place), collect], sensors=[build_open_batches(place, collect)])

@@ -1,0 +1,79 @@
+"""What every asset carries alike."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import dagster as dg
+
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.settings import get_settings
+
+OWNERS = ["team:persona-quality"]
+
+
+@dataclass(frozen=True)
+class AssetOutcome:
+    """A data version, which changes exactly when the content does, and metadata."""
+
+    version: str
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+    def result(self, spec: dg.AssetSpec | None = None) -> dg.MaterializeResult:
+        """Return it as what an asset returns; ``spec``: which of a step's assets it is about."""
+        return dg.MaterializeResult(
+            asset_key=spec.key if spec else None, data_version=dg.DataVersion(self.version), metadata=self.metadata
+        )
+
+
+STATE = ".persona"
+_OBJECT_STORES = ("s3", "gs", "az")
+
+
+def reports_folder(root: Path) -> Path:
+    """Return where the reports of the world at ``root`` belong: PERSONA_REPORTS, else ``reports`` in the folder of the state.
+
+    Raises:
+        ConfigError: nothing is installed that knows the URL's store.
+    """
+    settings = get_settings()
+    if settings.reports:
+        return open_folder(settings.reports, "PERSONA_REPORTS")
+    return (settings.state or root / STATE) / "reports"
+
+
+def open_folder(place: str, variable: str) -> Path:
+    """Return a folder by its path or by the URL of an object store; the latter is written and read like one of the disk.
+
+    Args:
+        variable: where it stands, to be named in an error.
+
+    Raises:
+        ConfigError: nothing is installed that knows the URL's store.
+    """
+    if "://" not in place:
+        return Path(place)
+    from upath import UPath
+
+    protocol = place.partition("://")[0]
+    try:
+        if protocol in _OBJECT_STORES:
+            from obstore.fsspec import register  # pyright: ignore[reportMissingImports]
+
+            register(protocol)
+        folder = UPath(place)
+        # What the store needs is imported only now.
+        assert folder.fs
+    except (ImportError, ValueError) as error:
+        remedy = "write s3://, gs:// or az:// and pip install 'persona-pipeline[objects]'"
+        raise ConfigError(f"{variable} is {place!r}: {error}; {remedy}") from error
+    return cast(Path, folder)
+
+
+def write_texts(folder: Path, texts: Mapping[str, str]) -> Path:
+    """Write files, text by name, and return their folder; it is made if it is not there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return folder

@@ -1,3 +1,0 @@
-"""What every asset carries alike."""
-
-OWNERS = ["team:persona-quality"]

@@ -1,0 +1,1 @@
+"""What changed since it was last evaluated, and must be evaluated again"""

@@ -1,0 +1,163 @@
+"""The data versions of what lies outside: cheap enough to be taken of a thousand agents twice a minute."""
+
+import hashlib
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from persona_pipeline.base.database.engine import Store
+from persona_pipeline.base.documents.json import content_hash
+from persona_pipeline.guard.baselines.golden import BASELINES
+from persona_pipeline.guard.calibration.judge_change import CHANGES
+from persona_pipeline.guard.labels.files import LABELS
+from persona_pipeline.scoring.text.agreement import LEXICONS
+from persona_pipeline.world.messages.counting import Said, said_by_agent
+from persona_pipeline.world.messages.looking import digest_within, regular_digest, repository_of
+from persona_pipeline.world.personas import PERSONAS, is_agent_id
+from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS
+from persona_pipeline.world.propositions.loading import DEFAULT, PROPOSITIONS
+from persona_pipeline.world.world import FUTURE_GRACE
+
+CONVERGENCE = "convergence"
+PERSONA, MESSAGES, BASELINE = "persona", "messages", "baseline"
+# A dimension stands for the claims about it.
+SOURCES = (PERSONA, *ALL_DIMENSIONS, BASELINE, MESSAGES)
+ABSENT = "absent"
+_YAML = (".yaml", ".yml")
+_DIGITS = 16
+
+
+@dataclass(frozen=True)
+class MessageVersion:
+    """What an agent has said so far: how many messages, when the newest was sent, and a digest of all of them."""
+
+    count: int
+    digest: str
+    newest: datetime | None = None
+
+    def __str__(self) -> str:
+        return f"{self.count}-{self.digest}"
+
+    @classmethod
+    def parse(cls, version: str | None) -> "MessageVersion | None":
+        """Return a recorded version without its time; None when there is none, or it is no such version."""
+        count, _, digest = (version or "").partition("-")
+        return cls(int(count), digest) if count.isdigit() and digest else None
+
+
+@dataclass(frozen=True)
+class SourceVersions:
+    """Versions by agent. A persona that has no file has no entry; every other file that is missing is ``absent``.
+
+    Attributes:
+        propositions: by dimension; that of convergence is of the lexicons, too.
+        baselines: what drops are measured against and how they are read: golden file, labels, judge changes.
+    """
+
+    personas: Mapping[str, str]
+    propositions: Mapping[str, Mapping[str, str]]
+    baselines: Mapping[str, str]
+    messages: Mapping[str, MessageVersion]
+    misnamed: tuple[str, ...] = ()
+
+    @property
+    def agent_ids(self) -> list[str]:
+        """The agents, sorted."""
+        return sorted(self.personas)
+
+    def by_source(self) -> dict[str, Mapping[str, str]]:
+        """Return the versions by source, then by agent."""
+        said = {agent_id: str(version) for agent_id, version in self.messages.items()}
+        return {PERSONA: self.personas, **self.propositions, BASELINE: self.baselines, MESSAGES: said}
+
+
+def source_versions(root: Path, store: Store) -> SourceVersions:
+    """Return the version of every source of every agent, valid or not: a broken file is a version like any other."""
+    files = _digests(root / PERSONAS, _YAML)
+    personas = {stem: version for stem, version in files.items() if is_agent_id(stem)}
+    golden = _digests(root / BASELINES, (".json",))
+    # What decides how a drop is read: people's labels, and what was found of pairs of judges.
+    weighing = {**_digests(root / LABELS, (".jsonl",)), **_digests((root / CHANGES).parent, (CHANGES.name,))}
+    claims = {name: _proposition_versions(root / PROPOSITIONS / name, personas) for name in ALL_DIMENSIONS}
+    words = _digests(root / LEXICONS, _YAML)
+    return SourceVersions(
+        personas=personas,
+        propositions=claims
+        | {CONVERGENCE: {name: _beside(found, words) for name, found in claims[CONVERGENCE].items()}},
+        baselines={name: _beside(golden[name], weighing) if name in golden else ABSENT for name in personas},
+        messages=message_versions(store, personas),
+        misnamed=tuple(sorted(files.keys() - personas.keys())),
+    )
+
+
+def message_versions(
+    store: Store, agent_ids: Iterable[str], *, until: datetime | None = None
+) -> dict[str, MessageVersion]:
+    """Return what each agent has said, as it is counted. An edit, a removal or a late message changes the digest.
+
+    One outside every window an agent was evaluated on does not, nor does one of the future before its time.
+
+    Args:
+        until: up to when messages count; by default to now and five minutes of grace.
+    """
+    said = said_by_agent(store, until or datetime.now(UTC) + FUTURE_GRACE)
+    return {agent_id: _version(said.get(agent_id)) for agent_id in agent_ids}
+
+
+def _beside(version: str, others: Mapping[str, str]) -> str:
+    """Return a version with what counts beside the file; where there is nothing it stays as it is."""
+    return _digest(f"{version} {sorted(others.items())}".encode()) if others else version
+
+
+def _version(said: Said | None) -> MessageVersion:
+    if said is None:
+        return MessageVersion(0, content_hash([])[:_DIGITS])
+    return MessageVersion(said.judged.messages, f"{said.judged.digest:0{_DIGITS}x}", said.newest)
+
+
+def _proposition_versions(folder: Path, agent_ids: Iterable[str]) -> dict[str, str]:
+    files = _digests(folder, _YAML)
+    default = files.get(DEFAULT, ABSENT)
+    # An agent without a file of its own shares the default's version.
+    return {
+        agent_id: _digest(f"{default} {files[agent_id]}".encode()) if agent_id in files else default
+        for agent_id in agent_ids
+    }
+
+
+def _digests(folder: Path, endings: tuple[str, ...]) -> dict[str, str]:
+    """Return a digest by file stem; two spellings of one name (an error when it is read) are digested together."""
+    found: dict[str, str] = {}
+    try:
+        with os.scandir(folder) as entries:
+            files = {entry.name: entry for entry in entries if entry.name.endswith(endings)}
+    except (FileNotFoundError, NotADirectoryError):
+        return found
+    for name in sorted(files):
+        stem = name.rpartition(".")[0]
+        if not stem or stem.startswith("."):
+            continue
+        try:
+            digest = _known_digest(files[name])
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            # Its run will say what is wrong with it.
+            digest = f"unreadable-{error.errno}"
+        found[stem] = _digest(f"{found[stem]} {digest}".encode()) if stem in found else digest
+    return found
+
+
+def _known_digest(entry: os.DirEntry[str]) -> str:
+    """Return a file's digest. Thousands a look: one that looks as it did is not opened, and a Path each would cost as much."""
+    if entry.is_symlink():
+        digest = digest_within(entry.path, [repository_of(Path(entry.path).parent)])
+    else:
+        digest = regular_digest(entry.path, entry.stat())
+    return "unreadable" if digest is None else digest[:_DIGITS]
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:_DIGITS]

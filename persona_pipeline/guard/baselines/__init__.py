@@ -1,0 +1,1 @@
+"""Golden baselines: what the scores should not fall below."""

@@ -1,0 +1,450 @@
+"""How large an error a drop has: the judge's part and the week's part, for every claim and dimension of a fleet at once.
+
+A claim's score in a window is its level, plus what the week does to it (sd w), plus the judge's error (sd j). So a drop
+between a baseline of m windows and a run has the variance
+
+    j² (1 / judgments before + 1 / judgments now) + w² (1 + 1 / m)
+
+and w is 0 where both sides judged the same messages. The same holds of a dimension, whose windows are looked at as a whole,
+computed parts included.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from persona_pipeline.guard.baselines.variance import (
+    ROUNDING_VARIANCE,
+    Fleet,
+    Indices,
+    Level,
+    Mask,
+    Numbers,
+    by_group,
+    centre,
+    moderated,
+    prior_of,
+    satterthwaite,
+)
+
+# How weeks differ is learnt from others only where so many agents show it: no neighbour alone moves another's limits.
+FEWEST_AGENTS = 3
+# With so few degrees of freedom what the claims of one run do between them says nothing of the week.
+FEWEST_DEGREES = 4
+# What the mean square of a handful of normal numbers loses with the farthest of them, made up for.
+TRIMMED = 2.0
+SOURCES = ("same messages", "own windows", "own windows and the fleet's", "the fleet's windows", "this run", "unknown")
+SAME, OWN, SHRUNK, FLEET, RUN, UNKNOWN = range(len(SOURCES))
+
+
+@dataclass(frozen=True)
+class Week:
+    """What is known of the week, a row a dimension.
+
+    Attributes:
+        effect: variance of what a window does to a score.
+        whole: variance of a window's score, the judge's part included; what the effect was learnt from.
+        degrees: of freedom of ``whole``.
+        source: index into ``SOURCES``.
+    """
+
+    effect: Numbers
+    whole: Numbers
+    degrees: Numbers
+    source: Indices
+
+    def or_else(self, other: "Week") -> "Week":
+        """Return this where something is known, the other elsewhere."""
+        missing = self.source == UNKNOWN
+        return Week(
+            np.where(missing, other.effect, self.effect),
+            np.where(missing, other.whole, self.whole),
+            np.where(missing, other.degrees, self.degrees),
+            np.where(missing, other.source, self.source),
+        )
+
+    def at(self, rows: Indices) -> "Week":
+        """Return these rows, one of them as often as it is named."""
+        return Week(self.effect[rows], self.whole[rows], self.degrees[rows], self.source[rows])
+
+
+def between_windows(level: Level, medians: Mask) -> tuple[Numbers, Numbers]:
+    """Return the variance between the windows of each row, as it matters for falls, and its degrees of freedom.
+
+    A score near 9 cannot rise, so scores fall further than they rise: what the fleet shows below its means counts for all.
+    """
+    between = np.where(medians, level.between_medians, level.between)
+    below = np.where(medians, level.below_medians, level.below)
+    degrees = np.where(np.isfinite(between), level.windows - 1, 0.0)
+    whole, lower = (float(np.sum(np.where(degrees > 0, part * degrees, 0.0))) for part in (between, below))
+    return between * max(1.0, lower / whole if whole > 0 else 1.0), degrees
+
+
+def learnt(
+    agent_of: Indices, between: Numbers, judge: Numbers, degrees: Numbers, own: Mask, otherwise: Numbers
+) -> Week:
+    """Return what is known of the week from windows: the fleet's where enough agents have several, else each agent's own.
+
+    Args:
+        agent_of: the agent of each row; the others as in ``from_windows``.
+    """
+    showing = np.unique(agent_of[degrees > 0])
+    if len(showing) >= FEWEST_AGENTS:
+        return from_windows(between, judge, degrees, own, otherwise)
+    found = from_windows(between, judge, np.zeros(len(between)), own, otherwise)
+    for agent in showing:
+        alone = from_windows(between, judge, np.where(agent_of == agent, degrees, 0.0), own, otherwise)
+        elsewhere = np.where(agent_of == agent, alone.source, UNKNOWN)
+        found = found.or_else(Week(alone.effect, alone.whole, alone.degrees, elsewhere))
+    return found
+
+
+def from_windows(between: Numbers, judge: Numbers, degrees: Numbers, own: Mask, otherwise: Numbers) -> Week:
+    """Return what is known of the week from the windows of the fleet's baselines; UNKNOWN where there is one window each.
+
+    Plain variances between windows hold judge and week together; outliers and all, since a robust estimate of a large week's
+    effect is too small. The judge's part is taken out where it is known.
+
+    Args:
+        between, judge, degrees: variance between the windows of each row, the judge's part in it as the baselines tell it (0:
+            they do not), and its degrees of freedom.
+        own: rows with enough windows of their own.
+        otherwise: the judge's part where the baselines do not tell it.
+    """
+    total = float(degrees.sum())
+    if total <= 0:
+        nothing = np.zeros(len(between))
+        return Week(nothing, nothing, nothing, np.full(len(between), UNKNOWN))
+    # Baselines judged differently often are brought to the same judge's part before they are compared.
+    common = float(np.sum(judge * degrees) / total)
+    adjusted = between - judge + common
+    prior = prior_of(adjusted, degrees, max(common, ROUNDING_VARIANCE) / 20)
+    variance, freedom = moderated(np.maximum(adjusted, 0.0), degrees, prior, total)
+    alone = total == degrees
+    source = np.where(degrees <= 0, FLEET, np.where(alone | own, OWN, SHRUNK))
+    return Week(np.maximum(variance - (common or otherwise), 0.0), variance, freedom, source)
+
+
+def from_run(fleet: Fleet, drop: Numbers, judge: Numbers) -> Week:
+    """Return the week's variance as this run tells it: how differently the claims of an agent's other dimensions moved.
+
+    For baselines of one window, where no windows can be compared: baseline and run are two windows, and most claims did not
+    fall. A dimension that moved as a whole does not count, and no dimension is judged by itself where there are others.
+    """
+    at, units = fleet.dimension_of, len(fleet.agent_of)
+    moved = np.isfinite(drop) & ~fleet.same[at]
+
+    def by_unit(values: Numbers) -> Numbers:
+        return by_group(at, np.where(moved, values, 0.0), units)
+
+    def others(values: Numbers) -> Numbers:
+        return by_group(fleet.agent_of, values)[fleet.agent_of] - values
+
+    count = by_unit(np.ones(len(at)))
+    centre = by_unit(drop) / np.maximum(count, 1.0)
+    away = np.where(moved, (drop - centre[at]) ** 2, 0.0)
+    squares, degrees, noise = by_unit(away), np.maximum(count - 1, 0.0), by_unit(judge)
+    alone = others(degrees) < FEWEST_DEGREES
+    # By itself, a dimension is judged without the claim that moved most, which may be the one that fell.
+    farthest = np.zeros(units)
+    np.maximum.at(farthest, at, away)
+    without = squares - farthest * count / np.maximum(count - 1, 1.0)
+    spread = np.where(alone, TRIMMED * np.maximum(without, 0.0), others(squares))
+    freedom = np.where(alone, count - 2, others(degrees))
+    known = freedom >= np.where(alone, 2, FEWEST_DEGREES)
+    freedom = np.where(known, freedom, 1.0)
+    variance = spread / freedom
+    judged = np.where(alone, noise, others(noise)) / np.maximum(np.where(alone, count, others(count)), 1.0)
+    week = np.where(known, np.maximum(variance - judged, 0.0) / 2, 0.0)
+    return Week(week, variance / 2, np.where(known, freedom, 0.0), np.where(known, RUN, UNKNOWN))
+
+
+# From so many windows on an agent has a spread of its own.
+OWN_WINDOWS = 4
+# Degrees of freedom from which a run alone tells how much its judge varies.
+ENOUGH_REPEATS = 20
+
+
+@dataclass(frozen=True)
+class Drops:
+    """By how much each row fell, and what the error of that is made of (variances; NaN: cannot be tested).
+
+    Attributes:
+        drop: before - now, positive is worse; of medians where outlier verdicts were seen.
+        fallen: before - now of the scores themselves, to which the deltas of spec/2 apply.
+        judge_before, judge_now: the judge's part.
+        week: the week's part in one window.
+        windows: of the baseline.
+        degrees: of freedom of the whole error.
+        source: index into ``SOURCES``: where the week's part was learnt.
+        one: the judge's part of a single judgment a claim.
+    """
+
+    drop: Numbers
+    fallen: Numbers
+    judge_before: Numbers
+    judge_now: Numbers
+    week: Numbers
+    windows: Numbers
+    degrees: Numbers
+    source: Indices
+    one: Numbers
+
+    @property
+    def week_part(self) -> Numbers:
+        """What the weeks add to the variance of the drop."""
+        return self.week * (1 + 1 / np.maximum(self.windows, 1))
+
+    @property
+    def variance(self) -> Numbers:
+        """The whole variance of the drop."""
+        return self.judge_before + self.judge_now + self.week_part
+
+    @property
+    def p_value(self) -> Numbers:
+        """One-sided, of a drop above 0; NaN where nothing can be tested."""
+        from scipy.special import stdtr
+
+        error = np.sqrt(self.variance)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(error > 0, stdtr(self.degrees, -self.drop / error), np.nan)
+
+
+@dataclass(frozen=True)
+class _Judge:
+    """The judge's part in each row (variances).
+
+    Attributes:
+        one: of a single judgment now. before, now: of each side.
+        window: of one window of the baseline, as the baselines alone tell it; 0: they do not.
+        otherwise: the same as the agent's own run tells it, outlier verdicts included.
+        degrees: of freedom. known: there is something to go by.
+    """
+
+    one: Numbers
+    before: Numbers
+    now: Numbers
+    window: Numbers
+    otherwise: Numbers
+    degrees: Numbers
+    known: Mask
+
+
+def drops_of(fleet: Fleet) -> tuple[Drops, Drops]:
+    """Return the drops of all dimensions and of all claims.
+
+    An agent's answer rests on its own run and on the baselines of all, never on another agent's run.
+    """
+    at, units = fleet.dimension_of, len(fleet.agent_of)
+    robust = _outliers_seen(fleet)
+    own = fleet.dimensions_before.windows >= OWN_WINDOWS
+    before, factor_before = centre(fleet.claims_before, robust)
+    now, factor_now = centre(fleet.claims_now, robust)
+    judge = _judge(fleet, factor_before, factor_now)
+    between, degrees = between_windows(fleet.claims_before, factor_before > 1)
+    total = by_group(at, degrees, units)
+    pooled, window, otherwise = (
+        by_group(at, np.where(degrees > 0, part * degrees, 0.0), units) / np.maximum(total, 1.0)
+        for part in (between, judge.window, judge.otherwise)
+    )
+    week = learnt(fleet.agent_of, pooled, window, total, own, otherwise)
+    week = week.or_else(from_run(fleet, before - now, judge.before + judge.now))
+    fallen = fleet.claims_before.mean - fleet.claims_now.mean
+    claims = _assembled(fleet.same[at], before - now, fallen, judge, week.at(at), fleet.claims_before.windows)
+
+    def summed(values: Numbers) -> Numbers:
+        return by_group(at, values * fleet.weight**2, units)
+
+    any_robust = by_group(at, robust.astype(float), units) > 0
+    first, factor = centre(fleet.dimensions_before, any_robust)
+    second, _ = centre(fleet.dimensions_now, any_robust)
+    whole_judge = _Judge(
+        *(summed(part) for part in (judge.one, judge.before, judge.now, judge.window, judge.otherwise)),
+        degrees=_dimension_degrees(fleet, judge.degrees),
+        known=by_group(at, judge.known.astype(float), units) > 0,
+    )
+    whole, whole_degrees = between_windows(fleet.dimensions_before, factor > 1)
+    golden = by_group(at, judge.window * fleet.weight_before**2, units)
+    # Windows of a whole dimension, or what the weeks of its claims come to if they are independent of each other.
+    parts = Week(summed(week.effect[at]), summed(week.whole[at]), week.degrees, week.source)
+    whole_week = learnt(fleet.agent_of, whole, golden, whole_degrees, own, whole_judge.otherwise)
+    fallen = fleet.dimensions_before.mean - fleet.dimensions_now.mean
+    dimensions = _assembled(
+        fleet.same, first - second, fallen, whole_judge, whole_week.or_else(parts), fleet.dimensions_before.windows
+    )
+    return dimensions, claims
+
+
+def _outliers_seen(fleet: Fleet) -> Mask:
+    agents = fleet.agent_of[fleet.dimension_of]
+    if fleet.claims_before.judge.outliers.any():
+        return np.ones(len(agents), bool)
+    return by_group(agents, fleet.claims_now.judge.outliers)[agents] > 0
+
+
+def _judge(fleet: Fleet, factor_before: Numbers, factor_now: Numbers) -> _Judge:
+    """Return the judge's part of every claim, drawn to the fleet's; 0 where nothing was judged twice."""
+    before, now = fleet.claims_before.judge, fleet.claims_now.judge
+    counts = np.maximum(fleet.claims_before.count, 1), np.maximum(fleet.claims_now.count, 1)
+    windows, nothing = fleet.claims_before.windows, np.zeros(len(fleet.weight))
+    if before.degrees.any():
+        golden = _variance(before.squares, before.degrees)
+        prior, total = prior_of(golden, before.degrees, ROUNDING_VARIANCE), float(before.degrees.sum())
+        alone, _ = moderated(golden, before.degrees, prior, total)
+        degrees = before.degrees + now.degrees
+        one, degrees = moderated(_variance(before.squares + now.squares, degrees), degrees, prior, total)
+        window = _floored(alone) * factor_before * windows / counts[0]
+        mean, otherwise = one, nothing
+    else:
+        # Nothing was judged twice for a baseline: what the agent's own run says of the judge holds for all its claims.
+        agents = fleet.agent_of[fleet.dimension_of]
+        squares, degrees, all_squares, all_degrees = (
+            by_group(agents, part)[agents] for part in (now.squares, now.degrees, now.all_squares, now.all_degrees)
+        )
+        # Windows tell the whole error; taking it apart by a judge that was hardly repeated would make it less certain.
+        enough = degrees >= np.where(windows > 1, ENOUGH_REPEATS, 1)
+        one = np.where(enough, _variance(squares, degrees), np.nan)
+        mean = np.where(enough, _variance(all_squares, all_degrees), np.nan)
+        window, otherwise = nothing, _floored(mean) * windows / counts[0]
+    return _Judge(
+        one=_floored(one) * factor_now,
+        before=np.where(factor_before > 1, _floored(one) * factor_before, _floored(mean)) / counts[0],
+        now=np.where(factor_now > 1, _floored(one) * factor_now, _floored(mean)) / counts[1],
+        window=window,
+        otherwise=otherwise,
+        degrees=degrees,
+        known=np.isfinite(one),
+    )
+
+
+def _dimension_degrees(fleet: Fleet, degrees: Numbers) -> Numbers:
+    at, units = fleet.dimension_of, len(fleet.agent_of)
+    if fleet.claims_before.judge.degrees.any():
+        return by_group(at, degrees, units)
+    # Every claim of an agent was given the same estimate.
+    largest = np.zeros(units)
+    np.maximum.at(largest, at, degrees)
+    return largest
+
+
+def _variance(squares: Numbers, degrees: Numbers) -> Numbers:
+    return np.where(degrees > 0, squares / np.maximum(degrees, 1.0), np.nan)
+
+
+def _floored(variance: Numbers) -> Numbers:
+    """Return 0 where nothing is known, and nowhere less than whole scores must vary."""
+    return np.where(np.isfinite(variance), np.maximum(variance, ROUNDING_VARIANCE), 0.0)
+
+
+def _assembled(same: Mask, drop: Numbers, fallen: Numbers, judge: _Judge, week: Week, windows: Numbers) -> Drops:
+    effect = np.where(same, 0.0, week.effect)
+    source = np.where(same, SAME, week.source)
+    # Nothing was judged twice and no week is known: there is nothing to test against.
+    testable = np.isfinite(drop) & (judge.known | ((source != SAME) & (source != UNKNOWN)))
+    times = 1 + 1 / np.maximum(windows, 1)
+    judged = judge.before + judge.now
+    # The week's part is what was left of the windows' variance without the judge's, so it is as uncertain as the whole was.
+    whole = np.where(effect > 0, week.whole * times, 0.0)
+    degrees = satterthwaite([(whole, week.degrees), (judged + effect * times - whole, judge.degrees)])
+    return Drops(
+        np.where(testable, drop, np.nan), fallen, judge.before, judge.now, effect, windows, degrees, source, judge.one
+    )
+
+
+CONFIDENCE = 0.95
+POWER = 0.8
+TARGET = 1.0
+# A dimension that cannot see a fall of so many points guards little.
+BLIND = 2.0
+MOST_JUDGMENTS, MOST_WINDOWS, MOST_MESSAGES = 15, 26, 2000
+
+
+@dataclass(frozen=True)
+class Needs:
+    """Any one of these makes a fall of ``TARGET`` points visible; None: no amount of it does, within reason.
+
+    Attributes:
+        messages: of the agent in a window, if what a week does to a score shrinks with how much was said.
+        judgments: of a claim, for baseline and run.
+        windows: in the baseline.
+    """
+
+    messages: int | None = None
+    judgments: int | None = None
+    windows: int | None = None
+
+
+def interval(drops: Drops, confidence: float = CONFIDENCE) -> tuple[Numbers, Numbers]:
+    """Return the two-sided confidence interval of each drop (NaN: not tested)."""
+    from scipy.special import stdtrit
+
+    reach = stdtrit(drops.degrees, (1 + confidence) / 2) * np.sqrt(drops.variance)
+    return drops.drop - reach, drops.drop + reach
+
+
+def detectable(drops: Drops, levels: Numbers, power: float = POWER) -> Numbers:
+    """Return the fall of each row that is told from judge and week with this power, in points; NaN where nothing is tested.
+
+    Args:
+        levels: of the one-sided test of each row, corrections included. A fall must also be beyond spec/2's delta.
+    """
+    return np.where(np.isfinite(drops.drop), _quantiles(drops, levels, power) * np.sqrt(drops.variance), np.nan)
+
+
+def needs(drops: Drops, levels: Numbers, row: int, messages: int | None, target: float = TARGET) -> Needs:
+    """Return what would let a row see a fall of ``target`` points with power ``POWER``, its degrees of freedom as they are.
+
+    Nothing where it does already.
+
+    Args:
+        messages: that the agent said in the window; None: unknown.
+    """
+    allowed = float((target / _quantiles(drops, levels, POWER)[row]) ** 2)
+    if float(drops.variance[row]) <= allowed:
+        return Needs()
+    before, now, one = (float(part[row]) for part in (drops.judge_before, drops.judge_now, drops.one))
+    week, windows = float(drops.week[row]), max(1.0, float(drops.windows[row]))
+    weeks = float(drops.week_part[row])
+    return Needs(
+        messages=_whole(weeks * (messages or 0), allowed - before - now, MOST_MESSAGES) if weeks > 0 else None,
+        judgments=_whole(one * (1 + 1 / windows), allowed - weeks, MOST_JUDGMENTS) if one > 0 else None,
+        windows=_whole(before * windows + week, allowed - now - week, MOST_WINDOWS) if weeks > 0 else None,
+    )
+
+
+def sees(smallest: float | None, need: Needs | None) -> str:
+    """Return in one sentence what a window can see and what a smaller fall needs; "" where that is not known."""
+    if smallest is None:
+        return ""
+    text = f"this window can see a fall of {smallest:.1f}"
+    if smallest > BLIND:
+        text = f"this window cannot see a fall of {BLIND:g} points, only one of {smallest:.1f}: do not trust its green"
+    if smallest <= TARGET or need is None:
+        return text
+    ways = [
+        f"{count} {what}"
+        for count, what in (
+            (need.messages, "messages"),
+            (need.judgments, "judgments a claim"),
+            (need.windows, "windows in the baseline"),
+        )
+        if count
+    ]
+    if not ways:
+        return f"{text}; {TARGET:.1f} needs more messages, judgments and windows together"
+    return f"{text}; {TARGET:.1f} needs {', '.join(ways[:-1])}{' or ' if len(ways) > 1 else ''}{ways[-1]}"
+
+
+def _quantiles(drops: Drops, levels: Numbers, power: float) -> Numbers:
+    from scipy.special import stdtrit
+
+    return stdtrit(drops.degrees, 1 - levels) + stdtrit(drops.degrees, power)
+
+
+def _whole(part: float, room: float, most: int) -> int | None:
+    """Return the smallest whole n with part / n <= room, None beyond ``most``."""
+    if room <= 0 or part <= 0:
+        return None
+    count = math.ceil(part / room - 1e-9)
+    return count if count <= most else None

@@ -1,0 +1,276 @@
+"""What a world knows of judgments: every verdict, recorded or paid for once and kept in the store, and what people say of them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from persona_pipeline.base.database.engine import Store
+from persona_pipeline.base.database.judgments import answer_keys, answers
+from persona_pipeline.base.documents.json import content_hash
+from persona_pipeline.guard.baselines.models import People
+from persona_pipeline.guard.baselines.spread import judged_share
+from persona_pipeline.guard.calibration.calibrate import agreement
+from persona_pipeline.guard.calibration.labelled import (
+    Judge,
+    Rated,
+    Usable,
+    ballots,
+    by_dimension,
+    rated_by_judge,
+    usable,
+)
+from persona_pipeline.guard.calibration.prediction import FEWEST_LABELS, HIGHEST, PeoplesScores
+from persona_pipeline.guard.labels.files import LABELS, Label, load_labels
+from persona_pipeline.judging.cache import unpack_answer
+from persona_pipeline.judging.claims import proposition_problem, verdicts_of
+from persona_pipeline.judging.open import RECORDINGS
+from persona_pipeline.judging.recordings.files import Recording, load_recordings
+from persona_pipeline.judging.verdict import (
+    PROPOSITION,
+    Answer,
+    JudgeRequest,
+    Verdict,
+    is_unsupported,
+    recording_key,
+    shown_subject,
+)
+from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
+from persona_pipeline.world.models import Trajectory
+from persona_pipeline.world.world import World
+
+
+@dataclass(frozen=True)
+class _Learnt:
+    """What a dimension's labels say of one judge, with people's scores by judgment."""
+
+    people: People
+    scores: PeoplesScores | None
+    said: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class PeoplesLabels:
+    """The labels of a world beside its judges' verdicts.
+
+    Attributes:
+        labels_hash: of those that are used; "" where no person labelled anything.
+        rated: what is labelled, by the judge's model and prompt version and by dimension.
+    """
+
+    labels_hash: str = ""
+    rated: Sequence[tuple[str, str, str, Sequence[Rated]]] = ()
+
+    def of(self, judged_by: tuple[str, str], agent_id: str, item: DimensionEvaluation) -> People | None:
+        """Return what people say of a dimension of an agent; None where they labelled nothing at all.
+
+        Args:
+            judged_by: model and prompt version.
+        """
+        if not self.labels_hash:
+            return None
+        learnt = self._by.get((*judged_by, item.dimension))
+        if learnt is None:
+            return People(belief="unknown", missing=FEWEST_LABELS)
+        return learnt.people.model_copy(update=_peoples_score(learnt, agent_id, item))
+
+    @cached_property
+    def _by(self) -> Mapping[tuple[str, str, str], _Learnt]:
+        return {(model, prompt, dimension): _learnt(own) for model, prompt, dimension, own in self.rated}
+
+
+def _learnt(rated: Sequence[Rated]) -> _Learnt:
+    both = [(item, item.judge, item.peoples) for item in rated]
+    scored = [(item, judge, people) for item, judge, people in both if judge is not None and people is not None]
+    rank = agreement((item.judge, item.peoples) for item in rated if item.people).rank
+    count, low, high = len(scored), rank.low, rank.high
+    enough = count >= FEWEST_LABELS
+    told = People(
+        belief="unknown" if not enough else "believed" if rank.is_above_zero else "chance",
+        labels=count,
+        missing=max(0, FEWEST_LABELS - count),
+        rank=rank.value,
+        rank_interval=(low, high) if low is not None and high is not None else None,
+    )
+    scores = None
+    if enough:
+        scores = PeoplesScores.learnt(
+            [item.oriented(judge) for item, judge, _ in scored],
+            [item.oriented(people) for item, _, people in scored],
+            [item.agent_id for item, _, _ in scored],
+        )
+    return _Learnt(told, scores, {item.key: item.oriented(people) for item, _, people in scored})
+
+
+def _peoples_score(learnt: _Learnt, agent_id: str, item: DimensionEvaluation) -> dict[str, object]:
+    """Return ``score`` and ``interval``: the dimension's score with its judged part as people would have it."""
+    rows = [row for row in item.propositions.values() if not row.algorithmic and row.score is not None]
+    weights = [row.weight for row in rows]
+    if learnt.scores is None or item.score is None or not sum(weights):
+        return {}
+    oriented = [_oriented(row) for row in rows]
+    # A judgment of one context that people labelled is known.
+    labels = [learnt.said.get(row.keys[0]) if row.keys and not row.parts else None for row in rows]
+    told = learnt.scores.mean(agent_id, oriented, labels, weights)
+    if told.value is None or told.low is None or told.high is None:
+        return {}
+    total = sum(weights)
+    judged = sum(row.score * weight for row, weight in zip(rows, weights, strict=True) if row.score is not None) / total
+    before = sum(value * weight for value, weight in zip(oriented, weights, strict=True)) / total
+    # Hard mode lowers what the judge gave below 9; what people give is lowered as much.
+    hard = judged / before if before > 0 else 1.0
+    share = judged_share(item)
+    score, low, high = (
+        min(max(item.score + share * (value * hard - judged), 0.0), HIGHEST)
+        for value in (told.value, told.low, told.high)
+    )
+    return {"score": score, "interval": (low, high)}
+
+
+def _oriented(row: PropositionResult) -> float:
+    raw = row.raw if row.raw is not None else row.score or 0.0
+    return HIGHEST - raw if row.inverted else raw
+
+
+@dataclass(frozen=True)
+class _Said:
+    data: Mapping[str, Any]
+    model: str | None
+    prompt_version: str | None
+
+
+@dataclass(frozen=True)
+class KnownVerdicts:
+    """The verdicts of a world, of all judges that were ever asked. Nobody is asked.
+
+    Attributes:
+        root: the world's folder.
+        store: None: what is recorded is all that is known.
+    """
+
+    root: Path
+    store: Store | None
+
+    @classmethod
+    def of(cls, world: World) -> "KnownVerdicts":
+        """Return those of an open world."""
+        return cls(world.root, world.store)
+
+    def on(self, requests: Sequence[JudgeRequest]) -> list[list[Verdict]]:
+        """Return, for each request, the answers to it and its repeats that stand on the transcript, with model and prompt version.
+
+        Failures are in none.
+
+        Raises:
+            ConfigError: the world's recordings are not valid.
+        """
+        said = self._said([request.subject for request in requests])
+        return [
+            [verdict for verdict in _verdicts(request, own) if not is_unsupported(verdict)]
+            for request, own in zip(requests, said, strict=True)
+        ]
+
+    def on_labels(self, labels: Sequence[Label]) -> list[list[Verdict]]:
+        """Return, for each label, the answers to what it is of. No quote is checked: its transcript need not be at hand.
+
+        Raises:
+            ConfigError: the world's recordings are not valid.
+        """
+        said = self._said([shown_subject(label) for label in labels])
+        return [
+            _verdicts(JudgeRequest(label.dimension, label.proposition_id, label.claim, Trajectory(())), own)
+            for label, own in zip(labels, said, strict=True)
+        ]
+
+    def rated(self, used: Usable) -> dict[Judge, list[Rated]]:
+        """Return what is labelled as each judge and the labellers see it."""
+        first = {label.key: label for label in used.labels}
+        verdicts = self.on_labels(list(first.values()))
+        judgments = [
+            (key, label.agent_id, label.dimension, label.proposition_id, own)
+            for (key, label), own in zip(first.items(), verdicts, strict=True)
+        ]
+        return rated_by_judge(self.root, judgments, ballots(used.labels))
+
+    def knows(self, key: str) -> bool:
+        """Whether there is a verdict on a judgment, by the key of its first sample.
+
+        Raises:
+            ConfigError: the world's recordings are not valid.
+        """
+        return key in self._recorded or key in self._kept
+
+    @cached_property
+    def _recorded(self) -> Mapping[str, Recording]:
+        return load_recordings(self.root / RECORDINGS)
+
+    @cached_property
+    def _kept(self) -> Mapping[str, Sequence[str]]:
+        """The rows of the store by what they judged."""
+        return answer_keys(self.store, PROPOSITION) if self.store else {}
+
+    def _said(self, subjects: Sequence[Mapping[str, Any]]) -> list[list[_Said]]:
+        keys = [list(self._keys_of(subject)) for subject in subjects]
+        rows = self._rows(row for own in keys for key in own for row in self._kept.get(key, ()))
+        found = []
+        for own in keys:
+            said: list[_Said] = []
+            for key in own:
+                recording = self._recorded.get(key)
+                if recording is not None:
+                    said.append(_Said(recording.data, recording.model, recording.prompt_version))
+                # What --record wrote stands in both.
+                stored = (rows[row] for row in self._kept.get(key, ()) if row in rows)
+                said += [item for item in stored if recording is None or item != said[-1]]
+            found.append(said)
+        return found
+
+    def _keys_of(self, subject: Mapping[str, Any]) -> Iterable[str]:
+        sample = 0
+        while self.knows(key := recording_key(subject, sample)):
+            yield key
+            sample += 1
+
+    def _rows(self, wanted: Iterable[str]) -> dict[str, _Said]:
+        found = {}
+        for row in answers(self.store, list(wanted)) if self.store else ():
+            try:
+                found[row.key] = _Said(unpack_answer(row.answer), row.model, row.prompt_version)
+            except ValueError:
+                # Damaged: the cache says so when it meets it.
+                continue
+        return found
+
+
+def peoples_labels(world: World) -> PeoplesLabels:
+    """Return what people's labels say of the judges that are known to have made the same judgments.
+
+    Raises:
+        ConfigError: labels or recordings are not valid.
+    """
+    people = [label for label in load_labels(world.rules_root / LABELS) if label.is_persons]
+    if not people:
+        return PeoplesLabels()
+    known = KnownVerdicts.of(world)
+    used = usable(world.root, people, is_judged=known.knows)
+    rated = [
+        (model, prompt, dimension, own)
+        for (model, prompt), items in known.rated(used).items()
+        for dimension, own in by_dimension(items).items()
+    ]
+    return PeoplesLabels(labels_hash(used), rated)
+
+
+def labels_hash(used: Usable) -> str:
+    """Return the SHA-256 of what people say, whatever the order; "" of nothing."""
+    said = sorted((*label.identity, label.score) for label in used.labels if label.is_persons)
+    return content_hash(said) if said else ""
+
+
+def _verdicts(request: JudgeRequest, said: Iterable[_Said]) -> list[Verdict]:
+    return [
+        verdicts_of([request], Answer(item.data, model=item.model, prompt_version=item.prompt_version))[0]
+        for item in said
+        if proposition_problem(item.data, [request.proposition_id]) is None
+    ]

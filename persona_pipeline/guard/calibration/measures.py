@@ -1,0 +1,144 @@
+"""How well two lists of scores agree: rank correlation, weighted kappa and bias, each with a 95 % interval.
+
+Scores are 0-9; lists are paired by place. What cannot be measured has no value, and says so by None.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict
+
+from persona_pipeline.guard.baselines.variance import Numbers
+
+# Two-sided 95 %.
+TAIL = 0.025
+_HIGHEST = 1 - 1e-12
+
+
+class Measure(BaseModel):
+    """A number with its 95 % interval, from ``n`` judgments; without a value where there is nothing to measure it by."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    n: int = 0
+
+    @property
+    def is_above_zero(self) -> bool:
+        """Whether the whole interval is above zero."""
+        return self.low is not None and self.low > 0
+
+
+def spearman(a: Sequence[float], b: Sequence[float], *, n: int | None = None) -> Measure:
+    """Return the rank correlation (-1 to 1); of lists of which one is all alike there is none.
+
+    The interval is by Fisher's z with the variance of Bonett and Wright (Psychometrika 65, 2000), (1 + r²/2) / (n - 3).
+
+    Args:
+        n: how many of the pairs are independent; None: all.
+    """
+    from scipy.stats import norm, spearmanr
+
+    count = len(a) if n is None else n
+    if count < 4 or len(set(a)) < 2 or len(set(b)) < 2:
+        return Measure(n=count)
+    r = float(np.asarray(spearmanr(a, b))[0])
+    half = float(norm.isf(TAIL)) * math.sqrt((1 + r * r / 2) / (count - 3))
+    z = math.atanh(max(-_HIGHEST, min(_HIGHEST, r)))
+    return Measure(value=r, low=math.tanh(z - half), high=math.tanh(z + half), n=count)
+
+
+def weighted_kappa(a: Sequence[float], b: Sequence[float]) -> Measure:
+    """Return Cohen's kappa with quadratic weights (1: the same scores; 0: no nearer than chance; below: farther).
+
+    For numbers it is Lin's concordance coefficient (Biometrics 45, 1989), so means of several people need no categories. The
+    interval is the jackknife's on Fisher's z (Efron and Stein, 1981).
+    """
+    first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    count = len(first)
+    whole = float(_concordance(first, second)[0]) if count else math.nan
+    if count < 4 or not math.isfinite(whole):
+        return Measure(n=count)
+    left_out = np.nan_to_num(_concordance(first, second, each_left_out=True), nan=whole).clip(-_HIGHEST, _HIGHEST)
+    z = math.atanh(max(-_HIGHEST, min(_HIGHEST, whole)))
+    deviations = np.arctanh(left_out) - np.arctanh(left_out).mean()
+    half = student_quantile(count - 1) * math.sqrt((count - 1) / count * float(deviations @ deviations))
+    return Measure(value=whole, low=math.tanh(z - half), high=math.tanh(z + half), n=count)
+
+
+def bias(judge: Sequence[float], people: Sequence[float]) -> Measure:
+    """Return the mean of judge - people in points, with Student's interval: above zero the judge is milder than people."""
+    differences = np.asarray(judge, dtype=np.float64) - np.asarray(people, dtype=np.float64)
+    count = len(differences)
+    if count < 2:
+        return Measure(n=count)
+    mean = float(differences.mean())
+    half = student_quantile(count - 1) * float(differences.std(ddof=1)) / math.sqrt(count)
+    return Measure(value=mean, low=mean - half, high=mean + half, n=count)
+
+
+def between_people(labels: Sequence[Sequence[float]]) -> tuple[Measure, Measure]:
+    """Return how well people agree among themselves, as rank correlation and weighted kappa: the ceiling of any judge.
+
+    Each person's label stands against the mean of the others' on the same judgment, as a judge's stands against people's.
+
+    Args:
+        labels: people's scores of each judgment; those with one label say nothing here.
+    """
+    several = [values for values in labels if len(values) > 1]
+    one: list[float] = []
+    others: list[float] = []
+    for values in several:
+        one += values
+        others += [(sum(values) - value) / (len(values) - 1) for value in values]
+    kappa = weighted_kappa(one, others)
+    if kappa.value is not None:
+        # Two people's labels of a judgment make two pairs, which are one observation.
+        kappa = _widened(kappa, len(one), len(several))
+    return spearman(one, others, n=len(several)), kappa.model_copy(update={"n": len(several)})
+
+
+def labels_to_halve(n: int, population: int | None = None) -> int:
+    """Return how many labels more halve an interval that rests on ``n``: three times as many, or fewer where the whole is finite.
+
+    Args:
+        population: of how many judgments the mean is wanted (Cochran, Sampling Techniques, 1977, 2.8); None: of any there may be.
+    """
+    if population is None:
+        return 3 * n
+    if n >= population:
+        return 0
+    needed = 1 / ((1 / n - 1 / population) / 4 + 1 / population)
+    return min(population, math.ceil(needed - 1e-9)) - n
+
+
+def _concordance(a: Numbers, b: Numbers, *, each_left_out: bool = False) -> Numbers:
+    """Return the concordance of all pairs, or as many as there are with each pair left out in turn."""
+    # NaN where all scores are one.
+    n = len(a) - each_left_out
+    products = (a, b, a * a, b * b, a * b)
+    sums = [values.sum() - values if each_left_out else values.sum(keepdims=True) for values in products]
+    mean_a, mean_b = sums[0] / n, sums[1] / n
+    spread = sums[2] / n - mean_a**2 + sums[3] / n - mean_b**2 + (mean_a - mean_b) ** 2
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return 2 * (sums[4] / n - mean_a * mean_b) / np.where(spread > 1e-12, spread, np.nan)
+
+
+def _widened(measure: Measure, pairs: int, independent: int) -> Measure:
+    if measure.value is None or measure.low is None or measure.high is None or independent < 4:
+        return Measure(n=independent)
+    wider = math.sqrt(pairs / independent)
+    z, low, high = (math.atanh(max(-_HIGHEST, min(_HIGHEST, v))) for v in (measure.value, measure.low, measure.high))
+    return Measure(
+        value=measure.value, low=math.tanh(z - wider * (z - low)), high=math.tanh(z + wider * (high - z)), n=independent
+    )
+
+
+def student_quantile(degrees: float) -> float:
+    """Return the half width, in standard errors, of Student's 95 % interval."""
+    from scipy.special import stdtrit
+
+    return -float(stdtrit(degrees, TAIL))

@@ -1,0 +1,142 @@
+"""Labels to and from other tools: CSV for spreadsheets, JSON lines as in the world's own files."""
+
+import csv
+import io
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from persona_pipeline.base.documents.json import csv_rows, json_object, read_rows
+from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.guard.labels.files import Label, checked_label
+
+FORMATS = ("csv", "jsonl")
+_FIELDS = tuple(Label.model_fields)
+_REMEDY = "nothing was imported; correct the row"
+# What a spreadsheet would take for a formula.
+_FORMULA = re.compile(r"'*[=+\-@\t\r]")
+_NOT_APPLICABLE = ("n/a", "na", "not_applicable")
+
+Subject = Callable[[str], Mapping[str, Any] | None]
+
+
+def export_labels(labels: Iterable[Label], format: str) -> str:
+    """Return labels as a text: ``jsonl`` as they stand in the world, ``csv`` with a column for each field.
+
+    In a CSV cell an apostrophe stands before what a spreadsheet would take for a formula; importing takes it away again.
+
+    Raises:
+        ConfigError: the format is unknown.
+    """
+    if format == "jsonl":
+        return "".join(label.to_line() for label in labels)
+    if format != "csv":
+        raise ConfigError(f"format {format!r} is unknown{did_you_mean(format, FORMATS) or '; write csv or jsonl'}")
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(_FIELDS)
+    for label in labels:
+        data = label.model_dump(mode="json")
+        writer.writerow(["" if data[name] is None else _calm(str(data[name])) for name in _FIELDS])
+    return text.getvalue()
+
+
+def read_labels(path: Path, subject_of: Subject, defaults: Mapping[str, str]) -> list[Label]:
+    """Return the labels of a ``.csv`` or ``.jsonl`` file.
+
+    Columns and fields are those of a label. What a row leaves out of agent_id, dimension, proposition_id, claim, persona and
+    trajectory is that of the judgment with its key. In CSV an empty cell is left out, and the score ``n/a`` is not applicable.
+
+    Args:
+        subject_of: returns what is judged under a key, None where the world has no such judgment.
+        defaults: fields of rows that leave them out, such as the labeller.
+
+    Raises:
+        ConfigError: the file is of another kind, or rows are no labels, each with its line; a judgment labelled twice by the same.
+    """
+    if not path.is_file():
+        raise ConfigError(Problem("is no file; check the path", str(path)))
+    problems: list[Problem] = []
+    ending = path.suffix.lower()
+    if ending == ".csv":
+        rows = _csv_rows(path, problems)
+    elif ending == ".jsonl":
+        rows = read_rows(path, json_object, problems, remedy=_REMEDY)
+    else:
+        raise ConfigError(Problem("is neither .csv nor .jsonl; rename it or export it as one of them", str(path)))
+    labels: dict[tuple[str, str], tuple[int, Label]] = {}
+    for number, row in rows:
+        try:
+            label = checked_label(_whole({**defaults, **row}, subject_of))
+        except ValueError as error:
+            problems.append(Problem(f"{error}; {_REMEDY}", str(path), number))
+            continue
+        first, _ = labels.setdefault(label.identity, (number, label))
+        if first != number:
+            problems.append(
+                Problem(f"{label.labeller} has labelled this judgment in line {first}; {_REMEDY}", str(path), number)
+            )
+    if problems:
+        raise ConfigError(problems)
+    return [label for _, label in labels.values()]
+
+
+def _whole(row: dict[str, Any], subject_of: Subject) -> dict[str, Any]:
+    missing = [name for name in ("agent_id", "dimension", "proposition_id", "claim", "trajectory") if name not in row]
+    if missing and isinstance(row.get("key"), str):
+        subject = subject_of(row["key"])
+        if subject is None:
+            raise ValueError(
+                f"there is no judgment with the key {row['key'][:12]!r}, and the row leaves out {', '.join(missing)}"
+            )
+        row = {**{name: value for name, value in subject.items() if name != "kind"}, **row}
+    return row
+
+
+def _csv_rows(path: Path, problems: list[Problem]) -> list[tuple[int, dict[str, Any]]]:
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        problems.append(Problem(f"not UTF-8 ({error.reason} at byte {error.start}); save it as UTF-8", str(path)))
+        return []
+    rows = csv_rows(text, str(path), problems)
+    line, header = next(rows, (1, []))
+    names = [name.strip() for name in header]
+    for name in names:
+        if name not in _FIELDS:
+            hint = did_you_mean(name, _FIELDS) or f"; the columns are {', '.join(_FIELDS)}"
+            problems.append(Problem(f"unknown column {name!r}{hint}", str(path), line))
+    if len(set(names)) < len(names):
+        problems.append(Problem("a column stands twice; remove one", str(path), line))
+    if "key" not in names:
+        problems.append(Problem("there is no column 'key'; labels list and labels export show keys", str(path), line))
+    if problems:
+        return []
+    found = []
+    for line, cells in rows:
+        if not any(cell.strip() for cell in cells):
+            continue
+        if len(cells) != len(names):
+            problems.append(Problem(f"the row has {len(cells)} cells, the header {len(names)}", str(path), line))
+            continue
+        found.append((line, _row({name: _plain(cell) for name, cell in zip(names, cells, strict=True) if cell})))
+    return found
+
+
+def _row(cells: dict[str, Any]) -> dict[str, Any]:
+    score = str(cells.get("score", "")).strip()
+    if score.lower() in _NOT_APPLICABLE:
+        del cells["score"]
+        cells["unscored"] = "not_applicable"
+    elif score.isascii() and score.isdigit():
+        cells["score"] = int(score[:9])
+    return cells
+
+
+def _calm(text: str) -> str:
+    return f"'{text}" if _FORMULA.match(text) else text
+
+
+def _plain(text: str) -> str:
+    return text[1:] if text.startswith("'") and _FORMULA.match(text) else text

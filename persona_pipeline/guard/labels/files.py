@@ -1,0 +1,290 @@
+"""Labels on disk, to be read in a diff: ``labels/<dimension>.jsonl`` in the world, one a line.
+
+A line says what somebody says of one judgment, with all its key is made of, so that nobody can relabel it.
+"""
+
+import re
+from collections.abc import Collection, Iterable
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_validator, model_validator
+
+from persona_pipeline.base.documents.json import json_line, json_object, read_rows, rfc3339, write_if_changed
+from persona_pipeline.base.documents.yaml import EXPECTED
+from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.judging.verdict import JudgeRequest, recording_key, shown_subject
+from persona_pipeline.world.messages.files import parse_time
+from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS
+
+LABELLER_PATTERN = r"^[A-Za-z0-9._@-]{1,64}$"
+MOST_NOTE = 2000
+# In JSON Schema, what ``_sealed`` says of the two.
+_ONE_ANSWER: list[JsonValue] = [
+    {"required": [name], "properties": {name: {"not": {"type": "null"}}, other: {"type": "null"}}}
+    for name, other in (("score", "unscored"), ("unscored", "score"))
+]
+_Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class LabellerKind(StrEnum):
+    """Who labelled. Only what people say counts as people's."""
+
+    PERSON = "person"
+    MODEL = "model"
+
+
+class Label(BaseModel):
+    """What one labeller says of one judgment: exactly one of ``score`` (whole, 0-9, as the claim is written) and ``unscored``."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, title="Label", json_schema_extra={"oneOf": _ONE_ANSWER}
+    )
+
+    key: _Sha256 = Field(description="SHA-256 of what is judged; another than the other fields give is an error.")
+    agent_id: str = Field(min_length=1, description="Whose judgment it is.")
+    dimension: str = Field(json_schema_extra={"enum": list(ALL_DIMENSIONS)}, description="Also the file's name.")
+    proposition_id: str = Field(min_length=1, description="The claim's id.")
+    claim: str = Field(min_length=1, description="The claim with its variables filled in, as it was shown.")
+    persona: _Sha256 | None = Field(None, description="SHA-256 of the persona that was shown; null: none was.")
+    trajectory: _Sha256 = Field(description="SHA-256 of the transcript that was shown.")
+    labeller: str = Field(pattern=LABELLER_PATTERN, description="Who labelled.")
+    labeller_kind: Annotated[LabellerKind, Field(strict=False)] = Field(
+        description="Whether that is a person or a model."
+    )
+    score: Annotated[int, Field(ge=0, le=9)] | None = Field(None, description="How far the claim holds, 0-9.")
+    unscored: Literal["not_applicable"] | None = Field(None, description="The situation of the claim never came up.")
+    note: str = Field("", max_length=MOST_NOTE, description="Why, in the labeller's own words.")
+    labelled_at: str = Field(description="When, as RFC 3339.", json_schema_extra={"format": "date-time"})
+
+    @property
+    def identity(self) -> tuple[str, str]:
+        """What there is one label of: the judgment and who labelled it."""
+        return self.key, self.labeller
+
+    @property
+    def is_persons(self) -> bool:
+        """Whether a person labelled."""
+        return self.labeller_kind is LabellerKind.PERSON
+
+    def to_line(self) -> str:
+        """Return the JSON line, ended by a line feed."""
+        return json_line(self.model_dump(mode="json"))
+
+    @field_validator("dimension")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        if value not in ALL_DIMENSIONS:
+            hint = did_you_mean(value, ALL_DIMENSIONS) or f"; the dimensions are {', '.join(ALL_DIMENSIONS)}"
+            raise ValueError(f"{value!r} is no dimension{hint}")
+        return value
+
+    @field_validator("labelled_at")
+    @classmethod
+    def _moment(cls, value: str) -> str:
+        parse_time(value)
+        return value
+
+    @model_validator(mode="after")
+    def _sealed(self) -> Self:
+        if (self.score is None) == (self.unscored is None):
+            raise ValueError("exactly one of 'score' and 'unscored' has a value")
+        if self.key != recording_key(shown_subject(self)):
+            raise ValueError(
+                "its key is not that of what the line says was judged: a field or the key was changed by hand"
+            )
+        return self
+
+
+def label_of(
+    request: JudgeRequest,
+    answer: int | None,
+    *,
+    labeller: str,
+    kind: LabellerKind = LabellerKind.PERSON,
+    note: str = "",
+    labelled_at: datetime | None = None,
+) -> Label:
+    """Return the label of a judgment. ``answer``: 0-9; None: not applicable. ``labelled_at``: default now.
+
+    Raises:
+        ValueError: a field cannot be so, in one line.
+    """
+    subject = {name: value for name, value in request.subject.items() if name != "kind"}
+    return checked_label(
+        {
+            "key": recording_key(request.subject),
+            **subject,
+            "labeller": labeller,
+            "labeller_kind": kind,
+            "score": answer,
+            "unscored": "not_applicable" if answer is None else None,
+            "note": note,
+            "labelled_at": rfc3339(labelled_at or datetime.now(UTC)),
+        }
+    )
+
+
+def parse_label(line: str) -> Label:
+    """Return the label of a JSON line.
+
+    Raises:
+        ValueError: what is wrong with the line.
+    """
+    return checked_label(json_object(line))
+
+
+def checked_label(data: dict[str, object]) -> Label:
+    """Return the label of plain data.
+
+    Raises:
+        ValueError: everything that is wrong with it, in one line.
+    """
+    try:
+        return Label.model_validate(data)
+    except ValidationError as error:
+        raise ValueError("; ".join(_said(item["type"], item["loc"], item["msg"]) for item in error.errors())) from None
+
+
+def check_labeller(name: str) -> str:
+    """Return a labeller's name.
+
+    Raises:
+        ValueError: it cannot be one.
+    """
+    if not re.fullmatch(LABELLER_PATTERN, name):
+        raise ValueError(f"{name!r} cannot name a labeller; use letters, digits and ._@-, at most 64")
+    return name
+
+
+def _said(kind: str, location: tuple[str | int, ...], message: str) -> str:
+    name = str(location[0]) if location else ""
+    if kind == "extra_forbidden":
+        return f"unknown field {name!r}{did_you_mean(name, Label.model_fields)}"
+    if kind == "missing":
+        return f"{name!r} is missing"
+    text = EXPECTED.get(kind) or message.removeprefix("Value error, ")
+    return f"{name!r}: {text}" if name else text
+
+
+LABELS = "labels"
+
+
+def load_labels(folder: Path) -> list[Label]:
+    """Return the labels of a folder, file by file in their order. A missing folder has none.
+
+    A line that stands twice, as a merge may leave it, is one label.
+
+    Raises:
+        ConfigError: lines that are no label, judgments that one labeller answered in two ways, and labellers that are once a person
+            and once a model, each with its place.
+    """
+    return _load(_files(folder))
+
+
+def load_label_file(path: Path) -> list[Label]:
+    """Return the labels of one file.
+
+    Raises:
+        ConfigError: as ``load_labels``.
+    """
+    return _load([path])
+
+
+def write_labels(folder: Path, labels: Iterable[Label], *, remove: Collection[tuple[str, str]] = ()) -> list[Path]:
+    """Add labels, replacing those of the same labeller on the same judgment, and return the files that changed.
+
+    Files are sorted and replaced atomically; writers wait for one another, so that several may label at once.
+
+    Args:
+        remove: identities (``Label.identity``) of labels to take away.
+
+    Raises:
+        ConfigError: the labels that are there do not load, or a labeller would be once a person and once a model.
+    """
+    from filelock import FileLock
+
+    folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder / ".lock"):
+        before = load_labels(folder)
+        merged = {label.identity: label for label in before if label.identity not in remove}
+        merged |= {label.identity: label for label in labels}
+        if problems := _two_kinds((folder, None, label) for label in merged.values()):
+            raise ConfigError(problems)
+        by_dimension: dict[str, list[Label]] = {label.dimension: [] for label in before}
+        for label in sorted(merged.values(), key=_order):
+            by_dimension.setdefault(label.dimension, []).append(label)
+        texts = {
+            folder / f"{dimension}.jsonl": "".join(label.to_line() for label in own)
+            for dimension, own in sorted(by_dimension.items())
+        }
+        return [path for path, text in texts.items() if _replace(path, text)]
+
+
+def _replace(path: Path, text: str) -> bool:
+    if text:
+        return write_if_changed(path, text)
+    path.unlink()
+    return True
+
+
+def _load(paths: Iterable[Path]) -> list[Label]:
+    problems: list[Problem] = []
+    found = [(path, number, label) for path in paths for number, label in _read(path, problems)]
+    problems += _contradictions(found)
+    if problems:
+        raise ConfigError(problems)
+    return list({label.identity: label for _, _, label in found}.values())
+
+
+def _order(label: Label) -> tuple[str, ...]:
+    return label.agent_id, label.proposition_id, label.claim, label.key, label.labeller
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.jsonl"))
+
+
+def _read(path: Path, problems: list[Problem]) -> list[tuple[int, Label]]:
+    def parse(line: str) -> Label:
+        label = parse_label(line)
+        if label.dimension != path.stem:
+            raise ValueError(f"a label of {label.dimension} stands in {path.name}")
+        return label
+
+    return read_rows(path, parse, problems, remedy="correct the line, or delete it and label again")
+
+
+def _contradictions(found: Collection[tuple[Path, int, Label]]) -> list[Problem]:
+    first: dict[tuple[str, str], tuple[Label, str]] = {}
+    problems = []
+    for path, number, label in found:
+        known, place = first.setdefault(label.identity, (label, f"{path}:{number}"))
+        if known != label:
+            problems.append(
+                Problem(
+                    f"{label.labeller} has labelled this judgment otherwise at {place}; delete one of the two",
+                    str(path),
+                    number,
+                )
+            )
+    return problems + _two_kinds(found)
+
+
+def _two_kinds(found: Iterable[tuple[Path, int | None, Label]]) -> list[Problem]:
+    kinds: dict[str, tuple[str, str]] = {}
+    problems = []
+    for path, number, label in found:
+        kind, place = kinds.setdefault(label.labeller, (label.labeller_kind, f"{path}:{number}"))
+        if kind != label.labeller_kind:
+            where = f" at {place}" if number else ""
+            problems.append(
+                Problem(
+                    f"{label.labeller} is a {label.labeller_kind} here and a {kind}{where}; name a model by a name of its own",
+                    str(path),
+                    number,
+                )
+            )
+    return problems

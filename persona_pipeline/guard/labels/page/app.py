@@ -1,0 +1,208 @@
+"""The application behind the page: what is to be labelled now, and four things one can do."""
+
+import hmac
+import json
+from collections.abc import Callable, Sequence
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Literal
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field
+
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.theme import theme_css
+from persona_pipeline.guard.labels.files import MOST_NOTE
+from persona_pipeline.guard.labels.session import BANDS, TARGET, Answered, Judgment, Labelling
+from persona_pipeline.judging.verdict import Verdict
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+API = "/api/"
+MOST_BODY = 64 * 1024
+_HOSTS = ("127.0.0.1", "localhost")
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_HEADERS = (
+    (b"content-security-policy", _POLICY.encode("ascii")),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
+)
+
+
+class RequestGuard:
+    """ASGI middleware: requests to this machine by name only, and to the API only with the token and from the page itself."""
+
+    def __init__(self, app: "ASGIApp", token: str) -> None:
+        self._app, self._token = app, token
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_guarded(message: "Message") -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", ()), *_HEADERS]
+            await send(message)
+
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        refusal = self._refusal(scope["path"], headers)
+        if refusal is None:
+            await self._app(scope, receive, send_guarded)
+            return
+        status, detail = refusal
+        body = json.dumps({"detail": detail}).encode("ascii")
+        start = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode("ascii"))]
+        await send_guarded({"type": "http.response.start", "status": status, "headers": start})
+        await send_guarded({"type": "http.response.body", "body": body})
+
+    def _refusal(self, path: str, headers: dict[str, str]) -> tuple[int, str] | None:
+        host = headers.get("host", "")
+        # A name that somebody made lead here is not the page's.
+        if host.partition(":")[0].lower() not in _HOSTS:
+            return 421, "this page answers requests to 127.0.0.1 and localhost only"
+        if headers.get("origin") not in (None, f"http://{host}"):
+            return 403, "another page sent this request"
+        if not path.startswith(API):
+            return None
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not hmac.compare_digest(given.encode("utf-8"), self._token.encode("utf-8")):
+            return 401, "open the address that the command printed: it has the key to this page"
+        length = headers.get("content-length", "0")
+        if not length.isdigit() or int(length) > MOST_BODY or "transfer-encoding" in headers:
+            return 413, f"a request has at most {MOST_BODY:,} bytes"
+        return None
+
+
+_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
+
+
+class AnswerRequest(BaseModel):
+    """An answer to what is shown."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    key: str
+    answer: int | Literal["not_applicable"]
+    note: str = Field("", max_length=MOST_NOTE)
+
+
+class SkipRequest(BaseModel):
+    """What is put aside."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    key: str
+
+
+def create_app(session: Labelling, token: str) -> FastAPI:
+    """Return the application. ``token``: whoever sends it as a bearer token may label."""
+    app = FastAPI(title="persona-pipeline labels", docs_url=None, redoc_url=None, openapi_url=None)
+    for path, name in (("/", "label.html"), ("/label.css", "label.css"), ("/label.js", "label.js")):
+        app.add_api_route(path, _static(name), methods=["GET"])
+
+    @app.get(f"{API}state")
+    def state() -> Response:
+        return _state(session)
+
+    @app.post(f"{API}answer")
+    def answer(request: AnswerRequest) -> Response:
+        session.answer(request.key, None if request.answer == "not_applicable" else request.answer, request.note)
+        return _state(session)
+
+    @app.post(f"{API}skip")
+    def skip(request: SkipRequest) -> Response:
+        session.skip(request.key)
+        return _state(session)
+
+    @app.post(f"{API}undo")
+    def undo() -> Response:
+        return _state(session, session.undo())
+
+    for error, status, detail in (
+        (RequestValidationError, 422, "the page sent what it should not; reload it"),
+        (KeyError, 404, "there is no such judgment any more; reload the page"),
+        (ConfigError, 409, None),
+        (ValueError, 422, None),
+        (OSError, 507, None),
+    ):
+        app.add_exception_handler(error, _refused(status, detail))
+    app.add_middleware(RequestGuard, token=token)
+    return app
+
+
+def _state(session: Labelling, undone: Answered | None = None) -> Response:
+    current, last = session.current(), session.last
+    # What was noted is not to be written again.
+    note = undone.label.note if undone and undone.label else ""
+    data = {
+        "labeller": session.labeller.name,
+        "kind": session.labeller.kind,
+        "bands": [vars(band) for band in BANDS],
+        "target": TARGET,
+        "progress": [vars(item) for item in session.progress()],
+        "item": {**_item(current), "note": note} if current else None,
+        "last": _last(last) if last else None,
+    }
+    return _json(data)
+
+
+def _item(judgment: Judgment) -> dict[str, Any]:
+    """What the judge was shown, and not what it said."""
+    request = judgment.request
+    return {
+        "key": judgment.key,
+        "dimension": judgment.dimension,
+        "claim": request.claim,
+        "persona": request.persona,
+        "transcript": request.trajectory.content(),
+    }
+
+
+def _last(answered: Answered) -> dict[str, Any]:
+    label = answered.label
+    return {
+        "claim": answered.judgment.request.claim,
+        "answer": None if label is None else _said(label.score),
+        # Only what was answered shows what the judge said of it.
+        "judges": [] if label is None else [_judge(*judge) for judge in answered.judgment.by_judge.items()],
+    }
+
+
+def _judge(version: tuple[str | None, str | None], verdicts: Sequence[Verdict]) -> dict[str, Any]:
+    return {
+        "model": version[0] or "the judge",
+        "said": [_said(verdict.score) for verdict in verdicts],
+        "reasoning": verdicts[0].reasoning,
+    }
+
+
+def _said(score: int | None) -> str:
+    return "n/a" if score is None else str(score)
+
+
+def _static(name: str) -> Callable[[], Response]:
+    text = files("persona_pipeline.guard.labels.page").joinpath("static", name).read_text(encoding="utf-8")
+    if name.endswith(".css"):
+        text = theme_css() + text
+
+    def serve() -> Response:
+        return Response(text, media_type=_TYPES[name.rpartition(".")[2]])
+
+    return serve
+
+
+def _refused(status: int, detail: str | None) -> Callable[[Request, Exception], Response]:
+    """What the page says of an error: ``detail``, by default the error's own words."""
+    return lambda _, error: _json({"detail": detail or str(error)}, status)
+
+
+def _json(data: Any, status: int = 200) -> Response:
+    # In ASCII: what people and agents say may hold lone surrogates, which UTF-8 cannot.
+    return Response(json.dumps(data), status_code=status, media_type="application/json")

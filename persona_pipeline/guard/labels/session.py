@@ -1,0 +1,254 @@
+"""One labeller at work: what comes next, what was answered, and how far they have come. Page and terminal are views of it.
+
+Judgments are labelled at random, so that what is labelled stands for all that was judged.
+"""
+
+import threading
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean
+
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.guard.labels.files import Label, LabellerKind, label_of, load_labels, write_labels
+from persona_pipeline.judging.verdict import JudgeRequest, Verdict
+from persona_pipeline.world.models import Window, seed_from
+from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS
+
+
+@dataclass(frozen=True)
+class Band:
+    """Scores that mean about the same: ``first`` to ``last``, both included."""
+
+    first: int
+    last: int
+    words: str
+
+
+BANDS = (
+    Band(0, 0, "false beyond doubt"),
+    Band(1, 3, "mostly false"),
+    Band(4, 5, "mixed"),
+    Band(6, 8, "mostly true"),
+    Band(9, 9, "true beyond doubt"),
+)
+
+
+JudgeVersion = tuple[str | None, str | None]
+
+
+@dataclass(frozen=True)
+class Judgment:
+    """One judged claim: what was shown and asked, and what judges said.
+
+    Attributes:
+        request: with claim, transcript and the persona that was shown (None: none was); of the first sample.
+        window: the newest window it is part of.
+        verdicts: every answer to it and its repeats, of any judge; never empty.
+    """
+
+    request: JudgeRequest
+    window: Window
+    verdicts: Sequence[Verdict]
+
+    @property
+    def key(self) -> str:
+        """By which labels and verdicts find each other."""
+        return self.request.key
+
+    @property
+    def dimension(self) -> str:
+        return self.request.dimension
+
+    @property
+    def judged(self) -> tuple[str, str, str, str, Sequence[Verdict]]:
+        """Key, agent, dimension and claim's id, with every verdict on it."""
+        asked = self.request
+        return self.key, asked.agent_id, asked.dimension, asked.proposition_id, self.verdicts
+
+    @property
+    def by_judge(self) -> Mapping[JudgeVersion, Sequence[Verdict]]:
+        """The verdicts by (model, prompt version), in the order they were given."""
+        found: dict[JudgeVersion, list[Verdict]] = {}
+        for verdict in self.verdicts:
+            found.setdefault((verdict.model, verdict.prompt_version), []).append(verdict)
+        return found
+
+    @property
+    def score(self) -> float | None:
+        """Mean raw score, 0-9, as the claim is written; None: no judge gave one."""
+        scores = [verdict.score for verdict in self.verdicts if verdict.score is not None]
+        return fmean(scores) if scores else None
+
+
+def labelling_order(judgments: Iterable[Judgment], *, seed: int = 0) -> list[Judgment]:
+    """Return the judgments in the order they are to be labelled: a dimension in turn, each in proportion to what the judge said.
+
+    Within a dimension the order is random, stratified by the judge's score: whenever somebody stops, each band of the scale was
+    labelled in proportion to its size, so that no weights are needed. Never by how far judges disagree. The same judgments and seed
+    give the same order, whoever labels: what several people label overlaps, and their agreement can be told.
+    """
+    strata: dict[tuple[str, int | None], list[Judgment]] = defaultdict(list)
+    for judgment in judgments:
+        strata[judgment.dimension, _band(judgment)].append(judgment)
+    by_dimension: dict[str, list[tuple[float, str, Judgment]]] = defaultdict(list)
+    for (dimension, band), items in strata.items():
+        drawn = sorted(items, key=lambda item: (seed_from(seed, item.key), item.key))
+        start = seed_from(seed, dimension, band) / 2**64
+        by_dimension[dimension] += [((place + start) / len(drawn), item.key, item) for place, item in enumerate(drawn)]
+    turns = [
+        (turn, ALL_DIMENSIONS.index(dimension), item)
+        for dimension, places in by_dimension.items()
+        for turn, (_, _, item) in enumerate(sorted(places, key=lambda place: place[:2]))
+    ]
+    return [item for _, _, item in sorted(turns, key=lambda turn: turn[:2])]
+
+
+def _band(judgment: Judgment) -> int | None:
+    score = judgment.score
+    return None if score is None else next(band.last for band in BANDS if score <= band.last)
+
+
+# Below so many labels of a dimension nothing is estimated from them.
+TARGET = 50
+
+
+@dataclass(frozen=True)
+class Labeller:
+    """Who labels."""
+
+    name: str
+    kind: LabellerKind = LabellerKind.PERSON
+
+
+@dataclass(frozen=True)
+class LabellingProgress:
+    """How many judgments of a dimension the labeller has done of how many that there are."""
+
+    dimension: str
+    done: int
+    judged: int
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What was done last, with what stood there before (None: nothing). ``label`` None: it was skipped."""
+
+    judgment: Judgment
+    label: Label | None
+    before: Label | None
+
+
+@dataclass
+class Labelling:
+    """A session. What is in the files counts, whoever wrote it; every answer is in them when its call returns.
+
+    Attributes:
+        judgments: all that may be labelled.
+
+    Raises:
+        ConfigError: the label files are not valid, or have labels of the other kind under this name.
+    """
+
+    folder: Path
+    judgments: Sequence[Judgment]
+    labeller: Labeller
+    seed: int = 0
+    _order: Sequence[Judgment] = field(init=False)
+    _by_key: Mapping[str, Judgment] = field(init=False)
+    _done: list[Answered] = field(default_factory=list)
+    _back: list[str] = field(default_factory=list)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def __post_init__(self) -> None:
+        self._order = labelling_order(self.judgments, seed=self.seed)
+        self._by_key = {item.key: item for item in self.judgments}
+        if any(label.labeller_kind != self.labeller.kind for label in self.labelled().values()):
+            other = next(kind for kind in LabellerKind if kind != self.labeller.kind)
+            raise ConfigError(f"{self.labeller.name} has labels as a {other} here; name a model by a name of its own")
+
+    def labelled(self) -> dict[str, Label]:
+        """Return the labels of this labeller, by key.
+
+        Raises:
+            ConfigError: the label files are not valid.
+        """
+        return {label.key: label for label in load_labels(self.folder) if label.labeller == self.labeller.name}
+
+    def current(self) -> Judgment | None:
+        """Return what is to be labelled now: what was taken back, else the next in order, what was skipped last. None: all is done.
+
+        Dimensions that have reached their target wait for the others.
+        """
+        with self._lock:
+            done = self.labelled()
+            for key in reversed(self._back):
+                if key not in done:
+                    return self._by_key[key]
+            reached = {item.dimension for item in self._progress(done) if item.done >= TARGET}
+            skipped = {item.judgment.key: place for place, item in enumerate(self._done) if item.label is None}
+            left = [item for item in self._order if item.key not in done]
+            return min(left, key=lambda item: (skipped.get(item.key, -1), item.dimension in reached), default=None)
+
+    def progress(self) -> list[LabellingProgress]:
+        """Return how far the labeller has come, a dimension each."""
+        return self._progress(self.labelled())
+
+    def answer(self, key: str, score: int | None, note: str = "") -> Answered:
+        """Write a label. ``score``: 0-9; None: not applicable.
+
+        Raises:
+            KeyError: there is no such judgment.
+            ValueError: score or note cannot be so.
+            ConfigError: the label files are not valid.
+        """
+        with self._lock:
+            judgment = self._by_key[key]
+            who = self.labeller
+            label = label_of(judgment.request, score, labeller=who.name, kind=who.kind, note=note.strip())
+            before = self.labelled().get(key)
+            write_labels(self.folder, [label])
+            return self._did(Answered(judgment, label, before))
+
+    def skip(self, key: str) -> Answered:
+        """Put a judgment at the end of the queue, for this session.
+
+        Raises:
+            KeyError: there is no such judgment.
+        """
+        with self._lock:
+            return self._did(Answered(self._by_key[key], None, None))
+
+    def undo(self) -> Answered | None:
+        """Take back what was done last in this session and return it; it comes next. None: there is nothing to take back."""
+        with self._lock:
+            if not self._done:
+                return None
+            last = self._done[-1]
+            if last.label is not None:
+                before = [last.before] if last.before else []
+                write_labels(self.folder, before, remove=[last.label.identity])
+            self._done.pop()
+            self._back.append(last.judgment.key)
+            return last
+
+    @property
+    def last(self) -> Answered | None:
+        """What was done last in this session."""
+        return self._done[-1] if self._done else None
+
+    def _did(self, answered: Answered) -> Answered:
+        self._done.append(answered)
+        self._back = [key for key in self._back if key != answered.judgment.key]
+        return answered
+
+    def _progress(self, done: Mapping[str, Label]) -> list[LabellingProgress]:
+        keys: dict[str, list[str]] = {}
+        for item in self.judgments:
+            keys.setdefault(item.dimension, []).append(item.key)
+        return [
+            LabellingProgress(name, sum(key in done for key in keys[name]), len(keys[name]))
+            for name in ALL_DIMENSIONS
+            if name in keys
+        ]

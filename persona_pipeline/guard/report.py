@@ -1,0 +1,353 @@
+"""One run over one or more agents, and what it comes to: what the command line prints and every report is rendered from."""
+
+import hashlib
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from persona_pipeline.base.errors import (
+    EXIT_BUDGET,
+    EXIT_CONFIG,
+    EXIT_COVERAGE,
+    EXIT_OK,
+    EXIT_REGRESSION,
+    Result,
+    worst_exit_code,
+)
+from persona_pipeline.guard.baselines.models import BaselineComparison, DimensionComparison
+from persona_pipeline.guard.baselines.noise import BLIND
+from persona_pipeline.scoring.results import (
+    ANSWERS,
+    NOT_IN_OVERALL,
+    DimensionEvaluation,
+    PropositionResult,
+    UsageSummary,
+    add_usage,
+    overall_score,
+)
+
+
+class AgentEvaluation(BaseModel):
+    """One evaluation of one agent over one window.
+
+    Attributes:
+        run_id: derived from the inputs, so that the same inputs give the same run.
+        overall: mean of the scored dimensions except ideas_quantity, 0-9; None when there is none, or one of them failed.
+        sample_size: messages of the agent in the window.
+        provenance: persona_hash, messages_hash, proposition hashes, judge, judge_model(s), prompt_version, world root name.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    run_id: str
+    agent_id: str
+    display_name: str
+    overall: float | None = None
+    dimensions: dict[str, DimensionEvaluation] = Field(default_factory=dict)
+    window_start: datetime | None = None
+    window_end: datetime
+    sample_size: int = 0
+    synthetic: bool = False
+    provenance: dict[str, Any] = Field(default_factory=dict)
+    usage: UsageSummary = Field(default_factory=UsageSummary)
+
+    def with_dimensions(self, dimensions: Mapping[str, DimensionEvaluation]) -> "AgentEvaluation":
+        """Return the evaluation with these dimensions and their overall score instead of its own."""
+        return self.model_copy(update={"dimensions": dict(dimensions), "overall": overall_of(dimensions)})
+
+
+def overall_of(dimensions: Mapping[str, DimensionEvaluation]) -> float | None:
+    """Return the mean of the dimensions' scores, 0-9; None where one of them is missing because something failed.
+
+    A dimension to which nothing applied only leaves the mean: an agent alone has no convergence, and an overall score.
+    """
+    if any(item.score is None and item.failed for name, item in dimensions.items() if name not in NOT_IN_OVERALL):
+        return None
+    return overall_score({name: item.score for name, item in dimensions.items()})
+
+
+def uuid_from(text: str) -> uuid.UUID:
+    """Return a name-based UUID of a text."""
+    return uuid.UUID(bytes=hashlib.sha256(text.encode()).digest()[:16], version=5)
+
+
+def total_usage(dimensions: Iterable[DimensionEvaluation]) -> UsageSummary:
+    """Return what several dimensions cost together."""
+    return add_usage(item.usage for item in dimensions)
+
+
+__all__ = [
+    "EXIT_BUDGET",
+    "EXIT_CONFIG",
+    "EXIT_COVERAGE",
+    "EXIT_OK",
+    "EXIT_REGRESSION",
+    "KINDS",
+    "AgentReport",
+    "Conclusion",
+    "Expense",
+    "Finding",
+    "FindingKind",
+    "Result",
+    "RunReport",
+    "expenses_of",
+    "worst_exit_code",
+]
+
+# What says of all that an agent's judge gave that it cannot be believed.
+OF_THE_JUDGE = frozenset({"judge_health"})
+
+
+@dataclass(frozen=True)
+class FindingKind:
+    """A kind of finding.
+
+    Attributes:
+        exit_code: 1: something fell; 3 or 4: something cannot be told. Of a warning it counts only where ``--fail-on`` names it.
+        group: what ``--fail-on`` calls it; "": its name.
+        warns: it only asks a person to look.
+    """
+
+    name: str
+    exit_code: int
+    group: str = ""
+    warns: bool = False
+
+
+KINDS: Mapping[str, FindingKind] = {
+    kind.name: kind
+    for kind in (
+        FindingKind("regression", EXIT_REGRESSION),
+        FindingKind("proposition_drop", EXIT_REGRESSION, "regression"),
+        FindingKind("threshold", EXIT_REGRESSION),
+        FindingKind("undecided", EXIT_COVERAGE),
+        FindingKind("doubted", EXIT_COVERAGE, "undecided"),
+        FindingKind("coverage", EXIT_COVERAGE),
+        FindingKind("nothing_evaluated", EXIT_COVERAGE, "coverage"),
+        FindingKind("missing_agent", EXIT_COVERAGE, "coverage"),
+        FindingKind("judge_health", EXIT_COVERAGE, "coverage"),
+        FindingKind("other_judge", EXIT_COVERAGE, "coverage"),
+        FindingKind("base", EXIT_COVERAGE, "coverage"),
+        FindingKind("no_baseline", EXIT_COVERAGE),
+        FindingKind("budget", EXIT_BUDGET),
+        FindingKind("calibration", EXIT_COVERAGE),
+        FindingKind("new_baseline", EXIT_OK, warns=True),
+        FindingKind("accepted", EXIT_OK, warns=True),
+        FindingKind("trend", EXIT_REGRESSION, warns=True),
+        FindingKind("injection", EXIT_COVERAGE, warns=True),
+        FindingKind("names", EXIT_COVERAGE, warns=True),
+        FindingKind("clone", EXIT_REGRESSION, "voices", warns=True),
+        FindingKind("voices", EXIT_REGRESSION, warns=True),
+        FindingKind("voice_alarm", EXIT_REGRESSION, warns=True),
+        FindingKind("judge_changed", EXIT_COVERAGE, warns=True),
+    )
+}
+
+
+class Finding(BaseModel):
+    """One reason why a run is not clean, in one sentence a person can act on.
+
+    Attributes:
+        kind: one of ``KINDS``.
+        exit_code: 1: something fell; 3 or 4: something cannot be told; 0: a warning. By itself its kind's.
+        remedy: what to do about it, where a command mends it; often the same for many findings.
+        command: the command that would decide what cannot be told.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    kind: str
+    exit_code: int = EXIT_OK
+    message: str
+    remedy: str = ""
+    command: str = ""
+    agent_id: str | None = None
+    dimension: str | None = None
+    proposition_id: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_its_kind(cls, data: Any) -> Any:
+        known = KINDS.get(str(data.get("kind"))) if isinstance(data, dict) else None
+        return data if known is None or known.warns else {"exit_code": known.exit_code, **data}
+
+    @property
+    def text(self) -> str:
+        """The message and its remedy."""
+        return f"{self.message}; {self.remedy}" if self.remedy else self.message
+
+
+class Conclusion(BaseModel):
+    """What is said of a claim, a dimension, an agent or a run.
+
+    Attributes:
+        verdict: None: there was nothing to judge, and it is counted nowhere.
+        reason: why, in a sentence; of what held, what could not have been seen.
+        command: the one command that would decide what cannot be told; "" where there is none.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    verdict: Result | None = None
+    reason: str = ""
+    command: str = ""
+
+    @classmethod
+    def of(cls, findings: Iterable[Finding]) -> "Conclusion | None":
+        """Return what the worst of the findings says; None: they are no more than warnings."""
+        serious = [item for item in findings if item.exit_code != EXIT_OK]
+        worst = worst_exit_code({item.exit_code for item in serious})
+        if worst == EXIT_OK:
+            return None
+        first = next(item for item in serious if item.exit_code == worst)
+        verdict = Result.FELL if worst == EXIT_REGRESSION else Result.CANNOT_TELL
+        return cls(verdict=verdict, reason=first.message, command=first.command)
+
+
+class DimensionConclusion(Conclusion):
+    """What is said of a dimension, and of each of its claims by id."""
+
+    claims: dict[str, Conclusion] = Field(default_factory=dict)
+
+
+class Expense(BaseModel):
+    """What one part of a run cost.
+
+    Attributes:
+        mechanism: ``evaluation``, ``confirmation`` (what fell was judged again), ``history`` (earlier windows) or ``synthetic``
+            (conversations were generated).
+        dimension: None where the money was not spent on one.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    mechanism: str
+    agent_id: str
+    dimension: str | None = None
+    usage: UsageSummary
+
+
+class AgentReport(BaseModel):
+    """One agent's evaluation, its comparison with the baseline, what is wrong, and what it cost this time.
+
+    Attributes:
+        past: the agent was evaluated on a newer window: this is history.
+        outlined: claims and their reasons were left out: the store has them, and a page of many agents does not show them.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    evaluation: AgentEvaluation
+    comparison: BaselineComparison
+    findings: list[Finding] = Field(default_factory=list)
+    expenses: list[Expense] = Field(default_factory=list)
+    past: bool = False
+    outlined: bool = False
+
+    @property
+    def conclusion(self) -> Conclusion:
+        """What is said of the agent: the worst that is said of any of its dimensions, or of it as a whole."""
+        if found := Conclusion.of(self.findings):
+            return found
+        held = [item for _, item in sorted(self.conclusions.items()) if item.verdict is Result.HELD]
+        if held:
+            return Conclusion(verdict=Result.HELD, reason=next((item.reason for item in held if item.reason), ""))
+        said = "none of its claims applies" if self.evaluation.sample_size else "it said nothing in the window"
+        return Conclusion(reason=f"nothing to judge: {said}")
+
+    @property
+    def conclusions(self) -> dict[str, DimensionConclusion]:
+        """What is said of each dimension, in the order of the evaluation."""
+        return {
+            name: _conclude(item, self.comparison.dimensions.get(name), self.findings)
+            for name, item in self.evaluation.dimensions.items()
+        }
+
+
+def _conclude(
+    item: DimensionEvaluation, compared: DimensionComparison | None, findings: Iterable[Finding]
+) -> DimensionConclusion:
+    own = [found for found in findings if found.dimension == item.dimension or found.kind in OF_THE_JUDGE]
+    told = Conclusion.of(own)
+    if told is None and item.score is not None:
+        smallest = compared.sight.detectable if compared and compared.sight else 0.0
+        told = Conclusion(
+            verdict=Result.HELD, reason=f"drops below {smallest:.1f} would be missed" if smallest > BLIND else ""
+        )
+    judged = [row for row in item.propositions.values() if not row.algorithmic]
+    told = told or Conclusion(reason=item.unscored or "")
+    return DimensionConclusion(
+        verdict=told.verdict,
+        reason=told.reason,
+        command=told.command,
+        claims={row.id: _conclude_claim(row, compared, own) for row in judged},
+    )
+
+
+def _conclude_claim(
+    row: PropositionResult, compared: DimensionComparison | None, findings: Iterable[Finding]
+) -> Conclusion:
+    """Return what is said of a claim: what is found of it alone, or of all that its judge gave or that its dimension lacks."""
+    if row.unscored in ANSWERS:
+        return Conclusion(reason=row.unscored or "")
+    everywhere = [
+        item for item in findings if item.proposition_id is None and item.kind not in ("regression", "undecided")
+    ]
+    if row.score is None:
+        told = Conclusion.of(item for item in everywhere if item.kind in ("coverage", "budget"))
+        return Conclusion(
+            verdict=Result.CANNOT_TELL, reason=row.detail or row.unscored or "", command=told.command if told else ""
+        )
+    if found := Conclusion.of(item for item in findings if item.proposition_id == row.id):
+        return found
+    unknown = compared is None or compared.status in ("no_baseline", "other_judge") or compared.doubted
+    if unknown or any(item.kind in OF_THE_JUDGE for item in everywhere):
+        return Conclusion.of(everywhere) or Conclusion(verdict=Result.CANNOT_TELL, reason="no baseline")
+    return Conclusion(verdict=Result.HELD)
+
+
+def expenses_of(
+    agent_id: str, dimensions: Iterable[DimensionEvaluation], mechanism: str = "evaluation"
+) -> list[Expense]:
+    """Return what judging these dimensions of an agent cost; nothing for those that cost no call."""
+    return [
+        Expense(mechanism=mechanism, agent_id=agent_id, dimension=item.dimension, usage=item.usage)
+        for item in dimensions
+        if item.usage.calls
+    ]
+
+
+class RunReport(BaseModel):
+    """The whole run. ``statistics`` holds what concerns several agents, such as the voice map; ``expenses`` all that was paid."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    agents: dict[str, AgentReport] = Field(default_factory=dict)
+    findings: list[Finding] = Field(default_factory=list)
+    exit_code: int = EXIT_OK
+    provenance: dict[str, Any] = Field(default_factory=dict)
+    statistics: dict[str, Any] = Field(default_factory=dict)
+    expenses: list[Expense] = Field(default_factory=list)
+
+    @property
+    def usage(self) -> UsageSummary:
+        """What the run cost in all."""
+        return add_usage(expense.usage for expense in self.expenses)
+
+    @property
+    def conclusion(self) -> Conclusion:
+        """What is said of the run: something fell, else something cannot be told, else what could be judged held."""
+        found = [agent.conclusion for _, agent in sorted(self.agents.items())]
+        found += [of_run] if (of_run := Conclusion.of(self.findings)) else []
+        for verdict in (Result.FELL, Result.CANNOT_TELL, Result.HELD):
+            if first := next((item for item in found if item.verdict is verdict), None):
+                return first
+        return Conclusion(verdict=Result.CANNOT_TELL, reason="nobody has anything to judge")
+
+    def all_findings(self) -> list[Finding]:
+        """Return the run's own findings and every agent's."""
+        return [*self.findings, *(finding for agent in self.agents.values() for finding in agent.findings)]

@@ -1,0 +1,371 @@
+"""What is kept of a span or of an event: who called a model where, what was last said to it, and what it answered."""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
+
+from persona_pipeline.base.documents.json import content_hash
+from persona_pipeline.importing.traces.otlp import OtlpRecord, attributes, plain
+from persona_pipeline.world.messages.files import MAX_TEXT, storable
+
+ASSISTANT, USER = "assistant", "user"
+_TEXTS = ("text", "input_text", "output_text")
+_BLOCKS = frozenset(
+    {
+        *_TEXTS,
+        "tool_use",
+        "tool_result",
+        "tool_call",
+        "tool_call_response",
+        "image",
+        "image_url",
+        "input_image",
+        "document",
+    }
+    | {"thinking", "redacted_thinking", "reasoning", "server_tool_use", "web_search_tool_result", "file", "input_audio"}
+)
+_ROLES = {"human": USER, "ai": ASSISTANT, "model": ASSISTANT, "chatbot": ASSISTANT}
+_INDEXED = re.compile(
+    r"(gen_ai\.prompt|gen_ai\.completion|llm\.prompts|llm\.completions)\.(\d{1,6})\.(role|content|user|name)"
+)
+_OPENINFERENCE = re.compile(
+    r"llm\.(input|output)_messages\.(\d{1,6})\.message\.(role|name|content|contents\.(\d{1,6})\.message_content\.(type|text))"
+)
+
+Event = tuple[str, Mapping[str, Any]]
+Heard = tuple[Sequence["SaidMessage"], Sequence["SaidMessage"]]
+
+
+class SaidMessage(NamedTuple):
+    """One message to or from a model: its role, its words and, where it has one, the name of who speaks."""
+
+    role: str
+    text: str
+    name: str | None = None
+
+
+def contents(found: Mapping[str, Any], events: Iterable[Event]) -> Heard:
+    """Return inputs and outputs of a span.
+
+    The first convention that wrote any is believed: GenAI's attributes, OpenInference, events on the span, then the numbered
+    attributes of OpenLLMetry. System instructions, tools' results and thinking are nobody's messages.
+
+    Args:
+        found: the span's attributes; ``events``: the names and attributes of its events.
+    """
+    listed = list(events)
+    for read in (_current, _openinference, lambda given: _from_events(given, listed), _numbered):
+        inputs, outputs = read(found)
+        if inputs or outputs:
+            return inputs, outputs
+    return (), ()
+
+
+def is_said(name: str) -> bool:
+    """Whether an event of this name holds one message."""
+    return name == "gen_ai.choice" or bool(re.fullmatch(r"gen_ai\.\w+\.message", name))
+
+
+def said_by_event(name: str, body: Any, found: Mapping[str, Any]) -> Heard:
+    """Return what an event of the older convention says, as an input or an output."""
+    given = (
+        {**found, **body} if isinstance(body, dict) else {**found, "content": body} if body is not None else dict(found)
+    )
+    if name == "gen_ai.choice":
+        message = decoded(given.get("message", given))
+        if not isinstance(message, dict):
+            message = {"content": message}
+        # Choices after the first are alternatives that nobody is known to have read.
+        return ((), (_said(message, ASSISTANT),)) if str(given.get("index", 0)) == "0" else ((), ())
+    return (_said(given, name.split(".")[1]),), ()
+
+
+def decoded(value: Any) -> Any:
+    """Return the JSON value of a text that is one, else the value itself."""
+    if isinstance(value, str) and value[:1] in ("{", "["):
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError):
+            return value
+    return value
+
+
+def text_of(content: Any) -> str:
+    """Return the words of a message's content: a text, or blocks and parts of which those that are text are joined."""
+    if isinstance(content, str):
+        blocks = decoded(content) if content.startswith("[{") else None
+        # What only looks like blocks is what was said.
+        if not isinstance(blocks, list) or not all(isinstance(it, dict) and it.get("type") in _BLOCKS for it in blocks):
+            return storable(content)
+        content = blocks
+    if isinstance(content, dict):
+        content = [content]
+    if not isinstance(content, list):
+        return ""
+    return storable("\n".join(filter(None, map(_part, content))))
+
+
+def _part(part: Any) -> str:
+    if isinstance(part, str):
+        return part
+    if not isinstance(part, dict) or part.get("type", "text") not in _TEXTS:
+        return ""
+    words = part.get("content", part.get("text"))
+    return words if isinstance(words, str) else ""
+
+
+def _said(message: Mapping[str, Any], role: str) -> SaidMessage:
+    given = message.get("role")
+    role = given.lower() if isinstance(given, str) and given else role
+    name = message.get("name")
+    known = isinstance(name, str) and name.isprintable() and 0 < len(name) <= 256
+    text = text_of(message.get("parts") if "parts" in message else message.get("content"))
+    return SaidMessage(_ROLES.get(role, role), text, name if known else None)
+
+
+def _current(found: Mapping[str, Any]) -> Heard:
+    inputs = decoded(found.get("gen_ai.input.messages"))
+    outputs = decoded(found.get("gen_ai.output.messages"))
+    return _messages(inputs, USER), _messages(outputs, ASSISTANT)
+
+
+def _messages(listed: Any, role: str) -> list[SaidMessage]:
+    if isinstance(listed, dict):
+        listed = [listed]
+    return [_said(item, role) for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
+
+
+def _openinference(found: Mapping[str, Any]) -> Heard:
+    if found.get("openinference.span.kind") != "LLM":
+        return (), ()
+    sides: dict[str, dict[int, dict[str, Any]]] = {"input": {}, "output": {}}
+    for key, value in found.items():
+        match = _OPENINFERENCE.fullmatch(key)
+        if match is None:
+            continue
+        message = sides[match[1]].setdefault(int(match[2]), {})
+        if match[4] is None:
+            message[match[3]] = value
+        else:
+            message.setdefault("blocks", {}).setdefault(int(match[4]), {})[match[5]] = value
+    return _ordered(sides["input"], USER), _ordered(sides["output"], ASSISTANT)
+
+
+def _numbered(found: Mapping[str, Any]) -> Heard:
+    sides: dict[str, dict[int, dict[str, Any]]] = {"prompt": {}, "completion": {}}
+    for key, value in found.items():
+        match = _INDEXED.fullmatch(key)
+        if match is not None:
+            side = "prompt" if "prompt" in match[1] else "completion"
+            sides[side].setdefault(int(match[2]), {})[match[3]] = value
+    return _ordered(sides["prompt"], USER), _ordered(sides["completion"], ASSISTANT)
+
+
+def _ordered(messages: Mapping[int, dict[str, Any]], role: str) -> list[SaidMessage]:
+    found = []
+    for _, message in sorted(messages.items()):
+        blocks = message.pop("blocks", {})
+        if blocks and not message.get("content"):
+            message["content"] = [block for _, block in sorted(blocks.items())]
+        found.append(_said(message, role))
+    return found
+
+
+def _from_events(found: Mapping[str, Any], events: Sequence[Event]) -> Heard:
+    inputs: list[SaidMessage] = []
+    outputs: list[SaidMessage] = []
+    for name, given in events:
+        if name == "gen_ai.client.inference.operation.details":
+            heard = _current(given)
+        elif name == "gen_ai.content.prompt":
+            heard = _messages(decoded(given.get("gen_ai.prompt")), USER), ()
+        elif name == "gen_ai.content.completion":
+            heard = (), _messages(decoded(given.get("gen_ai.completion")), ASSISTANT)
+        elif is_said(name):
+            heard = said_by_event(name, None, given)
+        else:
+            continue
+        inputs += heard[0]
+        outputs += heard[1]
+    return inputs, outputs
+
+
+DETAILS = "gen_ai.client.inference.operation.details"
+_CONVERSATION = (
+    "gen_ai.conversation.id",
+    "session.id",
+    "traceloop.association.properties.conversation_id",
+    "traceloop.association.properties.session_id",
+    "traceloop.association.properties.thread_id",
+    "langfuse.session.id",
+)
+_AGENT = ("gen_ai.agent.name", "agent.name", "gen_ai.agent.id")
+_USER = ("user.id", "enduser.id", "traceloop.association.properties.user_id", "langfuse.user.id")
+_MODEL = ("gen_ai.response.model", "llm.response.model_name", "llm.model_name", "gen_ai.request.model")
+
+
+class RefusedError(ValueError):
+    """A span or log record that is not taken, and why; the others of its request are."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One span, or one event about a span.
+
+    Attributes:
+        key: tells the pieces of a span apart: ``span`` itself, ``details``, or an event by its content.
+        start, end: nanoseconds since 1970.
+        agents: names of who called the model, the best first; ``service``: the program, where that has a name.
+        inputs: what was said to the model since it last answered, with a digest of all before it.
+        outputs: what it answered, one for each choice; one without a text counts as an answer all the same.
+    """
+
+    trace_id: str
+    span_id: str
+    key: str
+    start: int
+    end: int
+    parent_id: str | None = None
+    conversation: str | None = None
+    agents: tuple[str, ...] = ()
+    user: str | None = None
+    service: str | None = None
+    model: str | None = None
+    response_id: str | None = None
+    inputs: tuple[SaidMessage, ...] = ()
+    outputs: tuple[SaidMessage, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what differs from the defaults, as JSON."""
+        values = {
+            item.name: getattr(self, item.name) for item in fields(self) if getattr(self, item.name) != item.default
+        }
+        for name in ("inputs", "outputs"):
+            if name in values:
+                values[name] = [list(said) for said in values[name]]
+        return values
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "Piece":
+        """Return the piece that ``to_json`` was called on."""
+        said = {
+            name: tuple(SaidMessage(*item) for item in values[name]) for name in ("inputs", "outputs") if name in values
+        }
+        return cls(**{**values, "agents": tuple(values.get("agents", ())), **said})
+
+
+def piece_of(item: OtlpRecord) -> Piece | None:
+    """Return what is kept of a span or log record; None: the log record is about no call of a model.
+
+    Of a span that calls no model its place is kept: an agent's name may stand on it, or on one above it.
+
+    Raises:
+        RefusedError: it has no valid ids or times, or a text is too long.
+    """
+    record = item.record
+    if item.is_span:
+        found = attributes(record.attributes)
+        events = [(event.name, attributes(event.attributes)) for event in record.events]
+        ids = _ids(record)
+        start, end = record.start_time_unix_nano, record.end_time_unix_nano
+        said = contents(found, events)
+        return _piece(item, found, ids, "span", (start or end, max(start, end)), said)
+    found = attributes(record.attributes)
+    name = record.event_name or str(found.get("event.name", ""))
+    moment = record.time_unix_nano or record.observed_time_unix_nano
+    if name == DETAILS:
+        body = plain(record.body)
+        found = {**(body if isinstance(body, dict) else {}), **found}
+        return _piece(item, found, _ids(record), "details", (moment, moment), contents(found, ()))
+    if not is_said(name):
+        return None
+    said = said_by_event(name, plain(record.body), found)
+    digest = hashlib.sha256(repr((name, moment, said)).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return _piece(item, found, _ids(record), f"{moment:020d}:{digest}", (moment, moment), said)
+
+
+def _piece(
+    item: OtlpRecord,
+    found: Mapping[str, Any],
+    ids: tuple[str, str],
+    key: str,
+    times: tuple[int, int],
+    said: tuple[Sequence[SaidMessage], Sequence[SaidMessage]],
+) -> Piece:
+    inputs, outputs = said
+    if any(len(text.text) > MAX_TEXT for text in (*inputs, *outputs)):
+        raise RefusedError(f"span {ids[1]}: a text is longer than {MAX_TEXT:,} characters")
+    if not times[0]:
+        raise RefusedError(f"span {ids[1]}: it has no time")
+    service = item.resource.get("service.name")
+    parent = getattr(item.record, "parent_span_id", b"")
+    return Piece(
+        trace_id=ids[0],
+        span_id=ids[1],
+        key=key,
+        start=times[0],
+        end=times[1],
+        parent_id=parent.hex() or None,
+        conversation=next(_values(found, _CONVERSATION), None),
+        agents=tuple(dict.fromkeys(_values(found, _AGENT))),
+        user=next(_values(found, _USER), None),
+        service=service if isinstance(service, str) and service and not service.startswith("unknown_service") else None,
+        model=next(_values(found, _MODEL), None),
+        response_id=_response_id(found),
+        inputs=last_words(inputs) if key in ("span", "details") else tuple(map(_without_answers, inputs)),
+        outputs=tuple(outputs),
+    )
+
+
+def last_words(said: Iterable[SaidMessage]) -> tuple[SaidMessage, ...]:
+    """Return what was said to a model since its last answer, after a digest of all that was said up to there: that is history.
+
+    An answer that the caller began for the model stands at the end and is left out.
+    """
+    whole = list(said)
+    while whole and whole[-1].role == ASSISTANT:
+        whole.pop()
+    heard = [item for item in whole if item.role in (ASSISTANT, USER)]
+    begin = max((place + 1 for place, item in enumerate(heard) if item.role == ASSISTANT), default=0)
+    history = (SaidMessage(ASSISTANT, content_hash([[item.role, item.text.strip()] for item in heard[:begin]])[:32]),)
+    return (history if begin else ()) + tuple(item for item in heard[begin:] if item.text.strip())
+
+
+def _without_answers(said: SaidMessage) -> SaidMessage:
+    """An answer in a history is only ever compared."""
+    return said._replace(text=content_hash(said.text.strip())[:32]) if said.role == ASSISTANT else said
+
+
+def _ids(record: Any) -> tuple[str, str]:
+    trace_id, span_id = record.trace_id, record.span_id
+    if len(trace_id) != 16 or not any(trace_id) or len(span_id) != 8 or not any(span_id):
+        raise RefusedError(f"trace id {trace_id.hex()[:40]!r} and span id {span_id.hex()[:40]!r} are not both valid")
+    return trace_id.hex(), span_id.hex()
+
+
+def _response_id(found: Mapping[str, Any]) -> str | None:
+    given = next(_values(found, ("gen_ai.response.id",)), None)
+    if given is None and found.get("openinference.span.kind") == "LLM":
+        # OpenInference has no attribute for it; the whole answer is there unless it is hidden.
+
+        whole = decoded(found.get("output.value"))
+        given = whole.get("id") if isinstance(whole, dict) else None
+    return given[:256] if isinstance(given, str) and given else None
+
+
+def _values(found: Mapping[str, Any], keys: Sequence[str]) -> Iterator[str]:
+    for key in keys:
+        value = found.get(key)
+        if isinstance(value, str | int) and not isinstance(value, bool) and str(value).strip():
+            yield _name(str(value))
+
+
+def _name(text: str) -> str:
+    """The text as a name: at most 256 printable characters; one that is longer ends in a digest."""
+    shown = "".join(char if char.isprintable() else " " for char in text).strip()
+    if len(shown) <= 256:
+        return shown or "unnamed"
+    return shown[:239] + "-" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

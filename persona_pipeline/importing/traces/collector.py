@@ -1,0 +1,354 @@
+"""The FastAPI application: ``/v1/traces`` and ``/v1/logs`` as OTLP/HTTP has them, health and metrics."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+from fastapi import FastAPI, Request, Response
+from sqlalchemy import event
+from sqlalchemy.exc import InterfaceError, OperationalError
+
+from persona_pipeline.base.http_server import Access, Boundary
+from persona_pipeline.importing.traces.calls import Piece, RefusedError, piece_of
+from persona_pipeline.importing.traces.messages import Kept, forget_pieces, keep_pieces
+from persona_pipeline.importing.traces.otlp import JSON, PROTOBUF, TooLargeError, UnreadableError, read_request, unpack
+from persona_pipeline.world.world import World
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message as Proto
+
+
+class CollectorMetrics:
+    """Counts requests by status, pieces of traces, and what became of messages."""
+
+    def __init__(self) -> None:
+        from prometheus_client import CollectorRegistry, Counter, Gauge
+
+        self.registry = CollectorRegistry()
+        self._requests = Counter(
+            "persona_collect_requests", "Export requests by status of the answer.", ("status",), registry=self.registry
+        )
+        self._pieces = Counter(
+            "persona_collect_pieces",
+            "Spans and events: stored, known before, or refused.",
+            ("result",),
+            registry=self.registry,
+        )
+        self._messages = Counter(
+            "persona_collect_messages", "Messages inserted, updated, removed.", ("change",), registry=self.registry
+        )
+        self.waiting = Gauge("persona_collect_waiting", "Requests that are not answered yet.", registry=self.registry)
+
+    def answered(self, status: int) -> None:
+        """Count a request."""
+        self._requests.labels(str(status)).inc()
+
+    def refused(self, count: int) -> None:
+        """Count spans and log records that were not taken."""
+        self._pieces.labels("refused").inc(count)
+
+    def kept(self, kept: Kept, given: int) -> None:
+        """Count what was written of so many pieces."""
+        self._pieces.labels("stored").inc(kept.pieces)
+        self._pieces.labels("known").inc(given - kept.pieces)
+        for change in ("inserted", "updated", "removed"):
+            self._messages.labels(change).inc(getattr(kept.written, change))
+
+    def text(self) -> bytes:
+        """Return everything in Prometheus' text format."""
+        from prometheus_client import generate_latest
+
+        return generate_latest(self.registry)
+
+
+# Pieces that one transaction takes: what waits meanwhile goes with the next.
+_MOST_TOGETHER = 5000
+_FORGET_SECONDS = 3600.0
+_LOGGER = logging.getLogger("persona_pipeline.traces.collector")
+
+
+class StoreUnavailableError(Exception):
+    """The store cannot be written just now; it is worth trying again."""
+
+
+@dataclass(frozen=True)
+class _Waiting:
+    pieces: Sequence[Piece]
+    stored: asyncio.Future[None]
+
+
+class Writer:
+    """Writes pieces in the order of their coming; use it as an async context manager, which ends when all is written.
+
+    Args:
+        keep_days: after how many days pieces are dropped.
+    """
+
+    def __init__(self, world: World, metrics: CollectorMetrics, keep_days: float) -> None:
+        self._world, self._metrics, self._keep = world, metrics, timedelta(days=keep_days)
+        self._queue: asyncio.Queue[_Waiting | None] = asyncio.Queue()
+
+    async def __aenter__(self) -> "Writer":
+        self._writing = asyncio.create_task(self._write())
+        self._forgetting = asyncio.create_task(self._forget())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._forgetting.cancel()
+        self._queue.put_nowait(None)
+        await self._writing
+
+    async def store(self, pieces: Sequence[Piece]) -> None:
+        """Return when these pieces are stored.
+
+        Raises:
+            StoreUnavailableError: they are not, and may be later.
+            Exception: what the store said of them.
+        """
+        waiting = _Waiting(pieces, asyncio.get_running_loop().create_future())
+        self._queue.put_nowait(waiting)
+        await asyncio.shield(waiting.stored)
+
+    async def _write(self) -> None:
+        while (first := await self._queue.get()) is not None:
+            lot, size = [first], len(first.pieces)
+            while size < _MOST_TOGETHER and not self._queue.empty():
+                more = self._queue.get_nowait()
+                if more is None:
+                    self._queue.put_nowait(None)
+                    break
+                lot.append(more)
+                size += len(more.pieces)
+            await self._settle(lot)
+
+    async def _settle(self, lot: Sequence[_Waiting]) -> None:
+        try:
+            await self._keep_all([piece for waiting in lot for piece in waiting.pieces])
+        except Exception as error:
+            if len(lot) > 1 and not isinstance(error, StoreUnavailableError):
+                # One request must not be the reason why others' are not stored.
+                for waiting in lot:
+                    await self._settle([waiting])
+                return
+            _LOGGER.error("not stored: %s", error, exc_info=not isinstance(error, StoreUnavailableError))
+            for waiting in lot:
+                _resolve(waiting.stored, error)
+            return
+        for waiting in lot:
+            _resolve(waiting.stored, None)
+
+    async def _keep_all(self, pieces: Sequence[Piece]) -> None:
+        try:
+            kept: Kept = await asyncio.to_thread(keep_pieces, self._world, pieces)
+        except (OperationalError, InterfaceError) as error:
+            raise StoreUnavailableError(f"the store cannot be written ({error.orig})") from error
+        self._metrics.kept(kept, len(pieces))
+
+    async def _forget(self) -> None:
+        while True:
+            try:
+                await asyncio.to_thread(forget_pieces, self._world.store, self._keep, self._world.clock())
+            except Exception:
+                _LOGGER.warning("pieces of old traces could not be dropped", exc_info=True)
+            await asyncio.sleep(_FORGET_SECONDS)
+
+
+def _resolve(stored: asyncio.Future[None], error: Exception | None) -> None:
+    """Whoever asked may be gone."""
+    if stored.done():
+        return
+    if error is None:
+        stored.set_result(None)
+    else:
+        stored.set_exception(error)
+
+
+_METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_RETRY_SECONDS = "1"
+# Requests that are unpacked and read at once, so that memory is bounded by a few of the largest.
+_READ_AT_ONCE = 2
+_MOST_NAMED = 5
+# What gRPC calls the answers (google.rpc.Code).
+_CODES = {400: 3, 413: 8, 415: 3, 500: 13, 503: 14}
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What the collector takes.
+
+    Attributes:
+        unpacked: bytes of a request's body without its content encoding.
+        waiting: requests that are not answered yet; more are told to come again.
+        keep_days: how long pieces of traces wait for what else belongs to them.
+    """
+
+    unpacked: int = 64 * 1024 * 1024
+    waiting: int = 64
+    keep_days: float = 2.0
+
+
+class _NotTakenError(Exception):
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class _Collector:
+    """What the routes share."""
+
+    def __init__(self, world: World, bounds: Bounds) -> None:
+        self.world, self.bounds = world, bounds
+        self.metrics = CollectorMetrics()
+        self.writer = Writer(world, self.metrics, bounds.keep_days)
+        self._reading = asyncio.Semaphore(_READ_AT_ONCE)
+        self._waiting = 0
+
+    async def export(self, request: Request, *, logs: bool) -> Response:
+        """Return the answer to an export request: success only when what it brought is stored."""
+        content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        answer_type = JSON if content_type == JSON else PROTOBUF
+        try:
+            if content_type not in (PROTOBUF, JSON):
+                raise _NotTakenError(415, f"send {PROTOBUF} or {JSON}")
+            refused = await self._take(request, content_type, logs)
+        except _NotTakenError as refusal:
+            self.metrics.answered(refusal.status)
+            headers = {"Retry-After": _RETRY_SECONDS} if refusal.status == 503 else {}
+            body = _status(refusal.status, str(refusal))
+            return Response(_written(body, answer_type), refusal.status, headers, answer_type)
+        self.metrics.answered(200)
+        self.metrics.refused(len(refused))
+        return Response(_written(_answer(refused, logs), answer_type), media_type=answer_type)
+
+    async def _take(self, request: Request, content_type: str, logs: bool) -> Sequence[str]:
+        """Store what a request brings and return why items of it were refused."""
+        if self._waiting >= self.bounds.waiting:
+            raise _NotTakenError(503, "too many requests wait to be stored; come again")
+        self._waiting += 1
+        self.metrics.waiting.set(self._waiting)
+        try:
+            body = await request.body()
+            async with self._reading:
+                encoding = request.headers.get("content-encoding", "")
+                pieces, refused = await asyncio.to_thread(self._read, body, encoding, content_type, logs)
+            if pieces:
+                await self.writer.store(pieces)
+            return refused
+        except TooLargeError as error:
+            raise _NotTakenError(413, str(error)) from error
+        except UnreadableError as error:
+            raise _NotTakenError(400, str(error)) from error
+        except StoreUnavailableError as error:
+            raise _NotTakenError(503, str(error)) from error
+        except Exception as error:
+            raise _NotTakenError(
+                500, f"this could not be stored ({type(error).__name__}); the log says more"
+            ) from error
+        finally:
+            self._waiting -= 1
+            self.metrics.waiting.set(self._waiting)
+
+    def _read(self, body: bytes, encoding: str, content_type: str, logs: bool) -> tuple[list[Piece], list[str]]:
+        pieces, refused = [], []
+        for item in read_request(unpack(body, encoding, self.bounds.unpacked), content_type, logs=logs):
+            try:
+                piece = piece_of(item)
+            except RefusedError as error:
+                refused.append(str(error))
+            else:
+                pieces += [] if piece is None else [piece]
+        return pieces, refused
+
+
+def create_app(world: World, *, access: Access | None = None, bounds: Bounds | None = None) -> FastAPI:
+    """Return the application.
+
+    Args:
+        access: by default no token and localhost only.
+    """
+    _flush_every_commit(world)
+    collector = _Collector(world, bounds or Bounds())
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        async with collector.writer:
+            yield
+
+    app = FastAPI(
+        title="persona-pipeline collector", lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None
+    )
+
+    @app.post("/v1/traces")
+    async def traces(request: Request) -> Response:
+        return await collector.export(request, logs=False)
+
+    @app.post("/v1/logs")
+    async def logs(request: Request) -> Response:
+        return await collector.export(request, logs=True)
+
+    @app.get("/health")
+    async def health() -> Response:
+        try:
+            await asyncio.to_thread(_ping, world)
+        except Exception:
+            return Response('{"status":"degraded"}', 503, media_type=JSON)
+        return Response('{"status":"ok"}', media_type=JSON)
+
+    @app.get("/metrics")
+    async def metrics() -> Response:
+        return Response(collector.metrics.text(), media_type=_METRICS_TYPE)
+
+    app.add_middleware(Boundary, access=access or Access())
+    return app
+
+
+def _ping(world: World) -> None:
+    with world.store.connect() as connection:
+        connection.execute(sa.select(1))
+
+
+def _flush_every_commit(world: World) -> None:
+    """Let SQLite write through to the disk before it says that something is stored: a power cut must not take back an answer."""
+    if not world.store.is_sqlite:
+        return
+
+    @event.listens_for(world.store.engine, "connect")
+    def _configure(connection: object, _record: object) -> None:
+        connection.execute("PRAGMA synchronous=FULL")  # pyright: ignore[reportAttributeAccessIssue]
+
+    # Connections that were made before have it not.
+    world.store.engine.dispose()
+
+
+def _answer(refused: Sequence[str], logs: bool) -> "Proto":
+    from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
+    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+
+    answer = ExportLogsServiceResponse() if logs else ExportTraceServiceResponse()
+    if refused:
+        more = f"; and {len(refused) - _MOST_NAMED} more" if len(refused) > _MOST_NAMED else ""
+        answer.partial_success.error_message = "; ".join(refused[:_MOST_NAMED]) + more
+        if isinstance(answer, ExportLogsServiceResponse):
+            answer.partial_success.rejected_log_records = len(refused)
+        else:
+            answer.partial_success.rejected_spans = len(refused)
+    return answer
+
+
+def _status(status: int, message: str) -> "Proto":
+    from google.rpc.status_pb2 import Status
+
+    return Status(code=_CODES[status], message=message)
+
+
+def _written(message: "Proto", content_type: str) -> bytes:
+    if content_type == JSON:
+        from google.protobuf.json_format import MessageToJson
+
+        return MessageToJson(message, indent=None).encode("utf-8")
+    return message.SerializeToString()

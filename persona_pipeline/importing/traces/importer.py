@@ -1,0 +1,129 @@
+"""Files of traces: JSON lines as the collector's file exporter writes them, or protobuf."""
+
+import struct
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any, ClassVar
+
+from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.importing.base import Found, Importer, ReadOptions, Skipped, Source
+from persona_pipeline.importing.records import records
+from persona_pipeline.importing.traces.calls import Piece, RefusedError, piece_of
+from persona_pipeline.importing.traces.messages import turns_of, without_relayed
+from persona_pipeline.importing.traces.otlp import OtlpRecord, UnreadableError, items, parsed, parsed_json, require_otel
+from persona_pipeline.world.messages.files import Row
+from persona_pipeline.world.names import Aliases
+
+_KEYS = ("resourceSpans", "resource_spans", "resourceLogs", "resource_logs")
+_BINARY = (".pb", ".binpb", ".otlp")
+_LARGEST = 500_000_000
+Part = tuple[int, list[OtlpRecord] | ValueError]
+
+
+class OTLPFile(Importer):
+    """Spans and events of a file, put together as the collector puts them together."""
+
+    name: ClassVar[str] = "otlp"
+    about: ClassVar[str] = "OpenTelemetry traces and events: OTLP as JSON lines or protobuf"
+
+    def recognises(self, source: Source) -> bool:
+        if source.is_folder:
+            return False
+        start = source.beginning.lstrip()[:200]
+        return source.path.suffix.lower() in _BINARY or (
+            start.startswith("{") and any(f'"{key}"' in start for key in _KEYS)
+        )
+
+    def rows(self, file: Source, options: ReadOptions) -> Iterator[Found]:
+        require_otel()
+        pieces: list[Piece] = []
+        lines: dict[tuple[str, str], int] = {}
+        silent: set[int] = set()
+        for line, part in _parts(file):
+            if isinstance(part, ValueError):
+                yield Row(line, part)
+                continue
+            silent.add(line)
+            for item in part:
+                try:
+                    piece = piece_of(item)
+                except RefusedError as error:
+                    yield Row(line, error)
+                    continue
+                if piece is not None:
+                    pieces.append(piece)
+                    lines.setdefault((piece.trace_id, piece.span_id), line)
+        # Whose name is whose alias is seen when the messages are stored.
+        kept, _ = without_relayed(turns_of(pieces, Aliases()).values())
+        for turn in sorted(kept.values(), key=lambda turn: (turn.message.created_at, turn.message.id)):
+            extras: Mapping[str, Any] = turn.message.extras
+            line = lines[extras["trace_id"], extras["span_id"]]
+            silent.discard(line)
+            yield Row(line, turn.message)
+        yield from (Skipped(line, "spans and events without a message") for line in sorted(silent))
+
+
+def _parts(file: Source) -> Iterator[Part]:
+    """Yield what the lines of a file hold; of a protobuf file, its messages by number."""
+    if file.path.suffix.lower() in _BINARY:
+        yield from _binary(file)
+        return
+    for line, record in records(file):
+        try:
+            yield line, record if isinstance(record, ValueError) else _items(record)
+        except UnreadableError as error:
+            yield line, error
+
+
+def _items(record: Mapping[str, Any]) -> list[OtlpRecord]:
+    if not any(key in record for key in _KEYS):
+        raise UnreadableError("holds neither resourceSpans nor resourceLogs; it is no line of an OTLP file")
+    return [item for data in _data(record) for item in items(parsed_json(record, data))]
+
+
+def _data(value: Mapping[str, Any]) -> Iterator[Any]:
+    from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
+    from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
+
+    if any(key in value for key in _KEYS[:2]):
+        yield TracesData()
+    if any(key in value for key in _KEYS[2:]):
+        yield LogsData()
+
+
+def _binary(file: Source) -> Iterator[Part]:
+    try:
+        if file.path.stat().st_size > _LARGEST:
+            raise ConfigError(Problem("is larger than 500 MB; export it in parts", file.name))
+        content = file.path.read_bytes()
+    except OSError as error:
+        raise file.unreadable(error) from error
+    for number, body in enumerate(_messages(content), start=1):
+        try:
+            yield number, _spans_or_records(body)
+        except UnreadableError as error:
+            yield number, error
+
+
+def _spans_or_records(body: bytes) -> list[OtlpRecord]:
+    """Return what a message holds. Nothing in protobuf says which it is; log records read as spans have no ids or fail."""
+    from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
+    from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
+
+    with suppress(UnreadableError):
+        spans = items(parsed(body, TracesData()))
+        if not spans or any(item.record.trace_id for item in spans):
+            return spans
+    return items(parsed(body, LogsData()))
+
+
+def _messages(content: bytes) -> list[bytes]:
+    """Return the messages of a file in which each stands behind its length in four bytes, or the one that it is."""
+    found, at = [], 0
+    while at + 4 <= len(content):
+        (size,) = struct.unpack_from(">I", content, at)
+        if at + 4 + size > len(content):
+            break
+        found.append(content[at + 4 : at + 4 + size])
+        at += 4 + size
+    return found if found and at == len(content) else [content]

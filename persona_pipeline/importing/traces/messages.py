@@ -1,0 +1,415 @@
+"""Messages from the pieces of traces. The same pieces give the same messages, in whatever order and however often they came.
+
+What a model answered is a message of its agent. What it was told since it last answered are messages of who told it; all that
+stands before is history, which was somebody's answer or last word in its own time, and is never read.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from persona_pipeline.base.database import tables
+from persona_pipeline.base.database.engine import Store, upsert
+from persona_pipeline.base.documents.json import content_hash
+from persona_pipeline.importing.traces.calls import ASSISTANT, Piece, SaidMessage, last_words
+from persona_pipeline.world.messages.store import WriteResult, message_of, write_messages_in
+from persona_pipeline.world.models import Message
+from persona_pipeline.world.names import Aliases, same_name
+from persona_pipeline.world.runs import touch_windows
+from persona_pipeline.world.world import World
+
+
+class InputPlace(NamedTuple):
+    """Where words stand in a call's input: behind which history, by its digest (None: none), and as which of their like."""
+
+    before: str | None
+    nth: int
+
+
+@dataclass(frozen=True)
+class Told:
+    """Words that a call was told.
+
+    Attributes:
+        number: counts the words of the call from 0.
+    """
+
+    span_id: str
+    said: SaidMessage
+    number: int
+    place: InputPlace
+
+
+def told_by(span_id: str, inputs: Iterable[SaidMessage]) -> Iterator[Told]:
+    """Yield the words in a call's input."""
+    listed = list(inputs)
+    before = next((said.text for said in listed if said.role == ASSISTANT), None)
+    count: Counter[str] = Counter()
+    for number, said in enumerate(said for said in listed if said.role != ASSISTANT):
+        yield Told(span_id, said, number, InputPlace(before, count[said.text]))
+        count[said.text] += 1
+
+
+class TraceWords:
+    """The words of a conversation in a trace, gathered call by call in the order of time.
+
+    Of one agent, words are the same behind the same history, and where a span repeats what stands on one above it. What several
+    agents are told, each with a history of its own, is the same message as often as each of them is told it.
+    """
+
+    def __init__(self) -> None:
+        # Of each agent and text: how many messages there are, and which of them stands where.
+        self._count: Counter[tuple[str, str]] = Counter()
+        self._places: dict[tuple[str, str, InputPlace], int] = {}
+        # By spans that nobody below them has repeated yet.
+        self._unrepeated: dict[tuple[str, str, str], int] = {}
+        self._messages: dict[tuple[str, int], list[Told]] = defaultdict(list)
+
+    def add(self, agent: str, told: Told, above: Collection[str]) -> None:
+        """Take words in.
+
+        Args:
+            above: the spans above the call.
+        """
+        text = told.said.text
+        number = self._places.get((agent, text, told.place))
+        if number is None:
+            repeated = next((key for span_id in above if (key := (agent, text, span_id)) in self._unrepeated), None)
+            number = self._count[agent, text] if repeated is None else self._unrepeated.pop(repeated)
+            if repeated is None:
+                self._count[agent, text] += 1
+                self._unrepeated[agent, text, told.span_id] = number
+            self._places[agent, text, told.place] = number
+        self._messages[text, number].append(told)
+
+    def messages(self) -> Iterator[Sequence[Told]]:
+        """Yield each message as everybody who was told it has it."""
+        yield from self._messages.values()
+
+
+PREFIX = "otel-"
+Found = TypeVar("Found")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TICK = timedelta(microseconds=1)
+# Spans above a call that are looked at; they may also go round in a ring.
+_MOST_ABOVE = 64
+
+
+@dataclass(frozen=True)
+class TracedMessage:
+    """A message, and what it takes to tell it from others.
+
+    Attributes:
+        told: the agent it was told to; None: an agent said it.
+        trace_id: which trace it comes from.
+    """
+
+    message: Message
+    trace_id: str
+    told: str | None = None
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A span, all its pieces together."""
+
+    span: Piece
+    inputs: tuple[SaidMessage, ...]
+    outputs: tuple[SaidMessage, ...]
+
+    @property
+    def answer(self) -> str:
+        """The words of the first choice that has any."""
+        return next((said.text for said in self.outputs if said.text.strip()), "")
+
+
+def turns_of(pieces: Iterable[Piece], aliases: Aliases) -> dict[str, TracedMessage]:
+    """Return the turns of whole traces by message id, each as its agent's.
+
+    Args:
+        pieces: all that are known of each trace.
+    """
+    traces: dict[str, dict[str, list[Piece]]] = defaultdict(lambda: defaultdict(list))
+    for piece in pieces:
+        traces[piece.trace_id][piece.span_id].append(piece)
+    turns: dict[str, TracedMessage] = {}
+    for trace_id, spans in sorted(traces.items()):
+        for turn in _Trace(trace_id, {span_id: _call(listed) for span_id, listed in spans.items()}, aliases).turns():
+            known = turns.setdefault(turn.message.id, turn)
+            if turn.message.created_at < known.message.created_at:
+                turns[turn.message.id] = turn
+    return turns
+
+
+def without_relayed(turns: Iterable[TracedMessage]) -> tuple[dict[str, TracedMessage], set[str]]:
+    """Return turns by id without those that only hand one agent's words to another, and the ids of these."""
+    listed = list(turns)
+    said: dict[tuple[str | None, str], set[str]] = defaultdict(set)
+    for turn in listed:
+        if turn.told is None:
+            said[turn.message.channel, turn.message.text.strip()].add(turn.message.agent_id)
+    relayed = {turn.message.id for turn in listed if turn.told is not None and _is_relayed(turn, said)}
+    return {turn.message.id: turn for turn in listed if turn.message.id not in relayed}, relayed
+
+
+def wordings(turns: Iterable[TracedMessage]) -> set[str]:
+    """Return the texts that a turn's words may stand under in another: as they are, and with their speaker's name before them."""
+    found: set[str] = set()
+    for message, told in ((turn.message, turn.told) for turn in turns):
+        names = {message.agent_id, message.agent_id.title(), message.speaker or message.agent_id}
+        named = {message.text.partition(": ")[2]} if told else {f"{name}: {message.text}" for name in names}
+        found |= {message.text, message.text.strip(), *named} - {""}
+    return found
+
+
+def _is_relayed(turn: TracedMessage, said: Mapping[tuple[str | None, str], set[str]]) -> bool:
+    """Whether another agent than the one who is told this said it in the same conversation."""
+    channel, text = turn.message.channel, turn.message.text.strip()
+    name, _, rest = text.partition(": ")
+    by = said.get((channel, text), set()) - {turn.told}
+    named = {
+        agent for agent in said.get((channel, rest.strip()), set()) - {turn.told} if same_name(agent) == same_name(name)
+    }
+    return bool(by or named)
+
+
+class _Trace:
+    """One trace: its spans with those above them."""
+
+    def __init__(self, trace_id: str, calls: Mapping[str, _Call], aliases: Aliases) -> None:
+        self._id, self._calls, self._aliases = trace_id, calls, aliases
+
+    def turns(self) -> Iterator[TracedMessage]:
+        covered = self._covered()
+        words: dict[str, TraceWords] = defaultdict(TraceWords)
+        # A call that failed says nothing; the one that is made instead has the same input.
+        answered = [call for call in self._calls.values() if call.outputs]
+        for call in sorted(answered, key=lambda call: (call.span.start, call.span.span_id)):
+            agent = self._agent(call)
+            if call.answer and call.span.span_id not in covered:
+                message_id = self._answer_id(call)
+                yield TracedMessage(self._message(call, message_id, agent, call.answer, self._ended(call)), self._id)
+            above = {other.span.span_id for other in self._upwards(call)}
+            for told in told_by(call.span.span_id, call.inputs):
+                words[self._place(call)].add(agent, told, above)
+        for place, heard in words.items():
+            yield from (self._told(place, message) for message in heard.messages())
+
+    def _told(self, place: str, message: Sequence[Told]) -> TracedMessage:
+        first = min(message, key=lambda told: (self._calls[told.span_id].span.start, told.span_id))
+        call = self._calls[first.span_id]
+        speaker = first.said.name or self._first(call, lambda span: span.user) or "user"
+        moment = _moment(call.span.start) + first.number * _TICK
+        at = next((told.place for told in message if told.place.before), first.place)
+        # Without a history words may well be said again in another trace: a call need not send what was said before.
+        key = [place, first.said.text, *at] if at.before else [self._id, first.said.text, at.nth]
+        told_to = self._aliases.agent_of(self._agent(call))
+        said = self._message(call, PREFIX + content_hash(key)[:32], speaker, first.said.text, moment)
+        return TracedMessage(replace(said, extras={**said.extras, "told": told_to}), self._id, told_to)
+
+    def _answer_id(self, call: _Call) -> str:
+        # Two instrumentations of one call have spans of their own, and one response.
+        return PREFIX + content_hash([self._id, call.span.response_id or call.span.span_id])[:32]
+
+    def _message(self, call: _Call, message_id: str, speaker: str, text: str, moment: datetime) -> Message:
+        span = call.span
+        known = {
+            "trace_id": span.trace_id,
+            "span_id": span.span_id,
+            "response_id": span.response_id,
+            "model": span.model,
+        }
+        extras = {name: value for name, value in known.items() if value is not None}
+        return self._aliases.owned(Message(message_id, speaker, text, moment, channel=self._place(call), extras=extras))
+
+    def _ended(self, call: _Call) -> datetime:
+        return max(_moment(call.span.end), _moment(call.span.start) + len(call.inputs) * _TICK)
+
+    def _place(self, call: _Call) -> str:
+        return self._first(call, lambda span: span.conversation) or f"trace-{self._id}"
+
+    def _agent(self, call: _Call) -> str:
+        """The agent by whichever of its names is one's, from the nearest span that names any; else the program."""
+        names = self._first(call, lambda span: span.agents or None) or ()
+        spoken = next((said.name for said in call.outputs if said.name), None)
+        known = next((name for name in names if self._aliases.agent_of(name) in self._aliases.agent_ids), None)
+        return known or next(iter(names), None) or spoken or self._first(call, lambda span: span.service) or ASSISTANT
+
+    def _first(self, call: _Call, get: Callable[[Piece], Found | None]) -> Found | None:
+        return next((found for above in self._upwards(call) if (found := get(above.span))), None)
+
+    def _upwards(self, call: _Call) -> Iterator[_Call]:
+        """Yield a call and those above it, as far as they are known, and not without end."""
+        above: _Call | None = call
+        for _ in range(_MOST_ABOVE):
+            if above is None:
+                return
+            yield above
+            above = self._calls.get(above.span.parent_id or "")
+
+    def _covered(self) -> set[str]:
+        """Return spans whose answer is that of one below them: an agent's span repeats what its model said."""
+        found: set[str] = set()
+        for call in self._calls.values():
+            above = self._upwards(call) if call.answer else iter(())
+            next(above, None)
+            found.update(other.span.span_id for other in above if other.answer.strip() == call.answer.strip())
+        return found
+
+
+def _call(pieces: Sequence[Piece]) -> _Call:
+    """Return the call that pieces of one span tell of: what stands on the span itself goes before what events say."""
+    listed = sorted(pieces, key=lambda piece: (piece.key != "span", piece.key != "details", piece.key))
+    whole = [piece for piece in listed if piece.key in ("span", "details")]
+    events = [piece for piece in listed if piece not in whole]
+    inputs = next((piece.inputs for piece in whole if piece.inputs or piece.outputs), None)
+    outputs = next((piece.outputs for piece in whole if piece.outputs), None)
+    first, spanned = listed[0], [piece for piece in listed if piece.key == "span"] or listed
+    merged = replace(
+        first,
+        start=min(piece.start for piece in spanned),
+        end=max(piece.end for piece in spanned),
+        **{
+            name: next((found for piece in listed if (found := getattr(piece, name))), getattr(first, name))
+            for name in ("parent_id", "conversation", "agents", "user", "service", "model", "response_id")
+        },
+    )
+    if inputs is None:
+        inputs = last_words(said for piece in events for said in piece.inputs)
+    return _Call(merged, inputs, outputs or tuple(said for piece in events for said in piece.outputs))
+
+
+def _moment(nanoseconds: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=nanoseconds // 1000)
+
+
+_PIECES, _MESSAGES = tables.trace_pieces, tables.run_messages
+_CHUNK = 500
+# Under this key, beside no span, stands which messages a trace was written as.
+_WRITTEN = "messages"
+# Serialises collectors that share a Postgres database: each must see the pieces that the others wrote of the same trace.
+_ADVISORY_LOCK = 5_318_008_713
+
+
+@dataclass(frozen=True)
+class Kept:
+    """How many pieces were new, and what became of messages."""
+
+    pieces: int
+    written: WriteResult
+
+
+def keep_pieces(world: World, pieces: Sequence[Piece]) -> Kept:
+    """Write pieces of traces and the messages that follow from all that is known of these traces. Nothing is doubled."""
+    store, aliases = world.store, Aliases.of(world.names())
+    with store.begin() as connection:
+        if not store.is_sqlite:
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
+        trace_ids = sorted({piece.trace_id for piece in pieces})
+        before = _count(connection, trace_ids)
+        rows = [
+            {"trace_id": item.trace_id, "span_id": item.span_id, "key": item.key, "piece": item.to_json()}
+            for item in pieces
+        ]
+        upsert(store, connection, _PIECES, rows, update=False)
+        new = _count(connection, trace_ids) - before
+        if not new:
+            return Kept(0, WriteResult())
+        return Kept(new, _write(store, connection, trace_ids, aliases))
+
+
+def forget_pieces(store: Store, older_than: timedelta, now: datetime) -> int:
+    """Drop the pieces of traces of which none came since, and return how many; their messages stay."""
+    old = sa.select(_PIECES.c.trace_id).group_by(_PIECES.c.trace_id)
+    old = old.having(sa.func.max(_PIECES.c.received_at) < now - older_than)
+    with store.begin() as connection:
+        return connection.execute(sa.delete(_PIECES).where(_PIECES.c.trace_id.in_(old))).rowcount
+
+
+def _write(store: Store, connection: Connection, trace_ids: Sequence[str], aliases: Aliases) -> WriteResult:
+    turns = turns_of(_pieces(connection, trace_ids), aliases)
+    written = {trace_id: [] for trace_id in trace_ids}
+    for turn in turns.values():
+        written[turn.trace_id].append(turn.message.id)
+    former = _replace_written(store, connection, written)
+    known = _known(connection, turns, former)
+    # While not all of a trace is known it may seem to say what another one does say: that is the other's.
+    gone = {key for key, trace_id in former.items() if key in known and known[key].trace_id == trace_id}
+    for message_id, turn in known.items():
+        new = turns.get(message_id)
+        # What another trace has of the same words stands where they were said first.
+        other = new is not None and turn.trace_id != new.trace_id and turn.message.created_at <= new.message.created_at
+        if other or (new is None and message_id not in gone):
+            turns[message_id] = turn
+    kept, relayed = without_relayed(turns.values())
+    removed = _remove(connection, [known[key].message for key in (gone | relayed) - kept.keys() if key in known])
+    changed = [turn.message for turn in kept.values() if turn != known.get(turn.message.id)]
+    return WriteResult(removed=removed) + write_messages_in(store, connection, changed, source=None, mirror=False)
+
+
+def _replace_written(store: Store, connection: Connection, written: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Note which messages traces are written as, and return those that they were written as before, with their traces."""
+    mine = (_PIECES.c.span_id == "") & (_PIECES.c.key == _WRITTEN)
+    before: dict[str, str] = {}
+    for chunk in _chunks(sorted(written)):
+        columns = sa.select(_PIECES.c.trace_id, _PIECES.c.piece)
+        for row in connection.execute(columns.where(_PIECES.c.trace_id.in_(chunk), mine)):
+            before |= dict.fromkeys(row.piece["ids"], row.trace_id)
+    rows = [{"trace_id": name, "span_id": "", "key": _WRITTEN, "piece": {"ids": ids}} for name, ids in written.items()]
+    upsert(store, connection, _PIECES, rows)
+    now = {message_id for ids in written.values() for message_id in ids}
+    return {message_id: trace_id for message_id, trace_id in before.items() if message_id not in now}
+
+
+def _pieces(connection: Connection, trace_ids: Sequence[str]) -> list[Piece]:
+    return [
+        Piece.from_json(piece)
+        for chunk in _chunks(trace_ids)
+        for piece in connection.execute(
+            sa.select(_PIECES.c.piece).where(_PIECES.c.trace_id.in_(chunk), _PIECES.c.span_id != "")
+        ).scalars()
+    ]
+
+
+def _count(connection: Connection, trace_ids: Sequence[str]) -> int:
+    count = sa.select(sa.func.count()).select_from(_PIECES).where(_PIECES.c.span_id != "")
+    return sum(
+        connection.execute(count.where(_PIECES.c.trace_id.in_(chunk))).scalar_one() for chunk in _chunks(trace_ids)
+    )
+
+
+def _known(
+    connection: Connection, turns: Mapping[str, TracedMessage], former: Collection[str]
+) -> dict[str, TracedMessage]:
+    """Return stored turns that are, or may be, the same as some of these, or that these were before."""
+    by_place: dict[str, list[TracedMessage]] = {}
+    for turn in turns.values():
+        by_place.setdefault(turn.message.channel or "", []).append(turn)
+    conditions = [_MESSAGES.c.id.in_(chunk) for chunk in _chunks(sorted({*turns, *former}))]
+    ours = _MESSAGES.c.id.like(f"{PREFIX}%")
+    for places in _chunks(sorted(by_place)):
+        texts = sorted(wordings(turn for place in places for turn in by_place[place]))
+        there = ours & _MESSAGES.c.channel_id.in_(places)
+        conditions += [there & _MESSAGES.c.text.in_(chunk) for chunk in _chunks(texts)]
+    found = {}
+    for condition in conditions:
+        for row in connection.execute(sa.select(_MESSAGES).where(condition)):
+            message = message_of(row)
+            found[message.id] = TracedMessage(message, message.extras.get("trace_id", ""), message.extras.get("told"))
+    return found
+
+
+def _remove(connection: Connection, messages: Sequence[Message]) -> int:
+    for chunk in _chunks([message.id for message in messages]):
+        connection.execute(sa.delete(_MESSAGES).where(_MESSAGES.c.id.in_(chunk)))
+    touch_windows(connection, [message.created_at for message in messages])
+    return len(messages)
+
+
+def _chunks(values: Sequence[str]) -> Iterable[Sequence[str]]:
+    return (values[start : start + _CHUNK] for start in range(0, len(values), _CHUNK))

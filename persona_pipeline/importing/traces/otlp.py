@@ -1,0 +1,173 @@
+"""Requests of the OpenTelemetry protocol as they come over the wire: protobuf or JSON, packed or not, within bounds."""
+
+import base64
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from persona_pipeline.base.documents.json import strict_json
+from persona_pipeline.base.errors import ConfigError
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message as Proto
+
+PROTOBUF, JSON = "application/x-protobuf", "application/json"
+_HEX_IDS = frozenset({"traceId", "spanId", "parentSpanId", "trace_id", "span_id", "parent_span_id"})
+
+
+class UnreadableError(ValueError):
+    """A body that is not what it says it is; sending it again helps nobody."""
+
+
+class TooLargeError(ValueError):
+    """A body that is larger than is taken."""
+
+
+@dataclass(frozen=True)
+class OtlpRecord:
+    """A span or a log record (protobuf messages of OpenTelemetry) with the attributes of what made it."""
+
+    record: Any
+    resource: Mapping[str, Any]
+    is_span: bool
+
+
+def require_otel() -> None:
+    """Raise ``ConfigError`` where the packages are missing that read and write OpenTelemetry."""
+    from importlib import import_module
+
+    try:
+        import_module("opentelemetry.proto.collector.trace.v1.trace_service_pb2")
+        import_module("google.rpc.status_pb2")
+    except ImportError as error:
+        raise ConfigError(
+            f"OpenTelemetry needs a package that is not installed ({error.name}); pip install 'persona-pipeline[otel]'"
+        ) from error
+
+
+def unpack(body: bytes, encoding: str, most: int) -> bytes:
+    """Return a body without its content encoding.
+
+    Args:
+        most: bytes that it may have then.
+
+    Raises:
+        UnreadableError: the encoding is neither gzip nor deflate, or the body is not written in it.
+        TooLargeError: it has more bytes.
+    """
+    encoding = encoding.strip().lower()
+    if encoding in ("", "identity"):
+        unpacked = body
+    elif encoding in ("gzip", "deflate"):
+        # Both kinds of header are told by zlib itself; what is beyond the limit is never unpacked.
+        stream = zlib.decompressobj(zlib.MAX_WBITS | 32)
+        try:
+            unpacked = stream.decompress(body, most + 1)
+        except zlib.error as error:
+            raise UnreadableError(f"the body is not {encoding} ({error})") from error
+        if len(unpacked) <= most and (not stream.eof or stream.unused_data):
+            raise UnreadableError(f"the body is not one whole {encoding} stream")
+    else:
+        raise UnreadableError(f"content encoding {encoding[:40]!r} is not known; use gzip or none")
+    if len(unpacked) > most:
+        raise TooLargeError(f"the body unpacked is larger than {most:,} bytes")
+    return unpacked
+
+
+def read_request(body: bytes, content_type: str, *, logs: bool = False) -> list[OtlpRecord]:
+    """Return the spans (or log records) of an export request.
+
+    Raises:
+        UnreadableError: it is no such request.
+    """
+    request = _requests()[logs]()
+    if content_type == JSON:
+        return items(parsed_json(body, request))
+    return items(parsed(body, request))
+
+
+def _requests() -> tuple[type["Proto"], type["Proto"]]:
+    from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+    return ExportTraceServiceRequest, ExportLogsServiceRequest
+
+
+def parsed(body: bytes, request: "Proto") -> "Proto":
+    """Return a protobuf request, read into ``request``; raises ``UnreadableError``."""
+    from google.protobuf.message import DecodeError
+
+    try:
+        request.ParseFromString(body)
+    except (DecodeError, RecursionError) as error:
+        raise UnreadableError(f"the body is no {type(request).__name__} in protobuf ({error})") from error
+    return request
+
+
+def parsed_json(body: bytes | Mapping[str, Any], request: "Proto") -> "Proto":
+    """Return a request in OTLP's JSON, where ids are hexadecimal; raises ``UnreadableError``."""
+    from google.protobuf.json_format import ParseDict, ParseError
+
+    try:
+        value = strict_json(body.decode("utf-8")) if isinstance(body, bytes) else body
+        if not isinstance(value, dict):
+            raise UnreadableError("the body is no JSON object")
+        ParseDict(_with_ids(value), request, ignore_unknown_fields=True)
+    except (ParseError, ValueError, RecursionError, TypeError, AttributeError) as error:
+        raise UnreadableError(f"the body is no {type(request).__name__} in JSON ({str(error)[:200]})") from error
+    return request
+
+
+def _with_ids(value: Any) -> Any:
+    """Return JSON with ids as protobuf's own JSON has them."""
+    if isinstance(value, dict):
+        return {
+            key: _base64(item) if key in _HEX_IDS and isinstance(item, str) else _with_ids(item)
+            for key, item in value.items()
+        }
+    return [_with_ids(item) for item in value] if isinstance(value, list) else value
+
+
+def _base64(text: str) -> str:
+    return base64.b64encode(bytes.fromhex(text)).decode("ascii")
+
+
+def items(request: Any) -> list[OtlpRecord]:
+    """Return what a request, or a file's ``TracesData`` or ``LogsData``, holds."""
+    if hasattr(request, "resource_spans"):
+        return list(_spans(request))
+    return list(_records(request))
+
+
+def _spans(request: Any) -> Iterator[OtlpRecord]:
+    for group in request.resource_spans:
+        resource = attributes(group.resource.attributes)
+        for scope in group.scope_spans:
+            yield from (OtlpRecord(span, resource, True) for span in scope.spans)
+
+
+def _records(request: Any) -> Iterator[OtlpRecord]:
+    for group in request.resource_logs:
+        resource = attributes(group.resource.attributes)
+        for scope in group.scope_logs:
+            yield from (OtlpRecord(record, resource, False) for record in scope.log_records)
+
+
+def attributes(pairs: Any) -> dict[str, Any]:
+    """Return OTLP's key-value pairs as a dictionary of JSON values."""
+    return {pair.key: plain(pair.value) for pair in pairs}
+
+
+def plain(value: Any) -> Any:
+    """Return an ``AnyValue`` as a JSON value; how deeply it nests is bounded by protobuf."""
+    kind = value.WhichOneof("value")
+    if kind is None:
+        return None
+    if kind == "array_value":
+        return [plain(item) for item in value.array_value.values]
+    if kind == "kvlist_value":
+        return {pair.key: plain(pair.value) for pair in value.kvlist_value.values}
+    if kind == "bytes_value":
+        return base64.b64encode(value.bytes_value).decode("ascii")
+    return getattr(value, kind)

@@ -1,0 +1,1 @@
+"""Experiments: which version is better, what made scores fall, what claims are worth"""

@@ -1,0 +1,1 @@
+"""Which commit, and what in it, made an agent's scores fall"""

@@ -1,0 +1,368 @@
+"""Faults that break a character on purpose: functions of an agent's messages, the same for the same seed, and cases with them."""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Protocol
+
+import regex
+from pydantic import BaseModel, ConfigDict, Field
+
+from persona_pipeline.base.documents.yaml import load_document, validate_document
+from persona_pipeline.scoring.plan import AgentCase
+from persona_pipeline.scoring.text.tokens import tokenize
+from persona_pipeline.world.models import Message
+
+_DATA = Path(__file__).parent / "data"
+# Share of a text's words that are common ones of a language: in running text a quarter and more.
+_LEAST_COMMON = 0.08
+
+
+class NotApplicableError(Exception):
+    """The fault cannot be planted in these messages; the message says why."""
+
+
+class LanguageWords(BaseModel):
+    """Words and stock lines of one language.
+
+    Attributes:
+        common: words by which the language is told.
+        boilerplate: neutral lines that any polite assistant could have sent.
+        denials: sentences that take ``{line}`` back.
+        fillers: words of emphasis and interjections.
+        weekdays, months, numbers: lower case; one is swapped for another of its list.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    language: str
+    common: tuple[str, ...] = Field(min_length=10)
+    boilerplate: tuple[str, ...] = Field(min_length=10)
+    denials: tuple[str, ...] = Field(min_length=3)
+    fillers: tuple[str, ...]
+    weekdays: tuple[str, ...]
+    months: tuple[str, ...]
+    numbers: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Material:
+    """What is there to break an agent's messages with.
+
+    Attributes:
+        words: of the language of its messages; None: of a language that no data are there for.
+        others: what each other agent said, oldest first.
+        names: of people around it.
+    """
+
+    words: LanguageWords | None = None
+    others: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    names: Sequence[str] = ()
+
+    def known_words(self) -> LanguageWords:
+        """Return the words of the messages' language.
+
+        Raises:
+            NotApplicableError: there are none.
+        """
+        if self.words is None:
+            known = ", ".join(words.language for words in all_words())
+            raise NotApplicableError(
+                f"there are no stock lines in the language of these messages; there are for {known}"
+            )
+        return self.words
+
+
+@cache
+def all_words() -> tuple[LanguageWords, ...]:
+    """Return the languages that there are data for."""
+
+    def read(path: Path) -> LanguageWords:
+        document = load_document(path)
+        # Lists of YAML are tuples here.
+        document.data = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in document.data.items()
+        }
+        return validate_document(LanguageWords, document)
+
+    return tuple(read(path) for path in sorted(_DATA.glob("*.yaml")))
+
+
+def words_of(texts: Sequence[str]) -> LanguageWords | None:
+    """Return the words of the language that most of the texts' common words are of; None where none is known."""
+    tokens = [token for text in texts for token in tokenize(text)]
+    if not tokens:
+        return None
+
+    def share(words: LanguageWords) -> float:
+        known = {token for word in words.common for token in tokenize(word)}
+        return sum(token in known for token in tokens) / len(tokens)
+
+    best = max(all_words(), key=share)
+    return best if share(best) >= _LEAST_COMMON else None
+
+
+def boilerplate(texts: Sequence[str], material: Material, generator: random.Random) -> list[str]:
+    """Every message becomes a stock courtesy: the drift towards the model's default voice."""
+    lines = material.known_words().boilerplate
+    found: list[str] = []
+    while len(found) < len(texts):
+        found += generator.sample(lines, len(lines))
+    return found[: len(texts)]
+
+
+_FEWEST_LINES = 5
+
+
+def borrowed(texts: Sequence[str], material: Material, generator: random.Random) -> list[str]:
+    """Every message becomes a line that one other agent really said: personas mixed up, or a voice taken over."""
+    spoken = {agent: [line for line in lines if line.strip()] for agent, lines in material.others.items()}
+    agent = max(sorted(spoken), key=lambda name: len(spoken[name]), default=None)
+    if agent is None or len(spoken[agent]) < min(_FEWEST_LINES, len(texts)):
+        raise NotApplicableError("no other agent has said enough in its channels")
+    lines = spoken[agent]
+    found: list[str] = []
+    while len(found) < len(texts):
+        found += generator.sample(lines, len(lines))
+    return found[: len(texts)]
+
+
+_FIRST_SENTENCE = regex.compile(r"^.*?[.!?。！？](?=\s|$)|^.+", regex.DOTALL)
+_LONGEST = 120
+
+
+def contradiction(texts: Sequence[str], material: Material, generator: random.Random) -> list[str]:
+    """In every second message the agent goes on as before and then takes back its message before that one."""
+    denials = material.known_words().denials
+    if len(texts) < 2:
+        raise NotApplicableError("it said one thing only, and there is nothing to take back")
+    first = generator.randrange(len(denials))
+    found = list(texts)
+    for turn, place in enumerate(range(1, len(texts), 2)):
+        denial = denials[(first + turn) % len(denials)].replace("{line}", _line(texts[place - 1]))
+        found[place] = f"{texts[place]} {denial}"
+    return found
+
+
+def _line(text: str) -> str:
+    sentence = _FIRST_SENTENCE.search(" ".join(text.split()))
+    return (sentence[0] if sentence else "")[:_LONGEST].rstrip(" .!?。！？")
+
+
+_ASIDE = regex.compile(r"\s*[(（][^()（）]*[)）]")
+_PICTURE = regex.compile(r"[\p{Extended_Pictographic}\p{Emoji_Modifier}\ufe0f\u200d\u20e3]+")
+_STRETCHED = regex.compile(r"(\p{L})\1{2,}")
+_SHOUTED = regex.compile(r"\b\p{Lu}{4,}\b")
+_ENDING = regex.compile(r"[!?！？.。…]*[!！…][!?！？.。…]*|\.{2,}|[?？]{2,}")
+_QUOTES = regex.compile(r"[\"“”„«»*_~`]")
+_DASH = regex.compile(r"\s+[-–—]+\s+|[–—]")
+_SENTENCE = regex.compile(r"(^|[.?!。？]\s+)(\p{Ll})")
+_OPEN_END = regex.compile(r"[\p{L}\p{M}\p{N}]$")
+_WITHOUT_SPACES = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}]")
+
+
+def flattened(texts: Sequence[str], material: Material, generator: random.Random) -> list[str]:
+    """Emphasis, asides, emoji, shouting and fillers go, and every sentence ends in a full stop: what is said stays, how goes."""
+    fillers = None
+    if material.words is not None:
+        alternatives = "|".join(map(regex.escape, sorted(material.words.fillers, key=len, reverse=True)))
+        fillers = regex.compile(rf"\b(?:{alternatives})\b[,!]?\s*", regex.IGNORECASE)
+    return [_flat(text, fillers) for text in texts]
+
+
+def _flat(text: str, fillers: "regex.Pattern[str] | None") -> str:
+    stop = "。" if _WITHOUT_SPACES.search(text) else "."
+    text = _PICTURE.sub("", _ASIDE.sub("", text))
+    text = _SHOUTED.sub(lambda match: match[0].capitalize(), _QUOTES.sub("", text))
+    text = _STRETCHED.sub(r"\1", text)
+    text = _ENDING.sub(stop, _DASH.sub(", ", text))
+    if fillers is not None:
+        text = fillers.sub("", text)
+    text = " ".join(text.split()).lstrip(" ,.。")
+    text = _SENTENCE.sub(lambda match: match[1] + match[2].upper(), text)
+    return (text + stop if _OPEN_END.search(text) else text) or "OK."
+
+
+# One line of its own for so many messages.
+_STRETCH = 8
+
+
+def repetition(texts: Sequence[str], material: Material, generator: random.Random) -> list[str]:
+    """A few of its own messages come again and again in place of all others: in character, and stuck in a loop."""
+    distinct = sorted({text for text in texts if text.strip()})
+    if len(distinct) < 3:
+        raise NotApplicableError("it said fewer than three different things")
+    lines = generator.sample(distinct, max(1, round(len(distinct) / _STRETCH)))
+    return [lines[place % len(lines)] for place in range(len(texts))]
+
+
+_NUMBER = regex.compile(r"\p{Nd}+")
+# In the middle of a sentence; in German every noun.
+_NAME = regex.compile(r"(?<=[\p{Ll},;] )\p{Lu}\p{Ll}{2,}\b")
+_WORD = regex.compile(r"\b\p{L}[\p{L}\p{M}]+\b")
+
+
+def wrong_facts(texts: Sequence[str], material: Material, generator: random.Random) -> list[str]:
+    """Numbers, weekdays, months and names are swapped for others, each the same way throughout; the manner stays."""
+    words = material.words
+    swaps: dict[str, str] = {}
+    for group in (words.weekdays, words.months, words.numbers) if words else ():
+        swaps |= _swapped(group, generator)
+    spoken = {match[0] for text in texts for match in _NAME.finditer(text)}
+    around = {word for name in material.names for word in _WORD.findall(name) if word[0].isupper()}
+    names = sorted(name for name in spoken | around if name.lower() not in swaps)
+    by_name = _swapped(names, generator)
+    return [_wrong(text, by_name, swaps, generator) for text in texts]
+
+
+def _swapped(group: Sequence[str], generator: random.Random) -> dict[str, str]:
+    """Each member goes over to another; nobody stays as it is."""
+    if len(group) < 2:
+        return {}
+    mixed = generator.sample(group, len(group))
+    return dict(zip(mixed, [*mixed[1:], mixed[0]], strict=True))
+
+
+def _wrong(text: str, names: Mapping[str, str], words: Mapping[str, str], generator: random.Random) -> str:
+    def word(match: "regex.Match[str]") -> str:
+        found = match[0]
+        if found in names:
+            return names[found]
+        other = words.get(found.lower())
+        if other is None:
+            return found
+        return other.capitalize() if found[0].isupper() else other
+
+    return _NUMBER.sub(lambda match: _other_number(match[0], generator), _WORD.sub(word, text))
+
+
+def _other_number(digits: str, generator: random.Random) -> str:
+    """Return another number of as many digits, without a zero in front."""
+    lowest = 10 ** (len(digits) - 1) if 1 < len(digits) <= 15 else 0
+    span = 9 * lowest or 10
+    if len(digits) > 15:
+        return digits[::-1] if digits != digits[::-1] else "1" + digits[1:-1] + "2"
+    other = lowest + (int(digits) - lowest + generator.randrange(1, span)) % span
+    return str(other)
+
+
+class Operator(Protocol):
+    """Breaks an agent's messages, oldest first, and returns as many; the first line of its docstring says what it stands for.
+
+    Raises ``NotApplicableError`` where the fault cannot be planted.
+    """
+
+    def __call__(self, texts: Sequence[str], material: Material, generator: random.Random) -> list[str]: ...
+
+
+FAULTS: Mapping[str, Operator] = {
+    "boilerplate": boilerplate,
+    "borrowed": borrowed,
+    "repetition": repetition,
+    "flattened": flattened,
+    "contradiction": contradiction,
+    "wrong_facts": wrong_facts,
+}
+
+
+def stands_for(name: str) -> str:
+    """Return what a fault stands for, in one sentence."""
+    return (FAULTS[name].__doc__ or "").partition("\n")[0]
+
+
+# Fewer broken messages leave the agent itself: nothing that a claim should see.
+FEWEST_CHANGED = 1 / 3
+_MOST_LINES = 400
+
+
+@dataclass(frozen=True)
+class BrokenCase:
+    """A fault as it was planted.
+
+    Attributes:
+        what: what the fault stands for.
+        changed: share (0-1) of the agent's messages that differ.
+        case: None where it could not be planted; ``why_not`` says why then.
+    """
+
+    name: str
+    what: str
+    changed: float = 0.0
+    case: AgentCase | None = None
+    why_not: str = ""
+
+
+def material_of(case: AgentCase) -> Material:
+    """Return what an agent's messages can be broken with: the others' lines are taken from before the window where they can."""
+    texts = [message.text for message in case.messages]
+    now: dict[str, list[str]] = {}
+    for messages in case.channels.values():
+        for message in messages:
+            now.setdefault(message.agent_id, []).append(message.text)
+    before = case.earlier_texts()
+    lines = {
+        agent: said if len(said := before.get(agent, [])) >= len(texts) else [*said, *now.get(agent, [])]
+        for agent in {*now, *before}
+    }
+    others = {agent: said[-_MOST_LINES:] for agent, said in sorted(lines.items()) if agent != case.agent_id}
+    return Material(words_of(texts), others, [case.name_of(agent) for agent in sorted({*others, case.agent_id})])
+
+
+def break_case(case: AgentCase, name: str, seed: int = 0) -> BrokenCase:
+    """Return a case with a fault in the agent's own messages of the window: ids, times, places and all others' stay as they are."""
+    texts = [message.text for message in case.messages]
+    generator = random.Random(case.seed("fault", name, str(seed)))
+    what = stands_for(name)
+    try:
+        broken = FAULTS[name](texts, material_of(case), generator)
+    except NotApplicableError as error:
+        return BrokenCase(name, what, why_not=str(error))
+    changed = sum(old != new for old, new in zip(texts, broken, strict=True)) / len(texts)
+    if changed < FEWEST_CHANGED:
+        return BrokenCase(name, what, changed, why_not=f"it changes only {changed:.0%} of the messages")
+    return BrokenCase(
+        name, what, changed, with_texts(case, dict(zip((m.id for m in case.messages), broken, strict=True)))
+    )
+
+
+def with_texts(case: AgentCase, texts: Mapping[str, str]) -> AgentCase:
+    """Return the case with other texts of some messages, by id."""
+
+    def told(messages: Sequence[Message]) -> list[Message]:
+        return [replace(m, text=texts[m.id]) if m.id in texts else m for m in messages]
+
+    return replace(
+        case,
+        messages=told(case.messages),
+        channels={channel: told(messages) for channel, messages in case.channels.items()},
+    )
+
+
+def under_name_of(case: AgentCase, agent_id: str) -> AgentCase:
+    """Return a case as if ``agent_id`` had said what the case's agent said, and the other way round.
+
+    What a claim says of one agent is so held against another's words, without a name that gives it away.
+    """
+    swap = {case.agent_id: agent_id, agent_id: case.agent_id}
+
+    def told(messages: Sequence[Message]) -> list[Message]:
+        return [
+            replace(
+                m,
+                agent_id=swap.get(m.agent_id, m.agent_id),
+                recipient=m.recipient and swap.get(m.recipient, m.recipient),
+            )
+            for m in messages
+        ]
+
+    return replace(
+        case,
+        agent_id=agent_id,
+        messages=told(case.messages),
+        earlier=told(case.earlier),
+        channels={channel: told(messages) for channel, messages in case.channels.items()},
+        earlier_channels={channel: told(messages) for channel, messages in case.earlier_channels.items()},
+        history={swap.get(name, name): texts for name, texts in case.history.items()},
+    )

@@ -1,0 +1,281 @@
+"""The kill matrix: by how much each claim falls under each fault, and what follows from it."""
+
+import math
+from collections.abc import Sequence
+from statistics import NormalDist, correlation, fmean
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from persona_pipeline.guard.baselines.regression import PROPOSITION_DELTA
+from persona_pipeline.guard.report import EXIT_BUDGET, EXIT_COVERAGE, EXIT_OK
+from persona_pipeline.judging.verdict import Unscored
+from persona_pipeline.scoring.results import UsageSummary
+
+# Standard deviation of one judgment where too little was judged twice: judges were measured to have 0.5-1.5.
+ASSUMED_SD = 1.0
+# A score is a whole number: no judge is steadier than its rounding.
+_LEAST_SD = math.sqrt(1 / 12)
+# Chance of one kill or more in the whole matrix that is the judge's noise alone.
+_FALSE_KILLS = 0.05
+_TWIN_CORRELATION = 0.9
+# Points: what differs by less is the same to any guard.
+_SAME = 1.0
+_FEWEST_WINDOWS = 4
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ClaimCell(_Model):
+    """One claim on one window.
+
+    Attributes:
+        score: 0-9, high is good whichever way the claim is written, before hard mode; None: unscored, for the reason given.
+        judgments: behind the score.
+        middle: the median of the judgments: what a single bad verdict does not move.
+        fall: points below the intact window; None where one of the two has no score. middle_fall: the same of medians.
+        needed: the fall above which it is a kill.
+    """
+
+    score: float | None = None
+    unscored: str | None = None
+    judgments: int = 0
+    middle: float | None = None
+    fall: float | None = None
+    middle_fall: float | None = None
+    needed: float | None = None
+
+    @property
+    def killed(self) -> bool:
+        """Whether the claim caught the fault."""
+        if self.fall is None or self.middle_fall is None or self.needed is None:
+            return False
+        return self.fall > self.needed and self.middle_fall > PROPOSITION_DELTA
+
+    @property
+    def silent(self) -> bool:
+        """Whether the judge said that there is nothing to say."""
+        return self.unscored in ("not_applicable", "no_evidence")
+
+
+class ClaimRow(_Model):
+    """A claim's row. ``own``: it should tell the agent from others; ``faults`` and ``others``: cells by the window's name."""
+
+    dimension: str
+    id: str
+    claim: str
+    inverted: bool = False
+    own: bool = False
+    intact: ClaimCell
+    faults: dict[str, ClaimCell] = Field(default_factory=dict)
+    others: dict[str, ClaimCell] = Field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return f"{self.dimension}/{self.id}"
+
+    @property
+    def kills(self) -> list[str]:
+        """The faults it catches."""
+        return [name for name, cell in self.faults.items() if cell.killed]
+
+    @property
+    def testable(self) -> bool:
+        """Whether it stands high enough on the intact window to fall."""
+        score = self.intact.score
+        return score is not None and any(c.needed is not None and score > c.needed for c in self.faults.values())
+
+
+class SignalReading(_Model):
+    """What a signal without a judge says of a window. ``value`` None: it needs more text, as ``said`` tells."""
+
+    value: float | None = None
+    caught: bool = False
+    said: str = ""
+
+
+class FaultColumn(_Model):
+    """A fault as it was planted, and what sees it without a judge. ``why_not``: it could not be planted."""
+
+    name: str
+    what: str
+    changed: float = 0.0
+    why_not: str = ""
+    signals: dict[str, SignalReading] = Field(default_factory=dict)
+
+
+class Twins(_Model):
+    """Two claims that say the same: ``correlation`` of their scores over the windows, ``difference`` at most, in points."""
+
+    first: str
+    second: str
+    correlation: float
+    difference: float
+
+
+class KillMatrix(_Model):
+    """What came of breaking an agent.
+
+    Attributes:
+        models: who gave the verdicts; more than one where some were recorded by another.
+        judge_sd: of one judgment, in points; ``sd_measured``: from the repeats of this test, else assumed.
+        failed: judgments that failed, by reason.
+        judgments: how many were asked for.
+    """
+
+    agent_id: str
+    window_start: str | None
+    window_end: str
+    messages: int
+    samples: int
+    seed: int
+    judge: str
+    models: list[str]
+    judge_sd: float
+    sd_measured: bool
+    claims: list[ClaimRow]
+    faults: list[FaultColumn]
+    intact_signals: dict[str, SignalReading] = Field(default_factory=dict)
+    usage: UsageSummary = Field(default_factory=UsageSummary)
+    failed: dict[str, int] = Field(default_factory=dict)
+    judgments: int = 0
+
+    @property
+    def planted(self) -> list[FaultColumn]:
+        return [fault for fault in self.faults if not fault.why_not]
+
+    @property
+    def blind_spots(self) -> list[str]:
+        """Faults that no claim catches, though every claim that could was judged on them."""
+        return [
+            fault.name
+            for fault in self.planted
+            if not any(row.faults[fault.name].killed for row in self.claims)
+            and any(row.faults[fault.name].fall is not None for row in self.claims)
+        ]
+
+    @property
+    def low(self) -> list[str]:
+        """Claims that fire on the agent itself: on the intact window they stand too low to fall."""
+        return [row.name for row in self.claims if row.intact.score is not None and row.faults and not row.testable]
+
+    @property
+    def dead(self) -> list[str]:
+        """Claims that catch nothing."""
+        return [
+            row.name
+            for row in self.claims
+            if row.testable and not row.kills and any(cell.fall is not None for cell in row.faults.values())
+        ]
+
+    @property
+    def everybody(self) -> list[str]:
+        """Claims that should tell the agent from others and hold of everybody: of all the others' words as of its own."""
+        return [
+            row.name
+            for row in self.claims
+            if row.own
+            and row.testable
+            and (known := [cell for cell in row.others.values() if cell.fall is not None])
+            and not any(cell.killed for cell in known)
+        ]
+
+    @property
+    def silent(self) -> dict[str, list[str]]:
+        """Faults under which a claim no longer applies, and so leaves the score instead of lowering it, by claim."""
+        found = {
+            row.name: [name for name, cell in row.faults.items() if row.intact.score is not None and cell.silent]
+            for row in self.claims
+        }
+        return {name: faults for name, faults in found.items() if faults}
+
+    @property
+    def untested(self) -> dict[str, str]:
+        """Claims without a score on the intact window, and why."""
+        return {row.name: row.intact.unscored for row in self.claims if row.intact.unscored is not None}
+
+    @property
+    def twins(self) -> list[Twins]:
+        """Claims of one dimension that catch the same faults and whose scores differ by a point or the judge's noise at most."""
+        rows = [row for row in self.claims if row.kills]
+        found = (
+            _twins(first, second, self.judge_sd)
+            for place, first in enumerate(rows)
+            for second in rows[place + 1 :]
+            if first.dimension == second.dimension and first.kills == second.kills
+        )
+        return [item for item in found if item is not None]
+
+    @property
+    def exit_code(self) -> int:
+        """Return 0 when all was judged, 4 when the budget ended it, else 3."""
+        return EXIT_BUDGET if Unscored.BUDGET in self.failed else EXIT_COVERAGE if self.failed else EXIT_OK
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON, what follows from the matrix included."""
+        return self.model_dump(mode="json") | {
+            "findings": {
+                "blind_spots": self.blind_spots,
+                "dead": self.dead,
+                "low": self.low,
+                "everybody": self.everybody,
+                "silent": self.silent,
+                "untested": self.untested,
+                "twins": [item.model_dump() for item in self.twins],
+            },
+            "kills": {row.name: row.kills for row in self.claims},
+        }
+
+
+def pooled_sd(spreads: Sequence[tuple[float, int]]) -> tuple[float, int] | None:
+    """Return the standard deviation of one judgment and its degrees of freedom, from (deviation, degrees) of repeats."""
+    degrees = sum(freedom for _, freedom in spreads)
+    if not degrees:
+        return None
+    return math.sqrt(sum(spread**2 * freedom for spread, freedom in spreads) / degrees), degrees
+
+
+def noise_quantile(cells: int, degrees: int | None) -> float:
+    """Return how many standard errors a fall must be, so that noise alone makes a kill in one matrix of twenty (Bonferroni).
+
+    Args:
+        degrees: of freedom of the judge's standard deviation; None: it is assumed.
+    """
+    chance = 1 - _FALSE_KILLS / max(cells, 1)
+    if degrees is None:
+        return NormalDist().inv_cdf(chance)
+    from scipy.special import stdtrit
+
+    return float(stdtrit(degrees, chance))
+
+
+def needed_fall(sd: float, quantile: float, before: int, now: int) -> float:
+    """Return the fall above which a claim is said to have caught a fault.
+
+    More than the 3.0 points at which the guard calls a claim collapsed, for what the guard would pass over is not caught; and
+    more than the judge's noise on both sides explains. (So that one bad verdict is no kill, the medians must fall by 3.0 too.)
+    """
+    error = max(sd, _LEAST_SD) * math.sqrt(1 / max(before, 1) + 1 / max(now, 1))
+    return max(PROPOSITION_DELTA, quantile * error)
+
+
+def _twins(first: ClaimRow, second: ClaimRow, sd: float) -> Twins | None:
+    windows = [(first.intact, second.intact)]
+    for mine, its in ((first.faults, second.faults), (first.others, second.others)):
+        windows += [(mine[name], its[name]) for name in mine if name in its]
+    pairs = [(a.score, b.score) for a, b in windows if a.score is not None and b.score is not None]
+    if len(pairs) < _FEWEST_WINDOWS:
+        return None
+    # A claim that stands everywhere alike is like no other.
+    varied = all(len({*side}) > 1 for side in zip(*pairs, strict=True))
+    found = correlation(*zip(*pairs, strict=True)) if varied else 0.0
+    offset = fmean(a - b for a, b in pairs)
+    difference = max(abs(a - b - offset) for a, b in pairs)
+    judgments = max(min(first.intact.judgments, second.intact.judgments), 1)
+    # Of one claim asked twice the largest difference of all windows stays below this in 99 of 100 tests.
+    noise = NormalDist().inv_cdf(1 - 0.005 / len(pairs)) * max(sd, _LEAST_SD) * math.sqrt(2 / judgments)
+    if found < _TWIN_CORRELATION or difference > max(noise, _SAME):
+        return None
+    return Twins(first=first.name, second=second.name, correlation=found, difference=difference)

@@ -1,0 +1,422 @@
+"""A test of claims: an agent's intact window, its broken ones and others' words are judged by the same claims, all together; what
+decides alone is judged a second time. Beside it stands what the product's own signals see of the same messages, without a judge.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import lru_cache
+from statistics import median
+from typing import TYPE_CHECKING
+
+from persona_pipeline.base.documents.yaml import load_document
+from persona_pipeline.base.errors import ConfigError, did_you_mean
+from persona_pipeline.evaluation.plan import AgentPlan, Judged, build_case, judge_plans, plan_agent, planned
+from persona_pipeline.evaluation.read import read_questions, read_scopes
+from persona_pipeline.evaluation.request import EvaluationRequest
+from persona_pipeline.evaluation.snapshot import AgentScope
+from persona_pipeline.guard.baselines.noise import ENOUGH_REPEATS
+from persona_pipeline.guard.baselines.regression import REGRESSION_DELTA
+from persona_pipeline.judging.verdict import Judge, JudgeRequest
+from persona_pipeline.lab.claims.faults import FAULTS, BrokenCase, break_case, under_name_of
+from persona_pipeline.lab.claims.matrix import (
+    ASSUMED_SD,
+    ClaimCell,
+    ClaimRow,
+    FaultColumn,
+    KillMatrix,
+    SignalReading,
+    needed_fall,
+    noise_quantile,
+    pooled_sd,
+)
+from persona_pipeline.scoring.convergence import voice_statistics
+from persona_pipeline.scoring.fluency import ngram_part
+from persona_pipeline.scoring.plan import AgentCase
+from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult, add_usage
+from persona_pipeline.scoring.text.agreement import agreement_ratio, no_lexicon, unread_language
+from persona_pipeline.scoring.text.repetition import excessive_repetition
+from persona_pipeline.world.models import CorrectionSettings, Message, Window
+from persona_pipeline.world.personas import find_yaml
+from persona_pipeline.world.propositions.dimensions import DIMENSIONS, FLUENCY
+from persona_pipeline.world.propositions.loading import PROPOSITIONS
+from persona_pipeline.world.world import World
+
+if TYPE_CHECKING:
+    from persona_pipeline.scoring.voice_alarm.model import VoiceModel
+
+INTACT = "intact"
+# How often a kill that stands alone is judged again.
+CONFIRMATIONS = 2
+
+
+@dataclass(frozen=True)
+class TrialRequest:
+    """What to break and how often to judge it.
+
+    Attributes:
+        dimensions: None for all that the agent has claims of.
+        faults: None for all.
+        samples: judgments of each claim on each window: from 3 on their spread is known well enough to tell noise from a kill.
+        others: of how many other agents the words are held against the claims, those who spoke most first.
+        seed: of the operators.
+    """
+
+    agent_id: str
+    dimensions: Sequence[str] | None = None
+    faults: Sequence[str] | None = None
+    window: str = "7d"
+    as_of: datetime | None = None
+    samples: int = 3
+    others: int = 2
+    seed: int = 0
+
+    def chosen_faults(self) -> list[str]:
+        """Return the faults asked for, in their fixed order.
+
+        Raises:
+            ConfigError: one is unknown.
+        """
+        for name in self.faults or ():
+            if name not in FAULTS:
+                raise ConfigError(
+                    f"unknown fault {name!r}{did_you_mean(name, FAULTS) or '; known: ' + ', '.join(FAULTS)}"
+                )
+        return [name for name in FAULTS if self.faults is None or name in self.faults]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Everything a test of claims asks the judge.
+
+    Attributes:
+        windows: what is judged, by name: ``intact``, each fault that could be planted, each other agent.
+        broken: all faults, those that could not be planted too.
+        others: names of windows that hold another agent's words.
+        own: the claims that should tell the agent from others, by dimension.
+        before: what everybody said before the window.
+    """
+
+    request: TrialRequest
+    windows: Mapping[str, AgentPlan]
+    broken: Sequence[BrokenCase]
+    others: Sequence[str]
+    own: Mapping[str, frozenset[str]]
+    before: Sequence[Message]
+
+    @property
+    def requests(self) -> list[JudgeRequest]:
+        return [asked for plan in self.windows.values() for asked in plan.requests]
+
+    def estimate(self) -> str:
+        """Return what judging all this live would take, in words."""
+        from persona_pipeline.judging.estimate import estimate
+
+        intact = self.windows[INTACT]
+        claims = sum(len(intact.claims_of(name)) for name in intact.plans)
+        shown = max(len(plan.requests) / max(len(intact.claims_of(name)), 1) for name, plan in intact.plans.items())
+        more = round((claims + len(self.broken)) * CONFIRMATIONS * shown / self.request.samples)
+        return f"{estimate(self.requests)}\nkills that stand alone are judged twice more: up to {more} judgments, mostly far fewer"
+
+
+def plan_trial(world: World, request: TrialRequest) -> Trial:
+    """Return what must be judged; nothing is asked yet.
+
+    Raises:
+        ConfigError: bad input, no claims of these dimensions, or no messages in the window.
+    """
+    faults = request.chosen_faults()
+    asked = EvaluationRequest(
+        agents=[request.agent_id],
+        dimensions=request.dimensions,
+        window=request.window,
+        as_of=request.as_of,
+        samples=request.samples,
+    )
+    snapshot = read_questions(world, asked)
+    snapshot.raise_broken()
+    agent = snapshot.agents[0]
+    intact = plan_agent(snapshot, agent, asked)
+    if not intact.plans:
+        raise ConfigError(
+            f"{request.agent_id} has no claims to test; write {PROPOSITIONS}/<dimension>/{request.agent_id}.yaml"
+        )
+    if not intact.case.messages:
+        raise ConfigError(f"{request.agent_id} said nothing in the window; choose another with --window or --as-of")
+    broken = [break_case(intact.case, name, request.seed) for name in faults]
+    windows = {INTACT: intact}
+    windows |= {item.name: _again(intact, item.case) for item in broken if item.case is not None}
+    theirs = [replace(agent, agent_id=name) for name in _speakers(world, agent)[: request.others]]
+    snapshot = read_scopes(world, replace(snapshot, agents=theirs))
+    others = {}
+    for scope in theirs:
+        case = build_case(snapshot, intact.persona, scope, request.samples)
+        others[f"as {scope.agent_id}"] = _again(intact, under_name_of(case, agent.agent_id))
+    before = world.messages(Window(agent.window.start)) if agent.window.start else []
+    return Trial(request, windows | others, broken, list(others), _own_claims(world, intact), before)
+
+
+def _again(plan: AgentPlan, case: AgentCase) -> AgentPlan:
+    return planned(replace(plan, case=case), plan.plans.keys())
+
+
+def _speakers(world: World, scope: AgentScope) -> list[str]:
+    """Return the other agents of the world that spoke in the window, those with the most messages first."""
+    known = set(world.agent_ids()) - {scope.agent_id}
+    counts: dict[str, int] = {}
+    for message in world.messages(scope.window):
+        if message.agent_id in known:
+            counts[message.agent_id] = counts.get(message.agent_id, 0) + 1
+    return sorted(counts, key=lambda name: (-counts[name], name))
+
+
+def _own_claims(world: World, plan: AgentPlan) -> dict[str, frozenset[str]]:
+    """Return the claims that speak of this agent: those in files of its own, and all that are judged with its persona."""
+    found = {}
+    for dimension in plan.plans:
+        stored = plan.sets[dimension].propositions
+        if DIMENSIONS[dimension].by_action and stored is not None and stored.include_personas:
+            found[dimension] = frozenset(plan.claims_of(dimension))
+            continue
+        path = find_yaml(world.root / PROPOSITIONS / dimension, plan.scope.agent_id)
+        entries = load_document(path).data.get("propositions") or () if path else ()
+        found[dimension] = frozenset(entry["id"] for entry in entries)
+    return found
+
+
+_STRETCH = 5
+# Intact windows of five fire in 1.5 % at most; this many of a window's do not by chance.
+_MOST_FIRING = 0.2
+_OFF = CorrectionSettings()
+
+
+def read_signals(case: AgentCase, before: Sequence[Message] = ()) -> dict[str, SignalReading]:
+    """Return what each signal says of an agent's messages in the window.
+
+    Args:
+        before: what everybody said before the window, from which the agent's voice is learnt.
+    """
+    texts = [message.text for message in case.messages]
+    return {
+        "repetition": _repetition(texts),
+        "ngrams": _ngrams(texts, case.earlier_texts().get(case.agent_id, ())),
+        "agreement": _agreement(texts, case),
+        "another's lines": _likeness(case),
+        "voice": _voice(case, before),
+    }
+
+
+def against(intact: Mapping[str, SignalReading], broken: Mapping[str, SignalReading]) -> dict[str, SignalReading]:
+    """Return the readings of a broken window: what fires on the intact one too has caught nothing, and n-grams must fall."""
+    found = {}
+    for name, reading in broken.items():
+        known = intact[name]
+        caught = reading.caught and not known.caught
+        if name == "ngrams" and reading.value is not None and known.value is not None:
+            # So that fluency falls by what the guard allows.
+            caught = known.value - reading.value > REGRESSION_DELTA / FLUENCY.parts["_ngram"]
+        found[name] = reading.model_copy(update={"caught": caught})
+    return found
+
+
+def _repetition(texts: Sequence[str]) -> SignalReading:
+    starts = range(0, len(texts) - _STRETCH + 1)
+    if not starts:
+        return SignalReading(said=f"needs {_STRETCH} messages")
+    firing = [excessive_repetition(texts[s : s + _STRETCH], _OFF.repetition_threshold) is not None for s in starts]
+    share = sum(firing) / len(firing)
+    return SignalReading(
+        value=share, caught=share > _MOST_FIRING, said=f"fires in {share:.0%} of stretches of {_STRETCH}"
+    )
+
+
+def _ngrams(texts: Sequence[str], history: Sequence[str]) -> SignalReading:
+    row, _ = ngram_part(texts, history)
+    return SignalReading(value=row.score, said=row.reasoning if row.score is None else f"{row.score:.1f} of 9")
+
+
+def _agreement(texts: Sequence[str], case: AgentCase) -> SignalReading:
+    if language := unread_language(texts, case.lexicon):
+        return SignalReading(said=no_lexicon(language))
+    share = agreement_ratio(texts, case.lexicon)
+    return SignalReading(value=share, caught=share > _OFF.convergence_threshold, said=f"{share:.0%} agree")
+
+
+def _likeness(case: AgentCase) -> SignalReading:
+    channels = case.group_channels()
+    if not channels:
+        return SignalReading(said="nobody else spoke in its channels")
+    found = [
+        item
+        for statistics in voice_statistics(channels, case.earlier_texts()).values()
+        for item in statistics["findings"]
+        if item["agent_id"] == case.agent_id
+    ]
+    others = sorted({item["other"] for item in found})
+    return SignalReading(
+        value=len(found), caught=bool(found), said=f"like {', '.join(others)}" if others else "nobody's"
+    )
+
+
+def _voice(case: AgentCase, before: Sequence[Message]) -> SignalReading:
+    from persona_pipeline.scoring.voice_alarm.following import follow_voice
+    from persona_pipeline.scoring.voice_alarm.learning import FEWEST_OWN
+
+    model = _learnt(case.agent_id, tuple(before))
+    if model is None:
+        return SignalReading(said=f"needs {FEWEST_OWN} messages of its own before the window")
+    _, alarms = follow_voice(model, case.messages)
+    if not alarms:
+        return SignalReading(value=0, said="no alarm")
+    first = next(n for n, m in enumerate(case.messages, 1) if m.id == alarms[0].raised_at.id)
+    return SignalReading(value=len(alarms), caught=True, said=f"alarm at its message {first}")
+
+
+@lru_cache(maxsize=4)
+def _learnt(agent_id: str, before: tuple[Message, ...]) -> "VoiceModel | None":
+    # The same for every fault.
+    from persona_pipeline.scoring.voice_alarm.learning import learn_voice
+
+    return learn_voice(agent_id, before)
+
+
+Scores = Mapping[str, Mapping[str, DimensionEvaluation]]
+
+
+@dataclass(frozen=True)
+class _ClaimRows:
+    claims: list[ClaimRow]
+    sd: float
+    measured: bool
+
+
+def run_trial(trial: Trial, judge: Judge) -> KillMatrix:
+    """Judge the windows of a trial, all in one call, then once more the kills that stand alone, and return the matrix."""
+    judged = dict(zip(trial.windows, judge_plans(list(trial.windows.values()), judge), strict=True))
+    scores = {name: item.dimensions() for name, item in judged.items()}
+    again = _confirmed(trial, judge, judged, _rows(trial, scores).claims)
+    for name, item in again.items():
+        scores[name] |= item.dimensions()
+    rows = _rows(trial, scores)
+    intact = trial.windows[INTACT]
+    signals = read_signals(intact.case, trial.before)
+    window = intact.scope.window
+    return KillMatrix(
+        agent_id=trial.request.agent_id,
+        window_start=window.start.isoformat() if window.start else None,
+        window_end=window.end.isoformat(),
+        messages=len(intact.case.messages),
+        samples=trial.request.samples,
+        seed=trial.request.seed,
+        judge=judge.name,
+        models=sorted({v.model for item in (*judged.values(), *again.values()) for v in item.verdicts if v.model}),
+        judge_sd=rows.sd,
+        sd_measured=rows.measured,
+        claims=rows.claims,
+        faults=[
+            FaultColumn(
+                name=item.name,
+                what=item.what,
+                changed=item.changed,
+                why_not=item.why_not,
+                signals=against(signals, read_signals(item.case, trial.before)) if item.case else {},
+            )
+            for item in trial.broken
+        ],
+        intact_signals=signals,
+        usage=add_usage(cost for item in (*judged.values(), *again.values()) for cost in item.costs.values()),
+        failed=_failed(scores.values()),
+        judgments=len(trial.requests) + sum(_more(trial, name, item) for name, item in again.items()),
+    )
+
+
+def _rows(trial: Trial, scores: Scores) -> _ClaimRows:
+    """Return every claim on every window, and how much the judge varies."""
+    known = pooled_sd(list(_spreads(scores.values())))
+    if known is not None and known[1] < ENOUGH_REPEATS:
+        known = None
+    sd, degrees = known or (ASSUMED_SD, None)
+    intact = trial.windows[INTACT]
+    claims = [(name, claim) for name in intact.plans for claim in intact.claims_of(name)]
+    compared = len(trial.windows) - 1
+    quantile = noise_quantile(len(claims) * compared, degrees)
+
+    def row(dimension: str, claim: str) -> ClaimRow:
+        results = {name: dimensions[dimension].propositions[claim] for name, dimensions in scores.items()}
+        first = results[INTACT]
+        whole = _cell(first)
+
+        def cells(names: Iterable[str]) -> dict[str, ClaimCell]:
+            return {name: _fallen(whole, _cell(results[name]), sd, quantile) for name in names}
+
+        return ClaimRow(
+            dimension=dimension,
+            id=claim,
+            claim=first.claim,
+            inverted=first.inverted,
+            # An anti-pattern should hold of nobody.
+            own=not first.inverted and claim in trial.own.get(dimension, ()),
+            intact=whole,
+            faults=cells(item.name for item in trial.broken if item.case is not None),
+            others=cells(trial.others),
+        )
+
+    return _ClaimRows([row(*claim) for claim in claims], sd, known is not None)
+
+
+def _confirmed(trial: Trial, judge: Judge, judged: Mapping[str, Judged], rows: Sequence[ClaimRow]) -> dict[str, Judged]:
+    """Judge again the kills on which a finding rests, the only one of their fault or their claim: bad luck may be behind them."""
+    by_fault = Counter(fault for row in rows for fault in row.kills)
+    alone: dict[str, dict[str, list[str]]] = {}
+    for row in rows:
+        for fault in row.kills:
+            if by_fault[fault] == 1 or len(row.kills) == 1:
+                alone.setdefault(fault, {}).setdefault(row.dimension, []).append(row.id)
+    plans = [trial.windows[fault].again(claims, CONFIRMATIONS) for fault, claims in alone.items()]
+    return dict(zip(alone, judge_plans(plans, judge, [judged[fault] for fault in alone]), strict=True)) if plans else {}
+
+
+def _more(trial: Trial, name: str, again: Judged) -> int:
+    """Return how many judgments were added to a window."""
+    first = trial.windows[name].plans
+    return len(again.plan.requests) - sum(len(first[dimension].requests) for dimension in again.plan.plans)
+
+
+def _cell(result: PropositionResult) -> ClaimCell:
+    score = None
+    if result.raw is not None and result.unscored is None:
+        score = 9 - result.raw if result.inverted else result.raw
+    return ClaimCell(score=score, unscored=result.unscored, judgments=len(result.samples), middle=_middle(result))
+
+
+def _middle(result: PropositionResult) -> float | None:
+    if not result.samples or result.unscored is not None:
+        return None
+    middle = median(result.samples)
+    return 9 - middle if result.inverted else middle
+
+
+def _fallen(before: ClaimCell, now: ClaimCell, sd: float, quantile: float) -> ClaimCell:
+    needed = needed_fall(sd, quantile, before.judgments, now.judgments or before.judgments)
+    fall = before.score - now.score if before.score is not None and now.score is not None else None
+    middle = before.middle - now.middle if before.middle is not None and now.middle is not None else None
+    return now.model_copy(update={"fall": fall, "middle_fall": middle, "needed": needed})
+
+
+def _spreads(windows: Iterable[Mapping[str, DimensionEvaluation]]) -> Iterable[tuple[float, int]]:
+    """Yield the judge's deviation in each cell, with its degrees of freedom."""
+    for dimensions in windows:
+        for evaluation in dimensions.values():
+            for result in evaluation.propositions.values():
+                contexts = len({part["part"] for part in result.parts}) or 1
+                if result.spread is not None and len(result.samples) > contexts:
+                    yield result.spread, len(result.samples) - contexts
+
+
+def _failed(windows: Iterable[Mapping[str, DimensionEvaluation]]) -> dict[str, int]:
+    found: Counter[str] = Counter()
+    for dimensions in windows:
+        for evaluation in dimensions.values():
+            found.update(evaluation.failed)
+    return dict(found)

@@ -1,0 +1,1 @@
+"""Two versions of a world compared, scene by scene, until it is decided which is better"""

@@ -1,0 +1,415 @@
+"""Comparing two versions: scene after scene, until it is decided."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.settings import get_settings
+from persona_pipeline.evaluation.plan import AgentPlan, judge_plans, planned
+from persona_pipeline.evaluation.request import default_coverage, select_dimensions
+from persona_pipeline.guard.baselines.falls import LEVEL
+from persona_pipeline.guard.calibration.known import KnownVerdicts
+from persona_pipeline.guard.report import EXIT_BUDGET, EXIT_COVERAGE, EXIT_OK, EXIT_REGRESSION, worst_exit_code
+from persona_pipeline.judging.claims import no_entries
+from persona_pipeline.judging.money import Budget, model_name
+from persona_pipeline.judging.open import RECORDED, JudgeOptions, OpenedJudge, open_judge
+from persona_pipeline.judging.verdict import Judge, JudgeRequest, Unscored, Verdict
+from persona_pipeline.lab.compare.scenes import (
+    Answering,
+    AskedScene,
+    Scene,
+    answer_plan,
+    answers_folder,
+    inputs_of,
+    moments,
+    suite_scenes,
+    window_plan,
+    window_scenes,
+)
+from persona_pipeline.lab.compare.tally import AgentTally, differences_of, rule_of
+from persona_pipeline.lab.results import AgentDifference, ComparisonRequest, ScoreChange, VersionComparison
+from persona_pipeline.lab.states import Side, SideAgent, open_sides, readable_recordings
+from persona_pipeline.scoring.results import UsageSummary, add_usage
+from persona_pipeline.suites.answering.base import OutputCache
+from persona_pipeline.suites.format.models import Suite
+from persona_pipeline.suites.running.opening import open_targets
+from persona_pipeline.version import __version__
+from persona_pipeline.world.world import World
+
+DECIDED, ALL_SEEN, NO_MONEY = "all is decided", "every scene was seen", "the budget is spent"
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Two versions that are compared, and who judges and answers.
+
+    Attributes:
+        sides: before and after.
+        judges: theirs, mostly the same one twice.
+        answering: both answer the same scenes; None: the same messages are judged.
+        unreadable: versions whose recordings cannot be believed or are of an older form: they are not used.
+    """
+
+    world: World
+    sides: tuple[Side, Side]
+    judges: tuple[Judge, Judge]
+    answering: Answering | None = None
+    unreadable: tuple[str, ...] = ()
+
+    @property
+    def pays(self) -> bool:
+        """Whether anything that is asked costs something."""
+        return self.answering is not None or any(judge.live for judge in self.judges)
+
+    def agents(self, request: ComparisonRequest) -> tuple[list[str], list[str], list[str]]:
+        """Return the agents that both have, and those that only one has.
+
+        Raises:
+            ConfigError: they have none in common, or one that is asked for is not in both.
+        """
+        before, after = (side.agent_ids() for side in self.sides)
+        both = [agent_id for agent_id in before if agent_id in after]
+        wanted = both if request.agents is None else list(dict.fromkeys(request.agents))
+        if missing := [agent_id for agent_id in wanted if agent_id not in both]:
+            raise ConfigError(f"{', '.join(missing)}: not in both versions; they share {', '.join(both) or 'nobody'}")
+        if not wanted:
+            raise ConfigError("the two versions have no agent in common")
+        if request.agents is not None:
+            return wanted, [], []
+        return wanted, sorted({*before} - {*after}), sorted({*after} - {*before})
+
+    def tally(self, agent_id: str, request: ComparisonRequest) -> AgentTally:
+        """Read an agent in both versions.
+
+        Raises:
+            ConfigError: its files are not valid.
+        """
+        dimensions = select_dimensions(request.dimensions)
+        before, after = self.sides
+        return AgentTally(before.agent(agent_id, dimensions), after.agent(agent_id, dimensions))
+
+    def plans(
+        self, tally: AgentTally, scene: Scene, texts: Sequence[str], request: ComparisonRequest
+    ) -> tuple[AgentPlan, AgentPlan]:
+        """Return what is judged of a scene for each side, what is decided left out.
+
+        Args:
+            texts: what both answered; empty where messages are judged.
+        """
+        own = (tally.before, tally.after)
+        if self.answering is None:
+            before, after = (window_plan(self.world, agent, scene, request) for agent in own)
+        else:
+            before, after = (
+                answer_plan(self.world, judged_by(agent, tally, request), scene, text, request)
+                for agent, text in zip(own, texts, strict=True)
+            )
+        due = [name for name in tally.compared if name not in tally.done]
+        return planned(before, due), planned(after, due)
+
+
+def judged_by(agent: SideAgent, tally: AgentTally, request: ComparisonRequest) -> SideAgent:
+    """Return by whose persona and claims an answer is judged."""
+    return {"after": tally.after, "before": tally.before, "own": agent}[request.yardstick]
+
+
+@dataclass
+class _Spent:
+    usage: UsageSummary = field(default_factory=UsageSummary)
+    out_of_money: bool = False
+
+
+def compare_versions(contest: Contest, scenes: dict[str, list[Scene]], request: ComparisonRequest) -> VersionComparison:
+    """Judge both versions scene after scene, stop when every dimension is decided, and return what was found.
+
+    Args:
+        scenes: by agent, in the order they are looked at; agents without any are compared on nothing.
+
+    Raises:
+        ConfigError: files of a version are not valid.
+    """
+    wanted, only_before, only_after = contest.agents(request)
+    tallies = {agent_id: contest.tally(agent_id, request) for agent_id in wanted}
+    spent, look = _Spent(), contest.pays if request.look is None else request.look
+    most, stopped = max((len(scenes.get(agent_id, ())) for agent_id in wanted), default=0), ALL_SEEN
+    for place in range(most):
+        due = {
+            agent_id: (tally, scenes[agent_id][place])
+            for agent_id, tally in tallies.items()
+            if place < len(scenes.get(agent_id, ())) and set(tally.compared) - tally.done
+        }
+        _take(contest, due, request, spent)
+        if spent.out_of_money:
+            stopped = NO_MONEY
+            break
+        if look and _decide(tallies, request):
+            stopped = DECIDED
+            break
+    agents = dict(zip(tallies, differences_of(list(tallies.values()), request.change), strict=True))
+    answering = contest.answering
+    found = VersionComparison(
+        version=__version__,
+        before=contest.sides[0].name,
+        after=contest.sides[1].name,
+        scenes_are="windows" if answering is None else "answers",
+        judges=(contest.judges[0].name, contest.judges[1].name),
+        targets=None if answering is None else (answering.targets[0].name, answering.targets[1].name),
+        yardstick=None if answering is None else request.yardstick,
+        change=request.change,
+        level=LEVEL,
+        rule=rule_of(len(wanted)),
+        most=most,
+        stopped=stopped,
+        agents=agents,
+        only_before=tuple(only_before),
+        only_after=tuple(only_after),
+        usage=spent.usage,
+        answers=0 if answering is None else answering.asked,
+        unanswered={} if answering is None else dict(answering.failures),
+        answers_usd=0.0 if answering is None else answering.usd,
+    )
+    return found.model_copy(update={"exit_code": _exit_code(found, contest, spent)})
+
+
+def _take(
+    contest: Contest, due: dict[str, tuple[AgentTally, Scene]], request: ComparisonRequest, spent: _Spent
+) -> None:
+    """Answer and judge one scene of every agent that is not decided."""
+    plans: list[tuple[AgentTally, AgentPlan, AgentPlan]] = []
+    texts = _texts(contest, due) if contest.answering else dict.fromkeys(due, ())
+    if contest.answering and contest.answering.out_of_money:
+        spent.out_of_money = True
+        return
+    for agent_id, (tally, scene) in due.items():
+        said = texts[agent_id]
+        if said is None:
+            tally.failed()
+            continue
+        before, after = _due(contest, tally, contest.plans(tally, scene, said, request))
+        if contest.answering is None or tally.is_new(before, after):
+            plans.append((tally, before, after))
+    befores, afters = [before for _, before, _ in plans], [after for _, _, after in plans]
+    if contest.judges[0] is contest.judges[1]:
+        # One call: what both versions ask alike is asked, and paid, once.
+        judged = judge_plans([*befores, *afters], contest.judges[0])
+    else:
+        judged = [*judge_plans(befores, contest.judges[0]), *judge_plans(afters, contest.judges[1])]
+    spent.usage = add_usage([spent.usage, *(cost for item in judged for cost in item.costs.values())])
+    if any(verdict.unscored is Unscored.BUDGET for item in judged for verdict in item.verdicts):
+        # Half a scene is no pair: which half was paid for may depend on what it says.
+        spent.out_of_money = True
+        return
+    for (tally, _, _), before, after in zip(plans, judged[: len(plans)], judged[len(plans) :], strict=True):
+        tally.add(before.dimensions(), after.dimensions())
+
+
+def _due(contest: Contest, tally: AgentTally, plans: tuple[AgentPlan, AgentPlan]) -> tuple[AgentPlan, AgentPlan]:
+    """Return what is worth asking: what is asked of both alike only where it costs nothing."""
+    if contest.answering is not None or contest.judges[0] is not contest.judges[1]:
+        return plans
+    before, after = plans
+    tally.note_alike(before, after)
+    if not contest.pays:
+        return plans
+    tally.done |= {name for name in before.plans if name in tally.alike}
+    due = [name for name in before.plans if name not in tally.done]
+    return planned(before, due), planned(after, due)
+
+
+def _texts(contest: Contest, due: dict[str, tuple[AgentTally, Scene]]) -> dict[str, tuple[str, str] | None]:
+    answering = contest.answering
+    assert answering is not None
+    asked = [
+        AskedScene(target, agent, scene, answering.with_persona)
+        for tally, scene in due.values()
+        for target, agent in zip(answering.targets, (tally.before, tally.after), strict=True)
+    ]
+    said = answering.answers(asked)
+    found: dict[str, tuple[str, str] | None] = {}
+    for place, agent_id in enumerate(due):
+        before, after = said[2 * place : 2 * place + 2]
+        found[agent_id] = None if before is None or after is None else (before, after)
+    return found
+
+
+def _decide(tallies: dict[str, AgentTally], request: ComparisonRequest) -> bool:
+    """Mark the dimensions that are decided, and return whether all of all agents are."""
+    found = differences_of(list(tallies.values()), request.change, intervals=False)
+    for tally, agent in zip(tallies.values(), found, strict=True):
+        tally.done |= {name for name, item in agent.dimensions.items() if item.moved is not ScoreChange.OPEN}
+    return all(set(tally.compared) <= tally.done for tally in tallies.values())
+
+
+def _exit_code(found: VersionComparison, contest: Contest, spent: _Spent) -> int:
+    codes = {EXIT_REGRESSION} if found.fell else {EXIT_OK}
+    if spent.out_of_money:
+        codes.add(EXIT_BUDGET)
+    least = min(default_coverage(judge) for judge in contest.judges)
+    if not any(_judged(agent) for agent in found.agents.values()) or any(
+        not _covered(agent, least) for agent in found.agents.values()
+    ):
+        codes.add(EXIT_COVERAGE)
+    return worst_exit_code(codes)
+
+
+def _judged(agent: AgentDifference) -> bool:
+    return any(item.scenes or item.asked_alike for item in agent.dimensions.values())
+
+
+def _covered(agent: AgentDifference, least: float) -> bool:
+    return all(item.scenes >= least * (item.scenes + item.unjudged) - 1e-9 for item in agent.dimensions.values())
+
+
+@dataclass(frozen=True)
+class KnownJudge:
+    """What one model said, as far as it is recorded or was paid for; nobody is asked."""
+
+    known: KnownVerdicts
+    model: str
+    live: bool = False
+
+    @property
+    def name(self) -> str:
+        """What stands in provenance."""
+        return f"recorded:{self.model}"
+
+    async def judge(self, requests: Sequence[JudgeRequest]) -> list[Verdict]:
+        return [self._verdict(request, said) for request, said in zip(requests, self.known.on(requests), strict=True)]
+
+    def _verdict(self, request: JudgeRequest, said: Sequence[Verdict]) -> Verdict:
+        if not request.trajectory.entries:
+            return no_entries(request)
+        own = [item for item in said if item.model and model_name(item.model) == model_name(self.model)]
+        if request.sample < len(own):
+            return own[request.sample]
+        detail = f"{request.dimension}/{request.proposition_id}: {self.model} was never asked"
+        return Verdict(request.proposition_id, unscored=Unscored.UNRECORDED, detail=detail)
+
+
+def two_judges(world: World, name: str, models: tuple[str, str], options: JudgeOptions) -> tuple[Judge, Judge]:
+    """Return judges of two models, each with what it judged before; the recorded judge is what is known of both.
+
+    Raises:
+        ConfigError: an option does not fit, or the provider's settings are not usable.
+    """
+    if options.record:
+        raise ConfigError("--record keeps one answer a judgment, and two judges give two; leave it out")
+    if name == RECORDED:
+        known = KnownVerdicts.of(world)
+        return KnownJudge(known, models[0]), KnownJudge(known, models[1])
+    # Neither may spend what the other needs.
+    options = replace(options, recorded=False, max_usd=None if options.max_usd is None else options.max_usd / 2)
+    before, after = (
+        open_judge(name, world, options, settings=get_settings().model_copy(update={"judge_model": model}))
+        for model in models
+    )
+    return before, after
+
+
+def one_judge(world: World, name: str, options: JudgeOptions) -> tuple[Judge, Judge]:
+    """Return the same judge twice.
+
+    Raises:
+        ConfigError: the name is unknown, or an option does not fit.
+    """
+    judge = open_judge(name, world, options)
+    return judge, judge
+
+
+@dataclass(frozen=True)
+class AnsweringOptions:
+    """Who answers.
+
+    Attributes:
+        names: of the targets of before and after, as the targets file has them.
+        file: the targets file; None: the nearest to the suite or the world.
+        with_persona: each version's persona goes along.
+        allow_code: targets that run programs may.
+        environment, network: what a targets file inside the repository may read and reach.
+        suites: whose tests' inputs are the scenes; without one they are drawn from the messages.
+    """
+
+    names: tuple[str, str]
+    file: Path | None = None
+    with_persona: bool = True
+    allow_code: bool = False
+    environment: Sequence[str] = ()
+    network: bool = False
+    suites: Sequence[Suite] = ()
+
+
+@dataclass(frozen=True)
+class AskedVersions:
+    """Who is asked.
+
+    Attributes:
+        judge: the provider, or ``recorded``.
+        models: of two judges that are compared; None: one judge.
+        answering: None: nobody answers, messages are judged.
+    """
+
+    judge: str
+    options: JudgeOptions = field(default_factory=JudgeOptions)
+    models: tuple[str, str] | None = None
+    answering: AnsweringOptions | None = None
+
+
+@contextmanager
+def open_contest(world: World, before: str, after: str, asking: AskedVersions) -> Iterator[Contest]:
+    """Open two versions (``""``: the world as it stands) and everybody who is asked about them.
+
+    Raises:
+        ConfigError: there is no such version, judge or target, or an option does not fit.
+    """
+    with open_sides(world.root, before, after) as sides:
+        # What is recorded now comes first, then what the newer version has: one answer for both sides to one question.
+        others = [side for side in reversed(sides) if side.root != world.root]
+        folders = tuple(side.recordings for side in others if readable_recordings(side.recordings) is not None)
+        left_out = tuple(side.name for side in others if side.recordings not in folders)
+        options = replace(asking.options, also=folders)
+        if asking.models:
+            judges = two_judges(world, asking.judge, asking.models, options)
+        else:
+            judges = one_judge(world, asking.judge, options)
+        answering = _answering(world, asking.answering, judges[0], options) if asking.answering else None
+        try:
+            yield Contest(world, sides, judges, answering, left_out)
+        finally:
+            if answering:
+                answering.close()
+
+
+def scenes_of(contest: Contest, request: ComparisonRequest, suites: Sequence[Suite] = ()) -> dict[str, list[Scene]]:
+    """Return the scenes of every agent, in the order they are looked at.
+
+    Raises:
+        ConfigError: there is no message, or no test.
+    """
+    world, (wanted, _, _) = contest.world, contest.agents(request)
+    world.sync_messages()
+    if contest.answering is None:
+        return {agent_id: window_scenes(world, agent_id, request) for agent_id in wanted}
+    if suites:
+        tests = inputs_of(suites)
+        return {agent_id: suite_scenes(tests, agent_id, request) for agent_id in wanted}
+    return {agent_id: moments(world, agent_id, request) for agent_id in wanted}
+
+
+def _answering(world: World, asked: AnsweringOptions, judge: Judge, options: JudgeOptions) -> Answering:
+    beside = asked.suites[0].path if asked.suites else world.root / "targets.yaml"
+    targets = open_targets(beside, asked.file, environment=asked.environment, network=asked.network)
+    if targets is None:
+        raise ConfigError("there is no targets file; write targets.yaml beside the world, or name one with --targets")
+    budget = judge.budget if isinstance(judge, OpenedJudge) else None
+    if budget is None and options.max_usd is not None:
+        budget = Budget(options.max_usd)
+    before, after = (targets.open(name) for name in asked.names)
+    return Answering(
+        (before, after),
+        None if options.fresh else OutputCache(answers_folder(world.root)),
+        with_persona=asked.with_persona,
+        allow_code=asked.allow_code,
+        budget=budget,
+    )

@@ -1,0 +1,350 @@
+"""What two versions are compared on: windows of messages, or moments in which both answer."""
+
+import json
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from persona_pipeline.base.background_loop import run_async
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.evaluation.plan import AgentPlan, build_case, plan_case
+from persona_pipeline.evaluation.read import ALL_TIME, read_scopes, resolve_window
+from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot
+from persona_pipeline.judging.money import Budget, Reservation, has_price
+from persona_pipeline.judging.synthetic import SAMPLE_PROMPTS
+from persona_pipeline.lab.results import ComparisonRequest
+from persona_pipeline.lab.states import SideAgent
+from persona_pipeline.scoring.plan import AgentCase
+from persona_pipeline.scoring.text.agreement import world_lexicon
+from persona_pipeline.suites.answering.base import (
+    OutputCache,
+    Request,
+    TargetError,
+    TargetFields,
+    ask,
+    cache_key,
+    request_key,
+)
+from persona_pipeline.suites.answering.model import ModelTarget
+from persona_pipeline.suites.answering.prompts import PromptFiles, message_text
+from persona_pipeline.suites.answering.responses import Output
+from persona_pipeline.suites.format.files import state_folder
+from persona_pipeline.suites.format.models import Suite, Test
+from persona_pipeline.suites.targets.persona import PersonaTarget, persona_prompt
+from persona_pipeline.world.models import Message, Window, seed_from
+from persona_pipeline.world.world import World
+
+# How much of the talk before an answer is shown, and the conversation it is put into.
+CONTEXT, SCENE_CHANNEL = 8, "scene"
+_VISITOR = "visitor"
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One pair of a comparison.
+
+    Attributes:
+        window: its messages are judged; of an answered scene, when it is said to have taken place.
+        context: what was said before the answer, oldest first; empty where messages are judged as they are.
+        system: what a suite's test says to the system, beside the persona.
+        attempt: 0-based: the same scene may be answered again.
+    """
+
+    id: str
+    window: Window
+    context: tuple[Message, ...] = ()
+    system: str = ""
+    attempt: int = 0
+
+
+def window_scenes(world: World, agent_id: str, request: ComparisonRequest) -> list[Scene]:
+    """Return the windows an agent spoke in, in an order by seed: the newest and those of the same length before it.
+
+    Raises:
+        ConfigError: there is no message, or the window is none.
+    """
+    window: Window | None = resolve_window(world, request.window, request.as_of)
+    said = [message.created_at for message in world.messages(agent_id=agent_id)]
+    found = []
+    while window is not None and len(found) < request.scenes and said and window.end >= said[0]:
+        if any(moment in window for moment in said):
+            found.append(Scene(window.end.isoformat(), window))
+        window = None if request.window == ALL_TIME else window.previous()
+    return _shuffled(found, agent_id, request)
+
+
+def moments(world: World, agent_id: str, request: ComparisonRequest) -> list[Scene]:
+    """Return moments in which an agent answered somebody, each with the talk before it, in an order by seed.
+
+    Without any, the sample prompts; fewer than are asked for are answered again.
+
+    Raises:
+        ConfigError: the window is none.
+    """
+    newest = world.newest_message_time()
+    window = resolve_window(world, request.window, request.as_of) if newest else Window(datetime.now(UTC))
+    talks: dict[str, list[Message]] = {}
+    found = []
+    for message in world.messages(window):
+        talk = talks.setdefault(message.conversation, [])
+        if message.agent_id == agent_id and talk and talk[-1].agent_id != agent_id:
+            found.append(Scene(message.id, Window(message.created_at), tuple(talk[-CONTEXT:])))
+        talk.append(message)
+    return _as_many(_shuffled(found or _prompts(agent_id, window.end), agent_id, request), request.scenes)
+
+
+def suite_scenes(
+    tests: Mapping[str, Sequence[Mapping[str, str]]], agent_id: str, request: ComparisonRequest
+) -> list[Scene]:
+    """Return the inputs of a suite's tests as scenes.
+
+    Args:
+        tests: the messages of each test, as ``role`` and ``content``.
+    """
+    end, found = datetime(2026, 1, 1, tzinfo=UTC), []
+    for name, messages in tests.items():
+        systems = [item["content"] for item in messages if item["role"] == "system"]
+        turns = [item for item in messages if item["role"] != "system" and item["content"].strip()]
+        spoken = [(agent_id if item["role"] == "assistant" else _VISITOR, item["content"]) for item in turns]
+        found.append(Scene(name, Window(end), _talk(name, spoken, end), "\n\n".join(systems)))
+    return _as_many(_shuffled(found, agent_id, request), request.scenes)
+
+
+def window_plan(world: World, agent: SideAgent, scene: Scene, request: ComparisonRequest) -> AgentPlan:
+    """Return what is judged of a window by one version's persona and claims.
+
+    Raises:
+        ConfigError: the world's lexicon is not valid.
+    """
+    scope = _scope(agent, scene)
+    case = build_case(read_scopes(world, Snapshot(agents=[scope])), agent.persona, scope, request.samples)
+    return plan_case(replace(case, names={**case.names, **agent.names}), scope, agent.sets)
+
+
+def answer_plan(world: World, agent: SideAgent, scene: Scene, text: str, request: ComparisonRequest) -> AgentPlan:
+    """Return what is judged of an answer, by one persona and its claims.
+
+    Raises:
+        ConfigError: the world's lexicon is not valid.
+    """
+    said_at = scene.window.end
+    answer = Message(f"{scene.id}-answer", agent.persona.agent_id, text, said_at, SCENE_CHANNEL, synthetic=True)
+    talk = [replace(item, channel=SCENE_CHANNEL, recipient=None) for item in scene.context]
+    scope = _scope(agent, scene)
+    case = AgentCase(
+        agent_id=agent.persona.agent_id,
+        display_name=agent.persona.display_name,
+        persona=agent.persona.persona,
+        window=scene.window,
+        messages=[answer],
+        channels={SCENE_CHANNEL: [*talk, answer]},
+        names={**world.display_names(), **agent.names},
+        samples=request.samples,
+        lexicon=world_lexicon(world.root),
+    )
+    return plan_case(case, scope, agent.sets)
+
+
+def _scope(agent: SideAgent, scene: Scene) -> AgentScope:
+    claimed = tuple(name for name, stored in agent.sets.items() if stored.propositions is not None)
+    return AgentScope(agent.persona.agent_id, scene.window, claimed, past=True, persona=agent.persona)
+
+
+def _prompts(agent_id: str, end: datetime) -> list[Scene]:
+    return [
+        Scene(f"prompt-{place}", Window(end), _talk(f"prompt-{place}", [(_VISITOR, turns[0])], end))
+        for place, turns in enumerate(SAMPLE_PROMPTS, start=1)
+    ]
+
+
+def _talk(name: str, spoken: Sequence[tuple[str, str]], end: datetime) -> tuple[Message, ...]:
+    return tuple(
+        Message(f"{name}-{place}", who, text, end - timedelta(minutes=len(spoken) - place), SCENE_CHANNEL)
+        for place, (who, text) in enumerate(spoken)
+    )
+
+
+def _shuffled(scenes: list[Scene], agent_id: str, request: ComparisonRequest) -> list[Scene]:
+    random.Random(seed_from("scenes", request.seed, agent_id)).shuffle(scenes)
+    return scenes
+
+
+def _as_many(scenes: Sequence[Scene], wanted: int) -> list[Scene]:
+    return [replace(scenes[place % len(scenes)], attempt=place // len(scenes)) for place in range(wanted) if scenes]
+
+
+WIDTH, RETRIES = 8, 2
+NO_BUDGET = "budget"
+
+
+@dataclass(frozen=True)
+class AskedScene:
+    """A scene that a version's agent is to answer by its target."""
+
+    target: TargetFields
+    agent: SideAgent
+    scene: Scene
+    with_persona: bool = True
+
+    @property
+    def messages(self) -> list[dict[str, str]]:
+        """What the target is sent: the persona as the system's message, then the talk, others under their names."""
+        own, names = self.agent.persona.agent_id, self.agent.names
+        system = [persona_prompt(self.agent.persona)] if self.with_persona else []
+        system += [self.scene.system] if self.scene.system else []
+        said = [{"role": "system", "content": "\n\n".join(system)}] if system else []
+        for message in self.scene.context:
+            if message.agent_id == own:
+                said.append({"role": "assistant", "content": message.text})
+            else:
+                name = names.get(message.agent_id)
+                said.append({"role": "user", "content": f"{name}: {message.text}" if name else message.text})
+        return said
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether all its answer depends on is in its key."""
+        return isinstance(self.target, ModelTarget)
+
+    def key(self, fingerprint: Mapping[str, Any]) -> str:
+        """Return what the answer depends on; the same for both versions where nothing differs."""
+        asked = request_key(self.messages, {})
+        return cache_key(fingerprint, asked, test_id=self.scene.id, attempt=self.scene.attempt)
+
+
+@dataclass
+class Answering:
+    """Asks targets, keeps their answers, and counts what they cost.
+
+    Attributes:
+        targets: of before and after.
+        with_persona: each version's persona goes along; off for bots that have their own.
+        allow_code: targets that run programs may.
+        cache: where answers of models are kept, so that a run that was stopped goes on from them; those of bots, which may change
+            behind their address, never are. None: nothing is kept.
+        budget: what answers may cost together with judging; None: no limit.
+        usd: dollars of answers so far; None: a target does not tell.
+        failures: why answers did not come, with how often.
+    """
+
+    targets: tuple[TargetFields, TargetFields]
+    cache: OutputCache | None = None
+    with_persona: bool = True
+    allow_code: bool = False
+    timeout: float = 120.0
+    budget: Budget | None = None
+    asked: int = 0
+    usd: float | None = 0.0
+    failures: Counter[str] = field(default_factory=Counter)
+    out_of_money: bool = False
+    _fingerprints: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for target in self.targets:
+            if target.runs_code and not self.allow_code:
+                raise ConfigError(f"target {target.name!r} runs a program; pass --allow-code if you trust it")
+            if isinstance(target, PersonaTarget) and self.with_persona:
+                raise ConfigError(
+                    f"target {target.name!r} plays a persona of its own; name one of provider anthropic or openai, "
+                    "which plays that of each version, or add --no-send-persona"
+                )
+
+    def answers(self, asked: Sequence[AskedScene]) -> list[str | None]:
+        """Return what was answered, in order; None where there is no answer, and why is counted. Equal ones are asked once."""
+        keys = [item.key(self._fingerprint(item.target)) for item in asked]
+        wanted = dict(zip(keys, asked, strict=True))
+        known = {key: self.cache.get(key) if self.cache and item.is_kept else None for key, item in wanted.items()}
+        new = {key: item for key, item in wanted.items() if known[key] is None}
+        reserved = self._reserve(list(new.values()))
+        if reserved is None:
+            self.out_of_money = True
+            self.failures[NO_BUDGET] += len(new)
+            new = {}
+        spent: float | None = 0.0
+        with ThreadPoolExecutor(max_workers=min(WIDTH, *(target.workers or WIDTH for target in self.targets))) as pool:
+            for key, output in zip(new, pool.map(self._answer, new.values()), strict=True):
+                known[key] = output
+                self.asked += 1
+                if output is not None:
+                    spent = None if spent is None or output.cost_usd is None else spent + output.cost_usd
+                    if self.cache and new[key].is_kept:
+                        self.cache.put(key, output)
+        if reserved:
+            reserved.settle(spent)
+        self.usd = None if self.usd is None or spent is None else self.usd + spent
+        found = [known[key] for key in keys]
+        return [output.text if output is not None and output.text.strip() else None for output in found]
+
+    def close(self) -> None:
+        """Let go of the targets' connections."""
+        for target in self.targets:
+            target.close()
+
+    def _fingerprint(self, target: TargetFields) -> Mapping[str, Any]:
+        if target.name not in self._fingerprints:
+            self._fingerprints[target.name] = target.fingerprint()
+        return self._fingerprints[target.name]
+
+    def _reserve(self, new: Sequence[AskedScene]) -> Reservation | None:
+        """Set aside the most that answers may cost, as far as they have a price; None where it is not there."""
+        if self.budget is None:
+            return Reservation(0.0, lambda *_: None)
+        worst = sum(self._worst_price(self.budget, item) for item in new)
+        # Nothing else is under way: waiting for money to be freed would be waiting for ever.
+        return run_async(self.budget.reserve(worst)) if worst <= self.budget.remaining else None
+
+    def _worst_price(self, budget: Budget, item: AskedScene) -> float:
+        model, most = getattr(item.target, "model", None), getattr(item.target, "max_tokens", 0)
+        # What nobody can price takes nothing of the limit, and the report says that its dollars are not known.
+        if not isinstance(model, str) or not has_price(model):
+            return 0.0
+        return budget.worst_price(json.dumps(item.messages), most, model)
+
+    def _answer(self, item: AskedScene) -> Output | None:
+        test = Test(item.scene.id, tuple(item.messages))
+        request = Request(
+            test,
+            item.messages,
+            "\n\n".join(f"@[{message['role'].capitalize()}]:\n{message['content']}" for message in item.messages),
+            attempt=item.scene.attempt,
+            timeout=self.timeout,
+            request_key=request_key(item.messages, {}),
+        )
+        try:
+            return ask(item.target, request, most_retries=RETRIES)[0]
+        except TargetError as error:
+            self.failures[error.reason] += 1
+            return None
+
+
+def answers_folder(world_root: Path) -> Path:
+    """Return where a world's answers are kept."""
+    return state_folder(world_root / "personas") / "cache" / "versions"
+
+
+def inputs_of(suites: Sequence[Suite]) -> dict[str, Sequence[Mapping[str, str]]]:
+    """Return the messages of every test of some suites, by the test's id, as a target would be sent them.
+
+    Raises:
+        ConfigError: a file that a message names is gone, or there is no test.
+    """
+    from persona_pipeline.suites.format.files import FileError
+
+    found: dict[str, Any] = {}
+    for suite in suites:
+        files = PromptFiles(suite)
+        for test in suite.tests:
+            try:
+                texts = [(item["role"], message_text(item, test, files)) for item in test.input_messages]
+            except FileError as error:
+                raise ConfigError(error.problem(suite.path)) from error
+            name = test.id if test.id not in found else f"{suite.path.stem}/{test.id}"
+            found[name] = [{"role": role, "content": text} for role, text in texts]
+    if not found:
+        raise ConfigError("the suites have no test; name others with --suite")
+    return found

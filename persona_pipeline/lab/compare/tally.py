@@ -1,0 +1,267 @@
+"""Scores of both versions, scene by scene, and what they come to."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from persona_pipeline.evaluation.plan import AgentPlan
+from persona_pipeline.guard.baselines.falls import (
+    CLAIMS_SHARE,
+    DIMENSIONS_SHARE,
+    LEVEL,
+    corrected,
+    families_named,
+    level_of,
+)
+from persona_pipeline.guard.baselines.statistics import PairedChange, paired_change
+from persona_pipeline.judging.verdict import JudgeRequest, Unscored
+from persona_pipeline.lab.results import AgentDifference, ClaimDifference, ScoreChange, ScoreDifference
+from persona_pipeline.lab.states import SideAgent
+from persona_pipeline.scoring.results import ANSWERS, DimensionEvaluation, PropositionResult
+
+RULE = "{families}; p-values and intervals hold whenever one looks, all intervals together in {together:.0%} of comparisons"
+Scored = DimensionEvaluation | PropositionResult
+# A change that matters is called none in so small a share of what chance is given: to look on costs less than to miss it.
+_SURE = 0.05
+
+
+@dataclass
+class ScoreSeries:
+    """One score of both versions over scenes, as far as both have it."""
+
+    pairs: list[tuple[float, float]] = field(default_factory=list)
+    unjudged: int = 0
+    silent: int = 0
+
+    @property
+    def differences(self) -> list[float]:
+        """After minus before."""
+        return [after - before for before, after in self.pairs]
+
+    def add(self, before: Scored | None, after: Scored | None) -> None:
+        """Take a scene in."""
+        if before is not None and after is not None and before.score is not None and after.score is not None:
+            self.pairs.append((before.score, after.score))
+        elif any(
+            item is None or (item.unscored is not None and item.unscored not in ANSWERS) for item in (before, after)
+        ):
+            self.unjudged += 1
+        else:
+            self.silent += 1
+
+
+@dataclass
+class AgentTally:
+    """One agent's scores in both versions, by dimension and by claim.
+
+    Attributes:
+        repeated: of how many scenes both answered word by word what they had answered before: they tell nothing new.
+        done: dimensions that are decided: nothing more is asked of them.
+        alike: dimensions, and claims as (dimension, id), of which the judge is asked the same for both: nothing can have changed.
+    """
+
+    before: SideAgent
+    after: SideAgent
+    dimensions: dict[str, ScoreSeries] = field(default_factory=lambda: defaultdict(ScoreSeries))
+    claims: dict[tuple[str, str], ScoreSeries] = field(default_factory=lambda: defaultdict(ScoreSeries))
+    scenes: int = 0
+    left_out: int = 0
+    repeated: int = 0
+    done: set[str] = field(default_factory=set)
+    alike: set[str | tuple[str, str]] = field(default_factory=set)
+    seen: set[tuple[tuple[str, ...], ...]] = field(default_factory=set)
+
+    @property
+    def compared(self) -> list[str]:
+        """The dimensions both versions have claims of."""
+        return [
+            name for name in self.before.sets if name in self._claims(self.before) and name in self._claims(self.after)
+        ]
+
+    @property
+    def shared(self) -> list[tuple[str, str]]:
+        """The claims of both versions, as dimension and id."""
+        before, after = self._claims(self.before), self._claims(self.after)
+        return [(name, key) for name in self.compared for key in before[name] if key in after[name]]
+
+    def add(self, before: Mapping[str, DimensionEvaluation], after: Mapping[str, DimensionEvaluation]) -> None:
+        """Take a scene in; one of which nothing at all is recorded is left out."""
+        self.scenes += 1
+        if _is_unrecorded(before) and _is_unrecorded(after):
+            self.left_out += 1
+            return
+        for name in [*before]:
+            one, other = before[name], after.get(name)
+            self.dimensions[name].add(one, other)
+            for key in (key for dimension, key in self.shared if dimension == name):
+                self.claims[name, key].add(
+                    one.propositions.get(key), other.propositions.get(key) if other is not None else None
+                )
+
+    def is_new(self, before: AgentPlan, after: AgentPlan) -> bool:
+        """Whether the judge is asked something of these scenes that it was not asked before; it would only say the same."""
+        asked = tuple(tuple(request.key for request in plan.requests) for plan in (before, after))
+        if asked not in self.seen:
+            self.seen.add(asked)
+            return True
+        self.scenes += 1
+        self.repeated += 1
+        return False
+
+    def note_alike(self, before: AgentPlan, after: AgentPlan) -> None:
+        """Note what is asked alike of a scene; what the one is asked, the other is, of whatever scene."""
+        for name, own in before.plans.items():
+            asked, other = _keys(own.requests), _keys(after.plans[name].requests)
+            self.alike |= {(name, key) for key, keys in asked.items() if keys == other.get(key)}
+            if asked and asked == other and self.before.sets[name].version == self.after.sets[name].version:
+                self.alike.add(name)
+
+    def failed(self) -> None:
+        """Take in that a scene was not answered by one of the two."""
+        self.scenes += 1
+        for name in self.compared:
+            if name not in self.done:
+                self.dimensions[name].unjudged += 1
+
+    def only(self, one: SideAgent, other: SideAgent) -> tuple[str, ...]:
+        """Return the claims of one version that the other does not have."""
+        theirs = self._claims(other)
+        return tuple(
+            f"{name}/{key}" for name, own in self._claims(one).items() for key in own if key not in theirs.get(name, {})
+        )
+
+    def text_of(self, dimension: str, key: str) -> tuple[str, bool]:
+        """Return what a claim says after, and whether it said something else before."""
+        before, after = self._claims(self.before)[dimension][key], self._claims(self.after)[dimension][key]
+        return after, before != after
+
+    @staticmethod
+    def _claims(agent: SideAgent) -> dict[str, dict[str, str]]:
+        return {
+            name: {item.id: item.claim for item in stored.propositions.propositions}
+            for name, stored in agent.sets.items()
+            if stored.propositions is not None
+        }
+
+
+def _keys(requests: Sequence[JudgeRequest]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = defaultdict(list)
+    for request in requests:
+        found[request.proposition_id].append(request.key)
+    return dict(found)
+
+
+def _is_unrecorded(found: Mapping[str, DimensionEvaluation]) -> bool:
+    judged = [row for item in found.values() for row in item.propositions.values() if not row.algorithmic]
+    return bool(judged) and all(row.unscored == Unscored.UNRECORDED.value for row in judged)
+
+
+def rule_of(agents: int) -> str:
+    """Return what is corrected for, in words."""
+    return RULE.format(families=families_named(agents), together=1 - LEVEL)
+
+
+def differences_of(tallies: Sequence[AgentTally], change: float, *, intervals: bool = True) -> list[AgentDifference]:
+    """Return what the scores of all agents come to; every p-value is corrected for all of them.
+
+    Args:
+        intervals: off for a look in between, which asks only what is decided.
+    """
+    # What is asked alike is no test: its differences are nothing, whatever the judge says.
+    dimensions = [(p, name) for p, tally in enumerate(tallies) for name in tally.compared if name not in tally.alike]
+    claims = [(p, key) for p, tally in enumerate(tallies) for key in tally.shared if key not in tally.alike]
+    own = [tallies[place].dimensions[name] for place, name in dimensions]
+    single = [tallies[place].claims[key] for place, key in claims]
+    levels = _levels([place for place, _ in dimensions], len(tallies), DIMENSIONS_SHARE)
+    claim_levels = _levels([place for place, _ in claims], len(tallies), CLAIMS_SHARE)
+    found = [
+        paired_change(item.differences, level, margin=change, interval=intervals)
+        for item, level in zip(own, levels, strict=True)
+    ]
+    found_single = [
+        paired_change(item.differences, level, margin=change, interval=intervals)
+        for item, level in zip(single, claim_levels, strict=True)
+    ]
+    right = corrected(
+        np.array([item.p_value for item in found]),
+        np.array([place for place, _ in dimensions], dtype=np.intp),
+        np.array([item.p_value for item in found_single]),
+        np.array([place for place, _ in claims], dtype=np.intp),
+        agents=len(tallies),
+        watched=len(tallies),
+    )
+    by_agent = [{name: _alike(tally.dimensions[name]) for name in tally.compared} for tally in tallies]
+    rows: list[list[ClaimDifference]] = [[] for _ in tallies]
+    for (place, name), series, item, p, level in zip(dimensions, own, found, right.dimensions, levels, strict=True):
+        by_agent[place][name] = _difference(series, item, float(p), level)
+    for (place, (name, key)), series, item, p, level in zip(
+        claims, single, found_single, right.claims, claim_levels, strict=True
+    ):
+        text, edited = tallies[place].text_of(name, key)
+        difference = _difference(series, item, float(p), level)
+        rows[place].append(ClaimDifference(dimension=name, id=key, claim=text, edited=edited, difference=difference))
+    return [
+        AgentDifference(
+            agent_id=tally.after.persona.agent_id,
+            display_name=tally.after.persona.display_name,
+            persona_changed=tally.before.persona.hash != tally.after.persona.hash,
+            scenes=tally.scenes,
+            left_out=tally.left_out,
+            repeated=tally.repeated,
+            dimensions=own_dimensions,
+            claims=tuple(own_claims),
+            only_before=tally.only(tally.before, tally.after),
+            only_after=tally.only(tally.after, tally.before),
+        )
+        for tally, own_dimensions, own_claims in zip(tallies, by_agent, rows, strict=True)
+    ]
+
+
+def _levels(places: Sequence[int], agents: int, share: float) -> list[float]:
+    tests = np.bincount(np.array(places, dtype=np.intp), minlength=agents).astype(float)
+    levels = level_of(tests, agents, share)
+    return [float(levels[place]) for place in places]
+
+
+def _alike(series: ScoreSeries) -> ScoreDifference:
+    scores = [after for _, after in series.pairs]
+    mean = sum(scores) / len(scores) if scores else None
+    return ScoreDifference(
+        before=mean,
+        after=mean,
+        change=0.0,
+        low=0.0,
+        high=0.0,
+        moved=ScoreChange.SAME,
+        asked_alike=True,
+        scenes=len(scores),
+        unjudged=series.unjudged,
+        silent=series.silent,
+    )
+
+
+def _difference(series: ScoreSeries, found: PairedChange, p_value: float, level: float) -> ScoreDifference:
+    if not series.pairs:
+        return ScoreDifference(unjudged=series.unjudged, silent=series.silent)
+    before, after = (sum(side) / len(series.pairs) for side in zip(*series.pairs, strict=True))
+    moved = ScoreChange.OPEN
+    if p_value <= LEVEL:
+        # The middle of the interval, since single scenes far off move the mean.
+        moved = ScoreChange.FELL if found.low + found.high < 0 else ScoreChange.ROSE
+    elif found.margin_p <= level * _SURE:
+        moved = ScoreChange.SAME
+    known = len(series.pairs) > 1
+    return ScoreDifference(
+        before=before,
+        after=after,
+        change=after - before,
+        low=found.low if known else None,
+        high=found.high if known else None,
+        p_value=p_value,
+        moved=moved,
+        scenes=len(series.pairs),
+        unjudged=series.unjudged,
+        silent=series.silent,
+    )

@@ -1,0 +1,302 @@
+"""What a comparison of versions and a search for the cause of a drop found: plain values that are also their JSON"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from persona_pipeline.base.documents.json import JsonError, strict_json
+from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.base.options import WINDOW
+from persona_pipeline.scoring.results import UsageSummary
+
+MAX_BYTES, MOST_SUSPECTS = 20_000_000, 3
+
+
+class ScoreChange(StrEnum):
+    """What can be said of a change."""
+
+    FELL = "fell"
+    ROSE = "rose"
+    SAME = "same"
+    OPEN = "open"
+
+
+class _Value(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ScoreDifference(_Value):
+    """A score before and after, over the scenes that both versions have a score of; points, 0-9.
+
+    Attributes:
+        change: after minus before, the mean over scenes; None without any.
+        low, high: the interval of the change; None below two scenes.
+        p_value: that nothing changed, corrected for everything that was compared; however often one looked.
+        asked_alike: the judge is asked the same of both versions, so nothing can have changed.
+        scenes: how many are paired; ``unjudged``: how many lack a judgment on one side; ``silent``: there was nothing to judge.
+    """
+
+    before: float | None = None
+    after: float | None = None
+    change: float | None = None
+    low: float | None = None
+    high: float | None = None
+    p_value: float = 1.0
+    moved: ScoreChange = ScoreChange.OPEN
+    asked_alike: bool = False
+    scenes: int = 0
+    unjudged: int = 0
+    silent: int = 0
+
+
+class ClaimDifference(_Value):
+    """A claim that both versions have. ``edited``: it does not say the same in both."""
+
+    dimension: str
+    id: str
+    claim: str
+    edited: bool = False
+    difference: ScoreDifference
+
+
+class AgentDifference(_Value):
+    """One agent in both versions.
+
+    Attributes:
+        persona_changed: whether its name or persona text differ.
+        scenes: how many were looked at; ``left_out``: of how many nothing is recorded in either version;
+            ``repeated``: in how many both answered word by word as before.
+        only_before, only_after: claims, as ``dimension/id``, that the other version does not have.
+    """
+
+    agent_id: str
+    display_name: str
+    persona_changed: bool
+    scenes: int = 0
+    left_out: int = 0
+    repeated: int = 0
+    dimensions: dict[str, ScoreDifference] = Field(default_factory=dict)
+    claims: tuple[ClaimDifference, ...] = ()
+    only_before: tuple[str, ...] = ()
+    only_after: tuple[str, ...] = ()
+
+    @property
+    def moved(self) -> list[ClaimDifference]:
+        """The claims that fell or rose, the farthest first."""
+        shown = [item for item in self.claims if item.difference.moved in (ScoreChange.FELL, ScoreChange.ROSE)]
+        return sorted(shown, key=lambda item: item.difference.change or 0.0)
+
+    @property
+    def suspects(self) -> list[ClaimDifference]:
+        """Claims that moved as far as their dimension, which moved, and are not by themselves told from chance: at most three."""
+        found = []
+        for name, dimension in self.dimensions.items():
+            if dimension.moved not in (ScoreChange.FELL, ScoreChange.ROSE):
+                continue
+            own = [item for item in self.claims if item.dimension == name and item.difference.moved is ScoreChange.OPEN]
+            sign = -1.0 if dimension.moved is ScoreChange.FELL else 1.0
+            far = [item for item in own if sign * (item.difference.change or 0.0) >= abs(dimension.change or 0.0)]
+            found += sorted(far, key=lambda item: -sign * (item.difference.change or 0.0))[:MOST_SUSPECTS]
+        return found
+
+
+class VersionComparison(_Value):
+    """Two versions side by side.
+
+    Attributes:
+        scenes_are: ``windows`` (the same messages judged for both) or ``answers`` (the same scenes answered by both).
+        judges, targets: of before and after; targets only where scenes were answered.
+        level: share (0-1) of runs without a change in which one is reported.
+        rule: what was corrected for, in words.
+        most: scenes an agent, at most; ``stopped``: why it ended, in words.
+        answers: how many answers were asked for, ``unanswered``: how many did not come, by reason.
+        usage: calls and dollars of judging; ``answers_usd``: of answers, None where a target does not tell.
+    """
+
+    version: str
+    before: str
+    after: str
+    scenes_are: str
+    judges: tuple[str, str]
+    targets: tuple[str, str] | None = None
+    yardstick: str | None = None
+    change: float
+    level: float
+    rule: str
+    most: int
+    stopped: str = ""
+    agents: dict[str, AgentDifference] = Field(default_factory=dict)
+    only_before: tuple[str, ...] = ()
+    only_after: tuple[str, ...] = ()
+    usage: UsageSummary = Field(default_factory=UsageSummary)
+    answers: int = 0
+    unanswered: dict[str, int] = Field(default_factory=dict)
+    answers_usd: float | None = 0.0
+    exit_code: int = 0
+
+    @property
+    def usd(self) -> float | None:
+        """Dollars in all; None: not all of it is known."""
+        return None if self.usage.usd is None or self.answers_usd is None else self.usage.usd + self.answers_usd
+
+    @property
+    def fell(self) -> list[str]:
+        """What fell, as ``agent/dimension`` and ``agent/dimension/claim``."""
+        return [
+            *(
+                f"{agent_id}/{name}"
+                for agent_id, agent in self.agents.items()
+                for name, item in agent.dimensions.items()
+                if item.moved is ScoreChange.FELL
+            ),
+            *(
+                f"{agent_id}/{item.dimension}/{item.id}"
+                for agent_id, agent in self.agents.items()
+                for item in agent.moved
+                if item.difference.moved is ScoreChange.FELL
+            ),
+        ]
+
+
+def read_comparison(text: str, place: str) -> VersionComparison:
+    """Return the comparison that a JSON text holds.
+
+    Raises:
+        ConfigError: it holds none.
+    """
+    if len(text) > MAX_BYTES:
+        raise ConfigError(Problem(f"is longer than {MAX_BYTES:,} characters: no comparison of versions", place))
+    try:
+        return VersionComparison.model_validate(strict_json(text), strict=False)
+    except (JsonError, ValueError) as error:
+        raise ConfigError(Problem(f"is no comparison of versions ({type(error).__name__})", place)) from None
+
+
+SCENES, CHANGE = 40, 1.0
+YARDSTICKS = ("after", "before", "own")
+
+
+@dataclass(frozen=True)
+class ComparisonRequest:
+    """Whom to compare, on what, and when it is decided.
+
+    Attributes:
+        agents: None for all that both versions have.
+        dimensions: None for all that have claims.
+        window: the length of a scene where the same messages are judged; of answered ones, from how long the talk is drawn.
+        as_of: where the newest window ends; None: at the newest message that is not in the future.
+        scenes: how many at most, an agent.
+        change: points (0-9) that matter: when so large a change is ruled out, up and down, versions are called the same.
+        samples: judgments per claim.
+        yardstick: whose persona and claims answers are judged by: ``after``, ``before``, or each by its ``own``.
+        seed: of the order of scenes.
+        look: stop as soon as all is decided; None: where something is paid for.
+    """
+
+    agents: Sequence[str] | None = None
+    dimensions: Sequence[str] | None = None
+    window: str = WINDOW
+    as_of: datetime | None = None
+    scenes: int = SCENES
+    change: float = CHANGE
+    samples: int = 1
+    yardstick: str = "after"
+    seed: int = 0
+    look: bool | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.change <= 9:
+            raise ConfigError(f"--change {self.change:g} is not usable; give points above 0, up to 9")
+        if self.yardstick not in YARDSTICKS:
+            raise ConfigError(f"--yardstick {self.yardstick!r} is unknown; use {', '.join(YARDSTICKS)}")
+
+
+class CauseKind(StrEnum):
+    """What can change a score."""
+
+    PERSONA = "persona"
+    CLAIMS = "claims"
+    MESSAGES = "messages"
+    JUDGE = "judge"
+    NAMES = "names"
+
+
+class _FoundValue(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class PastPoint(_FoundValue):
+    """A moment of the history: a commit, or a stored evaluation. ``at`` is RFC 3339."""
+
+    name: str
+    commit: str | None = None
+    subject: str = ""
+    at: str | None = None
+    score: float | None = None
+
+
+class Cause(_FoundValue):
+    """What changed a score, and what says so.
+
+    Attributes:
+        share: how much of the step it explains, 0-1.
+        what: the persona's lines, ids of claims, ids of messages, models.
+        evidence: lines for a person: a diff, quotes, scores.
+    """
+
+    kind: CauseKind
+    share: float
+    what: tuple[str, ...] = ()
+    evidence: tuple[str, ...] = ()
+
+
+class Fall(_FoundValue):
+    """A score that fell, and what made it fall.
+
+    Attributes:
+        claim: None: the dimension as a whole.
+        good, bad: where it was well, where it was not; ``last_good`` and ``first_bad``: the step.
+        share: how much of the fall is in that step, 0-1.
+        cause: None: it cannot be told, and ``why_not`` says why.
+        candidates: what it may be, where it cannot be told.
+        steps: the others in which it fell, where one step is not all.
+    """
+
+    dimension: str
+    claim: str | None = None
+    good: PastPoint
+    bad: PastPoint
+    last_good: PastPoint | None = None
+    first_bad: PastPoint | None = None
+    share: float = 0.0
+    cause: Cause | None = None
+    candidates: tuple[CauseKind, ...] = ()
+    why_not: str = ""
+    steps: tuple[PastPoint, ...] = ()
+
+
+class Bisection(_FoundValue):
+    """What made an agent's scores fall.
+
+    Attributes:
+        source: ``commits`` or ``evaluations``: where its history was read from.
+        looked_at: at how many points it was scored.
+        missing: judgments that nobody made and that would tell more.
+        voice: of an alarm about its voice, when it began, and what changed around it.
+    """
+
+    version: str
+    agent_id: str
+    source: str
+    good: str
+    bad: str
+    falls: tuple[Fall, ...] = ()
+    looked_at: int = 0
+    missing: int = 0
+    calls: int = 0
+    usd: float | None = 0.0
+    voice: tuple[str, ...] = Field(default_factory=tuple)
+    exit_code: int = 0

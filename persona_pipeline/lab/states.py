@@ -1,0 +1,364 @@
+"""An agent as it stood in a commit: persona, claims, messages and what was recorded of them, scored without a call."""
+
+import tempfile
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from persona_pipeline.base.background_loop import run_async
+from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.evaluation.plan import AgentPlan, Judged, build_case, plan_case
+from persona_pipeline.evaluation.read import ALL_TIME, proposition_set, read_folder
+from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot
+from persona_pipeline.guard.calibration.known import KnownVerdicts
+from persona_pipeline.judging.claims import no_entries
+from persona_pipeline.judging.money import model_name
+from persona_pipeline.judging.open import RECORDINGS, OpenedJudge
+from persona_pipeline.judging.recordings.replay import RecordedBackend
+from persona_pipeline.judging.verdict import Judge, JudgeRequest, Unscored, Verdict
+from persona_pipeline.lab.results import CauseKind, ComparisonRequest
+from persona_pipeline.scoring.results import DimensionEvaluation
+from persona_pipeline.world.changes import ask_git
+from persona_pipeline.world.models import Persona, Window, parse_window
+from persona_pipeline.world.names import read_names
+from persona_pipeline.world.personas import PERSONAS, agent_ids, load_persona
+from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS
+from persona_pipeline.world.propositions.loading import StoredSet
+from persona_pipeline.world.revisions import Revision, find_revision, read_blobs, revision_folder, tree_of, write_files
+from persona_pipeline.world.world import World
+
+HERE = "as it stands"
+
+
+@dataclass(frozen=True)
+class SideAgent:
+    """One agent as a side has it. ``sets``: its claims by dimension; ``names``: everybody's display names."""
+
+    persona: Persona
+    sets: Mapping[str, StoredSet]
+    names: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Side:
+    """A version of a world.
+
+    Attributes:
+        label: what a person calls it: a revision's name, a folder, or ``as it stands``.
+        root: a folder that holds it; that of a commit is there only while the sides are open.
+        revision: the commit; None: a folder.
+    """
+
+    label: str
+    root: Path
+    revision: Revision | None = None
+
+    @property
+    def name(self) -> str:
+        """The label, with the commit where it does not tell it."""
+        short = self.revision.short if self.revision else ""
+        return self.label if not short or short in self.label else f"{self.label} ({short})"
+
+    @property
+    def recordings(self) -> Path:
+        """Its recorded judgments."""
+        return self.root / RECORDINGS
+
+    def agent_ids(self) -> list[str]:
+        """Return its agents, sorted.
+
+        Raises:
+            ConfigError: a file's name cannot be an agent's id.
+        """
+        with self._named():
+            return agent_ids(self.root)
+
+    def agent(self, agent_id: str, dimensions: Sequence[str]) -> SideAgent:
+        """Read an agent's persona and its claims of some dimensions.
+
+        Raises:
+            ConfigError: files of it are missing or not valid, with their places in this version.
+        """
+        with self._named():
+            persona = load_persona(self.root, agent_id)
+            sets = {name: proposition_set(self.root, agent_id, name) for name in dimensions}
+        names = {known: item.display_name or known for known, item in read_names(self.root).items()}
+        return SideAgent(persona, sets, names)
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Say of a problem in a commit in which one it stands, not in which folder it was unpacked."""
+        try:
+            yield
+        except ConfigError as error:
+            if self.revision is None:
+                raise
+            whole, label = f"{self.root}/", f"{self.label}:"
+            raise ConfigError(
+                [
+                    replace(p, message=p.message.replace(whole, label), path=p.path and p.path.replace(whole, label))
+                    for p in error.problems
+                ]
+            ) from error
+
+
+def split_versions(text: str) -> tuple[str, str]:
+    """Return the two sides of ``A..B`` (``A..`` is ``A..HEAD``); one version alone stands before the world as it is, ``""``.
+
+    ``A...B`` is what ``B`` changed since the two parted, as with ``git diff``.
+
+    Raises:
+        ConfigError: there is nothing before the dots.
+    """
+    if Path(text).is_dir() or ".." not in text:
+        return text, ""
+    before, dots, after = text.partition("...") if "..." in text else text.partition("..")
+    if not before:
+        raise ConfigError(f"{text!r} does not say what comes before; write REV..REV, such as main..HEAD")
+    return (f"{before}...{after or 'HEAD'}" if dots == "..." else before), after or "HEAD"
+
+
+@contextmanager
+def open_sides(root: Path, before: str, after: str) -> Iterator[tuple[Side, Side]]:
+    """Give both sides while they are compared; commits are unpacked outside the user's checkout, and nothing of them is run.
+
+    Args:
+        root: the world's folder.
+        before, after: a commit's name, a folder with a world, or ``""`` for the world as it stands.
+
+    Raises:
+        ConfigError: there is no such commit or world.
+    """
+    with ExitStack() as stack:
+        yield _opened(stack, root, before), _opened(stack, root, after)
+
+
+def _opened(stack: ExitStack, root: Path, name: str) -> Side:
+    if not name:
+        return Side(HERE, root)
+    folder = Path(name).expanduser()
+    if (folder / PERSONAS).is_dir():
+        return Side(name, folder.resolve())
+    if folder.is_dir():
+        raise ConfigError(Problem("is no world: it has no personas folder; name a world's folder or a commit", name))
+    revision = find_revision(root, _parting(root, *name.split("...", 1)) if "..." in name else name)
+    return Side(name.partition("...")[0], stack.enter_context(revision_folder(root, revision)), revision)
+
+
+def _parting(root: Path, one: str, other: str) -> str:
+    first, second = find_revision(root, one), find_revision(root, other)
+    return ask_git(root, "merge-base", first.id, second.id).decode("ascii").strip()
+
+
+@dataclass(frozen=True)
+class State:
+    """An agent at one point of its history.
+
+    Attributes:
+        agent: None: no longer known; only what was stored of its scores is.
+        verdicts: of the plan's requests, by key.
+        persona_file: the path of the persona's file, and what was written in it.
+        fingerprint: hashes of what a stored evaluation was made from; empty where all of that is known.
+    """
+
+    label: str
+    plan: AgentPlan | None
+    dimensions: Mapping[str, DimensionEvaluation]
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+    agent: SideAgent | None = None
+    revision: Revision | None = None
+    persona_file: tuple[str, str] = ("", "")
+    fingerprint: Mapping[CauseKind, str] = field(default_factory=dict)
+
+    def value(self, dimension: str, claim: str | None = None) -> float | None:
+        """Return a score, 0-9; None where it is not known, or rests on less than all that should be judged."""
+        found = self.dimensions.get(dimension)
+        if found is None:
+            return None
+        if claim is not None:
+            row = found.propositions.get(claim)
+            return row.score if row is not None else None
+        return None if found.failures else found.score
+
+    def requests(self, dimension: str) -> dict[str, list[JudgeRequest]]:
+        """Return what the judge is asked of a dimension, by claim."""
+        plan = self.plan.plans.get(dimension) if self.plan else None
+        found: dict[str, list[JudgeRequest]] = {}
+        for request in plan.requests if plan else ():
+            found.setdefault(request.proposition_id, []).append(request)
+        return found
+
+
+@dataclass
+class RecordedAnswers:
+    """Everything that was ever said of a judgment, in recordings, in the store, or by a live judge that may be asked.
+
+    Attributes:
+        known: of the world.
+        also: recordings of now and of other states.
+        live: asked for what nobody said; None: nobody is.
+        missing: what nobody said, by key.
+    """
+
+    known: KnownVerdicts
+    also: tuple[OpenedJudge | None, ...] = ()
+    live: Judge | None = None
+    missing: dict[str, JudgeRequest] = field(default_factory=dict)
+    calls: int = 0
+    usd: float | None = 0.0
+    _told: dict[str, Verdict] = field(default_factory=dict)
+
+    def of(
+        self,
+        requests: Sequence[JudgeRequest],
+        own: Judge | None = None,
+        models: Collection[str] | None = None,
+        *,
+        ask: bool = True,
+    ) -> dict[str, Verdict]:
+        """Return the answers by key, those that nobody gave left out.
+
+        Args:
+            own: recordings that are looked at first.
+            models: only theirs; None: anybody's.
+            ask: a live judge may be asked.
+        """
+
+        def holds(verdict: Verdict) -> bool:
+            named = models is None or model_name(verdict.model or "") in models
+            return named and (verdict.unscored is None or verdict.unscored.is_answer)
+
+        found: dict[str, Verdict] = {}
+        wanted = {request.key: request for request in requests}
+        for judge in filter(None, (own, *self.also)):
+            rest = [request for key, request in wanted.items() if key not in found]
+            if rest:
+                found |= {r.key: v for r, v in zip(rest, run_async(judge.judge(rest)), strict=True) if holds(v)}
+        rest = [request for key, request in wanted.items() if key not in found]
+        said = [next(filter(holds, own), None) for own in self.known.on(rest)] if rest else []
+        found |= {r.key: v for r, v in zip(rest, said, strict=True) if v is not None}
+        found |= {key: self._told[key] for key in wanted if key not in found and key in self._told}
+        rest = [request for key, request in wanted.items() if key not in found]
+        if rest and self.live and ask:
+            told = run_async(self.live.judge(rest))
+            self.calls += sum(verdict.usage.calls for verdict in told)
+            for verdict in told:
+                self.usd = None if self.usd is None or verdict.usage.usd is None else self.usd + verdict.usage.usd
+            self._told |= {r.key: v for r, v in zip(rest, told, strict=True) if holds(v)}
+            found |= {request.key: self._told[request.key] for request in rest if request.key in self._told}
+        return found
+
+    def miss(self, requests: Sequence[JudgeRequest]) -> None:
+        """Note judgments that would have to be made."""
+        self.missing |= {request.key: request for request in requests}
+
+
+class CommitStates(AbstractContextManager["CommitStates"]):
+    """Reads an agent's states from commits, each when it is first asked for.
+
+    Args:
+        length: the window that is scored, such as ``7d``; it ends at the newest message of each commit.
+    """
+
+    def __init__(self, world: World, agent_id: str, answers: RecordedAnswers, length: str) -> None:
+        self.world, self.agent_id, self.answers, self.length = world, agent_id, answers, length
+        self._folder = tempfile.TemporaryDirectory(prefix="persona-bisect-")
+        self._blobs: dict[str, bytes] = {}
+        self._states: dict[str, State | None] = {}
+        self._trees: dict[str, dict[str, str]] = {}
+
+    def __exit__(self, *_: object) -> None:
+        self._folder.cleanup()
+
+    def fingerprint(self, revision: Revision) -> frozenset[tuple[str, str]]:
+        """Return the files of a commit that can change a score of the agent, with their contents' names."""
+        return frozenset(self._tree(revision).items())
+
+    def root(self, revision: Revision) -> Path:
+        """Return a folder that holds the world of a commit."""
+        folder = Path(self._folder.name) / revision.id
+        if not folder.exists():
+            tree = self._tree(revision)
+            new = [blob for blob in dict.fromkeys(tree.values()) if blob not in self._blobs]
+            self._blobs |= dict(zip(new, read_blobs(self.world.root, new), strict=True))
+            write_files({path: self._blobs[blob] for path, blob in tree.items()}, folder)
+        return folder
+
+    def state(self, revision: Revision) -> State | None:
+        """Return the agent's state in a commit; None where it has no persona or no message.
+
+        Raises:
+            ConfigError: its files are not valid.
+        """
+        if revision.id not in self._states:
+            self._states[revision.id] = self._state(revision)
+        return self._states[revision.id]
+
+    def _state(self, revision: Revision) -> State | None:
+        root = self.root(revision)
+        side, snapshot = Side(revision.short, root, revision), read_folder(root, self.world.clock())
+        newest = snapshot.messages.newest
+        if self.agent_id not in side.agent_ids() or newest is None:
+            return None
+        window = Window.ending(newest, None if self.length == ALL_TIME else parse_window(self.length))
+        path = next(path for path in self._tree(revision) if path.startswith(f"personas/{self.agent_id}.y"))
+        own = readable_recordings(root / RECORDINGS)
+        found = state_of(snapshot, side.agent(self.agent_id, ALL_DIMENSIONS), window, self.answers, own)
+        text = (root / path).read_text(encoding="utf-8-sig")
+        return replace(found, label=revision.short, revision=revision, persona_file=(path, text))
+
+    def _tree(self, revision: Revision) -> dict[str, str]:
+        if revision.id not in self._trees:
+            tree = tree_of(self.world.root, revision.id)
+            self._trees[revision.id] = {k: v for k, v in tree.items() if not _is_anothers(k, self.agent_id)}
+        return self._trees[revision.id]
+
+
+def state_of(
+    snapshot: Snapshot,
+    agent: SideAgent,
+    window: Window,
+    answers: RecordedAnswers,
+    own: Judge | None = None,
+    *,
+    models: Collection[str] | None = None,
+) -> State:
+    """Return an agent's state on a window of messages, as far as it is judged.
+
+    Args:
+        snapshot: with the messages of the window.
+        own, models: see ``Answers.of``.
+
+    Raises:
+        ConfigError: the lexicon is not valid.
+    """
+    claimed = tuple(name for name, stored in agent.sets.items() if stored.propositions is not None)
+    scope = AgentScope(agent.persona.agent_id, window, claimed, past=True, persona=agent.persona)
+    case = build_case(snapshot, agent.persona, scope, ComparisonRequest().samples)
+    plan = plan_case(replace(case, names={**case.names, **agent.names}), scope, agent.sets)
+    verdicts = answers.of([item for item in plan.requests if item.trajectory.entries], own, models)
+    told = [verdicts.get(item.key) or _nobody(item) for item in plan.requests]
+    return State("", plan, Judged(plan, told).dimensions(), verdicts, agent)
+
+
+def readable_recordings(folder: Path) -> OpenedJudge | None:
+    """Return what is recorded in a folder; None where a line of it cannot be believed, as in forms of older versions."""
+    try:
+        return OpenedJudge(RecordedBackend(folder))
+    except ConfigError:
+        return None
+
+
+def _nobody(request: JudgeRequest) -> Verdict:
+    if not request.trajectory.entries:
+        return no_entries(request)
+    return Verdict(request.proposition_id, unscored=Unscored.UNRECORDED, detail="nobody judged it")
+
+
+def _is_anothers(path: str, agent_id: str) -> bool:
+    """Whether a file is of another agent's claims or recordings; personas and messages of others stand around everybody."""
+    parts = path.split("/")
+    if parts[0] == "propositions" and len(parts) == 3:
+        return Path(parts[2]).stem not in ("_default", agent_id)
+    return parts[0] == RECORDINGS and len(parts) > 2 and parts[1] != agent_id

@@ -1,1 +1,0 @@
-"""An OTLP/HTTP endpoint that stores the messages of the traces it is sent before it answers."""

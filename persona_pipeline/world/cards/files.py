@@ -1,0 +1,408 @@
+"""Files of cards, and personas made of them: ``cards/<agent_id>.<ending>`` is the card as it came, byte by byte."""
+
+import json
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from persona_pipeline.base.documents.json import JsonError, storable, strict_json
+from persona_pipeline.base.documents.yaml import to_yaml
+from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.base.files import write_atomically
+from persona_pipeline.world.cards.images import (
+    KEYWORDS,
+    MOST_CARD,
+    is_charx,
+    is_png,
+    read_charx,
+    read_png,
+    write_charx,
+    write_png,
+)
+from persona_pipeline.world.models import Message
+from persona_pipeline.world.names import read_names, same_name
+from persona_pipeline.world.personas import PERSONAS, check_agent_id, find_yaml, is_name, load_persona
+
+V2, V3 = "chara_card_v2", "chara_card_v3"
+# What a card of the first version calls a field, and what the tools before it did.
+_OLDER = {
+    "name": "char_name",
+    "description": "char_persona",
+    "scenario": "world_scenario",
+    "mes_example": "example_dialogue",
+}
+_USER = "the user"
+_DEEPEST, _LONGEST_NAME = 100, 256
+_MACRO = re.compile(r"\{\{(char|user)\}\}|<(bot|user)>", re.IGNORECASE)
+_SPEAKER = re.compile(r"\s*(\{\{char\}\}|\{\{user\}\}|<bot>|<user>|[^\s:][^:\n]{0,63}):[ \t]*(.*)", re.IGNORECASE)
+_OWN = ("{{char}}", "<bot>")
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+# What a persona's text is made of, each with how it is introduced.
+_PARTS = (("description", ""), ("personality", "Personality: "), ("scenario", "Scenario: "))
+
+
+@dataclass(frozen=True)
+class Card:
+    """A card as it was written. ``data`` is all of it, whatever keys it has."""
+
+    data: Mapping[str, Any]
+
+    @classmethod
+    def parse(cls, text: str) -> "Card":
+        """Read the JSON of a card.
+
+        Raises:
+            ValueError: it is no card, and why.
+        """
+        try:
+            data = strict_json(text)
+        except JsonError as error:
+            raise ValueError(f"is not JSON ({error.msg} at line {error.lineno})") from None
+        if not isinstance(data, dict):
+            raise ValueError("is no character card: it is not an object")
+        card = cls(data)
+        if not _is_shallow(data):
+            raise ValueError(f"is nested deeper than {_DEEPEST}")
+        if not card.name:
+            raise ValueError("is no character card: it has no name")
+        if len(card.name) > _LONGEST_NAME:
+            raise ValueError(f"has a name longer than {_LONGEST_NAME} characters")
+        return card
+
+    @classmethod
+    def of_persona(cls, name: str, persona: str) -> "Card":
+        """Return a new card of the second version, which every program reads."""
+        texts = ("personality", "scenario", "first_mes", "mes_example", "creator_notes", "system_prompt")
+        data = {
+            "name": name, "description": persona, **dict.fromkeys(texts, ""), "post_history_instructions": "",
+            "alternate_greetings": [], "tags": [], "creator": "", "character_version": "", "extensions": {},
+        }  # fmt: skip
+        return cls({"spec": V2, "spec_version": "2.0", "data": data})
+
+    @property
+    def version(self) -> int:
+        """1, 2 or 3."""
+        spec = self.data.get("spec")
+        return 3 if spec == V3 else 2 if self._fields is not self.data else 1
+
+    @property
+    def _fields(self) -> Mapping[str, Any]:
+        inner = self.data.get("data")
+        return inner if isinstance(inner, dict) else self.data
+
+    def field(self, name: str) -> str:
+        """Return a field's text; empty where it is not there, or no text."""
+        value = self._fields.get(name)
+        if value in (None, "") and name in _OLDER:
+            value = self._fields.get(_OLDER[name])
+        return value if isinstance(value, str) else ""
+
+    @property
+    def name(self) -> str:
+        """What the character is called, in characters that a database takes."""
+        return " ".join(storable(self.field("name")).split())
+
+    @property
+    def called(self) -> str:
+        """What ``{{char}}`` stands for: the nickname where there is one."""
+        return " ".join(storable(self.field("nickname")).split()) or self.name
+
+    @property
+    def persona(self) -> str:
+        """Description, personality and scenario as one text, names filled in; empty where the card has none of them."""
+        parts = ((opening, self.filled(self.field(name)).strip()) for name, opening in _PARTS)
+        return "\n\n".join(opening + text for opening, text in parts if text)
+
+    def filled(self, text: str) -> str:
+        """Return a text with names for ``{{char}}`` and ``{{user}}``, each once; other macros stay as they are."""
+        names = {"char": self.called, "bot": self.called, "user": _USER}
+        return _MACRO.sub(lambda match: names[(match[1] or match[2]).lower()], storable(text))
+
+    def examples(self) -> list[list[str]]:
+        """Return what the character says in ``mes_example``, by conversation; what others say is left out."""
+        found = []
+        for block in re.split(r"<START>", self.field("mes_example"), flags=re.IGNORECASE):
+            said: list[list[str]] = []
+            own = False
+            for line in block.splitlines():
+                if match := _SPEAKER.match(line):
+                    speaker = match[1].strip()
+                    own = speaker.lower() in _OWN or speaker in (self.name, self.called)
+                    if own:
+                        said.append([match[2]])
+                elif own:
+                    said[-1].append(line)
+            texts = [text for lines in said if (text := self.filled("\n".join(lines)).strip())]
+            if texts:
+                found.append(texts)
+        return found
+
+    def changed(self, name: str, persona: str) -> "Card":
+        """Return the card of a persona that was edited since; the card itself where nothing was.
+
+        An edited text stands in ``description``: nobody knows which part of it is whose.
+        """
+        values = {"name": name} if name != self.name else {}
+        if persona != self.persona:
+            values |= {"description": persona, "personality": "", "scenario": ""}
+        if not values:
+            return self
+        data = dict(self.data)
+        inner = data.get("data")
+        if isinstance(inner, dict):
+            inner = data["data"] = dict(inner)
+        for fields in (data, inner) if isinstance(inner, dict) else (data,):
+            # Some write the first version's fields beside the second's: those say the same.
+            own = values if fields is inner or self.version == 1 else {k: v for k, v in values.items() if k in fields}
+            fields.update(own)
+            for key in own:
+                fields.pop(_OLDER.get(key, ""), None)
+        return Card(data)
+
+    def as_version_2(self) -> "Card":
+        """Return the same for programs that know no third version."""
+        return Card({**self.data, "spec": V2, "spec_version": "2.0"})
+
+    def text(self) -> str:
+        """Return the card's JSON, letters of any script as themselves."""
+        text = json.dumps(self.data, ensure_ascii=False, allow_nan=False, indent=2)
+        return _LONE_SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
+
+
+def _is_shallow(data: Any) -> bool:
+    """Return whether data nests no deeper than what every program can write again."""
+    level = [data]
+    for _ in range(_DEEPEST):
+        inner = [item.values() if isinstance(item, dict) else item for item in level if isinstance(item, (dict, list))]
+        level = [value for values in inner for value in values]
+        if not level:
+            return True
+    return False
+
+
+CARDS = "cards"
+_LARGEST = 200_000_000
+_LONGEST_PERSONA = 500_000
+_BEGINNING_OF_TIME = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class CardFormat(StrEnum):
+    """What a card is written as."""
+
+    JSON = "json"
+    PNG = "png"
+    CHARX = "charx"
+
+
+@dataclass(frozen=True)
+class CardFile:
+    """A card, and the file it stood in."""
+
+    card: Card
+    format: CardFormat
+    data: bytes
+
+    def written(self, format: CardFormat, image: bytes | None = None) -> bytes:
+        """Return the card in a format.
+
+        Args:
+            image: the picture of a PNG; None: the one it came in.
+
+        Raises:
+            ValueError: there is no picture, or it is no PNG.
+        """
+        text = self.card.text().encode("utf-8")
+        if format is CardFormat.JSON:
+            return text
+        if format is CardFormat.CHARX:
+            return write_charx(text, self.data if self.format is CardFormat.CHARX else None)
+        picture = image if image is not None else self.data if self.format is CardFormat.PNG else None
+        if picture is None:
+            raise ValueError("a card in a PNG needs a picture; name one with --image")
+        if self.card.version < 3:
+            return write_png(picture, {b"chara": text})
+        return write_png(
+            picture, dict(zip(KEYWORDS, (text, self.card.as_version_2().text().encode("utf-8")), strict=True))
+        )
+
+
+def read_card(path: Path) -> CardFile:
+    """Read a card, whatever the file is called.
+
+    Raises:
+        ConfigError: it is no card, or larger than it may be: 8 MB of card, 200 MB of file, 500 MB unpacked.
+    """
+    try:
+        if path.stat().st_size > _LARGEST:
+            raise ValueError(f"is larger than {_LARGEST:,} bytes")
+        return parse_card(path.read_bytes())
+    except OSError as error:
+        raise ConfigError(Problem(f"cannot be read ({error.strerror}); check the path", str(path))) from error
+    except ValueError as error:
+        raise ConfigError(Problem(str(error), str(path))) from None
+
+
+def parse_card(data: bytes) -> CardFile:
+    """Return the card of a file's bytes.
+
+    Raises:
+        ValueError: it is none, and why.
+    """
+    if is_png(data):
+        found, raw = CardFormat.PNG, read_png(data)
+    elif is_charx(data):
+        found, raw = CardFormat.CHARX, read_charx(data)
+    elif len(data) > MOST_CARD:
+        raise ValueError(f"is neither a PNG nor CHARX, and larger than {MOST_CARD:,} bytes")
+    else:
+        found, raw = CardFormat.JSON, data
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        kind = "is neither JSON, PNG nor CHARX" if found is CardFormat.JSON else "has a card that is not UTF-8"
+        raise ValueError(f"{kind} (byte {error.start})") from None
+    return CardFile(Card.parse(text), found, data)
+
+
+def import_card(root: Path, path: Path, agent_id: str | None = None) -> tuple[str, list[Path]]:
+    """Write a persona file from a card, and the card beside it; nothing is overwritten.
+
+    Returns:
+        The agent's id, and the files.
+
+    Raises:
+        ConfigError: the card cannot be read or says nothing of the character, or a file is there already.
+    """
+    file = read_card(path)
+    card = file.card
+    agent_id = check_agent_id(agent_id) if agent_id else _agent_id(card.name, path)
+    if not card.persona:
+        raise ConfigError(
+            Problem("says nothing of the character: description, personality and scenario are empty", str(path))
+        )
+    if len(card.persona) > _LONGEST_PERSONA:
+        raise ConfigError(Problem(f"describes the character in more than {_LONGEST_PERSONA:,} characters", str(path)))
+    there = [*filter(None, [find_yaml(root / PERSONAS, agent_id)]), *_stored(root, agent_id)]
+    if there:
+        raise ConfigError(Problem("is there already; remove it, or name another agent with --agent", str(there[0])))
+    taken = {
+        same_name(name) for item in read_names(root).values() for name in (item.agent_id, *dict(item.aliases or ()))
+    }
+    names = dict.fromkeys(
+        name for name in (card.name, card.called) if name != agent_id and is_name(name) and same_name(name) not in taken
+    )
+    data = {"agent_id": agent_id, "display_name": card.name, "persona": card.persona}
+    persona, kept = root / PERSONAS / f"{agent_id}.yaml", root / CARDS / f"{agent_id}.{file.format}"
+    head = "# yaml-language-server: $schema=../schemas/persona.json\n"
+    head += f"# From a character card, which is kept in {CARDS}/{kept.name}.\n"
+    kept.parent.mkdir(exist_ok=True)
+    write_atomically(kept, file.data)
+    write_atomically(persona, head + to_yaml({**data, **({"aliases": list(names)} if names else {})}))
+    try:
+        load_persona(root, agent_id)
+    except ConfigError:
+        for written in (kept, persona):
+            written.unlink()
+        raise
+    return agent_id, [persona, kept]
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A card to be written. ``notes``: what is not in it, or not where it was."""
+
+    data: bytes
+    format: CardFormat
+    notes: tuple[str, ...] = ()
+
+
+def export_card(root: Path, agent_id: str, format: CardFormat | None = None, image: Path | None = None) -> Exported:
+    """Return an agent's card: the one its persona came from with what was edited since, or a new one.
+
+    Where nothing was edited and the format is the card's own, it is the same bytes.
+
+    Raises:
+        ConfigError: the agent has no persona file, its card or the picture cannot be read.
+    """
+    persona = load_persona(root, agent_id)
+    stored = _stored(root, agent_id)
+    kept = read_card(stored[0]) if stored else None
+    picture = _picture(image) if image else None
+    if kept is None:
+        kept = CardFile(Card.of_persona(persona.display_name, persona.persona), CardFormat.JSON, b"")
+        format = format or CardFormat.JSON
+        card = kept.card
+    else:
+        card = kept.card.changed(persona.display_name, persona.persona)
+        if card is kept.card and picture is None and format in (None, kept.format):
+            return Exported(kept.data, kept.format)
+    format = format or kept.format
+    notes = []
+    if stored and persona.persona != kept.card.persona:
+        notes.append("the persona was edited: all of it stands in description; personality and scenario are empty")
+    if kept.format is CardFormat.CHARX and format is not CardFormat.CHARX:
+        notes.append(f"assets stay in {stored[0].name}: {format} has no place for them")
+    try:
+        return Exported(CardFile(card, kept.format, kept.data).written(format, picture), format, tuple(notes))
+    except ValueError as error:
+        raise ConfigError(Problem(str(error), str(image) if image else None)) from None
+
+
+def example_messages(root: Path, agent_id: str, since: datetime | None = None) -> list[Message]:
+    """Return what an agent's card lets it say in examples, as made-up messages before all others; none where it has no card.
+
+    Args:
+        since: they are dated from then on.
+    """
+    stored = _stored(root, agent_id)
+    if not stored:
+        return []
+    start, found = since or _BEGINNING_OF_TIME, []
+    for number, texts in enumerate(read_card(stored[0]).card.examples(), start=1):
+        for text in texts:
+            moment = start + timedelta(microseconds=len(found) + 1)
+            name = f"{CARDS}/{stored[0].name}#{number}.{len(found) + 1}"
+            found.append(Message(name, agent_id, text, moment, f"example {number}", synthetic=True))
+    return found
+
+
+def _stored(root: Path, agent_id: str) -> list[Path]:
+    paths = (root / CARDS / f"{agent_id}.{format}" for format in CardFormat)
+    return [path for path in paths if path.is_file()]
+
+
+def _picture(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigError(Problem(f"cannot be read ({error.strerror}); check the path", str(path))) from error
+
+
+def _agent_id(name: str, path: Path) -> str:
+    """Return an id made of a name's Latin letters and digits."""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode("ascii").lower()
+    found = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:64].strip("-")
+    if not found:
+        raise ConfigError(
+            Problem(f"is of {name[:40]!r}, whose letters make no id; name the agent with --agent", str(path))
+        )
+    return found
+
+
+def card_notes(root: Path, agent_id: str) -> Iterator[str]:
+    """Yield what of an agent's card its persona has no place for, in words."""
+    card, aliases = read_card(_stored(root, agent_id)[0]).card, load_persona(root, agent_id).aliases
+    for name in dict.fromkeys((card.name, card.called)):
+        if name != agent_id and name not in aliases:
+            yield f"messages under {name!r} are not its own: that is another agent's name"
+    examples = sum(map(len, card.examples()))
+    if examples:
+        yield f"{examples} example message{'s' if examples > 1 else ''}: its voice is learnt from them while it has said too little"
+    for name in ("system_prompt", "post_history_instructions"):
+        if card.field(name).strip():
+            yield f"{name} is kept in the card and not in the persona"

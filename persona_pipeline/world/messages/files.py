@@ -1,0 +1,400 @@
+"""Reading message files line by line, from anywhere in them: nothing of a file is kept in memory but the line at hand."""
+
+import codecs
+import csv
+import hashlib
+import io
+import json
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from persona_pipeline.base.documents.json import JsonError, storable, strict_json
+from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.base.options import parse_time as parse_time
+from persona_pipeline.world.models import Message
+from persona_pipeline.world.personas import is_name
+
+FIELDS = ("id", "agent_id", "channel", "recipient", "text", "created_at", "run_id")
+REQUIRED = ("id", "agent_id", "text", "created_at")
+ENDINGS = (".jsonl", ".csv")
+_BLOCK = 1 << 20
+# The longest text that is taken, each character of it escaped, and some more.
+_LONGEST_LINE = 16_000_000
+
+
+@dataclass(frozen=True)
+class Row:
+    """A message of a file, or why a line is none.
+
+    Attributes:
+        line: where it begins, from 1.
+        settled: what is wrong with it will not mend itself: the end of the file may still be written.
+    """
+
+    line: int
+    found: Message | ValueError
+    settled: bool = True
+
+
+class MessageFile:
+    """A message file that is read from its start or from a place up to which it is known. Use it as a context manager.
+
+    Args:
+        mapped: message fields by columns of CSV that ``parse`` takes for them.
+
+    Raises:
+        ConfigError: the file cannot be read, or its ending is neither .jsonl nor .csv.
+
+    Attributes:
+        end, lines: how many bytes and lines were read or skipped, without a last line that is not settled.
+    """
+
+    def __init__(self, path: Path, mapped: Mapping[str, str] | None = None) -> None:
+        self.path, self._mapped = path, mapped or {}
+        self._csv = path.suffix.lower() == ".csv"
+        if path.suffix.lower() not in ENDINGS:
+            raise ConfigError(Problem("is neither .jsonl nor .csv; rename or convert it", str(path)))
+        self._hash = hashlib.sha256()
+        self.end = self.lines = 0
+        self._stream: BinaryIO | None = None
+
+    def __enter__(self) -> "MessageFile":
+        with self._errors():
+            self._stream = self.path.open("rb")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._stream:
+            self._stream.close()
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the first ``end`` bytes."""
+        return self._hash.hexdigest()
+
+    def skip(self, size: int, lines: int | None, digest: str) -> bool:
+        """Go to where the file was read to before; return False and stay where it does not begin as it did then.
+
+        Args:
+            size, digest: how many bytes were read, and their SHA-256.
+            lines: how many lines they were; None: they are counted.
+        """
+        known, counted, last = hashlib.sha256(), 0, b""
+        with self._errors():
+            stream = self._opened
+            stream.seek(0)
+            remaining = size
+            while remaining:
+                block = stream.read(min(_BLOCK, remaining))
+                if not block:
+                    return False
+                known.update(block)
+                counted += block.count(b"\n")
+                remaining, last = remaining - len(block), block[-1:]
+            follows = stream.read(1)
+        # What was read as a last line without its end must not have grown.
+        if known.hexdigest() != digest or (last not in (b"", b"\n", b"\r") and follows not in (b"", b"\n", b"\r")):
+            return False
+        self._hash, self.end = known, size
+        self.lines = counted if lines is None else lines
+        return True
+
+    def require_text(self) -> None:
+        """Look at the bytes that follow.
+
+        Raises:
+            ConfigError: they are not UTF-8.
+        """
+        decoder, at = codecs.getincrementaldecoder("utf-8")(), self.end
+        with self._errors():
+            self._opened.seek(at)
+            while True:
+                block, pending = self._opened.read(_BLOCK), len(decoder.getstate()[0])
+                try:
+                    decoder.decode(block, final=not block)
+                except UnicodeDecodeError as error:
+                    wrong = f"is not UTF-8 (byte {at - pending + error.start}); save it as UTF-8"
+                    raise ConfigError(Problem(wrong, str(self.path))) from error
+                if not block:
+                    return
+                at += len(block)
+
+    def rows(self, parse: Callable[[Any], Message]) -> Iterator[Row]:
+        """Yield what follows, a line (of CSV: a record) at a time; ``end``, ``lines`` and ``digest`` go along.
+
+        Args:
+            parse: makes a message of a decoded line, or raises a ``ValueError``.
+
+        Raises:
+            ConfigError: it cannot be read, or CSV has no header that names what a message needs.
+        """
+        with self._errors():
+            yield from self._csv_rows(parse) if self._csv else self._jsonl_rows(parse)
+
+    @property
+    def _opened(self) -> BinaryIO:
+        assert self._stream is not None
+        return self._stream
+
+    def _jsonl_rows(self, parse: Callable[[Any], Message]) -> Iterator[Row]:
+        stream = self._opened
+        stream.seek(self.end)
+        # Only "\n" ends a line: str.splitlines would cut at U+2028 and others, which JSON strings may hold.
+        while raw := stream.readline(_LONGEST_LINE):
+            line = self.lines + 1
+            if len(raw) == _LONGEST_LINE and not raw.endswith(b"\n"):
+                self._take(raw, 0)
+                while not raw.endswith(b"\n") and (raw := stream.readline(_LONGEST_LINE)):
+                    self._take(raw, raw.count(b"\n"))
+                yield Row(line, ValueError("is too long; split the message"))
+                continue
+            try:
+                value = _json_value(raw.removeprefix(codecs.BOM_UTF8) if line == 1 else raw) if raw.strip() else None
+            except ValueError as error:
+                # Half of an object is none: it is read again when there is more of it.
+                if settled := raw.endswith(b"\n"):
+                    self._take(raw, 1)
+                yield Row(line, error, settled)
+                continue
+            self._take(raw, raw.count(b"\n"))
+            if raw.strip():
+                yield Row(line, _parsed(parse, value))
+
+    def _csv_rows(self, parse: Callable[[Any], Message]) -> Iterator[Row]:
+        with self.path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as start:
+            names = next(csv.reader(start), [])
+        if wrong := _wrong_header([self._mapped.get(name, name) for name in names]):
+            raise ConfigError(Problem(f"{wrong}; the columns are {', '.join(FIELDS)}", str(self.path), 1))
+        header = self.end == 0
+        self._opened.seek(self.end)
+        text = io.TextIOWrapper(self._opened, encoding="utf-8", errors="surrogateescape", newline="")
+        consumed: list[str] = []
+        try:
+            reader = csv.reader(_noted(text, consumed), strict=True)
+            while True:
+                line, cells, found = self.lines + 1, [], None
+                try:
+                    cells = next(reader)
+                except StopIteration:
+                    return
+                except csv.Error as error:
+                    found = ValueError(f"is not CSV ({error}); check the quotes")
+                raw = "".join(consumed)
+                # A quote that is open at the end of the file may still be closed.
+                settled = raw.endswith(("\n", "\r")) and not (found and consumed[-1] == "")
+                consumed.clear()
+                if not header and (cells or found):
+                    found = found or _parsed(parse, _csv_value(cells, names))
+                    if settled or not isinstance(found, ValueError):
+                        self._take(raw.encode("utf-8", "surrogateescape"), raw.count("\n") or raw.endswith("\r"))
+                    yield Row(line, found, settled)
+                else:
+                    header = False
+                    self._take(raw.encode("utf-8", "surrogateescape"), raw.count("\n") or raw.endswith("\r"))
+        finally:
+            text.detach()
+
+    def _take(self, raw: bytes, lines: int) -> None:
+        self._hash.update(raw)
+        self.end += len(raw)
+        self.lines += lines
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise ConfigError(Problem(f"cannot be read ({error.strerror}); check the path", str(self.path))) from error
+
+
+def _wrong_header(names: Sequence[str]) -> str:
+    """Return what is wrong with the names of columns; a name that is not known is an extra."""
+    missing = next((name for name in REQUIRED if name not in names), None)
+    twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
+    if not set(names) & set(FIELDS):
+        return "has no header"
+    if missing:
+        return f"column {missing!r} is missing{did_you_mean(missing, names)}"
+    return f"column {twice!r} stands twice" if twice is not None else ""
+
+
+def _parsed(parse: Callable[[Any], Message], value: Any) -> Message | ValueError:
+    try:
+        return parse(value)
+    except ValueError as error:
+        return error
+
+
+def _json_value(raw: bytes) -> Any:
+    try:
+        return strict_json(raw.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise ValueError(f"is not UTF-8 (byte {error.start} of the line); save it as UTF-8") from None
+    except JsonError as error:
+        raise ValueError(f"is not JSON ({error.msg}); write one object a line") from None
+
+
+def _noted(text: io.TextIOWrapper, consumed: list[str]) -> Iterator[str]:
+    """Yield lines and note them; at the end of the file, an empty one is noted."""
+    while line := text.readline(_LONGEST_LINE):
+        consumed.append(line)
+        yield line
+    consumed.append("")
+
+
+def _csv_value(cells: Sequence[str], names: Sequence[str]) -> Any:
+    if len(cells) > len(names):
+        return ValueError("has more cells than the header; quote cells that hold commas")
+    # An empty cell means absent, except for a text, which may be empty.
+    return {name: cell for name, cell in zip(names, cells, strict=False) if cell or name == "text"}
+
+
+# Characters of JSON that a message keeps, and how deeply it nests.
+MOST_EXTRAS, DEEPEST = 16_000, 20
+# Under this key stand the names of the keys that were cut, the first so many of them and of each so many characters.
+CUT = "_cut"
+_MOST_NAMED, _LONGEST_NAME = 20, 64
+
+
+def bounded_extras(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return JSON values by key as a message keeps them: in their order, as many keys whole as fit in 16,000 characters.
+
+    A key that does not fit, or nests deeper than 20, is named in the list under ``_cut``. NUL and lone surrogates become U+FFFD.
+    """
+    kept: dict[str, Any] = {}
+    cut: list[str] = []
+    room = MOST_EXTRAS
+    for key, value in found.items():
+        one = _cleaned(key, value, room)
+        if one is None:
+            cut.append(storable(key[:_LONGEST_NAME]))
+            continue
+        kept |= one
+        room -= len(json.dumps(one, ensure_ascii=False))
+    return {**kept, CUT: cut[:_MOST_NAMED]} if cut else kept
+
+
+def cut_keys(extras: Mapping[str, Any]) -> Iterable[str]:
+    """Return the names of the keys that a message did not keep."""
+    cut = extras.get(CUT)
+    return [str(name) for name in cut] if isinstance(cut, list) else []
+
+
+def _cleaned(key: str, value: Any, room: int) -> dict[str, Any] | None:
+    """Return a key and its value as they are stored, None where they are too much."""
+    try:
+        # Cheap, and so comes first: what is cleaned is no longer than it was.
+        if len(json.dumps({key: value}, ensure_ascii=False, allow_nan=False)) > room:
+            return None
+        return {storable(key): _clean(value, DEEPEST)}
+    except (ValueError, TypeError, RecursionError):
+        return None
+
+
+def _clean(value: Any, depth: int) -> Any:
+    if isinstance(value, str):
+        return storable(value)
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    if not depth:
+        raise ValueError("nested too deeply")
+    if isinstance(value, Mapping):
+        return {storable(str(key)): _clean(item, depth - 1) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_clean(item, depth - 1) for item in value]
+    raise ValueError(f"{type(value).__name__} is not JSON")
+
+
+MAX_TEXT = 1_000_000
+_NAMES = ("id", "agent_id", "channel", "recipient")
+
+
+@dataclass
+class ParsedMessages:
+    """The good lines of a file in order, and what was wrong with the others. ``lines``: where a message stands, by id."""
+
+    messages: list[Message] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    lines: dict[str, int] = field(default_factory=dict)
+
+
+def parse_messages(path: Path) -> ParsedMessages:
+    """Read a message file.
+
+    Returns:
+        Its messages; a line that is not a valid message, or repeats an id with other content, is a problem instead.
+
+    Raises:
+        ConfigError: the file cannot be read at all, or its ending is neither .jsonl nor .csv.
+    """
+    parsed = ParsedMessages()
+    seen: dict[str, tuple[int, Message]] = {}
+    with MessageFile(path) as file:
+        file.require_text()
+        for row in file.rows(parse_message):
+            if isinstance(row.found, ValueError):
+                parsed.problems.append(Problem(str(row.found), str(path), row.line))
+                continue
+            first = seen.setdefault(row.found.id, (row.line, row.found))
+            if first[0] == row.line:
+                parsed.messages.append(row.found)
+                parsed.lines[row.found.id] = row.line
+            elif first[1] != row.found:
+                parsed.problems.append(Problem(taken(row.found.id, first[0]), str(path), row.line))
+    return parsed
+
+
+def taken(message_id: str, line: int | None) -> str:
+    """Return what is wrong with a message whose id stands in its file before, in a line (None: it is not known in which)."""
+    return f"id {message_id!r} is taken by {f'line {line}' if line else 'a line before'}; give this message its own"
+
+
+def parse_message(row: Any) -> Message:
+    """Return the message of one decoded line; keys that are not known are kept among its extras.
+
+    Raises:
+        ValueError: what is wrong and how to mend it; a ``ValueError`` passed in as the row is raised again.
+    """
+    if isinstance(row, ValueError):
+        raise row
+    if not isinstance(row, dict):
+        raise ValueError('is not an object; write {"id": ..., "agent_id": ..., ...}')
+    values = {key: value for key, value in row.items() if key in FIELDS and value is not None}
+    extras = {str(key): value for key, value in row.items() if key not in FIELDS}
+    for name in REQUIRED:
+        if name not in values:
+            raise ValueError(f"{name} is missing{did_you_mean(name, extras)}")
+    for name, value in values.items():
+        if not isinstance(value, str):
+            raise ValueError(f"{name} must be a string, not {json.dumps(value)[:40]}")
+    for name in _NAMES:
+        if name in values and not is_name(values[name]):
+            raise ValueError(f"{name} {values[name][:40]!r} must be 1 to 256 printable characters")
+    if ("channel" in values) == ("recipient" in values):
+        near = "" if "channel" in values else did_you_mean("channel", extras) or did_you_mean("recipient", extras)
+        raise ValueError(f"must have either a channel or a recipient (a direct message){near}")
+    if len(values["text"]) > MAX_TEXT:
+        raise ValueError(f"text is longer than {MAX_TEXT:,} characters; split the message")
+    return Message(
+        id=values["id"],
+        agent_id=values["agent_id"],
+        text=storable(values["text"]),
+        created_at=parse_time(values["created_at"], name="created_at"),
+        channel=values.get("channel"),
+        recipient=values.get("recipient"),
+        run_id=_run_id(values.get("run_id")),
+        extras=bounded_extras(extras) if extras else extras,
+    )
+
+
+def _run_id(text: str | None) -> str | None:
+    if text is None:
+        return None
+    try:
+        return str(uuid.UUID(text))
+    except ValueError:
+        raise ValueError(f"run_id {text[:40]!r} is not a UUID; correct or remove it") from None

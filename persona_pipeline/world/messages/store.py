@@ -1,0 +1,371 @@
+"""Messages in the store: writing them idempotently, reading a window of them, and taking them out for good."""
+
+import uuid
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from persona_pipeline.base.database import tables
+from persona_pipeline.base.database.engine import Store, among, upsert
+from persona_pipeline.base.documents.json import content_hash
+from persona_pipeline.base.errors import ConfigError, did_you_mean
+from persona_pipeline.world.messages.counting import said_by_agent
+from persona_pipeline.world.models import Message, Window
+from persona_pipeline.world.runs import touch_windows
+
+_TABLE, _REMOVED = tables.run_messages, tables.removed_messages
+_CHUNK = 5000
+# What a source calls the speaker.
+_SPEAKER = sa.func.coalesce(_TABLE.c.speaker, _TABLE.c.agent_id)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which real messages are meant: those to which everything that is given applies; of several values of one thing, any.
+
+    Attributes:
+        agents: whose they are; ``speakers``: what their source calls who wrote them.
+        sources: the files they came from, as ``message_source`` names them.
+        between: from when to when they were sent, both included.
+    """
+
+    agents: Sequence[str] = ()
+    speakers: Sequence[str] = ()
+    ids: Sequence[str] = ()
+    sources: Sequence[str] = ()
+    between: tuple[datetime, datetime] | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is given, which would be everything."""
+        return not (self.agents or self.speakers or self.ids or self.sources or self.between)
+
+    def where(self) -> sa.ColumnElement[bool]:
+        """Return the condition."""
+        named = ((_TABLE.c.agent_id, self.agents), (_SPEAKER, self.speakers))
+        listed = (*named, (_TABLE.c.id, self.ids), (_TABLE.c.source, self.sources))
+        conditions = [_TABLE.c.synthetic.is_(False), *(column.in_(values) for column, values in listed if values)]
+        if self.between:
+            conditions.append(_TABLE.c.created_at.between(*self.between))
+        return sa.and_(*conditions)
+
+
+@dataclass(frozen=True)
+class Selected:
+    """What a selection comes to: how many messages of each agent and from each file (None: written by a runtime), and of when."""
+
+    ids: tuple[str, ...] = ()
+    agents: Mapping[str, int] = field(default_factory=dict)
+    sources: Mapping[str | None, int] = field(default_factory=dict)
+    first: datetime | None = None
+    last: datetime | None = None
+
+
+def select_messages(store: Store, selection: Selection) -> Selected:
+    """Return what a selection comes to.
+
+    Raises:
+        ConfigError: nothing is given, or no message is meant.
+    """
+    if selection.is_empty:
+        raise ConfigError("say which messages: --agent, --speaker, --id, --source or --between")
+    columns = (_TABLE.c.id, _TABLE.c.agent_id, _TABLE.c.source, _TABLE.c.created_at)
+    query = sa.select(*columns).where(selection.where()).order_by(_TABLE.c.created_at, _TABLE.c.id)
+    with store.connect() as connection:
+        rows = connection.execute(query).all()
+        if not rows:
+            raise ConfigError(f"no message is meant{_hint(connection, selection)}")
+    return Selected(
+        tuple(row.id for row in rows),
+        Counter(row.agent_id for row in rows),
+        Counter(row.source for row in rows),
+        rows[0].created_at,
+        rows[-1].created_at,
+    )
+
+
+def remove_messages(store: Store, selected: Selected) -> int:
+    """Take messages out of the store, note that they stay out, mark the windows they were in, and return how many there were."""
+    removed = 0
+    with store.begin() as connection:
+        for start in range(0, len(selected.ids), _CHUNK):
+            these = _TABLE.c.id.in_(selected.ids[start : start + _CHUNK])
+            rows = connection.execute(sa.select(_TABLE).where(these)).all()
+            upsert(store, connection, _REMOVED, [{"id": row.id, "content_hash": _row_hash(row)} for row in rows])
+            connection.execute(sa.delete(_TABLE).where(these))
+            touch_windows(connection, [row.created_at for row in rows])
+            removed += len(rows)
+    return removed
+
+
+def kept_out(connection: Connection, messages: Sequence[Message]) -> set[str]:
+    """Return the ids of messages that were taken out and that say what they said then."""
+    said: dict[str, str] = {}
+    for these in _chunks(messages):
+        rows = connection.execute(sa.select(_REMOVED.c.id, _REMOVED.c.content_hash).where(_REMOVED.c.id.in_(these)))
+        said |= {row.id: row.content_hash for row in rows}
+    return {message.id for message in messages if message.id in said and said[message.id] == _hash(message)}
+
+
+def let_in(connection: Connection, messages: Sequence[Message]) -> None:
+    """Forget that messages were taken out."""
+    for these in _chunks(messages):
+        connection.execute(sa.delete(_REMOVED).where(_REMOVED.c.id.in_(these)))
+
+
+def _chunks(messages: Sequence[Message]) -> Iterable[list[str]]:
+    for start in range(0, len(messages), _CHUNK):
+        yield [message.id for message in messages[start : start + _CHUNK]]
+
+
+def _hash(message: Message) -> str:
+    # As the source has it: an alias that comes or goes is no reason to let a message in again.
+    speaker, recipient = message.speaker or message.agent_id, message.addressee or message.recipient
+    return content_hash([speaker, message.channel, recipient, message.text, message.created_at.isoformat()])
+
+
+def _row_hash(row: sa.Row) -> str:
+    named = {"speaker": row.speaker, "addressee": row.addressee, "recipient": row.recipient_id}
+    return _hash(Message(row.id, row.agent_id, row.text, row.created_at, row.channel_id, **named))
+
+
+def _hint(connection: Connection, selection: Selection) -> str:
+    for column, values in (
+        (_TABLE.c.agent_id, selection.agents),
+        (_SPEAKER, selection.speakers),
+        (_TABLE.c.source, selection.sources),
+    ):
+        known = [] if not values else connection.execute(sa.select(column).distinct()).scalars().all()
+        for value in values:
+            if value not in known:
+                return f": there is none of {value!r}{did_you_mean(value, [name for name in known if name])}"
+    return ""
+
+
+_MOST_NAMED = 100
+
+
+@dataclass(frozen=True)
+class WriteResult:
+    """How many messages a write added, changed, left and removed. ``kept_out``: taken out before, by a person."""
+
+    inserted: int = 0
+    updated: int = 0
+    unchanged: int = 0
+    removed: int = 0
+    kept_out: int = 0
+
+    def __add__(self, other: "WriteResult") -> "WriteResult":
+        return WriteResult(*(getattr(self, name) + getattr(other, name) for name in vars(self)))
+
+
+def write_messages(
+    store: Store,
+    messages: Sequence[Message],
+    *,
+    source: str | None = None,
+    mirror: bool = False,
+    restore: bool = False,
+) -> WriteResult:
+    """Write messages by id, in one transaction: an id that is known is updated, never doubled.
+
+    Args:
+        source: the file they come from; None for messages from elsewhere.
+        mirror: also remove messages of that source that are not among these.
+        restore: also write those that were taken out and have not changed since.
+    """
+    with store.begin() as connection:
+        if restore:
+            let_in(connection, messages)
+        return write_messages_in(store, connection, messages, source=source, mirror=mirror)
+
+
+def write_messages_in(
+    store: Store, connection: Connection, messages: Sequence[Message], *, source: str | None, mirror: bool
+) -> WriteResult:
+    """Like ``write_messages``, inside a transaction of the caller's."""
+    out = kept_out(connection, messages)
+    messages = [message for message in messages if message.id not in out]
+    known = _known(connection, [message.id for message in messages])
+    inserted = [message for message in messages if message.id not in known]
+    updated = [message for message in messages if message.id in known and known[message.id] != message]
+    gone: dict[str, datetime] = {}
+    if mirror:
+        kept = {message.id for message in messages}
+        of_source = connection.execute(sa.select(_TABLE.c.id, _TABLE.c.created_at).where(_TABLE.c.source == source))
+        gone = {row.id: row.created_at for row in of_source if row.id not in kept}
+        ids = list(gone)
+        for start in range(0, len(ids), _CHUNK):
+            connection.execute(sa.delete(_TABLE).where(_TABLE.c.id.in_(ids[start : start + _CHUNK])))
+    changed = inserted + updated
+    write_parents(store, connection, changed)
+    upsert(store, connection, _TABLE, [row_of(message, source) for message in changed])
+    moments = touched_moments(inserted, [(known[message.id], message) for message in updated])
+    touch_windows(connection, (*gone.values(), *moments))
+    let_in(connection, inserted)
+    return WriteResult(len(inserted), len(updated), len(messages) - len(changed), len(gone), len(out))
+
+
+def read_messages(
+    store: Store,
+    window: Window | None = None,
+    *,
+    agent_id: str | None = None,
+    channels: Iterable[str] | None = None,
+    synthetic: bool = False,
+    limit: int | None = None,
+) -> list[Message]:
+    """Return messages in order of time (then id).
+
+    Args:
+        window: None for all times.
+        agent_id: only this speaker's.
+        channels: only in these channels; direct messages are then left out.
+        synthetic: generated messages instead of real ones, never both.
+        limit: the newest so many, still in order of time.
+    """
+    query = sa.select(_TABLE).where(_TABLE.c.synthetic == synthetic)
+    if window is not None:
+        query = query.where(_TABLE.c.created_at <= window.end)
+        if window.start is not None:
+            query = query.where(_TABLE.c.created_at > window.start)
+    if agent_id is not None:
+        query = query.where(_TABLE.c.agent_id == agent_id)
+    if channels is not None:
+        query = query.where(_TABLE.c.channel_id.in_(list(channels)))
+    query = query.order_by(_TABLE.c.created_at.desc(), _TABLE.c.id.desc()).limit(limit)
+    with store.connect() as connection:
+        rows = connection.execute(query).all()
+    # By code point, whatever the database's locale: a judge is shown, and recordings are keyed by, this order.
+    return sorted(map(message_of, rows), key=lambda message: (message.created_at, message.id))
+
+
+def read_talk(store: Store, span: Window, agent_ids: Collection[str]) -> list[Message]:
+    """Return, in whatever order, what some agents really said in a span of time, and all that was said in their channels then."""
+    during = [_TABLE.c.synthetic.is_(False), _TABLE.c.created_at <= span.end]
+    if span.start is not None:
+        during.append(_TABLE.c.created_at > span.start)
+    theirs = among(_TABLE.c.agent_id, agent_ids)
+    channels = sa.select(_TABLE.c.channel_id).where(*during, theirs, _TABLE.c.channel_id.is_not(None)).distinct()
+    query = sa.select(_TABLE).where(*during, sa.or_(theirs, _TABLE.c.channel_id.in_(channels)))
+    with store.connect() as connection:
+        return [message_of(row) for row in connection.execute(query)]
+
+
+def speaker_counts(store: Store, *, without: Collection[str] = ()) -> dict[str, int]:
+    """Return how many real messages everybody has, but for those from some files."""
+    if not without:
+        return {agent_id: said.all.messages for agent_id, said in said_by_agent(store).items()}
+    query = sa.select(_TABLE.c.agent_id, sa.func.count()).group_by(_TABLE.c.agent_id)
+    query = query.where(
+        _TABLE.c.synthetic.is_(False), sa.or_(_TABLE.c.source.is_(None), _TABLE.c.source.not_in(without))
+    )
+    with store.connect() as connection:
+        return {row[0]: row[1] for row in connection.execute(query)}
+
+
+def newest_message_time(store: Store, *, until: datetime) -> datetime | None:
+    """Return when the newest real message up to a moment was sent; None when there is none."""
+    newest = sa.select(sa.func.max(_TABLE.c.created_at))
+    with store.connect() as connection:
+        return connection.execute(newest.where(_TABLE.c.synthetic.is_(False), _TABLE.c.created_at <= until)).scalar()
+
+
+def message_counts(store: Store, window: Window, *, agent_id: str | None = None) -> dict[str, int]:
+    """Return how many real messages each agent (or one) sent in a window; who sent none is left out."""
+    query = sa.select(_TABLE.c.agent_id, sa.func.count()).where(
+        _TABLE.c.synthetic.is_(False), _TABLE.c.created_at <= window.end
+    )
+    if window.start is not None:
+        query = query.where(_TABLE.c.created_at > window.start)
+    if agent_id is not None:
+        query = query.where(_TABLE.c.agent_id == agent_id)
+    with store.connect() as connection:
+        rows = connection.execute(query.group_by(_TABLE.c.agent_id))
+        return {row[0]: row[1] for row in rows}
+
+
+def later_messages(store: Store, moment: datetime) -> Sequence[sa.Row]:
+    """Return id, source file, line in it and time of real messages later than a moment, in order of time, at most 100."""
+    columns = (_TABLE.c.id, _TABLE.c.source, _TABLE.c.line, _TABLE.c.created_at)
+    query = sa.select(*columns).order_by(_TABLE.c.created_at, _TABLE.c.id).limit(_MOST_NAMED)
+    with store.connect() as connection:
+        return connection.execute(query.where(_TABLE.c.synthetic.is_(False), _TABLE.c.created_at > moment)).all()
+
+
+def messages_hash(messages: Iterable[Message]) -> str:
+    """Return a hash of what was said, by whom, where and when."""
+    return content_hash(
+        [[m.id, m.agent_id, m.channel, m.recipient, m.text, m.created_at.isoformat()] for m in messages]
+    )
+
+
+def _known(connection: Connection, ids: Sequence[str]) -> dict[str, Message]:
+    known: dict[str, Message] = {}
+    for start in range(0, len(ids), _CHUNK):
+        rows = connection.execute(sa.select(_TABLE).where(_TABLE.c.id.in_(ids[start : start + _CHUNK])))
+        known |= {row.id: message_of(row) for row in rows}
+    return known
+
+
+def write_parents(store: Store, connection: Connection, messages: Sequence[Message]) -> None:
+    """Write whom and what messages refer to: speakers, channels, runs."""
+    speakers = sorted({message.agent_id for message in messages})
+    upsert(store, connection, tables.agents, [{"id": s, "display_name": s} for s in speakers], update=False)
+    channels = sorted({message.channel for message in messages if message.channel is not None})
+    upsert(store, connection, tables.channels, [{"id": channel} for channel in channels], update=False)
+    runs = sorted({message.run_id for message in messages if message.run_id is not None})
+    upsert(store, connection, tables.runs, [{"id": uuid.UUID(run)} for run in runs], update=False)
+
+
+def touched_moments(inserted: Iterable[Message], updated: Iterable[tuple[Message, Message]]) -> Iterator[datetime]:
+    """Yield when that was said which a window may have to be judged anew for; extras are not judged.
+
+    Args:
+        updated: messages as they were and as they are.
+    """
+    for was, now in updated:
+        if replace(was, extras={}) != replace(now, extras={}):
+            yield was.created_at
+            if not now.synthetic:
+                yield now.created_at
+    yield from (message.created_at for message in inserted if not message.synthetic)
+
+
+def row_of(message: Message, source: str | None) -> dict[str, object]:
+    """Return the row of a message from a file; None: from elsewhere."""
+    return {
+        "id": message.id,
+        "agent_id": message.agent_id,
+        "channel_id": message.channel,
+        "recipient_id": message.recipient,
+        "text": message.text,
+        "run_id": uuid.UUID(message.run_id) if message.run_id else None,
+        "synthetic": message.synthetic,
+        "source": source,
+        "speaker": message.speaker,
+        "addressee": message.addressee,
+        "extras": dict(message.extras) or None,
+        "created_at": message.created_at,
+    }
+
+
+def message_of(row: sa.Row) -> Message:
+    """Return the message of a stored row."""
+    return Message(
+        id=row.id,
+        agent_id=row.agent_id,
+        text=row.text,
+        created_at=row.created_at,
+        channel=row.channel_id,
+        recipient=row.recipient_id,
+        run_id=str(row.run_id) if row.run_id else None,
+        synthetic=row.synthetic,
+        speaker=row.speaker,
+        addressee=row.addressee,
+        extras=row.extras or {},
+    )

@@ -1,0 +1,247 @@
+"""Other names of agents: what comes under an alias in a persona file is the agent's own."""
+
+import unicodedata
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from persona_pipeline.base.database import tables
+from persona_pipeline.base.database.engine import Store, upsert
+from persona_pipeline.base.documents.json import content_hash
+from persona_pipeline.base.documents.yaml import parse_document
+from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.world.models import Message
+from persona_pipeline.world.personas import PERSONAS, find_yaml, is_agent_id, is_name, yaml_stems
+from persona_pipeline.world.runs import touch_windows
+
+_MOST_CACHED = 4096
+_LARGEST = 1_000_000
+
+
+@dataclass(frozen=True)
+class AgentNames:
+    """What an agent is called, as far as its file tells, be it valid otherwise or not.
+
+    Attributes:
+        display_name: None: it cannot be told.
+        aliases: each with its place in the file; None: the file cannot be read, so nobody knows.
+    """
+
+    agent_id: str
+    display_name: str | None
+    aliases: tuple[tuple[str, Problem], ...] | None
+
+
+def same_name(name: str) -> str:
+    """Return what two spellings of one alias have in common: neither case nor white space matters."""
+    return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
+
+
+def read_names(root: Path) -> dict[str, AgentNames]:
+    """Return what every agent is called, by id. Others' transcripts show it, whatever else is wrong with its file."""
+    stems = [stem for stem in yaml_stems(root / PERSONAS) if is_agent_id(stem)]
+    return {stem: _names_of(root, stem) for stem in stems}
+
+
+def _names_of(root: Path, agent_id: str) -> AgentNames:
+    try:
+        path = find_yaml(root / PERSONAS, agent_id)
+        if path is None or path.stat().st_size > _LARGEST:
+            return AgentNames(agent_id, None, None)
+        return _parsed(agent_id, str(path), path.read_bytes().decode("utf-8-sig"))
+    except (ConfigError, OSError, UnicodeDecodeError):
+        return AgentNames(agent_id, None, None)
+
+
+# Sensors look at every persona twice a minute, and hardly any has changed.
+@lru_cache(maxsize=_MOST_CACHED)
+def _parsed(agent_id: str, path: str, text: str) -> AgentNames:
+    document = parse_document(text, path)
+    data = document.data if isinstance(document.data, dict) else {}
+    name, listed = data.get("display_name"), data.get("aliases")
+    aliases = [
+        (alias, document.problem(("aliases", place), ""))
+        for place, alias in enumerate(listed if isinstance(listed, list) else ())
+        if isinstance(alias, str) and is_name(alias)
+    ]
+    return AgentNames(agent_id, name.strip() or None if isinstance(name, str) else None, tuple(aliases))
+
+
+def alias_problems(names: Mapping[str, AgentNames]) -> dict[str, tuple[Problem, ...]]:
+    """Return what is wrong with aliases, by agent: one that is another's id or alias leaves open who is meant."""
+    found: dict[str, list[Problem]] = {}
+    owners: dict[str, tuple[str, Problem]] = {}
+    for agent_id in sorted(names):
+        for alias, place in names[agent_id].aliases or ():
+            key = same_name(alias)
+            other, first = owners.setdefault(key, (agent_id, place))
+            if key in names and key != agent_id:
+                said = f"alias {alias!r} is the id of another agent ({PERSONAS}/{key}.yaml); remove it"
+                found.setdefault(agent_id, []).append(replace(place, message=said))
+            elif other != agent_id:
+                said = (
+                    f"alias {alias!r} is an alias of {other!r} too ({first.path}:{first.line}); remove one of the two"
+                )
+                for either in (agent_id, other):
+                    found.setdefault(either, []).append(replace(place, message=said))
+    return {agent_id: tuple(problems) for agent_id, problems in found.items()}
+
+
+@dataclass(frozen=True)
+class Aliases:
+    """Whose message it is that comes under a name.
+
+    Attributes:
+        agent_ids: agents by their own names; ``by_name``: agents by what ``same_name`` makes of their aliases.
+        unread: agents whose files cannot be read: what was known of them stays.
+    """
+
+    agent_ids: frozenset[str] = frozenset()
+    by_name: Mapping[str, str] | None = None
+    unread: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, names: Mapping[str, AgentNames]) -> "Aliases":
+        """Return the aliases of agents; one that two agents claim is nobody's."""
+        owners: dict[str, set[str]] = {}
+        for agent_id, item in names.items():
+            for alias, _ in item.aliases or ():
+                owners.setdefault(same_name(alias), set()).add(agent_id)
+        by_name = {
+            name: min(claimed) for name, claimed in owners.items() if len(claimed | ({name} & names.keys())) == 1
+        }
+        unread = frozenset(agent_id for agent_id, item in names.items() if item.aliases is None)
+        return cls(frozenset(names), by_name, unread)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all of it."""
+        return content_hash([sorted(self.agent_ids), sorted((self.by_name or {}).items()), sorted(self.unread)])
+
+    def agent_of(self, name: str) -> str:
+        """Return the agent a name stands for, or the name itself where it stands for none."""
+        return name if name in self.agent_ids else (self.by_name or {}).get(same_name(name), name)
+
+    def owned(self, message: Message) -> Message:
+        """Return a message as its agent's; the names it came under are kept beside."""
+        said, told = message.speaker or message.agent_id, message.addressee or message.recipient
+        agent_id, recipient = self.agent_of(said), told and self.agent_of(told)
+        return replace(
+            message,
+            agent_id=agent_id,
+            recipient=recipient,
+            speaker=None if agent_id == said else said,
+            addressee=None if recipient == told else told,
+        )
+
+
+def check_mapping(speakers: Collection[str], mapping: Mapping[str, str], agent_ids: Collection[str]) -> None:
+    """Look whether speakers can be mapped to agents.
+
+    Args:
+        speakers: who speaks in what is read.
+        mapping: agent ids by speaker.
+
+    Raises:
+        ConfigError: one is no agent, or nobody of that name speaks.
+    """
+    problems = [
+        Problem(f"--map {speaker}={agent_id}: there is no personas/{agent_id}.yaml{did_you_mean(agent_id, agent_ids)}")
+        for speaker, agent_id in mapping.items()
+        if agent_id not in agent_ids
+    ]
+    problems += [
+        Problem(f"--map {speaker}={agent_id}: no message is by {speaker!r}{did_you_mean(speaker, sorted(speakers))}")
+        for speaker, agent_id in mapping.items()
+        if speaker not in speakers
+    ]
+    if problems:
+        raise ConfigError(problems)
+
+
+def mapped(message: Message, mapping: Mapping[str, str]) -> Message:
+    """Return a message as if its source had called some speakers by the ids of agents, which are given by speaker."""
+    return replace(
+        message,
+        agent_id=mapping.get(message.agent_id, message.agent_id),
+        recipient=message.recipient and mapping.get(message.recipient, message.recipient),
+    )
+
+
+_TABLE = tables.run_messages
+_CHUNK = 5000
+_FOLLOWED = "aliases that stored messages follow"
+# Who it is here, and what its source says where that is another name.
+_COLUMNS = ((_TABLE.c.agent_id, _TABLE.c.speaker), (_TABLE.c.recipient_id, _TABLE.c.addressee))
+
+
+@dataclass(frozen=True)
+class _Rename:
+    """Messages that came under one name and become another's."""
+
+    named: sa.Column[str]
+    written: sa.Column[str]
+    name: str
+    current: str
+    agent_id: str
+
+    @property
+    def where(self) -> sa.ColumnElement[bool]:
+        # A message that is not renamed yet has its source's name where the agent's stands.
+        came = self.written.is_(None) if self.name == self.current else self.written == self.name
+        return sa.and_(self.named == self.current, came)
+
+    def apply(self, connection: Connection) -> int:
+        """Rename some of them, mark the windows the real ones fall in, and return how many it were."""
+        some = sa.select(_TABLE.c.id, _TABLE.c.created_at, _TABLE.c.synthetic).where(self.where).limit(_CHUNK)
+        rows = connection.execute(some).all()
+        values = {self.named.name: self.agent_id, self.written.name: None if self.agent_id == self.name else self.name}
+        these = sa.update(_TABLE).where(_TABLE.c.id.in_([row.id for row in rows]))
+        connection.execute(these.values(values))
+        touch_windows(connection, (row.created_at for row in rows if not row.synthetic))
+        return len(rows)
+
+
+def rename_stored(store: Store, aliases: Aliases) -> None:
+    """Make stored messages those of the agents whose names or aliases they came under; windows they fall in are marked."""
+    with store.connect() as connection:
+        due = [item for named, written in _COLUMNS for item in _due(connection, named, written, aliases)]
+    for item in due:
+        with store.begin() as connection:
+            row = {"id": item.agent_id, "display_name": item.agent_id}
+            upsert(store, connection, tables.agents, [row], update=False)
+        renamed = _CHUNK
+        while renamed == _CHUNK:
+            with store.begin() as connection:
+                renamed = item.apply(connection)
+    if not names_are_followed(store, aliases):
+        with store.begin() as connection:
+            upsert(store, connection, tables.remembered, [{"name": _FOLLOWED, "value": aliases.digest}])
+
+
+def names_are_followed(store: Store, aliases: Aliases) -> bool:
+    """Return whether stored messages were brought in line with these aliases."""
+    known = sa.select(tables.remembered.c.value).where(tables.remembered.c.name == _FOLLOWED)
+    with store.connect() as connection:
+        return connection.execute(known).scalar() == aliases.digest
+
+
+def _due(connection: Connection, named: sa.Column[str], written: sa.Column[str], aliases: Aliases) -> Iterator[_Rename]:
+    # Each is answered by an index, without a look at the messages.
+    plain = [name for name in _names(connection, named) if aliases.agent_of(name) != name]
+    raw = sa.select(named).where(named.in_(plain), written.is_(None)).distinct()
+    for name in connection.execute(raw).scalars() if plain else ():
+        yield _Rename(named, written, name, name, aliases.agent_of(name))
+    for name, current in connection.execute(sa.select(written, named).where(written.is_not(None)).distinct()):
+        if aliases.agent_of(name) != current and current not in aliases.unread:
+            yield _Rename(named, written, name, current, aliases.agent_of(name))
+
+
+def _names(connection: Connection, named: sa.Column[str]) -> Collection[str]:
+    if named is _TABLE.c.agent_id:
+        return connection.execute(sa.select(tables.agents.c.id)).scalars().all()
+    return connection.execute(sa.select(named).where(named.is_not(None)).distinct()).scalars().all()

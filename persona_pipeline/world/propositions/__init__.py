@@ -1,0 +1,1 @@
+"""Propositions: claims about an agent, read from YAML and merged."""

@@ -1,0 +1,251 @@
+"""Reading proposition files and merging an agent's onto the default's."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from persona_pipeline.base.database import tables
+from persona_pipeline.base.database.engine import Store, among, upsert
+from persona_pipeline.base.documents.json import content_hash
+from persona_pipeline.base.documents.yaml import Document, load_document, validate_document
+from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.world.personas import DRAFT, check_agent_id, find_yaml
+from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS, DIMENSIONS
+from persona_pipeline.world.propositions.models import Catchphrase, Proposition, PropositionFile, PropositionSet
+
+DEFAULT = "_default"
+PROPOSITIONS = "propositions"
+_SETTINGS = ("include_personas", "hard", "target_type", "level", "first_n", "last_n")
+
+
+@dataclass(frozen=True)
+class LoadedFile:
+    """One proposition file: its content and where each piece of it stands."""
+
+    document: Document
+    content: PropositionFile
+
+
+def load_proposition_set(root: Path | str, dimension: str, agent_id: str | None = None) -> PropositionSet:
+    """Load the propositions of a dimension for an agent: ``_default.yaml``, then ``<agent_id>.yaml`` merged onto it.
+
+    Args:
+        root: the propositions folder.
+        agent_id: None loads the default file alone.
+
+    Returns:
+        The merged set, claims not yet filled in; ``agent_id`` is set only if the agent has a file.
+
+    Raises:
+        ConfigError: a file is not valid (every problem of both files), or neither file exists.
+    """
+    merged = find_proposition_set(root, dimension, agent_id)
+    if merged is None:
+        folder = Path(root) / dimension
+        names = " or ".join(f"{name}.yaml" for name in (DEFAULT, agent_id) if name)
+        raise ConfigError(f"no propositions for dimension {dimension!r}; write {folder}/{names}")
+    return merged
+
+
+def find_proposition_set(root: Path | str, dimension: str, agent_id: str | None = None) -> PropositionSet | None:
+    """Like ``load_proposition_set``, but None when neither file exists."""
+    if dimension not in ALL_DIMENSIONS:
+        hint = did_you_mean(dimension, ALL_DIMENSIONS) or f"; the dimensions are {', '.join(ALL_DIMENSIONS)}"
+        raise ConfigError(f"unknown dimension {dimension!r}{hint}")
+    folder = Path(root) / dimension
+    documents: list[Document] = []
+    files: dict[str, LoadedFile] = {}
+    problems: list[Problem] = []
+    for stem in filter(None, (DEFAULT, agent_id and check_agent_id(agent_id))):
+        try:
+            path = find_yaml(folder, stem)
+            if path is not None:
+                documents.append(load_document(path))
+                files[stem] = _checked(documents[-1])
+        except ConfigError as error:
+            problems += error.problems
+    problems += _duplicates(documents)
+    if problems:
+        raise ConfigError(problems)
+    if not files:
+        return None
+    return _merge(dimension, files.get(DEFAULT), files.get(agent_id or ""), agent_id)
+
+
+def load_proposition_file(path: Path) -> LoadedFile:
+    """Read one file on its own.
+
+    Raises:
+        ConfigError: every problem in it, each with its place.
+    """
+    document = load_document(path)
+    duplicates = _duplicates([document])
+    try:
+        loaded = _checked(document)
+    except ConfigError as error:
+        raise ConfigError([*error.problems, *duplicates]) from error
+    if duplicates:
+        raise ConfigError(duplicates)
+    return loaded
+
+
+def _checked(document: Document) -> LoadedFile:
+    """Return the file of a document.
+
+    Raises:
+        ConfigError: all that is wrong with it, its shape and its place, but for ids that stand twice.
+    """
+    misplaced = _misplaced(document)
+    try:
+        content = validate_document(PropositionFile, document)
+    except ConfigError as error:
+        raise ConfigError([*error.problems, *misplaced]) from error
+    if misplaced:
+        raise ConfigError(misplaced)
+    return LoadedFile(document, content)
+
+
+def _misplaced(document: Document) -> list[Problem]:
+    """What does not belong in this file. Looks at plain data: other mistakes must not hide these."""
+    data = document.data if isinstance(document.data, dict) else {}
+    path, dimension, agent_id = Path(document.path).absolute(), data.get("dimension"), data.get("agent_id")
+    problems = []
+    stem = path.stem.removesuffix(DRAFT)
+    if isinstance(agent_id, str) and agent_id != stem:
+        problems.append(
+            document.problem(("agent_id",), f"agent_id {agent_id!r} is unlike the file's name; write {stem!r}")
+        )
+    if dimension not in ALL_DIMENSIONS:
+        return problems
+    folder = path.parent.name
+    if dimension != folder:
+        problems.append(
+            document.problem(
+                ("dimension",),
+                f"dimension {dimension!r} is unlike its folder {folder!r}; move the file or correct it",
+            )
+        )
+    if data.get("level") == "action" and not DIMENSIONS[dimension].by_action:
+        problems.append(document.problem(("level",), "level: action is for adherence; remove it"))
+    if data.get("catchphrases") and not DIMENSIONS[dimension].has_catchphrases:
+        problems.append(document.problem(("catchphrases",), "catchphrases are for fluency; move them there", key=True))
+    return problems
+
+
+def _merge(dimension: str, default: LoadedFile | None, own: LoadedFile | None, agent_id: str | None) -> PropositionSet:
+    files = [file for file in (default, own) if file]
+    entries = [entry for file in files for entry in file.content.propositions if not entry.draft]
+    if entries and not any(entry.weight for entry in entries):
+        raise ConfigError(
+            files[-1].document.problem(("propositions",), "all weights are 0; give at least one claim a weight")
+        )
+    settings: dict[str, Any] = {}
+    catchphrases: list[Any] = []
+    for file in files:
+        present = file.content.model_fields_set
+        settings |= {name: getattr(file.content, name) for name in _SETTINGS if name in present}
+        if "catchphrases" in present:
+            catchphrases = file.content.catchphrases
+    return PropositionSet(
+        dimension=dimension,
+        agent_id=agent_id if own else None,
+        propositions=tuple(Proposition(**entry.model_dump(exclude={"draft"})) for entry in entries),
+        catchphrases=tuple(Catchphrase(**entry.model_dump()) for entry in catchphrases),
+        **settings,
+    )
+
+
+def _duplicates(documents: Sequence[Document]) -> list[Problem]:
+    """Ids that stand twice, in one file or in both; ids that are none at all are not this function's concern."""
+    seen: dict[str, str] = {}
+    problems = []
+    for document in documents:
+        entries = document.data.get("propositions") if isinstance(document.data, dict) else None
+        for index, entry in enumerate(entries if isinstance(entries, list) else ()):
+            key = entry.get("id") if isinstance(entry, dict) else None
+            if not isinstance(key, str) or not key.strip():
+                continue
+            location = ("propositions", index, "id")
+            if key in seen:
+                problems.append(
+                    document.problem(location, f"proposition id {key!r} is taken by {seen[key]}; rename one")
+                )
+            seen.setdefault(key, f"{document.path}:{document.where(location)[0]}")
+    return problems
+
+
+def proposition_files_hash(root: Path, dimension: str, agent_id: str) -> str:
+    """Return a hash of the bytes of the files behind a set, valid or not: what a change is noticed by."""
+    contents = []
+    for stem in (DEFAULT, check_agent_id(agent_id)):
+        for ending in (".yaml", ".yml"):
+            path = root / PROPOSITIONS / dimension / f"{stem}{ending}"
+            if path.is_file():
+                contents.append([path.name, path.read_bytes().decode("utf-8", "backslashreplace")])
+    return content_hash(contents)
+
+
+@dataclass(frozen=True)
+class StoredSet:
+    """A merged set as the store holds it: the hash of its content, and the set (None: the agent has none)."""
+
+    version: str
+    propositions: PropositionSet | None
+
+    @classmethod
+    def of(cls, propositions: PropositionSet | None) -> "StoredSet":
+        """Return a set as it would be stored."""
+        return cls(content_hash(propositions.to_dict() if propositions else None), propositions)
+
+
+def store_proposition_set(
+    store: Store, agent_id: str, dimension: str, propositions: PropositionSet | None
+) -> StoredSet:
+    """Write an agent's set of a dimension (None: it has none) and return it."""
+    stored = StoredSet.of(propositions)
+    store_proposition_sets(store, {(agent_id, dimension): stored})
+    return stored
+
+
+def store_proposition_sets(store: Store, sets: Mapping[tuple[str, str], StoredSet]) -> None:
+    """Write agents' sets by agent and dimension, as far as they are not the same already."""
+    table = tables.proposition_sets
+    columns = (table.c.agent_id, table.c.dimension, table.c.content_hash)
+    query = sa.select(*columns).where(among(table.c.agent_id, {agent_id for agent_id, _ in sets}))
+    with store.connect() as connection:
+        known = {(row.agent_id, row.dimension): row.content_hash for row in connection.execute(query)}
+    rows = [
+        {
+            "agent_id": agent_id,
+            "dimension": dimension,
+            "content_hash": item.version,
+            "content": item.propositions.to_dict() if item.propositions else None,
+        }
+        for (agent_id, dimension), item in sets.items()
+        if known.get((agent_id, dimension)) != item.version
+    ]
+    if rows:
+        with store.begin() as connection:
+            upsert(store, connection, table, rows)
+
+
+def stored_proposition_sets(store: Store, agent_id: str) -> dict[str, StoredSet]:
+    """Return the sets last written of an agent, by dimension."""
+    return stored_sets(store, [agent_id]).get(agent_id, {})
+
+
+def stored_sets(store: Store, agent_ids: Collection[str], but: Collection[str] = ()) -> dict[str, dict[str, StoredSet]]:
+    """Return the sets last written of some agents, by agent and dimension; ``but``: dimensions that are left out."""
+    table = tables.proposition_sets
+    columns = (table.c.agent_id, table.c.dimension, table.c.content_hash, table.c.content)
+    query = sa.select(*columns).where(among(table.c.agent_id, agent_ids), table.c.dimension.not_in(list(but)))
+    found: dict[str, dict[str, StoredSet]] = {}
+    with store.connect() as connection:
+        for row in connection.execute(query):
+            if row.agent_id in agent_ids:
+                claims = PropositionSet.from_dict(row.content) if row.content else None
+                found.setdefault(row.agent_id, {})[row.dimension] = StoredSet(row.content_hash, claims)
+    return found
