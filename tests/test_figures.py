@@ -29,6 +29,78 @@ CEILINGS = {
 }
 
 
+# What the others may know of a room; the rest is its own. The aim is eight for each.
+SHOWN = {
+    "api": {
+        "evaluating", "frames",
+    },
+    "base": {
+        "background_loop", "breaker", "database.engine", "database.judgments", "database.leases",
+        "database.migrate", "database.tables", "documents.json", "documents.yaml", "errors", "files",
+        "http_server", "options", "registry", "settings", "telemetry", "theme",
+    },
+    "cli": {
+        "",
+    },
+    "corrections": {
+        "configuration", "counting", "gate", "nudges", "replay.run", "replay.thresholds", "service.app",
+        "statistics", "voices",
+    },
+    "defs": {
+        "component.building", "platform.place",
+    },
+    "deployment": {
+        "",
+    },
+    "evaluation": {
+        "against", "calibrate", "changes.detection", "changes.versions", "decide", "estimate", "history",
+        "plan", "read", "request", "retaking", "run", "snapshot", "voice",
+    },
+    "guard": {
+        "baselines.confirm", "baselines.falls", "baselines.golden", "baselines.models", "baselines.noise",
+        "baselines.regression", "baselines.spread", "baselines.statistics", "baselines.trend",
+        "calibration.calibrate", "calibration.judge_change", "calibration.known", "calibration.labelled",
+        "calibration.measures", "calibration.prediction", "gate", "labels.exchange", "labels.files",
+        "labels.page.app", "labels.session", "labels.staleness", "report", "trust",
+    },
+    "importing": {
+        "base", "run", "traces.collector", "traces.otlp",
+    },
+    "judging": {
+        "batches", "cache", "claims", "estimate", "injection", "model.client", "model.messages",
+        "model.options", "model.probe", "money", "open", "providers.anthropic", "providers.base",
+        "providers.openai", "providers.registry", "recordings.files", "recordings.replay", "synthetic",
+        "verdict",
+    },
+    "lab": {
+        "bisect.bisect", "bisect.causes", "claims.drafts", "claims.matrix", "claims.noise", "claims.trial",
+        "compare.compare", "compare.estimate", "results", "states",
+    },
+    "reporting": {
+        "charts.pictures", "html", "junit", "page", "pages.claims", "pages.corrections", "pages.costs",
+        "pages.evaluation", "pages.judges", "pages.suites", "pages.versions", "render", "statistics",
+        "terminal", "text", "view",
+    },
+    "scoring": {
+        "", "convergence", "fading", "fluency", "judged", "plan", "results", "text.agreement", "text.nearness",
+        "text.ngrams", "text.repetition", "text.tokens", "text.voices", "voice_alarm.following",
+        "voice_alarm.learning", "voice_alarm.model", "voice_alarm.storing",
+    },
+    "suites": {
+        "answering.base", "answering.model", "answering.prompts", "answering.responses", "asserts.pairwise",
+        "asserts.schema", "format.files", "format.models", "grading.grades", "grading.suite_judge",
+        "importing.config", "results.compare", "results.storage", "results.suite_result", "running.basis",
+        "running.changed", "running.explain", "running.opening", "running.plan", "running.suite_files",
+        "running.suite_run", "running.targets_file", "running.versions", "targets.persona",
+    },
+    "world": {
+        "cards.files", "changes", "messages.counting", "messages.files", "messages.log", "messages.looking",
+        "messages.mirroring", "messages.store", "models", "names", "personas", "propositions.dimensions",
+        "propositions.loading", "propositions.models", "revisions", "runs", "settings", "speakers", "world",
+    },
+}  # fmt: skip
+
+
 @cache
 def lines(path: Path) -> int:
     return len(path.read_text(encoding="utf-8").splitlines())
@@ -92,6 +164,35 @@ def test_folders_are_short() -> None:
         if path.name != "__init__.py":
             count[path.parent.relative_to(PACKAGE).as_posix()] += 1
     assert {folder: n for folder, n in count.items() if n > MOST_IN_A_FOLDER and folder not in FAMILIES} == {}
+
+
+@pytest.mark.parametrize("name", sorted(SHOWN))
+def test_a_room_shows_no_more_than_it_says(name: str) -> None:
+    assert {module.partition(".")[2].partition(".")[2] for module in shown()[name]} <= SHOWN[name]
+
+
+def test_every_room_says_what_it_shows() -> None:
+    assert {name for name, modules in shown().items() if name in house.rooms()} == set(SHOWN)
+
+
+# Stages of an evaluation between reading a world and writing its run.
+PURE = ("evaluation/decide", "evaluation/plan", "evaluation/snapshot", "guard/gate", "guard/report", "guard/trust")
+
+
+@pytest.mark.parametrize("name", PURE)
+def test_between_reading_and_writing_nobody_holds_a_world(name: str) -> None:
+    """Planning, asking and deciding know snapshots: no world, no store, and no folder of one."""
+    tree = ast.parse((PACKAGE / f"{name}.py").read_text(encoding="utf-8"))
+    named = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    taken = {item.arg for node in ast.walk(tree) if isinstance(node, ast.arguments) for item in node.args}
+    assert not named & {"World", "Store"}
+    assert not taken & {"world", "store", "root"}
+
+
+@pytest.mark.parametrize("name", ["evaluation", "guard"])
+def test_evaluation_and_guard_write_no_sql(name: str) -> None:
+    files = (PACKAGE / name).rglob("*.py")
+    assert [path.name for path in files if "sqlalchemy" in path.read_text(encoding="utf-8")] == []
 
 
 def test_the_rooms_are_those_in_the_picture() -> None:

@@ -8,30 +8,10 @@ from pathlib import Path
 import grimp
 import pytest
 
-PACKAGES = (
-    "persona_pipeline.judging",
-    "persona_pipeline.suites",
-    "persona_pipeline.evaluation",
-    "persona_pipeline.lab",
-    "persona_pipeline.defs",
-    "persona_pipeline.reporting",
-    "persona_pipeline.cli",
-)
-MOST_FILES = 12
-# Folders that hold more, with how many; it may only fall.
-CROWDED = {
-    "baselines": 19, "corrections": 26, "defs/platform": 19, "evaluation": 36, "importing": 13, "suites/asserts": 22,
-    "versions": 20, "world": 28,
-}  # fmt: skip
-# What the others may know of a room; the rest is its own.
-SHOWN = {
-    "reporting": {
-        "charts.pictures", "html", "junit", "page", "pages.claims", "pages.corrections", "pages.costs",
-        "pages.evaluation", "pages.judges", "pages.suites", "pages.versions", "render", "statistics", "terminal", "text", "view",
-    }
-}  # fmt: skip
+from docs.site import house
 
-HOUSE = Path(__file__).parents[1] / "persona_pipeline"
+# Hooks of pytest stand in their package itself.
+ROOMS = sorted(f"persona_pipeline.{room}" for room in house.rooms() if room != "pytest_plugin")
 
 
 def module_graph(package: str) -> dict[str, set[str]]:
@@ -66,12 +46,12 @@ def cycle(graph: Mapping[str, Set[str]]) -> list[str]:
     return []
 
 
-@pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.parametrize("package", ROOMS)
 def test_no_module_imports_itself_by_a_way_round(package: str) -> None:
     assert cycle(module_graph(package)) == []
 
 
-@pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.parametrize("package", ROOMS)
 def test_no_folder_imports_itself_by_a_way_round(package: str) -> None:
     found = {folder: ring for folder, graph in folder_graphs(module_graph(package)).items() if (ring := cycle(graph))}
     assert found == {}
@@ -122,41 +102,3 @@ def test_the_request_is_handed_on_as_one_value() -> None:
                 if len([name for name in names if name.arg not in ("self", "cls")]) > 5:
                     too_many.append(f"{path.name}: {node.name}")
     assert too_many == []
-
-
-def test_no_folder_is_crowded() -> None:
-    found: dict[str, int] = {}
-    for path in HOUSE.rglob("*.py"):
-        folder = path.parent.relative_to(HOUSE).as_posix()
-        found[folder] = found.get(folder, 0) + 1
-    assert {name: count for name, count in found.items() if count > CROWDED.get(name, MOST_FILES)} == {}
-
-
-@pytest.mark.parametrize("room", SHOWN)
-def test_a_room_shows_no_more_than_it_says(room: str) -> None:
-    package = f"persona_pipeline.{room}"
-    graph = grimp.build_graph("persona_pipeline", cache_dir=None)
-    own = graph.find_descendants(package)
-    shown = {name for name in own if graph.find_modules_that_directly_import(name) - own - {package}}
-    assert {name.removeprefix(f"{package}.") for name in shown} <= SHOWN[room]
-
-
-# Stages of an evaluation between reading a world and writing its run.
-PURE = ("ask", "decide", "gate", "plan", "report", "snapshot", "trust")
-
-
-@pytest.mark.parametrize("name", PURE)
-def test_between_reading_and_writing_nobody_holds_a_world(name: str) -> None:
-    """Planning, asking and deciding know snapshots: no world, no store, and no folder of one."""
-    path = Path(__file__).parents[1] / "persona_pipeline" / "evaluation" / f"{name}.py"
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    named = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    taken = {item.arg for node in ast.walk(tree) if isinstance(node, ast.arguments) for item in node.args}
-    assert not named & {"World", "Store"}
-    assert not taken & {"world", "store", "root"}
-
-
-@pytest.mark.parametrize("room", ["evaluation", "baselines", "labels", "calibration"])
-def test_evaluation_and_guard_write_no_sql(room: str) -> None:
-    files = (Path(__file__).parents[1] / "persona_pipeline" / room).rglob("*.py")
-    assert [path.name for path in files if "sqlalchemy" in path.read_text(encoding="utf-8")] == []

@@ -16,6 +16,7 @@ from persona_pipeline.base.database.engine import MOST_NAMED, Store, among, upse
 from persona_pipeline.world.models import Window
 
 _WINDOWS = tables.message_windows
+_ASKED = tables.evaluations_asked
 
 
 def record_windows(
@@ -288,3 +289,19 @@ def forget_reasons(store: Store, days: int, *, now: datetime | None = None) -> i
             connection.execute(sa.delete(_SCORES).where(_SCORES.c.evaluation_run_id.in_(some)))
             connection.execute(sa.update(_RUNS).where(_RUNS.c.id.in_(some)).values(result=None, comparison=None))
     return len(ids)
+
+
+def evaluated_since(store: Store, agent_ids: Collection[str], moment: datetime) -> set[str]:
+    """Return the agents whose evaluation a sensor asked for, or anybody made, after a moment."""
+    asked = sa.select(_ASKED.c.agent_id).where(among(_ASKED.c.agent_id, agent_ids), _ASKED.c.asked_at > moment)
+    made = sa.select(_RUNS.c.agent_id).where(among(_RUNS.c.agent_id, agent_ids), _RUNS.c.created_at > moment)
+    with store.connect() as connection:
+        return set(connection.execute(sa.union(asked, made)).scalars()) & set(agent_ids)
+
+
+def note_asked(store: Store, agent_ids: Sequence[str]) -> None:
+    """Note that a sensor asks for evaluations now."""
+    now = datetime.now(UTC)
+    if agent_ids:
+        with store.begin() as connection:
+            upsert(store, connection, _ASKED, [{"agent_id": name, "asked_at": now} for name in agent_ids])

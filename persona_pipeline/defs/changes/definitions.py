@@ -25,15 +25,7 @@ from persona_pipeline.defs.platform.place import EVALUATION
 from persona_pipeline.defs.platform.resources import WorldResource, known_agents
 from persona_pipeline.defs.platform.run_tags import request_tags
 from persona_pipeline.defs.platform.settings import orchestration
-from persona_pipeline.evaluation.changes.detection import (
-    Debounce,
-    SourceChange,
-    Work,
-    evaluated_since,
-    find_changes,
-    note_asked,
-    work_of,
-)
+from persona_pipeline.evaluation.changes.detection import Debounce, SourceChange, Work, find_changes, work_of
 from persona_pipeline.evaluation.changes.versions import MESSAGES, PERSONA, SOURCES, message_versions, source_versions
 from persona_pipeline.evaluation.read import resolve_window
 from persona_pipeline.evaluation.request import EvaluationRequest, settled
@@ -44,6 +36,7 @@ from persona_pipeline.scoring.voice_alarm.following import VoiceChange
 from persona_pipeline.world.messages.counting import said_by_agent
 from persona_pipeline.world.models import Window
 from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS
+from persona_pipeline.world.runs import evaluated_since, note_asked
 from persona_pipeline.world.world import World
 
 Events = Mapping[str, Mapping[str, int]]

@@ -1,13 +1,9 @@
-"""What changed since it was last recorded, what must be evaluated again because of it, and who was evaluated just now."""
+"""What changed since it was last recorded, and what must be evaluated again because of it."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
-import sqlalchemy as sa
-
-from persona_pipeline.base.database import tables
-from persona_pipeline.base.database.engine import Store, upsert
 from persona_pipeline.evaluation.changes.versions import MESSAGES, PERSONA, SOURCES, MessageVersion, SourceVersions
 from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS
 
@@ -102,28 +98,3 @@ def work_of(agent_id: str, sources: Collection[str], *, in_parts: bool) -> Work:
     reasons = tuple(source for source in SOURCES if source in sources)
     whole = not in_parts or PERSONA in sources or MESSAGES in sources
     return Work(agent_id, reasons, None if whole else tuple(name for name in ALL_DIMENSIONS if name in sources))
-
-
-_ASKED, _RUNS = tables.evaluations_asked, tables.evaluation_runs
-_CHUNK = 500
-
-
-def evaluated_since(store: Store, agent_ids: Collection[str], moment: datetime) -> set[str]:
-    """Return the agents whose evaluation a sensor asked for, or anybody made, after a moment."""
-    found: set[str] = set()
-    names = sorted(agent_ids)
-    with store.connect() as connection:
-        for start in range(0, len(names), _CHUNK):
-            some = names[start : start + _CHUNK]
-            asked = sa.select(_ASKED.c.agent_id).where(_ASKED.c.agent_id.in_(some), _ASKED.c.asked_at > moment)
-            made = sa.select(_RUNS.c.agent_id).where(_RUNS.c.agent_id.in_(some), _RUNS.c.created_at > moment)
-            found |= set(connection.execute(sa.union(asked, made)).scalars())
-    return found
-
-
-def note_asked(store: Store, agent_ids: Sequence[str]) -> None:
-    """Note that a sensor asks for evaluations now."""
-    now = datetime.now(UTC)
-    if agent_ids:
-        with store.begin() as connection:
-            upsert(store, connection, _ASKED, [{"agent_id": name, "asked_at": now} for name in agent_ids])
