@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from persona_pipeline.api.results import Evaluation
 from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.options import PROPOSITION_DELTA, REGRESSION_DELTA
 from persona_pipeline.evaluation.run import EvaluationRun
 from persona_pipeline.guard.baselines.models import Baseline
 from persona_pipeline.reporting.page import Cell, Items, Page, Section, Table
@@ -135,9 +136,13 @@ def _evaluations(
             f"the two have no agent in common: {', '.join(known) or 'nobody'}, and {', '.join(after.agents)}"
         )
     rules = GateRules(
-        regression_delta=told["regression_delta"] if regression_delta is None else regression_delta,
-        proposition_delta=told["proposition_delta"] if proposition_delta is None else proposition_delta,
-        min_coverage=told["min_coverage"],
+        regression_delta=told.get("regression_delta", REGRESSION_DELTA)
+        if regression_delta is None
+        else regression_delta,
+        proposition_delta=told.get("proposition_delta", PROPOSITION_DELTA)
+        if proposition_delta is None
+        else proposition_delta,
+        min_coverage=told.get("min_coverage", 1.0),
     )
     return EvaluationComparison(
         **vars(EvaluationRun(set_beside(read_guard(after.world, rules), known, after.report))),

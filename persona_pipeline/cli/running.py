@@ -48,7 +48,7 @@ def run_and_print(
     gather(world, run.report)
     print_report(run.report)
     if request.record:
-        command = _again(context, judge, run.report.provenance["window_end"])
+        command = _again(context, judge, run.report.provenance.get("window_end"))
         if missing := missing_text(world, opened, command, judge, options):
             typer.echo(missing, err=True)
     return run

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 from persona_pipeline.base.errors import Problem
 from persona_pipeline.evaluation.history import SavedRun, trend_findings, trends_of
@@ -14,7 +14,15 @@ from persona_pipeline.guard.baselines.golden import Watched, captured
 from persona_pipeline.guard.baselines.models import Baseline, BaselineComparison
 from persona_pipeline.guard.baselines.regression import compare
 from persona_pipeline.guard.gate import GateRules, exit_code_of, judge_agent
-from persona_pipeline.guard.report import AgentEvaluation, AgentReport, Expense, RunReport, expenses_of, total_usage
+from persona_pipeline.guard.report import (
+    AgentEvaluation,
+    AgentReport,
+    Expense,
+    Provenance,
+    RunReport,
+    expenses_of,
+    total_usage,
+)
 from persona_pipeline.guard.trust import Trust, moved, set_apart, told
 from persona_pipeline.judging.open import replayed_by
 from persona_pipeline.judging.verdict import Judge, Unscored
@@ -142,10 +150,11 @@ def joined(known: AgentEvaluation | None, evaluation: AgentEvaluation, claimed: 
             item = item.model_copy(update={"usage": dimensions[name].usage})
         dimensions[name] = item
     ordered = {name: dimensions[name] for name in ALL_DIMENSIONS if name in dimensions}
-    provenance = dict(evaluation.provenance)
+    provenance = evaluation.provenance
     if not provenance.get("judge_models"):
         # Nobody was asked this time, so the scores are still those of whoever gave them.
-        provenance |= {key: known.provenance[key] for key in _JUDGED_BY if key in known.provenance}
+        judged_by = {key: value for key, value in known.provenance.items() if key in _JUDGED_BY}
+        provenance = cast(Provenance, {**provenance, **judged_by})
     return evaluation.with_dimensions(ordered).model_copy(
         update={"provenance": provenance, "usage": total_usage(ordered.values())}
     )
@@ -168,7 +177,7 @@ def set_beside(guard: Guard, before: Mapping[str, Baseline], after: RunReport) -
         for agent_id, report in after.agents.items()
         if agent_id in before
     }
-    found = RunReport(agents=agents, provenance=dict(after.provenance))
+    found = RunReport(agents=agents, provenance=after.provenance.copy())
     found.exit_code = exit_code_of(found.all_findings(), guard.rules)
     return found
 
@@ -228,10 +237,10 @@ def _tested(evaluation: AgentEvaluation, baseline: Baseline | None, guard: Guard
 def judged_on(evaluation: AgentEvaluation) -> dict[str, Any]:
     """Return what an evaluation's scores came from, as a golden file keeps it."""
     return {
-        "judge_model": evaluation.provenance["judge_model"],
-        "prompt_version": evaluation.provenance["prompt_version"],
-        "persona_hash": evaluation.provenance["persona_hash"],
-        "messages_hash": evaluation.provenance["messages_hash"],
+        "judge_model": evaluation.provenance.get("judge_model"),
+        "prompt_version": evaluation.provenance.get("prompt_version"),
+        "persona_hash": evaluation.provenance.get("persona_hash"),
+        "messages_hash": evaluation.provenance.get("messages_hash"),
         "window_start": evaluation.window_start.isoformat() if evaluation.window_start else None,
         "window_end": evaluation.window_end.isoformat(),
         "messages": evaluation.sample_size,

@@ -269,8 +269,10 @@ def assemble(reports: dict[str, AgentReport], judge: Judge, request: EvaluationR
         provenance={
             "version": __version__,
             "judge": judge.name,
-            "judge_models": sorted({model for item in evaluations for model in item.provenance["judge_models"]}),
-            "prompt_versions": sorted({p for item in evaluations for p in item.provenance["prompt_versions"]}),
+            "judge_models": sorted(
+                {model for item in evaluations for model in item.provenance.get("judge_models", ())}
+            ),
+            "prompt_versions": sorted({p for item in evaluations for p in item.provenance.get("prompt_versions", ())}),
             "window": request.window,
             "window_end": max(item.window_end for item in evaluations).isoformat() if evaluations else None,
             "dimensions": select_dimensions(request.dimensions),

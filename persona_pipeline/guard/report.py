@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+from typing_extensions import TypedDict
 
 from persona_pipeline.base.errors import (
     EXIT_BUDGET,
@@ -31,6 +32,46 @@ from persona_pipeline.scoring.results import (
 )
 
 
+class Provenance(TypedDict, total=False):
+    """What an agent's scores rest on: who judged, by which prompt, how often, and which persona and messages; hashes are hex.
+
+    ``judge_models`` and ``prompt_versions`` are those of all answers, sorted; the singular is the same as one text (None: nobody
+    answered).
+    Runs of earlier releases may have more or fewer keys.
+    """
+
+    __pydantic_config__ = ConfigDict(extra="allow")  # pyright: ignore[reportGeneralTypeIssues]
+
+    judge: str
+    judge_model: str | None
+    judge_models: list[str]
+    prompt_version: str | None
+    prompt_versions: list[str]
+    persona_hash: str
+    messages_hash: str
+    samples: int
+
+
+class RunProvenance(TypedDict, total=False):
+    """What a whole run rests on: release, judge, window and rules; ``against``: the commit by whose files it was decided."""
+
+    __pydantic_config__ = ConfigDict(extra="allow")  # pyright: ignore[reportGeneralTypeIssues]
+
+    version: str
+    judge: str | None
+    judge_models: list[str]
+    judge_notes: list[str]
+    prompt_versions: list[str]
+    window: str
+    window_end: str | None
+    dimensions: list[str]
+    samples: int
+    min_coverage: float
+    regression_delta: float
+    proposition_delta: float
+    against: dict[str, Any]
+
+
 class AgentEvaluation(BaseModel):
     """One evaluation of one agent over one window.
 
@@ -38,7 +79,6 @@ class AgentEvaluation(BaseModel):
         run_id: derived from the inputs, so that the same inputs give the same run.
         overall: mean of the scored dimensions except ideas_quantity, 0-9; None when there is none, or one of them failed.
         sample_size: messages of the agent in the window.
-        provenance: persona_hash, messages_hash, proposition hashes, judge, judge_model(s), prompt_version, world root name.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -52,7 +92,7 @@ class AgentEvaluation(BaseModel):
     window_end: datetime
     sample_size: int = 0
     synthetic: bool = False
-    provenance: dict[str, Any] = Field(default_factory=dict)
+    provenance: Provenance = Field(default_factory=Provenance)
     usage: UsageSummary = Field(default_factory=UsageSummary)
 
     def with_dimensions(self, dimensions: Mapping[str, DimensionEvaluation]) -> "AgentEvaluation":
@@ -329,7 +369,7 @@ class RunReport(BaseModel):
     agents: dict[str, AgentReport] = Field(default_factory=dict)
     findings: list[Finding] = Field(default_factory=list)
     exit_code: int = EXIT_OK
-    provenance: dict[str, Any] = Field(default_factory=dict)
+    provenance: RunProvenance = Field(default_factory=RunProvenance)
     statistics: dict[str, Any] = Field(default_factory=dict)
     expenses: list[Expense] = Field(default_factory=list)
 

@@ -208,7 +208,7 @@ def _checked(
 
 
 def _not_covered(found: pp.Evaluation, agent_id: str) -> list[str]:
-    least = found.report.provenance["min_coverage"]
+    least = found.report.provenance.get("min_coverage", 1.0)
     return [
         f"{agent_id}: {name}: only {item.n_scored} of {item.n_expected} judgments are scored"
         for name, item in found[agent_id].evaluation.dimensions.items()

@@ -99,7 +99,7 @@ def compare(
     proposition_delta: float = PROPOSITION_DELTA,
     min_coverage: float = 1.0,
     as_recorded: bool = True,
-    provenance: Mapping[str, str | None] | None = None,
+    provenance: Mapping[str, object] | None = None,
 ) -> BaselineComparison:
     """Compare what was evaluated with the baseline; dimensions that were not evaluated are left out.
 
@@ -157,7 +157,7 @@ def _drops(dimension: str, evaluated: DimensionEvaluation, baseline: Baseline, d
 
 
 def _warnings(
-    dimensions: Mapping[str, DimensionEvaluation], baseline: Baseline, provenance: Mapping[str, str | None]
+    dimensions: Mapping[str, DimensionEvaluation], baseline: Baseline, provenance: Mapping[str, object]
 ) -> list[str]:
     warnings = []
     for name, evaluated in dimensions.items():

@@ -1,6 +1,6 @@
 """What a run cost and whom it was spent on, and what its scores rest on."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from persona_pipeline.guard.report import Expense, RunReport
@@ -89,7 +89,7 @@ def provenance_facts(report: RunReport) -> Facts:
     return Facts(evaluated + named_values(report.provenance))
 
 
-def named_values(values: dict[str, Any]) -> list[tuple[str, str]]:
+def named_values(values: Mapping[str, object]) -> list[tuple[str, str]]:
     """Return nested values under names as a person writes them, in their order."""
     return [(_spelled(name), value) for name, value in _flat(values)]
 
