@@ -52,7 +52,7 @@ from pathlib import Path
 import dagster as dg
 
 from persona_pipeline.defs.component.building import build_world
-from persona_pipeline.defs.component.world_settings import world_settings
+from persona_pipeline.defs.component.persona_world import world_settings
 from persona_pipeline.defs.platform.place import Place
 
 @dg.op

@@ -35,9 +35,16 @@ class BackgroundLoop:
         """Begin a coroutine, in the caller's context, and return what will hold its result."""
         with self._lock:
             if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._loop.run_forever, name=self.name, daemon=True)
-                self._thread.start()
+                loop = asyncio.new_event_loop()
+                thread = threading.Thread(target=loop.run_forever, name=self.name, daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError:
+                    # The machine has no thread left; the next caller may find one.
+                    loop.close()
+                    work.close()
+                    raise
+                self._loop, self._thread = loop, thread
             return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def wait(self, work: Coroutine[Any, Any, Result], timeout: float | None = None) -> Result:

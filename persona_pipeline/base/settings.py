@@ -12,7 +12,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from persona_pipeline.base.errors import ConfigError, Problem
 
 PREFIX = "PERSONA_"
-PACKAGE_PARENT = Path(__file__).resolve().parents[1]
+PACKAGE_PARENT = Path(__file__).resolve().parents[2]
 DEFAULT_JUDGE_MODEL = "claude-haiku-5-5"
 
 SettingsT = TypeVar("SettingsT", bound=BaseSettings)

@@ -13,11 +13,11 @@ from persona_pipeline.cli.labels import label
 from persona_pipeline.cli.report import report
 from persona_pipeline.cli.suites.commands import app as suite
 from persona_pipeline.cli.versions import bisect, changes, compare
-from persona_pipeline.cli.world.checking import validate
 from persona_pipeline.cli.world.doctor import doctor
 from persona_pipeline.cli.world.messages import app as messages
 from persona_pipeline.cli.world.messages import collect, ingest, watch
 from persona_pipeline.cli.world.setup import forget, init, migrate, schema
+from persona_pipeline.cli.world.validate import validate
 
 app = typer.Typer(
     name="persona-pipeline",

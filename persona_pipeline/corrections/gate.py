@@ -270,8 +270,9 @@ class ActionGate:
             self._loop, self._lock, self._process = None, threading.Lock(), os.getpid()
         with self._lock:
             if self._loop is None:
-                self._loop = BackgroundLoop("gate-loop")
-                self._loop.start(self.__aenter__())
+                loop = BackgroundLoop("gate-loop")
+                loop.start(self.__aenter__())
+                self._loop = loop
             return self._loop
 
     def flush(self, seconds: float = 2.0) -> bool:

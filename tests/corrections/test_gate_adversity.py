@@ -83,7 +83,8 @@ def test_without_a_thread_for_its_loop_a_text_goes_out(world: World, monkeypatch
 def test_a_loop_that_is_stuck_does_not_hold_a_caller_without_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     gate = ActionGate(world, TextBackend())
     assert gate.check_sync("ann", "fine 8", channel="general").outcome is Outcome.PASSED
-    loop, released = gate._own_loop(), threading.Event()
+    loop, released = gate._own_loop()._loop, threading.Event()
+    assert loop is not None
     loop.call_soon_threadsafe(released.wait, LONG)
     gate.deadline = 0.2
     monkeypatch.setattr(gate_module, "_LOOP_GRACE_SECONDS", 0.1)

@@ -45,4 +45,4 @@ def test_what_is_not_public_of_dagster_stands_in_one_module(path: Path) -> None:
 
 
 def test_a_module_has_one_idea() -> None:
-    assert {module_name(path) for path in MODULES if len(path.read_text(encoding="utf-8").splitlines()) > 300} == set()
+    assert {module_name(path) for path in MODULES if len(path.read_text(encoding="utf-8").splitlines()) > 500} == set()

@@ -197,7 +197,8 @@ def test_a_store_that_does_not_know_how_far_reads_no_known_file_again(world: Wor
 
 KILLED = """
 import os, signal, sys
-from persona_pipeline.world import World, mirroring
+from persona_pipeline.world import World
+from persona_pipeline.world.messages import mirroring
 mirroring.BATCH_LINES = 3
 count, real = 0, getattr(mirroring, sys.argv[2])
 def dying(*args, **values):

@@ -12,7 +12,6 @@ from typing import Annotated, Any
 import typer
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.world.world import template_world, write_new
 
 DEPLOY, _DAGSTER = "deploy", "dagster.yaml"
 
@@ -28,6 +27,8 @@ def init(
 
     Nothing is overwritten: if a file is in the way, nothing is written.
     """
+    from persona_pipeline.world.world import template_world, write_new
+
     there = (directory / "personas").is_dir()
     texts = {} if deploy and there else template_world()
     written = write_new(directory, {**texts, **(deployment(directory) if deploy else {})})
@@ -50,6 +51,8 @@ def create_world(directory: Path) -> list[Path]:
     Raises:
         ConfigError: a file is in the way (each is named), or the folder cannot be written.
     """
+    from persona_pipeline.world.world import template_world, write_new
+
     return write_new(directory, template_world())
 
 
