@@ -19,8 +19,8 @@ ENTRIES = ("evaluation.run:run_evaluation:world", "cli.running:run_and_print:wor
 # Parts of a world that are as good as the world.
 PARTS = frozenset({"store", "root", "rules_root"})
 # Where a function that takes one of these would be going back to the world.
-HOLDERS = frozenset({"World", "FolderWorld", "Store", "MessageSource"})
-GUARDED = ("evaluation", "baselines", "labels", "calibration")
+HOLDERS = frozenset({"World", "Store"})
+GUARDED = ("evaluation", "guard")
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
