@@ -102,8 +102,7 @@ from persona_pipeline.guard.baselines.falls import (
 from persona_pipeline.guard.baselines.noise import detectable, interval
 from persona_pipeline.guard.baselines.trend import FEWEST_WINDOWS, LIMIT, cusum
 from persona_pipeline.guard.baselines.variance import Fleet, Level, Repeats, means, medians, repeats
-from persona_pipeline.guard.calibration.measures import Measure, bias
-from persona_pipeline.guard.calibration.prediction import PeoplesScores, peoples_mean
+from persona_pipeline.guard.calibration.measures import Measure, PeoplesScores, bias, peoples_mean
 from persona_pipeline.judging.verdict import JudgeRequest, Verdict
 from persona_pipeline.lab.claims.trial import Trial, TrialRequest, plan_trial, run_trial
 from persona_pipeline.scoring.fading import MessageValue, fading

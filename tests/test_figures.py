@@ -20,11 +20,11 @@ MOST_IN_A_FOLDER = 12
 FAMILIES = {"suites/asserts", "suites/targets", "importing"}
 # What stands today, and what is aimed at: lower the first as it falls.
 CEILINGS = {
-    "files": (386, 400),
-    "lines": (70_750, 63_000),
-    "lines of the core": (34_250, 28_500),
+    "files": (380, 400),
+    "lines": (70_705, 63_000),
+    "lines of the core": (34_175, 28_500),
     "modules with one importer": (74, 60),
-    "modules that other rooms import": (180, 70),
+    "modules that other rooms import": (175, 70),
     "class names in several modules": (2, 8),
 }
 
@@ -35,9 +35,9 @@ SHOWN = {
         "evaluating", "frames",
     },
     "base": {
-        "background_loop", "breaker", "database.engine", "database.judgments", "database.leases",
-        "database.migrate", "database.tables", "documents.json", "documents.yaml", "errors", "files",
-        "http_server", "options", "registry", "settings", "telemetry", "theme",
+        "background_loop", "breaker", "database.engine", "database.judgments", "database.tables",
+        "documents.json", "documents.yaml", "errors", "files", "http_server", "options", "registry", "settings",
+        "telemetry", "theme",
     },
     "cli": {
         "",
@@ -60,8 +60,8 @@ SHOWN = {
         "baselines.confirm", "baselines.falls", "baselines.golden", "baselines.models", "baselines.noise",
         "baselines.regression", "baselines.spread", "baselines.statistics", "baselines.trend",
         "calibration.calibrate", "calibration.judge_change", "calibration.known", "calibration.labelled",
-        "calibration.measures", "calibration.prediction", "gate", "labels.exchange", "labels.files",
-        "labels.page.app", "labels.session", "labels.staleness", "report", "trust",
+        "calibration.measures", "gate", "labels.exchange", "labels.files", "labels.page.app", "labels.session",
+        "report", "trust",
     },
     "importing": {
         "base", "run", "traces.collector", "traces.otlp",
@@ -69,8 +69,7 @@ SHOWN = {
     "judging": {
         "batches", "cache", "claims", "estimate", "injection", "model.client", "model.messages",
         "model.options", "model.probe", "money", "open", "providers.anthropic", "providers.base",
-        "providers.openai", "providers.registry", "recordings.files", "recordings.replay", "synthetic",
-        "verdict",
+        "providers.openai", "recordings.files", "recordings.replay", "synthetic", "verdict",
     },
     "lab": {
         "bisect.bisect", "bisect.causes", "claims.drafts", "claims.matrix", "claims.noise", "claims.trial",

@@ -23,9 +23,8 @@ from persona_pipeline.guard.calibration.calibrate import Calibration, calibrate_
 from persona_pipeline.guard.calibration.judge_change import ANCHORS, Anchor, JudgeChange, JudgeName, judge_change
 from persona_pipeline.guard.calibration.known import KnownVerdicts, labels_hash
 from persona_pipeline.guard.calibration.labelled import Rated, Usable, ballots, by_dimension, rated_by_judge, usable
-from persona_pipeline.guard.labels.files import LABELS, Label, load_labels
+from persona_pipeline.guard.labels.files import LABELS, Label, StaleLabel, load_labels, stale_labels
 from persona_pipeline.guard.labels.session import Judgment
-from persona_pipeline.guard.labels.staleness import StaleLabel, stale_labels
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Verdict
 from persona_pipeline.world.models import Window
 from persona_pipeline.world.runs import known_windows

@@ -9,8 +9,8 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
+from persona_pipeline.base.database.engine import exclusive
 from persona_pipeline.base.database.judgments import notes
-from persona_pipeline.base.database.leases import exclusive
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.evaluation.decide import Guard, guard_of
 from persona_pipeline.evaluation.history import points_of

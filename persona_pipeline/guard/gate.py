@@ -20,7 +20,7 @@ from persona_pipeline.guard.baselines.regression import (
     fall_sentence,
     is_covered,
 )
-from persona_pipeline.guard.calibration.prediction import FEWEST_LABELS
+from persona_pipeline.guard.calibration.measures import FEWEST_LABELS
 from persona_pipeline.guard.report import (
     EXIT_COVERAGE,
     EXIT_OK,

@@ -10,7 +10,7 @@ from persona_pipeline.guard.baselines.regression import drop_sentence, fall_sent
 from persona_pipeline.guard.baselines.spread import judged_share
 from persona_pipeline.guard.calibration.judge_change import JudgeChange, JudgeName
 from persona_pipeline.guard.calibration.known import PeoplesLabels
-from persona_pipeline.guard.calibration.prediction import HIGHEST
+from persona_pipeline.guard.calibration.measures import HIGHEST
 from persona_pipeline.guard.gate import GateRules, quotes_of
 from persona_pipeline.guard.report import AgentEvaluation
 

@@ -9,7 +9,7 @@ from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.settings import Settings, get_settings
 from persona_pipeline.judging.layers import Claims, OpenedJudge, replayed_by
 from persona_pipeline.judging.progress import IN_A_LOG, ON_A_TERMINAL, Progress
-from persona_pipeline.judging.providers.registry import RECORDED, find_provider
+from persona_pipeline.judging.providers.base import RECORDED, find_provider
 from persona_pipeline.judging.recordings.replay import RecordedBackend, RecordedFirst, RecordingWriter
 from persona_pipeline.judging.verdict import Layer
 

@@ -14,8 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL
 
 from persona_pipeline.base.database import tables
-from persona_pipeline.base.database.engine import Store, among, open_store, upsert
-from persona_pipeline.base.database.leases import is_held
+from persona_pipeline.base.database.engine import Store, among, is_held, open_store, upsert
 from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.base.settings import Settings, get_settings

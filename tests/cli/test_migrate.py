@@ -6,7 +6,7 @@ import pytest
 import sqlalchemy as sa
 from typer.testing import CliRunner
 
-from persona_pipeline.base.database.migrate import HEAD, current_revision
+from persona_pipeline.base.database.engine import HEAD, current_revision
 from persona_pipeline.base.settings import get_settings
 from persona_pipeline.cli.app import app
 

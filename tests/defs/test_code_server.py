@@ -10,8 +10,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from persona_pipeline.base.database.engine import Store, open_store
-from persona_pipeline.base.database.leases import exclusive, is_held
+from persona_pipeline.base.database.engine import Store, exclusive, is_held, open_store
 from persona_pipeline.defs.platform import code_server
 from persona_pipeline.defs.platform.code_server import Address, runs_under_way, take_over
 from persona_pipeline.defs.platform.dagster_internals import LAUNCHED_BY, fail_run

@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from persona_pipeline.base.database import tables
-from persona_pipeline.base.database.leases import exclusive
+from persona_pipeline.base.database.engine import exclusive
 from persona_pipeline.base.settings import get_settings
 from persona_pipeline.defs.platform.settings import orchestration
 from persona_pipeline.judging.money import DailyLimit

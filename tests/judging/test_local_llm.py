@@ -17,7 +17,7 @@ from persona_pipeline.cli.app import app
 from persona_pipeline.judging.model.asking import ModelBackend, live_judge
 from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.judging.model.probe import ProbeLevel, probe
-from persona_pipeline.judging.providers.registry import find_provider
+from persona_pipeline.judging.providers.base import find_provider
 from persona_pipeline.judging.verdict import Unscored
 from persona_pipeline.testing.worlds import write_small_world
 from tests.support.constraining_proxy import ConstrainingProxy

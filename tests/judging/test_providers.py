@@ -23,8 +23,8 @@ from persona_pipeline.judging.model.probe import ProbeLevel, probe
 from persona_pipeline.judging.money import Budget, price
 from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.providers.anthropic import AnthropicProvider
-from persona_pipeline.judging.providers.registry import PROVIDERS as REGISTRY
-from persona_pipeline.judging.providers.registry import find_provider
+from persona_pipeline.judging.providers.base import PROVIDERS as REGISTRY
+from persona_pipeline.judging.providers.base import find_provider
 from persona_pipeline.judging.recordings.replay import RecordedBackend, RecordedFirst, RecordingWriter
 from persona_pipeline.judging.verdict import Unscored, Usage
 from tests.support.judging import layered, request, requests, trajectory

@@ -8,8 +8,7 @@ import pytest
 
 from persona_pipeline.judging.claims import proposition_question
 from persona_pipeline.judging.model.messages import RequestStyle, cached_tokens, prefix_of, request_key, traits_of
-from persona_pipeline.judging.providers.base import Provider
-from persona_pipeline.judging.providers.registry import find_provider
+from persona_pipeline.judging.providers.base import Provider, find_provider
 from persona_pipeline.judging.verdict import JudgeRequest, Question
 from persona_pipeline.world.models import Entry, Omission
 from tests.support.judging import request, trajectory

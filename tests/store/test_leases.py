@@ -11,9 +11,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import sqlalchemy as sa
 
-from persona_pipeline.base.database import leases, tables
-from persona_pipeline.base.database.engine import Store
-from persona_pipeline.base.database.leases import exclusive
+from persona_pipeline.base.database import engine, tables
+from persona_pipeline.base.database.engine import Store, exclusive
 from tests.support.clock import LONG
 from tests.support.waiting import wait_until
 
@@ -84,7 +83,7 @@ def test_a_process_that_was_killed_is_not_waited_for(store: Store) -> None:
 
 
 def test_a_holder_that_works_long_keeps_its_lease(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leases, "_RENEWED_EVERY", 0.05)
+    monkeypatch.setattr(engine, "_RENEWED_EVERY", 0.05)
 
     def expires_at() -> datetime:
         with store.connect() as connection:
@@ -108,8 +107,8 @@ def test_a_lease_that_could_not_be_given_back_is_not_waited_for(
         def begin(self):
             raise sa.exc.OperationalError("DELETE", {}, Exception("server gone"))
 
-    release = leases._release
-    monkeypatch.setattr(leases, "_release", lambda _, holder: release(Broken(), holder))  # type: ignore[arg-type]
+    release = engine._release
+    monkeypatch.setattr(engine, "_release", lambda _, holder: release(Broken(), holder))  # type: ignore[arg-type]
     with pytest.raises(KeyError, match="inside"), exclusive(store, ["ann"]):
         raise KeyError("inside")
     assert "server gone" in caplog.text

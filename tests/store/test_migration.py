@@ -13,8 +13,7 @@ import sqlalchemy as sa
 from alembic import command
 
 from persona_pipeline.base.database import tables
-from persona_pipeline.base.database.engine import Store, open_store
-from persona_pipeline.base.database.migrate import HEAD, MIGRATIONS, alembic_config, current_revision
+from persona_pipeline.base.database.engine import HEAD, MIGRATIONS, Store, alembic_config, current_revision, open_store
 from persona_pipeline.evaluation.history import newest_outlines, newest_run
 from persona_pipeline.scoring.fading import message_scores
 from persona_pipeline.testing.worlds import write_small_world

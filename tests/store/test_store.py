@@ -13,8 +13,16 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from persona_pipeline.base.database import tables
-from persona_pipeline.base.database.engine import Store, normalise_url, open_store, upsert
-from persona_pipeline.base.database.migrate import HEAD, MIGRATIONS, alembic_config, current_revision
+from persona_pipeline.base.database.engine import (
+    HEAD,
+    MIGRATIONS,
+    Store,
+    alembic_config,
+    current_revision,
+    normalise_url,
+    open_store,
+    upsert,
+)
 from persona_pipeline.base.database.tables import SCHEMA, metadata
 from persona_pipeline.base.errors import ConfigError
 

@@ -263,7 +263,7 @@ def test_a_count_of_everything_mends_what_differs_and_says_so(store: Store) -> N
 def test_a_store_of_an_earlier_release_is_counted_when_it_is_opened(tmp_path: Path, database_url: str) -> None:
     from alembic import command
 
-    from persona_pipeline.base.database.migrate import alembic_config
+    from persona_pipeline.base.database.engine import alembic_config
 
     store = open_store(database_url, migrate=False)
     with store.begin() as connection:

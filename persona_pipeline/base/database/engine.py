@@ -1,18 +1,97 @@
 """Opening the store: SQLite by default, Postgres by URL, migrated to the newest schema when it is opened."""
 
+import logging
+import os
+import socket
+import threading
+import time
+import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import event, exc
 from sqlalchemy.engine import URL, Connection, Engine, make_url
+from sqlalchemy.exc import DBAPIError
 
-from persona_pipeline.base.database.migrate import upgrade
-from persona_pipeline.base.database.tables import SCHEMA
+from persona_pipeline.base.database.tables import SCHEMA, leases
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.settings import Settings, get_settings
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+# Read without importing Alembic, which every start would pay for; a test holds it equal to Alembic's own head.
+HEAD = "0010"
+# Steps that were never released; the second release takes a store from wherever among them it stands.
+_UNRELEASED = tuple(f"000{step}" for step in range(2, 10))
+_ADVISORY_LOCK = 0x706572736F6E61
+
+
+def current_revision(connection: Connection) -> str | None:
+    """Return the schema's revision, None for an empty database."""
+    schema = None if connection.dialect.name == "sqlite" else SCHEMA
+    if not sa.inspect(connection).has_table("alembic_version", schema=schema):
+        return None
+    table = sa.table("alembic_version", sa.column("version_num"), schema=schema)
+    return connection.execute(sa.select(table.c.version_num)).scalar()
+
+
+def upgrade(engine: Engine) -> None:
+    """Run the pending migrations; does nothing when there is none.
+
+    Raises:
+        ConfigError: the database was written by a newer version of this package.
+    """
+    with engine.connect() as connection:
+        revision = current_revision(connection)
+    if revision == HEAD:
+        return
+    if revision is not None and revision > HEAD:
+        raise ConfigError(
+            f"the store's schema is {revision}, newer than this version's {HEAD}; upgrade persona-pipeline"
+        )
+    from alembic import command
+
+    with _exclusive(engine) as connection:
+        if current_revision(connection) in _UNRELEASED:
+            schema = None if connection.dialect.name == "sqlite" else SCHEMA
+            connection.execute(
+                sa.table("alembic_version", sa.column("version_num"), schema=schema).update().values(version_num="0001")
+            )
+        command.upgrade(alembic_config(connection), "head")
+
+
+def alembic_config(connection: Connection):
+    """Return Alembic's configuration bound to a connection."""
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    config.attributes["connection"] = connection
+    return config
+
+
+@contextmanager
+def _exclusive(engine: Engine) -> Iterator[Connection]:
+    """One migration at a time: a lock file beside SQLite's file, an advisory lock on Postgres."""
+    if engine.dialect.name != "sqlite":
+        with engine.begin() as connection:
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
+            connection.execute(sa.schema.CreateSchema(SCHEMA, if_not_exists=True))
+            yield connection
+        return
+    database = engine.url.database
+    if not database or database == ":memory:":
+        with engine.begin() as connection:
+            yield connection
+        return
+    from filelock import FileLock
+
+    with FileLock(f"{database}.lock"), engine.execution_options(writes=True).begin() as connection:
+        yield connection
+
 
 # Bounds how long a writer waits for another on SQLite before `database is locked`.
 SQLITE_BUSY_SECONDS = 30
@@ -188,3 +267,103 @@ def upsert(
     else:
         statement = statement.on_conflict_do_nothing(index_elements=names)
     connection.execute(statement, [dict(row) for row in rows])
+
+
+# A holder that is killed without a word on another host is waited for this long.
+LEASE_TIME = timedelta(seconds=60)
+_RENEWED_EVERY = LEASE_TIME.total_seconds() / 4
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0
+_SAID_AFTER = 5.0
+
+log = logging.getLogger(__name__)
+_held_here: set[str] = set()
+
+
+@contextmanager
+def exclusive(store: Store, names: Collection[str]) -> Iterator[None]:
+    """Hold the leases of these names, all or none; waits until whoever holds one of them is done.
+
+    A holder that died is not waited for: at once when it ran on this host, else until its lease runs out.
+    """
+    holder = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex}"
+    _held_here.add(holder)
+    _acquire(store, sorted(set(names)), holder)
+    done = threading.Event()
+    renewal = threading.Thread(target=_renew, args=(store, holder, done), name="lease", daemon=True)
+    renewal.start()
+    try:
+        yield
+    finally:
+        done.set()
+        renewal.join()
+        _held_here.discard(holder)
+        _release(store, holder)
+
+
+def is_held(store: Store, name: str) -> bool:
+    """Return whether somebody works on this just now."""
+    with store.connect() as connection:
+        row = connection.execute(sa.select(leases).where(leases.c.name == name)).one_or_none()
+    return row is not None and row.expires_at >= datetime.now(UTC) and not _is_dead(row.holder)
+
+
+def _acquire(store: Store, names: list[str], holder: str) -> None:
+    pause, began, said = _FIRST_PAUSE, time.monotonic(), False
+    while others := _try(store, names, holder):
+        if not said and time.monotonic() - began > _SAID_AFTER:
+            log.warning("waiting for %s, held by %s", ", ".join(sorted(others)), next(iter(others.values())))
+            said = True
+        time.sleep(pause)
+        pause = min(_LONGEST_PAUSE, pause * 1.5)
+
+
+def _try(store: Store, names: list[str], holder: str) -> dict[str, str]:
+    """Take all leases, or none and return who holds those that are taken."""
+    now = datetime.now(UTC)
+    with store.begin() as connection:
+        if not store.is_sqlite:
+            # One at a time decides; the lock goes with the transaction.
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtext("persona leases"))))
+        rows = connection.execute(sa.select(leases).where(leases.c.name.in_(names))).all()
+        free = [row.name for row in rows if row.expires_at < now or _is_dead(row.holder)]
+        taken = {row.name: row.holder for row in rows if row.name not in free}
+        if not taken:
+            connection.execute(sa.delete(leases).where(leases.c.name.in_(free)))
+            rows_to_insert = [{"name": name, "holder": holder, "expires_at": now + LEASE_TIME} for name in names]
+            connection.execute(sa.insert(leases), rows_to_insert)
+        return taken
+
+
+def _release(store: Store, holder: str) -> None:
+    try:
+        with store.begin() as connection:
+            connection.execute(sa.delete(leases).where(leases.c.holder == holder))
+    except DBAPIError as error:
+        # Whatever went wrong inside is the news; nobody waits for a lease that is not held any more.
+        log.warning("a lease could not be given back: %s", error.orig)
+
+
+def _is_dead(holder: str) -> bool:
+    host, pid, _ = holder.rsplit(":", 2)
+    if host != socket.gethostname():
+        return False
+    if int(pid) == os.getpid():
+        return holder not in _held_here
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return False
+
+
+def _renew(store: Store, holder: str, done: threading.Event) -> None:
+    while not done.wait(_RENEWED_EVERY):
+        try:
+            with store.begin() as connection:
+                own = sa.update(leases).where(leases.c.holder == holder)
+                connection.execute(own.values(expires_at=datetime.now(UTC) + LEASE_TIME))
+        except DBAPIError as error:
+            # The next renewal may reach it; a lease lasts four of them.
+            log.warning("a lease could not be renewed: %s", error.orig)

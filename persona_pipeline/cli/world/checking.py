@@ -91,7 +91,7 @@ def check_world(root: Path, *, require_signed: bool = False) -> Checked:
 def _check_settings(root: Path) -> None:
     """Check the world's settings, and that whom and what they name is there."""
     from persona_pipeline.guard.gate import FAILURES
-    from persona_pipeline.judging.providers.registry import PROVIDERS, RECORDED
+    from persona_pipeline.judging.providers.base import PROVIDERS, RECORDED
     from persona_pipeline.world.models import parse_window
 
     document, file = load_document(root / WORLD_FILE), load_world_file(root)
@@ -176,8 +176,7 @@ def _baselines_again(root: Path, checked: Checked, require_signed: bool) -> None
 def _labels_together(root: Path, checked: Checked) -> None:
     """What label files say of one another, and the labels that are stale. Files that do not load are problems of their own."""
     from persona_pipeline.guard.calibration.known import KnownVerdicts
-    from persona_pipeline.guard.labels.files import LABELS, load_labels
-    from persona_pipeline.guard.labels.staleness import stale_labels
+    from persona_pipeline.guard.labels.files import LABELS, load_labels, stale_labels
 
     try:
         labels = load_labels(root / LABELS)

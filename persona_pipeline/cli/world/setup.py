@@ -72,8 +72,7 @@ def migrate() -> None:
     Whatever opens the store does the first by itself. In a deployment this command goes before all else, so that a migration which
     fails stops the upgrade and nothing else.
     """
-    from persona_pipeline.base.database.engine import open_store
-    from persona_pipeline.base.database.migrate import HEAD
+    from persona_pipeline.base.database.engine import HEAD, open_store
 
     open_store().close()
     typer.echo(f"store: {HEAD}")

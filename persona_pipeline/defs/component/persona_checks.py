@@ -19,7 +19,7 @@ from persona_pipeline.evaluation.request import settled
 from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.guard.report import AgentReport
 from persona_pipeline.judging.open import JudgeOptions, open_judge
-from persona_pipeline.judging.providers.registry import RECORDED
+from persona_pipeline.judging.providers.base import RECORDED
 from persona_pipeline.world.world import bring_rows
 
 MOST_LINES = 5

@@ -22,8 +22,7 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from persona_pipeline.base.database.engine import open_store
-from persona_pipeline.base.database.leases import exclusive
+from persona_pipeline.base.database.engine import exclusive, open_store
 from persona_pipeline.defs.platform.dagster_internals import LAUNCHED_BY, fail_run, run_code_server
 
 _UNDER_WAY = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]

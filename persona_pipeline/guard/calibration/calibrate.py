@@ -9,14 +9,15 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from persona_pipeline.guard.calibration.labelled import Rated
 from persona_pipeline.guard.calibration.measures import (
+    FEWEST_LABELS,
     Measure,
     between_people,
     bias,
     labels_to_halve,
+    peoples_mean,
     spearman,
     weighted_kappa,
 )
-from persona_pipeline.guard.calibration.prediction import FEWEST_LABELS, peoples_mean
 
 Belief = Literal["believed", "chance", "unknown"]
 

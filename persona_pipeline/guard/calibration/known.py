@@ -21,7 +21,7 @@ from persona_pipeline.guard.calibration.labelled import (
     rated_by_judge,
     usable,
 )
-from persona_pipeline.guard.calibration.prediction import FEWEST_LABELS, HIGHEST, PeoplesScores
+from persona_pipeline.guard.calibration.measures import FEWEST_LABELS, HIGHEST, PeoplesScores
 from persona_pipeline.guard.labels.files import LABELS, Label, load_labels
 from persona_pipeline.judging.cache import unpack_answer
 from persona_pipeline.judging.claims import proposition_problem, verdicts_of

@@ -6,9 +6,8 @@ from pathlib import Path
 from statistics import fmean
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.guard.calibration.prediction import HIGHEST
-from persona_pipeline.guard.labels.files import Label
-from persona_pipeline.guard.labels.staleness import stale_labels
+from persona_pipeline.guard.calibration.measures import HIGHEST
+from persona_pipeline.guard.labels.files import Label, stale_labels
 from persona_pipeline.judging.verdict import Verdict
 from persona_pipeline.world.propositions.loading import PROPOSITIONS, find_proposition_set
 

@@ -8,8 +8,7 @@ from pydantic import SecretStr
 from persona_pipeline.base.settings import DEFAULT_JUDGE_MODEL, Settings
 from persona_pipeline.judging.model.pace import Limit
 from persona_pipeline.judging.providers.anthropic import AnthropicProvider
-from persona_pipeline.judging.providers.base import Provider
-from persona_pipeline.judging.providers.registry import RECORDED, find_provider
+from persona_pipeline.judging.providers.base import RECORDED, Provider, find_provider
 
 
 @dataclass(frozen=True)

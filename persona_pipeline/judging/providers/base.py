@@ -3,6 +3,7 @@
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from functools import lru_cache
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, ClassVar, Protocol
@@ -11,6 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 
 from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.registry import Registry
 
 FIRST = "anthropic"
 Hooks = Mapping[str, list[Any]]
@@ -131,3 +133,31 @@ def _is_installed(module: str) -> bool:
         return find_spec(module) is not None
     except ModuleNotFoundError:
         return False
+
+
+RECORDED = "recorded"
+_HERE = "persona_pipeline.judging.providers"
+PROVIDERS = Registry(
+    "persona_pipeline.judges",
+    Provider,
+    {
+        "anthropic": f"{_HERE}.anthropic:AnthropicProvider",
+        "bedrock": f"{_HERE}.anthropic:BedrockProvider",
+        "vertex": f"{_HERE}.anthropic:VertexProvider",
+        "openai": f"{_HERE}.openai:OpenAIProvider",
+    },
+    what="judge",
+)
+
+
+@lru_cache
+def find_provider(name: str) -> Provider:
+    """Return the provider of a live judge.
+
+    Raises:
+        ConfigError: nobody offers one of that name, or it cannot be loaded.
+    """
+    found = PROVIDERS.find(name)
+    if found is None:
+        raise ConfigError(f"unknown judge {name!r}{PROVIDERS.hint(name, [RECORDED])}")
+    return found()

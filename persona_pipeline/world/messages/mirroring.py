@@ -15,8 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from persona_pipeline.base.database import tables
-from persona_pipeline.base.database.engine import Store, upsert
-from persona_pipeline.base.database.leases import exclusive
+from persona_pipeline.base.database.engine import Store, exclusive, upsert
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.world.messages.counting import count_messages
 from persona_pipeline.world.messages.files import MessageFile, Row, parse_message, taken
