@@ -1,4 +1,4 @@
-"""Evaluating from Python: the same call as the command line's and the assets'."""
+"""Evaluating from Python, and opening judges and gates: the same calls as the command line's and the assets'."""
 
 import asyncio
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The errors a user can cause, each with the place and the remedy."""
+"""The errors a user can cause, with place and remedy; and the three answers of a run with their exit codes."""
 
 import difflib
 from collections.abc import Collection, Iterable, Sequence

@@ -1,4 +1,4 @@
-"""What every request passes first: an id, a host and token check, and a limit on its body."""
+"""HTTP servers of this project: who may connect, for how long and how much, and what every request passes first."""
 
 import asyncio
 import hmac

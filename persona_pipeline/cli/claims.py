@@ -49,7 +49,6 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="Print the set as JSON.")] = False,
 ) -> None:
     """Print an agent's merged propositions of a dimension, the agent's name filled in."""
-    from persona_pipeline.base.errors import ConfigError
     from persona_pipeline.base.settings import get_settings
     from persona_pipeline.world.personas import load_persona
     from persona_pipeline.world.propositions.loading import PROPOSITIONS, load_proposition_set
@@ -154,7 +153,6 @@ def noise(
 
 
 def check_format(format: str) -> None:
-    from persona_pipeline.base.errors import ConfigError
     from persona_pipeline.reporting.render import PAGE_FORMATS
 
     if format not in PAGE_FORMATS:

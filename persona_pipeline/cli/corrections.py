@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError, did_you_mean
 from persona_pipeline.cli.options import (
     Agents,
     AsOf,
@@ -24,7 +24,6 @@ from persona_pipeline.cli.options import (
     require_token,
     token_in,
 )
-from persona_pipeline.judging.open import open_judge
 
 if TYPE_CHECKING:
     from persona_pipeline.corrections.replay.thresholds import CorrectionKind, Replay
@@ -293,7 +292,7 @@ def replay(
     from persona_pipeline.cli.claims import check_format, emit
     from persona_pipeline.corrections.replay.run import ReplayRequest, estimate_replay
     from persona_pipeline.corrections.replay.run import replay as run_replay
-    from persona_pipeline.judging.open import JudgeOptions
+    from persona_pipeline.judging.open import JudgeOptions, open_judge
     from persona_pipeline.reporting.pages.corrections import replay_page
     from persona_pipeline.world.world import World
 
@@ -349,7 +348,6 @@ def _set(world: "World", agent_id: str, values: dict[str, float]) -> None:
 
 
 def _corrections(text: str) -> "list[CorrectionKind]":
-    from persona_pipeline.base.errors import did_you_mean
     from persona_pipeline.corrections.replay.thresholds import CorrectionKind
 
     wanted = names(text)

@@ -74,7 +74,7 @@ def evaluate(
         for path in run.baselines:
             typer.echo(f"baseline written: {path}", err=True)
         if save_snapshot is not None and run.replay is not None:
-            save_replay(save_snapshot, replace(run.replay, statistics=run.report.statistics))
+            save_replay(save_snapshot, replace(run.replay(), statistics=run.report.statistics))
             typer.echo(f"snapshot written: {save_snapshot}", err=True)
         _emit(run.report, format, output)
         raise typer.Exit(run.report.exit_code)
@@ -117,16 +117,6 @@ def baseline(
     context: typer.Context,
     mock_judge: MockJudge = False,
     windows: Annotated[int, option("baseline_windows", "--windows")] = 1,
-    save_snapshot: Annotated[
-        Path | None,
-        typer.Option(help="Write all the run was made from and every answer to this file (.json or .json.gz)."),
-    ] = None,
-    snapshot: Annotated[
-        Path | None,
-        typer.Option(
-            help="Make the run of such a file again, without a world, a store or a judge; the other options are its own."
-        ),
-    ] = None,
     **asked: Any,
 ) -> None:
     """Evaluate agents and write their scores to baselines/. Dimensions that were not scored in full keep what the files say."""

@@ -18,11 +18,10 @@ from persona_pipeline.cli.options import (
     moment,
     names,
 )
-from persona_pipeline.judging.open import JudgeOptions, OpenedJudge, open_judge
-from persona_pipeline.judging.recordings.replay import RecordedBackend
 
 if TYPE_CHECKING:
     from persona_pipeline.evaluation.request import EvaluationRequest
+    from persona_pipeline.judging.recordings.replay import RecordedBackend
     from persona_pipeline.world.world import World
 
 FORMATS = ("table", "json")
@@ -82,6 +81,7 @@ def canary(
     from persona_pipeline.guard.calibration.judge_change import FEWEST_ANCHORS, JudgeName, save_judge_changes
     from persona_pipeline.judging.claims import PROMPT_VERSION
     from persona_pipeline.judging.estimate import estimate as estimated
+    from persona_pipeline.judging.open import JudgeOptions, open_judge
     from persona_pipeline.reporting.pages.judges import judge_change_page
     from persona_pipeline.reporting.terminal import print_page
     from persona_pipeline.world.world import World
@@ -172,6 +172,7 @@ def rejudge(
     """
     from datetime import UTC, datetime
 
+    from persona_pipeline.judging.open import JudgeOptions, OpenedJudge, open_judge
     from persona_pipeline.judging.recordings.replay import rejudge as judge_again
 
     world, options = _asked(agents, dimensions, window, as_of, samples)
@@ -209,6 +210,8 @@ def _asked(
 
 def _replayed(world: "World", options: "EvaluationRequest") -> "RecordedBackend":
     from persona_pipeline.evaluation.run import run_evaluation
+    from persona_pipeline.judging.open import OpenedJudge
+    from persona_pipeline.judging.recordings.replay import RecordedBackend
 
     recorded = RecordedBackend(world.root / "recordings")
     run_evaluation(world, OpenedJudge(recorded), options)

@@ -198,7 +198,6 @@ def list_labels(
 ) -> None:
     """List labels, stale ones marked with the reason. A stale label is never used."""
     from persona_pipeline.evaluation.calibrate import world_labels
-    from persona_pipeline.reporting.text import one_line
     from persona_pipeline.world.world import World
 
     found = world_labels(World.open())

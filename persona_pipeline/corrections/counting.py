@@ -1,4 +1,4 @@
-"""Summing checks up by day, each once, so that nobody reads hundreds of thousands of rows to know what the gate did."""
+"""Checks summed up by day, each once: sums that add up, brought up to date as checks come; old texts forgotten."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""The two things a check waits for, facts from the store and an answer from the judge, each bounded in time."""
+"""What a check waits for, each bounded in time: facts gathered from the store beforehand, and an answer from the judge."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""Nudge texts: data, one file an agent, with a fallback for everybody else."""
+"""What an agent is told before its turn: nudges back to its own voice, phrases to leave out, and the block they are written in."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""How one action is put to the judge: all claims in one call, short answers, versioned by their hash."""
+"""One action before the judge: how it is asked, all claims in one call, and what its answer comes to as score and feedback."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What the gate leaves in the store: a row a check, and a row for every rejected, retried or forced text."""
+"""What corrections read and leave in the store: what was said before, a row a check, rejected texts, unchecked texts."""
 
 import logging
 import threading

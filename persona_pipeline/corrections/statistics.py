@@ -1,4 +1,4 @@
-"""What the gate did, counted by action (one message on its way out, over all its attempts) and not by row."""
+"""What the gate did, counted by action (one message over all its attempts), and what corrections did to every dimension."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping

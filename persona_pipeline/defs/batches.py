@@ -1,3 +1,5 @@
+"""Judging at half the price, in message batches: what would go out, the jobs that submit and collect, the sensor that looks."""
+
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

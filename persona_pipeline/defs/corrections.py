@@ -1,3 +1,5 @@
+"""What the corrections did, for people who watch: counted by action as the report counts them, on a schedule."""
+
 from collections.abc import Mapping
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""What an agent's evaluation asks the judge: its case and every question about it. Pure: all of it comes from a snapshot."""
+"""What an evaluation asks the judge, and the one call that asks it for many agents. All of it comes from a snapshot."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -218,9 +218,6 @@ def _shown(case: AgentCase) -> list[Message]:
     return [*case.messages, *case.earlier, *(message for channel in around for message in channel)]
 
 
-Answers = Mapping[tuple[str, str, str], Verdict]
-
-
 @dataclass(frozen=True)
 class Judged:
     """A plan with its verdicts, in the order of its requests.
@@ -234,10 +231,10 @@ class Judged:
     costs: Mapping[str, UsageSummary] = field(default_factory=dict)
 
     @property
-    def told(self) -> Answers:
-        """The verdicts by what was asked, failures among them: a run asks each once, or its recordings would tell another run."""
+    def told(self) -> Mapping[str, Verdict]:
+        """Verdicts by key, failures among them: a run asks each question once, or its recordings would tell another run."""
         pairs = zip(self.plan.requests, self.verdicts, strict=True) if self.verdicts else ()
-        return {_identity(request): verdict for request, verdict in pairs}
+        return {request.key: verdict for request, verdict in pairs}
 
     def dimensions(self) -> dict[str, DimensionEvaluation]:
         """Return the scores by dimension."""
@@ -252,16 +249,16 @@ def judge_plans(plans: Sequence[AgentPlan], judge: Judge, before: Sequence[Judge
     """
     known = [item.told for item in before] or [{} for _ in plans]
     asked = [
-        [request for request in plan.requests if _identity(request) not in have]
+        [request for request in plan.requests if request.key not in have]
         for plan, have in zip(plans, known, strict=True)
     ]
     new = iter(run_async(judge.judge([request for requests in asked for request in requests])))
     found = []
     for plan, requests, have in zip(plans, asked, known, strict=True):
         answers = [(request, next(new)) for request in requests]
-        every = {**have, **{_identity(request): verdict for request, verdict in answers}}
+        every = {**have, **{request.key: verdict for request, verdict in answers}}
         costs = {name: summarise_usage([v for r, v in answers if r.dimension == name]) for name in plan.plans}
-        found.append(Judged(plan, [every[_identity(request)] for request in plan.requests], costs))
+        found.append(Judged(plan, [every[request.key] for request in plan.requests], costs))
     return found
 
 
@@ -292,10 +289,6 @@ def evaluation_of(judged: Judged, judge: Judge) -> AgentEvaluation:
         },
         usage=total_usage(dimensions.values()),
     )
-
-
-def _identity(request: JudgeRequest) -> tuple[str, str, str]:
-    return request.dimension, request.proposition_id, request.key
 
 
 FEWEST_MESSAGES = 10

@@ -4,8 +4,9 @@ A world is read, questions are planned and asked, what comes of them is decided,
 nobody holds the world.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from persona_pipeline.base.errors import Problem
@@ -13,6 +14,7 @@ from persona_pipeline.evaluation.against import AskedOnce, judged_against
 from persona_pipeline.evaluation.decide import (
     AgentResult,
     Evaluated,
+    Guard,
     confirm,
     decide,
     guard_of,
@@ -30,7 +32,6 @@ from persona_pipeline.evaluation.snapshot import (
     ReplayedJudge,
     RunReplay,
     Snapshot,
-    answer_key,
     raise_problems,
 )
 from persona_pipeline.guard.baselines.golden import captured, save_baseline
@@ -64,14 +65,14 @@ class EvaluationRun:
     Attributes:
         problems: lines of message files left out; ``notes``: what else is said on the terminal.
         baselines: files written.
-        replay: what makes the run again, as far as it was one run.
+        replay: returns what makes the run again; None: it was more than one run.
     """
 
     report: RunReport
     problems: list[Problem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     baselines: list[Path] = field(default_factory=list)
-    replay: RunReplay | None = None
+    replay: Callable[[], RunReplay] | None = None
 
 
 @dataclass(frozen=True)
@@ -155,9 +156,7 @@ def evaluate(snapshot: Snapshot, judge: Judge, request: EvaluationRequest, rules
     guard = guard_of(snapshot, rules or rules_of(request, judge))
     before, broken = plan_run(snapshot, snapshot.earlier, request, judge)
     plans, wrong = plan_run(snapshot, snapshot.agents, request, judge)
-    judged = [scored(snapshot, item, judge) for item in judge_plans([*before, *plans], judge)]
-    if request.confirm:
-        judged = confirm(judged, judge, guard)
+    judged = _judged(snapshot, [*before, *plans], judge, guard if request.confirm else None)
     broken = {**snapshot.broken, **broken, **wrong}
     broken |= {item.plan.scope.agent_id: (problem,) for item in judged if (problem := missing_scores(item))}
     past, now = (
@@ -169,6 +168,12 @@ def evaluate(snapshot: Snapshot, judge: Judge, request: EvaluationRequest, rules
     points = with_points(snapshot.points, [(item.saved.evaluation, item.saved.whole) for item in earlier])
     snapshot = replace(snapshot, points=points)
     return Decided(snapshot, guard.rules, now, past, earlier, decide(snapshot, now, guard), broken)
+
+
+def _judged(snapshot: Snapshot, plans: Sequence[AgentPlan], judge: Judge, guard: Guard | None) -> list[Evaluated]:
+    """Return the plans with their scores, what seems to have fallen asked again; ``guard`` None: nothing is."""
+    found = [scored(snapshot, item, judge) for item in judge_plans(plans, judge)]
+    return confirm(found, judge, guard) if guard else found
 
 
 def write(world: World, decided: Decided) -> None:
@@ -212,9 +217,9 @@ def score_stored(world: World, scope: AgentScope, judge: Judge, request: Evaluat
         snapshot.raise_broken()
         plans, broken = plan_run(snapshot, snapshot.agents, request, judge)
         raise_problems(broken)
-        judged = [scored(snapshot, item, judge) for item in judge_plans(plans, judge)]
-        if request.confirm:
-            judged = confirm(judged, judge, guard_of(snapshot, rules_of(request, judge)))
+        judged = _judged(
+            snapshot, plans, judge, guard_of(snapshot, rules_of(request, judge)) if request.confirm else None
+        )
         write_runs(world.store, [rows_of(SavedRun(judged[0].evaluation, whole=False))])
     return judged[0].evaluation
 
@@ -309,14 +314,14 @@ def _run_of(
     report.expenses += [*_history_expenses(decided.earlier), *generated.expenses]
     report.exit_code = exit_code_of(report.all_findings(), rules)
     problems = [*snapshot.problems, *(Problem(text) for text in generated.problems)]
-    replay = _replay_of(decided, judge, request)
+    replay = partial(_replay_of, decided, judge, request)
     return EvaluationRun(report, problems, name_notes(snapshot.speakers), baselines, replay)
 
 
 def _replay_of(decided: Decided, judge: Judge, request: EvaluationRequest) -> RunReplay:
     told = [judged for item in (*decided.before, *decided.evaluated) for judged in (item.judged, item.again) if judged]
     answers = {
-        answer_key(request): verdict
+        request.key: verdict
         for judged in told
         for request, verdict in zip(judged.plan.requests, judged.verdicts, strict=True)
     }

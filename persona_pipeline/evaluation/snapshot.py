@@ -143,7 +143,7 @@ class RunReplay:
     Attributes:
         judge: its name; ``live``: it was asked, and would have been asked again for what fell; ``notes``: what it said of itself.
         rules: as they were in force.
-        answers: by claim and key of the question.
+        answers: by the key of the question.
         statistics: what the report shows beside the scores.
     """
 
@@ -180,17 +180,12 @@ class ReplayedJudge:
 
     def has_recorded(self, requests: Iterable[JudgeRequest], *, failures: bool = False) -> bool:
         """Whether all of these were answered; ``failures``: with a failure too."""
-        found = [self.replay.answers.get(answer_key(request)) for request in requests]
+        found = [self.replay.answers.get(request.key) for request in requests]
         return all(item is not None and (failures or not item.has_failed) for item in found)
 
     async def judge(self, requests: Sequence[JudgeRequest]) -> list[Verdict]:
         """Return verdicts in the order of the requests; what was not asked then is not recorded."""
-        return [self.replay.answers.get(answer_key(request)) or _unknown(request) for request in requests]
-
-
-def answer_key(request: JudgeRequest) -> str:
-    """Return by what an answer is found again."""
-    return f"{request.proposition_id} {request.key}"
+        return [self.replay.answers.get(request.key) or _unknown(request) for request in requests]
 
 
 def save_replay(path: Path, replay: RunReplay) -> None:

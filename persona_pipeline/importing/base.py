@@ -1,4 +1,4 @@
-"""What an importer is: it looks whether a source is of its format, and makes messages of it, line by line."""
+"""What an importer is: it looks whether a source is of its format, and makes messages of its lines and turns."""
 
 import hashlib
 from abc import ABC, abstractmethod

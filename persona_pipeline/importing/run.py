@@ -1,4 +1,4 @@
-"""Importing: sources of whatever formats into a world's store, each message once."""
+"""Importing sources of whatever formats into a world's store, each message once; importers are found by name."""
 
 import shutil
 import sys

@@ -1,4 +1,4 @@
-"""What a comparison of versions and a search for the cause of a drop found: plain values that are also their JSON"""
+"""What a comparison of versions and a search for the cause of a drop found: plain values that are also their JSON."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""An agent as it stood in a commit: persona, claims, messages and what was recorded of them, scored without a call."""
+"""Worlds as they stood: the two sides of a comparison, and an agent in a commit, scored without a call."""
 
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""``@pytest.mark.persona``: what it asks of an agent, and when that fails or cannot be said."""
+"""``@pytest.mark.persona``: what it asks of an agent, the evaluations of one pytest run, and when that fails or cannot be said."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

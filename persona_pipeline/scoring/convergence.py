@@ -1,4 +1,4 @@
-"""Convergence: do agents keep distinct voices in a group? 30 % vocabulary, 40 % judged distinctness, 30 % disagreement."""
+"""Distinct voices in a group: 30 % vocabulary, 40 % judged distinctness, 30 % disagreement; and who took another's voice."""
 
 import random
 import string

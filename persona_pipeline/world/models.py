@@ -1,4 +1,4 @@
-"""What is evaluated: personas, messages, windows of time."""
+"""What is evaluated: personas, messages, windows of time, and trajectories with marks where messages are left out."""
 
 import hashlib
 import re

@@ -1,4 +1,4 @@
-"""Persona files: ``personas/<agent_id>.yaml``."""
+"""Persona files, ``personas/<agent_id>.yaml``, and which names of agents and files are allowed."""
 
 import re
 from pathlib import Path

@@ -190,6 +190,13 @@ def test_baseline_writes_what_evaluate_compares_with(cli: Cli, sample_root: Path
     assert cli("evaluate", "--agents", "michael", *BEFORE_DRIFT).returncode == 0, "a rise is no regression"
 
 
+@pytest.mark.parametrize("option", ["--save-snapshot", "--snapshot"])
+def test_a_run_in_a_file_is_no_matter_of_baselines(cli: Cli, sample_root: Path, tmp_path: Path, option: str) -> None:
+    done = cli("baseline", "--agents", "jim", option, str(tmp_path / "run.json"))
+    assert done.returncode == 2
+    assert f"No such option: {option}" in done.stderr
+
+
 @pytest.mark.parametrize("command", ["evaluate", "baseline"])
 def test_lines_that_were_left_out_are_named(cli: Cli, sample_root: Path, command: str) -> None:
     write_jsonl(sample_root / "messages" / "more.jsonl", [{"id": "x1", "agent_id": "jim"}])

@@ -183,6 +183,16 @@ def test_a_terminal_that_only_knows_ascii_is_no_reason_to_fail(folder: Path) -> 
     assert "Traceback" not in done.stderr
 
 
+def test_knowing_the_commands_loads_no_judge() -> None:
+    code = (
+        "import sys, persona_pipeline.cli.app\n"
+        "heavy = {'pydantic_settings', 'regex', 're2', 'persona_pipeline.judging', 'persona_pipeline.world.world'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", timeout=480)
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr
+
+
 def test_a_deterministic_run_loads_nothing_heavy(folder: Path) -> None:
     code = (
         "import sys; sys.argv = ['p', 'suite', 'run', 's.eval.yaml', '--responses', 'good.json'];"

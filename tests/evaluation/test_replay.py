@@ -38,7 +38,7 @@ def test_a_saved_run_is_the_same_run(
     run = run_evaluation(sample_world, judge, request_)
     assert run.replay is not None
     path = tmp_path / "run.json.gz"
-    save_replay(path, run.replay)
+    save_replay(path, run.replay())
     again = replayed(load_replay(path))
     assert json_text(again.report) == json_text(run.report)
     assert (again.notes, again.problems) == (run.notes, run.problems)
@@ -54,7 +54,7 @@ def test_a_saved_run_says_nothing_of_the_machine_and_what_no_judge_is_shown(
         sample_world, OpenedJudge(RecordedBackend(sample_world.root / "recordings")), EvaluationRequest(agents=["pam"])
     )
     assert run.replay is not None and run.problems
-    save_replay(tmp_path / "run.json", run.replay)
+    save_replay(tmp_path / "run.json", run.replay())
     text = (tmp_path / "run.json").read_text(encoding="utf-8")
     assert "more.jsonl" in text
     assert not [word for word in (str(sample_world.root), "hush-hush") if word in text]

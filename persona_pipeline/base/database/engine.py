@@ -1,4 +1,4 @@
-"""Opening the store: SQLite by default, Postgres by URL, migrated to the newest schema when it is opened."""
+"""The store: SQLite by default, Postgres by URL, brought to the newest schema when it is opened; leases that exclude others."""
 
 import logging
 import os

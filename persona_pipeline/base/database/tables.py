@@ -1,4 +1,4 @@
-"""The tables (spec/2), with provenance columns. Migrations are written against these."""
+"""The tables (spec/2), with provenance columns, and the types of their columns. Migrations are written against these."""
 
 import uuid
 from datetime import UTC, datetime

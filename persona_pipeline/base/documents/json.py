@@ -1,4 +1,4 @@
-"""JSON as it is meant: no key twice in an object, no NaN, no nesting without end. Everything that others wrote is read so."""
+"""JSON and CSV as they are meant: no key twice, no NaN, no nesting without end; numbered lines, one spelling and its hash."""
 
 import csv
 import hashlib

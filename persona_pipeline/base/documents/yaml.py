@@ -1,4 +1,4 @@
-"""Strict YAML 1.2 with positions: what every configuration file of the project is read with.
+"""Strict YAML 1.2 with positions, read, validated and written: every configuration file of the project.
 
 PyYAML's C parser delivers events; scalars are resolved by the YAML 1.2 core schema (``no``, dates and ``1:30`` are
 strings), keys are strings, duplicate keys, custom tags and merge keys are errors, and size, depth and expansion are

@@ -236,7 +236,6 @@ def watch(
     """
     from datetime import timedelta
 
-    from persona_pipeline.base.errors import ConfigError
     from persona_pipeline.corrections.voices import FileMessages, StoredMessages, VoiceWatches, alarm_facts
     from persona_pipeline.reporting.text import one_line
     from persona_pipeline.world.names import Aliases

@@ -1,4 +1,4 @@
-"""What a replay of corrections brought, as values that are printed, drawn and written as JSON."""
+"""What each threshold would have done to stored messages, and which keeps a stated risk. No store, no judge."""
 
 import math
 from bisect import bisect_left, bisect_right

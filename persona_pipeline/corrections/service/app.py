@@ -1,4 +1,4 @@
-"""The FastAPI application: gate, interventions, settings, statistics, health and metrics."""
+"""The FastAPI application: gate, interventions, settings, statistics, health and Prometheus metrics; bodies are read strictly."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The lineage of one agent."""
+"""The lineage of one agent: the steps that make its assets, its voice, and the jobs over them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Evaluating several agents, or one as of a past moment, in one step, which says itself what it found of each."""
+"""Evaluating several agents in one step, which leaves in Dagster what a run of each would have left."""
 
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""How agents did, one a line: what a run says last, what it is labelled with, and why it failed."""
+"""How agents did, one a line, and what their assets yield of it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What changed, and what runs because of it."""
+"""What sees that files, messages or voices change, and starts runs because of it."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""Messages coming in: a sensor that looks at the files from outside, and the run that reads them."""
+"""Messages coming in: files that a sensor looks at from outside, and rows of somebody's asset."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""Everybody at once."""
+"""All agents at once: the job of CI, baselines, runs over many agents in shards, and the nightly schedule."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

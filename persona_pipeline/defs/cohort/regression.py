@@ -1,4 +1,4 @@
-"""All agents in one process, for CI: needs no instance state, no registered partition and no daemon."""
+"""All agents in one process, for CI, and the report of those in a cohort to look at."""
 
 import sys
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""A world in somebody's own Dagster project, as a component."""
+"""A world in somebody's own Dagster project: the component, its settings, and what ``dg scaffold`` writes for it."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What every asset carries alike."""
+"""What every asset carries and yields alike, and where reports are kept."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Dagster's own storage by environment: SQLite on a laptop, Postgres when a URL is set. ``dagster.yaml`` names this class."""
+"""Dagster's own storage by environment: SQLite, or Postgres when a URL is set, with connections kept open and events in batches."""
 
 import os
 import threading

@@ -1,4 +1,4 @@
-"""Where a world stands in a code location: what its things are called there, and which settings are in force for them."""
+"""Where a world stands in a code location: what its things are called, which settings are in force, and where its steps run."""
 
 import contextvars
 import inspect

@@ -1,4 +1,4 @@
-"""What every asset needs: the world, and how to judge it."""
+"""What every run needs: the world, how it is judged, and where small values stay between steps."""
 
 import json
 from collections.abc import Collection, Iterator, Sequence

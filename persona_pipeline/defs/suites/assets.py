@@ -1,4 +1,4 @@
-"""Eval suites: an asset a file, a partition a target.
+"""Eval suites as assets: a file an asset, a target a partition, run, saved and shown.
 
 Who answers stands in the file and, test by test, in the files it names, and definitions are made without reading any. So the
 targets are dynamic partitions: a sensor keeps them in step with the files, and a run registers the one it is about. That makes a

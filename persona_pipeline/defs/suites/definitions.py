@@ -1,4 +1,4 @@
-"""Eval suites."""
+"""Eval suites: their assets, the job that runs all of them, and what sees that they change."""
 
 import json
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""The weekly look at the baselines: which are old, missing, of another judge, or far from where the agent is now."""
+"""The weekly look at the baselines (old, missing, of another judge), and how far judges can be believed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

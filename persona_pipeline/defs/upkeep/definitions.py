@@ -1,4 +1,4 @@
-"""What is looked after: baselines, judges, counts, old runs, failed runs."""
+"""What is looked after: baselines, judges, counts, old runs that are forgotten, failed runs that are told of."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The one place where a drop becomes a fall, or does not: every way into the product asks here."""
+"""The one place where a drop becomes a fall, or does not: agents compared together, and what is worth asking again."""
 
 from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence

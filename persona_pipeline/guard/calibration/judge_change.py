@@ -1,6 +1,6 @@
 """Has the judge changed? Judgments that an earlier judge made are made again by the one of now, and compared.
 
-Not to be confused with ``judging.canaries``, which catch a judge that obeys what it reads.
+Not to be confused with the claims with a known answer of ``judging.layers``, which catch a judge that obeys what it reads.
 """
 
 import math

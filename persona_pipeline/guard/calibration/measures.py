@@ -1,4 +1,4 @@
-"""How well two lists of scores agree: rank correlation, weighted kappa and bias, each with a 95 % interval.
+"""How well two lists of scores agree (rank correlation, weighted kappa, bias, each with an interval), and what people would give.
 
 Scores are 0-9; lists are paired by place. What cannot be measured has no value, and says so by None.
 """

@@ -1,4 +1,4 @@
-"""Labels on disk, to be read in a diff: ``labels/<dimension>.jsonl`` in the world, one a line.
+"""Labels on disk, to be read in a diff: ``labels/<dimension>.jsonl``, one a line, and which of them are stale and why.
 
 A line says what somebody says of one judgment, with all its key is made of, so that nobody can relabel it.
 """

@@ -1,4 +1,4 @@
-"""What is kept of a span or of an event: who called a model where, what was last said to it, and what it answered."""
+"""Calls of models in traces: what each convention writes on spans and events, and what is kept of it."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""The FastAPI application: ``/v1/traces`` and ``/v1/logs`` as OTLP/HTTP has them, health and metrics."""
+"""An OTLP/HTTP endpoint: ``/v1/traces`` and ``/v1/logs``, one writer that answers when all is stored, health and metrics."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Messages from the pieces of traces. The same pieces give the same messages, in whatever order and however often they came.
+"""Messages from calls in traces, written with them in one transaction; the same calls give the same messages in any order.
 
 What a model answered is a message of its agent. What it was told since it last answered are messages of who told it; all that
 stands before is history, which was somebody's answer or last word in its own time, and is never read.

@@ -1,4 +1,4 @@
-"""What a provider of a judge's model has to say: where its server is, what it needs, and how its SDK is called."""
+"""What a provider of a judge's model has to say (server, needs, how its SDK is called), and providers by name."""
 
 import os
 from abc import ABC, abstractmethod

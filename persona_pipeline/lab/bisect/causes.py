@@ -1,4 +1,4 @@
-"""Which of the things that changed between two states made a score fall.
+"""Which of the things that changed between two states made a score fall, and what a person needs to see to believe it.
 
 Each claim is asked about for itself: what a claim's judgment does not show the judge cannot have changed it. Where several things
 changed that it does show, judgments of one without the other are looked for, and nothing is concluded where there are none.

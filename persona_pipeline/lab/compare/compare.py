@@ -1,4 +1,4 @@
-"""Comparing two versions: scene after scene, until it is decided."""
+"""Comparing two versions: both opened with who judges and who answers, then scene after scene until it is decided."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

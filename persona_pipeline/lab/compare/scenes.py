@@ -1,4 +1,4 @@
-"""What two versions are compared on: windows of messages, or moments in which both answer."""
+"""What two versions are compared on: windows of messages, or moments in which both answer by their targets."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""Files of cards, and personas made of them: ``cards/<agent_id>.<ending>`` is the card as it came, byte by byte."""
+"""Character cards: what of a card is a persona, and ``cards/<agent_id>.<ending>``, the card as it came, byte by byte."""
 
 import json
 import re

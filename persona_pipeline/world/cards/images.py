@@ -1,4 +1,4 @@
-"""Cards in pictures: base64 in a text chunk of a PNG. Chunks are taken as they are; nothing of the picture is decoded."""
+"""Cards in pictures (PNG) and archives (CHARX), read within bounds: nothing is decoded or unpacked to disk."""
 
 import base64
 import binascii

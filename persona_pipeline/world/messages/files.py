@@ -1,4 +1,4 @@
-"""Reading message files line by line, from anywhere in them: nothing of a file is kept in memory but the line at hand."""
+"""Message files (JSON lines, CSV), line by line from anywhere in them: good ones are kept, bad ones named with place and reason."""
 
 import codecs
 import csv

@@ -1,4 +1,4 @@
-"""Reading proposition files and merging an agent's onto the default's."""
+"""Proposition files read, an agent's merged onto the default's, and kept in the store for steps on any host."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Propositions: claims about an agent, and the settings of the set they stand in (spec/1)."""
+"""Propositions: claims about an agent, the set they stand in, their files as they are written, and template variables (spec/1)."""
 
 import re
 from collections.abc import Mapping

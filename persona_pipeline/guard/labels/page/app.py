@@ -1,4 +1,4 @@
-"""The application behind the page: what is to be labelled now, and four things one can do."""
+"""The application behind the labelling page: what is to be labelled now, four things one can do, and who may do them."""
 
 import hmac
 import json
