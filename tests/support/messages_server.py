@@ -23,6 +23,7 @@ import asyncio
 import contextlib
 import json
 import random
+import socket
 import sys
 import threading
 from collections import deque
@@ -48,6 +49,7 @@ from tests.support.messages_replies import (
 )
 from tests.support.protocols import PROTOCOLS, Protocol
 from tests.support.rate_limits import RateLimits
+from tests.support.waiting import wait_until
 
 __all__ = [
     "ANSWER",
@@ -117,6 +119,7 @@ class MessagesServer:
         self._changed = asyncio.Event()
         self._answering: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
+        self._serving: dict[tuple[str, int], asyncio.Task[None]] = {}
         self._loop = asyncio.new_event_loop()
         self._port = port
         self.throttle_above: int | None = None
@@ -146,13 +149,16 @@ class MessagesServer:
         self._on_loop(change)
 
     def drop_unanswered(self) -> None:
-        """Close the connections of requests that have no answer yet."""
+        """Close every connection opened so far, also of those that nobody has seen yet: what was asked there gets no answer."""
+        with socket.create_connection(("127.0.0.1", self._port)) as last:
+            # Connections are taken in the order in which they came, so once this one is seen all before it are.
+            wait_until(lambda: last.getsockname() in self._serving, pause=0.001)
 
-        def change() -> None:
-            for task in list(self._answering):
-                task.cancel()
+            def change() -> None:
+                for task in list(self._serving.values()):
+                    task.cancel()
 
-        self._on_loop(change)
+            self._on_loop(change)
 
     def __enter__(self) -> Self:
         ready = threading.Event()
@@ -199,6 +205,9 @@ class MessagesServer:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)
+        peer, serving = writer.get_extra_info("peername"), asyncio.current_task()
+        assert serving is not None
+        self._serving[peer] = serving
         self.connections += 1
         try:
             while head := await reader.readuntil(b"\r\n\r\n"):
@@ -215,6 +224,7 @@ class MessagesServer:
             pass
         finally:
             self._writers.discard(writer)
+            self._serving.pop(peer, None)
             with contextlib.suppress(Exception):
                 writer.close()
 
