@@ -23,9 +23,10 @@ demo: .venv/runtime
 	@echo "Open the report:  $(CURDIR)/.persona/reports/report.html"
 	@echo "Open Dagster:     make dev"
 
+# Hundreds of processes are started, each of which would compile the package anew where bytecode is not written.
 test: .venv/dev
 	@command -v chromium >/dev/null || echo "no chromium: browser tests are skipped"
-	$(BIN)/python -m pytest -n 3 --dist loadgroup
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 --dist loadgroup
 
 check: .venv/dev
 	$(BIN)/ruff format --check .

@@ -1,5 +1,6 @@
 """Fixtures every test can use: a copy of the sample world, a small world, and a store on each database."""
 
+import contextlib
 import os
 import shutil
 import signal
@@ -11,9 +12,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from hypothesis import HealthCheck, settings
 from sqlalchemy.engine import URL
 
+from persona_pipeline.base.database import engine
 from persona_pipeline.base.database.engine import Store, open_store
 from persona_pipeline.base.settings import get_settings
 from persona_pipeline.testing.worlds import write_small_world
@@ -61,6 +64,32 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     get_settings.cache_clear()
     yield
     get_settings.cache_clear()
+
+
+@pytest.fixture(scope="session")
+def _new_store(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The file of a store that was just made."""
+    path = tmp_path_factory.mktemp("store") / "store.db"
+    open_store(f"sqlite:///{path}").close()
+    return path.read_bytes()
+
+
+@pytest.fixture(autouse=True)
+def _new_stores_are_copies(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, _new_store: bytes) -> None:
+    """A new store on SQLite is a copy of one that was made: making it takes longer than most tests. tests/store makes its own."""
+    if Path(request.node.path).is_relative_to(PROJECT / "tests" / "store"):
+        return
+    made = engine.upgrade
+    lock = threading.Lock()
+
+    def upgrade(opened: sa.Engine) -> None:
+        name = opened.url.database
+        if opened.dialect.name == "sqlite" and name and name != ":memory:":
+            with lock, contextlib.suppress(OSError), Path(name).open("xb") as file:
+                file.write(_new_store)
+        made(opened)
+
+    monkeypatch.setattr(engine, "upgrade", upgrade)
 
 
 @pytest.fixture
