@@ -21,6 +21,8 @@ from persona_pipeline.cli.options import (
     judge_name,
     moment,
     names,
+    open_world,
+    require_known,
     require_token,
     token_in,
 )
@@ -81,19 +83,15 @@ def serve(
         require_token(token, token_env, host)
     from persona_pipeline.base.http_server import Access, ServerLimits
     from persona_pipeline.base.http_server import serve as serve_until_stopped
-    from persona_pipeline.base.settings import get_settings
     from persona_pipeline.corrections.service.app import create_app
-    from persona_pipeline.world.world import World
 
-    world = World.open()
-    for problem in world.sync().problems:
-        typer.echo(str(problem), err=True)
+    world = open_world(sync=True)
     application = create_app(
         world,
         _backend(judge, world),
         access=Access(token, max_body, config_token),
         most_at_once=at_once,
-        keep_text_days=get_settings().keep_text_days,
+        keep_text_days=world.settings.keep_text_days,
     )
     limits = ServerLimits(header_timeout, connections, connections_per_address)
     serve_until_stopped(application, host=host, port=port, unix_socket=unix_socket, limits=limits)
@@ -199,12 +197,10 @@ def statistics(
     from persona_pipeline.corrections.statistics import correction_statistics
     from persona_pipeline.reporting.pages.corrections import statistics_lines
     from persona_pipeline.world.models import Window, parse_window
-    from persona_pipeline.world.world import World
 
-    if format not in FORMATS:
-        raise ConfigError(f"--format {format!r} is unknown; use {' or '.join(FORMATS)}")
+    require_known("--format", format, FORMATS, " or ")
     span = None if window == "all" else Window.ending(datetime.now(UTC), parse_window(window))
-    found = correction_statistics(World.open().store, span, agent_ids=names(agents))
+    found = correction_statistics(open_world().store, span, agent_ids=names(agents))
     if as_json or format == "json":
         typer.echo(found.model_dump_json(indent=2))
         return
@@ -213,9 +209,8 @@ def statistics(
 
 
 def _synced_world() -> "World":
-    from persona_pipeline.world.world import World
 
-    world = World.open()
+    world = open_world()
     for agent_id in world.agent_ids():
         world.sync_persona(agent_id)
     return world
@@ -226,11 +221,10 @@ def _backend(judge: str | None, world: "World") -> "Backend":
         from persona_pipeline.judging.open import open_judge
 
         return open_judge(judge, world)
-    from persona_pipeline.base.settings import get_settings
     from persona_pipeline.corrections.gate import gate_backend
     from persona_pipeline.judging.model.options import ModelOptions
 
-    return gate_backend(options=ModelOptions.from_settings(get_settings(), judge))
+    return gate_backend(options=ModelOptions.from_settings(world.settings, judge))
 
 
 def _print_settings(settings: dict[str, object], source: str | None, as_json: bool) -> None:
@@ -294,14 +288,13 @@ def replay(
     from persona_pipeline.corrections.replay.run import replay as run_replay
     from persona_pipeline.judging.open import JudgeOptions, open_judge
     from persona_pipeline.reporting.pages.corrections import replay_page
-    from persona_pipeline.world.world import World
 
     check_format(format)
     if hold_at_most is not None and not 0 < hold_at_most < 1:
         raise ConfigError(f"--hold-at-most {hold_at_most:g} is no share between 0 and 1; for 2 % write 0.02")
     if write and hold_at_most is None:
         raise ConfigError("--write sets what --hold-at-most finds; give that too")
-    world = World.open()
+    world = open_world()
     for problem in world.sync().problems:
         typer.echo(f"left out: {problem}", err=True)
     request = ReplayRequest(

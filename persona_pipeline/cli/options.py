@@ -5,6 +5,7 @@ import ipaddress
 import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,6 +22,7 @@ from persona_pipeline.base.options import (
 )
 
 if TYPE_CHECKING:
+    from persona_pipeline.base.settings import Settings
     from persona_pipeline.world.world import World
 
 
@@ -120,6 +122,29 @@ def moment(text: str | None, option: str = "--as-of") -> datetime | None:
         raise ConfigError(str(error)) from error
 
 
+def environment() -> "Settings":
+    """Return what the environment sets."""
+    from persona_pipeline.base.settings import get_settings
+
+    return get_settings()
+
+
+def open_world(root: Path | None = None, *, sync: bool = False) -> "World":
+    """Return the world; ``sync``: its files are brought into the store first, and what is wrong with them is said."""
+    from persona_pipeline.world.world import World
+
+    world = World.open(root)
+    for problem in world.sync().problems if sync else ():
+        typer.echo(str(problem), err=True)
+    return world
+
+
+def require_known(option: str, value: str, known: Sequence[str], between: str = ", ") -> None:
+    """Raise ``ConfigError`` where an option's value is none of those that are known."""
+    if value not in known:
+        raise ConfigError(f"{option} {value!r} is unknown; use {between.join(known)}")
+
+
 def judge_name(judge: str | None, mock_judge: bool = False, *, world: "World | None" = None) -> str:
     """Return the judge that is meant.
 
@@ -130,9 +155,7 @@ def judge_name(judge: str | None, mock_judge: bool = False, *, world: "World | N
         raise ConfigError(f"--mock-judge contradicts --judge {judge}; leave one out")
     if mock_judge:
         return "recorded"
-    from persona_pipeline.base.settings import get_settings
-
-    return judge or (world.settings if world else get_settings()).judge
+    return judge or (world.settings if world else environment()).judge
 
 
 def live_judge_name(judge: str | None = None) -> str:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, date, datetime, time, timedelta
 from functools import partial
 from math import ceil, exp, log
@@ -23,23 +23,6 @@ from persona_pipeline.world.models import Window
 # Latencies are kept in classes: of whole milliseconds up to here, of 2 % width above.
 _WHOLE = 200
 _GROWTH = log(1.02)
-_SUMS = (
-    "actions",
-    "passed",
-    "passed_after_retry",
-    "forced",
-    "shadowed",
-    "would_hold",
-    "corrected",
-    "checks",
-    "rejections",
-    "input_tokens",
-    "output_tokens",
-    "cache_creation_tokens",
-    "cache_read_tokens",
-    "usd",
-    "priced",
-)
 _TOKENS = ("input_tokens", "output_tokens", "cache_creation_tokens", "cache_read_tokens")
 
 
@@ -126,6 +109,10 @@ class CheckTally:
         sums = {name: data.get(name, 0) for name in (*_SUMS, "highest")}
         latencies = Counter({int(level): count for level, count in data["latencies"].items()})
         return cls(**sums, reasons=Counter(data["reasons"]), latencies=latencies)
+
+
+# What adds up; the rest is the highest, and counts by reason and class.
+_SUMS = tuple(item.name for item in fields(CheckTally) if item.name not in ("highest", "reasons", "latencies"))
 
 
 def _class_of(milliseconds: float) -> int:

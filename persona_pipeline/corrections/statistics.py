@@ -185,11 +185,8 @@ def correction_statistics(
         most_new: checks to sum up now, about; None: all that are new. What remains is ``uncounted``.
     """
     count_new_checks(store, most=most_new)
-    total, by_agent, by_day = (
-        CheckTally(),
-        defaultdict[str, CheckTally](CheckTally),
-        defaultdict[date, CheckTally](CheckTally),
-    )
+    total = CheckTally()
+    by_agent, by_day = defaultdict[str, CheckTally](CheckTally), defaultdict[date, CheckTally](CheckTally)
     for agent_id, day, tally in day_tallies(store, window, None if agent_ids is None else list(agent_ids)):
         by_agent[agent_id].merge(tally)
         by_day[day].merge(tally)
@@ -209,32 +206,25 @@ def correction_statistics(
 def _statistics(tally: CheckTally) -> GateStatistics:
     judged = tally.passed + tally.passed_after_retry + tally.forced
     unchecked = tally.reasons.total()
-    cached = tally.cache_creation_tokens + tally.cache_read_tokens
     # An action id that is used again ends more than once.
     actions = max(tally.actions, judged + unchecked + tally.shadowed)
+    alike = {
+        name: getattr(tally, name) for name in GateStatistics.model_fields if name in CheckTally.__dataclass_fields__
+    }
     return GateStatistics(
-        actions=actions,
-        passed=tally.passed,
-        passed_after_retry=tally.passed_after_retry,
-        forced=tally.forced,
-        fail_open=unchecked,
-        fail_open_by_reason=dict(sorted(tally.reasons.items())),
-        shadowed=tally.shadowed,
-        would_hold=tally.would_hold,
-        abandoned=actions - judged - unchecked - tally.shadowed,
-        corrected=tally.corrected,
-        pass_rate=(tally.passed + tally.passed_after_retry) / judged if judged else None,
-        first_pass_rate=tally.passed / judged if judged else None,
-        checks=tally.checks,
-        rejections=tally.rejections,
-        latency_ms=_latency(tally) if tally.checks else None,
-        input_tokens=tally.input_tokens,
-        output_tokens=tally.output_tokens,
-        cached_tokens=cached,
-        cache_read_tokens=tally.cache_read_tokens,
-        usd=tally.usd,
-        unpriced_checks=tally.checks - tally.priced,
-        usd_per_check=tally.usd / tally.priced if tally.priced else None,
+        **alike
+        | {
+            "actions": actions,
+            "fail_open": unchecked,
+            "fail_open_by_reason": dict(sorted(tally.reasons.items())),
+            "abandoned": actions - judged - unchecked - tally.shadowed,
+            "pass_rate": (tally.passed + tally.passed_after_retry) / judged if judged else None,
+            "first_pass_rate": tally.passed / judged if judged else None,
+            "latency_ms": _latency(tally) if tally.checks else None,
+            "cached_tokens": tally.cache_creation_tokens + tally.cache_read_tokens,
+            "unpriced_checks": tally.checks - tally.priced,
+            "usd_per_check": tally.usd / tally.priced if tally.priced else None,
+        }
     )
 
 

@@ -236,6 +236,11 @@ def problems_markdown(problems: Sequence[object]) -> str:
     return "\n".join(f"- {markdown_code(str(problem))}" for problem in problems)
 
 
+def listed(lines: Sequence[str], most: int) -> list[str]:
+    """Return the first lines as a Markdown list, and how many more there are."""
+    return [f"- {line}" for line in lines[:most]] + ([f"- and {len(lines) - most} more"] if len(lines) > most else [])
+
+
 def table(rows: Sequence[Mapping[str, str | float]], columns: Sequence[str]) -> dg.TableMetadataValue:
     """Return rows as a table with these columns."""
     schema = dg.TableSchema(columns=[dg.TableColumn(name) for name in columns])

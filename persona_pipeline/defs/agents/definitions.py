@@ -25,33 +25,6 @@ from persona_pipeline.guard.report import AgentReport
 from persona_pipeline.world.speakers import stored_names
 from persona_pipeline.world.world import World
 
-EVALUATE_AGENT, FOLLOW_VOICES = "evaluate_agent", "follow_voices"
-
-
-def build_evaluate_agent(
-    specs: Specs, steps: Sequence[dg.AssetsDefinition], gate: dg.AssetChecksDefinition
-) -> AssetJob:
-    """Return the job that evaluates an agent."""
-    return dg.define_asset_job(
-        specs.place.name(EVALUATE_AGENT),
-        selection=dg.AssetSelection.assets(*steps) | dg.AssetSelection.checks(gate),
-        partitions_def=specs.agents,
-        executor_def=specs.place.executor,
-        description="One agent from its files to the comparison with its baseline; fails when it regressed.",
-    )
-
-
-def build_follow_voices(specs: Specs, voices: dg.AssetsDefinition) -> AssetJob:
-    """Return the job that follows an agent's voice."""
-    return dg.define_asset_job(
-        specs.place.name(FOLLOW_VOICES),
-        selection=dg.AssetSelection.assets(voices),
-        partitions_def=specs.agents,
-        executor_def=specs.place.executor,
-        description="Does an agent still sound like itself? Learns its voice if need be and follows its messages. Judges nothing.",
-    )
-
-
 Context = dg.AssetExecutionContext
 Made = Iterator[dg.MaterializeResult | Event]
 Step = Callable[[Specs, Context, World, EvaluationSettings, str], Made]
@@ -289,7 +262,18 @@ def build_agents(place: Place, messages_from: Sequence[dg.AssetKey] = ()) -> Age
     sources = build_sources(place, messages_from)
     specs = build_specs(place, sources)
     steps, voices, gate = build_steps(specs), build_voices(specs), build_gate(specs)
-    evaluate_agent, follow_voices = build_evaluate_agent(specs, steps, gate), build_follow_voices(specs, voices)
+    evaluate_agent = place.asset_job(
+        "evaluate_agent",
+        dg.AssetSelection.assets(*steps) | dg.AssetSelection.checks(gate),
+        "One agent from its files to the comparison with its baseline; fails when it regressed.",
+        partitions_def=specs.agents,
+    )
+    follow_voices = place.asset_job(
+        "follow_voices",
+        dg.AssetSelection.assets(voices),
+        "Does an agent still sound like itself? Learns its voice if need be and follows its messages. Judges nothing.",
+        partitions_def=specs.agents,
+    )
     definitions = dg.Definitions(
         assets=[*sources.by_name.values(), *steps, voices],
         asset_checks=[gate],

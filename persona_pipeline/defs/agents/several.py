@@ -7,7 +7,7 @@ import dagster as dg
 from persona_pipeline.defs.agents import checks, verdicts
 from persona_pipeline.defs.agents.specs import Specs
 from persona_pipeline.defs.agents.verdicts import agent_line, agent_lines
-from persona_pipeline.defs.platform.assets import AssetOutcome
+from persona_pipeline.defs.platform.assets import AssetOutcome, evaluated
 from persona_pipeline.defs.platform.dagster_internals import (
     MATERIALIZED,
     OBSERVED,
@@ -122,17 +122,7 @@ def check_evaluations(
             agent_id: gate.result(specs, report, agent_line(report, fail_on)) for agent_id, report in reports.items()
         }
         for agent_id, verdict in sorted(said.items(), key=lambda item: not item[1].passed):
-            yield dg.AssetCheckEvaluation(
-                asset_key=specs.comparisons.key,
-                check_name=gate.name,
-                passed=verdict.passed,
-                metadata=verdict.metadata,
-                severity=verdict.severity,
-                description=verdict.description,
-                # A blocking one would end the step, and with it the other agents.
-                blocking=False,
-                partition=agent_id,
-            )
+            yield evaluated(specs.comparisons.key, agent_id, verdict)
 
 
 def _newest(result: CohortResult) -> dict[str, AgentResult]:

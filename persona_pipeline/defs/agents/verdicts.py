@@ -181,8 +181,7 @@ def failure_of(
 
 def first_lines(said: Sequence[str], most: int) -> list[str]:
     """Return the first sentences, one a line, and how many more there are."""
-    lines = [f"- {one_line(text, MOST_LINE)}" for text in said[:most]]
-    return [*lines, *([f"- and {len(said) - most} more"] if len(said) > most else [])]
+    return metadata.listed([one_line(text, MOST_LINE) for text in said], most)
 
 
 def some(names: Sequence[str]) -> str:
