@@ -11,7 +11,7 @@ from typing import Any
 import dagster as dg
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.corrections.counting import forget_bypasses, forget_texts
+from persona_pipeline.corrections.statistics import forget_bypasses, forget_texts
 from persona_pipeline.defs import metadata
 from persona_pipeline.defs.agents.specs import Specs
 from persona_pipeline.defs.platform.dagster_internals import PARTITION, RANGE, delete_run, events_of_run

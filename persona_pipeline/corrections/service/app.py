@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -15,13 +16,13 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 
+from persona_pipeline.base.database.engine import Store
 from persona_pipeline.base.documents.json import strict_json
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.http_server import ARRIVED, Access, Boundary
 from persona_pipeline.base.telemetry import within_span
 from persona_pipeline.corrections.background import DaemonPool
 from persona_pipeline.corrections.configuration import StoredConfig, read_config, write_config
-from persona_pipeline.corrections.counting import keep_in_order
 from persona_pipeline.corrections.decision import Action, GateDecision, Outcome
 from persona_pipeline.corrections.gate import DEADLINE_SECONDS, ActionGate
 from persona_pipeline.corrections.interventions import Guidance, Interventions
@@ -39,7 +40,13 @@ from persona_pipeline.corrections.service.wire import (
     InterventionsResponse,
     StatisticsQuery,
 )
-from persona_pipeline.corrections.statistics import CorrectionStatistics, correction_statistics
+from persona_pipeline.corrections.statistics import (
+    CorrectionStatistics,
+    correction_statistics,
+    count_new_checks,
+    forget_bypasses,
+    forget_texts,
+)
 from persona_pipeline.judging.verdict import Backend
 from persona_pipeline.scoring.voice_alarm.following import VoiceAlarm
 from persona_pipeline.version import __version__
@@ -136,6 +143,34 @@ class ServiceMetrics:
         from prometheus_client import generate_latest
 
         return generate_latest(self.registry)
+
+
+# Often enough that whoever asks for statistics finds next to nothing left to count.
+_COUNTING_SECONDS = 10.0
+_PRUNING_SECONDS = 3600.0
+_MOST_AT_A_TIME = 5000
+_PAUSE_SECONDS = 0.05
+_LOGGER = logging.getLogger(__name__)
+
+
+async def keep_in_order(store: Store, keep_text_days: int | None) -> None:
+    """Sum checks up and forget old texts for as long as the service runs; a store that fails is tried again."""
+    pool = DaemonPool(1, "gate-upkeep")
+    pruned_at: float | None = None
+    clock = asyncio.get_running_loop().time
+    while True:
+        try:
+            # A backlog is worked off in pieces, between which other writers have their turn.
+            while await pool.run(lambda: count_new_checks(store, most=_MOST_AT_A_TIME)) >= _MOST_AT_A_TIME:
+                await asyncio.sleep(_PAUSE_SECONDS)
+            if pruned_at is None or clock() - pruned_at > _PRUNING_SECONDS:
+                await pool.run(partial(forget_bypasses, store))
+                if keep_text_days is not None:
+                    await pool.run(partial(forget_texts, store, keep_text_days))
+                pruned_at = clock()
+        except Exception as error:
+            _LOGGER.warning("the gate's records are not put in order now: %s", type(error).__name__)
+        await asyncio.sleep(_COUNTING_SECONDS)
 
 
 _STORE_SECONDS = 10.0
