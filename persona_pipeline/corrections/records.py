@@ -84,7 +84,6 @@ def prior_attempts(connection: Connection, agent_id: str, action_id: str) -> Pri
 
 
 def write_check(store: Store, record: CheckRecord) -> None:
-    """Write one check, in one transaction."""
     decision = record.decision
     usage = asdict(decision.usage)
     usd = usage.pop("usd")
@@ -198,19 +197,6 @@ class Bypasses:
                 # No thread to spare: the next bypass, or the end, tries again.
                 return
             self._timer = timer
-
-
-def bypass_counts(store: Store, since: timedelta | None = None) -> dict[str, int]:
-    """Return how many texts went past the gate, by reason; ``since``: only that far back from now."""
-    query = (
-        sa.select(_BYPASSES.c.reason, sa.func.sum(_BYPASSES.c["count"]))
-        .group_by(_BYPASSES.c.reason)
-        .order_by(_BYPASSES.c.reason)
-    )
-    if since is not None:
-        query = query.where(_BYPASSES.c.created_at > datetime.now(UTC) - since)
-    with store.connect() as connection:
-        return {row[0]: int(row[1]) for row in connection.execute(query)}
 
 
 _MESSAGES = tables.run_messages

@@ -80,7 +80,6 @@ class CheckTally:
         self.highest = max(self.highest, check.latency_ms)
 
     def merge(self, other: Self) -> None:
-        """Add the sums of another tally."""
         for name in _SUMS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.highest = max(self.highest, other.highest)
@@ -160,7 +159,6 @@ def count_new_checks(store: Store, *, most: int | None = None) -> int:
 
 
 def uncounted_checks(store: Store) -> int:
-    """Return how many checks are in no tally yet."""
     with store.connect() as connection:
         return connection.execute(
             sa.select(sa.func.count()).select_from(_CHECKS).where(~_CHECKS.c.counted)

@@ -43,7 +43,6 @@ Events = Mapping[str, Mapping[str, int]]
 
 
 def observation(specs: Specs, change: SourceChange) -> dg.AssetObservation:
-    """Return the event that records a change."""
     key = specs.sources.by_name[change.source].key
     return dg.AssetObservation(key, partition=change.agent_id, tags={DATA_VERSION: change.version})
 
@@ -96,7 +95,6 @@ _CURSOR = "event "
 
 
 def build_source_observations(specs: Specs) -> dg.SensorDefinition:
-    """Return the sensor that records what changed of a place's agents."""
     place = specs.place
 
     @place.sensor(
@@ -145,7 +143,6 @@ def build_source_observations(specs: Specs) -> dg.SensorDefinition:
 
 
 def build_world_changes(agents: Agents, evaluate_cohort: dg.JobDefinition) -> dg.SensorDefinition:
-    """Return the sensor that asks for what recorded changes need."""
     specs, place = agents.specs, agents.specs.place
 
     @place.sensor(
@@ -288,7 +285,6 @@ MOST_LEARNING = 10
 
 
 def build_voice_alarms(agents: Agents) -> dg.SensorDefinition:
-    """Return the sensor that follows the voices of a place's agents."""
     place = agents.specs.place
 
     @place.sensor(
@@ -486,7 +482,6 @@ def build_message_rows(place: Place, upstream: dg.AssetKey, columns: Mapping[str
 
 
 def build_changes(agents: Agents, evaluate_cohort: dg.JobDefinition) -> dg.Definitions:
-    """Return what sees the world of a place change."""
     sensors = [
         build_source_observations(agents.specs),
         build_world_changes(agents, evaluate_cohort),

@@ -12,7 +12,6 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.defs import metadata
-from persona_pipeline.defs.agents import checks
 from persona_pipeline.defs.agents.checks import all_in_character
 from persona_pipeline.defs.agents.several import Event, evaluate_together
 from persona_pipeline.defs.agents.specs import Specs
@@ -27,7 +26,7 @@ from persona_pipeline.defs.agents.verdicts import (
     verdict,
 )
 from persona_pipeline.defs.platform import run_tags
-from persona_pipeline.defs.platform.assets import reports_folder, write_texts
+from persona_pipeline.defs.platform.assets import evaluated, reports_folder, write_texts
 from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.place import VALUES, Place
 from persona_pipeline.defs.platform.resources import (
@@ -126,15 +125,10 @@ def _report_links(page: Path, world: World, place: Place) -> metadata.Metadata:
     return links
 
 
-def gate_fields(wrong: Sequence[str], exit_code: int, conclusion: Conclusion) -> dict[str, Any]:
-    """Return what the report's check says, as both an asset and an op can say it."""
-    return {
-        "check_name": GATE_PASSED,
-        "passed": not exit_code,
-        "severity": dg.AssetCheckSeverity.ERROR,
-        "description": checks.summary(wrong if exit_code else []),
-        "metadata": {**metadata.conclusion_metadata(conclusion), "exit_code": dg.MetadataValue.int(exit_code)},
-    }
+def gate_result(wrong: Sequence[str], exit_code: int, conclusion: Conclusion) -> dg.AssetCheckResult:
+    """Return what the report's check says."""
+    facts = {**metadata.conclusion_metadata(conclusion), "exit_code": dg.MetadataValue.int(exit_code)}
+    return metadata.check_result(GATE_PASSED, wrong if exit_code else [], facts, passed=not exit_code)
 
 
 def build_persona_regression(place: Place) -> dg.JobDefinition:
@@ -156,9 +150,7 @@ def build_persona_regression(place: Place) -> dg.JobDefinition:
         if report.exit_code:
             context.log.error("\n".join([f"exit code {report.exit_code}", *wrong]))
         yield dg.AssetMaterialization(key, metadata=report_metadata(report, folder, world.open(), place))
-        yield dg.AssetCheckEvaluation(
-            asset_key=key, blocking=True, **gate_fields(wrong, report.exit_code, report.conclusion)
-        )
+        yield evaluated(key, None, gate_result(wrong, report.exit_code, report.conclusion), blocking=True)
         yield dg.Output(None)
 
     return place.job(
@@ -204,7 +196,6 @@ def report_of_interest(world: World, lines: Sequence[AgentVerdict], fail_on: Seq
 
 
 def build_regression_report(specs: Specs) -> dg.AssetsDefinition:
-    """Return the report over all agents of a place."""
     about = {GATE_PASSED: "No agent regressed, and everything that should be judged was."}
 
     @specs.place.asset(
@@ -231,7 +222,7 @@ def build_regression_report(specs: Specs) -> dg.AssetsDefinition:
                 **report_metadata(report, folder, opened, specs.place),
                 "exit_code": exit_code,
             },
-            check_results=[dg.AssetCheckResult(**gate_fields(wrong, exit_code, report.conclusion))],
+            check_results=[gate_result(wrong, exit_code, report.conclusion)],
         )
 
     return regression_report
@@ -292,7 +283,6 @@ class Shard(BaseModel):
 
 
 def build_evaluate_cohort(specs: Specs) -> dg.JobDefinition:
-    """Return the job that evaluates many agents of a place."""
     place = specs.place
 
     @place.op(out=dg.DynamicOut(dict, io_manager_key=place.name(VALUES)))
@@ -362,8 +352,6 @@ def build_evaluate_cohort(specs: Specs) -> dg.JobDefinition:
 
 
 def build_capture_baseline(place: Place) -> dg.JobDefinition:
-    """Return the job that takes baselines."""
-
     @place.op(pool=place.judge_pool)
     def capture_baselines(context: dg.OpExecutionContext, world: WorldResource, config: RegressionConfig) -> None:
         """Evaluate the agents and write what was scored in full to `baselines/`."""
@@ -385,7 +373,6 @@ class Cohort:
 
 
 def build_cohort(specs: Specs) -> Cohort:
-    """Return what is about all agents of a place."""
     place = specs.place
     report, evaluate_cohort = build_regression_report(specs), build_evaluate_cohort(specs)
     definitions = dg.Definitions(

@@ -17,7 +17,7 @@ from persona_pipeline.base.options import EvaluationRequest, given
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.defs import metadata
 from persona_pipeline.defs.agents.definitions import build_agents
-from persona_pipeline.defs.agents.verdicts import AgentVerdict, agent_line, first_lines
+from persona_pipeline.defs.agents.verdicts import AgentVerdict, agent_line
 from persona_pipeline.defs.batches import build_batches
 from persona_pipeline.defs.changes import (
     build_changes,
@@ -303,9 +303,6 @@ class PersonaWorld(dg.Component, dg.Model, dg.Resolvable):
         return shown
 
 
-MOST_LINES = 5
-
-
 def build_persona_checks(
     *,
     asset: str | Sequence[str] | dg.AssetKey | dg.AssetsDefinition,
@@ -383,16 +380,9 @@ def _check_name(agent_id: str) -> str:
 
 
 def _result(key: dg.AssetKey, line: AgentVerdict, report: AgentReport) -> dg.AssetCheckResult:
-    wrong = line.wrong
-    return dg.AssetCheckResult(
-        asset_key=key,
-        check_name=_check_name(report.evaluation.agent_id),
-        passed=not wrong,
-        severity=dg.AssetCheckSeverity.ERROR,
-        description="\n".join(first_lines(wrong, MOST_LINES)) or "Nothing is wrong.",
-        metadata={
-            **metadata.conclusion_metadata(report.conclusion),
-            "found": len(wrong),
-            "comparison": metadata.comparison_table(report.comparison),
-        },
-    )
+    facts = {
+        **metadata.conclusion_metadata(report.conclusion),
+        "found": len(line.wrong),
+        "comparison": metadata.comparison_table(report.comparison),
+    }
+    return metadata.check_result(_check_name(report.evaluation.agent_id), line.wrong, facts, asset_key=key)

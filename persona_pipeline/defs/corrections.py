@@ -125,8 +125,6 @@ def _effects_table(effects: Mapping[str, CorrectionEffect]) -> dg.TableMetadataV
 
 
 def build_corrections(place: Place) -> dg.Definitions:
-    """Return what is about the corrections of a place."""
-
     @place.asset("correction_statistics", "corrections", kinds={"sql"})
     def correction_statistics(
         context: dg.AssetExecutionContext, world: WorldResource, config: CorrectionsConfig

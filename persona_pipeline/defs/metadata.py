@@ -29,7 +29,7 @@ from persona_pipeline.world.propositions.models import PropositionSet
 
 Metadata = dict[str, Any]
 MOST_ROWS, MOST_FINDINGS, MOST_AGENTS = 20, 50, 50
-MOST_TEXT = 300
+MOST_TEXT, MOST_LINES = 300, 5
 
 
 def persona_metadata(persona: Persona) -> Metadata:
@@ -56,7 +56,6 @@ def messages_metadata(messages: Sequence[Message], window: Window) -> Metadata:
 
 
 def propositions_metadata(propositions: PropositionSet | None) -> Metadata:
-    """Return the merged claims as a table."""
     if propositions is None:
         return {"propositions": 0, "status": "no propositions for this agent"}
     rows = [
@@ -241,8 +240,24 @@ def listed(lines: Sequence[str], most: int) -> list[str]:
     return [f"- {line}" for line in lines[:most]] + ([f"- and {len(lines) - most} more"] if len(lines) > most else [])
 
 
+def check_result(
+    name: str, wrong: Sequence[str], facts: Metadata, *, passed: bool | None = None, **more: Any
+) -> dg.AssetCheckResult:
+    """Return what a check says: the first of what is wrong, which the UI shows above everything else of it.
+
+    Args:
+        passed: None: where nothing is wrong.
+    """
+    return dg.AssetCheckResult(
+        check_name=name,
+        passed=not wrong if passed is None else passed,
+        description="\n".join(listed([one_line(line, MOST_TEXT) for line in wrong], MOST_LINES)) or "Nothing is wrong.",
+        metadata=facts,
+        **{"severity": dg.AssetCheckSeverity.ERROR, **more},
+    )
+
+
 def table(rows: Sequence[Mapping[str, str | float]], columns: Sequence[str]) -> dg.TableMetadataValue:
-    """Return rows as a table with these columns."""
     schema = dg.TableSchema(columns=[dg.TableColumn(name) for name in columns])
     return dg.MetadataValue.table([dg.TableRecord(dict(row)) for row in rows], schema=schema)
 

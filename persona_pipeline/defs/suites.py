@@ -56,16 +56,8 @@ class SuiteCheck:
     def result(self, run: "SuiteResult") -> dg.AssetCheckResult:
         """Return the check's result."""
         wrong = [one_line(line, MOST_LINE) for line in self.find(run)]
-        return dg.AssetCheckResult(
-            check_name=self.name,
-            passed=not wrong,
-            severity=dg.AssetCheckSeverity.ERROR,
-            description="\n".join(metadata.listed(wrong, MOST_LINES)) or "Nothing is wrong.",
-            metadata={
-                "found": len(wrong),
-                "what_is_wrong": metadata.table([{"what": line} for line in wrong[:MOST_ROWS]], ("what",)),
-            },
-        )
+        shown = metadata.table([{"what": line} for line in wrong[:MOST_ROWS]], ("what",))
+        return metadata.check_result(self.name, wrong, {"found": len(wrong), "what_is_wrong": shown})
 
 
 def run_target(
@@ -200,12 +192,10 @@ GROUP = "suites"
 
 
 def asset_key(place: Place, file: SuiteFile) -> dg.AssetKey:
-    """Return the key of a suite's results."""
     return place.key(["suites", *file.name])
 
 
 def source_key(place: Place, file: SuiteFile) -> dg.AssetKey:
-    """Return the key of a suite's files."""
     return place.key(["suite_files", *file.name])
 
 
@@ -283,8 +273,6 @@ class SuitesConfig(dg.Config):
 
 
 def build_run_eval_suites(place: Place) -> dg.JobDefinition:
-    """Return the job that runs the suites of a place."""
-
     @place.op(out=dg.DynamicOut(dict, io_manager_key=place.name(VALUES)))
     def choose_suites(
         context: dg.OpExecutionContext, world: WorldResource, config: SuitesConfig
@@ -397,8 +385,6 @@ def build_suite_observations(place: Place, loaded: Sequence[SuiteFile]) -> dg.Se
 
 
 def build_suite_changes(place: Place, run_eval_suites: dg.JobDefinition) -> dg.SensorDefinition:
-    """Return the sensor that runs changed suites."""
-
     @place.sensor(
         job=run_eval_suites,
         minimum_interval_seconds=ACT_SECONDS,
@@ -468,7 +454,6 @@ def _request(file: SuiteFile, look: int) -> dg.RunRequest:
 
 
 def build_suites(place: Place) -> dg.Definitions:
-    """Return the eval suites that the world of a place has now."""
     files = suite_files(place.environment.world_root)
     run_eval_suites = build_run_eval_suites(place)
     nightly = place.schedule(

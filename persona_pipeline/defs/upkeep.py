@@ -89,7 +89,6 @@ def _drift(report: AgentReport) -> Sequence[str]:
 
 
 def build_baseline_review(specs: Specs) -> dg.AssetsDefinition:
-    """Return the review of a place's baselines."""
     about = {NOTHING_DUE: "No baseline is old, missing, outgrown or of another judge."}
 
     @specs.place.asset("baseline_review", "evaluation", deps=[specs.comparisons], kinds={"json", "sql"}, checks=about)
@@ -146,8 +145,6 @@ _OF_CALIBRATION = {
 
 
 def build_calibration(place: Place) -> dg.AssetsDefinition:
-    """Return the calibration of a place's judges."""
-
     @place.asset("calibration", "evaluation", kinds={"python"}, checks=_OF_CALIBRATION)
     def calibration(context: dg.AssetExecutionContext, world: WorldResource) -> dg.MaterializeResult:
         """How each judge agrees with people on each dimension, and what people would give. Judges nothing."""
@@ -309,8 +306,6 @@ _MOST_NAMED = 20
 
 
 def build_check_message_counts(place: Place) -> dg.JobDefinition:
-    """Return the job that checks the counts."""
-
     @place.op()
     def count_all_messages(context: dg.OpExecutionContext, world: WorldResource) -> None:
         """Count every message, agent by agent, and mend what differs from what was counted as they came."""
@@ -335,8 +330,6 @@ SECONDS = 10
 
 
 def build_run_failure_alert(place: Place, ours: Ours) -> dg.SensorDefinition:
-    """Return the sensor of failed runs."""
-
     @dg.run_failure_sensor(
         name=place.name("run_failure_alert"),
         default_status=dg.DefaultSensorStatus.RUNNING

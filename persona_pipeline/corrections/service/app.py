@@ -139,7 +139,6 @@ class ServiceMetrics:
         self._standing.set(len(self._alarmed))
 
     def text(self) -> bytes:
-        """Return everything in Prometheus' text format."""
         from prometheus_client import generate_latest
 
         return generate_latest(self.registry)

@@ -205,7 +205,6 @@ def _asked(context: Context, made: Mapping[str, dg.AssetSpec]) -> list[str]:
 
 
 def build_steps(specs: Specs) -> list[dg.AssetsDefinition]:
-    """Return the steps of a place's agents."""
     return [
         build_step(specs, "personas", make_personas, [specs.personas]),
         build_step(specs, "messages", make_messages, [specs.messages]),
@@ -218,8 +217,6 @@ def build_steps(specs: Specs) -> list[dg.AssetsDefinition]:
 
 
 def build_voices(specs: Specs) -> dg.AssetsDefinition:
-    """Return the step that follows the voice of an agent of a place."""
-
     @dg.multi_asset(
         name=specs.place.name("voices"),
         specs=[specs.voices],

@@ -121,8 +121,6 @@ def freshness(settings: OrchestrationSettings) -> dg.FreshnessPolicy | None:
 
 
 def build_specs(place: Place, sources: Sources) -> Specs:
-    """Return the assets of every agent of a place."""
-
     def spec(
         name: str | list[str], group: str, deps: Sequence[dg.AssetSpec], kinds: set[str], text: str, **more: Any
     ) -> dg.AssetSpec:

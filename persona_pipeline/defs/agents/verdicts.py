@@ -191,7 +191,6 @@ def some(names: Sequence[str]) -> str:
 
 
 def persona_outcome(persona: Persona) -> AssetOutcome:
-    """Return the outcome of ``personas``."""
     return AssetOutcome(persona.hash, metadata.persona_metadata(persona))
 
 
@@ -204,7 +203,6 @@ def messages_outcome(length: str, window: Window, said: Sequence[Message], names
 
 
 def propositions_outcome(stored: StoredSet) -> AssetOutcome:
-    """Return the outcome of a proposition set."""
     return AssetOutcome(stored.version, metadata.propositions_metadata(stored.propositions))
 
 
@@ -215,7 +213,6 @@ def scores_outcome(evaluation: DimensionEvaluation | None) -> AssetOutcome:
 
 
 def voice_outcome(state: VoiceState) -> AssetOutcome:
-    """Return the outcome of ``voices``."""
     section = voice_section(state)
     return AssetOutcome(content_hash(section), metadata.voice_metadata(state.agent_id, section))
 
@@ -227,7 +224,6 @@ def run_outcome(evaluation: AgentEvaluation, history: Sequence[HistoryValue] = (
 
 
 def comparison_outcome(report: AgentReport) -> AssetOutcome:
-    """Return the outcome of ``baseline_comparisons``."""
     version = content_hash(report.comparison.model_dump(mode="json"))
     return AssetOutcome(version, metadata.comparison_metadata(report))
 

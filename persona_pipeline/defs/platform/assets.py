@@ -28,8 +28,10 @@ class AssetOutcome:
         )
 
 
-def evaluated(key: dg.AssetKey, partition: str, said: dg.AssetCheckResult) -> dg.AssetCheckEvaluation:
-    """Return what a check says of one partition of several: a blocking one would end the step, and with it the others."""
+def evaluated(
+    key: dg.AssetKey, partition: str | None, said: dg.AssetCheckResult, *, blocking: bool = False
+) -> dg.AssetCheckEvaluation:
+    """Return the event of what a check says; of one partition of several it must not block, which would end the others' step."""
     return dg.AssetCheckEvaluation(
         asset_key=key,
         check_name=said.check_name or "",
@@ -37,7 +39,7 @@ def evaluated(key: dg.AssetKey, partition: str, said: dg.AssetCheckResult) -> dg
         metadata=said.metadata,
         severity=said.severity,
         description=said.description,
-        blocking=False,
+        blocking=blocking,
         partition=partition,
     )
 

@@ -202,7 +202,6 @@ def postgres_storage(
 
 
 def event_log_of(instance: dg.DagsterInstance) -> EventLogStorage:
-    """Return where an instance keeps its events."""
     return instance.event_log_storage
 
 

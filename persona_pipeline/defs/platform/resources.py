@@ -249,7 +249,6 @@ def event_log_values() -> EventLogValues:
 
 
 def build_platform(place: Place) -> dg.Definitions:
-    """Return the resources of a world."""
     evaluation = at_place(EvaluationSettings, place)
     return dg.Definitions(
         resources={
