@@ -1,7 +1,7 @@
 """``persona-pipeline corrections``: the service, settings, what the gate did, and thresholds chosen by what was said."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -9,6 +9,7 @@ from persona_pipeline.base.errors import ConfigError, did_you_mean
 from persona_pipeline.cli.options import (
     Agents,
     AsOf,
+    Command,
     Fresh,
     HeaderTimeout,
     Host,
@@ -24,6 +25,7 @@ from persona_pipeline.cli.options import (
     open_world,
     require_known,
     require_token,
+    taking,
     token_in,
 )
 
@@ -109,54 +111,37 @@ def show(agent: Agent, as_json: AsJson = False) -> None:
     _print_settings(stored.settings.model_dump(), stored.source, as_json)
 
 
+# What ``config set`` changes, by setting; a switch is called by what it switches.
+_SETTABLE = {
+    "action_gate_enabled": (bool, "Check messages before they are sent."),
+    "action_gate_threshold": (float, "Score (0-9) a message must reach."),
+    "anti_convergence_enabled": (bool, "Nudge when a channel agrees too much."),
+    "convergence_threshold": (float, "Share (0-1) of agreeing messages above which it nudges."),
+    "repetition_suppression_enabled": (bool, "Nudge when the agent repeats itself."),
+    "repetition_threshold": (float, "Share (0-1) of repeated three-word phrases above which it nudges."),
+    "max_correction_attempts": (int, "Rejections (0-10) after which a message goes out as it is."),
+    "shadow_mode": (bool, "Only measure and record what corrections would have done."),
+}
+
+
+def _settable(command: Command) -> Command:
+    made = {}
+    for name, (kind, told) in _SETTABLE.items():
+        dashed = name.removesuffix("_enabled").removesuffix("_mode").replace("_", "-")
+        flag = f"--{dashed}/--no-{dashed}" if kind is bool else f"--{dashed}"
+        made[name] = (Annotated[kind | None, typer.Option(flag, help=told)], None)
+    return taking(command, made)
+
+
 @config.command("set")
-def set_(
-    agent: Agent,
-    action_gate: Annotated[
-        bool | None, typer.Option("--action-gate/--no-action-gate", help="Check messages before they are sent.")
-    ] = None,
-    action_gate_threshold: Annotated[float | None, typer.Option(help="Score (0-9) a message must reach.")] = None,
-    anti_convergence: Annotated[
-        bool | None,
-        typer.Option("--anti-convergence/--no-anti-convergence", help="Nudge when a channel agrees too much."),
-    ] = None,
-    convergence_threshold: Annotated[
-        float | None, typer.Option(help="Share (0-1) of agreeing messages above which it nudges.")
-    ] = None,
-    repetition_suppression: Annotated[
-        bool | None,
-        typer.Option(
-            "--repetition-suppression/--no-repetition-suppression", help="Nudge when the agent repeats itself."
-        ),
-    ] = None,
-    repetition_threshold: Annotated[
-        float | None, typer.Option(help="Share (0-1) of repeated three-word phrases above which it nudges.")
-    ] = None,
-    max_correction_attempts: Annotated[
-        int | None, typer.Option(help="Rejections (0-10) after which a message goes out as it is.")
-    ] = None,
-    shadow: Annotated[
-        bool | None,
-        typer.Option("--shadow/--no-shadow", help="Only measure and record what corrections would have done."),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
+@_settable
+def set_(agent: Agent, as_json: AsJson = False, **given: Any) -> None:
     """Change some of an agent's settings. From then on its persona file does not change them (see reset)."""
     from pydantic import ValidationError
 
     from persona_pipeline.corrections.configuration import read_config, write_config
     from persona_pipeline.world.models import CorrectionSettings
 
-    given = {
-        "action_gate_enabled": action_gate,
-        "action_gate_threshold": action_gate_threshold,
-        "anti_convergence_enabled": anti_convergence,
-        "convergence_threshold": convergence_threshold,
-        "repetition_suppression_enabled": repetition_suppression,
-        "repetition_threshold": repetition_threshold,
-        "max_correction_attempts": max_correction_attempts,
-        "shadow_mode": shadow,
-    }
     changes = {name: value for name, value in given.items() if value is not None}
     if not changes:
         raise ConfigError("nothing to set; give at least one option, see --help")

@@ -44,21 +44,26 @@ def option(name: str, flag: str | None = None) -> Any:
     )
 
 
-def asks(*only: str, without: Sequence[str] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
+Command = Callable[..., None]
+
+
+def taking(command: Command, options: Mapping[str, tuple[Any, Any]]) -> Command:
+    """Return a command that takes these options before its own, type and default by name; they come to its ``**``."""
+    signature = inspect.signature(command)
+    first, *own = [item for item in signature.parameters.values() if item.kind is not item.VAR_KEYWORD]
+    made = [first.replace(name=name, annotation=kind, default=default) for name, (kind, default) in options.items()]
+    vars(command)["__signature__"] = signature.replace(parameters=[first, *made, *own])
+    return command
+
+
+def asks(*only: str, without: Sequence[str] = ()) -> Callable[[Command], Command]:
     """Give a command the options of an evaluation, all or some; they come to its ``**asked``."""
-
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        signature = inspect.signature(command)
-        context, *own = [item for item in signature.parameters.values() if item.kind is not item.VAR_KEYWORD]
-        made = [
-            context.replace(name=name, default=_default(name), annotation=Annotated[_kind(name) | None, option(name)])
-            for name in option_fields(without=without)
-            if name in (only or EvaluationRequest.model_fields)
-        ]
-        vars(command)["__signature__"] = signature.replace(parameters=[context, *made, *own])
-        return command
-
-    return decorate
+    made = {
+        name: (Annotated[_kind(name) | None, option(name)], _default(name))
+        for name in option_fields(without=without)
+        if name in (only or EvaluationRequest.model_fields)
+    }
+    return lambda command: taking(command, made)
 
 
 def request_of(context: typer.Context, asked: Mapping[str, Any], **more: Any) -> EvaluationRequest:

@@ -156,14 +156,8 @@ class ActionGate:
         self.deadline: float = deadline
         self._observer = observer
         self.bypasses: Bypasses = bypasses or Bypasses(world.store)
-        self._judge = ActionJudge(
-            world,
-            backend,
-            settings=settings,
-            breaker_threshold=breaker_threshold,
-            breaker_cooldown=breaker_cooldown,
-            most_at_once=most_at_once,
-        )
+        breaking = {"threshold": breaker_threshold, "cooldown": breaker_cooldown}
+        self._judge = ActionJudge(world, backend, settings, most_at_once, breaking)
         self._writes = DaemonPool(2, "gate-write")
         # What it takes is loaded now, and not while a text waits.
         emitter()
@@ -213,7 +207,15 @@ class ActionGate:
         started = arrived if arrived is not None else time.monotonic()
         if answered := self._remembered.answer(agent_id, action_id, attempt, text):
             return answered
-        call = self._begin(agent_id, text, channel, recipient, attempt, action_id, started)
+        channel, recipient = (place if place is None else storable(place) for place in (channel, recipient))
+        known_id, known = self._remembered.prior((agent_id, channel, recipient), action_id, attempt)
+        call = GateCall(
+            *(agent_id, text, channel, recipient),
+            attempt=max(attempt, known.rejections + 1),
+            action_id=known_id or uuid.uuid4().hex,
+            known=known,
+            ends=started + self.deadline - _MARGIN_SECONDS,
+        )
         unscored = GateDecision(Action.COMMIT, Outcome.FAIL_OPEN, text, action_id=call.action_id, attempt=call.attempt)
         record = CheckRecord(agent_id, unscored, call.known.first_text or text, run_id=run_id)
         try:
@@ -274,22 +276,6 @@ class ActionGate:
         idle = self._writes.wait_idle(seconds)
         self.bypasses.flush()
         return idle
-
-    def _begin(
-        self,
-        agent_id: str,
-        text: str,
-        channel: str | None,
-        recipient: str | None,
-        attempt: int,
-        action_id: str | None,
-        started: float,
-    ) -> GateCall:
-        channel, recipient = (place if place is None else storable(place) for place in (channel, recipient))
-        action_id, known = self._remembered.prior((agent_id, channel, recipient), action_id, attempt)
-        attempt = max(attempt, known.rejections + 1)
-        ends = started + self.deadline - _MARGIN_SECONDS
-        return GateCall(agent_id, text, channel, recipient, attempt, action_id or uuid.uuid4().hex, known, ends)
 
     async def _judged(self, call: GateCall, record: CheckRecord) -> CheckRecord:
         try:

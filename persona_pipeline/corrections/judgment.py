@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
@@ -167,28 +167,24 @@ class ActionJudge:
 
     Args:
         settings: instead of each agent's stored ones.
-        breaker_threshold: failures in a row after which the store, the judge or, for an agent whose requests it will not have, that
-            agent's judge is not asked for a while.
-        breaker_cooldown: seconds of that while; then one check tries.
         most_at_once: checks that may be judged at once; the others wait for a place, and without one they are not judged.
+        breaking: of the breakers: ``threshold`` failures in a row after which the store, the judge or, for an agent whose requests
+            it will not have, that agent's judge is not asked for ``cooldown`` seconds; then one check tries.
     """
 
     def __init__(
         self,
         world: World,
         backend: Backend,
-        *,
-        settings: CorrectionSettings | None = None,
-        breaker_threshold: int = 5,
-        breaker_cooldown: float = 30.0,
-        most_at_once: int = MOST_AT_ONCE,
+        settings: CorrectionSettings | None,
+        most_at_once: int,
+        breaking: Mapping[str, Any],
     ) -> None:
         self._world, self._backend, self._settings = world, backend, settings
         self._claims = ClaimFiles(world.root, ADHERENCE.name)
         self._reads = DaemonPool(8, "gate-read")
-        self._database = Breaker(threshold=breaker_threshold, cooldown=breaker_cooldown)
-        self._judge = Breaker(threshold=breaker_threshold, cooldown=breaker_cooldown)
-        self._agents = AgentBreakers(threshold=breaker_threshold, cooldown=breaker_cooldown)
+        self._database, self._judge = Breaker(**breaking), Breaker(**breaking)
+        self._agents = AgentBreakers(**breaking)
         self._places = CheckSlots(most_at_once)
 
     async def facts(self, call: GateCall) -> GateFacts | None:

@@ -14,6 +14,7 @@ from persona_pipeline.base.database.engine import Store
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.defs.agents.definitions import Agents
 from persona_pipeline.defs.agents.specs import Specs
+from persona_pipeline.defs.platform.assets import partition_requests
 from persona_pipeline.defs.platform.dagster_internals import (
     DATA_VERSION,
     MATERIALIZED,
@@ -212,18 +213,6 @@ def _unanswered(
         for agent_id, seen in found.items()
     }
     return {agent_id: seen for agent_id, seen in newer.items() if seen}
-
-
-def partition_requests(
-    agents: dg.DynamicPartitionsDefinition, agent_ids: Sequence[str], known: Sequence[str]
-) -> list[dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest]:
-    """Return what brings the partitions in step with the agents."""
-    added = sorted(set(agent_ids) - set(known))
-    removed = sorted(set(known) - set(agent_ids))
-    return [
-        *([agents.build_add_request(added)] if added else []),
-        *([agents.build_delete_request(removed)] if removed else []),
-    ]
 
 
 def run_requests(

@@ -18,7 +18,7 @@ from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.defs import metadata
 from persona_pipeline.defs.platform import run_tags
-from persona_pipeline.defs.platform.assets import AssetOutcome, evaluated
+from persona_pipeline.defs.platform.assets import AssetOutcome, PartitionRequest, evaluated, partition_requests
 from persona_pipeline.defs.platform.dagster_internals import DATA_VERSION, lineage_tags
 from persona_pipeline.defs.platform.failures import bad_input, known_failures
 from persona_pipeline.defs.platform.place import OWNERS, VALUES, Place
@@ -430,20 +430,14 @@ def acted_upon(cursor: str | None) -> tuple[int, dict[str, str]]:
 
 def _partition_requests(
     place: Place, context: dg.SensorEvaluationContext, file: SuiteFile, world: WorldResource
-) -> list[dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest]:
+) -> list[PartitionRequest]:
     try:
         named = open_suite(world.open().root, file).target_names
     except ConfigError as error:
         context.log.warning(str(error))
         return []
-    partitions = target_partitions(place, file)
     known = context.instance.get_dynamic_partitions(partitions_name(place, file))
-    added = [name for name in named if name not in known]
-    removed = [name for name in known if name not in named]
-    return [
-        *([partitions.build_add_request(added)] if added else []),
-        *([partitions.build_delete_request(removed)] if removed else []),
-    ]
+    return partition_requests(target_partitions(place, file), named, known)
 
 
 def _request(file: SuiteFile, look: int) -> dg.RunRequest:

@@ -359,10 +359,10 @@ def replay(world: World, request: ReplayRequest, backend: Backend) -> Replay:
             if correction is CorrectionKind.ACTION_GATE:
                 checked = asyncio.run(check_messages(backend, questions_about(world, agent_id, messages)))
                 usage = sum((item.usage for item in checked), usage)
-                results.append(_of_gate(agent_id, settings, checked, known, request.risk, done))
+                items, found = _of_gate(checked, known, done)
             else:
-                turns = measured_turns(world, correction, agent_id, messages, known)
-                results.append(_of_turns(correction, agent_id, settings, turns, request.risk))
+                items, found = _of_turns(measured_turns(world, correction, agent_id, messages, known))
+            results.append(_summed(correction, agent_id, settings, items, request.risk, found))
     return Replay(results=results, notes=notes, usd=usage.usd, calls=usage.calls)
 
 
@@ -373,38 +373,27 @@ def _messages(world: World, request: ReplayRequest, agent_id: str) -> list[Messa
     return found if request.newest is None else found[-request.newest :]
 
 
+# What only one correction knows of its replay, by field.
+_Found = dict[str, Any]
+
+
 def _of_gate(
-    agent_id: str,
-    settings: CorrectionSettings,
-    checked: Sequence[ReplayedCheck],
-    known: Known,
-    risk: float | None,
-    done: GateStatistics,
-) -> CorrectionReplay:
-    items = [
-        MeasuredMessage(item.score, good=known.is_good(item.message)) for item in checked if item.score is not None
-    ]
-    found = _summed(CorrectionKind.ACTION_GATE, agent_id, settings, items, risk, len(checked))
-    return found.model_copy(
-        update={
-            "unmeasured": dict(sorted(Counter(item.reason for item in checked if item.score is None).items())),
-            "judges": dict(sorted(Counter(item.model or "" for item in checked if item.score is not None).items())),
-            "cost": _cost(checked, done),
-        }
-    )
+    checked: Sequence[ReplayedCheck], known: Known, done: GateStatistics
+) -> tuple[list[MeasuredMessage], _Found]:
+    scored = [item for item in checked if item.score is not None]
+    items = [MeasuredMessage(item.score or 0.0, good=known.is_good(item.message)) for item in scored]
+    return items, {
+        "messages": len(checked),
+        "unmeasured": dict(sorted(Counter(item.reason for item in checked if item.score is None).items())),
+        "judges": dict(sorted(Counter(item.model or "" for item in scored).items())),
+        "cost": _cost(checked, done),
+    }
 
 
-def _of_turns(
-    correction: CorrectionKind,
-    agent_id: str,
-    settings: CorrectionSettings,
-    turns: Sequence[MeasuredMessage | None],
-    risk: float | None,
-) -> CorrectionReplay:
+def _of_turns(turns: Sequence[MeasuredMessage | None]) -> tuple[list[MeasuredMessage], _Found]:
     items = [item for item in turns if item is not None]
-    found = _summed(correction, agent_id, settings, items, risk, len(turns))
     nothing = len(turns) - len(items)
-    return found.model_copy(update={"unmeasured": {"nothing_to_look_at": nothing} if nothing else {}})
+    return items, {"messages": len(turns), "unmeasured": {"nothing_to_look_at": nothing} if nothing else {}}
 
 
 def _summed(
@@ -413,7 +402,7 @@ def _summed(
     settings: CorrectionSettings,
     items: Sequence[MeasuredMessage],
     risk: float | None,
-    messages: int,
+    found: _Found,
 ) -> CorrectionReplay:
     present = getattr(settings, correction.setting)
     return CorrectionReplay(
@@ -421,7 +410,6 @@ def _summed(
         agent_id=agent_id,
         enabled=getattr(settings, f"{correction}_enabled"),
         threshold=present,
-        messages=messages,
         measured=len(items),
         anyway=sum(item.anyway for item in items),
         good=sum(item.good is True for item in items),
@@ -429,6 +417,7 @@ def _summed(
         touched=[touched_by(correction, items, value) for value in thresholds(correction, present)] if items else [],
         area=area(correction, items),
         risk=None if risk is None else risk_threshold(correction, items, risk),
+        **found,
     )
 
 

@@ -44,6 +44,21 @@ def evaluated(
     )
 
 
+PartitionRequest = dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest
+
+
+def partition_requests(
+    partitions: dg.DynamicPartitionsDefinition, there: Sequence[str], known: Sequence[str]
+) -> list[PartitionRequest]:
+    """Return what brings partitions in step with what is there."""
+    new, old = set(there), set(known)
+    added, gone = [name for name in there if name not in old], [name for name in known if name not in new]
+    return [
+        *([partitions.build_add_request(added)] if added else []),
+        *([partitions.build_delete_request(gone)] if gone else []),
+    ]
+
+
 STATE = ".persona"
 _OBJECT_STORES = ("s3", "gs", "az")
 
