@@ -84,7 +84,7 @@ def evaluate_by_config(
     ):
         request = EvaluationRequest(**asked)
         name = request.judge or opened.settings.judge
-        run_tags.label_run(context.instance, context.run, {**asked, "judge": name}, place.environment.judge_model)
+        run_tags.label_run(context.instance, context.run, {**asked, "judge": name}, place)
         judge = open_judge(name, opened, JudgeOptions.of(request, logged_progress()))
         run = run_evaluation(opened, judge, request)
         gather(opened, run.report)

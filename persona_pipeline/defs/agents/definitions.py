@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import dagster as dg
 
 from persona_pipeline.base.errors import ConfigError, Problem
-from persona_pipeline.defs.agents import checks, verdicts
+from persona_pipeline.defs.agents import checks, outcomes
 from persona_pipeline.defs.agents.checks import build_gate
 from persona_pipeline.defs.agents.several import Event, evaluate_together
 from persona_pipeline.defs.agents.specs import Specs, build_sources, build_specs
@@ -60,7 +60,7 @@ class AgentStep:
 
 def make_personas(at: AgentStep) -> Made:
     """Bring the persona into the store."""
-    yield verdicts.persona_outcome(at.world.sync_persona(at.agent_id)).result(at.specs.personas)
+    yield outcomes.persona_outcome(at.world.sync_persona(at.agent_id)).result(at.specs.personas)
 
 
 def make_messages(at: AgentStep) -> Made:
@@ -77,7 +77,7 @@ def make_messages(at: AgentStep) -> Made:
     names = stored_names(at.world).of([at.agent_id])
     for line in names.warnings():
         at.context.log.warning(line)
-    yield verdicts.messages_outcome(request.window, scope.window, said, names).result(at.specs.messages)
+    yield outcomes.messages_outcome(request.window, scope.window, said, names).result(at.specs.messages)
 
 
 def make_proposition_sets(at: AgentStep) -> Made:
@@ -89,7 +89,7 @@ def make_proposition_sets(at: AgentStep) -> Made:
         except ConfigError as error:
             problems += error.problems
             continue
-        yield verdicts.propositions_outcome(stored).result(at.specs.propositions[dimension])
+        yield outcomes.propositions_outcome(stored).result(at.specs.propositions[dimension])
     if problems:
         raise ConfigError(problems)
 
@@ -103,21 +103,21 @@ def make_scores(at: AgentStep) -> Made:
     for scored in found:
         retry_unanswered(scored.unscored_reasons if scored else {}, judge, at.context.retry_number)
     for dimension, scored in zip(asked, found, strict=True):
-        yield verdicts.scores_outcome(scored).result(at.specs.scores[dimension])
+        yield outcomes.scores_outcome(scored).result(at.specs.scores[dimension])
 
 
 def make_runs(at: AgentStep) -> Made:
     """Complete the run that the scores make up, and keep it with its comparison."""
     run = at.finished().evaluation
     history = overall_history(at.world.store, at.agent_id, until=run.window_end)
-    yield verdicts.run_outcome(run, history).result(at.specs.runs)
+    yield outcomes.run_outcome(run, history).result(at.specs.runs)
 
 
 def make_comparisons(at: AgentStep) -> Made:
     """Compare the run with the agent's baseline as it is now; what fell is judged again before it is called a fall."""
     report = at.finished()
     run_tags.label_verdict(at.context.instance, at.context.run_id, verdict([agent_line(report)]))
-    yield verdicts.comparison_outcome(report).result(at.specs.comparisons)
+    yield outcomes.comparison_outcome(report).result(at.specs.comparisons)
 
 
 def make_in_character(at: AgentStep) -> Made:
@@ -125,7 +125,7 @@ def make_in_character(at: AgentStep) -> Made:
     line = agent_line(checks.newest_report(at.agent_id, at.world), at.evaluation.asked(at.world).fail_on)
     if failure := failure_of([line]):
         raise failure
-    if said := verdicts.in_character_outcome(line):
+    if said := outcomes.in_character_outcome(line):
         yield said.result(at.specs.in_character)
 
 
@@ -236,7 +236,7 @@ def build_voices(specs: Specs) -> dg.AssetsDefinition:
             context.log.info(state.learnt.note)
         for found in state.alarms:
             context.log.warning(found.text)
-        yield verdicts.voice_outcome(state).result(specs.voices)
+        yield outcomes.voice_outcome(state).result(specs.voices)
 
     return agent_voice
 

@@ -128,8 +128,7 @@ class EvaluationSettings(RequestConfig, dg.ConfigurableResource):
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
         if context.instance and context.run:
-            model = self.place.environment.judge_model
-            run_tags.label_run(context.instance, context.run, self.given, model)
+            run_tags.label_run(context.instance, context.run, self.given, self.place)
 
     def open_judge(self, world: World) -> OpenedJudge:
         """Return the judge, opened once a process and world."""

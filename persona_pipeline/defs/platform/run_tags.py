@@ -12,6 +12,7 @@ import dagster as dg
 from persona_pipeline.base.options import WINDOW as WINDOW_LENGTH
 from persona_pipeline.base.settings import PACKAGE_PARENT
 from persona_pipeline.defs.platform.dagster_internals import PARTITION, add_run_tags
+from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.world.models import Window
 
 AGENT, JUDGE, WINDOW, COMMIT, REASON = "agent", "judge", "window", "commit", "reason"
@@ -22,17 +23,17 @@ _GIT_SECONDS = 5
 Ours = Callable[[dg.DagsterRun], bool]
 
 
-def label_run(instance: dg.DagsterInstance, run: dg.DagsterRun, asked: Mapping[str, Any], model: str) -> None:
+def label_run(instance: dg.DagsterInstance, run: dg.DagsterRun, asked: Mapping[str, Any], place: Place) -> None:
     """Add the labels a run does not have yet, whoever started it.
 
     Args:
         asked: the options of its evaluation.
-        model: whom a live judge asks.
+        place: of the world, whose settings say which model a live judge asks.
     """
     judge, as_of = asked.get("judge", "recorded"), asked.get("as_of")
     window = f"since {asked['since']}" if "since" in asked else asked.get("window", WINDOW_LENGTH)
     labels = {
-        JUDGE: judge if judge == "recorded" else f"{judge}:{model}",
+        JUDGE: judge if judge == "recorded" else f"{judge}:{place.environment.judge_model}",
         WINDOW: f"{window} to {as_of}" if as_of else window,
         AGENT: run.tags.get(PARTITION),
         COMMIT: commit(),
