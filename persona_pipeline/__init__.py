@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from persona_pipeline.corrections.gate import ActionGate
     from persona_pipeline.corrections.interventions import Interventions
     from persona_pipeline.corrections.statistics import correction_statistics
-    from persona_pipeline.defs.component.persona_checks import build_persona_checks
-    from persona_pipeline.defs.component.persona_world import PersonaWorld
+    from persona_pipeline.defs.component import PersonaWorld, build_persona_checks
     from persona_pipeline.guard.baselines.models import Baseline
     from persona_pipeline.guard.report import AgentEvaluation, AgentReport, Finding, RunReport
     from persona_pipeline.judging.verdict import Evidence, Judge, JudgeRequest, Unscored, Verdict
@@ -119,8 +118,7 @@ _MODULES = {
     "persona_pipeline.corrections.gate": ("ActionGate",),
     "persona_pipeline.corrections.interventions": ("Interventions",),
     "persona_pipeline.corrections.statistics": ("correction_statistics",),
-    "persona_pipeline.defs.component.persona_checks": ("build_persona_checks",),
-    "persona_pipeline.defs.component.persona_world": ("PersonaWorld",),
+    "persona_pipeline.defs.component": ("PersonaWorld", "build_persona_checks"),
     "persona_pipeline.base.errors": ("ConfigError", "PersonaError", "Problem"),
     "persona_pipeline.guard.report": ("AgentEvaluation", "AgentReport", "Finding", "RunReport"),
     "persona_pipeline.judging.verdict": ("Evidence", "Judge", "JudgeRequest", "Unscored", "Verdict"),

@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from persona_pipeline.defs.component.building import build_world
+from persona_pipeline.defs.component import build_world
 from persona_pipeline.defs.platform.place import Place
 
 _PLACE = Place()

@@ -26,7 +26,7 @@ from persona_pipeline.cli.app import app
 from persona_pipeline.corrections import Outcome
 from persona_pipeline.corrections.nudges import Nudges
 from persona_pipeline.corrections.service.app import create_app
-from persona_pipeline.defs.component.persona_world import MessagesFrom
+from persona_pipeline.defs.component import MessagesFrom
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
 from persona_pipeline.guard.labels.files import Label
 from persona_pipeline.judging.recordings.replay import RecordedBackend

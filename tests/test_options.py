@@ -14,9 +14,8 @@ import persona_pipeline as pp
 from docs.site.generated import cli_commands, written_places
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import INTERNAL, Asking, EvaluationRequest, bounds_of, given, kind_of
-from persona_pipeline.defs.cohort.definitions import CohortConfig
-from persona_pipeline.defs.cohort.regression import RegressionConfig
-from persona_pipeline.defs.component.persona_world import PersonaWorld, WorldSettings
+from persona_pipeline.defs.cohort import CohortConfig, RegressionConfig
+from persona_pipeline.defs.component import PersonaWorld, WorldSettings
 from persona_pipeline.defs.platform.resources import EvaluationSettings
 from persona_pipeline.pytest_plugin.marks import Evaluations
 from persona_pipeline.testing.worlds import write_small_world

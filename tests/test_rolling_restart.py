@@ -51,8 +51,8 @@ from pathlib import Path
 
 import dagster as dg
 
-from persona_pipeline.defs.component.building import build_world
-from persona_pipeline.defs.component.persona_world import world_settings
+from persona_pipeline.defs.component import build_world
+from persona_pipeline.defs.component import world_settings
 from persona_pipeline.defs.platform.place import Place
 
 @dg.op

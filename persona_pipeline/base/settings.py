@@ -1,10 +1,8 @@
 """Settings from the environment, prefix ``PERSONA_``."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from functools import cache
 from pathlib import Path
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -178,39 +176,6 @@ def read_prices(text: str) -> dict[str, TokenPrices]:
     return found
 
 
-class SettingsInForce(Generic[SettingsT]):
-    """Called, it returns the settings in force: those of ``using``, else this process's, read once from the environment.
-
-    Raises:
-        ConfigError: a variable has a value it cannot have; all such are named.
-    """
-
-    def __init__(self, kind: type[SettingsT]) -> None:
-        self._kind = kind
-        self._environment: SettingsT | None = None
-        self._chosen: ContextVar[SettingsT | None] = ContextVar(kind.__name__, default=None)
-
-    def __call__(self) -> SettingsT:
-        if chosen := self._chosen.get():
-            return chosen
-        if self._environment is None:
-            self._environment = from_environment(self._kind)
-        return self._environment
-
-    @contextmanager
-    def using(self, settings: SettingsT | None) -> Iterator[None]:
-        """Let other settings be in force in the clause, for this task or thread and those it starts; None: the process's."""
-        token = self._chosen.set(settings)
-        try:
-            yield
-        finally:
-            self._chosen.reset(token)
-
-    def cache_clear(self) -> None:
-        """Forget what was read from the environment."""
-        self._environment = None
-
-
 def from_environment(settings: type[SettingsT]) -> SettingsT:
     """Return settings read from the environment.
 
@@ -231,4 +196,11 @@ def from_environment(settings: type[SettingsT]) -> SettingsT:
         ) from None
 
 
-get_settings = SettingsInForce(Settings)
+@cache
+def get_settings() -> Settings:
+    """Return this process's settings, read once from the environment; for where a door opens.
+
+    Raises:
+        ConfigError: a variable has a value it cannot have; all such are named.
+    """
+    return from_environment(Settings)

@@ -1,6 +1,8 @@
 """The command line, ``persona-pipeline``. One file a group of commands; heavy imports stay inside them."""
 
+import errno
 import sys
+from collections.abc import Iterator
 
 import typer
 
@@ -23,10 +25,66 @@ def main() -> None:
         typer.echo(str(error), err=True)
         sys.exit(EXIT_CONFIG)
     except Exception as error:
-        from persona_pipeline.cli.failures import machine_failure
-
         said = machine_failure(error)
         if said is None:
             raise
         typer.echo(said, err=True)
         sys.exit(EXIT_MACHINE)
+
+
+_REMEDIES = {
+    errno.ENOSPC: "free some space and run it again",
+    errno.EDQUOT: "free some of your quota and run it again",
+    errno.EFBIG: "raise the limit of file sizes and run it again",
+    errno.EROFS: "write to another place, or mount it writable",
+    errno.EACCES: "check who owns it and its permissions",
+    errno.EPERM: "check who owns it and its permissions",
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    errno.EIO: "check the disk",
+}
+_STORE_REMEDIES = (
+    ("full", "free some space and run it again"),
+    ("readonly", "check who owns the database's file and folder, and their permissions"),
+    ("read-only", "check who owns the database's file and folder, and their permissions"),
+    ("disk i/o", "check the disk and its free space"),
+    ("unable to open", "check the folder of the database and its permissions"),
+    ("locked", "wait for what is writing to it, then run it again"),
+)
+_KEPT = "what stood there before is still there"
+
+
+def machine_failure(error: BaseException) -> str | None:
+    """Return what to tell of an error that is the machine's and no mistake in the program, in one line; else None."""
+    for cause in _causes(error):
+        if isinstance(cause, OSError) and cause.errno is not None:
+            where = f"{cause.filename}: " if cause.filename else ""
+            remedy = _REMEDIES.get(cause.errno, "mend that and run it again")
+            return f"{where}{cause.strerror or type(cause).__name__}; {_KEPT}; {remedy}"
+        if _is_of_the_store(cause):
+            said = str(getattr(cause, "orig", None) or cause).strip().splitlines()[0]
+            remedy = next(
+                (told for word, told in _STORE_REMEDIES if word in said.lower()), "check PERSONA_DATABASE_URL"
+            )
+            return f"the store failed ({said}); {_KEPT}; {remedy}"
+    return None
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error itself, those of a group, and what each was raised for."""
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _causes(inner)
+        return
+    seen = error
+    for _ in range(10):
+        yield seen
+        following = seen.__cause__ or seen.__context__
+        if following is None:
+            return
+        seen = following
+
+
+def _is_of_the_store(error: BaseException) -> bool:
+    # Imported only where a store was opened.
+    exc = sys.modules.get("sqlalchemy.exc")
+    return exc is not None and isinstance(error, exc.OperationalError | exc.InterfaceError | exc.TimeoutError)

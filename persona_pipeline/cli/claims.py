@@ -16,10 +16,13 @@ from persona_pipeline.cli.options import (
     MockJudge,
     Record,
     WindowLength,
+    environment,
     judge_name,
     live_judge_name,
     moment,
     names,
+    open_world,
+    require_known,
 )
 
 if TYPE_CHECKING:
@@ -49,12 +52,11 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="Print the set as JSON.")] = False,
 ) -> None:
     """Print an agent's merged propositions of a dimension, the agent's name filled in."""
-    from persona_pipeline.base.settings import get_settings
     from persona_pipeline.world.personas import load_persona
     from persona_pipeline.world.propositions.loading import PROPOSITIONS, load_proposition_set
     from persona_pipeline.world.propositions.models import fill_template
 
-    root = get_settings().world_root
+    root = environment().world_root
     merged = load_proposition_set(root / PROPOSITIONS, dimension, agent)
     try:
         variables = {"agent_name": load_persona(root, agent).display_name}
@@ -109,7 +111,6 @@ def test(
     from persona_pipeline.judging.open import JudgeOptions, open_judge
     from persona_pipeline.lab.claims.trial import TrialRequest, plan_trial, run_trial
     from persona_pipeline.reporting.pages.claims import matrix_page
-    from persona_pipeline.world.world import World
 
     check_format(format)
     request = TrialRequest(
@@ -122,7 +123,7 @@ def test(
         others=others,
         seed=seed,
     )
-    world = World.open()
+    world = open_world()
     trial = plan_trial(world, request)
     if estimate:
         typer.echo(trial.estimate())
@@ -145,18 +146,16 @@ def noise(
     """Say from saved evaluations alone which claims vary, say nothing, or rest on nothing. No call is made."""
     from persona_pipeline.lab.claims.noise import measure_noise
     from persona_pipeline.reporting.pages.claims import noise_page
-    from persona_pipeline.world.world import World
 
     check_format(format)
-    report = measure_noise(World.open(), None if agent is None else [agent], names(dimension))
+    report = measure_noise(open_world(), None if agent is None else [agent], names(dimension))
     emit(noise_page(report), report.to_dict(), format, output)
 
 
 def check_format(format: str) -> None:
     from persona_pipeline.reporting.render import PAGE_FORMATS
 
-    if format not in PAGE_FORMATS:
-        raise ConfigError(f"--format {format!r} is unknown; use {', '.join(PAGE_FORMATS)}")
+    require_known("--format", format, PAGE_FORMATS)
 
 
 def emit(page: "Page", data: "Mapping[str, object]", format: str, output: Path | None) -> None:
@@ -205,9 +204,8 @@ def draft(
     Exit codes: 0 written, 2 usage or configuration, 3 nothing to write, 4 budget.
     """
     from persona_pipeline.lab.claims.drafts import draft_claims, plan_claims
-    from persona_pipeline.world.world import World
 
-    world = World.open()
+    world = open_world()
     plan = plan_claims(world, agent, dimension, window)
     backend = _asked(world, plan.question, judge, estimate=estimate, max_usd=max_usd, record=record)
     _tell(draft_claims(plan, backend), "claim")
@@ -232,11 +230,10 @@ def draft_a_persona(
     Exit codes: 0 written, 2 usage or configuration, 3 nothing to write, 4 budget.
     """
     from persona_pipeline.lab.claims.drafts import draft_persona, plan_persona
-    from persona_pipeline.world.world import World
 
     if not from_messages:
         raise ConfigError("a persona is drafted from what the agent said; add --from-messages")
-    world = World.open()
+    world = open_world()
     plan = plan_persona(world, agent, window)
     backend = _asked(world, plan.question, judge, estimate=estimate, max_usd=max_usd, record=record)
     _tell(draft_persona(plan, backend), "sentence")
@@ -285,11 +282,10 @@ def import_cards(
     """Make personas of character cards: personas/AGENT.yaml, and the card as it came in cards/. Overwrites nothing."""
     from persona_pipeline.reporting.text import one_line
     from persona_pipeline.world.cards.files import card_notes, import_card
-    from persona_pipeline.world.world import World
 
     if agent is not None and len(cards) > 1:
         raise ConfigError("--agent names one agent; import cards one by one to name them")
-    root = World.open().root
+    root = open_world().root
     for path in cards:
         agent_id, written = import_card(root, path, agent)
         typer.echo(f"{agent_id}: {', '.join(item.relative_to(root).as_posix() for item in written)}")
@@ -312,11 +308,10 @@ def export_one(
     """Write an agent's persona as a character card: the card it came from, with what was edited since, or a new one."""
     from persona_pipeline.base.files import write_atomically
     from persona_pipeline.world.cards.files import CardFormat, export_card
-    from persona_pipeline.world.world import World
 
     if format_name is not None and format_name not in list(CardFormat):
         raise ConfigError(f"--format {format_name}: write {', '.join(CardFormat)}")
-    exported = export_card(World.open().root, agent, CardFormat(format_name) if format_name else None, image)
+    exported = export_card(open_world().root, agent, CardFormat(format_name) if format_name else None, image)
     path = out or Path(f"{agent}.{exported.format}")
     if path.exists() and not force:
         raise ConfigError(f"{path} is there already; name another with --out, or replace it with --force")

@@ -1,7 +1,7 @@
 """``persona-pipeline corrections``: the service, settings, what the gate did, and thresholds chosen by what was said."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -9,6 +9,7 @@ from persona_pipeline.base.errors import ConfigError, did_you_mean
 from persona_pipeline.cli.options import (
     Agents,
     AsOf,
+    Command,
     Fresh,
     HeaderTimeout,
     Host,
@@ -21,7 +22,10 @@ from persona_pipeline.cli.options import (
     judge_name,
     moment,
     names,
+    open_world,
+    require_known,
     require_token,
+    taking,
     token_in,
 )
 
@@ -81,19 +85,15 @@ def serve(
         require_token(token, token_env, host)
     from persona_pipeline.base.http_server import Access, ServerLimits
     from persona_pipeline.base.http_server import serve as serve_until_stopped
-    from persona_pipeline.base.settings import get_settings
     from persona_pipeline.corrections.service.app import create_app
-    from persona_pipeline.world.world import World
 
-    world = World.open()
-    for problem in world.sync().problems:
-        typer.echo(str(problem), err=True)
+    world = open_world(sync=True)
     application = create_app(
         world,
         _backend(judge, world),
         access=Access(token, max_body, config_token),
         most_at_once=at_once,
-        keep_text_days=get_settings().keep_text_days,
+        keep_text_days=world.settings.keep_text_days,
     )
     limits = ServerLimits(header_timeout, connections, connections_per_address)
     serve_until_stopped(application, host=host, port=port, unix_socket=unix_socket, limits=limits)
@@ -111,54 +111,37 @@ def show(agent: Agent, as_json: AsJson = False) -> None:
     _print_settings(stored.settings.model_dump(), stored.source, as_json)
 
 
+# What ``config set`` changes, by setting; a switch is called by what it switches.
+_SETTABLE = {
+    "action_gate_enabled": (bool, "Check messages before they are sent."),
+    "action_gate_threshold": (float, "Score (0-9) a message must reach."),
+    "anti_convergence_enabled": (bool, "Nudge when a channel agrees too much."),
+    "convergence_threshold": (float, "Share (0-1) of agreeing messages above which it nudges."),
+    "repetition_suppression_enabled": (bool, "Nudge when the agent repeats itself."),
+    "repetition_threshold": (float, "Share (0-1) of repeated three-word phrases above which it nudges."),
+    "max_correction_attempts": (int, "Rejections (0-10) after which a message goes out as it is."),
+    "shadow_mode": (bool, "Only measure and record what corrections would have done."),
+}
+
+
+def _settable(command: Command) -> Command:
+    made = {}
+    for name, (kind, told) in _SETTABLE.items():
+        dashed = name.removesuffix("_enabled").removesuffix("_mode").replace("_", "-")
+        flag = f"--{dashed}/--no-{dashed}" if kind is bool else f"--{dashed}"
+        made[name] = (Annotated[kind | None, typer.Option(flag, help=told)], None)
+    return taking(command, made)
+
+
 @config.command("set")
-def set_(
-    agent: Agent,
-    action_gate: Annotated[
-        bool | None, typer.Option("--action-gate/--no-action-gate", help="Check messages before they are sent.")
-    ] = None,
-    action_gate_threshold: Annotated[float | None, typer.Option(help="Score (0-9) a message must reach.")] = None,
-    anti_convergence: Annotated[
-        bool | None,
-        typer.Option("--anti-convergence/--no-anti-convergence", help="Nudge when a channel agrees too much."),
-    ] = None,
-    convergence_threshold: Annotated[
-        float | None, typer.Option(help="Share (0-1) of agreeing messages above which it nudges.")
-    ] = None,
-    repetition_suppression: Annotated[
-        bool | None,
-        typer.Option(
-            "--repetition-suppression/--no-repetition-suppression", help="Nudge when the agent repeats itself."
-        ),
-    ] = None,
-    repetition_threshold: Annotated[
-        float | None, typer.Option(help="Share (0-1) of repeated three-word phrases above which it nudges.")
-    ] = None,
-    max_correction_attempts: Annotated[
-        int | None, typer.Option(help="Rejections (0-10) after which a message goes out as it is.")
-    ] = None,
-    shadow: Annotated[
-        bool | None,
-        typer.Option("--shadow/--no-shadow", help="Only measure and record what corrections would have done."),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
+@_settable
+def set_(agent: Agent, as_json: AsJson = False, **given: Any) -> None:
     """Change some of an agent's settings. From then on its persona file does not change them (see reset)."""
     from pydantic import ValidationError
 
     from persona_pipeline.corrections.configuration import read_config, write_config
     from persona_pipeline.world.models import CorrectionSettings
 
-    given = {
-        "action_gate_enabled": action_gate,
-        "action_gate_threshold": action_gate_threshold,
-        "anti_convergence_enabled": anti_convergence,
-        "convergence_threshold": convergence_threshold,
-        "repetition_suppression_enabled": repetition_suppression,
-        "repetition_threshold": repetition_threshold,
-        "max_correction_attempts": max_correction_attempts,
-        "shadow_mode": shadow,
-    }
     changes = {name: value for name, value in given.items() if value is not None}
     if not changes:
         raise ConfigError("nothing to set; give at least one option, see --help")
@@ -199,12 +182,10 @@ def statistics(
     from persona_pipeline.corrections.statistics import correction_statistics
     from persona_pipeline.reporting.pages.corrections import statistics_lines
     from persona_pipeline.world.models import Window, parse_window
-    from persona_pipeline.world.world import World
 
-    if format not in FORMATS:
-        raise ConfigError(f"--format {format!r} is unknown; use {' or '.join(FORMATS)}")
+    require_known("--format", format, FORMATS, " or ")
     span = None if window == "all" else Window.ending(datetime.now(UTC), parse_window(window))
-    found = correction_statistics(World.open().store, span, agent_ids=names(agents))
+    found = correction_statistics(open_world().store, span, agent_ids=names(agents))
     if as_json or format == "json":
         typer.echo(found.model_dump_json(indent=2))
         return
@@ -213,9 +194,8 @@ def statistics(
 
 
 def _synced_world() -> "World":
-    from persona_pipeline.world.world import World
 
-    world = World.open()
+    world = open_world()
     for agent_id in world.agent_ids():
         world.sync_persona(agent_id)
     return world
@@ -226,11 +206,10 @@ def _backend(judge: str | None, world: "World") -> "Backend":
         from persona_pipeline.judging.open import open_judge
 
         return open_judge(judge, world)
-    from persona_pipeline.base.settings import get_settings
     from persona_pipeline.corrections.gate import gate_backend
     from persona_pipeline.judging.model.options import ModelOptions
 
-    return gate_backend(options=ModelOptions.from_settings(get_settings(), judge))
+    return gate_backend(options=ModelOptions.from_settings(world.settings, judge))
 
 
 def _print_settings(settings: dict[str, object], source: str | None, as_json: bool) -> None:
@@ -294,14 +273,13 @@ def replay(
     from persona_pipeline.corrections.replay.run import replay as run_replay
     from persona_pipeline.judging.open import JudgeOptions, open_judge
     from persona_pipeline.reporting.pages.corrections import replay_page
-    from persona_pipeline.world.world import World
 
     check_format(format)
     if hold_at_most is not None and not 0 < hold_at_most < 1:
         raise ConfigError(f"--hold-at-most {hold_at_most:g} is no share between 0 and 1; for 2 % write 0.02")
     if write and hold_at_most is None:
         raise ConfigError("--write sets what --hold-at-most finds; give that too")
-    world = World.open()
+    world = open_world()
     for problem in world.sync().problems:
         typer.echo(f"left out: {problem}", err=True)
     request = ReplayRequest(

@@ -1,8 +1,9 @@
-"""``persona-pipeline evaluate`` and ``baseline``: score agents, compare them with their baselines, take new ones."""
+"""``persona-pipeline evaluate``, ``baseline`` and ``report``: score agents, take baselines, render what the store holds."""
 
 import sys
 from contextlib import nullcontext
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +11,18 @@ import typer
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import OF_JUDGE
-from persona_pipeline.cli.options import MockJudge, asks, judge_name, option, request_of
+from persona_pipeline.cli.options import (
+    Agents,
+    MockJudge,
+    asks,
+    judge_name,
+    moment,
+    names,
+    open_world,
+    option,
+    request_of,
+    require_known,
+)
 from persona_pipeline.cli.running import run_and_print
 
 if TYPE_CHECKING:
@@ -51,16 +63,14 @@ def evaluate(
     """
     from persona_pipeline.evaluation.against import fresh_world
     from persona_pipeline.evaluation.snapshot import save_replay
-    from persona_pipeline.world.world import World
 
-    if format not in FORMATS:
-        raise ConfigError(f"--format {format!r} is unknown; use {', '.join(FORMATS)}")
+    require_known("--format", format, FORMATS)
     if snapshot is not None:
         raise typer.Exit(_replayed(snapshot, format, output))
     request = request_of(context, asked)
     if save_snapshot is not None and (request.against is not None or estimate):
         raise ConfigError("--save-snapshot saves one run; leave out --against and --estimate")
-    with nullcontext(World.open()) if request.against is None else fresh_world(against=request.against) as world:
+    with nullcontext(open_world()) if request.against is None else fresh_world(against=request.against) as world:
         if estimate:
             from persona_pipeline.evaluation.estimate import estimate_run
             from persona_pipeline.evaluation.read import read_names_of
@@ -94,18 +104,22 @@ def _replayed(snapshot: Path, format: str, output: Path | None) -> int:
 
 
 def _emit(report: "RunReport", format: str, output: Path | None) -> None:
-    from persona_pipeline.base.files import write_atomically
     from persona_pipeline.reporting.render import render
 
     text = render(report, format)
     if output is None:
         sys.stdout.write(text if text.endswith("\n") else text + "\n")
         return
-    write_atomically(output, text)
+    _write(output, text)
+    if format == "json":
+        sys.stdout.write(text + "\n")
+
+
+def _write(output: Path, content: str | bytes) -> None:
+    from persona_pipeline.base.files import write_atomically
+
+    write_atomically(output, content)
     typer.echo(f"report written: {output}", err=True)
-    if format != "json":
-        return
-    sys.stdout.write(text + "\n")
 
 
 # What only a verdict depends on is no option here.
@@ -121,10 +135,9 @@ def baseline(
 ) -> None:
     """Evaluate agents and write their scores to baselines/. Dimensions that were not scored in full keep what the files say."""
     from persona_pipeline.evaluation.request import settled
-    from persona_pipeline.world.world import World
 
     request = request_of(context, asked, update_baseline=True, baseline_windows=windows)
-    world = World.open()
+    world = open_world()
     judge = judge_name(request.judge, mock_judge, world=world)
     if judge != "recorded" and settled(world, request).samples < 3:
         typer.echo("hint: a live baseline judged once is noisy; --samples 5 makes drops much easier to tell", err=True)
@@ -132,3 +145,64 @@ def baseline(
     for path in run.baselines:
         typer.echo(str(path))
     raise typer.Exit(run.report.exit_code)
+
+
+TABLES = ("csv", "parquet")
+
+
+def report(
+    agents: Agents = "all",
+    since: Annotated[
+        str | None, typer.Option(help="Only windows that end after this: a time, or a length such as 30d.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option(help="Write to this file instead of stdout.")] = None,
+    format: Annotated[str, typer.Option(help="html, json, markdown, junit, prometheus, csv or parquet.")] = "html",
+    by: Annotated[str, typer.Option(help="A row of csv and parquet: an agent, a dimension or a claim.")] = "dimension",
+) -> None:
+    """Render the newest evaluation of each agent with its history; judges nothing."""
+    from persona_pipeline.evaluation.history import stored_report
+    from persona_pipeline.evaluation.request import select_agents
+    from persona_pipeline.reporting.render import render
+    from persona_pipeline.reporting.statistics import gather
+    from persona_pipeline.reporting.terminal import print_report
+    from persona_pipeline.reporting.view import MANY, MOST_WHOLE
+
+    world = open_world()
+    after = _since(since, world.newest_message_time())
+    chosen = select_agents(world, names(agents))
+    # A page of many agents shows the claims of those that need a look; every other format says everything of everybody.
+    whole = MOST_WHOLE if format == "html" and len(chosen) > MANY else None
+    run = gather(world, stored_report(world, chosen, since=after, whole=whole), since=after)
+    print_report(run, exits=False)
+    content = _table(run, by, format) if format in TABLES else render(run, format)
+    if output is None:
+        if isinstance(content, bytes):
+            raise ConfigError(f"--format {format} is no text; say with --output where it goes")
+        sys.stdout.write(content)
+    else:
+        _write(output, content)
+
+
+def _table(run: "RunReport", by: str, format: str) -> str | bytes:
+    from persona_pipeline.api.frames import report_frame
+
+    frame = report_frame(run, by)
+    if format == "csv":
+        return frame.to_csv(index=False, date_format="%Y-%m-%dT%H:%M:%S%z")
+    try:
+        return frame.to_parquet(index=False)
+    except ImportError as error:
+        raise ConfigError(
+            "parquet needs a package that is not installed; pip install 'persona-pipeline[parquet]'"
+        ) from error
+
+
+def _since(text: str | None, newest: datetime | None) -> datetime | None:
+    if text is None:
+        return None
+    from persona_pipeline.world.models import parse_window
+
+    try:
+        return newest - parse_window(text) if newest else None
+    except ConfigError:
+        return moment(text, "--since")

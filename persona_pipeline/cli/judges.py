@@ -14,9 +14,12 @@ from persona_pipeline.cli.options import (
     MaxUsd,
     Samples,
     WindowLength,
+    environment,
     live_judge_name,
     moment,
     names,
+    open_world,
+    require_known,
 )
 
 if TYPE_CHECKING:
@@ -44,11 +47,9 @@ def calibrate(
     from persona_pipeline.evaluation.calibrate import calibrate_world
     from persona_pipeline.reporting.pages.judges import calibration_page
     from persona_pipeline.reporting.terminal import print_page
-    from persona_pipeline.world.world import World
 
-    if format not in FORMATS:
-        raise ConfigError(f"--format {format!r} is unknown; use {', '.join(FORMATS)}")
-    found = calibrate_world(World.open(), names(dimensions))
+    require_known("--format", format, FORMATS)
+    found = calibrate_world(open_world(), names(dimensions))
     if format == "json":
         data = found.model_dump(mode="json")
         for row, item in zip(data["dimensions"], found.dimensions, strict=True):
@@ -76,7 +77,6 @@ def canary(
 
     Exit codes: 0 it did not change, 1 it did, 2 usage or configuration, 3 not fully judged.
     """
-    from persona_pipeline.base.settings import get_settings
     from persona_pipeline.evaluation.calibrate import plan_canaries, run_canary
     from persona_pipeline.guard.calibration.judge_change import FEWEST_ANCHORS, JudgeName, save_judge_changes
     from persona_pipeline.judging.claims import PROMPT_VERSION
@@ -84,10 +84,9 @@ def canary(
     from persona_pipeline.judging.open import JudgeOptions, open_judge
     from persona_pipeline.reporting.pages.judges import judge_change_page
     from persona_pipeline.reporting.terminal import print_page
-    from persona_pipeline.world.world import World
 
-    world = World.open()
-    now = JudgeName(model=get_settings().judge_model, prompt_version=PROMPT_VERSION)
+    world = open_world()
+    now = JudgeName(model=world.settings.judge_model, prompt_version=PROMPT_VERSION)
     canaries = plan_canaries(world, now, before=before, anchors=anchors)
     if not canaries:
         typer.echo(f"every baseline was judged by {now}, the judge of now: there is nothing to compare")
@@ -124,13 +123,12 @@ app = typer.Typer(help="Recorded judgments: signed, judged again, unused.", no_a
 @app.command()
 def sign() -> None:
     """Sign all recordings with PERSONA_RECORDINGS_SECRET. Where that is set, recordings without its signature are errors."""
-    from persona_pipeline.base.settings import get_settings
     from persona_pipeline.judging.recordings.files import sign_recordings, signing_secret
 
     secret = signing_secret()
     if secret is None:
         raise ConfigError("there is nothing to sign with; set PERSONA_RECORDINGS_SECRET")
-    for path in sign_recordings(get_settings().world_root / "recordings", secret):
+    for path in sign_recordings(environment().world_root / "recordings", secret):
         typer.echo(str(path))
 
 
@@ -200,12 +198,11 @@ def _asked(
     agents: str, dimensions: str, window: str, as_of: str | None, samples: int
 ) -> "tuple[World, EvaluationRequest]":
     from persona_pipeline.evaluation.request import EvaluationRequest
-    from persona_pipeline.world.world import World
 
     options = EvaluationRequest(
         agents=names(agents), dimensions=names(dimensions), window=window, as_of=moment(as_of), samples=samples
     )
-    return World.open(), options
+    return open_world(), options
 
 
 def _replayed(world: "World", options: "EvaluationRequest") -> "RecordedBackend":

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.cli.options import Agents, Dimensions, names
+from persona_pipeline.cli.options import Agents, Dimensions, environment, names, open_world
 from persona_pipeline.reporting.text import one_line, printable
 
 if TYPE_CHECKING:
@@ -51,9 +51,8 @@ def open_session(agent: str | None, dimensions: str, labeller: "Labeller", seed:
     from persona_pipeline.evaluation.calibrate import judged_population
     from persona_pipeline.guard.labels.files import LABELS
     from persona_pipeline.guard.labels.session import Labelling
-    from persona_pipeline.world.world import World
 
-    world = World.open()
+    world = open_world()
     judged = judged_population(world, None if agent is None else [agent], names(dimensions))
     if not judged:
         raise ConfigError("nothing of this is judged yet; run persona-pipeline evaluate --judge anthropic")
@@ -198,9 +197,8 @@ def list_labels(
 ) -> None:
     """List labels, stale ones marked with the reason. A stale label is never used."""
     from persona_pipeline.evaluation.calibrate import world_labels
-    from persona_pipeline.world.world import World
 
-    found = world_labels(World.open())
+    found = world_labels(open_world())
     reasons = {item.label.identity: item.reason for item in found.stale}
     shown = _chosen([*found.current, *(item.label for item in found.stale)], agents, dimensions, labeller)
     for label in shown:
@@ -230,11 +228,10 @@ def export_labels(
 ) -> None:
     """Write labels, stale ones too, for a spreadsheet or another tool."""
     from persona_pipeline.base.files import write_atomically
-    from persona_pipeline.base.settings import get_settings
     from persona_pipeline.guard.labels.exchange import export_labels as exported
     from persona_pipeline.guard.labels.files import LABELS, load_labels
 
-    labels = _chosen(load_labels(get_settings().world_root / LABELS), agents, dimensions, labeller)
+    labels = _chosen(load_labels(environment().world_root / LABELS), agents, dimensions, labeller)
     text = exported(labels, format)
     if output is None:
         sys.stdout.write(text)
@@ -261,9 +258,8 @@ def import_labels(
     from persona_pipeline.evaluation.calibrate import judged_population
     from persona_pipeline.guard.labels.exchange import read_labels
     from persona_pipeline.guard.labels.files import LABELS, write_labels
-    from persona_pipeline.world.world import World
 
-    world = World.open()
+    world = open_world()
 
     @cache
     def subjects() -> "Mapping[str, Mapping[str, Any]]":

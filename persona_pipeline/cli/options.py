@@ -5,6 +5,7 @@ import ipaddress
 import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,6 +22,7 @@ from persona_pipeline.base.options import (
 )
 
 if TYPE_CHECKING:
+    from persona_pipeline.base.settings import Settings
     from persona_pipeline.world.world import World
 
 
@@ -42,21 +44,26 @@ def option(name: str, flag: str | None = None) -> Any:
     )
 
 
-def asks(*only: str, without: Sequence[str] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
+Command = Callable[..., None]
+
+
+def taking(command: Command, options: Mapping[str, tuple[Any, Any]]) -> Command:
+    """Return a command that takes these options before its own, type and default by name; they come to its ``**``."""
+    signature = inspect.signature(command)
+    first, *own = [item for item in signature.parameters.values() if item.kind is not item.VAR_KEYWORD]
+    made = [first.replace(name=name, annotation=kind, default=default) for name, (kind, default) in options.items()]
+    vars(command)["__signature__"] = signature.replace(parameters=[first, *made, *own])
+    return command
+
+
+def asks(*only: str, without: Sequence[str] = ()) -> Callable[[Command], Command]:
     """Give a command the options of an evaluation, all or some; they come to its ``**asked``."""
-
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        signature = inspect.signature(command)
-        context, *own = [item for item in signature.parameters.values() if item.kind is not item.VAR_KEYWORD]
-        made = [
-            context.replace(name=name, default=_default(name), annotation=Annotated[_kind(name) | None, option(name)])
-            for name in option_fields(without=without)
-            if name in (only or EvaluationRequest.model_fields)
-        ]
-        vars(command)["__signature__"] = signature.replace(parameters=[context, *made, *own])
-        return command
-
-    return decorate
+    made = {
+        name: (Annotated[_kind(name) | None, option(name)], _default(name))
+        for name in option_fields(without=without)
+        if name in (only or EvaluationRequest.model_fields)
+    }
+    return lambda command: taking(command, made)
 
 
 def request_of(context: typer.Context, asked: Mapping[str, Any], **more: Any) -> EvaluationRequest:
@@ -120,6 +127,29 @@ def moment(text: str | None, option: str = "--as-of") -> datetime | None:
         raise ConfigError(str(error)) from error
 
 
+def environment() -> "Settings":
+    """Return what the environment sets."""
+    from persona_pipeline.base.settings import get_settings
+
+    return get_settings()
+
+
+def open_world(root: Path | None = None, *, sync: bool = False) -> "World":
+    """Return the world; ``sync``: its files are brought into the store first, and what is wrong with them is said."""
+    from persona_pipeline.world.world import World
+
+    world = World.open(root)
+    for problem in world.sync().problems if sync else ():
+        typer.echo(str(problem), err=True)
+    return world
+
+
+def require_known(option: str, value: str, known: Sequence[str], between: str = ", ") -> None:
+    """Raise ``ConfigError`` where an option's value is none of those that are known."""
+    if value not in known:
+        raise ConfigError(f"{option} {value!r} is unknown; use {between.join(known)}")
+
+
 def judge_name(judge: str | None, mock_judge: bool = False, *, world: "World | None" = None) -> str:
     """Return the judge that is meant.
 
@@ -130,9 +160,7 @@ def judge_name(judge: str | None, mock_judge: bool = False, *, world: "World | N
         raise ConfigError(f"--mock-judge contradicts --judge {judge}; leave one out")
     if mock_judge:
         return "recorded"
-    from persona_pipeline.base.settings import get_settings
-
-    return judge or (world.settings if world else get_settings()).judge
+    return judge or (world.settings if world else environment()).judge
 
 
 def live_judge_name(judge: str | None = None) -> str:

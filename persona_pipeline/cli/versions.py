@@ -20,10 +20,13 @@ from persona_pipeline.cli.options import (
     Record,
     Samples,
     WindowLength,
+    environment,
     judge_name,
     live_judge_name,
     moment,
     names,
+    open_world,
+    require_known,
 )
 from persona_pipeline.cli.suites.options import AllowEnv, AllowPath, AllowTargets, TargetsFile, load
 
@@ -98,12 +101,9 @@ def compare(
     from persona_pipeline.lab.compare.compare import AnsweringOptions, AskedVersions
     from persona_pipeline.lab.results import ComparisonRequest
     from persona_pipeline.lab.states import split_versions
-    from persona_pipeline.world.world import World
 
-    if format not in FORMATS:
-        raise ConfigError(f"--format {format!r} is unknown; use {', '.join(FORMATS)}")
-    if fail_on not in FAIL_ON:
-        raise ConfigError(f"--fail-on {fail_on!r} is unknown; use {' or '.join(FAIL_ON)}")
+    require_known("--format", format, FORMATS)
+    require_known("--fail-on", fail_on, FAIL_ON, " or ")
     if not versions and not judges and not (target and ".." in target):
         raise ConfigError("nothing to compare: name two versions (main..HEAD), --target A..B or --judges A..B")
     if suite and not target:
@@ -138,7 +138,7 @@ def compare(
         ),
     )
     before, after = (versions, other) if other else split_versions(versions)
-    found = _compared(World.open(), (before, after), request, asking, only_estimate=estimate)
+    found = _compared(open_world(), (before, after), request, asking, only_estimate=estimate)
     if found is None:
         return
     _print(found, format, output)
@@ -240,17 +240,15 @@ def bisect(
     from persona_pipeline.lab.bisect.causes import voice_lines
     from persona_pipeline.reporting.pages.versions import bisection_page
     from persona_pipeline.reporting.terminal import print_page
-    from persona_pipeline.world.world import World
 
-    if by not in HISTORIES:
-        raise ConfigError(f"--by {by!r} is unknown; use {', '.join(HISTORIES)}")
+    require_known("--by", by, HISTORIES)
     if claim and not dimension:
         raise ConfigError("--claim needs --dimension: ids are of a dimension")
     if not live and (max_usd is not None or judge is not None):
         raise ConfigError("nobody is asked without --live; add it, or leave out --judge and --max-usd")
     if live and max_usd is None:
         raise ConfigError("--live needs a budget; add --max-usd")
-    world = World.open()
+    world = open_world()
     request = BisectRequest(agent, good, bad, dimension, claim, window)
     asked = _live(world, judge, max_usd) if live else None
     in_git = by == "commits" or (by == "auto" and has_messages(world, bad))
@@ -292,12 +290,11 @@ def changes(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Name everything that differs between two commits: what is evaluated, and what decides about it. Markdown."""
-    from persona_pipeline.base.settings import get_settings
     from persona_pipeline.reporting.pages.versions import changes_page
     from persona_pipeline.reporting.render import render_page
     from persona_pipeline.world.changes import changed_things
 
-    found = changed_things(get_settings().world_root, base, head)
+    found = changed_things(environment().world_root, base, head)
     if as_json:
         typer.echo(json.dumps([asdict(item) for item in found], ensure_ascii=True))
     else:

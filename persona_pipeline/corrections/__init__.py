@@ -11,22 +11,13 @@ if TYPE_CHECKING:
     from persona_pipeline.corrections.nudges import AntiConvergence, RepetitionSuppression, guidance_block
     from persona_pipeline.corrections.statistics import CorrectionStatistics, correction_statistics
 
-_MODULES = {
-    "Action": "persona_pipeline.corrections.decision",
-    "ActionGate": "persona_pipeline.corrections.gate",
-    "AntiConvergence": "persona_pipeline.corrections.nudges",
-    "CorrectionStatistics": "persona_pipeline.corrections.statistics",
-    "GateDecision": "persona_pipeline.corrections.decision",
-    "Interventions": "persona_pipeline.corrections.interventions",
-    "Outcome": "persona_pipeline.corrections.decision",
-    "RepetitionSuppression": "persona_pipeline.corrections.nudges",
-    "StoredSettings": "persona_pipeline.corrections.configuration",
-    "correction_statistics": "persona_pipeline.corrections.statistics",
-    "gate_backend": "persona_pipeline.corrections.gate",
-    "guidance_block": "persona_pipeline.corrections.nudges",
-    "read_config": "persona_pipeline.corrections.configuration",
-    "reset_config": "persona_pipeline.corrections.configuration",
-    "write_config": "persona_pipeline.corrections.configuration",
+_NAMES = {
+    "configuration": ("StoredSettings", "read_config", "reset_config", "write_config"),
+    "decision": ("Action", "GateDecision", "Outcome"),
+    "gate": ("ActionGate", "gate_backend"),
+    "interventions": ("Interventions",),
+    "nudges": ("AntiConvergence", "RepetitionSuppression", "guidance_block"),
+    "statistics": ("CorrectionStatistics", "correction_statistics"),
 }
 __all__ = [
     "Action",
@@ -49,6 +40,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     # Nudges need no database and statistics no judge: each name brings in its own module only.
-    if name in _MODULES:
-        return getattr(import_module(_MODULES[name]), name)
+    for module, names in _NAMES.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{module}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -81,7 +81,6 @@ def decide(score: float | None, threshold: float, *, attempt: int, max_attempts:
 
 
 def outcome_of(action: Action, attempt: int) -> Outcome:
-    """Return how a judged check ended."""
     if action is Action.RETRY:
         return Outcome.CORRECTED
     if action is Action.FORCE:

@@ -11,11 +11,12 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Self, TypeVar
 
 from persona_pipeline.base.background_loop import BackgroundLoop
 from persona_pipeline.base.documents.json import storable
-from persona_pipeline.base.settings import Settings, get_settings
+from persona_pipeline.base.settings import Settings, from_environment
 from persona_pipeline.base.telemetry import EvaluationEvent, emitter
 from persona_pipeline.corrections.background import DaemonPool, QueueFullError
 from persona_pipeline.corrections.decision import Action, GateDecision, Outcome, decide, outcome_of
@@ -23,13 +24,12 @@ from persona_pipeline.corrections.judgment import (
     INTERNAL_ERROR,
     MOST_AT_ONCE,
     ActionJudge,
-    GateCall,
     GateFacts,
     NotJudgedError,
     reviewed,
 )
 from persona_pipeline.corrections.prompt import feedback_text
-from persona_pipeline.corrections.records import Bypasses, CheckRecord, PriorAttempts, write_check
+from persona_pipeline.corrections.records import Bypasses, CheckRecord, GateCall, PriorAttempts, write_check
 from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.judging.verdict import Backend
@@ -156,14 +156,8 @@ class ActionGate:
         self.deadline: float = deadline
         self._observer = observer
         self.bypasses: Bypasses = bypasses or Bypasses(world.store)
-        self._judge = ActionJudge(
-            world,
-            backend,
-            settings=settings,
-            breaker_threshold=breaker_threshold,
-            breaker_cooldown=breaker_cooldown,
-            most_at_once=most_at_once,
-        )
+        breaking = {"threshold": breaker_threshold, "cooldown": breaker_cooldown}
+        self._judge = ActionJudge(world, backend, settings, most_at_once, breaking)
         self._writes = DaemonPool(2, "gate-write")
         # What it takes is loaded now, and not while a text waits.
         emitter()
@@ -213,8 +207,17 @@ class ActionGate:
         started = arrived if arrived is not None else time.monotonic()
         if answered := self._remembered.answer(agent_id, action_id, attempt, text):
             return answered
-        call = self._begin(agent_id, text, channel, recipient, attempt, action_id, started)
-        record = CheckRecord(agent_id, _unscored_decision(call), call.known.first_text or text, run_id=run_id)
+        channel, recipient = (place if place is None else storable(place) for place in (channel, recipient))
+        known_id, known = self._remembered.prior((agent_id, channel, recipient), action_id, attempt)
+        call = GateCall(
+            *(agent_id, text, channel, recipient),
+            attempt=max(attempt, known.rejections + 1),
+            action_id=known_id or uuid.uuid4().hex,
+            known=known,
+            ends=started + self.deadline - _MARGIN_SECONDS,
+        )
+        unscored = GateDecision(Action.COMMIT, Outcome.FAIL_OPEN, text, action_id=call.action_id, attempt=call.attempt)
+        record = CheckRecord(agent_id, unscored, call.known.first_text or text, run_id=run_id)
         try:
             record = await self._judged(call, record)
         except Exception:
@@ -248,18 +251,11 @@ class ActionGate:
         run_id: uuid.UUID | None = None,
     ) -> GateDecision:
         """Like ``check``, for callers without an event loop."""
+        check = partial(self.check, agent_id, text, channel=channel, recipient=recipient)
         try:
             loop = self._own_loop()
-            check = self.check(
-                agent_id,
-                text,
-                channel=channel,
-                recipient=recipient,
-                attempt=attempt,
-                action_id=action_id,
-                run_id=run_id,
-            )
-            return loop.wait(check, self.deadline + _LOOP_GRACE_SECONDS)
+            work = check(attempt=attempt, action_id=action_id, run_id=run_id)
+            return loop.wait(work, self.deadline + _LOOP_GRACE_SECONDS)
         except Exception:
             _LOGGER.exception("gate of %r fails open", agent_id)
             return GateDecision(Action.COMMIT, Outcome.FAIL_OPEN, text, reason=INTERNAL_ERROR, attempt=attempt)
@@ -280,22 +276,6 @@ class ActionGate:
         idle = self._writes.wait_idle(seconds)
         self.bypasses.flush()
         return idle
-
-    def _begin(
-        self,
-        agent_id: str,
-        text: str,
-        channel: str | None,
-        recipient: str | None,
-        attempt: int,
-        action_id: str | None,
-        started: float,
-    ) -> GateCall:
-        channel, recipient = (place if place is None else storable(place) for place in (channel, recipient))
-        action_id, known = self._remembered.prior((agent_id, channel, recipient), action_id, attempt)
-        attempt = max(attempt, known.rejections + 1)
-        ends = started + self.deadline - _MARGIN_SECONDS
-        return GateCall(agent_id, text, channel, recipient, attempt, action_id or uuid.uuid4().hex, known, ends)
 
     async def _judged(self, call: GateCall, record: CheckRecord) -> CheckRecord:
         try:
@@ -388,10 +368,6 @@ class ActionGate:
             self.bypasses.count(record.decision.reason or INTERNAL_ERROR, record.agent_id)
 
 
-def _unscored_decision(call: GateCall) -> GateDecision:
-    return GateDecision(Action.COMMIT, Outcome.FAIL_OPEN, call.text, action_id=call.action_id, attempt=call.attempt)
-
-
 def _failed_open(record: CheckRecord, error: NotJudgedError) -> CheckRecord:
     decision = replace(record.decision, outcome=Outcome.FAIL_OPEN, reason=error.reason, usage=error.usage)
     return replace(record, decision=decision)
@@ -407,12 +383,13 @@ def gate_backend(settings: Settings | None = None, options: ModelOptions | None 
     """Return a backend for an ``ActionGate``.
 
     Args:
+        settings: None: the environment's.
         options: instead of those of the settings.
 
     Raises:
         ConfigError: there is no key.
     """
-    calling = options or ModelOptions.from_settings(settings or get_settings())
+    calling = options or ModelOptions.from_settings(settings or from_environment(Settings))
     quick = replace(
         calling,
         deadline=min(calling.deadline, DEADLINE_SECONDS),

@@ -5,27 +5,31 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import sqlalchemy as sa
 
 from persona_pipeline.base.breaker import Breaker
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.corrections import nudges as anti_convergence
-from persona_pipeline.corrections import nudges as repetition
 from persona_pipeline.corrections.background import DaemonPool
 from persona_pipeline.corrections.configuration import read_config
-from persona_pipeline.corrections.judgment import within
-from persona_pipeline.corrections.nudges import AntiConvergence, Nudge, Nudges, RepetitionSuppression, guidance_block
+from persona_pipeline.corrections.judgment import ClaimFiles, within
+from persona_pipeline.corrections.nudges import (
+    CHANNEL_WINDOW,
+    OWN_WINDOW,
+    AntiConvergence,
+    Nudge,
+    Nudges,
+    RepetitionSuppression,
+    catchphrases_in,
+    guidance_block,
+)
 from persona_pipeline.corrections.records import recent_agent_messages, recent_channel_messages
 from persona_pipeline.corrections.voices import LiveVoices
 from persona_pipeline.scoring.text.agreement import AgreementLexicon, world_lexicon
 from persona_pipeline.scoring.voice_alarm.following import VoiceAlarm
 from persona_pipeline.world.models import CorrectionSettings, Message
 from persona_pipeline.world.propositions.dimensions import FLUENCY
-from persona_pipeline.world.propositions.loading import PROPOSITIONS, find_proposition_set, proposition_files_hash
-from persona_pipeline.world.propositions.models import Catchphrase
 from persona_pipeline.world.world import World
 
 DEADLINE_SECONDS = 1.0
@@ -88,7 +92,7 @@ class Interventions:
         self.deadline: float = deadline
         self._lexicon = lexicon or world_lexicon(world.root)
         self._nudges = Nudges.load(world.root)
-        self._catchphrases = Catchphrases(world.root)
+        self._claims = ClaimFiles(world.root, FLUENCY.name)
         self._pool = DaemonPool(4, "interventions")
         self._breaker = Breaker(threshold=5)
         self.voices: LiveVoices = LiveVoices(world)
@@ -127,7 +131,9 @@ class Interventions:
     def _look(self, agent_id: str, channel: str | None) -> Guidance:
         turn = self._turn(agent_id, channel)
         convergence = AntiConvergence(turn.settings, nudges=self._nudges, lexicon=self._lexicon)
-        suppression = RepetitionSuppression(turn.settings, catchphrases=self._catchphrases.of)
+        suppression = RepetitionSuppression(
+            turn.settings, catchphrases=lambda agent: catchphrases_in(self._claims.of(agent))
+        )
         found = (
             convergence.find(agent_id, turn.channel_messages, agent_name=turn.agent_name),
             suppression.find(agent_id, turn.own_messages),
@@ -148,28 +154,7 @@ class Interventions:
             agents = tables.agents
             name = connection.execute(sa.select(agents.c.display_name).where(agents.c.id == agent_id)).scalar()
             if settings.anti_convergence_enabled and channel is not None:
-                channel_messages = recent_channel_messages(connection, channel, anti_convergence.CHANNEL_WINDOW)
+                channel_messages = recent_channel_messages(connection, channel, CHANNEL_WINDOW)
             if settings.repetition_suppression_enabled:
-                own_messages = recent_agent_messages(connection, agent_id, repetition.OWN_WINDOW)
+                own_messages = recent_agent_messages(connection, agent_id, OWN_WINDOW)
         return _Turn(settings, name or agent_id, channel_messages, own_messages)
-
-
-class Catchphrases:
-    """The catchphrases of each agent's fluency files, parsed again only when a file has changed."""
-
-    def __init__(self, root: Path) -> None:
-        self._root = root
-        self._known: dict[str, tuple[str, tuple[Catchphrase, ...]]] = {}
-
-    def of(self, agent_id: str) -> tuple[Catchphrase, ...]:
-        """Return an agent's catchphrases.
-
-        Raises:
-            ConfigError: a file is not valid.
-        """
-        digest = proposition_files_hash(self._root, FLUENCY.name, agent_id)
-        known = self._known.get(agent_id)
-        if known is None or known[0] != digest:
-            found = find_proposition_set(self._root / PROPOSITIONS, FLUENCY.name, agent_id)
-            known = self._known[agent_id] = (digest, found.catchphrases if found else ())
-        return known[1]

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
@@ -16,12 +16,17 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.corrections.background import DaemonPool, QueueFullError
 from persona_pipeline.corrections.configuration import read_config
 from persona_pipeline.corrections.prompt import Review, claim_verdicts, gate_question, review_of
-from persona_pipeline.corrections.records import Before, PriorAttempts, action_trajectory, prior_attempts
+from persona_pipeline.corrections.records import Before, GateCall, PriorAttempts, action_trajectory, prior_attempts
 from persona_pipeline.judging.verdict import Answer, Backend, Blame, Question, Unscored, Usage
 from persona_pipeline.world.models import CorrectionSettings, Trajectory
 from persona_pipeline.world.personas import is_agent_id
 from persona_pipeline.world.propositions.dimensions import ADHERENCE
-from persona_pipeline.world.propositions.loading import PROPOSITIONS, load_proposition_set, proposition_files_hash
+from persona_pipeline.world.propositions.loading import (
+    PROPOSITIONS,
+    find_proposition_set,
+    load_proposition_set,
+    proposition_files_hash,
+)
 from persona_pipeline.world.propositions.models import ACTION_LEVEL_WINDOW_DEFAULTS, PropositionSet, claim_variables
 from persona_pipeline.world.world import World
 
@@ -38,75 +43,64 @@ class GateFacts:
     prior: PriorAttempts
 
 
-class PropositionCache:
-    """The adherence propositions of each agent, parsed again only when a file has changed."""
+class ClaimFiles:
+    """Each agent's claims of a dimension, parsed again only when a file has changed."""
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
-        self._known: dict[str, tuple[str, PropositionSet]] = {}
+    def __init__(self, root: Path, dimension: str) -> None:
+        self._root, self._dimension = root, dimension
+        self._known: dict[str, tuple[str, PropositionSet | None]] = {}
 
-    def of(self, agent_id: str) -> PropositionSet:
-        """Return an agent's set.
+    def of(self, agent_id: str) -> PropositionSet | None:
+        """Return an agent's set, None where it has none.
 
         Raises:
-            ConfigError: a file is not valid, or there is none.
+            ConfigError: a file is not valid.
         """
-        digest = proposition_files_hash(self._root, ADHERENCE.name, agent_id)
+        digest = proposition_files_hash(self._root, self._dimension, agent_id)
         known = self._known.get(agent_id)
         if known is None or known[0] != digest:
-            found = load_proposition_set(self._root / PROPOSITIONS, ADHERENCE.name, agent_id)
+            found = find_proposition_set(self._root / PROPOSITIONS, self._dimension, agent_id)
             known = self._known[agent_id] = (digest, found)
         return known[1]
 
 
 def gather_facts(
     world: World,
-    propositions: PropositionCache,
-    *,
-    agent_id: str,
-    text: str,
-    channel: str | None,
-    recipient: str | None,
-    action_id: str | None,
-    known: PriorAttempts,
+    claims: ClaimFiles,
+    call: GateCall,
     settings: CorrectionSettings | None,
     before: Before | None = None,
 ) -> GateFacts | None:
     """Return the facts of a check, or None when the agent's gate is off.
 
+    Earlier attempts are looked up where this process remembers none.
+
     Args:
-        action_id: looked up for earlier attempts where this process remembers none; None on a first attempt.
-        known: earlier attempts this process remembers.
+        claims: of adherence.
         before: of a stored message that is looked at again; see ``action_trajectory``.
 
     Raises:
         ConfigError: the agent has no persona or no valid propositions.
     """
+    agent_id, channel, recipient = call.place
     settings = settings or read_config(world.store, agent_id).settings
     if not settings.action_gate_enabled:
         return None
-    found = propositions.of(agent_id)
+    found = claims.of(agent_id) or load_proposition_set(world.root / PROPOSITIONS, ADHERENCE.name, agent_id)
     if not found.propositions:
         raise ConfigError(f"agent {agent_id!r} has no adherence propositions to be checked against")
     first_n, last_n = found.window(ACTION_LEVEL_WINDOW_DEFAULTS)
-    agents = tables.agents
+    agents, known = tables.agents, call.known
     with world.store.connect() as connection:
         row = connection.execute(sa.select(agents).where(agents.c.id == agent_id)).one_or_none()
         if row is None or row.persona is None:
             raise ConfigError(f"agent {agent_id!r} has no persona in the store; write personas/{agent_id}.yaml")
+        whole_channel = found.target_type == "environment"
         trajectory = action_trajectory(
-            connection,
-            agent_id=agent_id,
-            text=text,
-            channel=channel,
-            recipient=recipient,
-            whole_channel=found.target_type == "environment",
-            first_n=first_n,
-            last_n=last_n,
-            before=before,
+            connection, call, whole_channel=whole_channel, first_n=first_n, last_n=last_n, before=before
         )
-        if action_id is not None and known.first_text is None:
-            known = prior_attempts(connection, agent_id, action_id)
+        if call.attempt > 1 and known.first_text is None:
+            known = prior_attempts(connection, agent_id, call.action_id)
     names = {"agent_name": row.display_name}
     if channel is not None:
         names["channel_name"] = channel
@@ -133,24 +127,6 @@ class NotJudgedError(Exception):
     def __init__(self, reason: str, detail: str = "", usage: Usage | None = None) -> None:
         super().__init__(f"{reason} {detail}".strip())
         self.reason, self.usage = reason, usage or Usage()
-
-
-@dataclass(frozen=True)
-class GateCall:
-    """One text on its way out. ``ends``: when the check must be over (``time.monotonic``)."""
-
-    agent_id: str
-    text: str
-    channel: str | None
-    recipient: str | None
-    attempt: int
-    action_id: str
-    known: PriorAttempts
-    ends: float
-
-    @property
-    def place(self) -> tuple[str, str | None, str | None]:
-        return self.agent_id, self.channel, self.recipient
 
 
 def question_of(agent_id: str, facts: GateFacts) -> Question:
@@ -191,28 +167,24 @@ class ActionJudge:
 
     Args:
         settings: instead of each agent's stored ones.
-        breaker_threshold: failures in a row after which the store, the judge or, for an agent whose requests it will not have, that
-            agent's judge is not asked for a while.
-        breaker_cooldown: seconds of that while; then one check tries.
         most_at_once: checks that may be judged at once; the others wait for a place, and without one they are not judged.
+        breaking: of the breakers: ``threshold`` failures in a row after which the store, the judge or, for an agent whose requests
+            it will not have, that agent's judge is not asked for ``cooldown`` seconds; then one check tries.
     """
 
     def __init__(
         self,
         world: World,
         backend: Backend,
-        *,
-        settings: CorrectionSettings | None = None,
-        breaker_threshold: int = 5,
-        breaker_cooldown: float = 30.0,
-        most_at_once: int = MOST_AT_ONCE,
+        settings: CorrectionSettings | None,
+        most_at_once: int,
+        breaking: Mapping[str, Any],
     ) -> None:
         self._world, self._backend, self._settings = world, backend, settings
-        self._propositions = PropositionCache(world.root)
+        self._claims = ClaimFiles(world.root, ADHERENCE.name)
         self._reads = DaemonPool(8, "gate-read")
-        self._database = Breaker(threshold=breaker_threshold, cooldown=breaker_cooldown)
-        self._judge = Breaker(threshold=breaker_threshold, cooldown=breaker_cooldown)
-        self._agents = AgentBreakers(threshold=breaker_threshold, cooldown=breaker_cooldown)
+        self._database, self._judge = Breaker(**breaking), Breaker(**breaking)
+        self._agents = AgentBreakers(**breaking)
         self._places = CheckSlots(most_at_once)
 
     async def facts(self, call: GateCall) -> GateFacts | None:
@@ -230,19 +202,7 @@ class ActionJudge:
         if refusal := breaker.refusal():
             raise NotJudgedError(DATABASE, refusal)
         try:
-            job = self._reads.run(
-                lambda: gather_facts(
-                    self._world,
-                    self._propositions,
-                    agent_id=call.agent_id,
-                    text=call.text,
-                    channel=call.channel,
-                    recipient=call.recipient,
-                    action_id=call.action_id if call.attempt > 1 else None,
-                    known=call.known,
-                    settings=self._settings,
-                )
-            )
+            job = self._reads.run(lambda: gather_facts(self._world, self._claims, call, self._settings))
             facts = await within(job, call.ends)
         except ConfigError as error:
             breaker.succeeded()

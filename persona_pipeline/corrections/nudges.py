@@ -17,7 +17,7 @@ from persona_pipeline.scoring.text.agreement import AgreementLexicon, agreement_
 from persona_pipeline.scoring.text.repetition import Repetition, excessive_repetition, find_repetition
 from persona_pipeline.world.models import CorrectionSettings, Message, seed_from
 from persona_pipeline.world.personas import find_yaml, is_agent_id, yaml_stems
-from persona_pipeline.world.propositions.models import Catchphrase, claim_variables, fill_template
+from persona_pipeline.world.propositions.models import Catchphrase, PropositionSet, claim_variables, fill_template
 
 NUDGES = "nudges"
 FALLBACK = "_default"
@@ -201,6 +201,11 @@ _MOST_CHARACTERS = 200
 CatchphrasesOf = Callable[[str], Sequence[Catchphrase]]
 
 
+def catchphrases_in(claims: PropositionSet | None) -> Sequence[Catchphrase]:
+    """Return the catchphrases that an agent's claims of fluency name."""
+    return claims.catchphrases if claims else ()
+
+
 class RepetitionSuppression:
     """Looks for repetition in an agent's last five messages. No judge, no database, nothing remembered.
 
@@ -245,8 +250,7 @@ class RepetitionSuppression:
 
 
 def _own(agent_id: str, messages: Sequence[Message | str]) -> list[str]:
-    own = [m if isinstance(m, str) else m.text for m in messages if isinstance(m, str) or m.agent_id == agent_id]
-    return own[-OWN_WINDOW:]
+    return [_words(m) for m in messages if isinstance(m, str) or m.agent_id == agent_id][-OWN_WINDOW:]
 
 
 def _request(repetition: Repetition, messages: Sequence[str]) -> str:

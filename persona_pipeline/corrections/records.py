@@ -4,7 +4,7 @@ import logging
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -29,6 +29,24 @@ class PriorAttempts:
 
     rejections: int = 0
     first_text: str | None = None
+
+
+@dataclass(frozen=True)
+class GateCall:
+    """One text on its way out. ``ends``: when the check must be over (``time.monotonic``)."""
+
+    agent_id: str
+    text: str
+    channel: str | None
+    recipient: str | None
+    attempt: int
+    action_id: str
+    known: PriorAttempts
+    ends: float
+
+    @property
+    def place(self) -> tuple[str, str | None, str | None]:
+        return self.agent_id, self.channel, self.recipient
 
 
 @dataclass(frozen=True)
@@ -66,7 +84,6 @@ def prior_attempts(connection: Connection, agent_id: str, action_id: str) -> Pri
 
 
 def write_check(store: Store, record: CheckRecord) -> None:
-    """Write one check, in one transaction."""
     decision = record.decision
     usage = asdict(decision.usage)
     usd = usage.pop("usd")
@@ -182,19 +199,6 @@ class Bypasses:
             self._timer = timer
 
 
-def bypass_counts(store: Store, since: timedelta | None = None) -> dict[str, int]:
-    """Return how many texts went past the gate, by reason; ``since``: only that far back from now."""
-    query = (
-        sa.select(_BYPASSES.c.reason, sa.func.sum(_BYPASSES.c["count"]))
-        .group_by(_BYPASSES.c.reason)
-        .order_by(_BYPASSES.c.reason)
-    )
-    if since is not None:
-        query = query.where(_BYPASSES.c.created_at > datetime.now(UTC) - since)
-    with store.connect() as connection:
-        return {row[0]: int(row[1]) for row in connection.execute(query)}
-
-
 _MESSAGES = tables.run_messages
 EARLIER, UNDER_REVIEW = "earlier", "under review"
 # Time and id of a stored message: what was said before it is what stood in the store when it was sent.
@@ -203,11 +207,8 @@ Before = tuple[datetime, str]
 
 def action_trajectory(
     connection: Connection,
+    call: GateCall,
     *,
-    agent_id: str,
-    text: str,
-    channel: str | None,
-    recipient: str | None,
     whole_channel: bool,
     first_n: int,
     last_n: int,
@@ -220,15 +221,17 @@ def action_trajectory(
         first_n, last_n: of what was said before; the action is always shown.
         before: of an action that is looked at again; None: all that is stored was said before.
     """
+    agent_id, channel, recipient = call.place
     scope = _conversation(agent_id, channel, recipient) if whole_channel else _MESSAGES.c.agent_id == agent_id
     scope = sa.and_(scope, _MESSAGES.c.synthetic.is_(False), _said(before))
     order = (_MESSAGES.c.created_at, _MESSAGES.c.id)
     total = connection.execute(sa.select(sa.func.count()).select_from(_MESSAGES).where(scope)).scalar_one()
     first_n = min(first_n, total)
     last_n = min(last_n, total - first_n)
-    first = _rows(connection, sa.select(_MESSAGES).where(scope).order_by(*order).limit(first_n))
-    newest = sa.select(_MESSAGES).where(scope).order_by(*(column.desc() for column in order)).limit(last_n)
-    last = _rows(connection, newest)[::-1]
+    found = sa.select(_MESSAGES).where(scope)
+    first = connection.execute(found.order_by(*order).limit(first_n)).all()
+    newest = found.order_by(*(column.desc() for column in order)).limit(last_n)
+    last = connection.execute(newest).all()[::-1]
     speakers = {agent_id, *(row.agent_id for row in (*first, *last)), *(r for r in (recipient,) if r)}
     speakers |= {row.recipient_id for row in (*first, *last) if row.recipient_id}
     names = _display_names(connection, speakers)
@@ -236,16 +239,8 @@ def action_trajectory(
     if total > len(first) + len(last):
         items.append(Omission(total - len(first) - len(last)))
     items += [_entry(row, names) for row in last]
-    items.append(
-        Entry(
-            names.get(agent_id, agent_id),
-            text,
-            "",
-            channel,
-            recipient and names.get(recipient, recipient),
-            UNDER_REVIEW,
-        )
-    )
+    told = recipient and names.get(recipient, recipient)
+    items.append(Entry(names.get(agent_id, agent_id), call.text, "", channel, told, UNDER_REVIEW))
     return Trajectory(tuple(items))
 
 
@@ -278,7 +273,7 @@ def _recent(connection: Connection, scope: sa.ColumnElement[bool], limit: int) -
     newest = query.order_by(_MESSAGES.c.created_at.desc(), _MESSAGES.c.id.desc()).limit(limit)
     return [
         Message(row.id, row.agent_id, row.text, row.created_at, row.channel_id, row.recipient_id)
-        for row in reversed(_rows(connection, newest))
+        for row in reversed(connection.execute(newest).all())
     ]
 
 
@@ -287,10 +282,6 @@ def _conversation(agent_id: str, channel: str | None, recipient: str | None) -> 
         return _MESSAGES.c.channel_id == channel
     between = [(agent_id, recipient), (recipient, agent_id)]
     return sa.or_(*(sa.and_(_MESSAGES.c.agent_id == a, _MESSAGES.c.recipient_id == b) for a, b in between))
-
-
-def _rows(connection: Connection, query: sa.Select) -> Sequence[sa.Row]:
-    return connection.execute(query).all()
 
 
 def _display_names(connection: Connection, agent_ids: set[str]) -> dict[str, str]:

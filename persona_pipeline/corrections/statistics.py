@@ -1,22 +1,288 @@
-"""What the gate did, counted by action (one message over all its attempts), and what corrections did to every dimension."""
+"""What the gate did: checks summed up by day as they come, and counted by action; what corrections did to every dimension."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from datetime import date, datetime
-from typing import Any
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import UTC, date, datetime, time, timedelta
+from math import ceil, exp, log
+from typing import Any, Self
 
 import sqlalchemy as sa
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy.engine import Connection
 
 from persona_pipeline.base.database import tables
-from persona_pipeline.base.database.engine import Store
-from persona_pipeline.corrections.counting import CheckTally, count_new_checks, day_tallies, uncounted_checks
-from persona_pipeline.corrections.decision import Outcome
+from persona_pipeline.base.database.engine import Store, upsert
+from persona_pipeline.corrections.decision import Action, Outcome
+from persona_pipeline.corrections.records import ACTION_LIFETIME
 from persona_pipeline.world.models import Window
 
-_RUNS = tables.evaluation_runs
-_LOGS = tables.correction_logs
+# Latencies are kept in classes: of whole milliseconds up to here, of 2 % width above.
+_WHOLE = 200
+_GROWTH = log(1.02)
+_TOKENS = ("input_tokens", "output_tokens", "cache_creation_tokens", "cache_read_tokens")
+
+
+@dataclass
+class CheckTally:
+    """Sums over checks. An action is one message over all its attempts; it ends with the check that sends it.
+
+    Attributes:
+        shadowed: actions that a gate only watched; ``would_hold`` of them were below the threshold.
+        reasons: actions sent without a score, by why.
+        latencies: checks by class of latency; ``highest`` is exact, in milliseconds.
+        priced: checks whose price is known; ``usd`` is the sum of their prices.
+    """
+
+    actions: int = 0
+    passed: int = 0
+    passed_after_retry: int = 0
+    forced: int = 0
+    shadowed: int = 0
+    would_hold: int = 0
+    corrected: int = 0
+    checks: int = 0
+    rejections: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_creation_tokens: int = 0
+    cache_read_tokens: int = 0
+    usd: float = 0.0
+    priced: int = 0
+    highest: float = 0.0
+    reasons: Counter[str] = field(default_factory=Counter)
+    latencies: Counter[int] = field(default_factory=Counter)
+
+    def add(self, check: Any, *, first: bool) -> None:
+        """Count a row of ``gate_checks``; ``first``: it is the first of its action."""
+        rejected = check.decision == Action.RETRY and not check.shadow
+        self.actions += first
+        self.checks += 1
+        self.rejections += rejected
+        self.corrected += first and rejected
+        if check.shadow:
+            self.shadowed += 1
+            self.would_hold += check.decision != Action.COMMIT
+        elif check.decision == Action.FORCE:
+            self.forced += 1
+        elif not rejected and check.reason is not None:
+            self.reasons[check.reason] += 1
+        elif not rejected:
+            self.passed += check.attempt_number == 1
+            self.passed_after_retry += check.attempt_number != 1
+        usage: Mapping[str, int] = check.token_usage or {}
+        for name in _TOKENS:
+            setattr(self, name, getattr(self, name) + usage.get(name, 0))
+        if check.usd is not None:
+            self.usd += check.usd
+            self.priced += 1
+        self.latencies[_class_of(check.latency_ms)] += 1
+        self.highest = max(self.highest, check.latency_ms)
+
+    def merge(self, other: Self) -> None:
+        for name in _SUMS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.highest = max(self.highest, other.highest)
+        self.reasons.update(other.reasons)
+        self.latencies.update(other.latencies)
+
+    def latency(self, share: float) -> float:
+        """Return the latency in milliseconds that a share (0-1) of the checks stays within, by nearest rank, to 2 %."""
+        rank, passed = ceil(share * self.checks), 0
+        for level in sorted(self.latencies):
+            passed += self.latencies[level]
+            if passed >= rank:
+                return min(_latency_of(level), self.highest)
+        return self.highest
+
+    def to_json(self) -> dict[str, Any]:
+        sums = {name: getattr(self, name) for name in (*_SUMS, "highest")}
+        return sums | {"reasons": dict(self.reasons), "latencies": {str(k): v for k, v in self.latencies.items()}}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        # Days that were summed up by an earlier version know nothing of what came later.
+        sums = {name: data.get(name, 0) for name in (*_SUMS, "highest")}
+        latencies = Counter({int(level): count for level, count in data["latencies"].items()})
+        return cls(**sums, reasons=Counter(data["reasons"]), latencies=latencies)
+
+
+# What adds up; the rest is the highest, and counts by reason and class.
+_SUMS = tuple(item.name for item in fields(CheckTally) if item.name not in ("highest", "reasons", "latencies"))
+
+
+def _class_of(milliseconds: float) -> int:
+    if milliseconds <= _WHOLE:
+        return ceil(milliseconds)
+    return _WHOLE + ceil(log(milliseconds / _WHOLE) / _GROWTH)
+
+
+def _latency_of(level: int) -> float:
+    """The upper end of a class."""
+    return float(level) if level <= _WHOLE else _WHOLE * exp((level - _WHOLE) * _GROWTH)
+
+
+_CHECKS, _DAYS = tables.gate_checks, tables.gate_days
+_CHUNK = 5000
+_COLUMNS = (
+    "agent_id",
+    "attempt_number",
+    "decision",
+    "shadow",
+    "reason",
+    "latency_ms",
+    "token_usage",
+    "usd",
+    "created_at",
+)
+
+
+def count_new_checks(store: Store, *, most: int | None = None) -> int:
+    """Add checks that are new to the tallies of their days, and return how many there were.
+
+    Each is counted once, whoever else counts at the same time; memory does not grow with their number.
+
+    Args:
+        most: of checks, about; None: all there are.
+    """
+    counted = 0
+    while most is None or counted < most:
+        with store.connect() as connection:
+            if connection.execute(sa.select(_CHECKS.c.id).where(~_CHECKS.c.counted).limit(1)).first() is None:
+                break
+        with store.begin() as connection:
+            found = _count_chunk(store, connection)
+        counted += found
+        if found < _CHUNK:
+            break
+    return counted
+
+
+def uncounted_checks(store: Store) -> int:
+    with store.connect() as connection:
+        return connection.execute(
+            sa.select(sa.func.count()).select_from(_CHECKS).where(~_CHECKS.c.counted)
+        ).scalar_one()
+
+
+def day_tallies(
+    store: Store, window: Window | None, agent_ids: Sequence[str] | None
+) -> Iterator[tuple[str, date, CheckTally]]:
+    """Yield agent, UTC day and tally of what began in a window; a day may come in parts."""
+    first, last, edges = _parts(window)
+    query = sa.select(_DAYS)
+    if first is not None:
+        query = query.where(_DAYS.c.day >= first)
+    if last is not None:
+        query = query.where(_DAYS.c.day <= last)
+    if agent_ids is not None:
+        query = query.where(_DAYS.c.agent_id.in_(agent_ids))
+    with store.connect() as connection:
+        for row in connection.execute(query):
+            yield row.agent_id, row.day, CheckTally.from_json(row.tally)
+        for edge in edges:
+            for (agent_id, day), tally in _edge(connection, edge, agent_ids).items():
+                yield agent_id, day, tally
+
+
+def _count_chunk(store: Store, connection: Connection) -> int:
+    new = (
+        sa.select(_CHECKS.c.id, _began(), *(_CHECKS.c[name] for name in _COLUMNS))
+        .where(~_CHECKS.c.counted)
+        .limit(_CHUNK)
+        .with_for_update(skip_locked=True, of=_CHECKS)
+    )
+    rows = connection.execute(new).all()
+    for (agent_id, day), tally in sorted(_tallied(rows).items()):
+        own = (_DAYS.c.agent_id == agent_id, _DAYS.c.day == day)
+        new = {"agent_id": agent_id, "day": day, "tally": CheckTally().to_json()}
+        upsert(store, connection, _DAYS, [new], update=False)
+        known = connection.execute(sa.select(_DAYS.c.tally).where(*own).with_for_update()).scalar_one()
+        tally.merge(CheckTally.from_json(known))
+        connection.execute(sa.update(_DAYS).where(*own).values(tally=tally.to_json()))
+    if rows:
+        marked = sa.update(_CHECKS).where(_CHECKS.c.id == sa.bindparam("row_id")).values(counted=True)
+        connection.execute(marked, [{"row_id": row.id} for row in rows])
+    return len(rows)
+
+
+def _began() -> sa.ColumnElement[datetime]:
+    """When the action of a check began: its first check's time."""
+    first = _CHECKS.alias("first")
+    same = (first.c.agent_id == _CHECKS.c.agent_id, first.c.action_id == _CHECKS.c.action_id)
+    earliest = sa.select(sa.func.min(first.c.created_at)).where(*same).correlate(_CHECKS).scalar_subquery()
+    case = sa.case((_CHECKS.c.attempt_number == 1, _CHECKS.c.created_at), else_=earliest)
+    return sa.type_coerce(case, _CHECKS.c.created_at.type).label("began")
+
+
+def _parts(window: Window | None) -> tuple[date | None, date | None, list[Window]]:
+    """Return the first and the last whole day of a window, and what it holds of others."""
+    if window is None:
+        return None, None, []
+    end = window.end.astimezone(UTC)
+    last = end.date() - timedelta(days=1)
+    if window.start is None:
+        return None, last, [Window(end=end, start=_midnight(end.date()))]
+    start = window.start.astimezone(UTC)
+    first = start.date() + timedelta(days=1)
+    if first > end.date():
+        return first, last, [Window(end=end, start=start)]
+    # Checks at the very instant of midnight belong to the day that begins.
+    before = Window(end=_midnight(first), start=start)
+    return first, last, [before, Window(end=end, start=_midnight(end.date()))]
+
+
+def _midnight(day: date) -> datetime:
+    """The last instant before a day; a window excludes its start."""
+    return datetime.combine(day, time(), UTC) - timedelta(microseconds=1)
+
+
+def _edge(
+    connection: Connection, window: Window, agent_ids: Sequence[str] | None
+) -> dict[tuple[str, date], CheckTally]:
+    began = _began()
+    query = sa.select(began, *(_CHECKS.c[name] for name in _COLUMNS)).where(
+        _CHECKS.c.created_at > window.start, _CHECKS.c.created_at <= window.end + ACTION_LIFETIME
+    )
+    if agent_ids is not None:
+        query = query.where(_CHECKS.c.agent_id.in_(agent_ids))
+    rows = connection.execution_options(yield_per=_CHUNK).execute(query)
+    return _tallied(row for row in rows if row.began in window)
+
+
+def _tallied(checks: Iterable[Any]) -> dict[tuple[str, date], CheckTally]:
+    """Return tallies by agent and the day that an action began."""
+    tallies: defaultdict[tuple[str, date], CheckTally] = defaultdict(CheckTally)
+    for check in checks:
+        tallies[check.agent_id, check.began.date()].add(check, first=check.began == check.created_at)
+    return tallies
+
+
+_BYPASS_DAYS = 90
+
+
+def forget_texts(store: Store, days: int, *, now: datetime | None = None) -> int:
+    """Remove the words from corrections older than some days, and return from how many; numbers and reasons in words stay apart.
+
+    What was written, what replaced it and the judge's reasons, which quote it, become empty.
+    """
+    before = (now or datetime.now(UTC)) - timedelta(days=days)
+    has_words = sa.or_(_LOGS.c.original_text != "", _LOGS.c.corrected_text.is_not(None), _LOGS.c.reasoning != "")
+    change = sa.update(_LOGS).where(_LOGS.c.created_at < before, has_words)
+    with store.begin() as connection:
+        return connection.execute(change.values(original_text="", corrected_text=None, reasoning="")).rowcount
+
+
+def forget_bypasses(store: Store, days: int = _BYPASS_DAYS, *, now: datetime | None = None) -> int:
+    """Delete counts of bypasses older than some days, and return how many rows there were."""
+    before = (now or datetime.now(UTC)) - timedelta(days=days)
+    with store.begin() as connection:
+        return connection.execute(
+            sa.delete(tables.gate_bypasses).where(tables.gate_bypasses.c.created_at < before)
+        ).rowcount
+
+
+_RUNS, _LOGS = tables.evaluation_runs, tables.correction_logs
 
 
 class DimensionChange(BaseModel):
@@ -185,11 +451,8 @@ def correction_statistics(
         most_new: checks to sum up now, about; None: all that are new. What remains is ``uncounted``.
     """
     count_new_checks(store, most=most_new)
-    total, by_agent, by_day = (
-        CheckTally(),
-        defaultdict[str, CheckTally](CheckTally),
-        defaultdict[date, CheckTally](CheckTally),
-    )
+    total = CheckTally()
+    by_agent, by_day = defaultdict[str, CheckTally](CheckTally), defaultdict[date, CheckTally](CheckTally)
     for agent_id, day, tally in day_tallies(store, window, None if agent_ids is None else list(agent_ids)):
         by_agent[agent_id].merge(tally)
         by_day[day].merge(tally)
@@ -209,35 +472,25 @@ def correction_statistics(
 def _statistics(tally: CheckTally) -> GateStatistics:
     judged = tally.passed + tally.passed_after_retry + tally.forced
     unchecked = tally.reasons.total()
-    cached = tally.cache_creation_tokens + tally.cache_read_tokens
     # An action id that is used again ends more than once.
     actions = max(tally.actions, judged + unchecked + tally.shadowed)
-    return GateStatistics(
-        actions=actions,
-        passed=tally.passed,
-        passed_after_retry=tally.passed_after_retry,
-        forced=tally.forced,
-        fail_open=unchecked,
-        fail_open_by_reason=dict(sorted(tally.reasons.items())),
-        shadowed=tally.shadowed,
-        would_hold=tally.would_hold,
-        abandoned=actions - judged - unchecked - tally.shadowed,
-        corrected=tally.corrected,
-        pass_rate=(tally.passed + tally.passed_after_retry) / judged if judged else None,
-        first_pass_rate=tally.passed / judged if judged else None,
-        checks=tally.checks,
-        rejections=tally.rejections,
-        latency_ms=_latency(tally) if tally.checks else None,
-        input_tokens=tally.input_tokens,
-        output_tokens=tally.output_tokens,
-        cached_tokens=cached,
-        cache_read_tokens=tally.cache_read_tokens,
-        usd=tally.usd,
-        unpriced_checks=tally.checks - tally.priced,
-        usd_per_check=tally.usd / tally.priced if tally.priced else None,
-    )
-
-
-def _latency(tally: CheckTally) -> CheckLatency:
     p50, p95, p99 = (tally.latency(share) for share in (0.5, 0.95, 0.99))
-    return CheckLatency(p50=p50, p95=p95, p99=p99, highest=tally.highest)
+    latency = CheckLatency(p50=p50, p95=p95, p99=p99, highest=tally.highest)
+    alike = {
+        name: getattr(tally, name) for name in GateStatistics.model_fields if name in CheckTally.__dataclass_fields__
+    }
+    return GateStatistics(
+        **alike
+        | {
+            "actions": actions,
+            "fail_open": unchecked,
+            "fail_open_by_reason": dict(sorted(tally.reasons.items())),
+            "abandoned": actions - judged - unchecked - tally.shadowed,
+            "pass_rate": (tally.passed + tally.passed_after_retry) / judged if judged else None,
+            "first_pass_rate": tally.passed / judged if judged else None,
+            "latency_ms": latency if tally.checks else None,
+            "cached_tokens": tally.cache_creation_tokens + tally.cache_read_tokens,
+            "unpriced_checks": tally.checks - tally.priced,
+            "usd_per_check": tally.usd / tally.priced if tally.priced else None,
+        }
+    )

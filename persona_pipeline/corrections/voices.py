@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from persona_pipeline.corrections.background import DaemonPool, QueueFullError
 from persona_pipeline.corrections.judgment import within
@@ -27,14 +27,6 @@ from persona_pipeline.world.world import World
 _LATE = timedelta(minutes=5)
 _FOREVER = datetime.max.replace(tzinfo=UTC)
 _LOGGER = logging.getLogger(__name__)
-
-
-class MessageStream(Protocol):
-    """Somewhere messages come from."""
-
-    def new(self) -> list[Message]:
-        """Return the messages that have come since the last call, oldest first."""
-        ...
 
 
 class StoredMessages:

@@ -104,11 +104,35 @@ def api_failures() -> Iterator[None]:
         raise dg.RetryRequested(max_retries=API_RETRIES, seconds_to_wait=API_SECONDS) from error
 
 
-def build_submit_batches(place: Place) -> dg.JobDefinition:
-    """Return the job that submits batches."""
+def summary_metadata(summaries: Sequence[BatchSummary]) -> metadata.Metadata:
+    """Return how batches ended: numbers, and a row a batch."""
+    rows = [
+        {
+            "batch": item.batch_id,
+            "answered": item.answered,
+            "unscored": ", ".join(f"{reason} {count}" for reason, count in item.reasons.items()) or "none",
+            "tokens": item.input_tokens + item.output_tokens,
+            "usd": "unknown" if item.usd is None else f"{item.usd:.4f}",
+        }
+        for item in summaries
+    ]
+    found: metadata.Metadata = {
+        "collected": len(summaries),
+        "answered": sum(item.answered for item in summaries),
+        "unscored": sum(len(item.unscored) for item in summaries),
+        "batches": metadata.table(rows, ("batch", "answered", "unscored", "tokens", "usd")),
+    }
+    prices = [item.usd for item in summaries if item.usd is not None]
+    return found | ({"usd": sum(prices)} if len(prices) == len(summaries) else {})
 
-    @dg.op(name=place.name("submit_planned_requests"))
-    @place.bound
+
+POLL_SECONDS = 300
+
+
+def build_batches(place: Place) -> dg.Definitions:
+    """Return what is about the message batches of a place: two jobs, and the sensor that has ended ones collected."""
+
+    @place.op()
     def submit_planned_requests(
         context: dg.OpExecutionContext, world: WorldResource, evaluation: EvaluationSettings, config: BatchConfig
     ) -> None:
@@ -136,26 +160,7 @@ def build_submit_batches(place: Place) -> dg.JobDefinition:
             }
         )
 
-    submit = submit_planned_requests.alias("submit_planned_requests")
-
-    @dg.job(
-        name=place.name("submit_batches"),
-        tags=_TAGS,
-        executor_def=place.executor,
-        description="Submits what an evaluation would ask the judge as message batches, at half the price. Run twice, it bills "
-        "once.",
-    )
-    def submit_batches() -> None:
-        submit()
-
-    return submit_batches
-
-
-def build_collect_batches(place: Place) -> dg.JobDefinition:
-    """Return the job that collects batches."""
-
-    @dg.op(name=place.name("collect_ended_batches"))
-    @place.bound
+    @place.op()
     def collect_ended_batches(context: dg.OpExecutionContext, world: WorldResource) -> None:
         """Bring the answers of ended batches into the store."""
         with known_failures(), api_failures():
@@ -168,77 +173,32 @@ def build_collect_batches(place: Place) -> dg.JobDefinition:
                 )
         context.add_output_metadata({**summary_metadata(summaries), "still_open": count_open(opened.store)})
 
-    collect = collect_ended_batches.alias("collect_ended_batches")
-
-    @dg.job(
-        name=place.name("collect_batches"),
+    submit_batches = place.job(
+        "submit_batches",
+        submit_planned_requests,
+        "Submits what an evaluation would ask the judge as message batches, at half the price. Run twice, it bills once.",
         tags=_TAGS,
-        executor_def=place.executor,
-        description="Collects message batches that have ended; an evaluation with the judge anthropic then pays for nothing in "
-        "them.",
     )
-    def collect_batches() -> None:
-        collect()
+    collect_batches = place.job(
+        "collect_batches",
+        collect_ended_batches,
+        "Collects message batches that have ended; an evaluation with the judge anthropic then pays for nothing in them.",
+        tags=_TAGS,
+    )
 
-    return collect_batches
-
-
-def summary_metadata(summaries: Sequence[BatchSummary]) -> metadata.Metadata:
-    """Return how batches ended: numbers, and a row a batch."""
-    rows = [
-        {
-            "batch": item.batch_id,
-            "answered": item.answered,
-            "unscored": ", ".join(f"{reason} {count}" for reason, count in item.reasons.items()) or "none",
-            "tokens": item.input_tokens + item.output_tokens,
-            "usd": "unknown" if item.usd is None else f"{item.usd:.4f}",
-        }
-        for item in summaries
-    ]
-    found: metadata.Metadata = {
-        "collected": len(summaries),
-        "answered": sum(item.answered for item in summaries),
-        "unscored": sum(len(item.unscored) for item in summaries),
-        "batches": metadata.table(rows, ("batch", "answered", "unscored", "tokens", "usd")),
-    }
-    prices = [item.usd for item in summaries if item.usd is not None]
-    return found | ({"usd": sum(prices)} if len(prices) == len(summaries) else {})
-
-
-POLL_SECONDS = 300
-_UNFINISHED = [
-    dg.DagsterRunStatus.NOT_STARTED,
-    dg.DagsterRunStatus.QUEUED,
-    dg.DagsterRunStatus.STARTING,
-    dg.DagsterRunStatus.STARTED,
-]
-
-
-def build_open_batches(place: Place, collect_batches: dg.JobDefinition) -> dg.SensorDefinition:
-    """Return the sensor of open batches."""
-
-    @dg.sensor(
-        name=place.name("open_batches"),
+    @place.sensor(
         job=collect_batches,
         minimum_interval_seconds=POLL_SECONDS,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Collects message batches while there are open ones. Collecting costs nothing.",
     )
-    @place.bound
     def open_batches(context: dg.SensorEvaluationContext, world: WorldResource) -> dg.RunRequest | dg.SkipReason:
         """Ask for a collection when a batch is open and none is under way."""
         count = count_open(world.open().store)
         if not count:
             return dg.SkipReason("no batch is open")
-        under_way = dg.RunsFilter(job_name=collect_batches.name, statuses=_UNFINISHED)
-        if context.instance.get_run_records(under_way, limit=1):
+        if run_tags.is_under_way(context.instance, collect_batches.name):
             return dg.SkipReason("a collection is under way")
         return dg.RunRequest(tags=run_tags.request_tags(f"{count} open batches"))
 
-    return open_batches
-
-
-def build_batches(place: Place) -> dg.Definitions:
-    """Return what is about the message batches of a place."""
-    collect = build_collect_batches(place)
-    return dg.Definitions(jobs=[build_submit_batches(place), collect], sensors=[build_open_batches(place, collect)])
+    return dg.Definitions(jobs=[submit_batches, collect_batches], sensors=[open_batches])

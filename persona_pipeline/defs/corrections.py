@@ -11,7 +11,7 @@ from persona_pipeline.corrections import statistics
 from persona_pipeline.corrections.statistics import CorrectionEffect, CorrectionStatistics, GateStatistics
 from persona_pipeline.defs import metadata
 from persona_pipeline.defs.platform import run_tags
-from persona_pipeline.defs.platform.assets import OWNERS, AssetOutcome
+from persona_pipeline.defs.platform.assets import AssetOutcome
 from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.resources import WorldResource, moment_of
@@ -50,24 +50,6 @@ class CorrectionsConfig(dg.Config):
             return None
         end = moment_of(self.as_of, "as_of") or datetime.now(UTC)
         return Window(end=end, start=end - parse_window(self.window))
-
-
-def build_correction_statistics(place: Place) -> dg.AssetsDefinition:
-    """Return the statistics of a place's gate."""
-
-    @dg.asset(
-        key=place.key("correction_statistics"), group_name=place.path("corrections"), kinds={"sql"}, owners=OWNERS
-    )
-    @place.bound
-    def correction_statistics(
-        context: dg.AssetExecutionContext, world: WorldResource, config: CorrectionsConfig
-    ) -> dg.MaterializeResult:
-        """What the gate did to outgoing messages: passed, corrected, forced, let through unchecked; how fast, for how much."""
-        with known_failures():
-            found = statistics.correction_statistics(world.open().store, config.span())
-        return corrections_outcome(found).result()
-
-    return correction_statistics
 
 
 def corrections_outcome(found: CorrectionStatistics) -> AssetOutcome:
@@ -143,21 +125,18 @@ def _effects_table(effects: Mapping[str, CorrectionEffect]) -> dg.TableMetadataV
 
 
 def build_corrections(place: Place) -> dg.Definitions:
-    """Return what is about the corrections of a place."""
-    statistics = build_correction_statistics(place)
-    count = dg.define_asset_job(
-        place.name("count_corrections"),
-        selection=dg.AssetSelection.assets(statistics),
-        executor_def=place.executor,
-        description="Counts what the gate did lately. Judges nothing.",
-    )
-    daily = dg.ScheduleDefinition(
-        name=place.name("daily_corrections"),
-        job=count,
-        cron_schedule="0 4 * * *",
-        execution_timezone=place.orchestration.timezone,
-        default_status=place.orchestration.schedule_status,
-        description="Counts what the gate did in the last 30 days.",
-        tags=run_tags.request_tags("daily count"),
-    )
-    return dg.Definitions(assets=[statistics], jobs=[count], schedules=[daily])
+    @place.asset("correction_statistics", "corrections", kinds={"sql"})
+    def correction_statistics(
+        context: dg.AssetExecutionContext, world: WorldResource, config: CorrectionsConfig
+    ) -> dg.MaterializeResult:
+        """What the gate did to outgoing messages: passed, corrected, forced, let through unchecked; how fast, for how much."""
+        with known_failures():
+            found = statistics.correction_statistics(world.open().store, config.span())
+        return corrections_outcome(found).result()
+
+    selection = dg.AssetSelection.assets(correction_statistics)
+    count = place.asset_job("count_corrections", selection, "Counts what the gate did lately. Judges nothing.")
+    tags = run_tags.request_tags("daily count")
+    about = "Counts what the gate did in the last 30 days."
+    daily = place.schedule("daily_corrections", count, "0 4 * * *", about, tags=tags)
+    return dg.Definitions(assets=[correction_statistics], jobs=[count], schedules=[daily])

@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import TypeVar
 
 from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.settings import Settings
 from persona_pipeline.evaluation.request import EvaluationRequest
 from persona_pipeline.guard.report import (
     EXIT_COVERAGE,
@@ -113,17 +114,20 @@ def needed(enough: Callable[[Sequence[Item]], bool], items: Sequence[Item]) -> l
 
 
 @contextmanager
-def fresh_world(root: Path | None = None, against: str | None = None) -> Iterator[World]:
+def fresh_world(
+    root: Path | None = None, against: str | None = None, *, settings: Settings | None = None
+) -> Iterator[World]:
     """Give a world with a store of its own that nobody wrote to, while it is needed.
 
     Args:
         against: the commit whose ``persona.yaml`` counts, as a whole.
+        settings: None: the environment's.
 
     Raises:
         ConfigError: there is no such commit, or its settings are not valid.
     """
     with TemporaryDirectory(prefix="persona-store-") as folder:
-        world = World.open(root, f"sqlite:///{folder}/store.db")
+        world = World.open(root, f"sqlite:///{folder}/store.db", settings=settings)
         try:
             yield (
                 world if against is None else replace(world, file=world_file_at(world.root, _base(world.root, against)))

@@ -179,6 +179,19 @@ class Source:
         except OSError as error:
             raise self.unreadable(error) from error
 
+    def content(self, remedy: str = "export it in parts") -> bytes:
+        """Return all of a file; ``remedy``: what to do with one that is too large.
+
+        Raises:
+            ConfigError: it cannot be read, or is larger than 500 MB.
+        """
+        try:
+            if self.path.stat().st_size > _LARGEST:
+                raise ConfigError(Problem(f"is larger than 500 MB; {remedy}", self.name))
+            return self.path.read_bytes()
+        except OSError as error:
+            raise self.unreadable(error) from error
+
     def text(self) -> str:
         """Return all of a file.
 
@@ -186,11 +199,7 @@ class Source:
             ConfigError: it cannot be read, is larger than 500 MB or not UTF-8.
         """
         try:
-            if self.path.stat().st_size > _LARGEST:
-                raise ConfigError(Problem("is larger than 500 MB; export it as JSON lines, or in parts", self.name))
-            return self.path.read_bytes().decode("utf-8-sig")
-        except OSError as error:
-            raise self.unreadable(error) from error
+            return self.content("export it as JSON lines, or in parts").decode("utf-8-sig")
         except UnicodeDecodeError as error:
             raise ConfigError(Problem(f"is not UTF-8 (byte {error.start}); save it as UTF-8", self.name)) from error
 

@@ -3,9 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
-from persona_pipeline.base.documents.json import JsonError, strict_json
 from persona_pipeline.importing.base import ReadOptions, Skipped, Source
-from persona_pipeline.importing.records import first_records
+from persona_pipeline.importing.records import decoded, first_records
 from persona_pipeline.importing.traced import TracedConversations, TraceStep, agent_in, moment_of
 
 _MODEL_CALLS = ("GENERATION", "generation")
@@ -34,7 +33,7 @@ class LangfuseExport(TracedConversations):
             record = {**inner, **{key: value for key, value in record.items() if key != "trace"}}
         own, given = _get(record, "id"), options.given(record)
         trace = _get(record, "traceId", "trace_id") if kind == "observation" else own
-        metadata = _decoded(record.get("metadata"))
+        metadata = decoded(record.get("metadata"))
         listed = record.get("observations")
         steps = [step for step in listed if isinstance(step, dict)] if isinstance(listed, list) else []
         started = moment_of(given.get("created_at"), *_values(record, "startTime", "start_time", "timestamp"))
@@ -49,8 +48,8 @@ class LangfuseExport(TracedConversations):
             conversation=given.get("channel") or str(_get(record, "sessionId", "session_id") or trace or own),
             started=started,
             ended=max(started, ended),
-            asked=_decoded(record.get("input")),
-            answered=_decoded(record.get("output")),
+            asked=decoded(record.get("input")),
+            answered=decoded(record.get("output")),
             user=_get(record, "userId", "user_id"),
             agent=given.get("agent_id") or agent_in(metadata),
             extras={f"langfuse_{key}": record[key] for key in beside if record.get(key)} | _beside(metadata),
@@ -91,16 +90,6 @@ def _values(record: Mapping[str, Any], *keys: str) -> list[Any]:
 def _last_end(steps: list[dict[str, Any]]) -> list[Any]:
     ends = [str(end) for step in steps if (end := _get(step, "endTime", "end_time"))]
     return [max(ends)] if ends else []
-
-
-def _decoded(value: Any) -> Any:
-    """Return what a text says that is JSON, as inputs and outputs of exported tables are."""
-    if isinstance(value, str) and value[:1] in ("{", "[", '"'):
-        try:
-            return strict_json(value)
-        except JsonError:
-            return value
-    return value
 
 
 def _beside(metadata: Any) -> dict[str, Any]:

@@ -3,13 +3,14 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
-from persona_pipeline.base.documents.json import JsonError, strict_json
 from persona_pipeline.importing.base import ReadOptions, Skipped, Source
-from persona_pipeline.importing.records import first_records
+from persona_pipeline.importing.records import decoded, first_records
 from persona_pipeline.importing.traced import TracedConversations, TraceStep, agent_in, moment_of
 
 # What LangSmith itself groups runs into threads by, in its order.
 _THREADS = ("session_id", "thread_id", "conversation_id")
+# What bulk exports hold as text.
+_OBJECTS = ("{", "[")
 _MODEL_CALLS = ("llm", "chat_model")
 
 
@@ -26,7 +27,7 @@ class LangSmithExport(TracedConversations):
     def units(self, line: int, record: Mapping[str, Any], options: ReadOptions) -> Iterator[TraceStep | Skipped]:
         if not _is_run(record):
             raise ValueError("is no run of LangSmith: it has no run_type")
-        given, extra = options.given(record), _decoded(record.get("extra"))
+        given, extra = options.given(record), decoded(record.get("extra"), _OBJECTS)
         metadata = extra.get("metadata") if isinstance(extra, dict) else None
         metadata = metadata if isinstance(metadata, dict) else {}
         own, trace = str(record.get("id")), str(record.get("trace_id") or record.get("id"))
@@ -43,8 +44,8 @@ class LangSmithExport(TracedConversations):
             conversation=given.get("channel") or str(thread or trace),
             started=started,
             ended=max(started, moment_of(record.get("end_time"), started.isoformat())),
-            asked=_decoded(record.get("inputs")),
-            answered=_decoded(record.get("outputs")),
+            asked=decoded(record.get("inputs"), _OBJECTS),
+            answered=decoded(record.get("outputs"), _OBJECTS),
             user=user if isinstance(user, str) else None,
             agent=given.get("agent_id") or agent_in(metadata),
             extras={f"langsmith_{key}": record[key] for key in beside if record.get(key)}
@@ -61,13 +62,3 @@ def _parent(record: Mapping[str, Any]) -> str | None:
         return str(record["parent_run_id"])
     listed = record.get("parent_run_ids")
     return str(listed[-1]) if isinstance(listed, list) and listed else None
-
-
-def _decoded(value: Any) -> Any:
-    """Return what a text says that is JSON, as bulk exports hold inputs and outputs."""
-    if isinstance(value, str) and value[:1] in ("{", "["):
-        try:
-            return strict_json(value)
-        except JsonError:
-            return value
-    return value

@@ -19,8 +19,8 @@ from persona_pipeline.importing.base import (
     message_row,
     turn_of,
 )
-from persona_pipeline.importing.records import first_records, records
-from persona_pipeline.world.messages.files import Row, parse_time
+from persona_pipeline.importing.records import each_record, first_records, records
+from persona_pipeline.world.messages.files import parse_time
 
 _CONVERSATION = ("conversation_id", "session_id", "thread_id", "chat_id", "custom_id", "id")
 _TIMES = ("created_at", "created", "timestamp")
@@ -42,13 +42,7 @@ class OpenAIChats(Importer):
 
     def rows(self, file: Source, options: ReadOptions) -> Iterator[Found]:
         ids, alike = TurnIds(), Counter[str]()
-        for line, record in records(file):
-            try:
-                if isinstance(record, ValueError):
-                    raise record
-                yield from _said(line, record, options, ids, alike)
-            except ValueError as error:
-                yield Row(line, error)
+        return each_record(records(file), lambda line, record: _said(line, record, options, ids, alike))
 
 
 def _turns(record: Mapping[str, Any]) -> list[ChatTurn]:

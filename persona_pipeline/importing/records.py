@@ -3,15 +3,18 @@
 import csv
 import io
 import json
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
 
 from persona_pipeline.base.documents.json import JsonError, csv_rows, strict_array, strict_json
 from persona_pipeline.base.errors import Problem
 from persona_pipeline.importing.base import Source
+from persona_pipeline.world.messages.files import Row
 
 # Of a file that goes on behind its beginning, the records that are whole.
 _DECODER = json.JSONDecoder()
+Told = TypeVar("Told")
 Record = tuple[int, dict[str, Any] | ValueError]
 
 
@@ -37,6 +40,17 @@ def records(source: Source, within: Sequence[str] = ()) -> Iterator[Record]:
     else:
         listed = next((whole[key] for key in within if isinstance(whole.get(key), list)), [whole])
         yield from ((1, _object(value, f"record {number} ")) for number, value in enumerate(listed, start=1))
+
+
+def each_record(found: Iterable[Record], read: Callable[[int, dict[str, Any]], Iterable[Told]]) -> Iterator[Told | Row]:
+    """Yield what records are read as; what is no record, or cannot be read, is a row that says why."""
+    for line, record in found:
+        try:
+            if isinstance(record, ValueError):
+                raise record
+            yield from read(line, record)
+        except ValueError as error:
+            yield Row(line, error)
 
 
 def first_records(source: Source, within: Sequence[str] = ()) -> list[dict[str, Any]]:
@@ -116,19 +130,17 @@ def _csv(text: str) -> Iterator[Record]:
         elif len(cells) > len(header):
             yield line, ValueError("has more cells than the header; quote cells that hold commas")
         elif cells:
-            yield line, {name: _cell(cell) for name, cell in zip(header, cells, strict=False) if cell}
+            yield line, {name: decoded(cell) for name, cell in zip(header, cells, strict=False) if cell}
     for problem in problems:
         yield problem.line or 1, ValueError(problem.message)
 
 
-def _cell(cell: str) -> Any:
-    """Return what a cell says: exports write objects and lists as JSON."""
-    if cell[:1] in ("{", "[", '"'):
-        try:
-            return strict_json(cell)
-        except JsonError:
-            return cell
-    return cell
+def decoded(value: Any, beginnings: Collection[str] = ("{", "[", '"')) -> Any:
+    """Return what a text says that is JSON, as exports write objects and lists in cells and fields; else the value itself."""
+    if isinstance(value, str) and value[:1] in beginnings:
+        with suppress(JsonError):
+            return strict_json(value)
+    return value
 
 
 def _object(value: Any, which: str = "") -> dict[str, Any] | ValueError:

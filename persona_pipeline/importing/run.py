@@ -1,4 +1,4 @@
-"""Importing sources of whatever formats into a world's store, each message once; importers are found by name."""
+"""Importing sources of whatever formats into a world's store, each message once; formats by name, and the project's own."""
 
 import shutil
 import sys
@@ -8,16 +8,51 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, ClassVar
 
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.registry import Registry
-from persona_pipeline.importing.base import Importer, ReadOptions, Skipped, Source
-from persona_pipeline.importing.own import OwnMessages
-from persona_pipeline.world.messages.files import Row, cut_keys
+from persona_pipeline.importing.base import Found, Importer, ReadOptions, Skipped, Source
+from persona_pipeline.importing.records import first_records
+from persona_pipeline.world.messages.files import ENDINGS, REQUIRED, MessageFile, Row, cut_keys, parse_message
 from persona_pipeline.world.messages.mirroring import Came, SyncResult
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.world import World
+
+
+class OwnMessages(Importer):
+    """Lines with id, agent_id, channel or recipient, text and created_at, whatever else they have."""
+
+    name: ClassVar[str] = "messages"
+    about: ClassVar[str] = "JSON lines or CSV with id, agent_id, channel or recipient, text, created_at"
+
+    def recognises(self, source: Source) -> bool:
+        if source.is_folder or source.path.suffix.lower() not in ENDINGS:
+            return False
+        text, found = source.beginning.strip(), first_records(source)
+        return not text or any(len(record.keys() & set(REQUIRED)) > 2 for record in found)
+
+    def may_be(self, source: Source, *, mapped: bool) -> bool:
+        """Return whether lines of a file that is of no other format are worth naming one by one."""
+        if source.is_folder or source.path.suffix.lower() not in ENDINGS:
+            return False
+        found = first_records(source)
+        return mapped or not found or any(record.keys() & set(REQUIRED) for record in found)
+
+    def rows(self, file: Source, options: ReadOptions) -> Iterator[Found]:
+        def parse(record: Any) -> Message:
+            if options.fields and isinstance(record, dict):
+                taken = set(options.fields)
+                record = {**{key: item for key, item in record.items() if key not in taken}, **options.given(record)}
+            return parse_message(record)
+
+        try:
+            with MessageFile(file.path, mapped=options.fields) as opened:
+                opened.require_text()
+                yield from opened.rows(parse)
+        except ConfigError as error:
+            raise ConfigError([replace(problem, path=file.name) for problem in error.problems]) from error
+
 
 _HERE = "persona_pipeline.importing"
 _ENDINGS = (".jsonl", ".json", ".csv")
@@ -25,13 +60,13 @@ IMPORTERS = Registry(
     "persona_pipeline.importers",
     Importer,
     {
-        "messages": f"{_HERE}.own:OwnMessages",
+        "messages": f"{_HERE}.run:OwnMessages",
         "openai": f"{_HERE}.openai:OpenAIChats",
         "slack": f"{_HERE}.slack:SlackExport",
         "langfuse": f"{_HERE}.langfuse:LangfuseExport",
         "langsmith": f"{_HERE}.langsmith:LangSmithExport",
         "sillytavern": f"{_HERE}.sillytavern:SillyTavernChats",
-        "otlp": "persona_pipeline.importing.traces.importer:OTLPFile",
+        "otlp": f"{_HERE}.traces.importer:OTLPFile",
     },
     what="importer",
 )

@@ -20,7 +20,7 @@ from persona_pipeline.importing.base import (
     message_row,
     turn_of,
 )
-from persona_pipeline.importing.records import Record, records
+from persona_pipeline.importing.records import each_record, records
 from persona_pipeline.world.messages.files import Row, parse_time
 
 _INPUTS = ("messages", "input", "inputs", "question", "query", "prompt", "text", "content", "human_input", "user_input")
@@ -70,7 +70,7 @@ class TracedConversations(Importer):
 
     def rows(self, file: Source, options: ReadOptions) -> Iterator[Found]:
         traces: dict[str, list[TraceStep]] = defaultdict(list)
-        for found in self._units(records(file, self.within), options):
+        for found in each_record(records(file, self.within), lambda line, record: self.units(line, record, options)):
             if isinstance(found, TraceStep):
                 traces[found.trace].append(found)
             else:
@@ -85,15 +85,6 @@ class TracedConversations(Importer):
         ids = TurnIds()
         for conversation, steps in conversations.items():
             yield from _told(conversation, sorted(steps, key=lambda unit: (unit.started, unit.ended, unit.id)), ids)
-
-    def _units(self, found: Iterator[Record], options: ReadOptions) -> Iterator[TraceStep | Found]:
-        for line, record in found:
-            try:
-                if isinstance(record, ValueError):
-                    raise record
-                yield from self.units(line, record, options)
-            except ValueError as error:
-                yield Row(line, error)
 
 
 def _outermost(steps: Sequence[TraceStep]) -> Iterator[TraceStep | Found]:

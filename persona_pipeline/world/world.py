@@ -89,17 +89,20 @@ class World:
         return self.decided_by or self.root
 
     @classmethod
-    def open(cls, root: Path | str | None = None, database_url: str | None = None) -> "World":
+    def open(
+        cls, root: Path | str | None = None, database_url: str | None = None, *, settings: Settings | None = None
+    ) -> "World":
         """Open a world.
 
         Args:
             root: its folder; by default what the settings say.
             database_url: its store; by default the settings', else SQLite in ``<root>/.persona/store.db``.
+            settings: None: the environment's.
 
         Raises:
             ConfigError: the folder has no ``personas`` folder, or the store cannot be opened.
         """
-        settings = get_settings()
+        settings = settings or get_settings()
         folder = Path(root).expanduser().resolve() if root is not None else settings.world_root
         if not (folder / personas.PERSONAS).is_dir():
             raise ConfigError(
@@ -110,7 +113,7 @@ class World:
         if settings.database_url is None:
             database = str(folder / ".persona" / "store.db")
             return cls(folder, open_store(URL.create("sqlite", database=database)), environment=settings)
-        return cls(folder, open_store(), environment=settings)
+        return cls(folder, open_store(settings.database_url.get_secret_value()), environment=settings)
 
     def agent_ids(self) -> list[str]:
         """Return the agents that have a persona file, sorted."""

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from persona_pipeline.base.files import write_atomically
-from persona_pipeline.cli.failures import machine_failure
+from persona_pipeline.cli import machine_failure
 
 CODE = "from persona_pipeline.cli import main; main()"
 

@@ -8,16 +8,16 @@ import pytest
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.cli.world.checking import check_world
-from persona_pipeline.cli.world.setup import create_world
 from persona_pipeline.evaluation.request import EvaluationRequest
 from persona_pipeline.evaluation.run import planned_requests
 from persona_pipeline.world import World
 from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS
+from persona_pipeline.world.world import template_world, write_new
 
 
 def test_a_new_world_is_valid_and_has_something_to_judge_in_every_dimension(tmp_path: Path) -> None:
     root = tmp_path / "new" / "world"
-    create_world(root)
+    write_new(root, template_world())
     checked = check_world(root)
     assert (checked.problems, checked.warnings) == ([], [])
     world = World.open(root)
@@ -29,7 +29,7 @@ def test_a_new_world_is_valid_and_has_something_to_judge_in_every_dimension(tmp_
 
 
 def test_what_the_store_makes_is_not_for_version_control(tmp_path: Path) -> None:
-    create_world(tmp_path)
+    write_new(tmp_path, template_world())
     assert ".persona/" in (tmp_path / ".gitignore").read_text(encoding="utf-8").split()
     assert not (tmp_path / "gitignore").exists()
 
@@ -40,7 +40,7 @@ def test_nothing_is_overwritten_and_nothing_else_is_written(taken: str, tmp_path
     precious.parent.mkdir(exist_ok=True)
     precious.write_text("mine", encoding="utf-8")
     with pytest.raises(ConfigError, match=f"{taken}: exists already"):
-        create_world(tmp_path)
+        write_new(tmp_path, template_world())
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [precious]
     assert precious.read_text(encoding="utf-8") == "mine"
 
@@ -48,14 +48,14 @@ def test_nothing_is_overwritten_and_nothing_else_is_written(taken: str, tmp_path
 def test_a_dangling_link_is_in_the_way_too(tmp_path: Path) -> None:
     (tmp_path / "README.md").symlink_to(tmp_path / "nowhere")
     with pytest.raises(ConfigError, match="exists already"):
-        create_world(tmp_path)
+        write_new(tmp_path, template_world())
     assert not (tmp_path / "nowhere").exists()
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
     with pytest.raises(ConfigError, match="cannot be written"):
-        create_world(tmp_path / "file")
+        write_new(tmp_path / "file", template_world())
 
 
 def test_the_command_says_what_comes_next(tmp_path: Path) -> None:

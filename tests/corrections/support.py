@@ -7,12 +7,21 @@ from typing import Any
 import sqlalchemy as sa
 
 from persona_pipeline.base.database import tables
+from persona_pipeline.base.database.engine import Store
 from persona_pipeline.judging.verdict import Answer, Question, Unscored, Usage
 from persona_pipeline.world import CorrectionSettings, World
 from persona_pipeline.world.models import Message
 from tests.support.messages_server import Call, Reply, message
 
 GATED = CorrectionSettings(action_gate_enabled=True)
+
+
+def bypass_counts(store: Store) -> dict[str, int]:
+    """How many texts went past the gate, by reason."""
+    bypasses = tables.gate_bypasses
+    query = sa.select(bypasses.c.reason, sa.func.sum(bypasses.c["count"])).group_by(bypasses.c.reason)
+    with store.connect() as connection:
+        return {row[0]: int(row[1]) for row in connection.execute(query)}
 
 
 def reviewed_text(evidence: str) -> str:

@@ -8,10 +8,16 @@ import sqlalchemy as sa
 
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import open_store
-from persona_pipeline.corrections.counting import count_new_checks, forget_bypasses, forget_texts, uncounted_checks
-from persona_pipeline.corrections.records import Bypasses, bypass_counts
-from persona_pipeline.corrections.statistics import correction_statistics
+from persona_pipeline.corrections.records import Bypasses
+from persona_pipeline.corrections.statistics import (
+    correction_statistics,
+    count_new_checks,
+    forget_bypasses,
+    forget_texts,
+    uncounted_checks,
+)
 from persona_pipeline.world import World
+from tests.corrections.support import bypass_counts
 
 NOW = datetime(2026, 6, 30, 12, tzinfo=UTC)
 

@@ -11,11 +11,10 @@ from persona_pipeline.base.http_server import Access
 from persona_pipeline.corrections.configuration import write_config
 from persona_pipeline.corrections.decision import Action
 from persona_pipeline.corrections.gate import ActionGate
-from persona_pipeline.corrections.records import bypass_counts
 from persona_pipeline.corrections.service.app import create_app
 from persona_pipeline.corrections.statistics import correction_statistics
 from persona_pipeline.world import CorrectionSettings, World
-from tests.corrections.support import TextBackend, say, spoil_settings
+from tests.corrections.support import TextBackend, bypass_counts, say, spoil_settings
 from tests.support.clock import LONG
 from tests.support.waiting import wait_until
 

@@ -9,7 +9,7 @@ from pytest_httpserver import HTTPServer
 from persona_pipeline.base.settings import get_settings
 from persona_pipeline.definitions import defs
 from persona_pipeline.defs.platform.settings import OrchestrationSettings, orchestration
-from persona_pipeline.defs.upkeep.definitions import alert_text, post
+from persona_pipeline.defs.upkeep import alert_text, post
 from tests.defs.support import Project
 
 SETTINGS = OrchestrationSettings.model_validate({"dagster_url": "http://dagster.example/"})

@@ -13,7 +13,7 @@ import dagster as dg
 import pytest
 
 from persona_pipeline.defs.agents.definitions import build_agents
-from persona_pipeline.defs.changes.definitions import recorded_versions
+from persona_pipeline.defs.changes import recorded_versions
 from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.evaluation.changes.versions import MESSAGES
 from tests.defs.support import Project

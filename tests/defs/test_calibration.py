@@ -1,6 +1,6 @@
 """The asset that says how far the judges can be believed."""
 
-from persona_pipeline.defs.upkeep.assets import BELIEVED, CURRENT, ENOUGH, calibration_metadata
+from persona_pipeline.defs.upkeep import BELIEVED, CURRENT, ENOUGH, calibration_metadata
 from persona_pipeline.evaluation.calibrate import calibrate_world
 from persona_pipeline.world import World
 from tests.calibration.test_worlds import label

@@ -227,7 +227,7 @@ def test_tidying_is_about_the_worlds_own_runs(shop: Shop, monkeypatch: pytest.Mo
     own = [shop.materialize("messages").run_id for _ in range(2)]
     lab = [shop.run("lab__check_message_counts").run_id for _ in range(2)]
     office = [shop.run("office__check_message_counts").run_id for _ in range(2)]
-    monkeypatch.setattr("persona_pipeline.defs.upkeep.definitions.timedelta", lambda days: pd.Timedelta(seconds=-days))
+    monkeypatch.setattr("persona_pipeline.defs.upkeep.timedelta", lambda days: pd.Timedelta(seconds=-days))
     assert shop.run("office__forget_old_runs").success
     left = {run.run_id for run in shop.instance.get_runs()}
     assert left >= {*mine, *own, *lab, office[1]} and office[0] not in left

@@ -1,77 +1,47 @@
-"""Which settings are in force where, while several worlds are under way in one process."""
+"""Which names and settings a world has in a code location, while several worlds are under way in one process."""
 
-import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import dagster as dg
 import pytest
 
-from persona_pipeline.base.background_loop import run_async
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.settings import Settings, get_settings
 from persona_pipeline.defs.platform.place import Place
+from persona_pipeline.defs.platform.resources import WorldResource, at_place
 
 
-def place(model: str) -> Place:
-    return Place((model,), Settings(judge_model=model))
+def place(model: str, root: Path | None = None) -> Place:
+    return Place((model,), Settings(judge_model=model, root=root))
 
 
-def model() -> str:
-    return get_settings().judge_model
+def test_resources_come_by_the_names_of_the_place_and_under_the_names_of_the_function() -> None:
+    def models(context: object, world: str, evaluation: str) -> Iterator[tuple[str, str]]:
+        yield world, evaluation
+
+    one, two = place("one").bound(models), place("two").bound(models)
+    assert list(one(None, one__world="a", one__evaluation="b")) == [("a", "b")]
+    assert list(two(None, two__world="c", two__evaluation="d")) == [("c", "d")]
+    assert one.__name__ == "models"
 
 
-def test_generators_of_two_worlds_that_take_turns_have_each_its_own_settings() -> None:
-    def models() -> Iterator[str]:
-        for _ in range(3):
-            yield model()
-
-    before = model()
-    one, two = place("one").bound(models)(), place("two").bound(models)()
-    seen = [(next(one), model(), next(two)) for _ in range(3)]
-    assert seen == [("one", before, "two")] * 3
-    assert list(one) == [] and model() == before
-
-
-def test_threads_and_tasks_of_a_world_have_its_settings_and_others_do_not() -> None:
-    inside, done = threading.Event(), threading.Event()
-    seen: list[str] = []
-
-    def elsewhere() -> None:
-        inside.wait(30)
-        seen.append(model())
-        done.set()
-
-    async def task() -> str:
-        return model()
-
-    async def from_a_running_loop() -> str:
-        return run_async(task())
-
-    def work() -> tuple[str, str]:
-        inside.set()
-        assert done.wait(30)
-        return run_async(task()), run_async(from_a_running_loop())
-
-    thread = threading.Thread(target=elsewhere)
-    thread.start()
-    assert place("one").bound(work)() == ("one", "one")
-    thread.join()
-    assert seen == [get_settings().judge_model]
+def test_two_worlds_in_one_process_have_each_their_own_settings(small_root: Path, sample_root: Path) -> None:
+    worlds = [
+        at_place(WorldResource, place(name, root))().open()
+        for name, root in (("one", small_root), ("two", sample_root))
+    ]
+    assert [world.settings.judge_model for world in worlds] == ["one", "two"]
+    assert [world.root for world in worlds] == [small_root, sample_root]
+    assert get_settings().judge_model not in ("one", "two")
+    for world in worlds:
+        world.store.close()
 
 
-def test_an_abandoned_generator_is_closed_with_its_settings_in_force() -> None:
-    closed: list[str] = []
-
-    def made() -> Iterator[int]:
-        try:
-            yield 1
-        finally:
-            closed.append(model())
-
-    generator = place("one").bound(made)()
-    assert next(generator) == 1
-    generator.close()
-    assert closed == ["one"]
+def test_what_a_place_does_not_say_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERSONA_JUDGE_MODEL", "everybodys-model")
+    monkeypatch.setenv("PERSONA_REVIEW_DAYS", "7")
+    assert Place().environment.judge_model == "everybodys-model" and Place().orchestration.review_days == 7
 
 
 @pytest.mark.parametrize("prefix", ["the office", "büro", "", "a-b"])

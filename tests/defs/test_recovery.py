@@ -5,8 +5,8 @@ from collections.abc import Callable
 import dagster as dg
 import pytest
 
-from persona_pipeline.defs.changes import definitions
-from persona_pipeline.defs.suites import definitions as suite_sensors
+from persona_pipeline.defs import changes as definitions
+from persona_pipeline.defs import suites as suite_sensors
 from tests.defs.suites_support import Suites, suites_of
 from tests.defs.support import Project
 from tests.support.worlds import replace_in

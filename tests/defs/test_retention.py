@@ -10,7 +10,7 @@ import pytest
 from dagster._core.storage.dagster_run import DagsterRun
 
 from persona_pipeline.definitions import defs
-from persona_pipeline.defs.upkeep.definitions import old_runs, subjects
+from persona_pipeline.defs.upkeep import old_runs, subjects
 from tests.defs.support import PARTITION, Project
 
 OK, FAILED = dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE
@@ -107,7 +107,7 @@ def test_the_job_leaves_nothing_of_a_run_behind(
         project = Project(small_root, instance)
         old, new = (project.evaluate("ann", ("personas",)).run_id for _ in range(2))
         assert list(home.rglob(f"*{old}*"))
-        monkeypatch.setattr("persona_pipeline.defs.upkeep.definitions.timedelta", lambda days: timedelta(seconds=-days))
+        monkeypatch.setattr("persona_pipeline.defs.upkeep.timedelta", lambda days: timedelta(seconds=-days))
         assert defs.resolve_job_def("forget_old_runs").execute_in_process(instance=instance).success
         assert list(home.rglob(f"*{old}*")) == []
         assert list(home.rglob(f"*{new}*"))

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import dagster as dg
 import pytest
 
-from persona_pipeline.defs.upkeep.assets import review_agent
+from persona_pipeline.defs.upkeep import review_agent
 from persona_pipeline.world import World
 from tests.defs.support import Project
 from tests.support.worlds import replace_in

@@ -6,7 +6,7 @@ import dagster as dg
 import pytest
 
 from persona_pipeline.definitions import defs
-from persona_pipeline.defs.cohort.definitions import build_nightly
+from persona_pipeline.defs.cohort import build_nightly
 from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
 from tests.defs.support import Project

@@ -6,7 +6,7 @@ from dagster._core.definitions.data_version import CachingStaleStatusResolver, S
 from dagster._core.loader import LoadingContextForTest
 
 from persona_pipeline.definitions import defs
-from persona_pipeline.defs.suites.definitions import reload_note
+from persona_pipeline.defs.suites import reload_note
 from persona_pipeline.suites.running.versions import SuiteFile, suite_version
 from tests.defs.suites_support import DESK, TARGETS, Suites
 from tests.support.worlds import replace_in, write_yaml

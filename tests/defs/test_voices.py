@@ -28,7 +28,7 @@ LATER = datetime(2026, 6, 20, 9, tzinfo=UTC)
 @pytest.fixture
 def learnt(learnt_root: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> Project:
     """The sample world, watched, with voices that are learnt, and a sensor that has time for all of them."""
-    monkeypatch.setattr("persona_pipeline.defs.changes.definitions.MOST_SECONDS", 480.0)
+    monkeypatch.setattr("persona_pipeline.defs.changes.MOST_SECONDS", 480.0)
     instance.add_dynamic_partitions(AGENTS, list(NAMES))
     return Project(learnt_root, instance)
 
@@ -158,7 +158,7 @@ def test_a_broken_persona_and_a_strange_cursor_stop_nobody(learnt: Project) -> N
 
 
 def test_many_agents_are_looked_at_in_several_looks(learnt: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("persona_pipeline.defs.changes.definitions.MOST_SECONDS", -1.0)
+    monkeypatch.setattr("persona_pipeline.defs.changes.MOST_SECONDS", -1.0)
     assert learnt.requests("voice_alarms") == []
     assert json.loads(learnt.cursors["voice_alarms"] or "") == {}
     monkeypatch.undo()

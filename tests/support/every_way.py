@@ -7,7 +7,7 @@ from unittest import mock
 
 import dagster as dg
 
-from persona_pipeline.defs.cohort import regression
+from persona_pipeline.defs import cohort as regression
 from persona_pipeline.defs.platform import resources
 from persona_pipeline.evaluation.history import newest_run
 from persona_pipeline.evaluation.request import EvaluationRequest

@@ -203,7 +203,7 @@ def _regression(config: Path) -> int:
     """The one step of the job, without a run of Dagster around it."""
     from persona_pipeline.base.errors import ConfigError
     from persona_pipeline.base.options import EvaluationRequest
-    from persona_pipeline.defs.cohort.regression import RegressionConfig, write_reports
+    from persona_pipeline.defs.cohort import RegressionConfig, write_reports
     from persona_pipeline.evaluation.against import fresh_world
     from persona_pipeline.evaluation.run import run_evaluation
     from persona_pipeline.judging.open import open_judge

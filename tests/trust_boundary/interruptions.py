@@ -32,7 +32,7 @@ from persona_pipeline.judging.batches import collect_batches, submit_batch
 from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.base.database.engine import open_store
 from tests.support.judging import requests
-from persona_pipeline.cli.failures import machine_failure
+from persona_pipeline.cli import machine_failure
 options = ModelOptions(base_url=sys.argv[2], api_key=SecretStr("k"))
 try:
     store = open_store()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from persona_pipeline.base.documents.yaml import load_document
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.cli.options import environment, open_world
 from persona_pipeline.corrections.nudges import NUDGES, Nudges
 from persona_pipeline.scoring.text.agreement import LEXICONS, world_lexicon
 from persona_pipeline.world.cards.files import CARDS, CardFormat, read_card
@@ -197,11 +198,9 @@ def _labels_together(root: Path, checked: Checked) -> None:
 
 def _store_of(root: Path) -> "Store | None":
     """The world's store, if there is one: a check makes none."""
-    from persona_pipeline.base.settings import get_settings
-    from persona_pipeline.world.world import World
 
-    there = get_settings().database_url is not None or (root / ".persona" / "store.db").exists()
-    return World.open(root).store if there else None
+    there = environment().database_url is not None or (root / ".persona" / "store.db").exists()
+    return open_world(root).store if there else None
 
 
 def _stray_recordings(folder: Path, claims: set[tuple[str, str, str]]) -> Iterator[Problem]:

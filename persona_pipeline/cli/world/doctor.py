@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.cli.options import environment
 
 if TYPE_CHECKING:
     from persona_pipeline.base.settings import Settings
@@ -40,10 +41,9 @@ def doctor(
 
     Exit codes: 0 all that is needed works, 2 something does not, 3 the judge cannot judge: no baseline is taken with it.
     """
-    from persona_pipeline.base.settings import get_settings
     from persona_pipeline.judging.model.probe import ProbeLevel
 
-    findings = diagnose(get_settings(), calls=calls, dagster=dagster)
+    findings = diagnose(environment(), calls=calls, dagster=dagster)
     if as_json:
         typer.echo(json.dumps([vars(finding) for finding in findings], indent=2, ensure_ascii=False))
     else:

@@ -10,7 +10,16 @@ import typer
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.cli import options
-from persona_pipeline.cli.options import HeaderTimeout, Host, Port, TokenEnv, moment, require_token, token_in
+from persona_pipeline.cli.options import (
+    HeaderTimeout,
+    Host,
+    Port,
+    TokenEnv,
+    moment,
+    open_world,
+    require_token,
+    token_in,
+)
 
 if TYPE_CHECKING:
     from persona_pipeline.importing.run import Imported
@@ -50,11 +59,10 @@ def ingest(
     from persona_pipeline.importing.run import ImportOptions, import_messages
     from persona_pipeline.world.names import alias_problems
     from persona_pipeline.world.speakers import stored_names
-    from persona_pipeline.world.world import World
 
     speakers, fields = _mapping(mapped or [])
     options = ImportOptions(format_name, speakers, ReadOptions(fields, moment(starting, "--starting")), restore)
-    world = World.open()
+    world = open_world()
     imported = import_messages(world, files, options)
     _tell(imported)
     # What the world's own files hold counts when it is said who is silent, and what was stored before follows aliases that are new.
@@ -146,11 +154,8 @@ def collect(
     require_otel()
     from persona_pipeline.base.http_server import Access, ServerLimits, serve
     from persona_pipeline.importing.traces.collector import Bounds, create_app
-    from persona_pipeline.world.world import World
 
-    world = World.open()
-    for problem in world.sync().problems:
-        typer.echo(str(problem), err=True)
+    world = open_world(sync=True)
     application = create_app(
         world,
         access=Access(token, max_body, body_seconds=body_timeout),
@@ -187,9 +192,8 @@ def remove(
     --restore.
     """
     from persona_pipeline.world.messages.store import Selection, remove_messages, select_messages
-    from persona_pipeline.world.world import World
 
-    world = World.open()
+    world = open_world()
     span = None
     if between:
         first, last = (options.moment(text, "--between") for text in between)
@@ -239,11 +243,8 @@ def watch(
     from persona_pipeline.corrections.voices import FileMessages, StoredMessages, VoiceWatches, alarm_facts
     from persona_pipeline.reporting.text import one_line
     from persona_pipeline.world.names import Aliases
-    from persona_pipeline.world.world import World
 
-    world = World.open()
-    for problem in world.sync().problems:
-        typer.echo(str(problem), err=True)
+    world = open_world(sync=True)
     chosen = options.names(agents) or world.agent_ids()
     newest = world.newest_message_time()
     start = options.moment(since, "--since")

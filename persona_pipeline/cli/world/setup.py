@@ -1,4 +1,4 @@
-"""``persona-pipeline init``, ``migrate``, ``schema`` and ``forget``: a world begun, its databases kept up."""
+"""``persona-pipeline init``, ``validate``, ``migrate``, ``schema``, ``forget``: a world begun, checked, its databases kept up."""
 
 import json
 import os
@@ -11,7 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
-from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.cli.options import environment, open_world
 
 DEPLOY, _DAGSTER = "deploy", "dagster.yaml"
 
@@ -45,17 +46,6 @@ def init(
         typer.echo("  docker compose -f deploy/compose.yaml --env-file deploy/.env up --build --detach --wait")
 
 
-def create_world(directory: Path) -> list[Path]:
-    """Write the template world and return its files.
-
-    Raises:
-        ConfigError: a file is in the way (each is named), or the folder cannot be written.
-    """
-    from persona_pipeline.world.world import template_world, write_new
-
-    return write_new(directory, template_world())
-
-
 def deployment(directory: Path) -> dict[str, str]:
     """Return the files that a world in this folder is deployed with, text by path; ``dagster.yaml`` where it has none."""
     from persona_pipeline.deployment import render_deployment
@@ -64,6 +54,32 @@ def deployment(directory: Path) -> dict[str, str]:
     written = {f"{DEPLOY}/{path}": text for path, text in render_deployment(name).items()}
     settings = files("persona_pipeline.world") / "template" / _DAGSTER
     return written if (directory / _DAGSTER).exists() else {_DAGSTER: settings.read_text(encoding="utf-8"), **written}
+
+
+def validate(
+    paths: Annotated[list[Path] | None, typer.Argument(help="Files or folders; by default the whole world.")] = None,
+    require_signed: Annotated[
+        bool,
+        typer.Option(help="Baselines that cannot be taken again from signed recordings are errors, no warnings."),
+    ] = False,
+) -> None:
+    """Check personas, propositions, messages, recordings, labels, baselines and suites.
+
+    Baselines are taken again from the recordings they name, without a call, and compared.
+
+    Every problem is a line on stderr; exit code 2 if there is one.
+    """
+    from persona_pipeline.cli.world.checking import check_paths, check_world
+
+    root = environment().world_root
+    checked = check_paths(paths) if paths else check_world(root, require_signed=require_signed)
+    for warning in checked.warnings:
+        typer.echo(f"warning: {warning}", err=True)
+    if checked.problems:
+        raise ConfigError(list(dict.fromkeys(checked.problems)))
+    if not checked.files:
+        raise ConfigError(Problem("nothing to validate", str(root)))
+    typer.echo("1 file is valid" if checked.files == 1 else f"{checked.files} files are valid")
 
 
 def migrate() -> None:
@@ -127,12 +143,10 @@ def forget(
     ] = None,
 ) -> None:
     """Take claims, reasons and quotes out of old runs; scores, findings, histories and trends stay."""
-    from persona_pipeline.base.settings import get_settings
     from persona_pipeline.world.runs import forget_reasons
-    from persona_pipeline.world.world import World
 
-    days = days or get_settings().keep_reasons_days
+    days = days or environment().keep_reasons_days
     if days is None:
         raise ConfigError("nothing says how old: add --days, or set PERSONA_KEEP_REASONS_DAYS")
-    count = forget_reasons(World.open().store, days)
+    count = forget_reasons(open_world().store, days)
     typer.echo(f"{count} runs keep their scores and nothing more", err=True)

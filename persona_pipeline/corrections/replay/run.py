@@ -5,7 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -14,21 +14,24 @@ from sqlalchemy.engine import Connection
 
 from persona_pipeline.base.documents.json import csv_rows
 from persona_pipeline.base.errors import ConfigError, Problem
-from persona_pipeline.base.settings import get_settings
-from persona_pipeline.corrections import nudges
 from persona_pipeline.corrections.configuration import read_config
-from persona_pipeline.corrections.interventions import Catchphrases
 from persona_pipeline.corrections.judgment import (
     CONFIGURATION,
+    ClaimFiles,
     GateFacts,
     NotJudgedError,
-    PropositionCache,
     gather_facts,
     question_of,
     reviewed,
 )
-from persona_pipeline.corrections.nudges import AntiConvergence, RepetitionSuppression
-from persona_pipeline.corrections.records import PriorAttempts, recent_agent_messages, recent_channel_messages
+from persona_pipeline.corrections.nudges import (
+    CHANNEL_WINDOW,
+    OWN_WINDOW,
+    AntiConvergence,
+    RepetitionSuppression,
+    catchphrases_in,
+)
+from persona_pipeline.corrections.records import GateCall, PriorAttempts, recent_agent_messages, recent_channel_messages
 from persona_pipeline.corrections.replay.thresholds import (
     CheckCost,
     CorrectionKind,
@@ -49,7 +52,7 @@ from persona_pipeline.judging.verdict import Answer, Backend, Question, Usage
 from persona_pipeline.scoring.results import final_score, weighted_mean
 from persona_pipeline.scoring.text.agreement import world_lexicon
 from persona_pipeline.world.models import CorrectionSettings, Message, Window
-from persona_pipeline.world.propositions.dimensions import ADHERENCE
+from persona_pipeline.world.propositions.dimensions import ADHERENCE, FLUENCY
 from persona_pipeline.world.propositions.loading import PROPOSITIONS, find_proposition_set
 from persona_pipeline.world.world import World
 
@@ -180,8 +183,8 @@ def questions_about(world: World, agent_id: str, messages: Sequence[Message]) ->
     Raises:
         ConfigError: the agent has no persona or no valid adherence claims.
     """
-    propositions = PropositionCache(world.root)
-    return [_asking(world, propositions, agent_id, message) for message in messages]
+    claims = ClaimFiles(world.root, ADHERENCE.name)
+    return [_asking(world, claims, agent_id, message) for message in messages]
 
 
 async def check_messages(backend: Backend, asked: Sequence[GateQuestion]) -> list[ReplayedCheck]:
@@ -202,19 +205,10 @@ async def check_messages(backend: Backend, asked: Sequence[GateQuestion]) -> lis
         return [*await asyncio.gather(*map(check, asked[:1])), *await asyncio.gather(*map(check, asked[1:]))]
 
 
-def _asking(world: World, propositions: PropositionCache, agent_id: str, message: Message) -> GateQuestion:
-    facts = gather_facts(
-        world,
-        propositions,
-        agent_id=agent_id,
-        text=message.text,
-        channel=message.channel,
-        recipient=message.recipient,
-        action_id=None,
-        known=PriorAttempts(),
-        settings=_ON,
-        before=(message.created_at, message.id),
-    )
+def _asking(world: World, claims: ClaimFiles, agent_id: str, message: Message) -> GateQuestion:
+    place = (message.channel, message.recipient)
+    call = GateCall(agent_id, message.text, *place, attempt=1, action_id="", known=PriorAttempts(), ends=0.0)
+    facts = gather_facts(world, claims, call, _ON, before=(message.created_at, message.id))
     if facts is None:
         return GateQuestion(message, reason=CONFIGURATION)
     try:
@@ -235,9 +229,9 @@ async def _checked(backend: Backend, item: GateQuestion) -> ReplayedCheck:
 def _scored(message: Message, facts: GateFacts, answer: Answer, seconds: float | None) -> ReplayedCheck:
     told = ReplayedCheck(message, model=answer.model, usage=answer.usage, seconds=seconds)
     try:
-        return ReplayedCheck(message, reviewed(answer, facts).score, "", told.model, told.usage, told.seconds)
+        return replace(told, score=reviewed(answer, facts).score)
     except NotJudgedError as error:
-        return ReplayedCheck(message, None, error.reason, told.model, told.usage, told.seconds)
+        return replace(told, reason=error.reason)
 
 
 # What is found before a turn, of the messages that are looked at; None: nothing is looked at.
@@ -276,17 +270,18 @@ def _convergence(world: World) -> _Look:
         if message.channel is None:
             return (), None, False
         before = (message.created_at, message.id)
-        seen = recent_channel_messages(connection, message.channel, nudges.CHANNEL_WINDOW, before)
+        seen = recent_channel_messages(connection, message.channel, CHANNEL_WINDOW, before)
         return seen, rule.ratio(seen), False
 
     return look
 
 
 def _repetition(world: World, agent_id: str) -> _Look:
-    rule = RepetitionSuppression(CorrectionSettings(), catchphrases=Catchphrases(world.root).of)
+    claims = ClaimFiles(world.root, FLUENCY.name)
+    rule = RepetitionSuppression(CorrectionSettings(), catchphrases=lambda agent: catchphrases_in(claims.of(agent)))
 
     def look(connection: Connection, message: Message) -> tuple[Sequence[Message], float | None, bool]:
-        seen = recent_agent_messages(connection, agent_id, nudges.OWN_WINDOW, (message.created_at, message.id))
+        seen = recent_agent_messages(connection, agent_id, OWN_WINDOW, (message.created_at, message.id))
         if len(seen) < 2:
             return seen, None, False
         found = rule.measure(agent_id, seen)
@@ -333,7 +328,7 @@ def estimate_replay(world: World, request: ReplayRequest, judge: str | None, *, 
     questions = [item.question for item in asked if item.question]
     recorded = RecordedBackend(world.root / RECORDINGS)
     missing = questions if fresh else [item for item in questions if item.key not in recorded.recordings]
-    options = ModelOptions.from_settings(get_settings(), judge)
+    options = ModelOptions.from_settings(world.settings, judge)
     return estimate_questions(missing, options, None if fresh else world.store)
 
 
@@ -364,10 +359,10 @@ def replay(world: World, request: ReplayRequest, backend: Backend) -> Replay:
             if correction is CorrectionKind.ACTION_GATE:
                 checked = asyncio.run(check_messages(backend, questions_about(world, agent_id, messages)))
                 usage = sum((item.usage for item in checked), usage)
-                results.append(_of_gate(agent_id, settings, checked, known, request.risk, done))
+                items, found = _of_gate(checked, known, done)
             else:
-                turns = measured_turns(world, correction, agent_id, messages, known)
-                results.append(_of_turns(correction, agent_id, settings, turns, request.risk))
+                items, found = _of_turns(measured_turns(world, correction, agent_id, messages, known))
+            results.append(_summed(correction, agent_id, settings, items, request.risk, found))
     return Replay(results=results, notes=notes, usd=usage.usd, calls=usage.calls)
 
 
@@ -378,38 +373,27 @@ def _messages(world: World, request: ReplayRequest, agent_id: str) -> list[Messa
     return found if request.newest is None else found[-request.newest :]
 
 
+# What only one correction knows of its replay, by field.
+_Found = dict[str, Any]
+
+
 def _of_gate(
-    agent_id: str,
-    settings: CorrectionSettings,
-    checked: Sequence[ReplayedCheck],
-    known: Known,
-    risk: float | None,
-    done: GateStatistics,
-) -> CorrectionReplay:
-    items = [
-        MeasuredMessage(item.score, good=known.is_good(item.message)) for item in checked if item.score is not None
-    ]
-    found = _summed(CorrectionKind.ACTION_GATE, agent_id, settings, items, risk, len(checked))
-    return found.model_copy(
-        update={
-            "unmeasured": dict(sorted(Counter(item.reason for item in checked if item.score is None).items())),
-            "judges": dict(sorted(Counter(item.model or "" for item in checked if item.score is not None).items())),
-            "cost": _cost(checked, done),
-        }
-    )
+    checked: Sequence[ReplayedCheck], known: Known, done: GateStatistics
+) -> tuple[list[MeasuredMessage], _Found]:
+    scored = [item for item in checked if item.score is not None]
+    items = [MeasuredMessage(item.score or 0.0, good=known.is_good(item.message)) for item in scored]
+    return items, {
+        "messages": len(checked),
+        "unmeasured": dict(sorted(Counter(item.reason for item in checked if item.score is None).items())),
+        "judges": dict(sorted(Counter(item.model or "" for item in scored).items())),
+        "cost": _cost(checked, done),
+    }
 
 
-def _of_turns(
-    correction: CorrectionKind,
-    agent_id: str,
-    settings: CorrectionSettings,
-    turns: Sequence[MeasuredMessage | None],
-    risk: float | None,
-) -> CorrectionReplay:
+def _of_turns(turns: Sequence[MeasuredMessage | None]) -> tuple[list[MeasuredMessage], _Found]:
     items = [item for item in turns if item is not None]
-    found = _summed(correction, agent_id, settings, items, risk, len(turns))
     nothing = len(turns) - len(items)
-    return found.model_copy(update={"unmeasured": {"nothing_to_look_at": nothing} if nothing else {}})
+    return items, {"messages": len(turns), "unmeasured": {"nothing_to_look_at": nothing} if nothing else {}}
 
 
 def _summed(
@@ -418,7 +402,7 @@ def _summed(
     settings: CorrectionSettings,
     items: Sequence[MeasuredMessage],
     risk: float | None,
-    messages: int,
+    found: _Found,
 ) -> CorrectionReplay:
     present = getattr(settings, correction.setting)
     return CorrectionReplay(
@@ -426,7 +410,6 @@ def _summed(
         agent_id=agent_id,
         enabled=getattr(settings, f"{correction}_enabled"),
         threshold=present,
-        messages=messages,
         measured=len(items),
         anyway=sum(item.anyway for item in items),
         good=sum(item.good is True for item in items),
@@ -434,6 +417,7 @@ def _summed(
         touched=[touched_by(correction, items, value) for value in thresholds(correction, present)] if items else [],
         area=area(correction, items),
         risk=None if risk is None else risk_threshold(correction, items, risk),
+        **found,
     )
 
 

@@ -5,7 +5,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from math import exp, floor, lgamma, log
+from math import floor
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -165,34 +165,16 @@ def good_needed(good: int, risk: float) -> int:
 
 
 def _keeps(rank: int, good: int, risk: float, ahead: int) -> bool:
+    from scipy.stats import binom, hypergeom
+
     if rank > good:
         return False
     alpha = 1 - CONFIDENCE
     allowed = floor(risk * ahead + 1e-9)
     # More than ``allowed`` of those ahead lie below the rank: of the lowest rank + allowed of all, fewer than rank are known ones.
-    beyond = allowed < ahead and _hypergeometric(rank - 1, good + ahead, good, rank + allowed) > alpha
-    return not beyond and _binomial(rank - 1, good, risk) <= alpha
-
-
-def _binomial(most: int, trials: int, share: float) -> float:
-    """Return the probability of at most so many."""
-    return sum(
-        exp(_choose(trials, hits) + hits * log(share) + (trials - hits) * log(1 - share)) for hits in range(most + 1)
-    )
-
-
-def _hypergeometric(most: int, total: int, marked: int, drawn: int) -> float:
-    """Return the probability that at most so many of those drawn are marked."""
-    least = max(0, drawn - (total - marked))
-    whole = _choose(total, drawn)
-    return sum(
-        exp(_choose(marked, hits) + _choose(total - marked, drawn - hits) - whole)
-        for hits in range(least, min(most, marked, drawn) + 1)
-    )
-
-
-def _choose(total: int, chosen: int) -> float:
-    return lgamma(total + 1) - lgamma(chosen + 1) - lgamma(total - chosen + 1)
+    drawn = (good + ahead, good, rank + allowed)
+    beyond = allowed < ahead and hypergeom.cdf(rank - 1, *drawn) > alpha
+    return not beyond and bool(binom.cdf(rank - 1, good, risk) <= alpha)
 
 
 _Z = 1.959963984540054

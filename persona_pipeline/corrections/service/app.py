@@ -2,11 +2,12 @@
 
 import asyncio
 import json
+import logging
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
+from functools import partial
 from typing import Annotated, Any, TypeVar
 
 import sqlalchemy as sa
@@ -15,13 +16,13 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 
+from persona_pipeline.base.database.engine import Store
 from persona_pipeline.base.documents.json import strict_json
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.http_server import ARRIVED, Access, Boundary
 from persona_pipeline.base.telemetry import within_span
 from persona_pipeline.corrections.background import DaemonPool
 from persona_pipeline.corrections.configuration import StoredConfig, read_config, write_config
-from persona_pipeline.corrections.counting import keep_in_order
 from persona_pipeline.corrections.decision import Action, GateDecision, Outcome
 from persona_pipeline.corrections.gate import DEADLINE_SECONDS, ActionGate
 from persona_pipeline.corrections.interventions import Guidance, Interventions
@@ -39,9 +40,16 @@ from persona_pipeline.corrections.service.wire import (
     InterventionsResponse,
     StatisticsQuery,
 )
-from persona_pipeline.corrections.statistics import CorrectionStatistics, correction_statistics
+from persona_pipeline.corrections.statistics import (
+    CorrectionStatistics,
+    correction_statistics,
+    count_new_checks,
+    forget_bypasses,
+    forget_texts,
+)
 from persona_pipeline.judging.verdict import Backend
 from persona_pipeline.scoring.voice_alarm.following import VoiceAlarm
+from persona_pipeline.version import __version__
 from persona_pipeline.world.models import Window, parse_window
 from persona_pipeline.world.world import World
 
@@ -76,44 +84,24 @@ class ServiceMetrics:
         from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
         self.registry = CollectorRegistry()
-        self._checks = Counter(
-            "persona_gate_checks",
-            "Gate checks by outcome and, for those that failed open, reason.",
-            ("outcome", "reason"),
-            registry=self.registry,
-        )
+        counter = partial(Counter, registry=self.registry)
+        about = "Gate checks by outcome and, for those that failed open, reason."
+        self._checks = counter("persona_gate_checks", about, ("outcome", "reason"))
         self._seconds = Histogram(
             "persona_gate_check_seconds", "Wall-clock time of a gate check.", buckets=_BUCKETS, registry=self.registry
         )
-        self._tokens = Counter("persona_gate_tokens", "Tokens of gate checks.", ("kind",), registry=self.registry)
-        self._usd = Counter("persona_gate_usd", "Known price of gate checks in US dollars.", registry=self.registry)
-        self._unchecked = Counter(
-            "gate_unchecked", "Texts that went out unchecked, by reason.", ("reason",), registry=self.registry
-        )
-        self._nudges = Counter("persona_nudges", "Nudges given before a turn.", ("kind",), registry=self.registry)
-        self._shadow_held = Counter(
-            "persona_gate_shadow_held",
-            "Texts that a gate that only watches would have sent back.",
-            registry=self.registry,
-        )
-        self._shadow_nudges = Counter(
-            "persona_shadow_nudges",
-            "Nudges found and not given, as the agent's corrections only watch.",
-            ("kind",),
-            registry=self.registry,
-        )
-        self._lookups = Counter(
-            "persona_interventions", "Turns looked at for nudges.", ("result",), registry=self.registry
-        )
-
-        self._voices = Counter(
-            "persona_voice_alarms", "Agents that lost their voice, each alarm once.", registry=self.registry
-        )
-        self._standing = Gauge(
-            "persona_voice_alarms_standing",
-            "Agents that do not sound like themselves, of those asked about.",
-            registry=self.registry,
-        )
+        self._tokens = counter("persona_gate_tokens", "Tokens of gate checks.", ("kind",))
+        self._usd = counter("persona_gate_usd", "Known price of gate checks in US dollars.")
+        self._unchecked = counter("gate_unchecked", "Texts that went out unchecked, by reason.", ("reason",))
+        self._nudges = counter("persona_nudges", "Nudges given before a turn.", ("kind",))
+        about = "Texts that a gate that only watches would have sent back."
+        self._shadow_held = counter("persona_gate_shadow_held", about)
+        about = "Nudges found and not given, as the agent's corrections only watch."
+        self._shadow_nudges = counter("persona_shadow_nudges", about, ("kind",))
+        self._lookups = counter("persona_interventions", "Turns looked at for nudges.", ("result",))
+        self._voices = counter("persona_voice_alarms", "Agents that lost their voice, each alarm once.")
+        about = "Agents that do not sound like themselves, of those asked about."
+        self._standing = Gauge("persona_voice_alarms_standing", about, registry=self.registry)
         self._alarmed: dict[str, str] = {}
 
     def decided(self, _agent_id: str, decision: GateDecision) -> None:
@@ -151,10 +139,37 @@ class ServiceMetrics:
         self._standing.set(len(self._alarmed))
 
     def text(self) -> bytes:
-        """Return everything in Prometheus' text format."""
         from prometheus_client import generate_latest
 
         return generate_latest(self.registry)
+
+
+# Often enough that whoever asks for statistics finds next to nothing left to count.
+_COUNTING_SECONDS = 10.0
+_PRUNING_SECONDS = 3600.0
+_MOST_AT_A_TIME = 5000
+_PAUSE_SECONDS = 0.05
+_LOGGER = logging.getLogger(__name__)
+
+
+async def keep_in_order(store: Store, keep_text_days: int | None) -> None:
+    """Sum checks up and forget old texts for as long as the service runs; a store that fails is tried again."""
+    pool = DaemonPool(1, "gate-upkeep")
+    pruned_at: float | None = None
+    clock = asyncio.get_running_loop().time
+    while True:
+        try:
+            # A backlog is worked off in pieces, between which other writers have their turn.
+            while await pool.run(lambda: count_new_checks(store, most=_MOST_AT_A_TIME)) >= _MOST_AT_A_TIME:
+                await asyncio.sleep(_PAUSE_SECONDS)
+            if pruned_at is None or clock() - pruned_at > _PRUNING_SECONDS:
+                await pool.run(partial(forget_bypasses, store))
+                if keep_text_days is not None:
+                    await pool.run(partial(forget_texts, store, keep_text_days))
+                pruned_at = clock()
+        except Exception as error:
+            _LOGGER.warning("the gate's records are not put in order now: %s", type(error).__name__)
+        await asyncio.sleep(_COUNTING_SECONDS)
 
 
 _STORE_SECONDS = 10.0
@@ -164,8 +179,11 @@ _MOST_NEW = 5000
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 Result = TypeVar("Result")
+Answers = dict[int | str, dict[str, Any]]
 AgentPath = Annotated[str, Path(pattern=AGENT_ID)]
-_ERRORS: dict[int | str, dict[str, Any]] = {
+# For the description alone: who may call, the boundary has seen to.
+_TOKEN = [Depends(HTTPBearer(auto_error=False))]
+_ERRORS: Answers = {
     403: {"model": ErrorResponse, "description": "The service has no token for configuring."},
     401: {"model": ErrorResponse, "description": "The token is missing or wrong."},
     400: {"model": ErrorResponse, "description": "The request ended before its body, or holds no valid JSON."},
@@ -173,12 +191,8 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
     413: {"model": ErrorResponse, "description": "The body is too large."},
     421: {"model": ErrorResponse, "description": "Without a token only requests to localhost are served."},
 }
-_NO_AGENT: dict[int | str, dict[str, Any]] = {
-    404: {"model": ErrorResponse, "description": "The store does not know it."}
-}
-_NO_STORE: dict[int | str, dict[str, Any]] = {
-    503: {"model": ErrorResponse, "description": "The store does not answer."}
-}
+_NO_AGENT: Answers = {404: {"model": ErrorResponse, "description": "The store does not know it."}}
+_NO_STORE: Answers = {503: {"model": ErrorResponse, "description": "The store does not answer."}}
 
 
 class _Service:
@@ -188,14 +202,8 @@ class _Service:
         self.world, self.backend = world, backend
         self.metrics = ServiceMetrics()
         self.bypasses = Bypasses(world.store, observer=self.metrics.bypassed)
-        self.gate = ActionGate(
-            world,
-            backend,
-            deadline=deadline,
-            observer=self.metrics.decided,
-            most_at_once=most_at_once,
-            bypasses=self.bypasses,
-        )
+        told = {"observer": self.metrics.decided, "bypasses": self.bypasses}
+        self.gate = ActionGate(world, backend, deadline=deadline, most_at_once=most_at_once, **told)
         self.interventions = Interventions(world)
         self._pool = DaemonPool(4, "service-store")
 
@@ -244,7 +252,7 @@ def create_app(
     app = FastAPI(
         title="persona-pipeline corrections",
         description="Keeps agents in character while they run. Whatever goes wrong, a message is never held back.",
-        version=_version(),
+        version=__version__,
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
@@ -259,12 +267,7 @@ def create_app(
 
 
 def _corrections(service: _Service) -> APIRouter:
-    router = APIRouter(
-        prefix="/v1",
-        tags=["corrections"],
-        dependencies=[Depends(HTTPBearer(auto_error=False))],
-        route_class=StrictRoute,
-    )
+    router = APIRouter(prefix="/v1", tags=["corrections"], dependencies=_TOKEN, route_class=StrictRoute)
 
     @router.post("/gate", summary="May this text be sent?")
     async def gate(request: GateRequest, http: Request) -> GateResponse:
@@ -295,11 +298,7 @@ def _corrections(service: _Service) -> APIRouter:
 
 def _administration(service: _Service) -> APIRouter:
     router = APIRouter(
-        prefix="/v1",
-        tags=["administration"],
-        dependencies=[Depends(HTTPBearer(auto_error=False))],
-        responses=_NO_STORE,
-        route_class=StrictRoute,
+        prefix="/v1", tags=["administration"], dependencies=_TOKEN, responses=_NO_STORE, route_class=StrictRoute
     )
     store = service.world.store
 
@@ -326,18 +325,19 @@ def _operations(service: _Service) -> APIRouter:
 
     @router.get("/health", summary="Is the service up, and its store?")
     async def health() -> HealthResponse:
+        status = "ok"
         try:
             await service.store(lambda: _ping(service.world), _HEALTH_SECONDS)
         except HTTPException:
-            return HealthResponse(status="degraded", judge=service.backend.name, version=_version())
-        return HealthResponse(status="ok", judge=service.backend.name, version=_version())
+            status = "degraded"
+        return HealthResponse(status=status, judge=service.backend.name, version=__version__)
 
     @router.get(
         "/metrics",
         summary="Prometheus metrics",
         response_class=Response,
         responses={200: {"content": {_METRICS_TYPE: {}}}},
-        dependencies=[Depends(HTTPBearer(auto_error=False))],
+        dependencies=_TOKEN,
     )
     async def metrics() -> Response:
         return Response(await asyncio.to_thread(service.metrics.text), media_type=_METRICS_TYPE)
@@ -362,10 +362,3 @@ async def _invalid(_: Request, error: Exception) -> Response:
     shown = [{"loc": list(item["loc"]), "msg": item["msg"], "type": item["type"]} for item in problems]
     # Names of unknown keys may hold lone surrogates: JSON in ASCII writes them as escapes.
     return Response(json.dumps({"detail": shown}), status_code=422, media_type="application/json")
-
-
-def _version() -> str:
-    try:
-        return version("persona-pipeline")
-    except PackageNotFoundError:
-        return "unknown"

@@ -13,7 +13,6 @@ from persona_pipeline.defs.agents.verdicts import (
     agent_line,
     compared_lines,
     failure_of,
-    first_lines,
     headline,
     overview,
     verdict,
@@ -29,7 +28,6 @@ from persona_pipeline.world.world import World
 
 ERROR, WARN = dg.AssetCheckSeverity.ERROR, dg.AssetCheckSeverity.WARN
 
-MOST_SUMMARY = 5
 ALL_IN_CHARACTER = "all_in_character"
 _ALL = (
     "Every agent that was evaluated is in character, as of its newest run: over all of them, whichever a run is about."
@@ -60,24 +58,13 @@ class GateCheck:
         """Return the check's result; ``line``: the agent's, with what the run may fail on."""
         wrong = self.find(report, line)
         rows = [{"what": one_line(line, MOST_LINE)} for line in wrong]
-        return dg.AssetCheckResult(
-            asset_key=specs.comparisons.key,
-            check_name=self.name,
-            passed=not wrong,
-            severity=self.severity,
-            description=summary(wrong),
-            metadata={
-                **metadata.conclusion_metadata(report.conclusion),
-                "found": len(wrong),
-                **({"what_is_wrong": metadata.table(rows, ("what",))} if rows else {}),
-                **({"comparison": metadata.comparison_table(report.comparison)} if self.compares else {}),
-            },
-        )
-
-
-def summary(wrong: Sequence[str]) -> str:
-    """Return the first lines of what is wrong as a Markdown list, which the UI shows above everything else of a check."""
-    return "\n".join(first_lines(wrong, MOST_SUMMARY)) or "Nothing is wrong."
+        facts = {
+            **metadata.conclusion_metadata(report.conclusion),
+            "found": len(wrong),
+            **({"what_is_wrong": metadata.table(rows, ("what",))} if rows else {}),
+            **({"comparison": metadata.comparison_table(report.comparison)} if self.compares else {}),
+        }
+        return metadata.check_result(self.name, wrong, facts, asset_key=specs.comparisons.key, severity=self.severity)
 
 
 def _fell(report: AgentReport, line: AgentVerdict) -> Sequence[str]:
@@ -131,8 +118,6 @@ GATE = (
 
 
 def build_gate(specs: Specs) -> dg.AssetChecksDefinition:
-    """Return the checks on the comparison of a place's agents with their baselines."""
-
     @dg.multi_asset_check(
         name=specs.place.name("gate"),
         specs=[

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import dagster as dg
 
 from persona_pipeline.base.errors import ConfigError, Problem
-from persona_pipeline.defs.agents import checks, verdicts
+from persona_pipeline.defs.agents import checks, outcomes
 from persona_pipeline.defs.agents.checks import build_gate
 from persona_pipeline.defs.agents.several import Event, evaluate_together
 from persona_pipeline.defs.agents.specs import Specs, build_sources, build_specs
@@ -25,122 +25,112 @@ from persona_pipeline.guard.report import AgentReport
 from persona_pipeline.world.speakers import stored_names
 from persona_pipeline.world.world import World
 
-EVALUATE_AGENT, FOLLOW_VOICES = "evaluate_agent", "follow_voices"
-
-
-def build_evaluate_agent(
-    specs: Specs, steps: Sequence[dg.AssetsDefinition], gate: dg.AssetChecksDefinition
-) -> AssetJob:
-    """Return the job that evaluates an agent."""
-    return dg.define_asset_job(
-        specs.place.name(EVALUATE_AGENT),
-        selection=dg.AssetSelection.assets(*steps) | dg.AssetSelection.checks(gate),
-        partitions_def=specs.agents,
-        executor_def=specs.place.executor,
-        description="One agent from its files to the comparison with its baseline; fails when it regressed.",
-    )
-
-
-def build_follow_voices(specs: Specs, voices: dg.AssetsDefinition) -> AssetJob:
-    """Return the job that follows an agent's voice."""
-    return dg.define_asset_job(
-        specs.place.name(FOLLOW_VOICES),
-        selection=dg.AssetSelection.assets(voices),
-        partitions_def=specs.agents,
-        executor_def=specs.place.executor,
-        description="Does an agent still sound like itself? Learns its voice if need be and follows its messages. Judges nothing.",
-    )
-
-
 Context = dg.AssetExecutionContext
 Made = Iterator[dg.MaterializeResult | Event]
-Step = Callable[[Specs, Context, World, EvaluationSettings, str], Made]
 
 
-def make_personas(specs: Specs, context: Context, world: World, evaluation: EvaluationSettings, agent_id: str) -> Made:
+@dataclass(frozen=True)
+class AgentStep:
+    """Where a step is under way, and for whom; of several agents, the first."""
+
+    specs: Specs
+    context: Context
+    world: World
+    evaluation: EvaluationSettings
+    agent_id: str
+
+    def scope(self, dimensions: Sequence[str]) -> AgentScope:
+        """Return what the run is about: the window it fixed, else the agent's newest."""
+        window = run_tags.pinned_window(self.context.instance, self.context.run_id)
+        return stored_scope(self.world, self.agent_id, dimensions, window)
+
+    def finished(self) -> AgentReport:
+        """Return the report of the run that the agent's scores make up.
+
+        Raises:
+            ConfigError: a dimension is not scored on the agent's current messages.
+        """
+        judge, request = self.evaluation.open_judge(self.world), self.evaluation.request(self.world)
+        return evaluate_stored(self.world, self.scope(()), judge, request)
+
+    def asked(self, made: Mapping[str, dg.AssetSpec]) -> list[str]:
+        """Return the dimensions whose assets are asked for."""
+        return [dimension for dimension, spec in made.items() if spec.key in self.context.selected_asset_keys]
+
+
+def make_personas(at: AgentStep) -> Made:
     """Bring the persona into the store."""
-    yield verdicts.persona_outcome(world.sync_persona(agent_id)).result(specs.personas)
+    yield outcomes.persona_outcome(at.world.sync_persona(at.agent_id)).result(at.specs.personas)
 
 
-def make_messages(specs: Specs, context: Context, world: World, evaluation: EvaluationSettings, agent_id: str) -> Made:
+def make_messages(at: AgentStep) -> Made:
     """Fix the window of messages, which the run keeps to. Past ones are evaluated at once, beside the newest results."""
-    for problem in world.sync_messages().problems:
-        context.log.warning(f"left out: {problem}")
-    request = evaluation.request(world, [agent_id])
-    scope = open_scope(world, agent_id, request)
+    for problem in at.world.sync_messages().problems:
+        at.context.log.warning(f"left out: {problem}")
+    request = at.evaluation.request(at.world, [at.agent_id])
+    scope = open_scope(at.world, at.agent_id, request)
     if scope.past or request.history or request.touched:
-        yield from evaluate_several(specs, context, world, evaluation, [agent_id])
+        yield from evaluate_several(at, [at.agent_id])
         return
-    run_tags.pin_window(context.instance, context.run_id, scope.window)
-    said = world.messages(scope.window, agent_id=agent_id)
-    names = stored_names(world).of([agent_id])
+    run_tags.pin_window(at.context.instance, at.context.run_id, scope.window)
+    said = at.world.messages(scope.window, agent_id=at.agent_id)
+    names = stored_names(at.world).of([at.agent_id])
     for line in names.warnings():
-        context.log.warning(line)
-    yield verdicts.messages_outcome(request.window, scope.window, said, names).result(specs.messages)
+        at.context.log.warning(line)
+    yield outcomes.messages_outcome(request.window, scope.window, said, names).result(at.specs.messages)
 
 
-def make_proposition_sets(
-    specs: Specs, context: Context, world: World, evaluation: EvaluationSettings, agent_id: str
-) -> Made:
+def make_proposition_sets(at: AgentStep) -> Made:
     """Merge the claims of the dimensions that are asked for; a broken file stops none of the others."""
     problems: list[Problem] = []
-    for dimension in _asked(context, specs.propositions):
+    for dimension in at.asked(at.specs.propositions):
         try:
-            stored = sync_propositions(world, agent_id, dimension)
+            stored = sync_propositions(at.world, at.agent_id, dimension)
         except ConfigError as error:
             problems += error.problems
             continue
-        yield verdicts.propositions_outcome(stored).result(specs.propositions[dimension])
+        yield outcomes.propositions_outcome(stored).result(at.specs.propositions[dimension])
     if problems:
         raise ConfigError(problems)
 
 
-def make_scores(specs: Specs, context: Context, world: World, evaluation: EvaluationSettings, agent_id: str) -> Made:
+def make_scores(at: AgentStep) -> Made:
     """Score the dimensions that are asked for, with their judgments in one fan-out."""
-    asked = _asked(context, specs.scores)
-    judge = evaluation.open_judge(world)
-    run = score_stored(world, _scope(context, world, agent_id, asked), judge, evaluation.request(world))
+    asked = at.asked(at.specs.scores)
+    judge = at.evaluation.open_judge(at.world)
+    run = score_stored(at.world, at.scope(asked), judge, at.evaluation.request(at.world))
     found = [run.dimensions.get(dimension) for dimension in asked]
     for scored in found:
-        retry_unanswered(scored.unscored_reasons if scored else {}, judge, context.retry_number)
+        retry_unanswered(scored.unscored_reasons if scored else {}, judge, at.context.retry_number)
     for dimension, scored in zip(asked, found, strict=True):
-        yield verdicts.scores_outcome(scored).result(specs.scores[dimension])
+        yield outcomes.scores_outcome(scored).result(at.specs.scores[dimension])
 
 
-def make_runs(specs: Specs, context: Context, world: World, evaluation: EvaluationSettings, agent_id: str) -> Made:
+def make_runs(at: AgentStep) -> Made:
     """Complete the run that the scores make up, and keep it with its comparison."""
-    run = _finished(context, world, evaluation, agent_id).evaluation
-    history = overall_history(world.store, agent_id, until=run.window_end)
-    yield verdicts.run_outcome(run, history).result(specs.runs)
+    run = at.finished().evaluation
+    history = overall_history(at.world.store, at.agent_id, until=run.window_end)
+    yield outcomes.run_outcome(run, history).result(at.specs.runs)
 
 
-def make_comparisons(
-    specs: Specs, context: Context, world: World, evaluation: EvaluationSettings, agent_id: str
-) -> Made:
+def make_comparisons(at: AgentStep) -> Made:
     """Compare the run with the agent's baseline as it is now; what fell is judged again before it is called a fall."""
-    report = _finished(context, world, evaluation, agent_id)
-    run_tags.label_verdict(context.instance, context.run_id, verdict([agent_line(report)]))
-    yield verdicts.comparison_outcome(report).result(specs.comparisons)
+    report = at.finished()
+    run_tags.label_verdict(at.context.instance, at.context.run_id, verdict([agent_line(report)]))
+    yield outcomes.comparison_outcome(report).result(at.specs.comparisons)
 
 
-def make_in_character(
-    specs: Specs, context: Context, world: World, evaluation: EvaluationSettings, agent_id: str
-) -> Made:
+def make_in_character(at: AgentStep) -> Made:
     """Say that the agent is in character, as of its newest comparison; fails where it is not."""
-    line = agent_line(checks.newest_report(agent_id, world), evaluation.asked(world).fail_on)
+    line = agent_line(checks.newest_report(at.agent_id, at.world), at.evaluation.asked(at.world).fail_on)
     if failure := failure_of([line]):
         raise failure
-    if said := verdicts.in_character_outcome(line):
-        yield said.result(specs.in_character)
+    if said := outcomes.in_character_outcome(line):
+        yield said.result(at.specs.in_character)
 
 
 def evaluate_several(
-    specs: Specs,
-    context: Context,
-    world: World,
-    evaluation: EvaluationSettings,
-    agent_ids: Sequence[str],
-    dimensions: Sequence[str] | None = None,
+    at: AgentStep, agent_ids: Sequence[str], dimensions: Sequence[str] | None = None
 ) -> Iterator[Event]:
     """Evaluate agents in this one step, down to their checks, and fail as their runs would.
 
@@ -148,13 +138,13 @@ def evaluate_several(
         dagster.Failure: an agent is broken or has findings.
     """
     if len(agent_ids) > 1:
-        run_tags.add_run_tags(context.instance, context.run_id, {run_tags.AGENT: f"{len(agent_ids)} agents"})
-    request = evaluation.request(world, agent_ids, dimensions)
-    planned = context.run.asset_selection or [spec.key for spec in specs.evaluated]
-    result = yield from evaluate_together(specs, context, world, evaluation, request, planned)
-    yield checks.all_in_character(specs, context.instance, world, result.fail_on)
+        run_tags.add_run_tags(at.context.instance, at.context.run_id, {run_tags.AGENT: f"{len(agent_ids)} agents"})
+    request = at.evaluation.request(at.world, agent_ids, dimensions)
+    planned = at.context.run.asset_selection or [spec.key for spec in at.specs.evaluated]
+    result = yield from evaluate_together(at.specs, at.context, at.world, at.evaluation, request, planned)
+    yield checks.all_in_character(at.specs, at.context.instance, at.world, result.fail_on)
     lines = agent_lines(result)
-    run_tags.label_verdict(context.instance, context.run_id, verdict(lines))
+    run_tags.label_verdict(at.context.instance, at.context.run_id, verdict(lines))
     if failure := failure_of(lines):
         raise failure
 
@@ -181,7 +171,7 @@ def asked_dimensions(specs: Specs, context: Context) -> Sequence[str] | None:
 
 
 def build_step(
-    specs: Specs, name: str, step: Step, made: Sequence[dg.AssetSpec], pool: str | None = None
+    specs: Specs, name: str, step: Callable[[AgentStep], Made], made: Sequence[dg.AssetSpec], pool: str | None = None
 ) -> dg.AssetsDefinition:
     """Return the step that makes some assets of an agent, or those of them that are asked for.
 
@@ -202,37 +192,16 @@ def build_step(
     def assets(context: dg.AssetExecutionContext, world: WorldResource, evaluation: EvaluationSettings) -> Made:
         agent_ids = [context.partition_key] if context.has_partition_key else list(context.partition_keys)
         with known_failures():
-            opened = world.open()
+            at = AgentStep(specs, context, world.open(), evaluation, agent_ids[0])
             if len(agent_ids) > 1:
-                asked = asked_dimensions(specs, context)
-                yield from evaluate_several(specs, context, opened, evaluation, agent_ids, asked)
+                yield from evaluate_several(at, agent_ids, asked_dimensions(specs, context))
             else:
-                yield from step(specs, context, opened, evaluation, agent_ids[0])
+                yield from step(at)
 
     return assets
 
 
-def _scope(context: Context, world: World, agent_id: str, dimensions: Sequence[str]) -> AgentScope:
-    window = run_tags.pinned_window(context.instance, context.run_id)
-    return stored_scope(world, agent_id, dimensions, window)
-
-
-def _finished(context: Context, world: World, evaluation: EvaluationSettings, agent_id: str) -> AgentReport:
-    """Return the report of the run that the agent's scores make up.
-
-    Raises:
-        ConfigError: a dimension is not scored on the agent's current messages.
-    """
-    scope = _scope(context, world, agent_id, ())
-    return evaluate_stored(world, scope, evaluation.open_judge(world), evaluation.request(world))
-
-
-def _asked(context: Context, made: Mapping[str, dg.AssetSpec]) -> list[str]:
-    return [dimension for dimension, spec in made.items() if spec.key in context.selected_asset_keys]
-
-
 def build_steps(specs: Specs) -> list[dg.AssetsDefinition]:
-    """Return the steps of a place's agents."""
     return [
         build_step(specs, "personas", make_personas, [specs.personas]),
         build_step(specs, "messages", make_messages, [specs.messages]),
@@ -245,8 +214,6 @@ def build_steps(specs: Specs) -> list[dg.AssetsDefinition]:
 
 
 def build_voices(specs: Specs) -> dg.AssetsDefinition:
-    """Return the step that follows the voice of an agent of a place."""
-
     @dg.multi_asset(
         name=specs.place.name("voices"),
         specs=[specs.voices],
@@ -269,7 +236,7 @@ def build_voices(specs: Specs) -> dg.AssetsDefinition:
             context.log.info(state.learnt.note)
         for found in state.alarms:
             context.log.warning(found.text)
-        yield verdicts.voice_outcome(state).result(specs.voices)
+        yield outcomes.voice_outcome(state).result(specs.voices)
 
     return agent_voice
 
@@ -289,7 +256,18 @@ def build_agents(place: Place, messages_from: Sequence[dg.AssetKey] = ()) -> Age
     sources = build_sources(place, messages_from)
     specs = build_specs(place, sources)
     steps, voices, gate = build_steps(specs), build_voices(specs), build_gate(specs)
-    evaluate_agent, follow_voices = build_evaluate_agent(specs, steps, gate), build_follow_voices(specs, voices)
+    evaluate_agent = place.asset_job(
+        "evaluate_agent",
+        dg.AssetSelection.assets(*steps) | dg.AssetSelection.checks(gate),
+        "One agent from its files to the comparison with its baseline; fails when it regressed.",
+        partitions_def=specs.agents,
+    )
+    follow_voices = place.asset_job(
+        "follow_voices",
+        dg.AssetSelection.assets(voices),
+        "Does an agent still sound like itself? Learns its voice if need be and follows its messages. Judges nothing.",
+        partitions_def=specs.agents,
+    )
     definitions = dg.Definitions(
         assets=[*sources.by_name.values(), *steps, voices],
         asset_checks=[gate],

@@ -4,10 +4,10 @@ from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, 
 
 import dagster as dg
 
-from persona_pipeline.defs.agents import checks, verdicts
+from persona_pipeline.defs.agents import checks, outcomes
 from persona_pipeline.defs.agents.specs import Specs
 from persona_pipeline.defs.agents.verdicts import agent_line, agent_lines
-from persona_pipeline.defs.platform.assets import AssetOutcome
+from persona_pipeline.defs.platform.assets import AssetOutcome, evaluated
 from persona_pipeline.defs.platform.dagster_internals import (
     MATERIALIZED,
     OBSERVED,
@@ -87,8 +87,8 @@ class Lineage:
             if not report.past:
                 continue
             for key, outcome in (
-                (self._specs.runs.key, verdicts.run_outcome(report.evaluation)),
-                (self._specs.comparisons.key, verdicts.comparison_outcome(report)),
+                (self._specs.runs.key, outcomes.run_outcome(report.evaluation)),
+                (self._specs.comparisons.key, outcomes.comparison_outcome(report)),
             ):
                 text = f"As of {report.evaluation.window_end.isoformat()}; the newest results stay as they are."
                 yield dg.AssetObservation(key, partition=agent_id, metadata=outcome.metadata, description=text)
@@ -122,17 +122,7 @@ def check_evaluations(
             agent_id: gate.result(specs, report, agent_line(report, fail_on)) for agent_id, report in reports.items()
         }
         for agent_id, verdict in sorted(said.items(), key=lambda item: not item[1].passed):
-            yield dg.AssetCheckEvaluation(
-                asset_key=specs.comparisons.key,
-                check_name=gate.name,
-                passed=verdict.passed,
-                metadata=verdict.metadata,
-                severity=verdict.severity,
-                description=verdict.description,
-                # A blocking one would end the step, and with it the other agents.
-                blocking=False,
-                partition=agent_id,
-            )
+            yield evaluated(specs.comparisons.key, agent_id, verdict)
 
 
 def _newest(result: CohortResult) -> dict[str, AgentResult]:
@@ -151,31 +141,31 @@ def _outcomes(
         # A part that became a whole evaluation scored more than was asked for.
         return newest if names is None else {a: item for a, item in newest.items() if name in item.plan.plans}
 
-    yield specs.personas.key, {a: verdicts.persona_outcome(item.plan.persona) for a, item in newest.items()}
+    yield specs.personas.key, {a: outcomes.persona_outcome(item.plan.persona) for a, item in newest.items()}
     if names is None:
         said = {
-            a: verdicts.messages_outcome(
+            a: outcomes.messages_outcome(
                 result.length, item.plan.scope.window, item.plan.case.messages, result.names.of([a])
             )
             for a, item in newest.items()
         }
         yield specs.messages.key, said
     for name in ALL_DIMENSIONS:
-        sets = {a: verdicts.propositions_outcome(item.plan.sets[name]) for a, item in scored(name).items()}
+        sets = {a: outcomes.propositions_outcome(item.plan.sets[name]) for a, item in scored(name).items()}
         yield specs.propositions[name].key, sets
     for name in ALL_DIMENSIONS:
         found = {
-            a: verdicts.scores_outcome(item.report.evaluation.dimensions.get(name)) for a, item in scored(name).items()
+            a: outcomes.scores_outcome(item.report.evaluation.dimensions.get(name)) for a, item in scored(name).items()
         }
         yield specs.scores[name].key, found
     if names is None or names or specs.runs.key in planned:
         runs = {
-            a: verdicts.run_outcome(item.report.evaluation, result.histories.get(a, ())) for a, item in newest.items()
+            a: outcomes.run_outcome(item.report.evaluation, result.histories.get(a, ())) for a, item in newest.items()
         }
         yield specs.runs.key, runs
-    compared = {a: verdicts.comparison_outcome(item.report) for a, item in newest.items()}
+    compared = {a: outcomes.comparison_outcome(item.report) for a, item in newest.items()}
     yield specs.comparisons.key, compared
-    held = {a: verdicts.in_character_outcome(agent_line(item.report, result.fail_on)) for a, item in newest.items()}
+    held = {a: outcomes.in_character_outcome(agent_line(item.report, result.fail_on)) for a, item in newest.items()}
     yield specs.in_character.key, {a: outcome for a, outcome in held.items() if outcome}
 
 

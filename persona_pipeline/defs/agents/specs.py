@@ -7,8 +7,7 @@ from typing import Any
 
 import dagster as dg
 
-from persona_pipeline.defs.platform.assets import OWNERS
-from persona_pipeline.defs.platform.place import Place
+from persona_pipeline.defs.platform.place import OWNERS, Place
 from persona_pipeline.defs.platform.resources import AGENTS
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
 from persona_pipeline.evaluation.changes.versions import BASELINE, MESSAGES, PERSONA
@@ -122,8 +121,6 @@ def freshness(settings: OrchestrationSettings) -> dg.FreshnessPolicy | None:
 
 
 def build_specs(place: Place, sources: Sources) -> Specs:
-    """Return the assets of every agent of a place."""
-
     def spec(
         name: str | list[str], group: str, deps: Sequence[dg.AssetSpec], kinds: set[str], text: str, **more: Any
     ) -> dg.AssetSpec:

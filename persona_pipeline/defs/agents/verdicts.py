@@ -1,4 +1,4 @@
-"""How agents did, one a line, and what their assets yield of it."""
+"""How agents did, one a line."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,33 +8,22 @@ import sqlalchemy as sa
 from pydantic import BaseModel, Field
 
 from persona_pipeline.base.database import tables
-from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.defs import metadata
-from persona_pipeline.defs.platform.assets import AssetOutcome
 from persona_pipeline.defs.platform.resources import known_agents
-from persona_pipeline.evaluation.history import HistoryValue
 from persona_pipeline.evaluation.run import CohortResult
-from persona_pipeline.evaluation.voice import VoiceState
 from persona_pipeline.guard.gate import weighed
 from persona_pipeline.guard.report import (
     EXIT_CONFIG,
     EXIT_OK,
-    AgentEvaluation,
     AgentReport,
     Conclusion,
     Finding,
     Result,
     worst_exit_code,
 )
-from persona_pipeline.reporting.statistics import voice_section
 from persona_pipeline.reporting.text import format_score, markdown_code, markdown_text, one_line
 from persona_pipeline.reporting.view import NOTHING_TO_JUDGE, VERDICTS, verdict_label
-from persona_pipeline.scoring.results import DimensionEvaluation
-from persona_pipeline.world.messages.store import messages_hash
-from persona_pipeline.world.models import Message, Persona, Window
-from persona_pipeline.world.propositions.loading import StoredSet
 from persona_pipeline.world.runs import newest_ids
-from persona_pipeline.world.speakers import NameMatch
 from persona_pipeline.world.world import World
 
 MOST_LISTED, MOST_NAMED, MOST_LINE = 50, 5, 300
@@ -181,61 +170,10 @@ def failure_of(
 
 def first_lines(said: Sequence[str], most: int) -> list[str]:
     """Return the first sentences, one a line, and how many more there are."""
-    lines = [f"- {one_line(text, MOST_LINE)}" for text in said[:most]]
-    return [*lines, *([f"- and {len(said) - most} more"] if len(said) > most else [])]
+    return metadata.listed([one_line(text, MOST_LINE) for text in said], most)
 
 
 def some(names: Sequence[str]) -> str:
     """Return the first names, and how many more there are."""
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     return ", ".join(names[:MOST_NAMED]) + more
-
-
-def persona_outcome(persona: Persona) -> AssetOutcome:
-    """Return the outcome of ``personas``."""
-    return AssetOutcome(persona.hash, metadata.persona_metadata(persona))
-
-
-def messages_outcome(length: str, window: Window, said: Sequence[Message], names: NameMatch) -> AssetOutcome:
-    """Return the outcome of ``messages``; ``names``: what of speakers and personas does not match and concerns this agent."""
-    version = content_hash([window.end.isoformat(), length, messages_hash(said)])
-    odd = [{"what": line} for line in names.warnings()]
-    wrong = {"names_that_do_not_match": metadata.table(odd, ("what",))} if odd else {}
-    return AssetOutcome(version, {**metadata.messages_metadata(said, window), **wrong})
-
-
-def propositions_outcome(stored: StoredSet) -> AssetOutcome:
-    """Return the outcome of a proposition set."""
-    return AssetOutcome(stored.version, metadata.propositions_metadata(stored.propositions))
-
-
-def scores_outcome(evaluation: DimensionEvaluation | None) -> AssetOutcome:
-    """Return the outcome of a dimension's scores; None: the agent has no propositions of it."""
-    content = evaluation.model_dump(mode="json", exclude={"usage"}) if evaluation else None
-    return AssetOutcome(content_hash(content), metadata.score_metadata(evaluation))
-
-
-def voice_outcome(state: VoiceState) -> AssetOutcome:
-    """Return the outcome of ``voices``."""
-    section = voice_section(state)
-    return AssetOutcome(content_hash(section), metadata.voice_metadata(state.agent_id, section))
-
-
-def run_outcome(evaluation: AgentEvaluation, history: Sequence[HistoryValue] = ()) -> AssetOutcome:
-    """Return the outcome of ``evaluation_runs``; ``history`` is drawn, oldest first."""
-    version = content_hash(evaluation.model_dump(mode="json", exclude={"usage"}))
-    return AssetOutcome(version, metadata.run_metadata(evaluation, history))
-
-
-def comparison_outcome(report: AgentReport) -> AssetOutcome:
-    """Return the outcome of ``baseline_comparisons``."""
-    version = content_hash(report.comparison.model_dump(mode="json"))
-    return AssetOutcome(version, metadata.comparison_metadata(report))
-
-
-def in_character_outcome(line: AgentVerdict) -> AssetOutcome | None:
-    """Return the outcome of ``in_character``; None: it drifted or cannot be told. What rests on it stays fresh meanwhile."""
-    if line.exit_codes:
-        return None
-    found = {**metadata.conclusion_metadata(line.conclusion), "evaluation_run": line.run_id or ""}
-    return AssetOutcome(content_hash(line.label), found)

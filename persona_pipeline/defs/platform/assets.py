@@ -1,6 +1,6 @@
 """What every asset carries and yields alike, and where reports are kept."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -8,9 +8,7 @@ from typing import Any, cast
 import dagster as dg
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.base.settings import get_settings
-
-OWNERS = ["team:persona-quality"]
+from persona_pipeline.base.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -20,24 +18,57 @@ class AssetOutcome:
     version: str
     metadata: dict[str, Any] = field(default_factory=dict)
 
-    def result(self, spec: dg.AssetSpec | None = None) -> dg.MaterializeResult:
+    def result(
+        self, spec: dg.AssetSpec | None = None, checks: Sequence[dg.AssetCheckResult] = ()
+    ) -> dg.MaterializeResult:
         """Return it as what an asset returns; ``spec``: which of a step's assets it is about."""
+        version = dg.DataVersion(self.version)
         return dg.MaterializeResult(
-            asset_key=spec.key if spec else None, data_version=dg.DataVersion(self.version), metadata=self.metadata
+            asset_key=spec and spec.key, data_version=version, metadata=self.metadata, check_results=checks
         )
+
+
+def evaluated(
+    key: dg.AssetKey, partition: str | None, said: dg.AssetCheckResult, *, blocking: bool = False
+) -> dg.AssetCheckEvaluation:
+    """Return the event of what a check says; of one partition of several it must not block, which would end the others' step."""
+    return dg.AssetCheckEvaluation(
+        asset_key=key,
+        check_name=said.check_name or "",
+        passed=said.passed,
+        metadata=said.metadata,
+        severity=said.severity,
+        description=said.description,
+        blocking=blocking,
+        partition=partition,
+    )
+
+
+PartitionRequest = dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest
+
+
+def partition_requests(
+    partitions: dg.DynamicPartitionsDefinition, there: Sequence[str], known: Sequence[str]
+) -> list[PartitionRequest]:
+    """Return what brings partitions in step with what is there."""
+    new, old = set(there), set(known)
+    added, gone = [name for name in there if name not in old], [name for name in known if name not in new]
+    return [
+        *([partitions.build_add_request(added)] if added else []),
+        *([partitions.build_delete_request(gone)] if gone else []),
+    ]
 
 
 STATE = ".persona"
 _OBJECT_STORES = ("s3", "gs", "az")
 
 
-def reports_folder(root: Path) -> Path:
+def reports_folder(root: Path, settings: Settings) -> Path:
     """Return where the reports of the world at ``root`` belong: PERSONA_REPORTS, else ``reports`` in the folder of the state.
 
     Raises:
         ConfigError: nothing is installed that knows the URL's store.
     """
-    settings = get_settings()
     if settings.reports:
         return open_folder(settings.reports, "PERSONA_REPORTS")
     return (settings.state or root / STATE) / "reports"

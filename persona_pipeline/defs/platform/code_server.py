@@ -99,7 +99,6 @@ def take_over(
 
 
 def _still(instance: dg.DagsterInstance, runs: Sequence[dg.DagsterRun]) -> list[dg.DagsterRun]:
-    """Return those of some runs that are under way."""
     if not runs:
         return []
     return list(instance.get_runs(dg.RunsFilter(run_ids=[run.run_id for run in runs], statuses=_UNDER_WAY)))

@@ -27,7 +27,7 @@ from dagster._core.storage.cloud_storage_compute_log_manager import (
 )
 from dagster._core.storage.compute_log_manager import ComputeIOType
 
-# What keeps its connections open and writes batches derives from these; kept_connections.py and batches.py say why.
+# What keeps its connections open and writes batches derives from these; instance_storage.py says why.
 from dagster._core.storage.event_log import EventLogStorage, SqliteEventLogStorage
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import INDEX_SHARD_NAME
 from dagster._core.storage.local_compute_log_manager import IO_TYPE_EXTENSION, LocalComputeLogManager
@@ -202,7 +202,6 @@ def postgres_storage(
 
 
 def event_log_of(instance: dg.DagsterInstance) -> EventLogStorage:
-    """Return where an instance keeps its events."""
     return instance.event_log_storage
 
 

@@ -62,7 +62,6 @@ class KeptEventLog(SqliteEventLogStorage):
         return super().run_connection(run_id) if kept is None else self._connection(kept)
 
     def index_connection(self) -> AbstractContextManager[Connection]:
-        """Return the connection to the events of all assets."""
         return self._connection(self._keep(INDEX_SHARD_NAME))
 
     def has_table(self, table_name: str) -> bool:
@@ -72,12 +71,10 @@ class KeptEventLog(SqliteEventLogStorage):
         return table_name in self._tables
 
     def wipe(self) -> None:
-        """Delete every event."""
         self._forget(0)
         super().wipe()
 
     def dispose(self) -> None:
-        """Close what is open."""
         self._forget(0)
         super().dispose()
 

@@ -1,10 +1,8 @@
-"""Where a world stands in a code location: what its things are called, which settings are in force, and where its steps run."""
+"""Where a world stands in a code location: what its things are called, its settings, and where its steps run."""
 
-import contextvars
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,8 +11,10 @@ import dagster as dg
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import given
 from persona_pipeline.base.settings import Settings, get_settings
+from persona_pipeline.defs.platform.dagster_internals import AssetJob
 from persona_pipeline.defs.platform.settings import OrchestrationSettings, orchestration
 from persona_pipeline.judging.claims import PROMPT_VERSION
+from persona_pipeline.world.world import World
 
 
 def build_executor(settings: OrchestrationSettings) -> dg.ExecutorDefinition:
@@ -37,6 +37,7 @@ def build_executor(settings: OrchestrationSettings) -> dg.ExecutorDefinition:
 
 # The names by which functions ask for resources; in the code location they are those of the place.
 WORLD, EVALUATION, VALUES = "world", "evaluation", "values"
+OWNERS = ["team:persona-quality"]
 _PART = re.compile(r"[A-Za-z0-9_]+")
 
 
@@ -77,6 +78,11 @@ class Place:
         return "/".join([*self.prefix, name])
 
     @property
+    def environment(self) -> Settings:
+        """The world's settings, as the project or the environment says them."""
+        return self.settings or get_settings()
+
+    @property
     def orchestration(self) -> OrchestrationSettings:
         """How it is run."""
         return self.orchestration_settings or orchestration()
@@ -102,52 +108,88 @@ class Place:
     @property
     def judge_version(self) -> str:
         """The version of scores: changing the judge or its prompt makes every score visibly stale."""
-        return f"{PROMPT_VERSION}:{(self.settings or get_settings()).judge_model}"
+        return f"{PROMPT_VERSION}:{self.environment.judge_model}"
 
-    @contextmanager
-    def entered(self) -> Iterator[None]:
-        """Put the world's settings in force."""
-        with ExitStack() as stack:
-            if self.settings is not None:
-                stack.enter_context(get_settings.using(self.settings))
-            if self.orchestration_settings is not None:
-                stack.enter_context(orchestration.using(self.orchestration_settings))
-            yield
+    def open_world(self, root: str | None = None, database_url: str | None = None) -> World:
+        """Return the world, with the settings it has here."""
+        return World.open(root, database_url, settings=self.environment)
 
     def bound(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function as Dagster is to call it: with resources by this place's names, and with its settings in force."""
+        """Return a function as Dagster is to call it: with resources by this place's names."""
         signature = inspect.signature(function, eval_str=True)
         renamed = {name: self.name(name) for name in (WORLD, EVALUATION) if name in signature.parameters}
         inner = {there: name for name, there in renamed.items()}
 
-        def started(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[contextvars.Context, Any]:
-            named = {inner.get(name, name): value for name, value in kwargs.items()}
-            with self.entered():
-                context = contextvars.copy_context()
-            return context, context.run(function, *args, **named)
-
         def call(*args: Any, **kwargs: Any) -> Any:
-            return started(args, kwargs)[1]
+            return function(*args, **{inner.get(name, name): value for name, value in kwargs.items()})
 
-        def call_generator(*args: Any, **kwargs: Any) -> Iterator[Any]:
-            return (yield from _continued(*started(args, kwargs)))
-
-        # Dagster looks whether it is one.
-        outer = call_generator if inspect.isgeneratorfunction(function) else call
         parameters = [item.replace(name=renamed.get(item.name, item.name)) for item in signature.parameters.values()]
-        outer.__name__, outer.__doc__, outer.__module__ = function.__name__, function.__doc__, function.__module__
-        outer.__signature__ = signature.replace(parameters=parameters)  # pyright: ignore[reportFunctionMemberAccess]
-        return outer
+        call.__name__, call.__doc__, call.__module__ = function.__name__, function.__doc__, function.__module__
+        signature = signature.replace(parameters=parameters)
+        if inspect.isgeneratorfunction(function):
+            # Of what is no generator function itself Dagster would take it for the type of one output.
+            signature = signature.replace(return_annotation=inspect.Signature.empty)
+        call.__signature__ = signature  # pyright: ignore[reportFunctionMemberAccess]
+        return call
 
+    def op(self, *, known_as: str = "", **more: Any) -> Callable[[Callable[..., Any]], dg.PendingNodeInvocation]:
+        """Make a step of a function; in config and logs it has the function's name, or ``known_as``, at every place."""
 
-def _continued(context: contextvars.Context, made: Any) -> Iterator[Any]:
-    """Yield what a generator yields; between two values the settings of whoever takes them are in force, not its own."""
-    try:
-        while True:
-            try:
-                value = context.run(next, made)
-            except StopIteration as end:
-                return end.value
-            yield value
-    finally:
-        context.run(made.close)
+        def made(function: Callable[..., Any]) -> dg.PendingNodeInvocation:
+            step = dg.op(name=self.name(function.__name__), **more)(self.bound(function))
+            return step.alias(known_as or function.__name__)
+
+        return made
+
+    def job(
+        self, name: str, steps: Callable[[], object], description: str, *, tags: Mapping[str, str] | None = None
+    ) -> dg.JobDefinition:
+        """Return a job; ``steps``: calls its steps, or the one it has."""
+
+        def composed() -> None:
+            steps()
+
+        return dg.job(name=self.name(name), tags=tags, executor_def=self.executor, description=description)(composed)
+
+    def asset(
+        self,
+        name: str | Sequence[str],
+        group: str,
+        *,
+        checks: Mapping[str, str] | None = None,
+        blocking: bool = False,
+        **more: Any,
+    ) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
+        """Make an asset of a function; ``checks``: descriptions by name."""
+        key = self.key(name)
+        partitions = more.get("partitions_def")
+        specs = [
+            dg.AssetCheckSpec(check, asset=key, description=text, blocking=blocking, partitions_def=partitions)
+            for check, text in (checks or {}).items()
+        ]
+        fields = {"key": key, "group_name": self.path(group), "owners": OWNERS, "check_specs": specs, **more}
+        return lambda function: dg.asset(**fields)(self.bound(function))
+
+    def asset_job(self, name: str, selection: dg.AssetSelection, description: str, **more: Any) -> AssetJob:
+        """Return a job that makes assets."""
+        return dg.define_asset_job(
+            self.name(name), selection, executor_def=self.executor, description=description, **more
+        )
+
+    def sensor(self, **more: Any) -> Callable[[Callable[..., Any]], dg.SensorDefinition]:
+        """Make a sensor of a function, under its name."""
+        return lambda function: dg.sensor(name=self.name(function.__name__), **more)(self.bound(function))
+
+    def schedule(
+        self, name: str, job: dg.JobDefinition | AssetJob, cron: str, description: str, **more: Any
+    ) -> dg.ScheduleDefinition:
+        """Return a schedule by the world's clock."""
+        return dg.ScheduleDefinition(
+            name=self.name(name),
+            job=job,
+            cron_schedule=cron,
+            execution_timezone=self.orchestration.timezone,
+            default_status=self.orchestration.schedule_status,
+            description=description,
+            **more,
+        )

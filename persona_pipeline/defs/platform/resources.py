@@ -58,8 +58,8 @@ class WorldResource(dg.ConfigurableResource):
             dagster.Failure: it cannot be opened; nothing a retry would mend.
         """
         if self._world is None:
-            with known_failures(retry=False), self.place.entered():
-                self._world = World.open(self.root or None, self.database_url or None)
+            with known_failures(retry=False):
+                self._world = self.place.open_world(self.root or None, self.database_url or None)
         return self._world
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
@@ -128,8 +128,7 @@ class EvaluationSettings(RequestConfig, dg.ConfigurableResource):
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
         if context.instance and context.run:
-            with self.place.entered():
-                run_tags.label_run(context.instance, context.run, self.given)
+            run_tags.label_run(context.instance, context.run, self.given, self.place)
 
     def open_judge(self, world: World) -> OpenedJudge:
         """Return the judge, opened once a process and world."""
@@ -170,9 +169,9 @@ if not TYPE_CHECKING:
 
 
 @contextmanager
-def world_in_force() -> Iterator[World]:
-    """Open the world of the settings in force, for a step that makes no agent a partition, and close it again."""
-    opened = World.open()
+def opened_world(place: Place) -> Iterator[World]:
+    """Open the world of a place, for a step that makes no agent a partition, and close it again."""
+    opened = place.open_world()
     try:
         yield opened
     finally:
@@ -249,7 +248,6 @@ def event_log_values() -> EventLogValues:
 
 
 def build_platform(place: Place) -> dg.Definitions:
-    """Return the resources of a world."""
     evaluation = at_place(EvaluationSettings, place)
     return dg.Definitions(
         resources={

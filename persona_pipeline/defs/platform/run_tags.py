@@ -10,8 +10,9 @@ from typing import Any
 import dagster as dg
 
 from persona_pipeline.base.options import WINDOW as WINDOW_LENGTH
-from persona_pipeline.base.settings import PACKAGE_PARENT, get_settings
+from persona_pipeline.base.settings import PACKAGE_PARENT
 from persona_pipeline.defs.platform.dagster_internals import PARTITION, add_run_tags
+from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.world.models import Window
 
 AGENT, JUDGE, WINDOW, COMMIT, REASON = "agent", "judge", "window", "commit", "reason"
@@ -22,12 +23,17 @@ _GIT_SECONDS = 5
 Ours = Callable[[dg.DagsterRun], bool]
 
 
-def label_run(instance: dg.DagsterInstance, run: dg.DagsterRun, asked: Mapping[str, Any]) -> None:
-    """Add the labels a run does not have yet, whoever started it; ``asked``: the options of its evaluation."""
+def label_run(instance: dg.DagsterInstance, run: dg.DagsterRun, asked: Mapping[str, Any], place: Place) -> None:
+    """Add the labels a run does not have yet, whoever started it.
+
+    Args:
+        asked: the options of its evaluation.
+        place: of the world, whose settings say which model a live judge asks.
+    """
     judge, as_of = asked.get("judge", "recorded"), asked.get("as_of")
     window = f"since {asked['since']}" if "since" in asked else asked.get("window", WINDOW_LENGTH)
     labels = {
-        JUDGE: judge if judge == "recorded" else f"{judge}:{get_settings().judge_model}",
+        JUDGE: judge if judge == "recorded" else f"{judge}:{place.environment.judge_model}",
         WINDOW: f"{window} to {as_of}" if as_of else window,
         AGENT: run.tags.get(PARTITION),
         COMMIT: commit(),
@@ -60,6 +66,19 @@ def pinned_window(instance: dg.DagsterInstance, run_id: str) -> Window | None:
 def request_tags(reason: str, *, agent_id: str | None = None) -> Mapping[str, str]:
     """Return the tags a sensor or a schedule requests a run with."""
     return {REASON: reason, AGENT: agent_id} if agent_id else {REASON: reason}
+
+
+_UNDER_WAY = [
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+]
+
+
+def is_under_way(instance: dg.DagsterInstance, job: str) -> bool:
+    """Return whether a run of a job waits or is executed."""
+    return bool(instance.get_runs(dg.RunsFilter(job_name=job, statuses=_UNDER_WAY), limit=1))
 
 
 def runs_of(definitions: dg.Definitions) -> Ours:

@@ -1,12 +1,13 @@
 """How Dagster runs this project, from the environment: prefix ``PERSONA_``."""
 
+from functools import cache
 from typing import Literal
 
 import dagster as dg
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from persona_pipeline.base.settings import SettingsInForce
+from persona_pipeline.base.settings import from_environment
 
 
 class OrchestrationSettings(BaseSettings):
@@ -92,4 +93,11 @@ class OrchestrationSettings(BaseSettings):
         return [name.strip() for name in self.nightly_agents.split(",") if name.strip()]
 
 
-orchestration = SettingsInForce(OrchestrationSettings)
+@cache
+def orchestration() -> OrchestrationSettings:
+    """Return this process's, read once from the environment.
+
+    Raises:
+        ConfigError: a variable has a value it cannot have; all such are named.
+    """
+    return from_environment(OrchestrationSettings)

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
@@ -30,18 +31,11 @@ class CollectorMetrics:
         from prometheus_client import CollectorRegistry, Counter, Gauge
 
         self.registry = CollectorRegistry()
-        self._requests = Counter(
-            "persona_collect_requests", "Export requests by status of the answer.", ("status",), registry=self.registry
-        )
-        self._pieces = Counter(
-            "persona_collect_pieces",
-            "Spans and events: stored, known before, or refused.",
-            ("result",),
-            registry=self.registry,
-        )
-        self._messages = Counter(
-            "persona_collect_messages", "Messages inserted, updated, removed.", ("change",), registry=self.registry
-        )
+        counter = partial(Counter, registry=self.registry)
+        self._requests = counter("persona_collect_requests", "Export requests by status of the answer.", ("status",))
+        about = "Spans and events: stored, known before, or refused."
+        self._pieces = counter("persona_collect_pieces", about, ("result",))
+        self._messages = counter("persona_collect_messages", "Messages inserted, updated, removed.", ("change",))
         self.waiting = Gauge("persona_collect_waiting", "Requests that are not answered yet.", registry=self.registry)
 
     def answered(self, status: int) -> None:
@@ -173,6 +167,7 @@ _RETRY_SECONDS = "1"
 # Requests that are unpacked and read at once, so that memory is bounded by a few of the largest.
 _READ_AT_ONCE = 2
 _MOST_NAMED = 5
+_STATUS = {TooLargeError: 413, UnreadableError: 400, StoreUnavailableError: 503}
 # What gRPC calls the answers (google.rpc.Code).
 _CODES = {400: 3, 413: 8, 415: 3, 500: 13, 503: 14}
 
@@ -239,16 +234,11 @@ class _Collector:
             if pieces:
                 await self.writer.store(pieces)
             return refused
-        except TooLargeError as error:
-            raise _NotTakenError(413, str(error)) from error
-        except UnreadableError as error:
-            raise _NotTakenError(400, str(error)) from error
-        except StoreUnavailableError as error:
-            raise _NotTakenError(503, str(error)) from error
+        except (TooLargeError, UnreadableError, StoreUnavailableError) as error:
+            raise _NotTakenError(_STATUS[type(error)], str(error)) from error
         except Exception as error:
-            raise _NotTakenError(
-                500, f"this could not be stored ({type(error).__name__}); the log says more"
-            ) from error
+            said = f"this could not be stored ({type(error).__name__}); the log says more"
+            raise _NotTakenError(500, said) from error
         finally:
             self._waiting -= 1
             self.metrics.waiting.set(self._waiting)

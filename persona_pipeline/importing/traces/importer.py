@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, ClassVar
 
-from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.importing.base import Found, Importer, ReadOptions, Skipped, Source
 from persona_pipeline.importing.records import records
 from persona_pipeline.importing.traces.calls import Piece, RefusedError, piece_of
@@ -16,7 +15,6 @@ from persona_pipeline.world.names import Aliases
 
 _KEYS = ("resourceSpans", "resource_spans", "resourceLogs", "resource_logs")
 _BINARY = (".pb", ".binpb", ".otlp")
-_LARGEST = 500_000_000
 Part = tuple[int, list[OtlpRecord] | ValueError]
 
 
@@ -92,13 +90,7 @@ def _data(value: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def _binary(file: Source) -> Iterator[Part]:
-    try:
-        if file.path.stat().st_size > _LARGEST:
-            raise ConfigError(Problem("is larger than 500 MB; export it in parts", file.name))
-        content = file.path.read_bytes()
-    except OSError as error:
-        raise file.unreadable(error) from error
-    for number, body in enumerate(_messages(content), start=1):
+    for number, body in enumerate(_messages(file.content()), start=1):
         try:
             yield number, _spans_or_records(body)
         except UnreadableError as error:

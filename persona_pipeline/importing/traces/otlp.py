@@ -2,7 +2,7 @@
 
 import base64
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -81,17 +81,11 @@ def read_request(body: bytes, content_type: str, *, logs: bool = False) -> list[
     Raises:
         UnreadableError: it is no such request.
     """
-    request = _requests()[logs]()
-    if content_type == JSON:
-        return items(parsed_json(body, request))
-    return items(parsed(body, request))
-
-
-def _requests() -> tuple[type["Proto"], type["Proto"]]:
     from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-    return ExportTraceServiceRequest, ExportLogsServiceRequest
+    request = ExportLogsServiceRequest() if logs else ExportTraceServiceRequest()
+    return items(parsed_json(body, request) if content_type == JSON else parsed(body, request))
 
 
 def parsed(body: bytes, request: "Proto") -> "Proto":
@@ -135,23 +129,14 @@ def _base64(text: str) -> str:
 
 def items(request: Any) -> list[OtlpRecord]:
     """Return what a request, or a file's ``TracesData`` or ``LogsData``, holds."""
-    if hasattr(request, "resource_spans"):
-        return list(_spans(request))
-    return list(_records(request))
-
-
-def _spans(request: Any) -> Iterator[OtlpRecord]:
-    for group in request.resource_spans:
+    is_span = hasattr(request, "resource_spans")
+    found: list[OtlpRecord] = []
+    for group in request.resource_spans if is_span else request.resource_logs:
         resource = attributes(group.resource.attributes)
-        for scope in group.scope_spans:
-            yield from (OtlpRecord(span, resource, True) for span in scope.spans)
-
-
-def _records(request: Any) -> Iterator[OtlpRecord]:
-    for group in request.resource_logs:
-        resource = attributes(group.resource.attributes)
-        for scope in group.scope_logs:
-            yield from (OtlpRecord(record, resource, False) for record in scope.log_records)
+        for scope in group.scope_spans if is_span else group.scope_logs:
+            listed = scope.spans if is_span else scope.log_records
+            found += [OtlpRecord(record, resource, is_span) for record in listed]
+    return found
 
 
 def attributes(pairs: Any) -> dict[str, Any]:

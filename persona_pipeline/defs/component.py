@@ -1,7 +1,9 @@
-"""A world in somebody's own Dagster project: the component, its settings, and what ``dg scaffold`` writes for it."""
+"""A world in a Dagster project, under the names of its place: this one, a component of somebody's, or checks on their own asset."""
 
 import re
-from collections.abc import Mapping
+import warnings
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional, get_args
 
@@ -13,11 +15,90 @@ from pydantic.fields import FieldInfo
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.base.options import EvaluationRequest, given
 from persona_pipeline.base.settings import Settings
-from persona_pipeline.defs.component.building import Upstream, build_world
+from persona_pipeline.defs import metadata
+from persona_pipeline.defs.agents.definitions import build_agents
+from persona_pipeline.defs.agents.verdicts import AgentVerdict, agent_line
+from persona_pipeline.defs.batches import build_batches
+from persona_pipeline.defs.changes import (
+    build_changes,
+    build_message_rows,
+)
+from persona_pipeline.defs.cohort import build_cohort
+from persona_pipeline.defs.corrections import build_corrections
+from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.place import Place
-from persona_pipeline.defs.platform.resources import NOT_OF_ASSETS, config_fields
+from persona_pipeline.defs.platform.resources import (
+    NOT_OF_ASSETS,
+    build_platform,
+    config_fields,
+    known_agents,
+    logged_progress,
+    opened_world,
+)
+from persona_pipeline.defs.platform.run_tags import runs_of
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
-from persona_pipeline.world.world import template_world, write_new
+from persona_pipeline.defs.suites import build_suites
+from persona_pipeline.defs.upkeep import build_upkeep
+from persona_pipeline.evaluation.request import settled
+from persona_pipeline.evaluation.run import run_evaluation
+from persona_pipeline.guard.report import AgentReport
+from persona_pipeline.judging.open import JudgeOptions, open_judge
+from persona_pipeline.judging.providers.base import RECORDED
+from persona_pipeline.world.world import bring_rows, template_world, write_new
+
+# Partitioned asset checks are a preview in Dagster 1.13; the tests hold what we use of them.
+warnings.filterwarnings("ignore", category=dg.PreviewWarning)
+warnings.filterwarnings("ignore", category=dg.BetaWarning)
+
+
+@dataclass(frozen=True)
+class Upstream:
+    """Where a world's messages come from: an asset.
+
+    Attributes:
+        columns: what its rows call it, by field of a message; None: it returns nothing and writes to the store itself.
+    """
+
+    asset: dg.AssetKey
+    columns: Mapping[str, str] | None = None
+
+
+def build_world(place: Place, *, messages: Upstream | None = None, leave_out: Collection[str] = ()) -> dg.Definitions:
+    """Return the assets, checks, jobs, sensors, schedules and resources of a world.
+
+    Args:
+        messages: where they come from, if from an asset.
+        leave_out: ``sensors``, ``schedules``, ``suites``, ``corrections``, ``batches``.
+    """
+    parts: list[dg.Definitions] = []
+    messages_from: list[dg.AssetKey] = []
+    if messages and messages.columns is not None:
+        parts.append(build_message_rows(place, messages.asset, messages.columns))
+        messages_from = [place.key("message_rows")]
+    elif messages:
+        messages_from = [messages.asset]
+    agents = build_agents(place, messages_from)
+    cohort = build_cohort(agents.specs)
+    parts += [agents.definitions, cohort.definitions, build_changes(agents, cohort.evaluate_cohort)]
+    if "suites" not in leave_out:
+        parts.append(build_suites(place))
+    if "corrections" not in leave_out:
+        parts.append(build_corrections(place))
+    if "batches" not in leave_out:
+        parts.append(build_batches(place))
+    others = dg.Definitions.merge(*parts)
+    upkeep = build_upkeep(agents.specs, lambda run: not place.prefix or of_this_world(run))
+    of_this_world = runs_of(dg.Definitions.merge(others, upkeep))
+    built = dg.Definitions.merge(others, upkeep, build_platform(place))
+    return dg.Definitions(
+        assets=built.assets,
+        asset_checks=built.asset_checks,
+        jobs=built.jobs,
+        sensors=None if "sensors" in leave_out else built.sensors,
+        schedules=None if "schedules" in leave_out else built.schedules,
+        resources=built.resources,
+    )
+
 
 # What belongs to one world alone: the environment's is never taken. The folder is a field of the component itself.
 OF_ONE_WORLD: dict[str, Any] = {"database_url": None, "state": None, "reports": ""}
@@ -220,3 +301,88 @@ class PersonaWorld(dg.Component, dg.Model, dg.Resolvable):
                 f"get_asset_spec changed {changed[0]} of {spec.key.to_user_string()}; what runs rests on it, so it has to stay"
             )
         return shown
+
+
+def build_persona_checks(
+    *,
+    asset: str | Sequence[str] | dg.AssetKey | dg.AssetsDefinition,
+    world: str | Path,
+    agents: Sequence[str] | None = None,
+    returns: Literal["rows", "nothing"] = "rows",
+    columns: Mapping[str, str] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    blocking: bool = False,
+) -> dg.AssetChecksDefinition:
+    """Return a check an agent, ``persona_<agent>``, on an asset: it fails where the agent regressed or was not judged in full.
+
+    Args:
+        asset: the asset, or its key.
+        world: folder of the world whose personas, claims, baselines and recordings count.
+        agents: whom to check; None: everybody with a persona file now.
+        returns: ``rows``: the asset is a frame or a list of records, a message each, which are first brought into the world's
+            store; ``nothing``: it writes them there itself, or to the world's ``messages`` folder.
+        columns: what the rows call a field of a message, where they call it something else.
+        settings: the world's, as of the component: ``judge``, ``window``, ``max_usd``, ``database_url`` and so on.
+        blocking: what is downstream of the asset waits for the check, and does not run where it fails.
+
+    Raises:
+        ConfigError: there is no world in the folder, an agent has no persona file, or a setting cannot be.
+    """
+    root = Path(world).expanduser().resolve()
+    if not (root / "personas").is_dir():
+        raise ConfigError(f"{root} is no world: it has no personas folder; run persona-pipeline init")
+    known = known_agents(root)
+    chosen = list(known if agents is None else agents)
+    if wrong := [name for name in chosen if name not in known]:
+        raise ConfigError(f"{wrong[0]!r} has no persona file in {root}{did_you_mean(wrong[0], known)}")
+    place = Place((), **world_settings(root, settings or {}))
+    key = asset.key if isinstance(asset, dg.AssetsDefinition) else dg.AssetKey.from_coercible(asset)
+    names = {_check_name(agent_id): agent_id for agent_id in chosen}
+    if alike := set(chosen) - set(names.values()):
+        raise ConfigError(f"the check of {min(alike)!r} has the name of another agent's; check them apart")
+
+    def evaluate(asked: Sequence[str], rows: Any) -> Mapping[str, tuple[AgentVerdict, AgentReport]]:
+        with opened_world(place) as opened:
+            if returns == "rows":
+                bring_rows(opened, rows, source=key.to_user_string(), columns=columns)
+            request = settled(opened, EvaluationRequest(**{**place.asked, "agents": asked}))
+            judge = open_judge(request.judge or RECORDED, opened, JudgeOptions.of(request, logged_progress()))
+            found = run_evaluation(opened, judge, request).report.agents
+            return {name: (agent_line(report, request.fail_on), report) for name, report in found.items()}
+
+    @dg.multi_asset_check(
+        name=f"persona_checks_of_{key.to_python_identifier()}",
+        specs=[
+            dg.AssetCheckSpec(
+                name,
+                asset=key,
+                blocking=blocking,
+                description=f"{agent_id} still sounds like itself: nothing fell below its baseline, and everything was judged.",
+            )
+            for name, agent_id in names.items()
+        ],
+        can_subset=True,
+        ins={"rows": dg.AssetIn(key)} if returns == "rows" else None,
+    )
+    @place.bound
+    def checks(context: dg.AssetCheckExecutionContext, **inputs: Any) -> Iterator[dg.AssetCheckResult]:
+        asked = [names[check.name] for check in context.selected_asset_check_keys]
+        with known_failures():
+            reports = evaluate(sorted(asked), inputs.get("rows"))
+        for agent_id in asked:
+            yield _result(key, *reports[agent_id])
+
+    return checks
+
+
+def _check_name(agent_id: str) -> str:
+    return f"persona_{re.sub(r'[^A-Za-z0-9_]', '_', agent_id)}"
+
+
+def _result(key: dg.AssetKey, line: AgentVerdict, report: AgentReport) -> dg.AssetCheckResult:
+    facts = {
+        **metadata.conclusion_metadata(report.conclusion),
+        "found": len(line.wrong),
+        "comparison": metadata.comparison_table(report.comparison),
+    }
+    return metadata.check_result(_check_name(report.evaluation.agent_id), line.wrong, facts, asset_key=key)

@@ -1,4 +1,4 @@
-"""What sees that files, messages or voices change, and starts runs because of it."""
+"""What sees that files, messages or voices change, brings messages in, and starts runs because of it."""
 
 import hashlib
 import json
@@ -6,6 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import dagster as dg
 
@@ -13,7 +14,7 @@ from persona_pipeline.base.database.engine import Store
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.defs.agents.definitions import Agents
 from persona_pipeline.defs.agents.specs import Specs
-from persona_pipeline.defs.changes.messages import build_message_files, build_read_messages
+from persona_pipeline.defs.platform.assets import partition_requests
 from persona_pipeline.defs.platform.dagster_internals import (
     DATA_VERSION,
     MATERIALIZED,
@@ -21,10 +22,10 @@ from persona_pipeline.defs.platform.dagster_internals import (
     newest_events,
     newest_versions,
 )
-from persona_pipeline.defs.platform.place import EVALUATION
-from persona_pipeline.defs.platform.resources import WorldResource, known_agents
-from persona_pipeline.defs.platform.run_tags import request_tags
-from persona_pipeline.defs.platform.settings import orchestration
+from persona_pipeline.defs.platform.failures import known_failures
+from persona_pipeline.defs.platform.place import EVALUATION, Place
+from persona_pipeline.defs.platform.resources import READS_MESSAGES, WorldResource, known_agents, opened_world
+from persona_pipeline.defs.platform.run_tags import is_under_way, request_tags
 from persona_pipeline.evaluation.changes.detection import Debounce, SourceChange, Work, find_changes, work_of
 from persona_pipeline.evaluation.changes.versions import MESSAGES, PERSONA, SOURCES, message_versions, source_versions
 from persona_pipeline.evaluation.read import resolve_window
@@ -37,13 +38,12 @@ from persona_pipeline.world.messages.counting import said_by_agent
 from persona_pipeline.world.models import Window
 from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS
 from persona_pipeline.world.runs import evaluated_since, note_asked
-from persona_pipeline.world.world import World
+from persona_pipeline.world.world import World, bring_rows
 
 Events = Mapping[str, Mapping[str, int]]
 
 
 def observation(specs: Specs, change: SourceChange) -> dg.AssetObservation:
-    """Return the event that records a change."""
     key = specs.sources.by_name[change.source].key
     return dg.AssetObservation(key, partition=change.agent_id, tags={DATA_VERSION: change.version})
 
@@ -96,23 +96,20 @@ _CURSOR = "event "
 
 
 def build_source_observations(specs: Specs) -> dg.SensorDefinition:
-    """Return the sensor that records what changed of a place's agents."""
     place = specs.place
 
-    @dg.sensor(
-        name=place.name("source_observations"),
+    @place.sensor(
         asset_selection=dg.AssetSelection.assets(*(spec.key for spec in specs.evaluated)),
         minimum_interval_seconds=place.orchestration.sensor_seconds,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Records which versions of files and messages there are, so that scores of an edited persona show as stale, "
         "and keeps the partitions in step with personas/. Starts no run.",
     )
-    @place.bound
     def source_observations(
         context: dg.SensorEvaluationContext, world: WorldResource
     ) -> dg.SensorResult | dg.SkipReason:
         """Compare files and messages with what was last recorded and record what changed."""
-        settings, instance, opened = orchestration(), context.instance, world.open()
+        settings, instance, opened = place.orchestration, context.instance, world.open()
         now, known = (
             source_versions(opened.root, opened.store),
             instance.get_dynamic_partitions(specs.sources.agents_name),
@@ -147,11 +144,9 @@ def build_source_observations(specs: Specs) -> dg.SensorDefinition:
 
 
 def build_world_changes(agents: Agents, evaluate_cohort: dg.JobDefinition) -> dg.SensorDefinition:
-    """Return the sensor that asks for what recorded changes need."""
     specs, place = agents.specs, agents.specs.place
 
-    @dg.sensor(
-        name=place.name("world_changes"),
+    @place.sensor(
         jobs=[agents.evaluate_agent, evaluate_cohort],
         minimum_interval_seconds=max(1, place.orchestration.sensor_seconds // 3),
         default_status=place.orchestration.sensor_status,
@@ -159,10 +154,9 @@ def build_world_changes(agents: Agents, evaluate_cohort: dg.JobDefinition) -> dg
         "file its dimension (of everybody for _default.yaml), an edited baseline the comparison, new messages their "
         "agent. Many agents at once become one run.",
     )
-    @place.bound
     def world_changes(context: dg.SensorEvaluationContext, world: WorldResource) -> dg.SensorResult | dg.SkipReason:
         """Request the runs that are needed for what was observed since the last look."""
-        settings, instance, opened = orchestration(), context.instance, world.open()
+        settings, instance, opened = place.orchestration, context.instance, world.open()
         daily = daily_limit(opened.settings, opened.store) if opened.settings.judge != RECORDED else None
         if daily and not daily.remaining:
             return dg.SkipReason(f"today's {daily.max_usd:g} dollars are spent; what changes is evaluated tomorrow")
@@ -221,24 +215,12 @@ def _unanswered(
     return {agent_id: seen for agent_id, seen in newer.items() if seen}
 
 
-def partition_requests(
-    agents: dg.DynamicPartitionsDefinition, agent_ids: Sequence[str], known: Sequence[str]
-) -> list[dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest]:
-    """Return what brings the partitions in step with the agents."""
-    added = sorted(set(agent_ids) - set(known))
-    removed = sorted(set(known) - set(agent_ids))
-    return [
-        *([agents.build_add_request(added)] if added else []),
-        *([agents.build_delete_request(removed)] if removed else []),
-    ]
-
-
 def run_requests(
     agents: Agents, evaluate_cohort: dg.JobDefinition, work: Sequence[Work], events: Mapping[str, Mapping[str, int]]
 ) -> Iterator[dg.RunRequest]:
     """Yield a run an agent, or one run for all where there are many."""
     keys = {item.agent_id: f"{item.agent_id}@{max(events[item.agent_id].values())}" for item in work}
-    if len(work) > orchestration().cohort_size:
+    if len(work) > agents.specs.place.orchestration.cohort_size:
         yield cohort_request(evaluate_cohort, work, hashlib.sha256(" ".join(keys.values()).encode()).hexdigest())
         return
     for item in work:
@@ -292,18 +274,15 @@ MOST_LEARNING = 10
 
 
 def build_voice_alarms(agents: Agents) -> dg.SensorDefinition:
-    """Return the sensor that follows the voices of a place's agents."""
     place = agents.specs.place
 
-    @dg.sensor(
-        name=place.name("voice_alarms"),
+    @place.sensor(
         jobs=[agents.evaluate_agent, agents.follow_voices],
         minimum_interval_seconds=place.orchestration.sensor_seconds,
         default_status=place.orchestration.sensor_status,
         description="Follows what agents say and, when one no longer sounds like itself, has the judge evaluate the messages of "
         "that alarm, once. A voice that is not learnt is learnt first, by follow_voices. No alarm, no judgment.",
     )
-    @place.bound
     def voice_alarms(context: dg.SensorEvaluationContext, world: WorldResource) -> dg.SensorResult | dg.SkipReason:
         """Look at the agents with new messages and request a run for each new alarm."""
         opened = world.open()
@@ -392,16 +371,109 @@ def _moment(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat()
 
 
-def build_changes(agents: Agents, evaluate_cohort: dg.JobDefinition) -> dg.Definitions:
-    """Return what sees the world of a place change."""
-    place = agents.specs.place
-    read_messages = build_read_messages(place)
-    return dg.Definitions(
-        jobs=[read_messages],
-        sensors=[
-            build_message_files(place, read_messages),
-            build_source_observations(agents.specs),
-            build_world_changes(agents, evaluate_cohort),
-            build_voice_alarms(agents),
-        ],
+_MOST_LEFT_OUT = 20
+# What a run could not read is not asked for again at once.
+_PATIENCE = timedelta(minutes=5)
+
+
+def build_reading(place: Place) -> dg.Definitions:
+    """Return the job that reads message files, and the sensor that asks for it."""
+
+    @place.op()
+    def read_message_files(context: dg.OpExecutionContext, world: WorldResource) -> None:
+        """Read message files from where they were read last, in bounded batches, and count what changed."""
+        with known_failures():
+            opened = world.open()
+            result = opened.mirror_messages()
+            later = opened.future_messages()
+        for problem in [*result.problems, *later][:_MOST_LEFT_OUT]:
+            context.log.warning(f"left out: {problem}")
+        written = result.written
+        context.add_output_metadata(
+            {
+                "added": written.inserted,
+                "changed": written.updated,
+                "removed": written.removed,
+                "left_out": len(result.problems) + result.unnamed,
+            }
+        )
+
+    read_messages = place.job(
+        READS_MESSAGES,
+        read_message_files,
+        "Brings what is new in messages/ into the store, and gives messages to the agents whose aliases they came under. Judges "
+        "nothing.",
     )
+
+    @place.sensor(
+        job=read_messages,
+        minimum_interval_seconds=place.orchestration.sensor_seconds,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Asks for read_messages when a message file is not as it was read, or an alias changed: one run at a time.",
+    )
+    def message_files(context: dg.SensorEvaluationContext, world: WorldResource) -> dg.SensorResult | dg.SkipReason:
+        """Look at the message files from outside; none is opened."""
+        unread = world.open().unread_messages()
+        if not unread:
+            return dg.SkipReason("every message file is as it was read")
+        if is_under_way(context.instance, read_messages.name):
+            return dg.SkipReason("a run reads them already")
+        asked, _, at = (context.cursor or "").partition(" ")
+        now = datetime.now(UTC)
+        if asked == unread.version and now - datetime.fromisoformat(at) < _PATIENCE:
+            return dg.SkipReason("a run could not read them; the next one tries in a few minutes")
+        said = "messages changed" if unread.files or unread.gone else "aliases changed"
+        return dg.SensorResult(
+            run_requests=[dg.RunRequest(tags=request_tags(said))], cursor=f"{unread.version} {now.isoformat()}"
+        )
+
+    return dg.Definitions(jobs=[read_messages], sensors=[message_files])
+
+
+def build_message_rows(place: Place, upstream: dg.AssetKey, columns: Mapping[str, str]) -> dg.Definitions:
+    """Return the asset that brings an asset's rows into the store of a place, and the sensor that has it follow that asset."""
+
+    @place.asset(
+        "message_rows",
+        "world",
+        ins={"rows": dg.AssetIn(key=upstream, metadata={"allow_missing_partitions": True})},
+        kinds={"sql"},
+        # Not eager(): that waits until no partition of the other asset is missing.
+        automation_condition=dg.AutomationCondition.any_deps_updated() & ~dg.AutomationCondition.in_progress(),
+        description=f"The rows of `{upstream.to_user_string()}` as messages in the store, by id: they are added or updated, never "
+        "removed. What is no message is left out and named in the log.",
+    )
+    def message_rows(context: dg.AssetExecutionContext, rows: Any) -> dg.MaterializeResult:
+        # That an agent is no partition yet tells sensors that it is new.
+        with known_failures(), opened_world(place) as world:
+            result = bring_rows(world, rows, source=upstream.to_user_string(), columns=columns)
+        for problem in result.problems[:_MOST_LEFT_OUT]:
+            context.log.warning(f"left out: {problem}")
+        written = result.written
+        return dg.MaterializeResult(
+            metadata={
+                "added": written.inserted,
+                "changed": written.updated,
+                "unchanged": written.unchanged,
+                "left_out": len(result.problems) + result.unnamed,
+                "speakers": ", ".join(sorted(result.speakers)) or "nobody",
+            }
+        )
+
+    follow = dg.AutomationConditionSensorDefinition(
+        name=place.name("message_rows"),
+        target=dg.AssetSelection.assets(message_rows),
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        minimum_interval_seconds=place.orchestration.sensor_seconds,
+        description=f"Brings messages into the store when {upstream.to_user_string()} was materialized. Judges nothing.",
+    )
+    return dg.Definitions(assets=[message_rows], sensors=[follow])
+
+
+def build_changes(agents: Agents, evaluate_cohort: dg.JobDefinition) -> dg.Definitions:
+    sensors = [
+        build_source_observations(agents.specs),
+        build_world_changes(agents, evaluate_cohort),
+        build_voice_alarms(agents),
+    ]
+    return dg.Definitions.merge(build_reading(agents.specs.place), dg.Definitions(sensors=sensors))

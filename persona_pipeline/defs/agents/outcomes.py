@@ -1,0 +1,189 @@
+"""What the assets of an agent yield: their version, and what people see of them in the UI."""
+
+from collections.abc import Sequence
+
+import dagster as dg
+
+from persona_pipeline.base.documents.json import content_hash
+from persona_pipeline.defs import metadata
+from persona_pipeline.defs.agents.verdicts import AgentVerdict
+from persona_pipeline.defs.platform.assets import AssetOutcome
+from persona_pipeline.evaluation.history import HistoryValue
+from persona_pipeline.evaluation.voice import VoiceState
+from persona_pipeline.guard.report import AgentEvaluation, AgentReport
+from persona_pipeline.reporting.charts import pictures
+from persona_pipeline.reporting.statistics import VoiceSeen, voice_section
+from persona_pipeline.reporting.text import format_score, one_line, unscored_label
+from persona_pipeline.reporting.view import dimension_label, people_lines
+from persona_pipeline.scoring.results import DimensionEvaluation
+from persona_pipeline.world.messages.store import messages_hash
+from persona_pipeline.world.models import Message, Persona, Window
+from persona_pipeline.world.propositions.loading import StoredSet
+from persona_pipeline.world.speakers import NameMatch
+
+
+def persona_outcome(persona: Persona) -> AssetOutcome:
+    """Return who the agent is and which corrections are on."""
+    return AssetOutcome(
+        persona.hash,
+        {
+            "display_name": persona.display_name,
+            "persona": dg.MetadataValue.md(metadata.paragraphs(persona.persona)),
+            "corrections": dg.MetadataValue.json(persona.corrections.model_dump()),
+        },
+    )
+
+
+def messages_outcome(length: str, window: Window, said: Sequence[Message], names: NameMatch) -> AssetOutcome:
+    """Return the size and bounds of a window, and its newest messages.
+
+    Args:
+        names: what of speakers and personas does not match and concerns this agent.
+    """
+    rows = [
+        {"time": f"{m.created_at:%Y-%m-%d %H:%M}", "where": m.conversation, "text": m.text[: metadata.MOST_TEXT]}
+        for m in said[: -metadata.MOST_ROWS - 1 : -1]
+    ]
+    odd = [{"what": line} for line in names.warnings()]
+    facts = {
+        "dagster/row_count": len(said),
+        "window_start": window.start.isoformat() if window.start else "the first message",
+        "window_end": window.end.isoformat(),
+        "newest_messages": metadata.table(rows, ("time", "where", "text")),
+        **({"names_that_do_not_match": metadata.table(odd, ("what",))} if odd else {}),
+    }
+    return AssetOutcome(content_hash([window.end.isoformat(), length, messages_hash(said)]), facts)
+
+
+def propositions_outcome(stored: StoredSet) -> AssetOutcome:
+    """Return the merged claims as a table."""
+    propositions = stored.propositions
+    if propositions is None:
+        return AssetOutcome(stored.version, {"propositions": 0, "status": "no propositions for this agent"})
+    rows = [
+        {"id": p.id, "claim": p.claim, "weight": p.weight, "wanted": "must not hold" if p.inverted else "should hold"}
+        for p in propositions.propositions
+    ]
+    facts = {
+        "propositions": len(rows),
+        "anti_patterns": sum(p.inverted for p in propositions.propositions),
+        "claims": metadata.table(rows, ("id", "claim", "weight", "wanted")),
+    }
+    return AssetOutcome(stored.version, facts)
+
+
+def scores_outcome(evaluation: DimensionEvaluation | None) -> AssetOutcome:
+    """Return a dimension's score, coverage, cost and propositions, the worst first; None: the agent has no propositions of it."""
+    if evaluation is None:
+        return AssetOutcome(content_hash(None), {"status": "no propositions for this agent"})
+    rows = [
+        {
+            "id": item.id,
+            "score": format_score(item.score) if item.score is not None else unscored_label(item.unscored),
+            "claim": item.claim[: metadata.MOST_TEXT],
+            "reasoning": (item.reasoning or item.detail)[: metadata.MOST_TEXT],
+        }
+        for item in sorted(
+            evaluation.propositions.values(), key=lambda item: item.score if item.score is not None else -1
+        )
+    ]
+    found: metadata.Metadata = {
+        "judged": f"{evaluation.n_scored} of {evaluation.n_expected}",
+        "coverage": evaluation.coverage,
+        "propositions": metadata.table(rows, ("id", "score", "claim", "reasoning")),
+        "statistics": dg.MetadataValue.json(evaluation.statistics),
+        **metadata.usage_metadata(evaluation.usage),
+    }
+    if evaluation.score is None:
+        found = {"unscored": unscored_label(evaluation.unscored), **found}
+    else:
+        found = {"score": round(evaluation.score, 4), **found}
+    return AssetOutcome(content_hash(evaluation.model_dump(mode="json", exclude={"usage"})), found)
+
+
+def voice_outcome(state: VoiceState) -> AssetOutcome:
+    """Return how a voice stands: the sum as a plot, the alarms with their lines, and what the voice was learnt from."""
+    section = voice_section(state)
+    seen = VoiceSeen.model_validate(section)
+    alarms = [
+        {
+            "began": f"{alarm.began_at.id} ({alarm.began_at.created_at:%Y-%m-%d %H:%M})",
+            "raised": f"{alarm.raised_at.id} ({alarm.raised_at.created_at:%Y-%m-%d %H:%M})",
+            "lines": one_line("; ".join(quote.text for quote in alarm.quotes), metadata.MOST_TEXT),
+            "changed": one_line("; ".join(change.what for change in alarm.changes), metadata.MOST_TEXT)
+            or "nothing is known",
+        }
+        for alarm in seen.alarms
+    ]
+    picture = pictures.voice_alarm_picture(state.agent_id, seen)
+    facts = {
+        "voice": seen.text,
+        "alarm": seen.stands,
+        **({"voice_alarm_plot": dg.MetadataValue.md(picture)} if picture else {}),
+        **({"alarms": metadata.table(alarms, ("began", "raised", "lines", "changed"))} if alarms else {}),
+        **({"threshold": round(seen.threshold, 4)} if seen.threshold is not None else {}),
+        **({"sum": round(seen.sums[-1].sum, 4)} if seen.sums else {}),
+        **({"learnt_from": dg.MetadataValue.json(seen.learnt_from)} if seen.learnt_from else {}),
+    }
+    return AssetOutcome(content_hash(section), facts)
+
+
+def run_outcome(evaluation: AgentEvaluation, history: Sequence[HistoryValue] = ()) -> AssetOutcome:
+    """Return the run's scores, its history, its cost and what it came from; pictures of scores are here and nowhere else.
+
+    Args:
+        history: is drawn, oldest first.
+    """
+    lines = ["| Dimension | Score (0–9) | Judged |", "|:--|--:|--:|"]
+    for name, item in evaluation.dimensions.items():
+        score = format_score(item.score) if item.score is not None else f"_{unscored_label(item.unscored)}_"
+        lines.append(f"| {dimension_label(name)} | {score} | {item.n_scored} of {item.n_expected} |")
+    lines.append(f"| **Overall** | **{format_score(evaluation.overall)}** | |")
+    found: metadata.Metadata = {"scores": dg.MetadataValue.md("\n".join(lines))}
+    picture = pictures.history_picture(evaluation.display_name, history)
+    if picture:
+        found["score_history_plot"] = dg.MetadataValue.md(picture)
+    fluency = evaluation.dimensions.get("fluency")
+    if picture := pictures.repetition_picture(fluency.statistics.get("repetition", {}) if fluency else {}):
+        found["repetition_plot"] = dg.MetadataValue.md(picture)
+    if evaluation.overall is not None:
+        found["overall"] = round(evaluation.overall, 4)
+    scored = {name: item.score for name, item in evaluation.dimensions.items() if item.score is not None}
+    facts = {
+        **found,
+        **{f"score/{name}": round(score, 4) for name, score in scored.items()},
+        "messages": evaluation.sample_size,
+        "window_end": evaluation.window_end.isoformat(),
+        "evaluation_run": evaluation.run_id,
+        "provenance": dg.MetadataValue.json(evaluation.provenance),
+        **metadata.usage_metadata(evaluation.usage),
+    }
+    return AssetOutcome(content_hash(evaluation.model_dump(mode="json", exclude={"usage"})), facts)
+
+
+def comparison_outcome(report: AgentReport) -> AssetOutcome:
+    """Return what is concluded, the run beside its baseline, and what is wrong."""
+    facts = {
+        **metadata.conclusion_metadata(report.conclusion),
+        "comparison": metadata.comparison_table(report.comparison),
+        "regressions": len(report.comparison.regressions),
+        "proposition_drops": len(report.comparison.drops),
+        **{
+            f"detectable_fall/{name}": round(item.sight.detectable, 2)
+            for name, item in report.comparison.dimensions.items()
+            if item.sight and item.sight.detectable is not None
+        },
+        "judge": "; ".join(people_lines(report.comparison.dimensions.values())),
+        **({"corrected_for": report.comparison.families} if report.comparison.families else {}),
+        "evaluation_run": report.evaluation.run_id,
+        **metadata.findings_metadata(report.findings),
+    }
+    return AssetOutcome(content_hash(report.comparison.model_dump(mode="json")), facts)
+
+
+def in_character_outcome(line: AgentVerdict) -> AssetOutcome | None:
+    """Return the outcome of ``in_character``; None: it drifted or cannot be told. What rests on it stays fresh meanwhile."""
+    if line.exit_codes:
+        return None
+    found = {**metadata.conclusion_metadata(line.conclusion), "evaluation_run": line.run_id or ""}
+    return AssetOutcome(content_hash(line.label), found)

@@ -1,0 +1,458 @@
+"""What is looked after: baselines, judges, counts, old runs that are forgotten, failed runs that are told of."""
+
+import json
+import os
+import urllib.request
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import dagster as dg
+
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.corrections.statistics import forget_bypasses, forget_texts
+from persona_pipeline.defs import metadata
+from persona_pipeline.defs.agents.specs import Specs
+from persona_pipeline.defs.platform.dagster_internals import PARTITION, RANGE, delete_run, events_of_run
+from persona_pipeline.defs.platform.failures import known_failures
+from persona_pipeline.defs.platform.place import Place
+from persona_pipeline.defs.platform.resources import WorldResource, known_agents
+from persona_pipeline.defs.platform.run_tags import AGENT, Ours, request_tags
+from persona_pipeline.defs.platform.settings import OrchestrationSettings
+from persona_pipeline.evaluation.calibrate import calibrate_world
+from persona_pipeline.evaluation.decide import Guard, compared
+from persona_pipeline.evaluation.history import newest_run
+from persona_pipeline.evaluation.read import read_trust
+from persona_pipeline.guard.baselines.golden import find_baseline
+from persona_pipeline.guard.baselines.models import Baseline
+from persona_pipeline.guard.calibration.calibrate import Calibration, DimensionCalibration
+from persona_pipeline.guard.gate import GateRules
+from persona_pipeline.guard.report import AgentReport
+from persona_pipeline.guard.trust import Trust
+from persona_pipeline.reporting.text import format_delta, format_score, markdown_code, markdown_text, one_line
+from persona_pipeline.reporting.view import NOBODY, measured
+from persona_pipeline.world.messages.counting import check_counts
+from persona_pipeline.world.runs import forget_reasons
+from persona_pipeline.world.settings import WORLD_FILE, load_world_file
+from persona_pipeline.world.world import World
+
+# A baseline this far below what the agent does now guards against nothing.
+OUTGROWN = 1.0
+NOTHING_DUE = "nothing_to_review"
+_OF_JUDGES = ("other_judge", "judge_changed", "judge_health")
+
+
+@dataclass(frozen=True)
+class Reviewed:
+    """What a person should know of one agent's baseline. ``remarks`` is empty when there is nothing to do."""
+
+    agent_id: str
+    captured_at: datetime | None
+    overall: float | None
+    remarks: tuple[str, ...]
+
+
+def review_agent(world: World, agent_id: str, *, now: datetime, days: int, trust: Trust | None = None) -> Reviewed:
+    """Return what is to be said of an agent's baseline; nothing is judged for it."""
+    try:
+        baseline = find_baseline(world.root, agent_id)
+    except ConfigError as error:
+        return Reviewed(agent_id, None, None, tuple(str(problem) for problem in error.problems))
+    saved = newest_run(world.store, agent_id)
+    run = saved.evaluation if saved else None
+    if baseline is None:
+        remark = "no baseline; run capture_baseline once its scores are as they should be"
+        return Reviewed(agent_id, None, run.overall if run else None, (remark,))
+    if run is None:
+        return Reviewed(agent_id, baseline.captured_at, None, ("never evaluated; run evaluate_agent",))
+    report = compared(run, baseline, Guard(GateRules(), trust=trust or Trust()))
+    judges = [finding.text for finding in report.findings if finding.kind in _OF_JUDGES]
+    remarks = (*_age(baseline, now, days), *judges, *_drift(report), *report.comparison.warnings)
+    return Reviewed(agent_id, baseline.captured_at, run.overall, remarks)
+
+
+def _age(baseline: Baseline, now: datetime, days: int) -> Sequence[str]:
+    age = (now - baseline.captured_at).days
+    return [f"{age} days old; take it again if the agent is as it should be"] if age >= days else []
+
+
+def _drift(report: AgentReport) -> Sequence[str]:
+    remarks = [f"{item.dimension} regressed ({format_delta(item.delta)})" for item in report.comparison.regressions]
+    remarks += [
+        f"{item.dimension} has outgrown its baseline ({format_delta(item.delta)}); take it again to guard what was gained"
+        for item in report.comparison.dimensions.values()
+        if item.delta is not None and item.delta > OUTGROWN
+    ]
+    missing = [item.dimension for item in report.comparison.dimensions.values() if item.status == "no_baseline"]
+    return [*remarks, *([f"no baseline of {', '.join(missing)}"] if missing else [])]
+
+
+def build_baseline_review(specs: Specs) -> dg.AssetsDefinition:
+    about = {NOTHING_DUE: "No baseline is old, missing, outgrown or of another judge."}
+
+    @specs.place.asset("baseline_review", "evaluation", deps=[specs.comparisons], kinds={"json", "sql"}, checks=about)
+    def baseline_review(context: dg.AssetExecutionContext, world: WorldResource) -> dg.MaterializeResult:
+        """Which golden baselines need a person: too old, missing, taken with another judge, regressed, outgrown. Judges nothing."""
+        days = specs.place.orchestration.review_days
+        with known_failures():
+            opened = world.open()
+            now, trust = datetime.now(UTC), read_trust(opened)
+            reviewed = [
+                review_agent(opened, agent_id, now=now, days=days, trust=trust)
+                for agent_id in known_agents(opened.root)
+            ]
+        due = [item for item in reviewed if item.remarks]
+        check = dg.AssetCheckResult(
+            check_name=NOTHING_DUE,
+            passed=not due,
+            severity=dg.AssetCheckSeverity.WARN,
+            metadata={"to_review": ", ".join(item.agent_id for item in due) or "nobody"},
+        )
+        return dg.MaterializeResult(
+            metadata={
+                "baselines": sum(item.captured_at is not None for item in reviewed),
+                "to_review": len(due),
+                "review": dg.MetadataValue.md(review_table(due) if due else "Nothing to do."),
+            },
+            check_results=[check],
+        )
+
+    return baseline_review
+
+
+def review_table(due: Sequence[Reviewed]) -> str:
+    """Return Markdown with a line an agent."""
+    lines = ["| Agent | Baseline of | Overall now | What to look at |", "|:--|:--|--:|:--|"]
+    lines += [
+        f"| {markdown_code(item.agent_id, in_table=True)} | {f'{item.captured_at:%Y-%m-%d}' if item.captured_at else '–'} "
+        f"| {format_score(item.overall)} | {'; '.join(markdown_text(remark) for remark in item.remarks)} |"
+        for item in due
+    ]
+    return "\n".join(lines)
+
+
+BELIEVED, ENOUGH, CURRENT = "judge_beats_chance", "enough_labels", "labels_are_current"
+COLUMNS = ("dimension", "judge", "judged", "labelled", "belief", "rank", "kappa", "bias", "people_would_give")
+MOST_SHOWN = 5
+
+
+_OF_CALIBRATION = {
+    BELIEVED: "No judge is no better than chance where people labelled enough.",
+    ENOUGH: "Every dimension has the labels it takes to know its judge.",
+    CURRENT: "No label is of a claim, a persona or messages that changed since.",
+}
+
+
+def build_calibration(place: Place) -> dg.AssetsDefinition:
+    @place.asset("calibration", "evaluation", kinds={"python"}, checks=_OF_CALIBRATION)
+    def calibration(context: dg.AssetExecutionContext, world: WorldResource) -> dg.MaterializeResult:
+        """How each judge agrees with people on each dimension, and what people would give. Judges nothing."""
+        with known_failures():
+            found = calibrate_world(world.open())
+        chance = [_named(item) for item in found.dimensions if item.belief == "chance"]
+        few = [f"{_named(item)}: {item.missing} missing" for item in found.dimensions if item.missing]
+        return dg.MaterializeResult(
+            metadata=calibration_metadata(found),
+            check_results=[
+                _check(BELIEVED, chance),
+                _check(ENOUGH, few if any(item.people for item in found.dimensions) else [NOBODY]),
+                _check(CURRENT, found.stale),
+            ],
+        )
+
+    return calibration
+
+
+def calibration_metadata(found: Calibration) -> metadata.Metadata:
+    """Return a row a judge and dimension, and what to plot."""
+    rows = [
+        {
+            "dimension": item.dimension,
+            "judge": f"{item.judge_model} ({item.prompt_version})",
+            "judged": item.judged,
+            "labelled": item.labelled,
+            "belief": item.belief,
+            "rank": measured(item.agreement.rank),
+            "kappa": measured(item.agreement.kappa),
+            "bias": measured(item.agreement.bias, signed=True),
+            "people_would_give": measured(item.people_mean),
+        }
+        for item in found.dimensions
+    ]
+    rewrite = [
+        {"claim": f"{item.dimension}/{claim.proposition_id}: {claim.rewrite}"}
+        for item in found.dimensions
+        for claim in item.claims
+        if claim.rewrite
+    ]
+    ranks = {
+        f"rank_correlation/{item.dimension}": round(item.agreement.rank.value, 4)
+        for item in found.dimensions
+        if item.agreement.rank.value is not None
+    }
+    return {
+        "calibration": metadata.table(rows, COLUMNS),
+        "labelled": sum(item.labelled for item in found.dimensions),
+        "labels_hash": found.labels_hash or "none",
+        **ranks,
+        **({"rewrite_these_claims": metadata.table(rewrite, ("claim",))} if rewrite else {}),
+    }
+
+
+def _named(item: DimensionCalibration) -> str:
+    return f"{item.dimension} ({item.judge_model})"
+
+
+def _check(name: str, wrong: Sequence[str]) -> dg.AssetCheckResult:
+    more = f" and {len(wrong) - MOST_SHOWN} more" if len(wrong) > MOST_SHOWN else ""
+    return dg.AssetCheckResult(
+        check_name=name,
+        passed=not wrong,
+        severity=dg.AssetCheckSeverity.WARN,
+        metadata={"what": ("; ".join(wrong[:MOST_SHOWN]) + more) or "nothing"},
+    )
+
+
+_AT_ONCE = 200
+_FINISHED = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
+
+# From the general to the particular: job, partition, then what of it. A run about ("job", "michael") is about all of michael.
+Subject = tuple[str, ...]
+
+
+def build_forget_old_runs(place: Place, ours: Ours) -> dg.JobDefinition:
+    """Return the job that forgets what is old; ``ours``: whether a run is one of this place."""
+
+    @place.op()
+    def delete_old_runs(context: dg.OpExecutionContext) -> None:
+        """Delete finished runs older than PERSONA_KEEP_DAYS, but not the newest about anything: its results are still shown."""
+        before = datetime.now(UTC) - timedelta(days=place.orchestration.keep_days)
+        instance, deleted = context.instance, 0
+        for run_id in list(old_runs(instance, before, ours)):
+            delete_run(instance, run_id)
+            deleted += 1
+        context.add_output_metadata({"deleted": deleted, "before": before.isoformat()})
+
+    @place.op()
+    def forget_old_texts(context: dg.OpExecutionContext, world: WorldResource) -> None:
+        """Take the words out of corrections older than PERSONA_KEEP_TEXT_DAYS, and delete old counts of bypasses."""
+        opened = world.open()
+        store, days = opened.store, opened.settings.keep_text_days
+        forgotten = forget_texts(store, days) if days is not None else 0
+        context.add_output_metadata({"corrections": forgotten, "counts_of_bypasses": forget_bypasses(store)})
+
+    @place.op()
+    def forget_old_reasons(context: dg.OpExecutionContext, world: WorldResource) -> None:
+        """Take claims, reasons and quotes out of runs older than PERSONA_KEEP_REASONS_DAYS; their scores stay."""
+        opened = world.open()
+        days = opened.settings.keep_reasons_days
+        shortened = forget_reasons(opened.store, days) if days is not None else 0
+        context.add_output_metadata({"shortened": shortened})
+
+    def steps() -> None:
+        for step in (delete_old_runs, forget_old_texts, forget_old_reasons):
+            step()
+
+    return place.job(
+        "forget_old_runs",
+        steps,
+        "Deletes runs older than PERSONA_KEEP_DAYS, but the newest about each agent and suite. "
+        "What the store holds (scores, baselines) stays, but for the words of corrections older than PERSONA_KEEP_TEXT_DAYS and "
+        "the claims and reasons of evaluations older than PERSONA_KEEP_REASONS_DAYS.",
+    )
+
+
+def old_runs(instance: dg.DagsterInstance, before: datetime, ours: Ours = lambda run: True) -> Iterator[str]:
+    """Yield the finished runs created before a time that say nothing a newer run that ended alike does not say too."""
+    seen: dict[dg.DagsterRunStatus, set[Subject]] = {status: set() for status in _FINISHED}
+    cursor: str | None = None
+    while records := instance.get_run_records(dg.RunsFilter(statuses=list(_FINISHED)), limit=_AT_ONCE, cursor=cursor):
+        for record in records:
+            run = record.dagster_run
+            newer, about = seen[run.status], subjects(run)
+            created = record.create_timestamp
+            created = created if created.tzinfo else created.replace(tzinfo=UTC)
+            if created < before and ours(run) and all(_covered(subject, newer) for subject in about):
+                yield run.run_id
+            newer.update(about)
+        cursor = records[-1].dagster_run.run_id
+
+
+def subjects(run: dg.DagsterRun) -> list[Subject]:
+    """Return what a run is about: some of its assets or checks, some suites, some agents and dimensions, or all of its job."""
+    # A run over several partitions is about those: another one of the same job may be about others.
+    partitions = [run.tags[tag] for tag in (PARTITION, *RANGE) if tag in run.tags]
+    whole = (run.job_name, " to ".join(partitions))
+    if run.asset_selection:
+        return [(*whole, key.to_user_string()) for key in run.asset_selection]
+    if run.asset_check_selection:
+        return [(*whole, key.to_user_string()) for key in run.asset_check_selection]
+    config: Any = run.run_config.get("ops", {})
+    suites = config.get("choose_suites", {}).get("config", {}).get("suites")
+    if suites:
+        return [(*whole, name) for name in suites]
+    cohort = config.get("cohort_shards", {}).get("config", {})
+    parts = ["comparison"] if cohort.get("compare_only") else cohort.get("dimensions") or []
+    agents = [(*whole, agent_id) for agent_id in cohort.get("agents") or ([""] if parts else [])] or [whole]
+    return [(*agent, part) for agent in agents for part in parts] or agents
+
+
+def _covered(subject: Subject, newer: set[Subject]) -> bool:
+    return any(subject[:length] in newer for length in range(2, len(subject) + 1))
+
+
+_MOST_NAMED = 20
+
+
+def build_check_message_counts(place: Place) -> dg.JobDefinition:
+    @place.op()
+    def count_all_messages(context: dg.OpExecutionContext, world: WorldResource) -> None:
+        """Count every message, agent by agent, and mend what differs from what was counted as they came."""
+        with known_failures():
+            differing = check_counts(world.open().store)
+        for agent_id, days in list(differing.items())[:_MOST_NAMED]:
+            context.log.warning(f"{agent_id}: what was said on {days} days was counted wrongly; it is mended")
+        context.add_output_metadata({"agents_mended": len(differing), "days_mended": sum(differing.values())})
+
+    return place.job(
+        "check_message_counts",
+        count_all_messages,
+        "Compares the counts of what agents said, which triggers in the store keep, with all messages, and mends what differs: the "
+        "next look evaluates those agents. Judges nothing.",
+    )
+
+
+_WEBHOOK = "PERSONA_ALERT_WEBHOOK_"
+MOST_LINES = 10
+MOST_CHARACTERS = 300
+SECONDS = 10
+
+
+def build_run_failure_alert(place: Place, ours: Ours) -> dg.SensorDefinition:
+    @dg.run_failure_sensor(
+        name=place.name("run_failure_alert"),
+        default_status=dg.DefaultSensorStatus.RUNNING
+        if place.orchestration.alert_webhook or alerts_of(place)
+        else dg.DefaultSensorStatus.STOPPED,
+        description="Posts failed runs to PERSONA_ALERT_WEBHOOK (a Slack incoming webhook, or anything that takes its JSON).",
+    )
+    @place.bound
+    def run_failure_alert(context: dg.RunFailureSensorContext) -> dg.SkipReason | None:
+        """Post what failed, with the first reasons."""
+        settings, names = place.orchestration, alerts_of(place)
+        known = {name: os.environ.get(f"{_WEBHOOK}{name.upper().replace('-', '_')}", "") for name in names}
+        if settings.alert_webhook is not None and not names:
+            known = {"": settings.alert_webhook.get_secret_value()}
+        if missing := [name for name, url in known.items() if not url]:
+            context.log.warning(f"{WORLD_FILE} names {', '.join(missing)}, whose PERSONA_ALERT_WEBHOOK_NAME is not set")
+        if not any(known.values()):
+            return dg.SkipReason("PERSONA_ALERT_WEBHOOK is not set")
+        if not ours(context.dagster_run):
+            return dg.SkipReason("it was no run of this world")
+        run_id, kind = context.dagster_run.run_id, dg.DagsterEventType.ASSET_CHECK_EVALUATION
+        evaluations = [event.asset_check_evaluation_data for event in events_of_run(context.instance, run_id, kind)]
+        failed = [item for item in evaluations if not item.passed and item.severity is dg.AssetCheckSeverity.ERROR]
+        reasons = [f"{item.check_name}: {item.description}" for item in failed]
+        if not reasons:
+            reasons = [_error_of(event) for event in context.get_step_failure_events()] or [
+                context.failure_event.message or ""
+            ]
+        for url in filter(None, known.values()):
+            post(url, alert_text(context.dagster_run, reasons, settings))
+        return None
+
+    return run_failure_alert
+
+
+def alerts_of(place: Place) -> list[str]:
+    """Return the names of who hears of a world's failed runs; a file that is not valid names nobody."""
+    try:
+        return load_world_file(place.environment.world_root).alerts
+    except ConfigError:
+        return []
+
+
+def alert_text(run: dg.DagsterRun, reasons: Sequence[str], settings: OrchestrationSettings) -> str:
+    """Return the alert: what failed, for whom, why, and where to look. Foreign text is escaped as Slack asks for."""
+    whom = f" for {run.tags[AGENT]}" if AGENT in run.tags else ""
+    lines = [f"*{run.job_name}*{whom} failed"]
+    lines += [f"• {_escaped(one_line(reason, MOST_CHARACTERS))}" for reason in reasons[:MOST_LINES]]
+    if len(reasons) > MOST_LINES:
+        lines.append(f"and {len(reasons) - MOST_LINES} more")
+    lines.append(f"{settings.dagster_url}/runs/{run.run_id}" if settings.dagster_url else f"run {run.run_id}")
+    return "\n".join(lines)
+
+
+def post(url: str, text: str) -> None:
+    """Post a message.
+
+    Raises:
+        RuntimeError: it could not be delivered; the address, which is a secret, is not shown.
+    """
+    request = urllib.request.Request(
+        url, json.dumps({"text": text}).encode("utf-8"), {"Content-Type": "application/json"}, method="POST"
+    )
+    if request.type not in ("http", "https"):
+        raise RuntimeError("PERSONA_ALERT_WEBHOOK is no http address")
+    try:
+        with urllib.request.urlopen(request, timeout=SECONDS):
+            pass
+    except (OSError, ValueError) as error:
+        code = getattr(error, "code", None)
+        raise RuntimeError(f"the alert was not delivered ({code or type(error).__name__})") from None
+
+
+def _error_of(event: dg.DagsterEvent) -> str:
+    data = event.step_failure_data
+    if data.user_failure_data and data.user_failure_data.description:
+        return data.user_failure_data.description
+    return data.error_display_string
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def build_upkeep(specs: Specs, ours: Ours) -> dg.Definitions:
+    """Return what looks after a place; ``ours``: whether a run is one of its world."""
+    place = specs.place
+    review, calibration = build_baseline_review(specs), build_calibration(place)
+    review_baselines = place.asset_job(
+        "review_baselines",
+        dg.AssetSelection.assets(review),
+        "Lists the golden baselines that need a person. Judges nothing.",
+    )
+    review_calibration = place.asset_job(
+        "review_calibration",
+        dg.AssetSelection.assets(calibration),
+        "Measures the judges against people's labels. Judges nothing.",
+    )
+    check_message_counts, forget_old_runs = build_check_message_counts(place), build_forget_old_runs(place, ours)
+    schedules = [
+        place.schedule(
+            "weekly_baseline_review",
+            review_baselines,
+            place.orchestration.review_cron,
+            "Lists the golden baselines that need a person: old, missing, outgrown or of another judge.",
+            tags=request_tags("weekly review"),
+        ),
+        place.schedule(
+            "weekly_tidying",
+            forget_old_runs,
+            "0 5 * * 0",
+            "Deletes runs older than PERSONA_KEEP_DAYS, the newest about each agent and suite excepted.",
+        ),
+        place.schedule(
+            "daily_message_check",
+            check_message_counts,
+            "15 4 * * *",
+            "Compares the counts of what agents said with all messages in the store, and mends what differs.",
+        ),
+    ]
+    return dg.Definitions(
+        assets=[review, calibration],
+        jobs=[review_baselines, review_calibration, forget_old_runs, check_message_counts],
+        schedules=schedules,
+        sensors=[build_run_failure_alert(place, ours)],
+    )
