@@ -1,7 +1,6 @@
 """``persona-pipeline propositions`` and ``personas``: what agents are judged on and by; tested, drafted, and cards."""
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,11 +22,8 @@ from persona_pipeline.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from persona_pipeline.judging.verdict import Backend, Question
     from persona_pipeline.lab.claims.drafts import Drafted
-    from persona_pipeline.reporting.page import Page
     from persona_pipeline.world.world import World
 
 app = typer.Typer(help="Claims: look at them, test them, draft them.", no_args_is_help=True)
@@ -108,7 +104,8 @@ def test(
     """
     from persona_pipeline.judging.open import JudgeOptions, open_judge
     from persona_pipeline.lab.claims.trial import TrialRequest, plan_trial, run_trial
-    from persona_pipeline.reporting.pages.claims import matrix_page
+    from persona_pipeline.reporting.pages.experiments import matrix_page
+    from persona_pipeline.reporting.render import write_page
     from persona_pipeline.world.world import World
 
     check_format(format)
@@ -131,7 +128,7 @@ def test(
     if opened.live:
         typer.echo(trial.estimate(), err=True)
     matrix = run_trial(trial, opened)
-    emit(matrix_page(matrix), matrix.to_dict(), format, output)
+    write_page(matrix_page(matrix), matrix.to_dict(), format, output)
     raise typer.Exit(matrix.exit_code)
 
 
@@ -144,12 +141,13 @@ def noise(
 ) -> None:
     """Say from saved evaluations alone which claims vary, say nothing, or rest on nothing. No call is made."""
     from persona_pipeline.lab.claims.noise import measure_noise
-    from persona_pipeline.reporting.pages.claims import noise_page
+    from persona_pipeline.reporting.pages.experiments import noise_page
+    from persona_pipeline.reporting.render import write_page
     from persona_pipeline.world.world import World
 
     check_format(format)
     report = measure_noise(World.open(), None if agent is None else [agent], names(dimension))
-    emit(noise_page(report), report.to_dict(), format, output)
+    write_page(noise_page(report), report.to_dict(), format, output)
 
 
 def check_format(format: str) -> None:
@@ -157,21 +155,6 @@ def check_format(format: str) -> None:
 
     if format not in PAGE_FORMATS:
         raise ConfigError(f"--format {format!r} is unknown; use {', '.join(PAGE_FORMATS)}")
-
-
-def emit(page: "Page", data: "Mapping[str, object]", format: str, output: Path | None) -> None:
-    from persona_pipeline.base.files import write_atomically
-    from persona_pipeline.reporting.render import render_page
-    from persona_pipeline.reporting.terminal import print_page, transliterated
-
-    if output is None and format == "table":
-        print_page(page)
-        return
-    if output is None:
-        typer.echo(transliterated(render_page(page, data, format), sys.stdout.encoding or "utf-8"), nl=False)
-        return
-    write_atomically(output, render_page(page, data, format))
-    typer.echo(f"report written: {output}", err=True)
 
 
 personas = typer.Typer(help="Personas: drafted from logs.", no_args_is_help=True)

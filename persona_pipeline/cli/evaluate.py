@@ -83,7 +83,7 @@ def evaluate(
 def _replayed(snapshot: Path, format: str, output: Path | None) -> int:
     from persona_pipeline.evaluation.run import replayed
     from persona_pipeline.evaluation.snapshot import load_replay
-    from persona_pipeline.reporting.terminal import print_report
+    from persona_pipeline.reporting.render import print_report
 
     run = replayed(load_replay(snapshot))
     for note in run.notes:

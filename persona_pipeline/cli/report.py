@@ -29,9 +29,8 @@ def report(
     from persona_pipeline.base.files import write_atomically
     from persona_pipeline.evaluation.history import stored_report
     from persona_pipeline.evaluation.request import select_agents
-    from persona_pipeline.reporting.render import render
+    from persona_pipeline.reporting.render import print_report, render
     from persona_pipeline.reporting.statistics import gather
-    from persona_pipeline.reporting.terminal import print_report
     from persona_pipeline.reporting.view import MANY, MOST_WHOLE
     from persona_pipeline.world.world import World
 

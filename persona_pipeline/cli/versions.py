@@ -184,9 +184,8 @@ def _compared(
 
 def _print(found: "VersionComparison", format: str, output: Path | None) -> None:
     from persona_pipeline.base.files import write_atomically
-    from persona_pipeline.reporting.pages.versions import comparison_lines, comparison_page
-    from persona_pipeline.reporting.render import render_page
-    from persona_pipeline.reporting.terminal import print_page
+    from persona_pipeline.reporting.pages.experiments import comparison_lines, comparison_page
+    from persona_pipeline.reporting.render import print_page, render_page
 
     data = found.model_dump_json(indent=2)
     if output is not None:
@@ -195,7 +194,7 @@ def _print(found: "VersionComparison", format: str, output: Path | None) -> None
     if format == "table":
         print_page(comparison_lines(found))
     else:
-        sys.stdout.write(data + "\n" if format == "json" else render_page(comparison_page(found), {}, format))
+        sys.stdout.write(data + "\n" if format == "json" else render_page(comparison_page(found), format))
 
 
 HISTORIES = ("auto", "commits", "evaluations")
@@ -238,8 +237,8 @@ def bisect(
         stored_evaluations,
     )
     from persona_pipeline.lab.bisect.causes import voice_lines
-    from persona_pipeline.reporting.pages.versions import bisection_page
-    from persona_pipeline.reporting.terminal import print_page
+    from persona_pipeline.reporting.pages.experiments import bisection_page
+    from persona_pipeline.reporting.render import print_page
     from persona_pipeline.world.world import World
 
     if by not in HISTORIES:
@@ -293,7 +292,7 @@ def changes(
 ) -> None:
     """Name everything that differs between two commits: what is evaluated, and what decides about it. Markdown."""
     from persona_pipeline.base.settings import get_settings
-    from persona_pipeline.reporting.pages.versions import changes_page
+    from persona_pipeline.reporting.pages.experiments import changes_page
     from persona_pipeline.reporting.render import render_page
     from persona_pipeline.world.changes import changed_things
 
@@ -301,4 +300,4 @@ def changes(
     if as_json:
         typer.echo(json.dumps([asdict(item) for item in found], ensure_ascii=True))
     else:
-        typer.echo(render_page(changes_page(found), {}, "markdown"), nl=False)
+        typer.echo(render_page(changes_page(found), "markdown"), nl=False)

@@ -8,12 +8,10 @@ import dagster as dg
 from persona_pipeline.evaluation.history import HistoryValue
 from persona_pipeline.guard.baselines.models import BaselineComparison
 from persona_pipeline.guard.report import AgentEvaluation, AgentReport, Conclusion, Finding, RunReport
-from persona_pipeline.reporting.charts import pictures
-from persona_pipeline.reporting.page import Table
 from persona_pipeline.reporting.pages import evaluation as pages
-from persona_pipeline.reporting.pages.costs import cost_tables
+from persona_pipeline.reporting.pages.evaluation import cost_tables
+from persona_pipeline.reporting.render import table_records
 from persona_pipeline.reporting.statistics import VoiceSeen
-from persona_pipeline.reporting.terminal import cell_text
 from persona_pipeline.reporting.text import (
     format_delta,
     format_score,
@@ -109,7 +107,7 @@ def voice_metadata(name: str, section: Mapping[str, Any]) -> Metadata:
         }
         for alarm in seen.alarms
     ]
-    picture = pictures.voice_alarm_picture(name, seen)
+    picture = pages.voice_alarm_picture(name, seen)
     return {
         "voice": seen.text,
         "alarm": seen.stands,
@@ -129,11 +127,11 @@ def run_metadata(evaluation: AgentEvaluation, history: Sequence[HistoryValue] = 
         lines.append(f"| {dimension_label(name)} | {score} | {item.n_scored} of {item.n_expected} |")
     lines.append(f"| **Overall** | **{format_score(evaluation.overall)}** | |")
     found: Metadata = {"scores": dg.MetadataValue.md("\n".join(lines))}
-    picture = pictures.history_picture(evaluation.display_name, history)
+    picture = pages.history_picture(evaluation.display_name, history)
     if picture:
         found["score_history_plot"] = dg.MetadataValue.md(picture)
     fluency = evaluation.dimensions.get("fluency")
-    if picture := pictures.repetition_picture(fluency.statistics.get("repetition", {}) if fluency else {}):
+    if picture := pages.repetition_picture(fluency.statistics.get("repetition", {}) if fluency else {}):
         found["repetition_plot"] = dg.MetadataValue.md(picture)
     if evaluation.overall is not None:
         found["overall"] = round(evaluation.overall, 4)
@@ -194,7 +192,7 @@ def comparison_table(comparison: BaselineComparison) -> dg.TableMetadataValue:
 def scores_table(report: RunReport) -> dg.TableMetadataValue:
     """Return the table of scores that every report shows, of at most 50 agents."""
     view = ReportView(report)
-    return page_table(pages.scores_table(view, view.rows[:MOST_AGENTS]))
+    return table(*table_records(pages.scores_table(view, view.rows[:MOST_AGENTS])))
 
 
 def usage_metadata(usage: UsageSummary) -> Metadata:
@@ -206,14 +204,10 @@ def usage_metadata(usage: UsageSummary) -> Metadata:
 
 def costs_metadata(report: RunReport) -> Metadata:
     """Return who the money of a run was spent on: a table an agent, a dimension and a mechanism where there are several."""
-    return {costs.label.lower().replace(" ", "_"): page_table(costs) for costs in cost_tables(report, MOST_AGENTS)}
-
-
-def page_table(shown: Table) -> dg.TableMetadataValue:
-    """Return a table of a report. Headings are short: the UI cuts wide tables off."""
-    columns = [(column.short or column.title).lower() for column in shown.columns]
-    rows = [dict(zip(columns, (cell_text(cell) for cell in row.cells), strict=True)) for row in shown.rows]
-    return table(rows, columns)
+    return {
+        costs.label.lower().replace(" ", "_"): table(*table_records(costs))
+        for costs in cost_tables(report, MOST_AGENTS)
+    }
 
 
 def findings_metadata(findings: Sequence[Finding]) -> Metadata:

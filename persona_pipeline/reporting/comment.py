@@ -18,7 +18,7 @@ from persona_pipeline.lab.results import read_comparison
 from persona_pipeline.reporting.markdown import COMMENT_LIMIT, MARKER, page_markdown
 from persona_pipeline.reporting.page import Block, Folded, Item, Page, Section, Span
 from persona_pipeline.reporting.pages.evaluation import comment_page
-from persona_pipeline.reporting.pages.versions import COMPARED, TOUCHED, changes_line, changes_page, comparison_page
+from persona_pipeline.reporting.pages.experiments import COMPARED, TOUCHED, changes_line, changes_page, comparison_page
 from persona_pipeline.reporting.render import MAX_BYTES, read_json
 from persona_pipeline.world.changes import Change, changed_things
 

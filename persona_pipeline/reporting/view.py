@@ -1,7 +1,7 @@
 """A run as rows (agents) and cells (dimensions beside their baselines), read once for every report."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -36,6 +36,11 @@ def verdict_label(conclusion: Conclusion) -> str:
 def dimension_label(name: str) -> str:
     """Return the heading of a dimension."""
     return DIMENSIONS[name].heading if name in DIMENSIONS else name.replace("_", " ").capitalize()
+
+
+def in_order(names: Collection[str]) -> list[str]:
+    """Return dimensions in their own order, those that are not known any more last."""
+    return [name for name in ALL_DIMENSIONS if name in names] + sorted(set(names) - set(ALL_DIMENSIONS))
 
 
 class AgentStatus(StrEnum):
@@ -203,7 +208,7 @@ class ReportView:
             for agent in self.report.agents.values()
             for name in (*agent.evaluation.dimensions, *agent.comparison.dimensions)
         }
-        return [name for name in ALL_DIMENSIONS if name in names] + sorted(names - set(ALL_DIMENSIONS))
+        return in_order(names)
 
     @cached_property
     def rows(self) -> list[AgentRow]:

@@ -40,20 +40,18 @@ from persona_pipeline.reporting.page import (
     Table,
     verdict_tone,
 )
-from persona_pipeline.reporting.pages.costs import (
-    cost_tables,
-    named_values,
-    provenance_facts,
-    scalar_facts,
-    usage_facts,
-)
 from persona_pipeline.reporting.pages.evaluation import (
     TONES,
     RowCharts,
     agent_cell,
+    cost_tables,
+    named_values,
+    provenance_facts,
+    scalar_facts,
     score_of,
     scores_table,
     sight_table,
+    usage_facts,
 )
 from persona_pipeline.reporting.text import (
     format_delta,

@@ -1,38 +1,144 @@
-"""What runtime corrections did: the gate's counts, and a replay at other thresholds."""
+"""What an evaluation is measured with: how far judges can be believed, whether one changed, what the gate did and would do."""
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from persona_pipeline.corrections.replay.thresholds import (
-    CONFIDENCE,
-    CorrectionKind,
-    CorrectionReplay,
-    Replay,
-    RiskThreshold,
-    Touched,
-)
-from persona_pipeline.corrections.statistics import CorrectionStatistics, GateStatistics
+from persona_pipeline.guard.calibration.measures import FEWEST_LABELS
 from persona_pipeline.reporting.charts.measures import ShareLine, roc_chart, threshold_chart
-from persona_pipeline.reporting.page import Figure, Item, Items, Page, Section, Table
-from persona_pipeline.reporting.text import cost_line
+from persona_pipeline.reporting.page import Block, Facts, Figure, Item, Items, Page, Section, Span, Table
+from persona_pipeline.reporting.text import cost_line, format_share, one_line
+from persona_pipeline.reporting.view import NOBODY, measured
 from persona_pipeline.scoring.results import UsageSummary
 
-_NAMES = {
-    CorrectionKind.ACTION_GATE: "action gate",
-    CorrectionKind.ANTI_CONVERGENCE: "anti-convergence",
-    CorrectionKind.REPETITION_SUPPRESSION: "repetition suppression",
+if TYPE_CHECKING:
+    from persona_pipeline.corrections.replay.thresholds import CorrectionReplay, Replay, RiskThreshold, Touched
+    from persona_pipeline.corrections.statistics import CorrectionStatistics, GateStatistics
+    from persona_pipeline.guard.calibration.calibrate import (
+        Agreement,
+        Calibration,
+        ClaimCalibration,
+        DimensionCalibration,
+    )
+    from persona_pipeline.guard.calibration.judge_change import JudgeChange
+
+_MOST_CLAIMS, _MOST_STALE = 12, 5
+
+
+_BELIEFS = {
+    "believed": "can be believed: better than chance, as far as people go",
+    "chance": "no better than chance: what falls here only warns",
+    "unknown": "not known how far it can be believed",
 }
+
+
+def calibration_page(calibration: "Calibration") -> Page:
+    """Return every judge on every dimension, each figure with its 95 % interval."""
+    sections = [Section("", [*_dimension(item), Item("")]) for item in calibration.dimensions]
+    rest = []
+    if not any(item.people for item in calibration.dimensions):
+        rest.append(Item(NOBODY, kind="judge"))
+    if calibration.stale:
+        rest.append(Item(f"{len(calibration.stale)} labels are stale and were not used:"))
+        rest += [Item([Span(text, limit=200)], 1) for text in calibration.stale[:_MOST_STALE]]
+    return Page("Calibration", sections=[*sections, Section("", [Items(rest)])])
+
+
+def judge_change_page(change: "JudgeChange") -> Page:
+    """Return what comparing two judges found."""
+    labelled = f"{change.labelled} labelled by people"
+    facts = [
+        ("points (now - before)", measured(change.points, signed=True)),
+        ("rank correlation of the two", measured(change.alike)),
+    ]
+    if change.labelled:
+        facts.append(("rank correlation with people, before", measured(change.rank_before)))
+        facts.append(("rank correlation with people, now", measured(change.rank_now)))
+    facts += [(f"{item.dimension}, points", measured(item.points, signed=True)) for item in change.dimensions]
+    said = "the judge has not changed as far as these judgments tell; runs are compared as before"
+    if change.changed:
+        said = f"the judge changed, not the agents: {'; '.join(change.reasons)}"
+    first = Item(f"{change.before} against {change.now}: {change.anchors} judgments made by both, {labelled}")
+    return Page("Two judges", sections=[Section("", [first, Facts(facts, 1), Item(said)])])
+
+
+def _dimension(item: "DimensionCalibration") -> Iterator[Block]:
+    judge = f"{one_line(item.judge_model, 60)} (prompt {one_line(item.prompt_version, 40)})"
+    yield Item(f"{item.dimension}, judged by {judge}: {item.judged} judgments, {item.labelled} labelled by people")
+    if item.people:
+        yield Item(_BELIEFS[item.belief], 1)
+        yield Facts(list(_peoples(item)), 1)
+        yield from _claims(item.claims)
+    for name, found in item.models.items():
+        yield Item(
+            f"with the model {one_line(name, 40)}, which counts for nothing: rank correlation {measured(found.rank)}, "
+            f"points {measured(found.bias, signed=True)}, {found.n} labels",
+            1,
+        )
+
+
+def _peoples(item: "DimensionCalibration") -> Iterator[tuple[str, str]]:
+    found = item.agreement
+    yield "labelled by", ", ".join(one_line(name, 40) for name in item.people)
+    yield "rank correlation with people", measured(found.rank)
+    yield "weighted kappa", measured(found.kappa)
+    yield "points the judge gives more", measured(found.bias, signed=True)
+    among = f"rank correlation {measured(item.ceiling_rank)}, kappa {measured(item.ceiling_kappa)}"
+    yield "people among themselves", among if item.ceiling_rank.n else "nothing was labelled by two people"
+    if told := _not_applicable(found):
+        yield "not applicable", told
+    if item.missing:
+        yield "what people would give", f"{item.missing} labels are missing of {FEWEST_LABELS}"
+    elif item.judge_mean is not None:
+        yield "what people would give", f"{measured(item.people_mean)}, where the judge gives {item.judge_mean:.2f}"
+    yield "to halve these intervals", f"{found.to_halve} labels more"
+
+
+def _not_applicable(found: "Agreement") -> str:
+    counts = {"both": found.neither, "people alone": found.only_judge, "the judge alone": found.only_other}
+    return ", ".join(f"{who} {count}" for who, count in counts.items() if count)
+
+
+def _claims(claims: "Sequence[ClaimCalibration]") -> Iterator[Block]:
+    if rewrite := [claim for claim in claims if claim.rewrite]:
+        yield Item("rewrite these claims:", 1)
+        yield Items([Item(str(claim.rewrite), 2, one_line(claim.proposition_id, 60)) for claim in rewrite])
+    yield Item("by claim (labels, rank correlation, points the judge gives more, how far apart):", 1)
+    for claim in claims[:_MOST_CLAIMS]:
+        apart = "–" if claim.apart is None else f"{claim.apart:.1f}"
+        rank, bias = measured(claim.agreement.rank), measured(claim.agreement.bias, signed=True)
+        numbers = f"{claim.agreement.n:>4}  {rank:<24}{bias:<28}{apart}"
+        yield Item([Span(f"{one_line(claim.proposition_id, 40):<42}{numbers}", "fixed")], 2)
+    if len(claims) > _MOST_CLAIMS:
+        yield Item(f"and {len(claims) - _MOST_CLAIMS} more; --format json names all", 2)
+
+
+_NAMES = {
+    "action_gate": "action gate",
+    "anti_convergence": "anti-convergence",
+    "repetition_suppression": "repetition suppression",
+}
+
+
 _NOTE = (
     "Share of messages that a threshold holds (the gate: below it) or nudges (the others: above it); good and bad are those "
     "known to be so. > is what is set now. Thresholds that are left out touch what the one above them does."
 )
+
+
 _CHART_NOTE = (
     "In the charts the heavy line is all messages, the dashed one the known good, the dotted one the known bad; "
     "upright, dashed: set now, whole: proposed."
 )
+
+
 _AGENT = "agent"
+
+
 _GAP, _NARROW_GAP = 2, 1
 
-Column = tuple[str, Callable[[GateStatistics], str]]
+
+Column = tuple[str, Callable[["GateStatistics"], str]]
+
 
 _ENDINGS: tuple[Column, ...] = (
     ("actions", lambda item: f"{item.actions:,}"),
@@ -43,6 +149,8 @@ _ENDINGS: tuple[Column, ...] = (
     ("abandoned", lambda item: f"{item.abandoned:,}"),
     ("pass rate", lambda item: "-" if item.pass_rate is None else f"{item.pass_rate:.1%}"),
 )
+
+
 _COSTS: tuple[Column, ...] = (
     ("checks", lambda item: f"{item.checks:,}"),
     ("p50 ms", lambda item: "-" if item.latency_ms is None else f"{item.latency_ms.p50:,.0f}"),
@@ -54,8 +162,10 @@ _COSTS: tuple[Column, ...] = (
 )
 
 
-def replay_page(found: Replay) -> Page:
+def replay_page(found: "Replay") -> Page:
     """Return the page of a replay."""
+    from persona_pipeline.corrections.replay.thresholds import CONFIDENCE
+
     facts = [
         "Stored messages, looked at again as if each were on its way out, by today's personas and claims.",
         *found.notes,
@@ -77,11 +187,11 @@ def replay_page(found: Replay) -> Page:
     )
 
 
-def _title(item: CorrectionReplay) -> str:
+def _title(item: "CorrectionReplay") -> str:
     return f"{item.agent_id}: {_NAMES[item.correction]}"
 
 
-def _findings(item: CorrectionReplay) -> Iterator[str]:
+def _findings(item: "CorrectionReplay") -> Iterator[str]:
     now = next((t for t in item.touched if t.threshold == item.threshold), None)
     why = "".join(f", {count} {reason.replace('_', ' ')}" for reason, count in item.unmeasured.items())
     seen = f"{item.measured} of {item.messages} messages measured{why}; {item.good} known good, {item.bad} known bad"
@@ -97,11 +207,11 @@ def _findings(item: CorrectionReplay) -> Iterator[str]:
         yield f"area under the ROC {a.value:.3f} ({a.low:.3f} to {a.high:.3f}), {a.good} good and {a.bad} bad"
     if item.risk:
         yield _risk(item, item.risk)
-    if item.correction is CorrectionKind.ACTION_GATE:
+    if item.correction == "action_gate":
         yield _cost(item)
 
 
-def _all(touched: Touched) -> str:
+def _all(touched: "Touched") -> str:
     return f"{touched.all:.1%}" + "".join(
         f", {share:.1%} of the {name}"
         for name, share in (("good", touched.good), ("bad", touched.bad))
@@ -109,7 +219,7 @@ def _all(touched: Touched) -> str:
     )
 
 
-def _risk(item: CorrectionReplay, risk: RiskThreshold) -> str:
+def _risk(item: "CorrectionReplay", risk: "RiskThreshold") -> str:
     if risk.threshold is None:
         return f"no threshold for at most {risk.risk:.3g} of good ones: {risk.why}"
     bad = "" if risk.bad is None else f", {risk.bad:.1%} of the bad"
@@ -119,7 +229,7 @@ def _risk(item: CorrectionReplay, risk: RiskThreshold) -> str:
     )
 
 
-def _cost(item: CorrectionReplay) -> str:
+def _cost(item: "CorrectionReplay") -> str:
     cost = item.cost
     if cost is None:
         return "cost and delay of a message are not known: its gate has not run in this time, and no call was made"
@@ -128,11 +238,11 @@ def _cost(item: CorrectionReplay) -> str:
     return f"a message costs {usd}{delay}: {cost.source}, {cost.checks} checks"
 
 
-def _touched(item: CorrectionReplay) -> Table:
+def _touched(item: "CorrectionReplay") -> Table:
     rows = [
         [
             f"{'> ' if touched.threshold == item.threshold else ''}{touched.threshold:g}",
-            *("–" if share is None else f"{share:.1%}" for share in (touched.all, touched.good, touched.bad)),
+            *(format_share(share, 1) for share in (touched.all, touched.good, touched.bad)),
         ]
         for before, touched in zip([None, *item.touched], item.touched, strict=False)
         if touched.threshold == item.threshold or not _same(before, touched)
@@ -140,11 +250,11 @@ def _touched(item: CorrectionReplay) -> Table:
     return Table.plain(_title(item), ["threshold", "all", "good", "bad"], rows, _NOTE)
 
 
-def _same(one: Touched | None, other: Touched) -> bool:
+def _same(one: "Touched | None", other: "Touched") -> bool:
     return one is not None and (one.all, one.good, one.bad) == (other.all, other.good, other.bad)
 
 
-def _charts(item: CorrectionReplay) -> Iterator[Figure]:
+def _charts(item: "CorrectionReplay") -> Iterator[Figure]:
     if not item.touched:
         return
     title = _title(item)
@@ -168,7 +278,7 @@ def _charts(item: CorrectionReplay) -> Iterator[Figure]:
         yield Figure(f"{title}, bad ones touched over good ones", roc_chart(points, title=f"{title}: ROC"))
 
 
-def statistics_lines(found: CorrectionStatistics, width: int | None = None) -> Iterator[str]:
+def statistics_lines(found: "CorrectionStatistics", width: int | None = None) -> Iterator[str]:
     """Yield the lines of both tables, agents first and all of them together last.
 
     Args:
@@ -197,7 +307,7 @@ def statistics_lines(found: CorrectionStatistics, width: int | None = None) -> I
 
 
 def _table(
-    title: str, columns: Sequence[Column], rows: Sequence[tuple[str, GateStatistics]], width: int | None
+    title: str, columns: Sequence[Column], rows: "Sequence[tuple[str, GateStatistics]]", width: int | None
 ) -> Iterator[str]:
     cells = [[show(item) for _, show in columns] for _, item in rows]
     widths = [max(len(name), *(len(row[place]) for row in cells)) for place, (name, _) in enumerate(columns)]
