@@ -46,9 +46,10 @@ def show(
 ) -> None:
     """Print an agent's merged propositions of a dimension, the agent's name filled in."""
     from persona_pipeline.base.settings import get_settings
+    from persona_pipeline.reporting.pages.experiments import claims_page
+    from persona_pipeline.reporting.render import print_page
     from persona_pipeline.world.personas import load_persona
     from persona_pipeline.world.propositions.loading import PROPOSITIONS, load_proposition_set
-    from persona_pipeline.world.propositions.models import fill_template
 
     root = get_settings().world_root
     merged = load_proposition_set(root / PROPOSITIONS, dimension, agent)
@@ -61,9 +62,7 @@ def show(
     if as_json:
         typer.echo(json.dumps(data, indent=2, ensure_ascii=False))
         return
-    for item in merged.propositions:
-        sign = "-" if item.inverted else "+"
-        typer.echo(f"{sign} {item.id} (weight {item.weight:g}): {fill_template(item.claim, variables)}")
+    print_page(claims_page(merged, variables))
 
 
 @app.command()
@@ -233,11 +232,11 @@ def _asked(
     from persona_pipeline.lab.claims.drafts import cost_of, draft_backend
 
     if estimate:
-        typer.echo(cost_of(question))
+        typer.echo(cost_of(world, question))
         raise typer.Exit
     opened = open_judge(live_judge_name(judge), world, JudgeOptions(max_usd=max_usd, record=record))
     if opened.live:
-        typer.echo(cost_of(question), err=True)
+        typer.echo(cost_of(world, question), err=True)
     return draft_backend(opened)
 
 

@@ -106,11 +106,15 @@ def words_of(texts: Sequence[str]) -> LanguageWords | None:
 
 def boilerplate(texts: Sequence[str], material: Material, generator: random.Random) -> list[str]:
     """Every message becomes a stock courtesy: the drift towards the model's default voice."""
-    lines = material.known_words().boilerplate
+    return _drawn(material.known_words().boilerplate, len(texts), generator)
+
+
+def _drawn(lines: Sequence[str], count: int, generator: random.Random) -> list[str]:
+    """Return so many of the lines in a random order; none comes again before all have come."""
     found: list[str] = []
-    while len(found) < len(texts):
+    while len(found) < count:
         found += generator.sample(lines, len(lines))
-    return found[: len(texts)]
+    return found[:count]
 
 
 _FEWEST_LINES = 5
@@ -122,11 +126,7 @@ def borrowed(texts: Sequence[str], material: Material, generator: random.Random)
     agent = max(sorted(spoken), key=lambda name: len(spoken[name]), default=None)
     if agent is None or len(spoken[agent]) < min(_FEWEST_LINES, len(texts)):
         raise NotApplicableError("no other agent has said enough in its channels")
-    lines = spoken[agent]
-    found: list[str] = []
-    while len(found) < len(texts):
-        found += generator.sample(lines, len(lines))
-    return found[: len(texts)]
+    return _drawn(spoken[agent], len(texts), generator)
 
 
 _FIRST_SENTENCE = regex.compile(r"^.*?[.!?。！？](?=\s|$)|^.+", regex.DOTALL)

@@ -1,6 +1,6 @@
 """What experiments found: claims tested and how much they vary, two versions side by side, a cause, and what a change touches."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from persona_pipeline.lab.results import (
@@ -21,6 +21,7 @@ from persona_pipeline.world.changes import Change, Kind
 if TYPE_CHECKING:
     from persona_pipeline.lab.claims.matrix import ClaimCell, ClaimRow, KillMatrix, SignalReading, Twins
     from persona_pipeline.lab.claims.noise import NoiseReport
+    from persona_pipeline.world.propositions.models import PropositionSet
 
 _MATRIX_NOTE = (
     "Points (0-9) that the claim falls below the intact window, high being good whichever way it is written. * caught; "
@@ -58,6 +59,20 @@ _PLURALS = {
 # What is gone comes first: nothing else reminds of it.
 _KINDS = (Kind.REMOVED, Kind.EDITED, Kind.ADDED)
 _MOST_NAME, _MOST_DETAIL, _MOST_SHORT, _MOST_NAMED = 120, 2_000, 240, 3
+
+
+def claims_page(claims: "PropositionSet", variables: Mapping[str, str]) -> Page:
+    """Return an agent's claims of a dimension, the variables in them filled in."""
+    from persona_pipeline.world.propositions.models import fill_template
+
+    items = [
+        Item(
+            [Span(f"{'-' if item.inverted else '+'} {item.id} (weight {item.weight:g}): ", "own"), Span(text, "fixed")]
+        )
+        for item in claims.propositions
+        for text in [fill_template(item.claim, variables)]
+    ]
+    return Page("Claims", sections=[Section("", [Items(items)])])
 
 
 def matrix_page(matrix: "KillMatrix") -> Page:

@@ -1,6 +1,6 @@
-"""What an evaluation is measured with: how far judges can be believed, whether one changed, what the gate did and would do."""
+"""What an evaluation stands on: what works, what people labelled, how far judges can be believed, what the gate does."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from persona_pipeline.guard.calibration.measures import FEWEST_LABELS
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
         DimensionCalibration,
     )
     from persona_pipeline.guard.calibration.judge_change import JudgeChange
+    from persona_pipeline.guard.labels.files import Label
+    from persona_pipeline.judging.model.probe import ProbeFinding
 
 _MOST_CLAIMS, _MOST_STALE = 12, 5
 
@@ -29,6 +31,32 @@ _BELIEFS = {
     "chance": "no better than chance: what falls here only warns",
     "unknown": "not known how far it can be believed",
 }
+
+
+def doctor_page(findings: "Sequence[ProbeFinding]") -> Page:
+    """Return what was found of everything an evaluation needs, and what to do."""
+    items = []
+    for finding in findings:
+        items.append(Item([Span(f"{finding.level:<6}{finding.name:<18}{finding.said}", "fixed")]))
+        if finding.remedy:
+            items.append(Item([Span(f"-> {finding.remedy}", "fixed")], 12))
+    return Page("Doctor", sections=[Section("", [Items(items)])])
+
+
+def labels_page(labels: "Sequence[Label]", stale: "Mapping[tuple[str, str], str]") -> Page:
+    """Return a line a label.
+
+    Args:
+        stale: why labels are stale, by their identity.
+    """
+    items = []
+    for label in labels:
+        reason, said = stale.get(label.identity), "n/a" if label.score is None else str(label.score)
+        claim = f"{label.agent_id}/{label.dimension}/{label.proposition_id} {label.key[:12]} {said:>3}"
+        mark = f"  stale: {reason}" if reason else ""
+        note = f"  {one_line(label.note, 60)}" if label.note else ""
+        items.append(Item([Span(f"{claim} {label.labeller} ({label.labeller_kind}){mark}{note}", "fixed")]))
+    return Page("Labels", sections=[Section("", [Items(items)])])
 
 
 def calibration_page(calibration: "Calibration") -> Page:
