@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, overload
 
 from persona_pipeline.api.results import Evaluation
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.base.options import PROPOSITION_DELTA, REGRESSION_DELTA
 from persona_pipeline.evaluation.run import EvaluationRun
 from persona_pipeline.guard.baselines.models import Baseline
 from persona_pipeline.suites.results.compare import WIN, Comparison
@@ -129,15 +128,9 @@ def _evaluations(
         raise ConfigError(
             f"the two have no agent in common: {', '.join(known) or 'nobody'}, and {', '.join(after.agents)}"
         )
-    rules = GateRules(
-        regression_delta=told.get("regression_delta", REGRESSION_DELTA)
-        if regression_delta is None
-        else regression_delta,
-        proposition_delta=told.get("proposition_delta", PROPOSITION_DELTA)
-        if proposition_delta is None
-        else proposition_delta,
-        min_coverage=told.get("min_coverage", 1.0),
-    )
+    asked = {"regression_delta": regression_delta, "proposition_delta": proposition_delta, "min_coverage": None}
+    allowed = {name: told.get(name) if value is None else value for name, value in asked.items()}
+    rules = GateRules(**{name: value for name, value in allowed.items() if value is not None})
     return EvaluationComparison(
         **vars(EvaluationRun(set_beside(read_guard(after.world, rules), known, after.report))),
         world=after.world,

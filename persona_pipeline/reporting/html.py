@@ -133,7 +133,7 @@ def _environment() -> Environment:
     )
     environment.filters.update(
         score=format_score, delta=format_delta, dimension=dimension_label, unscored=unscored_label, percent=format_share,
-        plural=plural, words=lambda state: _STATES[state].capitalize(), line=_line, cells=_cells, heads=_heads, groups=_groups,
+        plural=plural, words=lambda state: _STATES[state].capitalize(), line=_line, heads=_heads, groups=_groups,
         kind=lambda block: type(block).__name__, drawn=_drawn, as_quote=_as_quote,
     )  # fmt: skip
     return environment
@@ -180,69 +180,3 @@ def _heads(table: Table) -> list[tuple[Column, bool]]:
         (column, column.number and not isinstance(cell, left))
         for column, cell in zip(table.columns, first, strict=True)
     ]
-
-
-def _cells(row: PageRow, table: Table) -> Markup:
-    """Return a row's cells; the first is a heading."""
-    found = []
-    for place, (cell, column) in enumerate(zip(row.cells, table.columns, strict=True)):
-        if isinstance(cell, Score):
-            found.append(_score(cell, roomy=table.style == "scores"))
-            continue
-        number = "number" if column.number and table.style not in ("sight", "lines") else ""
-        inner, style = (_agent(cell, table.style), "") if isinstance(cell, Agent) else _text(cell, table.style)
-        classes = " ".join(filter(None, (style, number if place else "")))
-        tag = Markup('th scope="row"') if not place else Markup("td")
-        attribute = Markup(' class="{}"').format(classes) if classes else ""
-        found.append(Markup("<{}{}>{}</{}>").format(tag, attribute, inner, "td" if place else "th"))
-    return Markup("").join(found)
-
-
-def _agent(cell: Agent, style: str) -> Markup:
-    name = Markup("<bdi>{}</bdi>").format(cell.name)
-    linked = Markup('<a href="{}">{}</a>').format(cell.href, name) if cell.href else name
-    if style == "scores":
-        return linked + Markup('<span class="pill {}">{}</span>').format(cell.state, _STATES[cell.state].capitalize())
-    return linked + (Markup("<br><code>{}</code>").format(cell.id) if style == "lines" and cell.name != cell.id else "")
-
-
-def _text(cell: str | Cell, style: str) -> tuple[Markup, str]:
-    """Return what stands in a cell, and its class."""
-    if isinstance(cell, str):
-        return Markup("<bdi>{}</bdi>").format(cell), ""
-    text = Markup("<bdi>{}</bdi>").format(cell.text) if cell.text else Markup("")
-    if cell.tone and style != "sight":
-        text = Markup('<span class="verdict-text {}">{}</span>').format(cell.tone, text)
-    if style == "sight" and cell.text:
-        text = Markup('<span class="value">{}</span>').format(text)
-    note = Markup("")
-    if cell.note:
-        note = Markup(
-            "<{0}><bdi>{1}</bdi></{0}>" if style == "lines" else '<span class="muted below">{1}</span>'
-        ).format("small", cell.note)
-    return text + (cell.chart or "") + note, cell.style
-
-
-def _score(cell: Score, *, roomy: bool) -> Markup:
-    fell = cell.state == "fell" and not cell.whole
-    if not roomy:
-        change = Markup(" <i>{}</i>").format(format_delta(cell.change, 1)) if cell.change is not None else ""
-        return Markup("<td{}>{}{}</td>").format(
-            Markup(' class="bad"') if fell else "", format_score(cell.value, 1), change
-        )
-    style = "overall" if cell.whole else "bad" if fell else "none" if cell.value is None else ""
-    if cell.value is None and not cell.whole:
-        inner = Markup('<span class="missing">{}</span>').format(cell.why or "not evaluated")
-        return Markup('<td class="{}">{}</td>').format(style, inner)
-    parts = [Markup('<span class="value">{}</span>').format(format_score(cell.value, 1))]
-    if cell.state == "new":
-        parts.append(Markup('<span class="change-text">new</span>'))
-    elif cell.change is not None:
-        bad = " bad" if fell else ""
-        change = Markup('<span class="change-text{}"><span class="visually-hidden">change </span>{}</span>')
-        parts.append(change.format(bad, format_delta(cell.change)))
-    if cell.state == "untold":
-        parts.append(Markup('<span class="missing">cannot be told</span>'))
-    if cell.people[0]:
-        parts.append(Markup('<span class="muted">{}</span>').format(cell.people[0]))
-    return Markup('<td class="{}">{}{}</td>').format(style, Markup("\n").join(parts), cell.chart or "")

@@ -284,7 +284,6 @@ def has_messages(world: World, commit: str) -> bool:
 
 
 def _stored(world: World, agent_id: str) -> list[AgentEvaluation]:
-    """Return an agent's evaluations, one a window."""
     return [run.evaluation for run in latest_runs(world.store, agent_id) if not run.evaluation.synthetic]
 
 

@@ -289,7 +289,6 @@ class Hunk:
     line: int
 
     def text(self, path: str) -> tuple[str, ...]:
-        """Return it as a diff."""
         return (f"{path}:{self.line}", *(f"- {text}" for text in self.old), *(f"+ {text}" for text in self.new))
 
 
@@ -304,7 +303,6 @@ def hunks_between(before: str, after: str) -> list[Hunk]:
 
 
 def with_hunks(before: str, hunks: Iterable[Hunk]) -> str:
-    """Return the old file with some of its hunks applied."""
     lines = before.splitlines()
     for hunk in sorted(hunks, key=lambda item: item.start, reverse=True):
         lines[hunk.start : hunk.end] = hunk.new
@@ -326,7 +324,6 @@ _MOST, _MOST_OF_IT = 12, 0.9
 
 
 def cause_of(step: Step, kind: CauseKind, share: float) -> Cause:
-    """Return a cause with all that says so."""
     fell = sorted(
         (unit for unit in step.units if unit.cause is kind and unit.points > 0), key=lambda unit: -unit.points
     )

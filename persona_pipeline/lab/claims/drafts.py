@@ -105,7 +105,6 @@ class AgentTranscript:
 
     @property
     def evidence(self) -> str:
-        """The transcript as JSON text."""
         return plain_json(self.trajectory.content())
 
     @property
@@ -116,8 +115,6 @@ class AgentTranscript:
 
 @dataclass(frozen=True)
 class DraftQuote:
-    """A quote that stands in a message."""
-
     message_id: str
     text: str
 
@@ -190,7 +187,6 @@ def draft_backend(judge: Judge) -> Backend:
 
 
 def cost_of(world: World, question: Question) -> str:
-    """Return what asking is expected to take, in words."""
     from persona_pipeline.judging.estimate import estimate_questions
     from persona_pipeline.judging.model.options import ModelOptions
 

@@ -77,8 +77,6 @@ class Material:
 
 @cache
 def all_words() -> tuple[LanguageWords, ...]:
-    """Return the languages that there are data for."""
-
     def read(path: Path) -> LanguageWords:
         document = load_document(path)
         # Lists of YAML are tuples here.
@@ -268,7 +266,6 @@ FAULTS: Mapping[str, Operator] = {
 
 
 def stands_for(name: str) -> str:
-    """Return what a fault stands for, in one sentence."""
     return (FAULTS[name].__doc__ or "").partition("\n")[0]
 
 

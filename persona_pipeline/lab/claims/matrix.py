@@ -49,7 +49,6 @@ class ClaimCell(_Model):
 
     @property
     def killed(self) -> bool:
-        """Whether the claim caught the fault."""
         if self.fall is None or self.middle_fall is None or self.needed is None:
             return False
         return self.fall > self.needed and self.middle_fall > PROPOSITION_DELTA
@@ -78,7 +77,6 @@ class ClaimRow(_Model):
 
     @property
     def kills(self) -> list[str]:
-        """The faults it catches."""
         return [name for name, cell in self.faults.items() if cell.killed]
 
     @property
@@ -163,7 +161,6 @@ class KillMatrix(_Model):
 
     @property
     def dead(self) -> list[str]:
-        """Claims that catch nothing."""
         return [
             row.name
             for row in self.claims

@@ -81,7 +81,6 @@ class NoiseReport(BaseModel):
         return tuple(item for item in self.claims if item.reasons)[:REWRITE]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON."""
         return self.model_dump(mode="json") | {
             "rewrite": [{"agent_id": i.agent_id, "claim": i.name, "reasons": list(i.reasons)} for i in self.rewrite]
         }

@@ -111,7 +111,6 @@ class Trial:
         return [asked for plan in self.windows.values() for asked in plan.requests]
 
     def estimate(self) -> str:
-        """Return what judging all this live would take, in words."""
         from persona_pipeline.judging.estimate import estimate
 
         intact = self.windows[INTACT]
@@ -373,7 +372,6 @@ def _confirmed(trial: Trial, judge: Judge, judged: Mapping[str, Judged], rows: S
 
 
 def _more(trial: Trial, name: str, again: Judged) -> int:
-    """Return how many judgments were added to a window."""
     first = trial.windows[name].plans
     return len(again.plan.requests) - sum(len(first[dimension].requests) for dimension in again.plan.plans)
 

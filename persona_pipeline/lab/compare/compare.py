@@ -62,7 +62,6 @@ class Contest:
 
     @property
     def pays(self) -> bool:
-        """Whether anything that is asked costs something."""
         return self.answering is not None or any(judge.live for judge in self.judges)
 
     def agents(self, request: ComparisonRequest) -> tuple[list[str], list[str], list[str]]:
@@ -264,7 +263,6 @@ class KnownJudge:
 
     @property
     def name(self) -> str:
-        """What stands in provenance."""
         return f"recorded:{self.model}"
 
     async def judge(self, requests: Sequence[JudgeRequest]) -> list[Verdict]:

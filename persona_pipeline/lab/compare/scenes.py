@@ -281,7 +281,6 @@ class Answering:
         return [output.text if output is not None and output.text.strip() else None for output in found]
 
     def close(self) -> None:
-        """Let go of the targets' connections."""
         for target in self.targets:
             target.close()
 
@@ -323,7 +322,6 @@ class Answering:
 
 
 def answers_folder(world_root: Path) -> Path:
-    """Return where a world's answers are kept."""
     return state_folder(world_root / "personas") / "cache" / "versions"
 
 

@@ -29,19 +29,15 @@ _SURE = 0.05
 
 @dataclass
 class ScoreSeries:
-    """One score of both versions over scenes, as far as both have it."""
-
     pairs: list[tuple[float, float]] = field(default_factory=list)
     unjudged: int = 0
     silent: int = 0
 
     @property
     def differences(self) -> list[float]:
-        """After minus before."""
         return [after - before for before, after in self.pairs]
 
     def add(self, before: Scored | None, after: Scored | None) -> None:
-        """Take a scene in."""
         if before is not None and after is not None and before.score is not None and after.score is not None:
             self.pairs.append((before.score, after.score))
         elif any(
@@ -159,7 +155,6 @@ def _is_unrecorded(found: Mapping[str, DimensionEvaluation]) -> bool:
 
 
 def rule_of(agents: int) -> str:
-    """Return what is corrected for, in words."""
     return RULE.format(families=families_named(agents), together=1 - LEVEL)
 
 

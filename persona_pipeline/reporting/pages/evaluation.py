@@ -127,14 +127,8 @@ def comment_page(report: RunReport) -> Page:
     folded += [Folded(table.label, [table]) for table in cost_tables(report)]
     rests = [*usage_facts(report.usage).pairs, *provenance_facts(report).pairs]
     folded.append(Folded("Cost and provenance", [replace(usage_facts(report.usage), pairs=rests)]))
-    return Page(
-        view.headline,
-        top,
-        [*found, Section("", folded)],
-        before,
-        TONES.get(report.conclusion.verdict, "warn"),
-        "Persona evaluation",
-    )
+    tone = TONES.get(report.conclusion.verdict, "warn")
+    return Page(view.headline, top, [*found, Section("", folded)], before, tone, "Persona evaluation")
 
 
 @dataclass(frozen=True)
@@ -151,7 +145,6 @@ def scores_table(
     *,
     hrefs: Mapping[str, str] | None = None,
     charts: Mapping[str, RowCharts] | None = None,
-    style: str = "scores",
 ) -> Table:
     """Return a row an agent: its dimensions and overall score beside the baselines. What every report shows of scores is here.
 
@@ -176,16 +169,14 @@ def scores_table(
             Cell(f"{row.n_scored}/{row.n_expected}", own=True),
         ]
         found.append(PageRow(cells, _ROW_TONES[row.status]))
-    return Table("Table of scores", columns, found, style=style)
+    return Table("Table of scores", columns, found, style="scores")
 
 
 def agent_cell(row: AgentRow, hrefs: Mapping[str, str] | None = None) -> Agent:
-    """Return who a row is about."""
     return Agent(row.agent_id, row.name, row.status.value, (hrefs or {}).get(row.agent_id, ""))
 
 
 def score_of(cell: ScoreCell, chart: Markup | None = None) -> Score:
-    """Return a dimension's score as a cell."""
     new = cell.status == "no_baseline"
     state = "new" if new else "fell" if cell.drifted else "untold" if cell.untold else ""
     why = cell.why_unscored if cell.evaluation else ""
@@ -381,16 +372,14 @@ def usage_facts(usage: UsageSummary) -> Facts:
     """Return tokens and price; a run that called no judge says so in one line."""
     if not usage.calls:
         return Facts([("Judge calls", "none: recorded or cached judgments cost nothing")])
-    cached = f"{usage.cache_read_tokens:,} read, {usage.cache_creation_tokens:,} written"
-    return Facts(
-        [
-            ("Judge calls", f"{usage.calls:,}"),
-            ("Cost", format_usd(usage.usd)),
-            ("Input tokens", f"{usage.input_tokens:,}"),
-            ("Output tokens", f"{usage.output_tokens:,}"),
-            ("Cached input tokens", cached),
-        ]
-    )
+    told = {
+        "Judge calls": f"{usage.calls:,}",
+        "Cost": format_usd(usage.usd),
+        "Input tokens": f"{usage.input_tokens:,}",
+        "Output tokens": f"{usage.output_tokens:,}",
+        "Cached input tokens": f"{usage.cache_read_tokens:,} read, {usage.cache_creation_tokens:,} written",
+    }
+    return Facts(list(told.items()))
 
 
 def provenance_facts(report: RunReport) -> Facts:

@@ -76,7 +76,6 @@ def claims_page(claims: "PropositionSet", variables: Mapping[str, str]) -> Page:
 
 
 def matrix_page(matrix: "KillMatrix") -> Page:
-    """Return the page of a kill matrix."""
     planted = [fault.name for fault in matrix.planted]
     others = list(next((row.others for row in matrix.claims), {}))
     rows: list[list[str | Cell]] = [
@@ -106,7 +105,6 @@ def matrix_page(matrix: "KillMatrix") -> Page:
 
 
 def noise_page(report: "NoiseReport") -> Page:
-    """Return the page of a noise report."""
     from persona_pipeline.lab.claims.noise import FEWEST_WINDOWS
 
     rows = [

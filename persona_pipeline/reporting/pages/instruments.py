@@ -72,7 +72,6 @@ def calibration_page(calibration: "Calibration") -> Page:
 
 
 def judge_change_page(change: "JudgeChange") -> Page:
-    """Return what comparing two judges found."""
     labelled = f"{change.labelled} labelled by people"
     facts = [
         ("points (now - before)", measured(change.points, signed=True)),
@@ -191,7 +190,6 @@ _COSTS: tuple[Column, ...] = (
 
 
 def replay_page(found: "Replay") -> Page:
-    """Return the page of a replay."""
     from persona_pipeline.corrections.replay.thresholds import CONFIDENCE
 
     facts = [

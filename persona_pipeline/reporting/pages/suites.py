@@ -40,7 +40,6 @@ def result_line(test: TestResult) -> str:
 
 
 def summary_line(result: SuiteResult) -> str:
-    """Return the run in one line."""
     if not result.tests and result.reason:
         done = result.reason if result.unchanged else f"nothing was run: {result.reason}. Exit code {result.exit_code}."
         return one_line(done, MOST_REASON)
