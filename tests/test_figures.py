@@ -20,11 +20,11 @@ MOST_IN_A_FOLDER = 12
 FAMILIES = {"suites/asserts", "suites/targets", "importing"}
 # What stands today, and what is aimed at: lower the first as it falls.
 CEILINGS = {
-    "files": (380, 400),
-    "lines": (70_689, 63_000),
-    "lines of the core": (34_168, 28_500),
+    "files": (375, 400),
+    "lines": (70_243, 63_000),
+    "lines of the core": (34_077, 28_500),
     "modules with one importer": (74, 60),
-    "modules that other rooms import": (175, 70),
+    "modules that other rooms import": (164, 70),
     "class names in several modules": (2, 8),
 }
 
@@ -72,13 +72,12 @@ SHOWN = {
         "providers.openai", "recordings.files", "recordings.replay", "synthetic", "verdict",
     },
     "lab": {
-        "bisect.bisect", "bisect.causes", "claims.drafts", "claims.matrix", "claims.noise", "claims.trial",
-        "compare.compare", "compare.estimate", "results", "states",
+        "bisect.bisect", "claims.drafts", "claims.matrix", "claims.noise", "claims.trial", "compare.compare",
+        "results",
     },
     "reporting": {
-        "charts.pictures", "html", "junit", "page", "pages.claims", "pages.corrections", "pages.costs",
-        "pages.evaluation", "pages.judges", "pages.suites", "pages.versions", "render", "statistics",
-        "terminal", "text", "view",
+        "pages.evaluation", "pages.experiments", "pages.instruments", "pages.suites", "render", "statistics",
+        "text", "view",
     },
     "scoring": {
         "", "convergence", "fading", "fluency", "judged", "plan", "results", "text.agreement", "text.nearness",

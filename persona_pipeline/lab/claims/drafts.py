@@ -160,11 +160,7 @@ class ClaimDraft(Draft):
 
 
 def what_was_said(world: World, agent_id: str, window: str) -> AgentTranscript:
-    """Return an agent's real messages of a window (``all``, or a length before the newest message).
-
-    Raises:
-        ConfigError: the id is none, the window is not valid, or it said nothing in it.
-    """
+    """Return an agent's real messages of a window (``all``, or a length before the newest message)."""
     check_agent_id(agent_id)
     world.sync_messages()
     messages: Sequence[Message] = world.messages(resolve_window(world, window, None), agent_id=agent_id)

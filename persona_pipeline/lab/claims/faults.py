@@ -62,11 +62,7 @@ class Material:
     names: Sequence[str] = ()
 
     def known_words(self) -> LanguageWords:
-        """Return the words of the messages' language.
-
-        Raises:
-            NotApplicableError: there are none.
-        """
+        """Return the words of the messages' language."""
         if self.words is None:
             known = ", ".join(words.language for words in all_words())
             raise NotApplicableError(

@@ -74,11 +74,7 @@ class TrialRequest:
     seed: int = 0
 
     def chosen_faults(self) -> list[str]:
-        """Return the faults asked for, in their fixed order.
-
-        Raises:
-            ConfigError: one is unknown.
-        """
+        """Return the faults asked for, in their fixed order."""
         for name in self.faults or ():
             if name not in FAULTS:
                 raise ConfigError(

@@ -65,11 +65,7 @@ class Contest:
         return self.answering is not None or any(judge.live for judge in self.judges)
 
     def agents(self, request: ComparisonRequest) -> tuple[list[str], list[str], list[str]]:
-        """Return the agents that both have, and those that only one has.
-
-        Raises:
-            ConfigError: they have none in common, or one that is asked for is not in both.
-        """
+        """Return the agents that both have, and those that only one has."""
         before, after = (side.agent_ids() for side in self.sides)
         both = [agent_id for agent_id in before if agent_id in after]
         wanted = both if request.agents is None else list(dict.fromkeys(request.agents))
@@ -82,11 +78,7 @@ class Contest:
         return wanted, sorted({*before} - {*after}), sorted({*after} - {*before})
 
     def tally(self, agent_id: str, request: ComparisonRequest) -> AgentTally:
-        """Read an agent in both versions.
-
-        Raises:
-            ConfigError: its files are not valid.
-        """
+        """Read an agent in both versions."""
         dimensions = select_dimensions(request.dimensions)
         before, after = self.sides
         return AgentTally(before.agent(agent_id, dimensions), after.agent(agent_id, dimensions))

@@ -1,4 +1,4 @@
-"""A run's report in short, for a terminal or a notebook, and as a pull request's comment; the scores as every report has them."""
+"""A run's report in short, as a pull request's comment, and in Dagster: scores, cost and provenance as every report has them."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -313,16 +313,12 @@ def _other_findings(view: ReportView) -> Iterator[Line]:
 
 
 _COLUMNS = ("Cost", "Calls", "Input tokens", "From the cache", "Output tokens")
-
-
 _MECHANISMS = {
     "evaluation": "Judging",
     "confirmation": "Judging again what fell",
     "history": "Judging earlier windows",
     "synthetic": "Generating conversations",
 }
-
-
 _HASH_LENGTH, _LONGEST = 12, 60
 
 
@@ -434,7 +430,8 @@ def _spelled(name: str) -> str:
     return (name[:1].upper() + name[1:]).replace("_", " ")
 
 
-MOST_BYTES = 20_000
+# Small pictures in Dagster's metadata are SVG inside Markdown, and every event row keeps its own copy.
+_MOST_BYTES = 20_000
 
 
 def history_picture(name: str, history: Sequence[HistoryValue]) -> str:
@@ -478,4 +475,4 @@ def _markdown(figure: Figure, title: str) -> str:
 
 
 def _image(title: str, address: str) -> str:
-    return f"![{title}]({address})" if len(address) < MOST_BYTES else ""
+    return f"![{title}]({address})" if len(address) < _MOST_BYTES else ""

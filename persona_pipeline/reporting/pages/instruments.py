@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from persona_pipeline.judging.model.probe import ProbeFinding
 
 _MOST_CLAIMS, _MOST_STALE = 12, 5
-
-
 _BELIEFS = {
     "believed": "can be believed: better than chance, as far as people go",
     "chance": "no better than chance: what falls here only warns",
@@ -144,30 +142,18 @@ _NAMES = {
     "anti_convergence": "anti-convergence",
     "repetition_suppression": "repetition suppression",
 }
-
-
 _NOTE = (
     "Share of messages that a threshold holds (the gate: below it) or nudges (the others: above it); good and bad are those "
     "known to be so. > is what is set now. Thresholds that are left out touch what the one above them does."
 )
-
-
 _CHART_NOTE = (
     "In the charts the heavy line is all messages, the dashed one the known good, the dotted one the known bad; "
     "upright, dashed: set now, whole: proposed."
 )
-
-
 _AGENT = "agent"
-
-
 _GAP, _NARROW_GAP = 2, 1
-
-
-Column = tuple[str, Callable[["GateStatistics"], str]]
-
-
-_ENDINGS: tuple[Column, ...] = (
+GateColumn = tuple[str, Callable[["GateStatistics"], str]]
+_ENDINGS: tuple[GateColumn, ...] = (
     ("actions", lambda item: f"{item.actions:,}"),
     ("passed", lambda item: f"{item.passed:,}"),
     ("retried", lambda item: f"{item.passed_after_retry:,}"),
@@ -176,9 +162,7 @@ _ENDINGS: tuple[Column, ...] = (
     ("abandoned", lambda item: f"{item.abandoned:,}"),
     ("pass rate", lambda item: "-" if item.pass_rate is None else f"{item.pass_rate:.1%}"),
 )
-
-
-_COSTS: tuple[Column, ...] = (
+_COSTS: tuple[GateColumn, ...] = (
     ("checks", lambda item: f"{item.checks:,}"),
     ("p50 ms", lambda item: "-" if item.latency_ms is None else f"{item.latency_ms.p50:,.0f}"),
     ("p99 ms", lambda item: "-" if item.latency_ms is None else f"{item.latency_ms.p99:,.0f}"),
@@ -333,7 +317,7 @@ def statistics_lines(found: "CorrectionStatistics", width: int | None = None) ->
 
 
 def _table(
-    title: str, columns: Sequence[Column], rows: "Sequence[tuple[str, GateStatistics]]", width: int | None
+    title: str, columns: Sequence[GateColumn], rows: "Sequence[tuple[str, GateStatistics]]", width: int | None
 ) -> Iterator[str]:
     cells = [[show(item) for _, show in columns] for _, item in rows]
     widths = [max(len(name), *(len(row[place]) for row in cells)) for place, (name, _) in enumerate(columns)]

@@ -9,7 +9,7 @@ import pytest
 
 from persona_pipeline.guard.report import Finding, RunReport
 from persona_pipeline.reporting.html import render_html
-from persona_pipeline.reporting.page import Agent, Block, Cell, Drawn, Table
+from persona_pipeline.reporting.page import Agent, AnyCell, Block, Cell, Drawn, Table
 from persona_pipeline.reporting.pages.browser import whole_page
 from persona_pipeline.reporting.view import MANY, MOST_WHOLE
 from tests.reporting.sample import many_agents, sample_corrections, sample_report, sample_suite
@@ -65,9 +65,11 @@ def test_sections_without_content_are_left_out() -> None:
 
 
 def test_every_block_of_a_page_is_written() -> None:
-    # A template knows blocks by the names of their classes.
+    # A template knows blocks and cells by the names of their classes.
     source = files("persona_pipeline.reporting").joinpath("templates", "blocks.html.j2").read_text(encoding="utf-8")
-    assert set(re.findall(r'kind == "(\w+)"', source)) == {block.__name__ for block in get_args(Block)}
+    assert set(re.findall(r'kind == "(\w+)"', source)) == {
+        part.__name__ for part in (*get_args(Block), *get_args(AnyCell)) if part is not str
+    }
     html = render_html(sample_report())
     assert "Pair by pair" in html and "What the scores rest on" in html and "Judge calls" in html
 
