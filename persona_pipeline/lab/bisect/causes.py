@@ -340,9 +340,8 @@ def cause_of(step: Step, kind: CauseKind, share: float) -> Cause:
         CauseKind.JUDGE: _judge,
         CauseKind.NAMES: _names,
     }[kind](step, ids)
-    return Cause(
-        kind=kind, share=share, what=tuple(what)[:_MOST], evidence=(*tuple(evidence)[:_MOST], *_scores(step, ids))
-    )
+    shown = (*evidence[:_MOST], *_scores(step, ids))
+    return Cause(kind=kind, share=share, what=tuple(what[:_MOST]), evidence=shown)
 
 
 def _persona(step: Step, ids: list[str]) -> tuple[list[str], list[str]]:

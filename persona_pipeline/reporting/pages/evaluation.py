@@ -444,11 +444,8 @@ def history_picture(name: str, history: Sequence[HistoryValue]) -> str:
 
 def repetition_picture(repetition: Mapping[str, Mapping[str, float | None]]) -> str:
     """Return how much of the agent's n-grams stand in more than one message, by length of n-gram."""
-    bars = [
-        Bar(f"{n} words", values["cross_message_share"], f"{values['cross_message_share']:.1%}")
-        for n, values in repetition.items()
-        if values["cross_message_share"] is not None
-    ]
+    shares = {f"{n} words": values["cross_message_share"] for n, values in repetition.items()}
+    bars = [Bar(name, share, f"{share:.1%}") for name, share in shares.items() if share is not None]
     if not bars:
         return ""
     largest = max(REPETITION_LIMIT * 1.25, *(bar.value for bar in bars))

@@ -78,15 +78,10 @@ def claims_page(claims: "PropositionSet", variables: Mapping[str, str]) -> Page:
 def matrix_page(matrix: "KillMatrix") -> Page:
     planted = [fault.name for fault in matrix.planted]
     others = list(next((row.others for row in matrix.claims), {}))
-    rows: list[list[str | Cell]] = [
-        [
-            row.name,
-            _claim_score(row.intact),
-            *(_claim_fall(row, row.faults[f]) for f in planted),
-            *(_claim_fall(row, row.others[o]) for o in others),
-        ]
-        for row in matrix.claims
-    ]
+    rows: list[list[str | Cell]] = []
+    for row in matrix.claims:
+        cells = [*(row.faults[name] for name in planted), *(row.others[name] for name in others)]
+        rows.append([row.name, _claim_score(row.intact), *(_claim_fall(row, cell) for cell in cells)])
     names = list(matrix.intact_signals)
     signals: list[list[str | Cell]] = [["intact", *(_reading(matrix.intact_signals[name]) for name in names)]]
     signals += [[fault.name, *(_reading(fault.signals[name]) for name in names)] for fault in matrix.planted]
@@ -170,35 +165,25 @@ def _matrix_findings(matrix: "KillMatrix") -> Iterator[tuple[str, str]]:
             free = f"seen without a judge by {', '.join(seen)}" if seen else "nothing sees it"
             yield "blind spot", f"no claim catches {fault.name}; {free}. {fault.what}"
     for name in matrix.dead:
-        yield (
-            "catches nothing",
-            f"{name} stands at {_claim_score(rows[name].intact)} and falls under none of {len(rows[name].faults)} faults",
-        )
+        faults = f"none of {len(rows[name].faults)} faults"
+        yield "catches nothing", f"{name} stands at {_claim_score(rows[name].intact)} and falls under {faults}"
     for name in matrix.low:
-        yield (
-            "fires on itself",
-            f"{name} stands at {_claim_score(rows[name].intact)} on the intact window: it cannot fall far enough to tell",
-        )
+        stands = f"{name} stands at {_claim_score(rows[name].intact)} on the intact window"
+        yield "fires on itself", f"{stands}: it cannot fall far enough to tell"
     if matrix.low and len(matrix.low) * 2 > len(matrix.claims):
-        yield (
-            "look again",
-            "most claims stand low on the intact window: take one in which the agent was itself, with --as-of",
-        )
+        said = "most claims stand low on the intact window: take one in which the agent was itself, with --as-of"
+        yield "look again", said
     for name in matrix.everybody:
         told = ", ".join(f"{_claim_score(cell)} {other}" for other, cell in rows[name].others.items())
         yield "holds of everybody", f"{name}: {_claim_score(rows[name].intact)} of its own words, {told}"
     for names in twin_groups(matrix.twins):
         pairs = [pair for pair in matrix.twins if pair.first in names]
-        yield (
-            "twins",
-            f"{', '.join(names[:-1])} and {names[-1]} catch the same, and no two of them differ by more than "
-            f"{max(pair.difference for pair in pairs):.1f} (r from {min(pair.correlation for pair in pairs):.2f}): one would do",
-        )
+        most = f"{max(pair.difference for pair in pairs):.1f} (r from {min(pair.correlation for pair in pairs):.2f})"
+        alike = f"{', '.join(names[:-1])} and {names[-1]} catch the same"
+        yield "twins", f"{alike}, and no two of them differ by more than {most}: one would do"
     for name, faults in matrix.silent.items():
-        yield (
-            "falls silent",
-            f"{name} no longer applies under {', '.join(faults)}, and leaves the score instead of lowering it",
-        )
+        gone = f"no longer applies under {', '.join(faults)}"
+        yield "falls silent", f"{name} {gone}, and leaves the score instead of lowering it"
     for name, why in matrix.untested.items():
         yield "not tested", f"{name}: {why} on the intact window"
 
@@ -291,13 +276,9 @@ def _what(found: VersionComparison) -> str:
 
 def _row(agent: AgentDifference, name: str, item: ScoreDifference) -> PageRow:
     between = "–" if item.low is None or item.asked_alike else f"{format_delta(item.low)} to {format_delta(item.high)}"
-    numbers = (
-        format_score(item.before),
-        format_score(item.after),
-        "–" if item.change is None else format_delta(item.change),
-        between,
-        f"{_ICONS[item.moved]} {_SAID[item.moved]}",
-    )
+    change = "–" if item.change is None else format_delta(item.change)
+    moved = f"{_ICONS[item.moved]} {_SAID[item.moved]}"
+    numbers = (format_score(item.before), format_score(item.after), change, between, moved)
     who = Cell(agent.agent_id, style="code")
     return PageRow([who, dimension_label(name), *(Cell(text, own=True) for text in numbers)])
 
@@ -363,12 +344,11 @@ def bisection_page(found: Bisection) -> Page:
     who = one_line(found.agent_id, 64)
     items = []
     if not found.falls and found.good == found.bad:
-        items.append(
-            Item(
-                f"{who}: there is nothing to compare: since {found.good} nothing changed in git that its scores rest on. If "
-                "messages came all the while, evaluate it at an earlier moment too (--as-of), and search with --by evaluations"
-            )
+        said = (
+            f"{who}: there is nothing to compare: since {found.good} nothing changed in git that its scores rest on. If "
+            "messages came all the while, evaluate it at an earlier moment too (--as-of), and search with --by evaluations"
         )
+        items.append(Item(said))
     elif not found.falls:
         items.append(Item(f"{who}: nothing fell between {found.good} and {found.bad}"))
     items += [item for fall in found.falls for item in _fall(fall)]
@@ -418,11 +398,8 @@ def changes_line(changes: Sequence[Change]) -> Line:
         rows = [change.rows for change in own if any(change.rows)]
         counts = [sum(column) for column in zip(*rows, strict=True)]
         counted = _counted(counts or [sum(change.kind is kind for change in own) for kind in _KINDS])
-        line += [
-            Span("; " if line else "", "own"),
-            Span(_PLURALS.get(what, what), "strong"),
-            Span(f" {counted}: ", "own"),
-        ]
+        name = Span(_PLURALS.get(what, what), "strong")
+        line += [Span("; " if line else "", "own"), name, Span(f" {counted}: ", "own")]
         for place, change in enumerate(own[:_MOST_NAMED]):
             line += [Span(", " if place else "", "own"), *_named(change, _MOST_SHORT)]
         if len(own) > _MOST_NAMED:

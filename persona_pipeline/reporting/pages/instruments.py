@@ -273,16 +273,10 @@ def _charts(item: "CorrectionReplay") -> Iterator[Figure]:
         ShareLine([touched.bad for touched in item.touched], "d3"),
         ShareLine([touched.all for touched in item.touched]),
     ]
-    yield Figure(
-        f"{title}, share touched",
-        threshold_chart(
-            [touched.threshold for touched in item.touched],
-            lines,
-            title=f"{title}: share touched by threshold",
-            now=item.threshold,
-            chosen=item.risk.threshold if item.risk else None,
-        ),
-    )
+    thresholds, chosen = [touched.threshold for touched in item.touched], item.risk.threshold if item.risk else None
+    said = f"{title}: share touched by threshold"
+    chart = threshold_chart(thresholds, lines, title=said, now=item.threshold, chosen=chosen)
+    yield Figure(f"{title}, share touched", chart)
     points = [(t.good, t.bad) for t in item.touched if t.good is not None and t.bad is not None]
     if points:
         yield Figure(f"{title}, bad ones touched over good ones", roc_chart(points, title=f"{title}: ROC"))
