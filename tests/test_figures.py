@@ -72,13 +72,12 @@ SHOWN = {
         "providers.openai", "recordings.files", "recordings.replay", "synthetic", "verdict",
     },
     "lab": {
-        "bisect.bisect", "bisect.causes", "claims.drafts", "claims.matrix", "claims.noise", "claims.trial",
-        "compare.compare", "compare.estimate", "results", "states",
+        "bisect.bisect", "claims.drafts", "claims.matrix", "claims.noise", "claims.trial", "compare.compare",
+        "results",
     },
     "reporting": {
-        "charts.pictures", "html", "junit", "page", "pages.claims", "pages.corrections", "pages.costs",
-        "pages.evaluation", "pages.judges", "pages.suites", "pages.versions", "render", "statistics",
-        "terminal", "text", "view",
+        "pages.evaluation", "pages.experiments", "pages.instruments", "pages.suites", "render", "statistics",
+        "text", "view",
     },
     "scoring": {
         "", "convergence", "fading", "fluency", "judged", "plan", "results", "text.agreement", "text.nearness",

@@ -7,18 +7,15 @@ from typing import TYPE_CHECKING, Any, overload
 
 from persona_pipeline.api.results import Evaluation
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.base.options import PROPOSITION_DELTA, REGRESSION_DELTA
 from persona_pipeline.evaluation.run import EvaluationRun
 from persona_pipeline.guard.baselines.models import Baseline
-from persona_pipeline.reporting.page import Cell, Items, Page, Section, Table
-from persona_pipeline.suites.results.compare import WIN, Comparison, Pair
+from persona_pipeline.suites.results.compare import WIN, Comparison
 from persona_pipeline.suites.results.suite_result import SuiteResult
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Rows = SuiteResult | Path | str | Sequence[Mapping[str, Any]]
-MOST_PAIRS = 20
 
 
 @dataclass(repr=False)
@@ -63,14 +60,10 @@ class SuiteComparison(Comparison):
         return f"<{type(self).__name__}: {self.headline}>"
 
     def _repr_html_(self) -> str:
-        from persona_pipeline.reporting.html import notebook_html
+        from persona_pipeline.reporting.pages.suites import pairs_page
+        from persona_pipeline.reporting.render import render_page
 
-        told = sorted(self.pairs, key=lambda pair: (pair.delta is not None, pair.delta or 0.0))[:MOST_PAIRS]
-        rows = [[pair.id, _score(pair.a), _score(pair.b), _change(pair, self.threshold)] for pair in told]
-        notes = [f"only before: {name}" for name in self.only_a] + [f"only after: {name}" for name in self.only_b]
-        more = [f"{len(self.pairs) - MOST_PAIRS} more tests"] if len(self.pairs) > MOST_PAIRS else []
-        table = Table.plain("Tests", ["Test", "Before", "After", "Change"], rows)
-        return notebook_html(Page(self.headline, sections=[Section("", [table, Items.of(*more, *notes)])]))
+        return render_page(pairs_page(self, self.headline), "notebook")
 
 
 @overload
@@ -135,15 +128,9 @@ def _evaluations(
         raise ConfigError(
             f"the two have no agent in common: {', '.join(known) or 'nobody'}, and {', '.join(after.agents)}"
         )
-    rules = GateRules(
-        regression_delta=told.get("regression_delta", REGRESSION_DELTA)
-        if regression_delta is None
-        else regression_delta,
-        proposition_delta=told.get("proposition_delta", PROPOSITION_DELTA)
-        if proposition_delta is None
-        else proposition_delta,
-        min_coverage=told.get("min_coverage", 1.0),
-    )
+    asked = {"regression_delta": regression_delta, "proposition_delta": proposition_delta, "min_coverage": None}
+    allowed = {name: told.get(name) if value is None else value for name, value in asked.items()}
+    rules = GateRules(**{name: value for name, value in allowed.items() if value is not None})
     return EvaluationComparison(
         **vars(EvaluationRun(set_beside(read_guard(after.world, rules), known, after.report))),
         world=after.world,
@@ -178,13 +165,3 @@ def _rows(run: Rows) -> Sequence[Mapping[str, Any]]:
     if isinstance(run, SuiteResult):
         return [test.to_dict() for test in run.tests]
     return read_rows(run) if isinstance(run, str | Path) else run
-
-
-def _score(score: float | None) -> Cell:
-    return Cell("–", "warn") if score is None else Cell(f"{score:.2f}")
-
-
-def _change(pair: Pair, threshold: float) -> Cell:
-    if pair.delta is None:
-        return Cell("not scored", "warn")
-    return Cell(f"{pair.delta:+.2f}", "bad" if pair.delta <= -threshold + 1e-9 < 0 else "")

@@ -1,50 +1,111 @@
 """Results as data frames: one row a thing that was scored. What is unscored is missing (NaN), never a number."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.guard.report import RunReport
 from persona_pipeline.reporting.view import AgentRow, ReportView, ScoreCell
-from persona_pipeline.scoring.results import PropositionResult
-from persona_pipeline.suites.results.compare import Comparison
-from persona_pipeline.suites.results.suite_result import SuiteResult
+from persona_pipeline.scoring.results import PropositionResult, QuotedEvidence
+from persona_pipeline.suites.grading.grades import AssertResult
+from persona_pipeline.suites.results.compare import Comparison, Pair
+from persona_pipeline.suites.results.suite_result import SuiteResult, TestResult
 
 if TYPE_CHECKING:
     import pandas as pd
 
+# A column is declared once: its name, its type, and what stands in it.
 _TIME = "datetime64[us, UTC]"
-_COLUMNS: Mapping[str, Mapping[str, str]] = {
-    "agent": {
-        "agent": "str", "status": "str", "overall": "float", "baseline": "float", "delta": "float",
-        "n_scored": "int", "n_expected": "int", "messages": "int", "window_start": "time", "window_end": "time",
-        "judge": "str", "run_id": "str",
-    },
-    "dimension": {
-        "agent": "str", "dimension": "str", "score": "float", "unscored": "str", "baseline": "float",
-        "delta": "float", "delta_low": "float", "delta_high": "float", "p_value": "float", "status": "str",
-        "n_scored": "int", "n_expected": "int", "samples": "int", "window_start": "time", "window_end": "time",
-        "judge": "str", "run_id": "str",
-    },
-    "claim": {
-        "agent": "str", "dimension": "str", "claim_id": "str", "claim": "str", "score": "float", "raw": "float",
-        "unscored": "str", "weight": "float", "inverted": "bool", "computed": "bool", "baseline": "float",
-        "delta": "float", "quote": "str", "message_id": "str", "reasoning": "str", "recommendation": "str",
-        "run_id": "str",
-    },
-    "test": {
-        "id": "str", "test": "str", "target": "str", "score": "float", "verdict": "str", "error": "str",
-        "answer": "str", "n_scored": "int", "n_expected": "int", "cost_usd": "float", "duration_ms": "float",
-    },
-    "assert": {
-        "id": "str", "test": "str", "target": "str", "assert": "str", "type": "str", "score": "float",
-        "verdict": "str", "weight": "float", "required": "bool", "misses": "str", "reasoning": "str", "error": "str",
-    },
-    "pair": {
-        "id": "str", "before": "float", "after": "float", "delta": "float", "verdict_before": "str",
-        "verdict_after": "str",
-    },
-}  # fmt: skip
+# Text stays text where nothing is there.
+_TEXT = "object"
+
+_AGENTS: Mapping[str, tuple[str, Callable[[AgentRow], Any]]] = {
+    "agent": (_TEXT, lambda row: row.agent_id),
+    "status": (_TEXT, lambda row: row.status.value),
+    "overall": ("float64", lambda row: row.overall),
+    "baseline": ("float64", lambda row: row.overall_baseline),
+    "delta": ("float64", lambda row: row.overall_delta),
+    "n_scored": ("int64", lambda row: row.n_scored),
+    "n_expected": ("int64", lambda row: row.n_expected),
+    "messages": ("int64", lambda row: row.report.evaluation.sample_size),
+    "window_start": (_TIME, lambda row: row.report.evaluation.window_start),
+    "window_end": (_TIME, lambda row: row.report.evaluation.window_end),
+    "judge": (_TEXT, lambda row: row.report.evaluation.provenance.get("judge")),
+    "run_id": (_TEXT, lambda row: row.report.evaluation.run_id),
+}
+_DIMENSIONS: Mapping[str, tuple[str, Callable[[AgentRow, ScoreCell], Any]]] = {
+    "agent": (_TEXT, lambda row, cell: row.agent_id),
+    "dimension": (_TEXT, lambda row, cell: cell.dimension),
+    "score": ("float64", lambda row, cell: cell.score),
+    "unscored": (_TEXT, lambda row, cell: _why_not(cell)),
+    "baseline": ("float64", lambda row, cell: cell.baseline),
+    "delta": ("float64", lambda row, cell: cell.delta),
+    "delta_low": ("float64", lambda row, cell: _interval(cell)[0]),
+    "delta_high": ("float64", lambda row, cell: _interval(cell)[1]),
+    "p_value": ("float64", lambda row, cell: cell.comparison.p_value if cell.comparison else None),
+    "status": (_TEXT, lambda row, cell: cell.status),
+    "n_scored": ("int64", lambda row, cell: cell.n_scored),
+    "n_expected": ("int64", lambda row, cell: cell.n_expected),
+    "samples": ("int64", lambda row, cell: cell.evaluation.samples if cell.evaluation else 0),
+    "window_start": (_TIME, lambda row, cell: row.report.evaluation.window_start),
+    "window_end": (_TIME, lambda row, cell: row.report.evaluation.window_end),
+    "judge": (_TEXT, lambda row, cell: row.report.evaluation.provenance.get("judge")),
+    "run_id": (_TEXT, lambda row, cell: row.report.evaluation.run_id),
+}
+_CLAIMS: Mapping[str, tuple[str, Callable[[ScoreCell, PropositionResult, str], Any]]] = {
+    "agent": (_TEXT, lambda cell, item, run_id: cell.agent_id),
+    "dimension": (_TEXT, lambda cell, item, run_id: cell.dimension),
+    "claim_id": (_TEXT, lambda cell, item, run_id: item.id),
+    "claim": (_TEXT, lambda cell, item, run_id: item.claim),
+    "score": ("float64", lambda cell, item, run_id: item.score),
+    "raw": ("float64", lambda cell, item, run_id: item.raw),
+    "unscored": (_TEXT, lambda cell, item, run_id: item.unscored),
+    "weight": ("float64", lambda cell, item, run_id: item.weight),
+    "inverted": ("bool", lambda cell, item, run_id: item.inverted),
+    "computed": ("bool", lambda cell, item, run_id: item.algorithmic),
+    "baseline": ("float64", lambda cell, item, run_id: _claim_baseline(cell, item)),
+    "delta": ("float64", lambda cell, item, run_id: _claim_delta(cell, item)),
+    "quote": (_TEXT, lambda cell, item, run_id: (quote := _quote(item)) and quote.quote),
+    "message_id": (_TEXT, lambda cell, item, run_id: (quote := _quote(item)) and quote.message_id),
+    "reasoning": (_TEXT, lambda cell, item, run_id: item.reasoning),
+    "recommendation": (_TEXT, lambda cell, item, run_id: item.recommendation),
+    "run_id": (_TEXT, lambda cell, item, run_id: run_id),
+}
+_TESTS: Mapping[str, tuple[str, Callable[[TestResult], Any]]] = {
+    "id": (_TEXT, lambda test: test.id),
+    "test": (_TEXT, lambda test: test.test_id),
+    "target": (_TEXT, lambda test: test.target),
+    "score": ("float64", lambda test: test.score),
+    "verdict": (_TEXT, lambda test: test.verdict.value),
+    "error": (_TEXT, lambda test: str(test.error) if test.error else None),
+    "answer": (_TEXT, lambda test: test.best.output.text if test.best.output else None),
+    "n_scored": ("int64", lambda test: test.coverage[0]),
+    "n_expected": ("int64", lambda test: test.coverage[1]),
+    "cost_usd": ("float64", lambda test: test.best.cost_usd),
+    "duration_ms": ("float64", lambda test: test.best.output.duration_ms if test.best.output else None),
+}
+_ASSERTS: Mapping[str, tuple[str, Callable[[TestResult, AssertResult], Any]]] = {
+    "id": (_TEXT, lambda test, item: test.id),
+    "test": (_TEXT, lambda test, item: test.test_id),
+    "target": (_TEXT, lambda test, item: test.target),
+    "assert": (_TEXT, lambda test, item: item.name),
+    "type": (_TEXT, lambda test, item: item.type),
+    "score": ("float64", lambda test, item: item.score),
+    "verdict": (_TEXT, lambda test, item: item.verdict.value),
+    "weight": ("float64", lambda test, item: item.weight),
+    "required": ("bool", lambda test, item: item.required is not False),
+    "misses": (_TEXT, lambda test, item: "; ".join(item.misses)),
+    "reasoning": (_TEXT, lambda test, item: item.reasoning),
+    "error": (_TEXT, lambda test, item: str(item.error) if item.error else None),
+}
+_PAIRS: Mapping[str, tuple[str, Callable[[Pair], Any]]] = {
+    "id": (_TEXT, lambda pair: pair.id),
+    "before": ("float64", lambda pair: pair.a),
+    "after": ("float64", lambda pair: pair.b),
+    "delta": ("float64", lambda pair: pair.delta),
+    "verdict_before": (_TEXT, lambda pair: pair.verdict_a),
+    "verdict_after": (_TEXT, lambda pair: pair.verdict_b),
+}
 
 
 def report_frame(report: RunReport, by: str) -> "pd.DataFrame":
@@ -53,8 +114,20 @@ def report_frame(report: RunReport, by: str) -> "pd.DataFrame":
     Raises:
         ConfigError: there are no such rows.
     """
-    rows = {"agent": _agents, "dimension": _dimensions, "claim": _claims}
-    return _frame(by, rows[_known(by, tuple(rows))](ReportView(report).rows))
+    _check(by, "agent", "dimension", "claim")
+    rows = ReportView(report).rows
+    if by == "agent":
+        return _frame(_AGENTS, ((row,) for row in rows))
+    if by == "dimension":
+        return _frame(_DIMENSIONS, ((row, cell) for row in rows for cell in row.cells))
+    claims = (
+        (cell, item, row.report.evaluation.run_id)
+        for row in rows
+        for cell in row.cells
+        if cell.evaluation
+        for item in cell.evaluation.propositions.values()
+    )
+    return _frame(_CLAIMS, claims)
 
 
 def suite_frame(result: SuiteResult, by: str) -> "pd.DataFrame":
@@ -63,128 +136,35 @@ def suite_frame(result: SuiteResult, by: str) -> "pd.DataFrame":
     Raises:
         ConfigError: there are no such rows.
     """
-    rows = {"test": _tests, "assert": _asserts}
-    return _frame(by, rows[_known(by, tuple(rows))](result))
+    _check(by, "test", "assert")
+    if by == "test":
+        return _frame(_TESTS, ((test,) for test in result.tests))
+    return _frame(_ASSERTS, ((test, item) for test in result.tests for item in test.best.results))
 
 
 def pairs_frame(comparison: Comparison) -> "pd.DataFrame":
     """Return two runs of a suite with one row a test that both have."""
-    rows = [
-        {
-            "id": pair.id,
-            "before": pair.a,
-            "after": pair.b,
-            "delta": pair.delta,
-            "verdict_before": pair.verdict_a,
-            "verdict_after": pair.verdict_b,
-        }
-        for pair in comparison.pairs
-    ]
-    return _frame("pair", rows)
+    return _frame(_PAIRS, ((pair,) for pair in comparison.pairs))
 
 
-def _known(by: str, names: Sequence[str]) -> str:
+def _check(by: str, *names: str) -> None:
     if by not in names:
         raise ConfigError(f"there is no row a {by!r}; use {' or '.join(map(repr, names))}")
-    return by
 
 
-def _frame(by: str, rows: Iterable[Mapping[str, Any]]) -> "pd.DataFrame":
+def _frame(columns: Mapping[str, tuple[str, Callable[..., Any]]], rows: Iterable[tuple[Any, ...]]) -> "pd.DataFrame":
     import pandas as pd
 
-    columns, found = _COLUMNS[by], list(rows)
-    # Text stays text where nothing is there, and a frame without rows has its columns and their types.
-    types: dict[str, Any] = {"str": "object", "float": "float64", "int": "int64", "bool": "bool"}
-    series = {
-        name: pd.to_datetime(pd.Series([row[name] for row in found], dtype="object"), utc=True).astype(_TIME)
-        if kind == "time"
-        else pd.Series([row[name] for row in found], dtype=types[kind])
-        for name, kind in columns.items()
-    }
-    return pd.DataFrame(series, columns=list(columns))
+    found = list(rows)
 
+    def series(kind: str, value: Callable[..., Any]) -> "pd.Series":
+        values = [value(*row) for row in found]
+        if kind == _TIME:
+            return pd.to_datetime(pd.Series(values, dtype=_TEXT), utc=True).astype(_TIME)
+        return pd.Series(values, dtype=kind)
 
-def _agents(rows: Iterable[AgentRow]) -> Iterator[dict[str, Any]]:
-    for row in rows:
-        yield {
-            "agent": row.agent_id,
-            "status": row.status.value,
-            "overall": row.overall,
-            "baseline": row.overall_baseline,
-            "delta": row.overall_delta,
-            "n_scored": row.n_scored,
-            "n_expected": row.n_expected,
-            "messages": row.report.evaluation.sample_size,
-            **_of_run(row),
-        }
-
-
-def _dimensions(rows: Iterable[AgentRow]) -> Iterator[dict[str, Any]]:
-    for row in rows:
-        for cell in row.cells:
-            low, high = (cell.comparison.interval if cell.comparison else None) or (None, None)
-            yield {
-                "agent": row.agent_id,
-                "dimension": cell.dimension,
-                "score": cell.score,
-                "unscored": _why_not(cell),
-                "baseline": cell.baseline,
-                "delta": cell.delta,
-                "delta_low": low,
-                "delta_high": high,
-                "p_value": cell.comparison.p_value if cell.comparison else None,
-                "status": cell.status,
-                "n_scored": cell.n_scored,
-                "n_expected": cell.n_expected,
-                "samples": cell.evaluation.samples if cell.evaluation else 0,
-                **_of_run(row),
-            }
-
-
-def _claims(rows: Iterable[AgentRow]) -> Iterator[dict[str, Any]]:
-    for row in rows:
-        for cell in row.cells:
-            tests = cell.comparison.claims if cell.comparison else {}
-            fallen = {drop.proposition_id: drop for drop in cell.drops}
-            for key, item in cell.evaluation.propositions.items() if cell.evaluation else ():
-                test, drop = tests.get(key), fallen.get(key)
-                delta = drop.delta if drop else test.delta if test else None
-                yield {
-                    "agent": row.agent_id,
-                    "dimension": cell.dimension,
-                    "delta": delta,
-                    "baseline": None if delta is None or item.score is None else item.score - delta,
-                    "run_id": row.report.evaluation.run_id,
-                    **_claim(item),
-                }
-
-
-def _claim(item: PropositionResult) -> dict[str, Any]:
-    quote = next((found for found in item.evidence if found.verified), None) or next(iter(item.evidence), None)
-    return {
-        "claim_id": item.id,
-        "claim": item.claim,
-        "score": item.score,
-        "raw": item.raw,
-        "unscored": item.unscored,
-        "weight": item.weight,
-        "inverted": item.inverted,
-        "computed": item.algorithmic,
-        "quote": quote and quote.quote,
-        "message_id": quote and quote.message_id,
-        "reasoning": item.reasoning,
-        "recommendation": item.recommendation,
-    }
-
-
-def _of_run(row: AgentRow) -> dict[str, Any]:
-    evaluation = row.report.evaluation
-    return {
-        "window_start": evaluation.window_start,
-        "window_end": evaluation.window_end,
-        "judge": evaluation.provenance.get("judge"),
-        "run_id": evaluation.run_id,
-    }
+    # A frame without rows has its columns and their types.
+    return pd.DataFrame({name: series(*column) for name, column in columns.items()}, columns=list(columns))
 
 
 def _why_not(cell: ScoreCell) -> str | None:
@@ -193,39 +173,20 @@ def _why_not(cell: ScoreCell) -> str | None:
     return (cell.evaluation.unscored if cell.evaluation else None) or "not_evaluated"
 
 
-def _tests(result: SuiteResult) -> Iterator[dict[str, Any]]:
-    for test in result.tests:
-        output = test.best.output
-        scored, expected = test.coverage
-        yield {
-            "id": test.id,
-            "test": test.test_id,
-            "target": test.target,
-            "score": test.score,
-            "verdict": test.verdict.value,
-            "error": str(test.error) if test.error else None,
-            "answer": output.text if output else None,
-            "n_scored": scored,
-            "n_expected": expected,
-            "cost_usd": test.best.cost_usd,
-            "duration_ms": output.duration_ms if output else None,
-        }
+def _interval(cell: ScoreCell) -> tuple[float | None, float | None]:
+    return (cell.comparison.interval if cell.comparison else None) or (None, None)
 
 
-def _asserts(result: SuiteResult) -> Iterator[dict[str, Any]]:
-    for test in result.tests:
-        for item in test.best.results:
-            yield {
-                "id": test.id,
-                "test": test.test_id,
-                "target": test.target,
-                "assert": item.name,
-                "type": item.type,
-                "score": item.score,
-                "verdict": item.verdict.value,
-                "weight": item.weight,
-                "required": item.required is not False,
-                "misses": "; ".join(item.misses),
-                "reasoning": item.reasoning,
-                "error": str(item.error) if item.error else None,
-            }
+def _claim_delta(cell: ScoreCell, item: PropositionResult) -> float | None:
+    dropped = (drop.delta for drop in cell.drops if drop.proposition_id == item.id)
+    test = cell.comparison.claims.get(item.id) if cell.comparison else None
+    return next(dropped, test.delta if test else None)
+
+
+def _claim_baseline(cell: ScoreCell, item: PropositionResult) -> float | None:
+    delta = _claim_delta(cell, item)
+    return None if delta is None or item.score is None else item.score - delta
+
+
+def _quote(item: PropositionResult) -> QuotedEvidence | None:
+    return next((found for found in item.evidence if found.verified), None) or next(iter(item.evidence), None)

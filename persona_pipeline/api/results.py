@@ -121,10 +121,10 @@ class Evaluation(EvaluationRun):
         return f"<{type(self).__name__}: {ReportView(self.report).headline}>"
 
     def _repr_html_(self) -> str:
-        from persona_pipeline.reporting.html import notebook_html
         from persona_pipeline.reporting.pages.evaluation import short_page
+        from persona_pipeline.reporting.render import render_page
 
-        return notebook_html(short_page(self.report))
+        return render_page(short_page(self.report), "notebook")
 
     @classmethod
     def of(cls, run: EvaluationRun, world: World | None) -> Self:

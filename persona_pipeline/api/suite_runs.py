@@ -10,10 +10,8 @@ from typing_extensions import Unpack
 
 from persona_pipeline.api.evaluating import check_keywords
 from persona_pipeline.base.settings import get_settings
-from persona_pipeline.reporting.page import Cell, Column, Items, Page, PageRow, Section, Table, Tone
 from persona_pipeline.suites.answering.responses import Responses, load_responses
 from persona_pipeline.suites.format.models import Suite
-from persona_pipeline.suites.grading.grades import SuiteVerdict
 from persona_pipeline.suites.results.suite_result import SuiteResult, TestResult
 from persona_pipeline.suites.running import suite_files
 from persona_pipeline.suites.running.opening import judge_opener, open_targets
@@ -26,9 +24,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from persona_pipeline.suites.grading.suite_judge import BackedJudge
-
-MOST_TESTS = 50
-_TONES: dict[SuiteVerdict, Tone] = {SuiteVerdict.FAIL: "bad", SuiteVerdict.ERROR: "warn"}
 
 
 class Running(TypedDict, total=False):
@@ -103,17 +98,10 @@ class SuiteRun(SuiteResult):
         return f"<{type(self).__name__}: {self.headline}>"
 
     def _repr_html_(self) -> str:
-        from persona_pipeline.reporting.html import notebook_html
+        from persona_pipeline.reporting.pages.suites import tests_page
+        from persona_pipeline.reporting.render import render_page
 
-        # What is wrong comes first: a long run is cut.
-        order = (SuiteVerdict.ERROR, SuiteVerdict.FAIL, SuiteVerdict.BORDERLINE, SuiteVerdict.PASS)
-        told = sorted(self.tests, key=lambda test: order.index(test.verdict))[:MOST_TESTS]
-        more = [f"{len(self.tests) - MOST_TESTS} more tests"] if len(self.tests) > MOST_TESTS else []
-        columns = [Column(title, number=title == "Score") for title in ("Test", "Verdict", "Score", "What is missing")]
-        table = Table("Tests", columns, [PageRow(_row(test)) for test in told])
-        return notebook_html(
-            Page(self.headline, sections=[Section("", [table, Items.of(*more, *map(str, self.warnings))])])
-        )
+        return render_page(tests_page(self, self.headline), "notebook")
 
 
 def load_suite(path: Path | str, *, allow_path: Iterable[Path | str] = ()) -> Suite:
@@ -194,10 +182,3 @@ def _options(how: Running) -> RunOptions:
 
 def _several(names: Sequence[str] | str) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names)
-
-
-def _row(test: TestResult) -> list[Cell | str]:
-    said = str(test.error) if test.error else "; ".join(text for item in test.best.results for text in item.misses)
-    score = "–" if test.score is None else f"{test.score:.2f}"
-    tone = _TONES.get(test.verdict, "")
-    return [test.id, Cell(test.verdict.value, tone), Cell(score, tone), said]

@@ -1,7 +1,6 @@
 """``persona-pipeline propositions`` and ``personas``: what agents are judged on and by; tested, drafted, and cards."""
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,11 +25,8 @@ from persona_pipeline.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from persona_pipeline.judging.verdict import Backend, Question
     from persona_pipeline.lab.claims.drafts import Drafted
-    from persona_pipeline.reporting.page import Page
     from persona_pipeline.world.world import World
 
 app = typer.Typer(help="Claims: look at them, test them, draft them.", no_args_is_help=True)
@@ -52,9 +48,10 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="Print the set as JSON.")] = False,
 ) -> None:
     """Print an agent's merged propositions of a dimension, the agent's name filled in."""
+    from persona_pipeline.reporting.pages.experiments import claims_page
+    from persona_pipeline.reporting.render import print_page
     from persona_pipeline.world.personas import load_persona
     from persona_pipeline.world.propositions.loading import PROPOSITIONS, load_proposition_set
-    from persona_pipeline.world.propositions.models import fill_template
 
     root = environment().world_root
     merged = load_proposition_set(root / PROPOSITIONS, dimension, agent)
@@ -67,9 +64,7 @@ def show(
     if as_json:
         typer.echo(json.dumps(data, indent=2, ensure_ascii=False))
         return
-    for item in merged.propositions:
-        sign = "-" if item.inverted else "+"
-        typer.echo(f"{sign} {item.id} (weight {item.weight:g}): {fill_template(item.claim, variables)}")
+    print_page(claims_page(merged, variables))
 
 
 @app.command()
@@ -110,7 +105,8 @@ def test(
     """
     from persona_pipeline.judging.open import JudgeOptions, open_judge
     from persona_pipeline.lab.claims.trial import TrialRequest, plan_trial, run_trial
-    from persona_pipeline.reporting.pages.claims import matrix_page
+    from persona_pipeline.reporting.pages.experiments import matrix_page
+    from persona_pipeline.reporting.render import write_page
 
     check_format(format)
     request = TrialRequest(
@@ -132,7 +128,7 @@ def test(
     if opened.live:
         typer.echo(trial.estimate(), err=True)
     matrix = run_trial(trial, opened)
-    emit(matrix_page(matrix), matrix.to_dict(), format, output)
+    write_page(matrix_page(matrix), matrix.to_dict(), format, output)
     raise typer.Exit(matrix.exit_code)
 
 
@@ -145,32 +141,18 @@ def noise(
 ) -> None:
     """Say from saved evaluations alone which claims vary, say nothing, or rest on nothing. No call is made."""
     from persona_pipeline.lab.claims.noise import measure_noise
-    from persona_pipeline.reporting.pages.claims import noise_page
+    from persona_pipeline.reporting.pages.experiments import noise_page
+    from persona_pipeline.reporting.render import write_page
 
     check_format(format)
     report = measure_noise(open_world(), None if agent is None else [agent], names(dimension))
-    emit(noise_page(report), report.to_dict(), format, output)
+    write_page(noise_page(report), report.to_dict(), format, output)
 
 
 def check_format(format: str) -> None:
     from persona_pipeline.reporting.render import PAGE_FORMATS
 
     require_known("--format", format, PAGE_FORMATS)
-
-
-def emit(page: "Page", data: "Mapping[str, object]", format: str, output: Path | None) -> None:
-    from persona_pipeline.base.files import write_atomically
-    from persona_pipeline.reporting.render import render_page
-    from persona_pipeline.reporting.terminal import print_page, transliterated
-
-    if output is None and format == "table":
-        print_page(page)
-        return
-    if output is None:
-        typer.echo(transliterated(render_page(page, data, format), sys.stdout.encoding or "utf-8"), nl=False)
-        return
-    write_atomically(output, render_page(page, data, format))
-    typer.echo(f"report written: {output}", err=True)
 
 
 personas = typer.Typer(help="Personas: drafted from logs.", no_args_is_help=True)
@@ -247,11 +229,11 @@ def _asked(
     from persona_pipeline.lab.claims.drafts import cost_of, draft_backend
 
     if estimate:
-        typer.echo(cost_of(question))
+        typer.echo(cost_of(world, question))
         raise typer.Exit
     opened = open_judge(live_judge_name(judge), world, JudgeOptions(max_usd=max_usd, record=record))
     if opened.live:
-        typer.echo(cost_of(question), err=True)
+        typer.echo(cost_of(world, question), err=True)
     return draft_backend(opened)
 
 

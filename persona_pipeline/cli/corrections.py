@@ -180,7 +180,7 @@ def statistics(
     from datetime import UTC, datetime
 
     from persona_pipeline.corrections.statistics import correction_statistics
-    from persona_pipeline.reporting.pages.corrections import statistics_lines
+    from persona_pipeline.reporting.pages.instruments import statistics_lines
     from persona_pipeline.world.models import Window, parse_window
 
     require_known("--format", format, FORMATS, " or ")
@@ -268,11 +268,12 @@ def replay(
     """
     import yaml
 
-    from persona_pipeline.cli.claims import check_format, emit
+    from persona_pipeline.cli.claims import check_format
     from persona_pipeline.corrections.replay.run import ReplayRequest, estimate_replay
     from persona_pipeline.corrections.replay.run import replay as run_replay
     from persona_pipeline.judging.open import JudgeOptions, open_judge
-    from persona_pipeline.reporting.pages.corrections import replay_page
+    from persona_pipeline.reporting.pages.instruments import replay_page
+    from persona_pipeline.reporting.render import write_page
 
     check_format(format)
     if hold_at_most is not None and not 0 < hold_at_most < 1:
@@ -297,7 +298,7 @@ def replay(
         return
     backend = open_judge(judge_name(judge), world, JudgeOptions(max_usd=max_usd, record=record, fresh=fresh))
     found = run_replay(world, request, backend)
-    emit(replay_page(found), found.model_dump(mode="json"), format, output)
+    write_page(replay_page(found), found.model_dump(mode="json"), format, output)
     for agent_id, values in _proposed(found).items():
         if write:
             _set(world, agent_id, values)

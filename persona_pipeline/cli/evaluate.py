@@ -93,7 +93,7 @@ def evaluate(
 def _replayed(snapshot: Path, format: str, output: Path | None) -> int:
     from persona_pipeline.evaluation.run import replayed
     from persona_pipeline.evaluation.snapshot import load_replay
-    from persona_pipeline.reporting.terminal import print_report
+    from persona_pipeline.reporting.render import print_report
 
     run = replayed(load_replay(snapshot))
     for note in run.notes:
@@ -162,9 +162,8 @@ def report(
     """Render the newest evaluation of each agent with its history; judges nothing."""
     from persona_pipeline.evaluation.history import stored_report
     from persona_pipeline.evaluation.request import select_agents
-    from persona_pipeline.reporting.render import render
+    from persona_pipeline.reporting.render import print_report, render
     from persona_pipeline.reporting.statistics import gather
-    from persona_pipeline.reporting.terminal import print_report
     from persona_pipeline.reporting.view import MANY, MOST_WHOLE
 
     world = open_world()

@@ -45,8 +45,8 @@ def calibrate(
     (with --require-calibration).
     """
     from persona_pipeline.evaluation.calibrate import calibrate_world
-    from persona_pipeline.reporting.pages.judges import calibration_page
-    from persona_pipeline.reporting.terminal import print_page
+    from persona_pipeline.reporting.pages.instruments import calibration_page
+    from persona_pipeline.reporting.render import print_page
 
     require_known("--format", format, FORMATS)
     found = calibrate_world(open_world(), names(dimensions))
@@ -82,8 +82,8 @@ def canary(
     from persona_pipeline.judging.claims import PROMPT_VERSION
     from persona_pipeline.judging.estimate import estimate as estimated
     from persona_pipeline.judging.open import JudgeOptions, open_judge
-    from persona_pipeline.reporting.pages.judges import judge_change_page
-    from persona_pipeline.reporting.terminal import print_page
+    from persona_pipeline.reporting.pages.instruments import judge_change_page
+    from persona_pipeline.reporting.render import print_page
 
     world = open_world()
     now = JudgeName(model=world.settings.judge_model, prompt_version=PROMPT_VERSION)

@@ -197,21 +197,14 @@ def list_labels(
 ) -> None:
     """List labels, stale ones marked with the reason. A stale label is never used."""
     from persona_pipeline.evaluation.calibrate import world_labels
+    from persona_pipeline.reporting.pages.instruments import labels_page
+    from persona_pipeline.reporting.render import print_page
 
     found = world_labels(open_world())
     reasons = {item.label.identity: item.reason for item in found.stale}
     shown = _chosen([*found.current, *(item.label for item in found.stale)], agents, dimensions, labeller)
-    for label in shown:
-        reason = reasons.get(label.identity)
-        if stale and reason is None:
-            continue
-        said = "n/a" if label.score is None else str(label.score)
-        mark = f"  stale: {reason}" if reason else ""
-        note = f"  {one_line(label.note, 60)}" if label.note else ""
-        who = f"{label.labeller} ({label.labeller_kind})"
-        typer.echo(
-            f"{label.agent_id}/{label.dimension}/{label.proposition_id} {label.key[:12]} {said:>3} {who}{mark}{note}"
-        )
+    if listed := [label for label in shown if not stale or label.identity in reasons]:
+        print_page(labels_page(listed, reasons))
     counts = Counter((label.dimension, label.labeller) for label in shown if label.identity not in reasons)
     for (dimension, name), count in sorted(counts.items()):
         typer.echo(f"{dimension}: {count} by {name}", err=True)

@@ -42,8 +42,8 @@ def run_and_print(
     for note in run.notes:
         typer.echo(note, err=True)
 
+    from persona_pipeline.reporting.render import print_report
     from persona_pipeline.reporting.statistics import gather
-    from persona_pipeline.reporting.terminal import print_report
 
     gather(world, run.report)
     print_report(run.report)

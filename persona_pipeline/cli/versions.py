@@ -31,10 +31,9 @@ from persona_pipeline.cli.options import (
 from persona_pipeline.cli.suites.options import AllowEnv, AllowPath, AllowTargets, TargetsFile, load
 
 if TYPE_CHECKING:
-    from persona_pipeline.judging.verdict import Judge
+    from persona_pipeline.judging.verdict import Judge, JudgeRequest
     from persona_pipeline.lab.compare.compare import AskedVersions
-    from persona_pipeline.lab.results import Bisection, ComparisonRequest, VersionComparison
-    from persona_pipeline.lab.states import RecordedAnswers
+    from persona_pipeline.lab.results import ComparisonRequest, VersionComparison
     from persona_pipeline.world.world import World
 
 FORMATS = ("table", "json", "markdown")
@@ -100,7 +99,6 @@ def compare(
     from persona_pipeline.judging.open import JudgeOptions
     from persona_pipeline.lab.compare.compare import AnsweringOptions, AskedVersions
     from persona_pipeline.lab.results import ComparisonRequest
-    from persona_pipeline.lab.states import split_versions
 
     require_known("--format", format, FORMATS)
     require_known("--fail-on", fail_on, FAIL_ON, " or ")
@@ -137,8 +135,7 @@ def compare(
             suites=[load(path, allow_path) for path in suite or ()],
         ),
     )
-    before, after = (versions, other) if other else split_versions(versions)
-    found = _compared(open_world(), (before, after), request, asking, only_estimate=estimate)
+    found = _compared(open_world(), (versions, other), request, asking, only_estimate=estimate)
     if found is None:
         return
     _print(found, format, output)
@@ -164,8 +161,12 @@ def _compared(
 ) -> "VersionComparison | None":
     from persona_pipeline.cli.running import watched_judging
     from persona_pipeline.judging.open import RECORDED
-    from persona_pipeline.lab.compare.compare import compare_versions, open_contest, scenes_of
-    from persona_pipeline.lab.compare.estimate import estimate_comparison
+    from persona_pipeline.lab.compare.compare import (
+        compare_versions,
+        estimate_comparison,
+        open_contest,
+        scenes_of,
+    )
 
     with watched_judging() as progress:
         live = asking.judge != RECORDED and not only_estimate
@@ -184,9 +185,8 @@ def _compared(
 
 def _print(found: "VersionComparison", format: str, output: Path | None) -> None:
     from persona_pipeline.base.files import write_atomically
-    from persona_pipeline.reporting.pages.versions import comparison_lines, comparison_page
-    from persona_pipeline.reporting.render import render_page
-    from persona_pipeline.reporting.terminal import print_page
+    from persona_pipeline.reporting.pages.experiments import comparison_lines, comparison_page
+    from persona_pipeline.reporting.render import print_page, render_page
 
     data = found.model_dump_json(indent=2)
     if output is not None:
@@ -195,10 +195,7 @@ def _print(found: "VersionComparison", format: str, output: Path | None) -> None
     if format == "table":
         print_page(comparison_lines(found))
     else:
-        sys.stdout.write(data + "\n" if format == "json" else render_page(comparison_page(found), {}, format))
-
-
-HISTORIES = ("auto", "commits", "evaluations")
+        sys.stdout.write(data + "\n" if format == "json" else render_page(comparison_page(found), format))
 
 
 def bisect(
@@ -231,15 +228,12 @@ def bisect(
     Exit codes: 0 every cause is named, or nothing fell; 2 usage or configuration; 3 something cannot be told.
     """
     from persona_pipeline.lab.bisect.bisect import (
+        HISTORIES,
         BisectRequest,
-        bisect_commits,
-        bisect_evaluations,
-        has_messages,
-        stored_evaluations,
     )
-    from persona_pipeline.lab.bisect.causes import voice_lines
-    from persona_pipeline.reporting.pages.versions import bisection_page
-    from persona_pipeline.reporting.terminal import print_page
+    from persona_pipeline.lab.bisect.bisect import bisect as search
+    from persona_pipeline.reporting.pages.experiments import bisection_page
+    from persona_pipeline.reporting.render import print_page
 
     require_known("--by", by, HISTORIES)
     if claim and not dimension:
@@ -250,18 +244,12 @@ def bisect(
         raise ConfigError("--live needs a budget; add --max-usd")
     world = open_world()
     request = BisectRequest(agent, good, bad, dimension, claim, window)
-    asked = _live(world, judge, max_usd) if live else None
-    in_git = by == "commits" or (by == "auto" and has_messages(world, bad))
-    found, answers = (bisect_commits if in_git else bisect_evaluations)(world, request, asked)
-    if by == "auto" and in_git and found.good == found.bad and stored_evaluations(world, agent) > 1:
-        # What it depends on never changed since it was well: then time did it.
-        found, answers = bisect_evaluations(world, request, asked)
-    found = found.model_copy(update={"voice": voice_lines(world, agent)})
+    found, missing = search(world, request, by, _live(world, judge, max_usd) if live else None)
     if as_json:
         sys.stdout.write(found.model_dump_json(indent=2) + "\n")
     else:
         print_page(bisection_page(found))
-    _hint(found, answers)
+    _hint(agent, missing)
     raise typer.Exit(found.exit_code)
 
 
@@ -271,15 +259,15 @@ def _live(world: "World", judge: str | None, max_usd: float | None) -> "Judge":
     return open_judge(live_judge_name(judge), world, JudgeOptions(max_usd=max_usd))
 
 
-def _hint(found: "Bisection", answers: "RecordedAnswers") -> None:
+def _hint(agent: str, missing: "list[JudgeRequest]") -> None:
     """Say what the judgments would cost that nobody made."""
-    if not answers.missing:
+    if not missing:
         return
     from persona_pipeline.judging.estimate import estimate
 
     typer.echo(
-        f"{len(answers.missing)} judgments would tell more; `persona-pipeline bisect {found.agent_id} --live --max-usd N` "
-        f"asks for them: {estimate(list(answers.missing.values()))}",
+        f"{len(missing)} judgments would tell more; `persona-pipeline bisect {agent} --live --max-usd N` "
+        f"asks for them: {estimate(missing)}",
         err=True,
     )
 
@@ -290,7 +278,7 @@ def changes(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Name everything that differs between two commits: what is evaluated, and what decides about it. Markdown."""
-    from persona_pipeline.reporting.pages.versions import changes_page
+    from persona_pipeline.reporting.pages.experiments import changes_page
     from persona_pipeline.reporting.render import render_page
     from persona_pipeline.world.changes import changed_things
 
@@ -298,4 +286,4 @@ def changes(
     if as_json:
         typer.echo(json.dumps([asdict(item) for item in found], ensure_ascii=True))
     else:
-        typer.echo(render_page(changes_page(found), {}, "markdown"), nl=False)
+        typer.echo(render_page(changes_page(found), "markdown"), nl=False)

@@ -44,7 +44,7 @@ from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.guard.gate import nothing_evaluated, weighed
 from persona_pipeline.guard.report import Conclusion, Finding, Result, RunReport, worst_exit_code
 from persona_pipeline.judging.open import JudgeOptions, open_judge
-from persona_pipeline.reporting.charts import pictures
+from persona_pipeline.reporting.pages import evaluation as pages
 from persona_pipeline.reporting.statistics import gather
 from persona_pipeline.world.world import World
 
@@ -112,7 +112,7 @@ def report_metadata(report: RunReport, folder: Path, world: World, place: Place)
         **metadata.usage_metadata(report.usage),
         **metadata.costs_metadata(report),
     }
-    picture = pictures.voice_picture(report.statistics.get("voice_map", {}))
+    picture = pages.voice_picture(report.statistics.get("voice_map", {}))
     return {**found, "voice_map_plot": dg.MetadataValue.md(picture)} if picture else found
 
 
@@ -139,7 +139,7 @@ def build_persona_regression(place: Place) -> dg.JobDefinition:
         context: dg.OpExecutionContext, world: WorldResource, config: RegressionConfig
     ) -> Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation | dg.Output]:
         """Evaluate every agent in this process and report it as the asset regression_report; fails when one regressed."""
-        from persona_pipeline.reporting.terminal import print_report
+        from persona_pipeline.reporting.render import print_report
 
         key = place.key(REPORT)
         report, folder = evaluate_by_config(context, place, world, config)

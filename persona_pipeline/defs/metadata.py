@@ -7,10 +7,9 @@ import dagster as dg
 
 from persona_pipeline.guard.baselines.models import BaselineComparison
 from persona_pipeline.guard.report import Conclusion, Finding, RunReport
-from persona_pipeline.reporting.page import Table
 from persona_pipeline.reporting.pages import evaluation as pages
-from persona_pipeline.reporting.pages.costs import cost_tables
-from persona_pipeline.reporting.terminal import cell_text
+from persona_pipeline.reporting.pages.evaluation import cost_tables
+from persona_pipeline.reporting.render import table_records
 from persona_pipeline.reporting.text import (
     format_delta,
     format_score,
@@ -52,7 +51,7 @@ def comparison_table(comparison: BaselineComparison) -> dg.TableMetadataValue:
 def scores_table(report: RunReport) -> dg.TableMetadataValue:
     """Return the table of scores that every report shows, of at most 50 agents."""
     view = ReportView(report)
-    return page_table(pages.scores_table(view, view.rows[:MOST_AGENTS]))
+    return table(*table_records(pages.scores_table(view, view.rows[:MOST_AGENTS])))
 
 
 def usage_metadata(usage: UsageSummary) -> Metadata:
@@ -64,14 +63,10 @@ def usage_metadata(usage: UsageSummary) -> Metadata:
 
 def costs_metadata(report: RunReport) -> Metadata:
     """Return who the money of a run was spent on: a table an agent, a dimension and a mechanism where there are several."""
-    return {costs.label.lower().replace(" ", "_"): page_table(costs) for costs in cost_tables(report, MOST_AGENTS)}
-
-
-def page_table(shown: Table) -> dg.TableMetadataValue:
-    """Return a table of a report. Headings are short: the UI cuts wide tables off."""
-    columns = [(column.short or column.title).lower() for column in shown.columns]
-    rows = [dict(zip(columns, (cell_text(cell) for cell in row.cells), strict=True)) for row in shown.rows]
-    return table(rows, columns)
+    return {
+        costs.label.lower().replace(" ", "_"): table(*table_records(costs))
+        for costs in cost_tables(report, MOST_AGENTS)
+    }
 
 
 def findings_metadata(findings: Sequence[Finding]) -> Metadata:

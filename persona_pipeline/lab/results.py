@@ -224,11 +224,7 @@ class CauseKind(StrEnum):
     NAMES = "names"
 
 
-class _FoundValue(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class PastPoint(_FoundValue):
+class PastPoint(_Value):
     """A moment of the history: a commit, or a stored evaluation. ``at`` is RFC 3339."""
 
     name: str
@@ -238,7 +234,7 @@ class PastPoint(_FoundValue):
     score: float | None = None
 
 
-class Cause(_FoundValue):
+class Cause(_Value):
     """What changed a score, and what says so.
 
     Attributes:
@@ -253,7 +249,7 @@ class Cause(_FoundValue):
     evidence: tuple[str, ...] = ()
 
 
-class Fall(_FoundValue):
+class Fall(_Value):
     """A score that fell, and what made it fall.
 
     Attributes:
@@ -278,7 +274,7 @@ class Fall(_FoundValue):
     steps: tuple[PastPoint, ...] = ()
 
 
-class Bisection(_FoundValue):
+class Bisection(_Value):
     """What made an agent's scores fall.
 
     Attributes:

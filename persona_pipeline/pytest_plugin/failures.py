@@ -3,7 +3,6 @@
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 
 import pytest
 import sqlalchemy as sa
@@ -15,26 +14,15 @@ from persona_pipeline.suites.results.suite_result import TestResult
 from persona_pipeline.world.world import World
 
 
-@dataclass(frozen=True)
-class Transcript:
-    """Messages by id, each as one line."""
-
-    lines: dict[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, world: World | None, message_ids: Sequence[str]) -> "Transcript":
-        """Return the lines of some messages; those that are not in the store any more are left out."""
-        if world is None or not message_ids:
-            return cls()
-        table = tables.run_messages
-        with world.store.connect() as connection:
-            rows = connection.execute(sa.select(table).where(table.c.id.in_(set(message_ids)))).all()
-        names = world.display_names()
-        return cls({row.id: _line(world, row, names) for row in rows})
-
-    def line(self, message_id: str) -> str | None:
-        """Return a message's line, None where it is not known."""
-        return self.lines.get(message_id)
+def _transcript(world: World | None, message_ids: Sequence[str]) -> dict[str, str]:
+    """Return messages by id, each as one line; those that are not in the store any more are left out."""
+    if world is None or not message_ids:
+        return {}
+    table = tables.run_messages
+    with world.store.connect() as connection:
+        rows = connection.execute(sa.select(table).where(table.c.id.in_(set(message_ids)))).all()
+    names = world.display_names()
+    return {row.id: _line(world, row, names) for row in rows}
 
 
 def _line(world: World, row: sa.Row, names: dict[str, str]) -> str:
@@ -165,14 +153,14 @@ def _claims(found: pp.Evaluation, agent_id: str, rows: Sequence[tuple[str, pp.Pr
     ordered = sorted(rows, key=lambda item: (item[1].score or 0.0, -item[1].weight))
     shown = ordered[:MOST_CLAIMS]
     quoted = [quote for _, row in shown for quote in row.evidence[:MOST_QUOTES]]
-    transcript = Transcript.of(found.world, [quote.message_id for quote in quoted if quote.message_id])
+    transcript = _transcript(found.world, [quote.message_id for quote in quoted if quote.message_id])
     for dimension, row in shown:
         yield ""
         not_so = " (must not be so)" if row.inverted else ""
         yield f"  {row.score:.1f}  {one_line(row.claim, MOST_TEXT)}{not_so} [{dimension}/{row.id}]"
         for quote in row.evidence[:MOST_QUOTES]:
             yield f'       quote: "{one_line(quote.quote, MOST_TEXT)}"'
-            if quote.message_id and (line := transcript.line(quote.message_id)):
+            if quote.message_id and (line := transcript.get(quote.message_id)):
                 yield f"       {line}"
         if row.reasoning:
             yield f"       judge: {one_line(row.reasoning, MOST_TEXT)}"

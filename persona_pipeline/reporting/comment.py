@@ -15,10 +15,10 @@ from pathlib import Path
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.guard.report import EXIT_OK, RunReport
 from persona_pipeline.lab.results import read_comparison
-from persona_pipeline.reporting.markdown import COMMENT_LIMIT, MARKER, page_markdown
+from persona_pipeline.reporting.markdown import comment_of
 from persona_pipeline.reporting.page import Block, Folded, Item, Page, Section, Span
 from persona_pipeline.reporting.pages.evaluation import comment_page
-from persona_pipeline.reporting.pages.versions import COMPARED, TOUCHED, changes_line, changes_page, comparison_page
+from persona_pipeline.reporting.pages.experiments import COMPARED, TOUCHED, changes_line, changes_page, comparison_page
 from persona_pipeline.reporting.render import MAX_BYTES, read_json
 from persona_pipeline.world.changes import Change, changed_things
 
@@ -47,19 +47,14 @@ def comment_text(
     touched = None if changes is None else changes_page(changes)
     if report is None:
         found = [*([touched.as_section()] if touched else []), *after]
-        return f"{MARKER}\n{page_markdown(Page('', before=before, sections=found), COMMENT_LIMIT - len(MARKER) - 1)}"
+        return comment_of(Page("", before=before, sections=found))
     page = comment_page(report)
     told: list[Block] = [Item([f"{TOUCHED}: ", *changes_line(changes)])] if changes is not None else []
     listed = []
     if touched and changes and len(changes) > 1:
         listed = [Section("", [Folded("All that this change touches", touched.sections[0].blocks)])]
-    page = replace(
-        page,
-        before=[*before, *page.before],
-        top=[*told, *_to_do(report), *page.top],
-        sections=[*page.sections, *listed, *after],
-    )
-    return f"{MARKER}\n{page_markdown(page, COMMENT_LIMIT - len(MARKER) - 1)}"
+    top, sections = [*told, *_to_do(report), *page.top], [*page.sections, *listed, *after]
+    return comment_of(replace(page, before=[*before, *page.before], top=top, sections=sections))
 
 
 def _to_do(report: RunReport) -> list[Block]:
@@ -89,7 +84,7 @@ def main(arguments: list[str]) -> int:
         return int(stopped.code or 0)
     report, problem = None, ""
     try:
-        report = _read(told.report)
+        report = read_json(_text(told.report), str(told.report))
     except ConfigError as error:
         print(error, file=sys.stderr)
         if told.conclusion is None:
@@ -133,10 +128,6 @@ def _comparison(path: Path) -> Section:
 
 def _unreadable(title: str, said: str, error: ConfigError) -> Section:
     return Section(title, [Item([Span(said, "own"), Span(error.problems[0].message, limit=200)])])
-
-
-def _read(report: Path) -> RunReport:
-    return read_json(_text(report), str(report))
 
 
 def _text(path: Path) -> str:

@@ -45,7 +45,12 @@ def render_comment(report: RunReport, limit: int = COMMENT_LIMIT) -> str:
     """
     from persona_pipeline.reporting.pages.evaluation import comment_page
 
-    return f"{MARKER}\n{page_markdown(comment_page(report), limit - len(MARKER) - 1)}"
+    return comment_of(comment_page(report), limit)
+
+
+def comment_of(page: Page, limit: int = COMMENT_LIMIT) -> str:
+    """Return a page as the one comment of a pull request."""
+    return f"{MARKER}\n{page_markdown(page, limit - len(MARKER) - 1)}"
 
 
 def page_markdown(page: Page, limit: int | None = None) -> str:

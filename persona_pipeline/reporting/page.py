@@ -39,7 +39,6 @@ Line = str | Sequence[str | Span]
 
 
 def spans(line: Line) -> list[Span]:
-    """Return the pieces of a line."""
     parts = [line] if isinstance(line, str) else line
     return [Span(part) if isinstance(part, str) else part for part in parts]
 

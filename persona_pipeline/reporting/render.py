@@ -1,20 +1,25 @@
-"""A report in the format that was asked for, a run's JSON read back, and the page of whatever was found."""
+"""Reports and pages in the format that was asked for, written where they were asked for; a run's JSON, and read back."""
 
 import json
 import math
-from collections.abc import Mapping
-from typing import Any
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
 
 from pydantic import ValidationError
 
 from persona_pipeline.base.documents.json import strict_json
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.guard.report import EXIT_OK, AgentEvaluation, AgentReport, RunReport
-from persona_pipeline.reporting.page import Page
-from persona_pipeline.reporting.view import ReportView
-from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS
+from persona_pipeline.reporting.page import Page, Table
+from persona_pipeline.reporting.view import ReportView, in_order
+
+if TYPE_CHECKING:
+    from persona_pipeline.suites.results.suite_result import SuiteResult
 
 PAGE_FORMATS = ("table", "json", "markdown", "html")
+_ASCII = {"−": "-", "–": "-", "±": "+-", "…": "...", "━": "-", "─": "-"}
 
 
 def render(report: RunReport, format: str) -> str:
@@ -42,8 +47,8 @@ def render(report: RunReport, format: str) -> str:
     raise ConfigError(f"format {format!r} is unknown; use json, markdown, html, junit or prometheus")
 
 
-def render_page(page: Page, data: Mapping[str, Any], format: str) -> str:
-    """Return a page (``data``: the same as plain JSON) as ``table``, ``json``, ``markdown`` or ``html``."""
+def render_page(page: Page, format: str, data: Mapping[str, Any] | None = None) -> str:
+    """Return a page as ``table``, ``json`` (``data``: the same as plain JSON), ``markdown``, ``html`` or ``notebook``."""
     if format == "json":
         return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
     if format == "markdown":
@@ -54,9 +59,79 @@ def render_page(page: Page, data: Mapping[str, Any], format: str) -> str:
         from persona_pipeline.reporting.html import page_html
 
         return page_html(page)
+    if format == "notebook":
+        from persona_pipeline.reporting.html import notebook_html
+
+        return notebook_html(page)
     from persona_pipeline.reporting.terminal import page_text
 
     return page_text(page)
+
+
+def write_page(page: Page, data: Mapping[str, Any], format: str, output: Path | None) -> None:
+    """Write a page in one of ``PAGE_FORMATS`` to a file, without one to stdout."""
+    from persona_pipeline.base.files import write_atomically
+
+    if output is not None:
+        write_atomically(output, render_page(page, format, data))
+        print(f"report written: {output}", file=sys.stderr)
+    elif format == "table":
+        print_page(page)
+    else:
+        sys.stdout.write(transliterated(render_page(page, format, data), sys.stdout.encoding or "utf-8"))
+
+
+def print_page(page: Page, file: TextIO | None = None) -> None:
+    """Write a page to ``file`` (default: stdout), in colour on a terminal only and never failing on its encoding."""
+    from persona_pipeline.reporting.terminal import draw, page_text
+
+    stream: TextIO = file if file is not None else sys.stdout
+    if stream.isatty():
+        draw(page, stream)
+    else:
+        stream.write(transliterated(page_text(page), getattr(stream, "encoding", None) or "utf-8"))
+    stream.flush()
+
+
+def print_report(report: RunReport, file: TextIO | None = None, *, exits: bool = True) -> None:
+    """Write a run's table and findings to ``file`` (default: stderr).
+
+    Args:
+        exits: whether the process ends with the report's exit code, which is said then.
+    """
+    from persona_pipeline.reporting.pages.evaluation import short_page
+
+    print_page(short_page(report, exits=exits), file if file is not None else sys.stderr)
+
+
+def transliterated(text: str, encoding: str) -> str:
+    """Return text that the encoding can hold: our own signs get an ASCII stand-in, other characters a question mark."""
+    try:
+        text.encode(encoding)
+        return text
+    except UnicodeEncodeError:
+        for sign, plain in _ASCII.items():
+            text = text.replace(sign, plain)
+        return text.encode(encoding, "replace").decode(encoding)
+
+
+def table_records(table: Table) -> tuple[list[dict[str, str]], list[str]]:
+    """Return a table as plain rows by column, and the columns' names: short, for Dagster's UI cuts wide tables off."""
+    from persona_pipeline.reporting.terminal import cell_text
+
+    columns = [(column.short or column.title).lower() for column in table.columns]
+    return [dict(zip(columns, map(cell_text, row.cells), strict=True)) for row in table.rows], columns
+
+
+def render_suites(whole: "SuiteResult", results: "Sequence[SuiteResult]", format: str) -> str:
+    """Return runs of suites as ``junit``, one by one, or ``html``, all of them together."""
+    if format == "junit":
+        from persona_pipeline.reporting.junit import render_suite_junit
+
+        return render_suite_junit(*results)
+    from persona_pipeline.reporting.pages.suites import suite_page
+
+    return render_page(suite_page(whole), format)
 
 
 def render_prometheus(report: RunReport) -> str:
@@ -159,16 +234,12 @@ def read_json(text: str, path: str = "report") -> RunReport:
 def _agent(agent: AgentReport) -> dict[str, Any]:
     evaluation, concluded = agent.evaluation.model_dump(mode="json"), agent.conclusions
     evaluation["provenance"] = _sorted(evaluation["provenance"])
-    evaluation["dimensions"] = {
-        name: evaluation["dimensions"][name] for name in _dimension_order(evaluation["dimensions"])
-    }
+    evaluation["dimensions"] = {name: evaluation["dimensions"][name] for name in in_order(evaluation["dimensions"])}
     for dimension in evaluation["dimensions"].values():
         dimension["propositions"] = dict(sorted(dimension["propositions"].items()))
         dimension["statistics"] = _sorted(dimension["statistics"])
     comparison = agent.comparison.model_dump(mode="json")
-    comparison["dimensions"] = {
-        name: comparison["dimensions"][name] for name in _dimension_order(comparison["dimensions"])
-    }
+    comparison["dimensions"] = {name: comparison["dimensions"][name] for name in in_order(comparison["dimensions"])}
     return evaluation | {
         "conclusion": agent.conclusion.model_dump(mode="json"),
         "conclusions": {name: _sorted(concluded[name].model_dump(mode="json")) for name in evaluation["dimensions"]},
@@ -186,10 +257,6 @@ def _read_agent(data: Any) -> AgentReport:
     return AgentReport.model_validate(
         {"evaluation": evaluation, "comparison": data.get("comparison"), "findings": data.get("findings", [])}
     )
-
-
-def _dimension_order(names: dict[str, Any]) -> list[str]:
-    return [name for name in ALL_DIMENSIONS if name in names] + sorted(set(names) - set(ALL_DIMENSIONS))
 
 
 def _sorted(value: Any) -> Any:

@@ -11,6 +11,7 @@ suites       [SuiteSummary, ...]
 corrections  CorrectionStatistics
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
@@ -26,7 +27,7 @@ from persona_pipeline.evaluation.history import judged_messages, overall_points,
 from persona_pipeline.evaluation.voice import VoiceState, voice_state
 from persona_pipeline.guard.baselines.golden import watched_agents
 from persona_pipeline.guard.baselines.trend import Trend
-from persona_pipeline.guard.report import AgentReport, RunReport
+from persona_pipeline.guard.report import AgentEvaluation, AgentReport, RunReport
 from persona_pipeline.scoring.fading import SHORTEST, CurvePoint, Fading, MessageValue, SurvivalPoint, turns_of
 from persona_pipeline.scoring.fading import fading as find_fading
 from persona_pipeline.scoring.text.nearness import voice_convergence
@@ -61,7 +62,7 @@ def gather(world: World, report: RunReport, *, since: datetime | None = None) ->
         return report
     agent_ids = [agent_id for agent_id, item in report.agents.items() if not item.outlined]
     newest = max((item.evaluation for item in report.agents.values()), key=lambda item: item.window_end)
-    window = Window(end=newest.window_end, start=newest.window_start)
+    window = _window_of(newest)
     corrections = correction_statistics(world.store, window, agent_ids=list(report.agents))
     sections: dict[str, Any] = {
         "history": {
@@ -78,6 +79,10 @@ def gather(world: World, report: RunReport, *, since: datetime | None = None) ->
         sections["corrections"] = corrections.model_dump(mode="json")
     report.statistics |= {name: section for name, section in sections.items() if section}
     return report
+
+
+def _window_of(evaluation: AgentEvaluation) -> Window:
+    return Window(end=evaluation.window_end, start=evaluation.window_start)
 
 
 def _outlined_history(store: Store, report: RunReport, until: datetime) -> dict[str, list[dict[str, Any]]]:
@@ -131,24 +136,20 @@ def _fading_statistics(world: World, report: AgentReport) -> list[dict[str, Any]
 
 def _is_long(world: World, report: AgentReport) -> bool:
     # A look at one window first: most logs have no long conversations, and their histories need not be read.
-    evaluation = report.evaluation
-    window = Window(evaluation.window_end, evaluation.window_start)
-    counts: dict[str, int] = {}
-    for message in world.messages(window, agent_id=evaluation.agent_id):
-        counts[message.conversation] = counts.get(message.conversation, 0) + 1
-    return max(counts.values(), default=0) >= SHORTEST
+    said = world.messages(_window_of(report.evaluation), agent_id=report.evaluation.agent_id)
+    return max(Counter(message.conversation for message in said).values(), default=0) >= SHORTEST
 
 
 def _repetition(messages: list[Message]) -> dict[str, list[MessageValue]]:
-    said: dict[str, list[Message]] = {}
+    said: dict[str, list[str]] = {}
     for message in messages:
-        said.setdefault(message.conversation, []).append(message)
+        said.setdefault(message.conversation, []).append(message.text)
     return {
         conversation: [
             MessageValue(number, None if share is None else ngram_score(share))
-            for number, share in enumerate(message_shares([m.text for m in own], 3), start=1)
+            for number, share in enumerate(message_shares(texts, 3), start=1)
         ]
-        for conversation, own in said.items()
+        for conversation, texts in said.items()
     }
 
 
@@ -166,7 +167,7 @@ def _voice_alarm_statistics(world: World, report: RunReport) -> dict[str, Any]:
     for agent_id in asked:
         evaluation = report.agents[agent_id].evaluation
         if not evaluation.synthetic:
-            states.append(voice_state(world, agent_id, Window(evaluation.window_end, evaluation.window_start)))
+            states.append(voice_state(world, agent_id, _window_of(evaluation)))
     return {state.agent_id: voice_section(state) for state in states if state.learnt.model or state.learnt.since}
 
 
@@ -396,44 +397,36 @@ class SuiteSummary(_Section):
     failures: list[SuiteFailure] = Field(default_factory=list)
 
 
-_HISTORY = TypeAdapter(dict[str, list[HistoryPoint]])
-_TRENDS = TypeAdapter(dict[str, dict[str, Trend]])
-_FADING = TypeAdapter(dict[str, list[FadingSeen]])
-_SUITES = TypeAdapter(list[SuiteSummary])
-_VOICE_MAP = TypeAdapter(VoiceMap)
-_VOICE_ALARMS = TypeAdapter(dict[str, VoiceSeen])
-
-
 def history(report: RunReport) -> dict[str, list[HistoryPoint]]:
     """Return each agent's scores over windows, oldest first; empty when the run has none."""
-    points = _read(report, "history", _HISTORY, {})
+    points = _read(report, "history", dict[str, list[HistoryPoint]], {})
     return {agent: sorted(series, key=lambda point: point.window_end) for agent, series in points.items()}
 
 
 def trends(report: RunReport) -> dict[str, dict[str, Trend]]:
     """Return the dimensions that have been falling, by agent."""
-    return _read(report, "trends", _TRENDS, {})
+    return _read(report, "trends", dict[str, dict[str, Trend]], {})
 
 
 def fading(report: RunReport) -> dict[str, list[FadingSeen]]:
     """Return how each agent's character fares in long conversations, where they are long enough to tell."""
-    return _read(report, "fading", _FADING, {})
+    return _read(report, "fading", dict[str, list[FadingSeen]], {})
 
 
 def voice_map(report: RunReport) -> VoiceMap | None:
     """Return how alike the agents write; None when it was not measured for two agents at least."""
-    voices = _read(report, "voice_map", _VOICE_MAP, VoiceMap())
+    voices = _read(report, "voice_map", VoiceMap, VoiceMap())
     return voices if len(voices.ids) > 1 else None
 
 
 def voice_alarms(report: RunReport) -> dict[str, VoiceSeen]:
     """Return how each agent's own voice stands, where it is learnt or being learnt."""
-    return dict(sorted(_read(report, "voice_alarms", _VOICE_ALARMS, {}).items()))
+    return dict(sorted(_read(report, "voice_alarms", dict[str, VoiceSeen], {}).items()))
 
 
 def suites(report: RunReport) -> list[SuiteSummary]:
     """Return the eval suites of the run."""
-    return _read(report, "suites", _SUITES, [])
+    return _read(report, "suites", list[SuiteSummary], [])
 
 
 def corrections(report: RunReport) -> "CorrectionStatistics | None":
@@ -442,15 +435,15 @@ def corrections(report: RunReport) -> "CorrectionStatistics | None":
         return None
     from persona_pipeline.corrections.statistics import CorrectionStatistics
 
-    found = _read(report, "corrections", TypeAdapter(CorrectionStatistics), None)
+    found = _read(report, "corrections", CorrectionStatistics, None)
     return found if found.total.actions else None
 
 
-def _read(report: RunReport, key: str, adapter: TypeAdapter, default: Any) -> Any:
+def _read(report: RunReport, key: str, shape: Any, default: Any) -> Any:
     if not report.statistics.get(key):
         return default
     try:
-        return adapter.validate_python(report.statistics[key])
+        return TypeAdapter(shape).validate_python(report.statistics[key])
     except ValidationError as error:
         raise ConfigError(
             [

@@ -1,7 +1,6 @@
 """Pages for a terminal or a log: detail first, what matters most last, where the eye is."""
 
 import io
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, TextIO
 
@@ -37,20 +36,8 @@ _STYLES: dict[Tone, str] = {"bad": "red", "warn": "yellow", "dim": "dim", "good"
 _ROWS: dict[Tone, str] = {**_STYLES, "bad": "bold red"}
 _LEGEND = "! drifted   ? cannot be told   - nothing to judge   * dropped beyond what is allowed   n/m: judgments scored of expected"
 _PEOPLE = "   (7.4±0.5): what people would give"
-_ASCII = {"−": "-", "–": "-", "±": "+-", "…": "...", "━": "-", "─": "-"}
 _ANY_WIDTH = 10_000
 _FACT = 34
-
-
-def print_report(report: "RunReport", file: TextIO | None = None, *, exits: bool = True) -> None:
-    """Write a run's table and findings to ``file`` (default: stderr).
-
-    Args:
-        exits: whether the process ends with the report's exit code, which is said then.
-    """
-    from persona_pipeline.reporting.pages.evaluation import short_page
-
-    print_page(short_page(report, exits=exits), file if file is not None else sys.stderr)
 
 
 def report_text(report: "RunReport", *, exits: bool = True) -> str:
@@ -60,16 +47,6 @@ def report_text(report: "RunReport", *, exits: bool = True) -> str:
     return page_text(short_page(report, exits=exits))
 
 
-def print_page(page: Page, file: TextIO | None = None) -> None:
-    """Write a page to ``file`` (default: stdout), in colour on a terminal only and never failing on its encoding."""
-    stream: TextIO = file if file is not None else sys.stdout
-    if stream.isatty():
-        _draw(page, Console(file=stream))
-    else:
-        stream.write(transliterated(page_text(page), getattr(stream, "encoding", None) or "utf-8"))
-    stream.flush()
-
-
 def page_text(page: Page) -> str:
     """Return a page as plain text without colour, ending in a new line."""
     stream = io.StringIO()
@@ -77,15 +54,9 @@ def page_text(page: Page) -> str:
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
 
 
-def transliterated(text: str, encoding: str) -> str:
-    """Return text that the encoding can hold: our own signs get an ASCII stand-in, other characters a question mark."""
-    try:
-        text.encode(encoding)
-        return text
-    except UnicodeEncodeError:
-        for sign, plain in _ASCII.items():
-            text = text.replace(sign, plain)
-        return text.encode(encoding, "replace").decode(encoding)
+def draw(page: Page, terminal: TextIO) -> None:
+    """Write a page in the colours and the width of a terminal."""
+    _draw(page, Console(file=terminal))
 
 
 def plain_text(line: Line) -> str:

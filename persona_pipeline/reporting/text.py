@@ -130,7 +130,6 @@ def format_share(value: float | None, digits: int = 0) -> str:
 
 
 def plural(count: int, one: str) -> str:
-    """Return a number with what it counts."""
     return f"{count:,} {one if count == 1 else one + 's'}"
 
 

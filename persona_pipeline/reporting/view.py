@@ -1,7 +1,7 @@
 """A run as rows (agents) and cells (dimensions beside their baselines), read once for every report."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -29,13 +29,17 @@ MANY, MOST_WHOLE = 50, 20
 
 
 def verdict_label(conclusion: Conclusion) -> str:
-    """Return what is concluded in the words of every report."""
     return VERDICTS[conclusion.verdict] if conclusion.verdict else NOTHING_TO_JUDGE
 
 
 def dimension_label(name: str) -> str:
     """Return the heading of a dimension."""
     return DIMENSIONS[name].heading if name in DIMENSIONS else name.replace("_", " ").capitalize()
+
+
+def in_order(names: Collection[str]) -> list[str]:
+    """Return dimensions in their own order, those that are not known any more last."""
+    return [name for name in ALL_DIMENSIONS if name in names] + sorted(set(names) - set(ALL_DIMENSIONS))
 
 
 class AgentStatus(StrEnum):
@@ -137,9 +141,8 @@ class AgentRow:
     @cached_property
     def overall_baseline(self) -> float | None:
         """Mean baseline of the dimensions behind ``overall``; None unless each of them has one."""
-        parts = [
-            cell.baseline for cell in self.cells if cell.dimension not in NOT_IN_OVERALL and cell.score is not None
-        ]
+        scored = (cell for cell in self.cells if cell.score is not None)
+        parts = [cell.baseline for cell in scored if cell.dimension not in NOT_IN_OVERALL]
         known = [value for value in parts if value is not None]
         return fmean(known) if known and len(known) == len(parts) else None
 
@@ -159,7 +162,6 @@ class AgentRow:
 
     @cached_property
     def conclusion(self) -> Conclusion:
-        """What is concluded of it, and why."""
         return self.report.conclusion
 
     @cached_property
@@ -180,14 +182,16 @@ class AgentRow:
         return 2 * order.index(self.status) + self.is_new
 
     @property
+    def sights(self) -> dict[str, Sight]:
+        """What its window could have seen, by dimension."""
+        compared = {cell.dimension: cell.comparison for cell in self.cells}
+        return {name: item.sight for name, item in compared.items() if item and item.sight}
+
+    @property
     def failures(self) -> list[tuple[str, PropositionResult]]:
         """Propositions that should have a score and have none."""
-        return [
-            (cell.dimension, result)
-            for cell in self.cells
-            if cell.evaluation
-            for result in cell.evaluation.failures.values()
-        ]
+        judged = [(cell.dimension, cell.evaluation) for cell in self.cells if cell.evaluation]
+        return [(name, result) for name, item in judged for result in item.failures.values()]
 
 
 @dataclass(frozen=True)
@@ -203,28 +207,19 @@ class ReportView:
             for agent in self.report.agents.values()
             for name in (*agent.evaluation.dimensions, *agent.comparison.dimensions)
         }
-        return [name for name in ALL_DIMENSIONS if name in names] + sorted(names - set(ALL_DIMENSIONS))
+        return in_order(names)
 
     @cached_property
     def rows(self) -> list[AgentRow]:
-        return [
-            AgentRow(
-                agent_id,
-                agent,
-                tuple(
-                    ScoreCell(
-                        agent_id,
-                        name,
-                        agent.evaluation.dimensions.get(name),
-                        agent.comparison.dimensions.get(name),
-                        concluded.get(name),
-                    )
-                    for name in self.dimensions
-                ),
-            )
-            for agent_id, agent in sorted(self.report.agents.items())
-            for concluded in [agent.conclusions]
-        ]
+        return [self._row(agent_id, agent) for agent_id, agent in sorted(self.report.agents.items())]
+
+    def _row(self, agent_id: str, agent: AgentReport) -> AgentRow:
+        judged, compared, concluded = agent.evaluation.dimensions, agent.comparison.dimensions, agent.conclusions
+        cells = (
+            ScoreCell(agent_id, name, judged.get(name), compared.get(name), concluded.get(name))
+            for name in self.dimensions
+        )
+        return AgentRow(agent_id, agent, tuple(cells))
 
     @cached_property
     def new(self) -> list[AgentRow]:
@@ -265,17 +260,7 @@ class ReportView:
     @cached_property
     def sights(self) -> list[tuple[AgentRow, dict[str, Sight]]]:
         """What each agent's window could have seen, by dimension; agents of which nothing was tested are left out."""
-        found = [
-            (
-                row,
-                {
-                    cell.dimension: cell.comparison.sight
-                    for cell in row.cells
-                    if cell.comparison and cell.comparison.sight
-                },
-            )
-            for row in self.rows
-        ]
+        found = [(row, row.sights) for row in self.rows]
         return [(row, sights) for row, sights in found if sights]
 
     def dullest(self, most: int) -> list[tuple[AgentRow, dict[str, Sight]]]:
@@ -285,7 +270,6 @@ class ReportView:
 
     @property
     def headline(self) -> str:
-        """The run in one short sentence."""
         if not self.rows:
             return "No agent was evaluated"
         count = Counter(row.status for row in self.rows)
@@ -300,12 +284,8 @@ class ReportView:
         elif count[AgentStatus.HELD] == judged:
             said = f"{judged} of {judged} judged agents in character; {silent}"
         else:
-            parts = [
-                f"{count[status]} {label}"
-                for status, label in ((AgentStatus(verdict.value), label) for verdict, label in VERDICTS.items())
-                if count[status]
-            ]
-            said = ", ".join(parts)
+            counted = {label: count[AgentStatus(verdict.value)] for verdict, label in VERDICTS.items()}
+            said = ", ".join(f"{number} {label}" for label, number in counted.items() if number)
             if self.new and len(self.new) == count[AgentStatus.CANNOT_TELL]:
                 said += " (no baseline yet)"
             said += f"; {silent}" if judged < total else ""

@@ -17,7 +17,7 @@ from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
 from persona_pipeline.lab.claims.faults import FAULTS, FEWEST_CHANGED, break_case, under_name_of
 from persona_pipeline.lab.claims.matrix import KillMatrix
 from persona_pipeline.lab.claims.trial import INTACT, Trial, TrialRequest, against, plan_trial, read_signals, run_trial
-from persona_pipeline.reporting.pages.claims import matrix_page
+from persona_pipeline.reporting.pages.experiments import matrix_page
 from persona_pipeline.reporting.terminal import page_text
 from persona_pipeline.scoring.plan import AgentCase
 from persona_pipeline.testing.judges import ScriptedJudge

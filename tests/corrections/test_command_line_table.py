@@ -14,7 +14,7 @@ from persona_pipeline.corrections.statistics import (
     GateStatistics,
     correction_statistics,
 )
-from persona_pipeline.reporting.pages.corrections import statistics_lines
+from persona_pipeline.reporting.pages.instruments import statistics_lines
 from persona_pipeline.world import World
 from tests.corrections.test_statistics import record_all
 from tests.support.clock import LONG

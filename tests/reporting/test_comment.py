@@ -6,7 +6,7 @@ import pytest
 
 from persona_pipeline.reporting.comment import comment_text, main
 from persona_pipeline.reporting.markdown import MARKER, page_markdown
-from persona_pipeline.reporting.pages.versions import changes_page
+from persona_pipeline.reporting.pages.experiments import changes_page
 from persona_pipeline.reporting.render import json_text
 from persona_pipeline.world.changes import Change, Kind
 from tests.reporting.sample import sample_report

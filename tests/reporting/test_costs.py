@@ -4,7 +4,7 @@ import pytest
 
 from persona_pipeline.guard.report import Expense, RunReport
 from persona_pipeline.reporting.page import Table
-from persona_pipeline.reporting.pages.costs import cost_tables
+from persona_pipeline.reporting.pages.evaluation import cost_tables
 from persona_pipeline.reporting.terminal import cell_text
 from persona_pipeline.scoring.results import UsageSummary
 from tests.reporting.sample import sample_report

@@ -3,7 +3,7 @@ from markdown_it import MarkdownIt
 
 from persona_pipeline.guard.report import Finding, RunReport
 from persona_pipeline.reporting.markdown import COMMENT_LIMIT, MARKER, render_comment
-from persona_pipeline.reporting.pages.costs import cost_tables
+from persona_pipeline.reporting.pages.evaluation import cost_tables
 from persona_pipeline.scoring.results import PropositionResult
 from tests.reporting.sample import sample_report
 

@@ -5,7 +5,8 @@ import pty
 import pytest
 
 from persona_pipeline.guard.report import Finding, RunReport
-from persona_pipeline.reporting.terminal import print_report, report_text
+from persona_pipeline.reporting.render import print_report
+from persona_pipeline.reporting.terminal import report_text
 from tests.reporting.sample import sample_report
 
 

@@ -239,15 +239,10 @@ def _write(whole: "SuiteResult", results: Sequence["SuiteResult"], path: Path) -
         from persona_pipeline.suites.results.suite_result import json_parts
 
         texts = json_parts(whole, results, newline="\n")
-    elif path.suffix == ".xml":
-        from persona_pipeline.reporting.junit import render_suite_junit
-
-        texts = [render_suite_junit(*results)]
     else:
-        from persona_pipeline.reporting.html import page_html
-        from persona_pipeline.reporting.pages.suites import suite_page
+        from persona_pipeline.reporting.render import render_suites
 
-        texts = [page_html(suite_page(whole))]
+        texts = [render_suites(whole, results, "junit" if path.suffix == ".xml" else "html")]
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8") as stream:
         stream.writelines(texts)

@@ -42,15 +42,14 @@ def doctor(
     Exit codes: 0 all that is needed works, 2 something does not, 3 the judge cannot judge: no baseline is taken with it.
     """
     from persona_pipeline.judging.model.probe import ProbeLevel
+    from persona_pipeline.reporting.pages.instruments import doctor_page
+    from persona_pipeline.reporting.render import print_page
 
     findings = diagnose(environment(), calls=calls, dagster=dagster)
     if as_json:
         typer.echo(json.dumps([vars(finding) for finding in findings], indent=2, ensure_ascii=False))
     else:
-        for finding in findings:
-            typer.echo(f"{finding.level:<6}{finding.name:<18}{finding.said}")
-            if finding.remedy:
-                typer.echo(f"{'':<24}-> {finding.remedy}")
+        print_page(doctor_page(findings))
     errors = [finding for finding in findings if finding.level is ProbeLevel.ERROR]
     if errors:
         raise typer.Exit(EXIT_CANNOT_JUDGE if all(finding.cannot_judge for finding in errors) else EXIT_BROKEN)

@@ -11,7 +11,7 @@ from persona_pipeline.defs.platform.assets import AssetOutcome
 from persona_pipeline.evaluation.history import HistoryValue
 from persona_pipeline.evaluation.voice import VoiceState
 from persona_pipeline.guard.report import AgentEvaluation, AgentReport
-from persona_pipeline.reporting.charts import pictures
+from persona_pipeline.reporting.pages import evaluation as pages
 from persona_pipeline.reporting.statistics import VoiceSeen, voice_section
 from persona_pipeline.reporting.text import format_score, one_line, unscored_label
 from persona_pipeline.reporting.view import dimension_label, people_lines
@@ -115,7 +115,7 @@ def voice_outcome(state: VoiceState) -> AssetOutcome:
         }
         for alarm in seen.alarms
     ]
-    picture = pictures.voice_alarm_picture(state.agent_id, seen)
+    picture = pages.voice_alarm_picture(state.agent_id, seen)
     facts = {
         "voice": seen.text,
         "alarm": seen.stands,
@@ -140,11 +140,11 @@ def run_outcome(evaluation: AgentEvaluation, history: Sequence[HistoryValue] = (
         lines.append(f"| {dimension_label(name)} | {score} | {item.n_scored} of {item.n_expected} |")
     lines.append(f"| **Overall** | **{format_score(evaluation.overall)}** | |")
     found: metadata.Metadata = {"scores": dg.MetadataValue.md("\n".join(lines))}
-    picture = pictures.history_picture(evaluation.display_name, history)
+    picture = pages.history_picture(evaluation.display_name, history)
     if picture:
         found["score_history_plot"] = dg.MetadataValue.md(picture)
     fluency = evaluation.dimensions.get("fluency")
-    if picture := pictures.repetition_picture(fluency.statistics.get("repetition", {}) if fluency else {}):
+    if picture := pages.repetition_picture(fluency.statistics.get("repetition", {}) if fluency else {}):
         found["repetition_plot"] = dg.MetadataValue.md(picture)
     if evaluation.overall is not None:
         found["overall"] = round(evaluation.overall, 4)

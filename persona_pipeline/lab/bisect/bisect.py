@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Protocol
 
 from persona_pipeline.base.documents.json import rfc3339
 from persona_pipeline.base.errors import ConfigError
@@ -18,8 +17,8 @@ from persona_pipeline.guard.calibration.known import KnownVerdicts
 from persona_pipeline.guard.report import EXIT_COVERAGE, EXIT_OK, AgentEvaluation
 from persona_pipeline.judging.money import model_name
 from persona_pipeline.judging.open import RECORDINGS
-from persona_pipeline.judging.verdict import Judge
-from persona_pipeline.lab.bisect.causes import THE_CAUSE, Step, cause_of
+from persona_pipeline.judging.verdict import Judge, JudgeRequest
+from persona_pipeline.lab.bisect.causes import THE_CAUSE, Step, cause_of, voice_lines
 from persona_pipeline.lab.results import Bisection, Cause, CauseKind, Fall, PastPoint
 from persona_pipeline.lab.states import (
     HERE,
@@ -62,7 +61,9 @@ def find_step(value: Callable[[int], float | None], good: int, bad: int) -> Inte
         raise ValueError("both ends must have a score")
     middle = (first + last) / 2
     while bad - good > 1:
-        place = next((p for p in _from_the_middle(good, bad) if value(p) is not None), None)
+        halfway = (good + bad) // 2
+        from_the_middle = sorted(range(good + 1, bad), key=lambda place: abs(place - halfway))
+        place = next((p for p in from_the_middle if value(p) is not None), None)
         if place is None:
             return Interval(good, bad, tuple(range(good + 1, bad)))
         score = value(place)
@@ -70,33 +71,11 @@ def find_step(value: Callable[[int], float | None], good: int, bad: int) -> Inte
     return Interval(good, bad)
 
 
-def _from_the_middle(good: int, bad: int) -> list[int]:
-    middle = (good + bad) // 2
-    return sorted(range(good + 1, bad), key=lambda place: abs(place - middle))
-
-
 _MOST_REVISIONS = 200
 
 
-class History(Protocol):
-    """Points in time, oldest first. ``source``: ``commits`` or ``evaluations``."""
-
-    source: str
-    answers: RecordedAnswers
-
-    def __len__(self) -> int: ...
-
-    def state(self, place: int) -> State | None:
-        """Return the agent as it stood there, None where it has no score; raises ``ConfigError`` where files are not valid."""
-        ...
-
-    def point(self, place: int, score: float | None = None) -> PastPoint:
-        """Return what a person calls that point."""
-        ...
-
-
 class CommitHistory:
-    """The commits in which something changed that the agent's scores may rest on."""
+    """The commits in which something changed that the agent's scores may rest on, oldest first."""
 
     source = "commits"
 
@@ -111,9 +90,11 @@ class CommitHistory:
         return len(self.revisions)
 
     def state(self, place: int) -> State | None:
+        """Return the agent as it stood there, None where it has no score; raises ``ConfigError`` where files are not valid."""
         return self.states.state(self.revisions[place])
 
     def point(self, place: int, score: float | None = None) -> PastPoint:
+        """Return what a person calls that point."""
         revision = self.revisions[place]
         at = None if revision.at is None else rfc3339(revision.at)
         return PastPoint(name=revision.short, commit=revision.id, subject=revision.subject, at=at, score=score)
@@ -126,14 +107,16 @@ class RunHistory:
 
     def __init__(self, world: World, agent_id: str, states: CommitStates) -> None:
         self.world, self.agent_id, self.states, self.answers = world, agent_id, states, states.answers
-        self.runs = [run.evaluation for run in latest_runs(world.store, agent_id) if not run.evaluation.synthetic]
+        self.runs = _stored(world, agent_id)
 
     def __len__(self) -> int:
         return len(self.runs)
 
     def state(self, place: int) -> State | None:
         evaluation = self.runs[place]
-        stored = State(self._label(place), None, evaluation.dimensions, fingerprint=_fingerprint(evaluation))
+        stored = State(
+            rfc3339(evaluation.window_end), None, evaluation.dimensions, fingerprint=_fingerprint(evaluation)
+        )
         known = self._personas.get(str(evaluation.provenance.get("persona_hash")))
         if known is None:
             return stored
@@ -155,10 +138,7 @@ class RunHistory:
 
     def point(self, place: int, score: float | None = None) -> PastPoint:
         at = rfc3339(self.runs[place].window_end)
-        return PastPoint(name=self._label(place), subject="window's end", at=at, score=score)
-
-    def _label(self, place: int) -> str:
-        return rfc3339(self.runs[place].window_end)
+        return PastPoint(name=at, subject="window's end", at=at, score=score)
 
     @cached_property
     def _now(self) -> SideAgent:
@@ -197,6 +177,9 @@ class RunHistory:
             for stored in agent.sets.values()
             if stored.propositions is not None
         }
+
+
+History = CommitHistory | RunHistory
 
 
 def _sets_of(evaluation: AgentEvaluation) -> dict[str, str]:
@@ -240,20 +223,37 @@ class BisectRequest:
     proposition_delta: float = PROPOSITION_DELTA
 
 
-def bisect_commits(
-    world: World, request: BisectRequest, live: Judge | None = None
-) -> tuple[Bisection, RecordedAnswers]:
-    """Search the history of a world's repository for what made an agent's scores fall.
+HISTORIES = ("auto", "commits", "evaluations")
+
+
+def bisect(
+    world: World, request: BisectRequest, by: str = "auto", live: Judge | None = None
+) -> tuple[Bisection, list[JudgeRequest]]:
+    """Search the history of a world for what made an agent's scores fall, and when its voice changed.
 
     Args:
+        by: one of ``HISTORIES``; ``auto``: commits where messages are in git and changed there.
         live: asked for judgments that nobody made; None: nobody is asked.
 
     Returns:
         What was found, and the judgments that are missing.
 
     Raises:
-        ConfigError: there is no repository or no such commit, or files of one of the ends are not valid.
+        ConfigError: there is no repository or no such commit, fewer than two evaluations are stored, or files are not valid.
     """
+    in_git = by == "commits" or (by == "auto" and has_messages(world, request.bad))
+    found, answers = (bisect_commits if in_git else bisect_evaluations)(world, request, live)
+    if by == "auto" and in_git and found.good == found.bad and len(_stored(world, request.agent_id)) > 1:
+        # What it depends on never changed since it was well: then time did it.
+        found, answers = bisect_evaluations(world, request, live)
+    found = found.model_copy(update={"voice": voice_lines(world, request.agent_id)})
+    return found, list(answers.missing.values())
+
+
+def bisect_commits(
+    world: World, request: BisectRequest, live: Judge | None = None
+) -> tuple[Bisection, RecordedAnswers]:
+    """Search the commits of a world's repository; see ``bisect``."""
     good = request.good or _first_good(world, request)
     answers = RecordedAnswers(KnownVerdicts.of(world), live=live)
     with CommitStates(world, request.agent_id, answers, request.window) as states:
@@ -266,11 +266,7 @@ def bisect_commits(
 def bisect_evaluations(
     world: World, request: BisectRequest, live: Judge | None = None
 ) -> tuple[Bisection, RecordedAnswers]:
-    """Search an agent's stored evaluations instead; see ``bisect_commits``.
-
-    Raises:
-        ConfigError: fewer than two are stored, or files of the world as it stands are not valid.
-    """
+    """Search an agent's stored evaluations instead; see ``bisect``."""
     answers = RecordedAnswers(KnownVerdicts.of(world), live=live)
     with CommitStates(world, request.agent_id, answers, request.window) as states:
         history = RunHistory(world, request.agent_id, states)
@@ -287,9 +283,8 @@ def has_messages(world: World, commit: str) -> bool:
         return False
 
 
-def stored_evaluations(world: World, agent_id: str) -> int:
-    """Return how many windows of an agent were evaluated."""
-    return sum(not run.evaluation.synthetic for run in latest_runs(world.store, agent_id))
+def _stored(world: World, agent_id: str) -> list[AgentEvaluation]:
+    return [run.evaluation for run in latest_runs(world.store, agent_id) if not run.evaluation.synthetic]
 
 
 def _searched(history: History, request: BisectRequest) -> Bisection:

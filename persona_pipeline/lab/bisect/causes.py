@@ -20,7 +20,7 @@ from persona_pipeline.lab.states import RecordedAnswers, State
 from persona_pipeline.scoring.results import PropositionResult, final_score
 from persona_pipeline.world.models import Persona
 from persona_pipeline.world.personas import parse_persona
-from persona_pipeline.world.propositions.models import Proposition, PropositionSet
+from persona_pipeline.world.propositions.models import Proposition
 from persona_pipeline.world.world import World
 
 # A share of a claim's fall below which a thing had no part in it, and above which it is the cause.
@@ -98,7 +98,7 @@ class Step:
             if after is not None
             else ((before or 0.0) - mean) * earlier.get(key, 0.0)
         )
-        old, new = _claim_ids(self.before, self.dimension), _claim_ids(self.after, self.dimension)
+        old, new = _claims_of(self.before, self.dimension), _claims_of(self.after, self.dimension)
         if (key in old) != (key in new):
             kinds: frozenset[CauseKind] = frozenset([CauseKind.CLAIMS])
         else:
@@ -109,7 +109,7 @@ class Step:
 
     def wording(self, key: str) -> CauseKind:
         """Return what changes how a claim reads: its file, the persona's name in it, or the label that messages deal."""
-        old, new = (_item(_set(state, self.dimension), key) for state in (self.before, self.after))
+        old, new = (_claims_of(state, self.dimension).get(key) for state in (self.before, self.after))
         if old is None or new is None or old.claim != new.claim:
             return CauseKind.CLAIMS
         names = {state.agent.persona.display_name for state in (self.before, self.after) if state.agent}
@@ -141,13 +141,13 @@ class Step:
             yield CauseKind.MESSAGES if _messages_differ(self.before, self.after) else CauseKind.NAMES
         alike = [request.key for request in old if request.key in {item.key for item in new}]
         models = _models(old, self.before), _models(new, self.after)
-        if any(_raw(self.before.verdicts.get(key)) != _raw(self.after.verdicts.get(key)) for key in alike) or (
+        if any(_raw(self.before, key) != _raw(self.after, key) for key in alike) or (
             models[0] != models[1] and not alike
         ):
             yield CauseKind.JUDGE
         if before is not None and after is not None and before.inverted != after.inverted:
             yield CauseKind.CLAIMS
-        if _settings(self.before, self.dimension) != _settings(self.after, self.dimension):
+        if _is_hard(self.before, self.dimension) != _is_hard(self.after, self.dimension):
             yield CauseKind.CLAIMS
 
     def _cause(
@@ -218,11 +218,10 @@ class Mixtures:
         if not known:
             return None
         side = self.step.after if CauseKind.CLAIMS in changed else self.step.before
-        claims = _set(side, self.step.dimension)
-        item = _item(claims, self.key)
-        if claims is None or item is None:
+        item, hard = _claims_of(side, self.step.dimension).get(self.key), _is_hard(side, self.step.dimension)
+        if item is None or hard is None:
             return None
-        return final_score(sum(known) / len(known), inverted=item.inverted, hard=claims.hard)
+        return final_score(sum(known) / len(known), inverted=item.inverted, hard=hard)
 
     def _mixed(self, old: JudgeRequest, new: JudgeRequest, changed: frozenset[CauseKind]) -> JudgeRequest:
         messages = bool(changed & {CauseKind.MESSAGES, CauseKind.NAMES})
@@ -255,26 +254,18 @@ def _weights(rows: Iterable[PropositionResult]) -> dict[str, float]:
     return {row.id: row.weight / total for row in scored} if total else {}
 
 
-def _claim_ids(state: State, dimension: str) -> set[str]:
-    claims = _set(state, dimension)
-    return {item.id for item in claims.propositions} if claims else set()
-
-
-def _set(state: State, dimension: str) -> PropositionSet | None:
+def _claims_of(state: State, dimension: str) -> dict[str, Proposition]:
     stored = state.agent.sets.get(dimension) if state.agent else None
-    return stored.propositions if stored else None
+    return {item.id: item for item in stored.propositions.propositions} if stored and stored.propositions else {}
 
 
-def _item(claims: PropositionSet | None, key: str) -> Proposition | None:
-    return next((item for item in claims.propositions if item.id == key), None) if claims else None
+def _is_hard(state: State, dimension: str) -> bool | None:
+    stored = state.agent.sets.get(dimension) if state.agent else None
+    return stored.propositions.hard if stored and stored.propositions else None
 
 
-def _settings(state: State, dimension: str) -> bool | None:
-    claims = _set(state, dimension)
-    return claims.hard if claims else None
-
-
-def _raw(verdict: Verdict | None) -> int | None:
+def _raw(state: State, key: str) -> int | None:
+    verdict = state.verdicts.get(key)
     return verdict.score if verdict else None
 
 
@@ -298,7 +289,6 @@ class Hunk:
     line: int
 
     def text(self, path: str) -> tuple[str, ...]:
-        """Return it as a diff."""
         return (f"{path}:{self.line}", *(f"- {text}" for text in self.old), *(f"+ {text}" for text in self.new))
 
 
@@ -313,7 +303,6 @@ def hunks_between(before: str, after: str) -> list[Hunk]:
 
 
 def with_hunks(before: str, hunks: Iterable[Hunk]) -> str:
-    """Return the old file with some of its hunks applied."""
     lines = before.splitlines()
     for hunk in sorted(hunks, key=lambda item: item.start, reverse=True):
         lines[hunk.start : hunk.end] = hunk.new
@@ -331,18 +320,17 @@ def persona_with(before: str, hunks: Sequence[Hunk], agent_id: str) -> Persona |
             return None
 
 
-MOST, MOST_OF_IT = 12, 0.9
+_MOST, _MOST_OF_IT = 12, 0.9
 
 
 def cause_of(step: Step, kind: CauseKind, share: float) -> Cause:
-    """Return a cause with all that says so."""
     fell = sorted(
         (unit for unit in step.units if unit.cause is kind and unit.points > 0), key=lambda unit: -unit.points
     )
     whole, said, ids = sum(unit.points for unit in fell), 0.0, []
     for unit in fell:
         # What fell a little along with the others is noise.
-        if said < MOST_OF_IT * whole:
+        if said < _MOST_OF_IT * whole:
             ids.append(unit.id)
         said += unit.points
     what, evidence = {
@@ -352,9 +340,8 @@ def cause_of(step: Step, kind: CauseKind, share: float) -> Cause:
         CauseKind.JUDGE: _judge,
         CauseKind.NAMES: _names,
     }[kind](step, ids)
-    return Cause(
-        kind=kind, share=share, what=tuple(what)[:MOST], evidence=(*tuple(evidence)[:MOST], *_scores(step, ids))
-    )
+    shown = (*evidence[:_MOST], *_scores(step, ids))
+    return Cause(kind=kind, share=share, what=tuple(what[:_MOST]), evidence=shown)
 
 
 def _persona(step: Step, ids: list[str]) -> tuple[list[str], list[str]]:
@@ -379,7 +366,8 @@ def _is_the_cause(step: Step, hunk: Hunk, ids: list[str], before: str) -> bool:
         return False
     fallen, whole = 0.0, 0.0
     for key in ids:
-        requests = [_with_persona(item, persona.persona) for item in step.before.requests(step.dimension).get(key, [])]
+        asked = step.before.requests(step.dimension).get(key, [])
+        requests = [item if item.persona is None else replace(item, persona=persona.persona) for item in asked]
         told = step.answers.of(requests)
         rows = [state.dimensions[step.dimension].propositions[key] for state in (step.before, step.after)]
         scores = [told[item.key].score for item in requests if item.key in told]
@@ -392,12 +380,8 @@ def _is_the_cause(step: Step, hunk: Hunk, ids: list[str], before: str) -> bool:
     return whole > 0 and fallen / whole >= THE_CAUSE
 
 
-def _with_persona(request: JudgeRequest, persona: str) -> JudgeRequest:
-    return request if request.persona is None else replace(request, persona=persona)
-
-
 def _claims(step: Step, ids: list[str]) -> tuple[list[str], list[str]]:
-    old, new = (_items(state, step.dimension) for state in (step.before, step.after))
+    old, new = (_claims_of(state, step.dimension) for state in (step.before, step.after))
     lines = []
     edited = [key for key in ids if old.get(key) != new.get(key)] or [key for key in new if old.get(key) != new[key]]
     for key in edited:
@@ -405,11 +389,6 @@ def _claims(step: Step, ids: list[str]) -> tuple[list[str], list[str]]:
         lines += [f"- {key}: {_told(one)}"] if one else []
         lines += [f"+ {key}: {_told(other)}"] if other else []
     return [f"{step.dimension}/{key}" for key in edited], lines
-
-
-def _items(state: State, dimension: str) -> dict[str, Proposition]:
-    stored = state.agent.sets.get(dimension) if state.agent else None
-    return {item.id: item for item in stored.propositions.propositions} if stored and stored.propositions else {}
 
 
 def _told(item: Proposition) -> str:
@@ -427,7 +406,7 @@ def _messages(step: Step, ids: list[str]) -> tuple[list[str], list[str]]:
     new |= {message.id: message for message in around if message.id not in new and _is_new(message.id, step.before)}
     quoted = list(dict.fromkeys(name for name in _quoted(step, ids) if name in new))
     named = quoted or list(new)
-    lines = [f"{name}: {new[name].text}" for name in named[:MOST]]
+    lines = [f"{name}: {new[name].text}" for name in named[:_MOST]]
     said = f"{len(new)} messages are new" + (f", {len(quoted)} of them quoted by the judge" if quoted else "")
     return named, [said, *lines]
 
@@ -462,13 +441,10 @@ def _names(step: Step, ids: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _scores(step: Step, ids: list[str]) -> Iterator[str]:
-    for key in ids[:MOST]:
+    for key in ids[:_MOST]:
         before, after = (state.value(step.dimension, key) for state in (step.before, step.after))
         told = [f"{score:.1f}" if score is not None else "none" for score in (before, after)]
         yield f"{step.dimension}/{key}: {told[0]} -> {told[1]}"
-
-
-NOTHING = "nothing is known to have changed around it: it may be the model that answers, which no file tells"
 
 
 def voice_lines(world: World, agent_id: str) -> tuple[str, ...]:
@@ -484,7 +460,7 @@ def voice_lines(world: World, agent_id: str) -> tuple[str, ...]:
     for alarm in state.alarms:
         changes = [change.what for change in alarm.changes]
         if not changes:
-            cause = NOTHING
+            cause = "nothing is known to have changed around it: it may be the model that answers, which no file tells"
         elif len(changes) == 1:
             cause = f"one thing changed around it: {changes[0]}"
         else:

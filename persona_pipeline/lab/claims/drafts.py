@@ -35,6 +35,16 @@ _FIRST_N, _LAST_N = 40, 160
 # A shorter quote stands in nearly any message.
 _FEWEST_WORDS = 3
 
+_TEXT: dict[str, Any] = {"type": "string"}
+
+
+def _list_of(name: str, **fields: Any) -> dict[str, Any]:
+    """Return the schema of an answer that is one list; its items have these fields, and quotes before them."""
+    kind = {"type": "object", "additionalProperties": False}
+    item = {**kind, "required": ["evidence", *fields], "properties": {"evidence": EVIDENCE_SCHEMA, **fields}}
+    return {**kind, "required": [name], "properties": {name: {"type": "array", "items": item}}}
+
+
 RULES = """\
 You write down what is characteristic of one speaker, for people who will check it.
 
@@ -60,28 +70,7 @@ Answer with one JSON object and nothing else: {"claims": [{"evidence": [{"messag
 "claim": "...", "inverted": false, "if_low": "..."}]}
 """
 )
-CLAIM_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["claims"],
-    "properties": {
-        "claims": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "additionalProperties": False,
-                "required": ["evidence", "id", "claim", "inverted", "if_low"],
-                "properties": {
-                    "evidence": EVIDENCE_SCHEMA,
-                    "id": {"type": "string"},
-                    "claim": {"type": "string"},
-                    "inverted": {"type": "boolean"},
-                    "if_low": {"type": "string"},
-                },
-            },
-        }
-    },
-}
+CLAIM_SCHEMA = _list_of("claims", id=_TEXT, claim=_TEXT, inverted={"type": "boolean"}, if_low=_TEXT)
 
 # The parts of a persona, in their order, and how each begins.
 PARTS = {"who": "", "writes": "How it writes: ", "brings": "What it brings: ", "never": "What it never does: "}
@@ -97,26 +86,7 @@ Answer with one JSON object and nothing else: {"sentences": [{"evidence": [{"mes
 "sentence": "..."}]}
 """
 )
-PERSONA_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["sentences"],
-    "properties": {
-        "sentences": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "additionalProperties": False,
-                "required": ["evidence", "part", "sentence"],
-                "properties": {
-                    "evidence": EVIDENCE_SCHEMA,
-                    "part": {"type": "string", "enum": list(PARTS)},
-                    "sentence": {"type": "string"},
-                },
-            },
-        }
-    },
-}
+PERSONA_SCHEMA = _list_of("sentences", part={"type": "string", "enum": list(PARTS)}, sentence=_TEXT)
 
 
 @dataclass(frozen=True)
@@ -135,7 +105,6 @@ class AgentTranscript:
 
     @property
     def evidence(self) -> str:
-        """The transcript as JSON text."""
         return plain_json(self.trajectory.content())
 
     @property
@@ -146,8 +115,6 @@ class AgentTranscript:
 
 @dataclass(frozen=True)
 class DraftQuote:
-    """A quote that stands in a message."""
-
     message_id: str
     text: str
 
@@ -193,11 +160,7 @@ class ClaimDraft(Draft):
 
 
 def what_was_said(world: World, agent_id: str, window: str) -> AgentTranscript:
-    """Return an agent's real messages of a window (``all``, or a length before the newest message).
-
-    Raises:
-        ConfigError: the id is none, the window is not valid, or it said nothing in it.
-    """
+    """Return an agent's real messages of a window (``all``, or a length before the newest message)."""
     check_agent_id(agent_id)
     world.sync_messages()
     messages: Sequence[Message] = world.messages(resolve_window(world, window, None), agent_id=agent_id)
@@ -219,13 +182,11 @@ def draft_backend(judge: Judge) -> Backend:
     return judge.without_recorded()
 
 
-def cost_of(question: Question) -> str:
-    """Return what asking is expected to take, in words."""
-    from persona_pipeline.base.settings import get_settings
+def cost_of(world: World, question: Question) -> str:
     from persona_pipeline.judging.estimate import estimate_questions
     from persona_pipeline.judging.model.options import ModelOptions
 
-    return str(estimate_questions([question], ModelOptions.from_settings(get_settings())))
+    return str(estimate_questions([question], ModelOptions.from_settings(world.settings)))
 
 
 def _planned(
@@ -343,7 +304,8 @@ def plan_claims(world: World, agent_id: str, dimension: str, window: str = "all"
     (name,) = select_dimensions([dimension])
     said = what_was_said(world, agent_id, window)
     known = find_proposition_set(world.root / PROPOSITIONS, name, agent_id)
-    claims = [item.claim for item in known.propositions] if known else []
+    there_already = known.propositions if known else []
+    claims = [item.claim for item in there_already]
     there = f"Claims that are there already and need not be said again, as JSON:\n{plain_json(claims)}"
     context = [there] if claims else []
     persona = _persona(world, agent_id)
@@ -361,7 +323,7 @@ def plan_claims(world: World, agent_id: str, dimension: str, window: str = "all"
         context=tuple(context),
         dimension=name,
     )
-    return ClaimDraft(*planned, frozenset(item.id for item in known.propositions) if known else frozenset())
+    return ClaimDraft(*planned, frozenset(item.id for item in there_already))
 
 
 def draft_claims(draft: ClaimDraft, backend: Backend) -> Drafted:
@@ -439,11 +401,13 @@ def draft_persona(draft: Draft, backend: Backend) -> Drafted:
     Raises:
         ConfigError: somebody wrote the file meanwhile.
     """
-
-    def problem(item: Mapping[str, Any], kept: int) -> str:
-        return text_problem(item["sentence"])
-
-    return _written(draft, backend, "sentences", problem, lambda kept: _persona_lines(draft.said, kept))
+    return _written(
+        draft,
+        backend,
+        "sentences",
+        lambda item, _: text_problem(item["sentence"]),
+        lambda kept: _persona_lines(draft.said, kept),
+    )
 
 
 def _persona_lines(said: AgentTranscript, kept: Sequence[Kept]) -> Iterator[str]:

@@ -62,11 +62,7 @@ class Material:
     names: Sequence[str] = ()
 
     def known_words(self) -> LanguageWords:
-        """Return the words of the messages' language.
-
-        Raises:
-            NotApplicableError: there are none.
-        """
+        """Return the words of the messages' language."""
         if self.words is None:
             known = ", ".join(words.language for words in all_words())
             raise NotApplicableError(
@@ -77,8 +73,6 @@ class Material:
 
 @cache
 def all_words() -> tuple[LanguageWords, ...]:
-    """Return the languages that there are data for."""
-
     def read(path: Path) -> LanguageWords:
         document = load_document(path)
         # Lists of YAML are tuples here.
@@ -106,11 +100,15 @@ def words_of(texts: Sequence[str]) -> LanguageWords | None:
 
 def boilerplate(texts: Sequence[str], material: Material, generator: random.Random) -> list[str]:
     """Every message becomes a stock courtesy: the drift towards the model's default voice."""
-    lines = material.known_words().boilerplate
+    return _drawn(material.known_words().boilerplate, len(texts), generator)
+
+
+def _drawn(lines: Sequence[str], count: int, generator: random.Random) -> list[str]:
+    """Return so many of the lines in a random order; none comes again before all have come."""
     found: list[str] = []
-    while len(found) < len(texts):
+    while len(found) < count:
         found += generator.sample(lines, len(lines))
-    return found[: len(texts)]
+    return found[:count]
 
 
 _FEWEST_LINES = 5
@@ -122,11 +120,7 @@ def borrowed(texts: Sequence[str], material: Material, generator: random.Random)
     agent = max(sorted(spoken), key=lambda name: len(spoken[name]), default=None)
     if agent is None or len(spoken[agent]) < min(_FEWEST_LINES, len(texts)):
         raise NotApplicableError("no other agent has said enough in its channels")
-    lines = spoken[agent]
-    found: list[str] = []
-    while len(found) < len(texts):
-        found += generator.sample(lines, len(lines))
-    return found[: len(texts)]
+    return _drawn(spoken[agent], len(texts), generator)
 
 
 _FIRST_SENTENCE = regex.compile(r"^.*?[.!?。！？](?=\s|$)|^.+", regex.DOTALL)
@@ -268,7 +262,6 @@ FAULTS: Mapping[str, Operator] = {
 
 
 def stands_for(name: str) -> str:
-    """Return what a fault stands for, in one sentence."""
     return (FAULTS[name].__doc__ or "").partition("\n")[0]
 
 

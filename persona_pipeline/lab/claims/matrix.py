@@ -1,7 +1,7 @@
 """The kill matrix: by how much each claim falls under each fault, and what follows from it."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 from statistics import NormalDist, correlation, fmean
 from typing import Any
 
@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from persona_pipeline.guard.baselines.regression import PROPOSITION_DELTA
 from persona_pipeline.guard.report import EXIT_BUDGET, EXIT_COVERAGE, EXIT_OK
 from persona_pipeline.judging.verdict import Unscored
-from persona_pipeline.scoring.results import UsageSummary
+from persona_pipeline.scoring.results import PropositionResult, UsageSummary
 
 # Standard deviation of one judgment where too little was judged twice: judges were measured to have 0.5-1.5.
 ASSUMED_SD = 1.0
@@ -49,7 +49,6 @@ class ClaimCell(_Model):
 
     @property
     def killed(self) -> bool:
-        """Whether the claim caught the fault."""
         if self.fall is None or self.middle_fall is None or self.needed is None:
             return False
         return self.fall > self.needed and self.middle_fall > PROPOSITION_DELTA
@@ -78,7 +77,6 @@ class ClaimRow(_Model):
 
     @property
     def kills(self) -> list[str]:
-        """The faults it catches."""
         return [name for name, cell in self.faults.items() if cell.killed]
 
     @property
@@ -163,7 +161,6 @@ class KillMatrix(_Model):
 
     @property
     def dead(self) -> list[str]:
-        """Claims that catch nothing."""
         return [
             row.name
             for row in self.claims
@@ -229,8 +226,20 @@ class KillMatrix(_Model):
         }
 
 
-def pooled_sd(spreads: Sequence[tuple[float, int]]) -> tuple[float, int] | None:
-    """Return the standard deviation of one judgment and its degrees of freedom, from (deviation, degrees) of repeats."""
+def _contexts_of(result: PropositionResult) -> int:
+    # Channels or actions.
+    return len({part["part"] for part in result.parts}) or 1
+
+
+def good(result: PropositionResult, value: float) -> float:
+    """Return what a judge said as a score for which high is good, whichever way the claim is written."""
+    return 9 - value if result.inverted else value
+
+
+def pooled_sd(results: Iterable[PropositionResult]) -> tuple[float, int] | None:
+    """Return the standard deviation of one judgment and its degrees of freedom, from claims that were judged again."""
+    found = [(r.spread, len(r.samples) - _contexts_of(r)) for r in results if r.spread is not None]
+    spreads = [(spread, freedom) for spread, freedom in found if freedom > 0]
     degrees = sum(freedom for _, freedom in spreads)
     if not degrees:
         return None

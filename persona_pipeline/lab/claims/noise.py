@@ -12,7 +12,7 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.evaluation.history import SavedRun, latest_runs
 from persona_pipeline.evaluation.request import select_agents, select_dimensions
 from persona_pipeline.judging.verdict import MOST_FAILING_QUOTES, Unscored
-from persona_pipeline.lab.claims.matrix import pooled_sd
+from persona_pipeline.lab.claims.matrix import good, pooled_sd
 from persona_pipeline.scoring.results import PropositionResult
 from persona_pipeline.world.propositions.loading import stored_proposition_sets
 from persona_pipeline.world.propositions.models import Proposition
@@ -81,7 +81,6 @@ class NoiseReport(BaseModel):
         return tuple(item for item in self.claims if item.reasons)[:REWRITE]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON."""
         return self.model_dump(mode="json") | {
             "rewrite": [{"agent_id": i.agent_id, "claim": i.name, "reasons": list(i.reasons)} for i in self.rewrite]
         }
@@ -137,9 +136,9 @@ def _noise_of(
     agent_id: str, dimension: str, claim: Proposition, rows: Sequence[tuple[PropositionResult, bool]]
 ) -> ClaimNoise:
     results = [result for result, _ in rows]
-    scores = {place: _good(result) for place, result in enumerate(results) if result.raw is not None}
+    scores = {n: good(result, result.raw) for n, result in enumerate(results) if result.raw is not None}
     steady = [scores[place] for place, (_, whole) in enumerate(rows) if place in scores and whole]
-    judge = pooled_sd([(r.spread, len(r.samples) - _contexts(r)) for r in results if r.spread is not None])
+    judge = pooled_sd(results)
     quotes = [quote.verified for result in results for quote in result.evidence]
     absent = sum(result.unscored == Unscored.NOT_APPLICABLE for result in results)
     values = list(scores.values())
@@ -172,36 +171,18 @@ def _reasons(noise: ClaimNoise, repeats: int, steady: int) -> Iterator[tuple[flo
     if noise.scored >= FEWEST_WINDOWS and noise.zeros == 1:
         yield 3.0, f"0 in each of {noise.scored} windows: it cannot fall any further, and is not what the agent does"
     if noise.windows >= FEWEST_WINDOWS and noise.not_applicable >= _MOST_NOT_APPLICABLE:
-        yield (
-            2 * noise.not_applicable,
-            f"not applicable in {noise.not_applicable:.0%} of windows: its situation hardly comes up",
-        )
+        said = f"not applicable in {noise.not_applicable:.0%} of windows: its situation hardly comes up"
+        yield 2 * noise.not_applicable, said
     if noise.unverified is not None and noise.quotes >= _FEWEST_QUOTES and noise.unverified > MOST_FAILING_QUOTES:
-        yield (
-            noise.unverified / MOST_FAILING_QUOTES,
-            (
-                f"{noise.unverified:.0%} of {noise.quotes} quotes do not stand in the messages: the judge finds no evidence for it"
-            ),
-        )
+        share = f"{noise.unverified:.0%} of {noise.quotes} quotes"
+        said = f"{share} do not stand in the messages: the judge finds no evidence for it"
+        yield noise.unverified / MOST_FAILING_QUOTES, said
     if noise.judge_sd is not None and repeats >= _FEWEST_REPEATS and noise.judge_sd > _UNSTEADY_JUDGE:
-        yield (
-            noise.judge_sd / _UNSTEADY_JUDGE,
-            (f"judged again, the same window differs by {noise.judge_sd:.1f}: it can be read in two ways"),
-        )
+        said = f"judged again, the same window differs by {noise.judge_sd:.1f}: it can be read in two ways"
+        yield noise.judge_sd / _UNSTEADY_JUDGE, said
     if noise.window_sd is not None and steady >= FEWEST_WINDOWS and noise.window_sd > _UNSTEADY_WEEKS:
-        yield (
-            noise.window_sd / _UNSTEADY_WEEKS,
-            (f"moves by {noise.window_sd:.1f} from window to window while nothing fell: it judges the week's subject"),
-        )
-
-
-def _good(result: PropositionResult) -> float:
-    raw = result.raw or 0.0
-    return 9 - raw if result.inverted else raw
-
-
-def _contexts(result: PropositionResult) -> int:
-    return len({part["part"] for part in result.parts}) or 1
+        said = f"moves by {noise.window_sd:.1f} from window to window while nothing fell: it judges the week's subject"
+        yield noise.window_sd / _UNSTEADY_WEEKS, said
 
 
 def _between(scores: Sequence[float], judge: tuple[float, int] | None, results: Sequence[PropositionResult]) -> float:

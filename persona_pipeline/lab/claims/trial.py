@@ -27,6 +27,7 @@ from persona_pipeline.lab.claims.matrix import (
     FaultColumn,
     KillMatrix,
     SignalReading,
+    good,
     needed_fall,
     noise_quantile,
     pooled_sd,
@@ -73,11 +74,7 @@ class TrialRequest:
     seed: int = 0
 
     def chosen_faults(self) -> list[str]:
-        """Return the faults asked for, in their fixed order.
-
-        Raises:
-            ConfigError: one is unknown.
-        """
+        """Return the faults asked for, in their fixed order."""
         for name in self.faults or ():
             if name not in FAULTS:
                 raise ConfigError(
@@ -110,7 +107,6 @@ class Trial:
         return [asked for plan in self.windows.values() for asked in plan.requests]
 
     def estimate(self) -> str:
-        """Return what judging all this live would take, in words."""
         from persona_pipeline.judging.estimate import estimate
 
         intact = self.windows[INTACT]
@@ -284,21 +280,14 @@ def _learnt(agent_id: str, before: tuple[Message, ...]) -> "VoiceModel | None":
 Scores = Mapping[str, Mapping[str, DimensionEvaluation]]
 
 
-@dataclass(frozen=True)
-class _ClaimRows:
-    claims: list[ClaimRow]
-    sd: float
-    measured: bool
-
-
 def run_trial(trial: Trial, judge: Judge) -> KillMatrix:
     """Judge the windows of a trial, all in one call, then once more the kills that stand alone, and return the matrix."""
     judged = dict(zip(trial.windows, judge_plans(list(trial.windows.values()), judge), strict=True))
     scores = {name: item.dimensions() for name, item in judged.items()}
-    again = _confirmed(trial, judge, judged, _rows(trial, scores).claims)
+    again = _confirmed(trial, judge, judged, _rows(trial, scores)[0])
     for name, item in again.items():
         scores[name] |= item.dimensions()
-    rows = _rows(trial, scores)
+    rows, sd, measured = _rows(trial, scores)
     intact = trial.windows[INTACT]
     signals = read_signals(intact.case, trial.before)
     window = intact.scope.window
@@ -311,9 +300,9 @@ def run_trial(trial: Trial, judge: Judge) -> KillMatrix:
         seed=trial.request.seed,
         judge=judge.name,
         models=sorted({v.model for item in (*judged.values(), *again.values()) for v in item.verdicts if v.model}),
-        judge_sd=rows.sd,
-        sd_measured=rows.measured,
-        claims=rows.claims,
+        judge_sd=sd,
+        sd_measured=measured,
+        claims=rows,
         faults=[
             FaultColumn(
                 name=item.name,
@@ -326,14 +315,15 @@ def run_trial(trial: Trial, judge: Judge) -> KillMatrix:
         ],
         intact_signals=signals,
         usage=add_usage(cost for item in (*judged.values(), *again.values()) for cost in item.costs.values()),
-        failed=_failed(scores.values()),
+        failed=sum((Counter(item.failed) for own in scores.values() for item in own.values()), Counter()),
         judgments=len(trial.requests) + sum(_more(trial, name, item) for name, item in again.items()),
     )
 
 
-def _rows(trial: Trial, scores: Scores) -> _ClaimRows:
-    """Return every claim on every window, and how much the judge varies."""
-    known = pooled_sd(list(_spreads(scores.values())))
+def _rows(trial: Trial, scores: Scores) -> tuple[list[ClaimRow], float, bool]:
+    """Return every claim on every window, how much the judge varies, and whether that was measured."""
+    judged = (item for dimensions in scores.values() for item in dimensions.values())
+    known = pooled_sd(row for item in judged for row in item.propositions.values())
     if known is not None and known[1] < ENOUGH_REPEATS:
         known = None
     sd, degrees = known or (ASSUMED_SD, None)
@@ -362,7 +352,7 @@ def _rows(trial: Trial, scores: Scores) -> _ClaimRows:
             others=cells(trial.others),
         )
 
-    return _ClaimRows([row(*claim) for claim in claims], sd, known is not None)
+    return [row(*claim) for claim in claims], sd, known is not None
 
 
 def _confirmed(trial: Trial, judge: Judge, judged: Mapping[str, Judged], rows: Sequence[ClaimRow]) -> dict[str, Judged]:
@@ -378,23 +368,16 @@ def _confirmed(trial: Trial, judge: Judge, judged: Mapping[str, Judged], rows: S
 
 
 def _more(trial: Trial, name: str, again: Judged) -> int:
-    """Return how many judgments were added to a window."""
     first = trial.windows[name].plans
     return len(again.plan.requests) - sum(len(first[dimension].requests) for dimension in again.plan.plans)
 
 
 def _cell(result: PropositionResult) -> ClaimCell:
-    score = None
-    if result.raw is not None and result.unscored is None:
-        score = 9 - result.raw if result.inverted else result.raw
-    return ClaimCell(score=score, unscored=result.unscored, judgments=len(result.samples), middle=_middle(result))
-
-
-def _middle(result: PropositionResult) -> float | None:
-    if not result.samples or result.unscored is not None:
-        return None
-    middle = median(result.samples)
-    return 9 - middle if result.inverted else middle
+    score = middle = None
+    if result.unscored is None:
+        score = None if result.raw is None else good(result, result.raw)
+        middle = good(result, median(result.samples)) if result.samples else None
+    return ClaimCell(score=score, unscored=result.unscored, judgments=len(result.samples), middle=middle)
 
 
 def _fallen(before: ClaimCell, now: ClaimCell, sd: float, quantile: float) -> ClaimCell:
@@ -402,21 +385,3 @@ def _fallen(before: ClaimCell, now: ClaimCell, sd: float, quantile: float) -> Cl
     fall = before.score - now.score if before.score is not None and now.score is not None else None
     middle = before.middle - now.middle if before.middle is not None and now.middle is not None else None
     return now.model_copy(update={"fall": fall, "middle_fall": middle, "needed": needed})
-
-
-def _spreads(windows: Iterable[Mapping[str, DimensionEvaluation]]) -> Iterable[tuple[float, int]]:
-    """Yield the judge's deviation in each cell, with its degrees of freedom."""
-    for dimensions in windows:
-        for evaluation in dimensions.values():
-            for result in evaluation.propositions.values():
-                contexts = len({part["part"] for part in result.parts}) or 1
-                if result.spread is not None and len(result.samples) > contexts:
-                    yield result.spread, len(result.samples) - contexts
-
-
-def _failed(windows: Iterable[Mapping[str, DimensionEvaluation]]) -> dict[str, int]:
-    found: Counter[str] = Counter()
-    for dimensions in windows:
-        for evaluation in dimensions.values():
-            found.update(evaluation.failed)
-    return dict(found)

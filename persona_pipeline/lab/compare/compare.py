@@ -1,21 +1,23 @@
-"""Comparing two versions: both opened with who judges and who answers, then scene after scene until it is decided."""
+"""Comparing two versions: both opened with who judges and who answers, what it takes, then scene after scene until decided."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.base.settings import get_settings
 from persona_pipeline.evaluation.plan import AgentPlan, judge_plans, planned
 from persona_pipeline.evaluation.request import default_coverage, select_dimensions
 from persona_pipeline.guard.baselines.falls import LEVEL
 from persona_pipeline.guard.calibration.known import KnownVerdicts
 from persona_pipeline.guard.report import EXIT_BUDGET, EXIT_COVERAGE, EXIT_OK, EXIT_REGRESSION, worst_exit_code
 from persona_pipeline.judging.claims import no_entries
-from persona_pipeline.judging.money import Budget, model_name
-from persona_pipeline.judging.open import RECORDED, JudgeOptions, OpenedJudge, open_judge
-from persona_pipeline.judging.verdict import Judge, JudgeRequest, Unscored, Verdict
+from persona_pipeline.judging.estimate import Estimate, Range, estimate, in_dollars
+from persona_pipeline.judging.model.options import ModelOptions
+from persona_pipeline.judging.money import Budget, estimated_tokens, model_name, price
+from persona_pipeline.judging.open import RECORDED, RECORDINGS, JudgeOptions, OpenedJudge, open_judge
+from persona_pipeline.judging.recordings.replay import RecordedBackend
+from persona_pipeline.judging.verdict import Judge, JudgeRequest, Unscored, Usage, Verdict
 from persona_pipeline.lab.compare.scenes import (
     Answering,
     AskedScene,
@@ -29,8 +31,8 @@ from persona_pipeline.lab.compare.scenes import (
     window_scenes,
 )
 from persona_pipeline.lab.compare.tally import AgentTally, differences_of, rule_of
-from persona_pipeline.lab.results import AgentDifference, ComparisonRequest, ScoreChange, VersionComparison
-from persona_pipeline.lab.states import Side, SideAgent, open_sides, readable_recordings
+from persona_pipeline.lab.results import ComparisonRequest, ScoreChange, VersionComparison
+from persona_pipeline.lab.states import Side, open_sides, readable_recordings, split_versions
 from persona_pipeline.scoring.results import UsageSummary, add_usage
 from persona_pipeline.suites.answering.base import OutputCache
 from persona_pipeline.suites.format.models import Suite
@@ -60,15 +62,10 @@ class Contest:
 
     @property
     def pays(self) -> bool:
-        """Whether anything that is asked costs something."""
         return self.answering is not None or any(judge.live for judge in self.judges)
 
     def agents(self, request: ComparisonRequest) -> tuple[list[str], list[str], list[str]]:
-        """Return the agents that both have, and those that only one has.
-
-        Raises:
-            ConfigError: they have none in common, or one that is asked for is not in both.
-        """
+        """Return the agents that both have, and those that only one has."""
         before, after = (side.agent_ids() for side in self.sides)
         both = [agent_id for agent_id in before if agent_id in after]
         wanted = both if request.agents is None else list(dict.fromkeys(request.agents))
@@ -81,11 +78,7 @@ class Contest:
         return wanted, sorted({*before} - {*after}), sorted({*after} - {*before})
 
     def tally(self, agent_id: str, request: ComparisonRequest) -> AgentTally:
-        """Read an agent in both versions.
-
-        Raises:
-            ConfigError: its files are not valid.
-        """
+        """Read an agent in both versions."""
         dimensions = select_dimensions(request.dimensions)
         before, after = self.sides
         return AgentTally(before.agent(agent_id, dimensions), after.agent(agent_id, dimensions))
@@ -102,17 +95,20 @@ class Contest:
         if self.answering is None:
             before, after = (window_plan(self.world, agent, scene, request) for agent in own)
         else:
+            judging = {"after": (own[1], own[1]), "before": (own[0], own[0]), "own": own}[request.yardstick]
             before, after = (
-                answer_plan(self.world, judged_by(agent, tally, request), scene, text, request)
-                for agent, text in zip(own, texts, strict=True)
+                answer_plan(self.world, agent, scene, text, request) for agent, text in zip(judging, texts, strict=True)
             )
         due = [name for name in tally.compared if name not in tally.done]
         return planned(before, due), planned(after, due)
 
-
-def judged_by(agent: SideAgent, tally: AgentTally, request: ComparisonRequest) -> SideAgent:
-    """Return by whose persona and claims an answer is judged."""
-    return {"after": tally.after, "before": tally.before, "own": agent}[request.yardstick]
+    def asked_scenes(self, tally: AgentTally, scene: Scene) -> list[AskedScene]:
+        """Return what the targets are asked of a scene; nothing where messages are judged."""
+        if self.answering is None:
+            return []
+        with_persona, agents = self.answering.with_persona, (tally.before, tally.after)
+        pairs = zip(self.answering.targets, agents, strict=True)
+        return [AskedScene(target, agent, scene, with_persona) for target, agent in pairs]
 
 
 @dataclass
@@ -221,12 +217,7 @@ def _due(contest: Contest, tally: AgentTally, plans: tuple[AgentPlan, AgentPlan]
 def _texts(contest: Contest, due: dict[str, tuple[AgentTally, Scene]]) -> dict[str, tuple[str, str] | None]:
     answering = contest.answering
     assert answering is not None
-    asked = [
-        AskedScene(target, agent, scene, answering.with_persona)
-        for tally, scene in due.values()
-        for target, agent in zip(answering.targets, (tally.before, tally.after), strict=True)
-    ]
-    said = answering.answers(asked)
+    said = answering.answers([item for tally, scene in due.values() for item in contest.asked_scenes(tally, scene)])
     found: dict[str, tuple[str, str] | None] = {}
     for place, agent_id in enumerate(due):
         before, after = said[2 * place : 2 * place + 2]
@@ -247,19 +238,11 @@ def _exit_code(found: VersionComparison, contest: Contest, spent: _Spent) -> int
     if spent.out_of_money:
         codes.add(EXIT_BUDGET)
     least = min(default_coverage(judge) for judge in contest.judges)
-    if not any(_judged(agent) for agent in found.agents.values()) or any(
-        not _covered(agent, least) for agent in found.agents.values()
-    ):
+    scored = [item for agent in found.agents.values() for item in agent.dimensions.values()]
+    covered = all(item.scenes >= least * (item.scenes + item.unjudged) - 1e-9 for item in scored)
+    if not covered or not any(item.scenes or item.asked_alike for item in scored):
         codes.add(EXIT_COVERAGE)
     return worst_exit_code(codes)
-
-
-def _judged(agent: AgentDifference) -> bool:
-    return any(item.scenes or item.asked_alike for item in agent.dimensions.values())
-
-
-def _covered(agent: AgentDifference, least: float) -> bool:
-    return all(item.scenes >= least * (item.scenes + item.unjudged) - 1e-9 for item in agent.dimensions.values())
 
 
 @dataclass(frozen=True)
@@ -272,7 +255,6 @@ class KnownJudge:
 
     @property
     def name(self) -> str:
-        """What stands in provenance."""
         return f"recorded:{self.model}"
 
     async def judge(self, requests: Sequence[JudgeRequest]) -> list[Verdict]:
@@ -286,36 +268,6 @@ class KnownJudge:
             return own[request.sample]
         detail = f"{request.dimension}/{request.proposition_id}: {self.model} was never asked"
         return Verdict(request.proposition_id, unscored=Unscored.UNRECORDED, detail=detail)
-
-
-def two_judges(world: World, name: str, models: tuple[str, str], options: JudgeOptions) -> tuple[Judge, Judge]:
-    """Return judges of two models, each with what it judged before; the recorded judge is what is known of both.
-
-    Raises:
-        ConfigError: an option does not fit, or the provider's settings are not usable.
-    """
-    if options.record:
-        raise ConfigError("--record keeps one answer a judgment, and two judges give two; leave it out")
-    if name == RECORDED:
-        known = KnownVerdicts.of(world)
-        return KnownJudge(known, models[0]), KnownJudge(known, models[1])
-    # Neither may spend what the other needs.
-    options = replace(options, recorded=False, max_usd=None if options.max_usd is None else options.max_usd / 2)
-    before, after = (
-        open_judge(name, world, options, settings=get_settings().model_copy(update={"judge_model": model}))
-        for model in models
-    )
-    return before, after
-
-
-def one_judge(world: World, name: str, options: JudgeOptions) -> tuple[Judge, Judge]:
-    """Return the same judge twice.
-
-    Raises:
-        ConfigError: the name is unknown, or an option does not fit.
-    """
-    judge = open_judge(name, world, options)
-    return judge, judge
 
 
 @dataclass(frozen=True)
@@ -357,28 +309,49 @@ class AskedVersions:
 
 
 @contextmanager
-def open_contest(world: World, before: str, after: str, asking: AskedVersions) -> Iterator[Contest]:
-    """Open two versions (``""``: the world as it stands) and everybody who is asked about them.
+def open_contest(world: World, versions: str, other: str, asking: AskedVersions) -> Iterator[Contest]:
+    """Open two versions and everybody who is asked about them.
+
+    Args:
+        versions: both, as ``REV..REV`` or ``REV...REV``, or the one before; ``""``: the world as it stands.
+        other: the one after, where it is not in ``versions``.
 
     Raises:
         ConfigError: there is no such version, judge or target, or an option does not fit.
     """
+    before, after = (versions, other) if other else split_versions(versions)
     with open_sides(world.root, before, after) as sides:
         # What is recorded now comes first, then what the newer version has: one answer for both sides to one question.
         others = [side for side in reversed(sides) if side.root != world.root]
         folders = tuple(side.recordings for side in others if readable_recordings(side.recordings) is not None)
         left_out = tuple(side.name for side in others if side.recordings not in folders)
         options = replace(asking.options, also=folders)
-        if asking.models:
-            judges = two_judges(world, asking.judge, asking.models, options)
-        else:
-            judges = one_judge(world, asking.judge, options)
+        judges = _judges(world, asking, options)
         answering = _answering(world, asking.answering, judges[0], options) if asking.answering else None
         try:
             yield Contest(world, sides, judges, answering, left_out)
         finally:
             if answering:
                 answering.close()
+
+
+def _judges(world: World, asking: AskedVersions, options: JudgeOptions) -> tuple[Judge, Judge]:
+    """Return judges of two models, each with what it judged before, or the same judge twice."""
+    if asking.models is None:
+        judge = open_judge(asking.judge, world, options)
+        return judge, judge
+    if options.record:
+        raise ConfigError("--record keeps one answer a judgment, and two judges give two; leave it out")
+    if asking.judge == RECORDED:
+        known = KnownVerdicts.of(world)
+        return KnownJudge(known, asking.models[0]), KnownJudge(known, asking.models[1])
+    # Neither may spend what the other needs.
+    options = replace(options, recorded=False, max_usd=None if options.max_usd is None else options.max_usd / 2)
+    before, after = (
+        open_judge(asking.judge, world, options, settings=world.settings.model_copy(update={"judge_model": model}))
+        for model in asking.models
+    )
+    return before, after
 
 
 def scenes_of(contest: Contest, request: ComparisonRequest, suites: Sequence[Suite] = ()) -> dict[str, list[Scene]]:
@@ -413,3 +386,95 @@ def _answering(world: World, asked: AnsweringOptions, judge: Judge, options: Jud
         allow_code=asked.allow_code,
         budget=budget,
     )
+
+
+# Of an answer in a chat: short, about, long.
+_ANSWER = (20, 90, 350)
+_WORDS = "word " * 72
+
+
+@dataclass(frozen=True)
+class ComparisonEstimate:
+    """What a comparison takes if it goes to its last scene; mostly it is decided sooner.
+
+    Attributes:
+        judging: by judge, one or two.
+        answers: how many answers are asked for at most; ``answers_usd``: their price, None: not known.
+    """
+
+    judging: tuple[Estimate, ...]
+    scenes: int
+    recorded: int = 0
+    answers: int = 0
+    answers_usd: Range | None = None
+
+    def __str__(self) -> str:
+        lines = [f"at most {self.scenes} scenes an agent; it stops when all is decided"]
+        lines += [str(item) for item in self.judging]
+        if self.recorded:
+            lines.append(f"{self.recorded} judgments are taken from recordings and cost nothing")
+        if self.answers:
+            usd = "no price is known" if self.answers_usd is None else in_dollars(self.answers_usd)
+            lines.append(f"{self.answers} answers: {usd}")
+        return "\n".join(lines)
+
+
+def estimate_comparison(
+    contest: Contest,
+    scenes: Mapping[str, Sequence[Scene]],
+    request: ComparisonRequest,
+    judge: str | None,
+    asking: AskedVersions,
+) -> ComparisonEstimate:
+    """Return what a comparison takes at most.
+
+    Args:
+        judge: the provider of a live judge; None: that of the settings, or Anthropic.
+        asking: which two judges are compared, and which recordings are taken.
+    """
+    asked: tuple[list[JudgeRequest], list[JudgeRequest]] = ([], [])
+    answers: list[AskedScene] = []
+    wanted, _, _ = contest.agents(request)
+    for agent_id in wanted:
+        tally = contest.tally(agent_id, request)
+        for scene in scenes.get(agent_id, ()):
+            said = (f"{_WORDS}1", f"{_WORDS}2") if contest.answering else ()
+            for requests, plan in zip(asked, contest.plans(tally, scene, said, request), strict=True):
+                requests += plan.requests
+            answers += contest.asked_scenes(tally, scene)
+    world, settings = contest.world, contest.world.settings
+    if asking.models is None:
+        unique = list({item.key: item for item in (*asked[0], *asked[1])}.values())
+        missing = _unrecorded(contest, unique, asking.options)
+        found = (estimate(missing, options=ModelOptions.from_settings(settings, judge), store=world.store),)
+        recorded = len(unique) - len(missing)
+    else:
+        own = [settings.model_copy(update={"judge_model": model}) for model in asking.models]
+        found = tuple(
+            estimate(list(requests), options=ModelOptions.from_settings(each, judge), store=world.store)
+            for requests, each in zip(asked, own, strict=True)
+        )
+        recorded = 0
+    most = max((len(own) for own in scenes.values()), default=0)
+    return ComparisonEstimate(found, most, recorded, len(answers), _price(answers))
+
+
+def _unrecorded(contest: Contest, requests: Sequence[JudgeRequest], options: JudgeOptions) -> list[JudgeRequest]:
+    if options.fresh:
+        return list(requests)
+    also = tuple(side.recordings for side in reversed(contest.sides) if readable_recordings(side.recordings))
+    recorded = RecordedBackend(contest.world.root / RECORDINGS, also)
+    return [item for item in requests if not recorded.has_recorded([item])]
+
+
+def _price(answers: Sequence[AskedScene]) -> Range | None:
+    total = Range()
+    for item in answers:
+        model = getattr(item.target, "model", None)
+        read = sum(estimated_tokens(message["content"]) for message in item.messages)
+        usages = [Usage(input_tokens=read, output_tokens=tokens) for tokens in _ANSWER]
+        usd = [price(usage, model) if isinstance(model, str) else None for usage in usages]
+        if any(each is None for each in usd):
+            return None
+        total += Range(*(each or 0.0 for each in usd))
+    return total

@@ -63,11 +63,7 @@ class Scene:
 
 
 def window_scenes(world: World, agent_id: str, request: ComparisonRequest) -> list[Scene]:
-    """Return the windows an agent spoke in, in an order by seed: the newest and those of the same length before it.
-
-    Raises:
-        ConfigError: there is no message, or the window is none.
-    """
+    """Return the windows an agent spoke in, in an order by seed: the newest and those of the same length before it."""
     window: Window | None = resolve_window(world, request.window, request.as_of)
     said = [message.created_at for message in world.messages(agent_id=agent_id)]
     found = []
@@ -82,9 +78,6 @@ def moments(world: World, agent_id: str, request: ComparisonRequest) -> list[Sce
     """Return moments in which an agent answered somebody, each with the talk before it, in an order by seed.
 
     Without any, the sample prompts; fewer than are asked for are answered again.
-
-    Raises:
-        ConfigError: the window is none.
     """
     newest = world.newest_message_time()
     window = resolve_window(world, request.window, request.as_of) if newest else Window(datetime.now(UTC))
@@ -116,22 +109,14 @@ def suite_scenes(
 
 
 def window_plan(world: World, agent: SideAgent, scene: Scene, request: ComparisonRequest) -> AgentPlan:
-    """Return what is judged of a window by one version's persona and claims.
-
-    Raises:
-        ConfigError: the world's lexicon is not valid.
-    """
+    """Return what is judged of a window by one version's persona and claims."""
     scope = _scope(agent, scene)
     case = build_case(read_scopes(world, Snapshot(agents=[scope])), agent.persona, scope, request.samples)
     return plan_case(replace(case, names={**case.names, **agent.names}), scope, agent.sets)
 
 
 def answer_plan(world: World, agent: SideAgent, scene: Scene, text: str, request: ComparisonRequest) -> AgentPlan:
-    """Return what is judged of an answer, by one persona and its claims.
-
-    Raises:
-        ConfigError: the world's lexicon is not valid.
-    """
+    """Return what is judged of an answer, by one persona and its claims."""
     said_at = scene.window.end
     answer = Message(f"{scene.id}-answer", agent.persona.agent_id, text, said_at, SCENE_CHANNEL, synthetic=True)
     talk = [replace(item, channel=SCENE_CHANNEL, recipient=None) for item in scene.context]
@@ -281,7 +266,6 @@ class Answering:
         return [output.text if output is not None and output.text.strip() else None for output in found]
 
     def close(self) -> None:
-        """Let go of the targets' connections."""
         for target in self.targets:
             target.close()
 
@@ -323,16 +307,11 @@ class Answering:
 
 
 def answers_folder(world_root: Path) -> Path:
-    """Return where a world's answers are kept."""
     return state_folder(world_root / "personas") / "cache" / "versions"
 
 
 def inputs_of(suites: Sequence[Suite]) -> dict[str, Sequence[Mapping[str, str]]]:
-    """Return the messages of every test of some suites, by the test's id, as a target would be sent them.
-
-    Raises:
-        ConfigError: a file that a message names is gone, or there is no test.
-    """
+    """Return the messages of every test of some suites, by the test's id, as a target would be sent them."""
     from persona_pipeline.suites.format.files import FileError
 
     found: dict[str, Any] = {}

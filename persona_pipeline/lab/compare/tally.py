@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -29,19 +30,19 @@ _SURE = 0.05
 
 @dataclass
 class ScoreSeries:
-    """One score of both versions over scenes, as far as both have it."""
-
     pairs: list[tuple[float, float]] = field(default_factory=list)
     unjudged: int = 0
     silent: int = 0
 
     @property
     def differences(self) -> list[float]:
-        """After minus before."""
         return [after - before for before, after in self.pairs]
 
+    def told(self, **found: Any) -> ScoreDifference:
+        """Return what was found, with how many scenes it rests on."""
+        return ScoreDifference(**found, scenes=len(self.pairs), unjudged=self.unjudged, silent=self.silent)
+
     def add(self, before: Scored | None, after: Scored | None) -> None:
-        """Take a scene in."""
         if before is not None and after is not None and before.score is not None and after.score is not None:
             self.pairs.append((before.score, after.score))
         elif any(
@@ -159,7 +160,6 @@ def _is_unrecorded(found: Mapping[str, DimensionEvaluation]) -> bool:
 
 
 def rule_of(agents: int) -> str:
-    """Return what is corrected for, in words."""
     return RULE.format(families=families_named(agents), together=1 - LEVEL)
 
 
@@ -176,14 +176,12 @@ def differences_of(tallies: Sequence[AgentTally], change: float, *, intervals: b
     single = [tallies[place].claims[key] for place, key in claims]
     levels = _levels([place for place, _ in dimensions], len(tallies), DIMENSIONS_SHARE)
     claim_levels = _levels([place for place, _ in claims], len(tallies), CLAIMS_SHARE)
-    found = [
-        paired_change(item.differences, level, margin=change, interval=intervals)
-        for item, level in zip(own, levels, strict=True)
-    ]
-    found_single = [
-        paired_change(item.differences, level, margin=change, interval=intervals)
-        for item, level in zip(single, claim_levels, strict=True)
-    ]
+
+    def changes(scores: Sequence[ScoreSeries], levels: Sequence[float]) -> list[PairedChange]:
+        pairs = zip(scores, levels, strict=True)
+        return [paired_change(item.differences, level, margin=change, interval=intervals) for item, level in pairs]
+
+    found, found_single = changes(own, levels), changes(single, claim_levels)
     right = corrected(
         np.array([item.p_value for item in found]),
         np.array([place for place, _ in dimensions], dtype=np.intp),
@@ -226,25 +224,13 @@ def _levels(places: Sequence[int], agents: int, share: float) -> list[float]:
 
 
 def _alike(series: ScoreSeries) -> ScoreDifference:
-    scores = [after for _, after in series.pairs]
-    mean = sum(scores) / len(scores) if scores else None
-    return ScoreDifference(
-        before=mean,
-        after=mean,
-        change=0.0,
-        low=0.0,
-        high=0.0,
-        moved=ScoreChange.SAME,
-        asked_alike=True,
-        scenes=len(scores),
-        unjudged=series.unjudged,
-        silent=series.silent,
-    )
+    mean = sum(after for _, after in series.pairs) / len(series.pairs) if series.pairs else None
+    return series.told(before=mean, after=mean, change=0.0, low=0.0, high=0.0, moved=ScoreChange.SAME, asked_alike=True)
 
 
 def _difference(series: ScoreSeries, found: PairedChange, p_value: float, level: float) -> ScoreDifference:
     if not series.pairs:
-        return ScoreDifference(unjudged=series.unjudged, silent=series.silent)
+        return series.told()
     before, after = (sum(side) / len(series.pairs) for side in zip(*series.pairs, strict=True))
     moved = ScoreChange.OPEN
     if p_value <= LEVEL:
@@ -253,15 +239,7 @@ def _difference(series: ScoreSeries, found: PairedChange, p_value: float, level:
     elif found.margin_p <= level * _SURE:
         moved = ScoreChange.SAME
     known = len(series.pairs) > 1
-    return ScoreDifference(
-        before=before,
-        after=after,
-        change=after - before,
-        low=found.low if known else None,
-        high=found.high if known else None,
-        p_value=p_value,
-        moved=moved,
-        scenes=len(series.pairs),
-        unjudged=series.unjudged,
-        silent=series.silent,
+    low, high = (found.low, found.high) if known else (None, None)
+    return series.told(
+        before=before, after=after, change=after - before, low=low, high=high, p_value=p_value, moved=moved
     )

@@ -66,28 +66,15 @@ def timeline_figure(name: str, points: Sequence[HistoryPoint], mark: TrendMark |
     ]
     ends = [point.window_end for point in points]
     caption = mark.text if mark else "No dimension has been falling for weeks, as far as these windows tell."
+    title = f"{name}: scores over {len(points)} windows. {caption}"
+    index, label = (mark.index, mark.label) if mark else (None, "")
+    scores = [[point.overall, *map(point.dimensions.get, names)] for point in points]
+    rows = [[f"{end:%Y-%m-%d %H:%M}", *map(format_score, own)] for end, own in zip(ends, scores, strict=True)]
     return Figure(
         title=name,
-        chart=timeline(
-            ends,
-            series,
-            title=f"{name}: scores over {len(points)} windows. {caption}",
-            change_index=mark.index if mark else None,
-            change_label=mark.label if mark else "",
-        ),
+        chart=timeline(ends, series, title=title, change_index=index, change_label=label),
         caption=caption,
-        numbers=_numbers(
-            name,
-            ["Window end", "Overall", *(dimension_label(key) for key in names)],
-            [
-                [
-                    f"{point.window_end:%Y-%m-%d %H:%M}",
-                    format_score(point.overall),
-                    *(format_score(point.dimensions.get(key)) for key in names),
-                ]
-                for point in reversed(points)
-            ],
-        ),
+        numbers=_numbers(name, ["Window end", "Overall", *map(dimension_label, names)], rows[::-1]),
         legend=[("Overall", ""), *((dimension_label(key), styles[key]) for key in names)],
         alarming=mark is not None,
     )
@@ -108,26 +95,13 @@ def fading_figure(name: str, seen: FadingSeen) -> Figure:
         mark=seen.half_life,
     )
     title = f"{name}, {seen.signal}" + (f", persona {seen.version[:12]}" if seen.version else "")
-    return Figure(
-        title=title,
-        chart=chart,
-        caption=f"{seen.text[:1].upper()}{seen.text[1:]}.",
-        numbers=_numbers(
-            title,
-            ["Turn", "Mean score", "95 % interval", "Still in character", "Conversations"],
-            [
-                [
-                    str(point.turn),
-                    format_score(point.mean),
-                    "–" if point.low is None else f"{format_score(point.low)} to {format_score(point.high)}",
-                    f"{share:.0%}",
-                    str(point.conversations),
-                ]
-                for point, share in zip(seen.curve, shares, strict=True)
-            ],
-        ),
-        alarming=seen.half_life is not None,
-    )
+    rows = []
+    for point, share in zip(seen.curve, shares, strict=True):
+        interval = "–" if point.low is None else f"{format_score(point.low)} to {format_score(point.high)}"
+        rows.append([str(point.turn), format_score(point.mean), interval, f"{share:.0%}", str(point.conversations)])
+    columns = ["Turn", "Mean score", "95 % interval", "Still in character", "Conversations"]
+    caption, fades = f"{seen.text[:1].upper()}{seen.text[1:]}.", seen.half_life is not None
+    return Figure(title, chart, caption, _numbers(title, columns, rows), alarming=fades)
 
 
 def voice_alarm_figure(name: str, seen: VoiceSeen) -> Figure:
@@ -143,19 +117,9 @@ def voice_alarm_figure(name: str, seen: VoiceSeen) -> Figure:
             marks=[_alarm_mark(alarm, seen.sums) for alarm in seen.alarms],
             ends=(f"{first.day} {first:%b}", f"{last.day} {last:%b}"),
         )
-    return Figure(
-        title=name,
-        chart=chart,
-        caption=caption,
-        numbers=_numbers(
-            name,
-            ["Message", "Sent", "Sum"],
-            [[item.id, f"{item.created_at:%Y-%m-%d %H:%M}", f"{item.sum:.3f}"] for item in reversed(seen.sums)],
-        )
-        if seen.sums
-        else None,
-        alarming=seen.stands,
-    )
+    rows = [[item.id, f"{item.created_at:%Y-%m-%d %H:%M}", f"{item.sum:.3f}"] for item in reversed(seen.sums)]
+    numbers = _numbers(name, ["Message", "Sent", "Sum"], rows) if rows else None
+    return Figure(name, chart, caption, numbers, alarming=seen.stands)
 
 
 def _alarm_mark(alarm: AlarmSeen, sums: Sequence[SumSeen]) -> AlarmMark:
@@ -189,25 +153,14 @@ def voice_figure(voices: VoiceMap) -> Figure:
     places = {
         name: (voice.x, voice.y) for name, voice in voices.agents.items() if voice.x is not None and voice.y is not None
     }
-    return Figure(
-        title="How alike the agents write",
-        chart=map_chart(voices.ids, links, places, title=f"Voice map of {len(voices.ids)} agents. {caption}"),
-        caption=caption,
-        numbers=_numbers(
-            "How alike each two agents write",
-            ["Agents", "Characters", "Vocabulary", "Against usual (sd)"],
-            [
-                [
-                    f"{pair.a} and {pair.b}",
-                    _share(pair.characters),
-                    _share(pair.vocabulary),
-                    format_delta(pair.z, 1) or "–",
-                ]
-                for pair in sorted(voices.pairs, key=lambda pair: -(pair.characters or 0.0))
-            ],
-        ),
-        alarming=bool(merging),
-    )
+    chart = map_chart(voices.ids, links, places, title=f"Voice map of {len(voices.ids)} agents. {caption}")
+    rows = []
+    for pair in sorted(voices.pairs, key=lambda pair: -(pair.characters or 0.0)):
+        shares = _share(pair.characters), _share(pair.vocabulary)
+        rows.append([f"{pair.a} and {pair.b}", *shares, format_delta(pair.z, 1) or "–"])
+    columns = ["Agents", "Characters", "Vocabulary", "Against usual (sd)"]
+    numbers = _numbers("How alike each two agents write", columns, rows)
+    return Figure("How alike the agents write", chart, caption, numbers, alarming=bool(merging))
 
 
 def language_figures(rows: Sequence[AgentRow]) -> list[Figure]:
@@ -255,18 +208,10 @@ def _bars(title: str, heading: str, what: str, values: Sequence[tuple[str, float
     over = [name for name, value in values if value > limit]
     caption = f"{what} {'Beyond the limit: ' + ', '.join(over) + '.' if over else 'Nobody is beyond the limit.'}"
     largest = max(limit * 1.25, *(value for _, value in values))
-    return Figure(
-        title=title,
-        chart=bar_chart(
-            [Bar(name, value, _share(value)) for name, value in values],
-            title=f"{title}. {caption}",
-            maximum=largest,
-            limit=limit,
-        ),
-        caption=caption,
-        numbers=_numbers(title, [heading, title], [[name, _share(value)] for name, value in values]),
-        alarming=bool(over),
-    )
+    bars = [Bar(name, value, _share(value)) for name, value in values]
+    chart = bar_chart(bars, title=f"{title}. {caption}", maximum=largest, limit=limit)
+    numbers = _numbers(title, [heading, title], [[bar.label, bar.text] for bar in bars])
+    return Figure(title, chart, caption, numbers, alarming=bool(over))
 
 
 def _share(value: float | None) -> str:

@@ -78,15 +78,12 @@ class Plot:
     width: float = 480.0
 
     def x(self, share: float) -> float:
-        """Return a place along the frame."""
         return self.left + (self.width - self.left - self.right) * share
 
     def y(self, share: float) -> float:
-        """Return a place up the frame."""
         return self.top + (self.height - self.top - self.bottom) * (1 - share)
 
     def across(self, share: float, name: str) -> Markup:
-        """Return a level line of this class."""
         return element(
             "line",
             {"class": name, "x1": self.left, "x2": self.width - self.right, "y1": self.y(share), "y2": self.y(share)},
@@ -102,7 +99,6 @@ class Plot:
         return parts
 
     def below(self, x: float, text: str, anchor: str = "middle", above_edge: float = 8) -> Markup:
-        """Return what stands below the frame."""
         return element("text", {"class": "note", "x": x, "y": self.height - above_edge, "text-anchor": anchor}, text)
 
     def change(self, x: float, label: str, rise: float = 7) -> list[Markup]:
@@ -122,17 +118,14 @@ class Plot:
         return [element("path", {"class": f"range {style}".strip(), "d": f"{path([*upper, *lower])} Z"})]
 
     def picture(self, title: str, parts: Iterable[Markup], classes: str = "chart timeline") -> Markup:
-        """Return the chart."""
         return picture(self.width, self.height, title, parts, classes=classes)
 
 
 def line_path(points: Sequence[tuple[float, float] | None], style: str = "") -> Markup:
-    """Return a line through the points."""
     return element("path", {"class": f"line {style}".strip(), "d": path(points)})
 
 
 def shortened(label: str, most: int) -> str:
-    """Return a label of at most so many characters."""
     return label if len(label) <= most else label[: most - 1] + "…"
 
 

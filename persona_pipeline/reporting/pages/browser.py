@@ -40,20 +40,18 @@ from persona_pipeline.reporting.page import (
     Table,
     verdict_tone,
 )
-from persona_pipeline.reporting.pages.costs import (
-    cost_tables,
-    named_values,
-    provenance_facts,
-    scalar_facts,
-    usage_facts,
-)
 from persona_pipeline.reporting.pages.evaluation import (
     TONES,
     RowCharts,
     agent_cell,
+    cost_tables,
+    named_values,
+    provenance_facts,
+    scalar_facts,
     score_of,
     scores_table,
     sight_table,
+    usage_facts,
 )
 from persona_pipeline.reporting.text import (
     format_delta,
@@ -77,7 +75,7 @@ from persona_pipeline.reporting.view import (
 from persona_pipeline.scoring.results import PropositionResult, QuotedEvidence
 
 if TYPE_CHECKING:
-    from persona_pipeline.corrections.statistics import CorrectionStatistics, GateStatistics
+    from persona_pipeline.corrections.statistics import CorrectionEffect, CorrectionStatistics, GateStatistics
 
 _MOST_BROKEN_LINES = 12
 # Windows of an agent that is shown in a line, and what is said of it there.
@@ -85,36 +83,9 @@ MOST_DRAWN, _MOST_WORDS = 24, 160
 
 
 @dataclass(frozen=True)
-class BrokenClaim:
-    """A claim that no longer holds, and lines of the agent that show it."""
-
-    result: PropositionResult
-    lines: list[QuotedEvidence]
-
-
-@dataclass(frozen=True)
-class PartItem:
-    """One channel or action a proposition was judged on. ``score`` 0-9, higher is better."""
-
-    name: str
-    score: float | None
-    unscored: str | None
-    reasoning: str
-
-    @classmethod
-    def read(cls, part: dict[str, Any], *, inverted: bool) -> "PartItem":
-        raw = part.get("raw")
-        score = None if raw is None else 9.0 - raw if inverted else float(raw)
-        return cls(str(part.get("part") or ""), score, part.get("unscored"), str(part.get("reasoning") or ""))
-
-
-@dataclass(frozen=True)
 class PropositionItem:
-    """One proposition with its fall, if it fell."""
-
     result: PropositionResult
     drop: PropositionDrop | None
-
     drifted: bool
 
     @property
@@ -124,7 +95,6 @@ class PropositionItem:
 
     @property
     def bad(self) -> bool:
-        """Whether it is part of a drift."""
         return self.drop is not None or (self.low and self.drifted)
 
     @property
@@ -132,10 +102,21 @@ class PropositionItem:
         return bullet(self.result.score, self.drop.baseline if self.drop else None, bad=self.bad)
 
     @property
-    def parts(self) -> list[PartItem]:
-        """Its channels or actions, the lowest first."""
-        parts = [PartItem.read(part, inverted=self.result.inverted) for part in self.result.parts]
-        return sorted(parts, key=lambda part: -1.0 if part.score is None else part.score)
+    def parts(self) -> list[dict[str, Any]]:
+        """The channels or actions it was judged on, the lowest first; scores 0-9, higher is better."""
+        parts = [
+            {
+                "name": str(part.get("part") or ""),
+                "score": self._good(part.get("raw")),
+                "unscored": part.get("unscored"),
+                "reasoning": str(part.get("reasoning") or ""),
+            }
+            for part in self.result.parts
+        ]
+        return sorted(parts, key=lambda part: _lowest_first(part["score"]))
+
+    def _good(self, raw: float | None) -> float | None:
+        return None if raw is None else 9.0 - raw if self.result.inverted else float(raw)
 
 
 @dataclass(frozen=True)
@@ -153,7 +134,9 @@ class DimensionBlock:
             PropositionItem(result, drops.get(result.id), self.cell.drifted)
             for result in self.cell.evaluation.propositions.values()
         ]
-        return sorted(items, key=lambda item: (item.result.algorithmic, _rank(item.result), item.result.id))
+        return sorted(
+            items, key=lambda item: (item.result.algorithmic, _lowest_first(item.result.score), item.result.id)
+        )
 
     @property
     def bar(self) -> Markup | None:
@@ -183,7 +166,6 @@ class AgentBlock:
 
     @cached_property
     def charts(self) -> RowCharts:
-        """What is drawn of it in the table of scores."""
         spark = None
         if len(self.points) > 1:
             spark = sparkline([point.overall for point in self.points], self.mark.index if self.mark else None)
@@ -196,9 +178,9 @@ class AgentBlock:
         return replace(timeline_figure(self.row.name, self.points, self.mark), href=f"#{self.anchor}")
 
     @cached_property
-    def broken(self) -> list[BrokenClaim]:
+    def broken(self) -> list[tuple[PropositionResult, list[QuotedEvidence]]]:
         """The claims of a drift with quotes that stand in a message, worst first; each quote once, twelve at most."""
-        claims: list[BrokenClaim] = []
+        claims: list[tuple[PropositionResult, list[QuotedEvidence]]] = []
         seen: set[tuple[str | None, str]] = set()
         for block in self.dimensions:
             for item in block.propositions:
@@ -209,7 +191,7 @@ class AgentBlock:
                         seen.add(key)
                         lines.append(evidence)
                 if lines:
-                    claims.append(BrokenClaim(item.result, lines))
+                    claims.append((item.result, lines))
         return claims
 
     @property
@@ -218,12 +200,11 @@ class AgentBlock:
         return [("Run", evaluation.run_id), *named_values(evaluation.provenance)]
 
 
-def _rank(result: PropositionResult) -> float:
-    return -1.0 if result.score is None else result.score
+def _lowest_first(score: float | None) -> float:
+    return -1.0 if score is None else score
 
 
 def cell_bar(cell: ScoreCell) -> Markup | None:
-    """Return the bar of a score with its baseline and interval."""
     return None if cell.score is None else bullet(cell.score, cell.baseline, bad=cell.drifted, interval=cell.interval)
 
 
@@ -242,7 +223,6 @@ class FindingGroup:
 
 
 def _outcome(report: RunReport, view: ReportView) -> str:
-    """Return what a run comes to in a few words."""
     return "no baseline yet" if view.new and len(view.new) == len(view.rows) else verdict_label(report.conclusion)
 
 
@@ -266,7 +246,6 @@ def whole_page(report: RunReport) -> Page:
 
 
 def _sections(report: RunReport, view: ReportView) -> list[Section]:
-    """Return the sections of a run's page, those without content left out."""
     histories, trends = sections.history(report), sections.trends(report)
     agents = [
         AgentBlock(row, f"agent-{index}", histories.get(row.agent_id, []), trends.get(row.agent_id, {}))
@@ -425,20 +404,12 @@ def _voices(report: RunReport) -> Section | None:
     voices = sections.voice_map(report)
     if voices is None:
         return None
-    figure = voice_figure(voices)
-    habits = Table.plain(
-        "Habits",
-        ["Agent", "Different words", "Words a sentence", "Punctuation"],
-        [
-            [
-                name,
-                format_share(voice.unique_word_ratio),
-                format_score(voice.average_sentence_length, 1),
-                format_share(voice.punctuation_density, 1),
-            ]
-            for name, voice in sorted(voices.agents.items())
-        ],
-    )
+    figure, rows = voice_figure(voices), []
+    for name, voice in sorted(voices.agents.items()):
+        length = format_score(voice.average_sentence_length, 1)
+        shares = format_share(voice.unique_word_ratio), format_share(voice.punctuation_density, 1)
+        rows.append([name, shares[0], length, shares[1]])
+    habits = Table.plain("Habits", ["Agent", "Different words", "Words a sentence", "Punctuation"], rows)
     pairs = [figure.numbers] if figure.numbers else []
     card = PageCard("Pair by pair", [*pairs, PageCard("Habits", [replace(habits, style="numbers")])])
     return Section("Voices", [replace(figure, numbers=None), card], "voices", _VOICES)
@@ -449,30 +420,16 @@ def _suites(report: RunReport) -> Section | None:
     if not suites:
         return None
     columns = [Column(title, number=title == "Score") for title in ("Suite", "Target", "Verdict", "Score", "Tests")]
-    rows = []
-    folded = []
+    rows, folded = [], []
     for suite in suites:
         tests = ", ".join(f"{count} {verdict}" for verdict, count in sorted(suite.tests.items()) if count)
-        cells = [
-            suite.suite,
-            suite.target or "–",
-            Cell(suite.verdict, verdict_tone(suite.verdict)),
-            format_share(suite.score),
-            tests,
-        ]
-        rows.append(PageRow(cells))
-        failures = [
-            Item(
-                [
-                    Span(failure.id, "code"),
-                    "" if failure.score is None else f" {format_share(failure.score)}",
-                    f" {failure.reason}",
-                ],
-                kind=failure.verdict,
-                tone=verdict_tone(failure.verdict),
-            )
-            for failure in suite.failures
-        ]
+        verdict = Cell(suite.verdict, verdict_tone(suite.verdict))
+        rows.append(PageRow([suite.suite, suite.target or "–", verdict, format_share(suite.score), tests]))
+        failures = []
+        for test in suite.failures:
+            score = "" if test.score is None else f" {format_share(test.score)}"
+            line = [Span(test.id, "code"), score, f" {test.reason}"]
+            failures.append(Item(line, kind=test.verdict, tone=verdict_tone(test.verdict)))
         if failures:
             folded.append(Folded(f"{suite.suite}: {plural(len(failures), 'test')} to look at", [Items(failures)]))
     return Section("Eval suites", [Table("Table of suites", columns, rows), *folded], "suites", short="Suites")
@@ -499,36 +456,24 @@ def _gate(agent_id: str, row: "GateStatistics") -> list[str | Cell]:
     reasons = "; ".join(f"{count} {unscored_label(why)}" for why, count in sorted(row.fail_open_by_reason.items()))
     latency = f"{row.latency_ms.p50:.0f} / {row.latency_ms.p95:.0f} ms" if row.latency_ms else "–"
     counts = (str(value) for value in (row.passed, row.passed_after_retry, row.forced))
-    failed = Cell(str(row.fail_open), note=reasons)
-    return [
-        agent_id,
-        Cell(str(row.actions), note=watched),
-        *counts,
-        failed,
-        str(row.abandoned),
-        latency,
-        format_usd(row.usd),
-    ]
+    actions, failed = Cell(str(row.actions), note=watched), Cell(str(row.fail_open), note=reasons)
+    return [agent_id, actions, *counts, failed, str(row.abandoned), latency, format_usd(row.usd)]
 
 
 def _effects(found: "CorrectionStatistics", view: ReportView) -> Table:
-    rows = []
-    for agent_id, effect in sorted(found.effects.items()):
-        changes = [effect.dimensions.get(name) for name in view.dimensions]
-        said = (
-            f"{format_score(item.before, 1)} → {format_score(item.after, 1)} {format_delta(item.change)}"
-            if item
-            else "–"
-            for item in changes
-        )
-        rows.append([agent_id, *said])
+    def said(effect: "CorrectionEffect", name: str) -> str:
+        item = effect.dimensions.get(name)
+        if item is None:
+            return "–"
+        return f"{format_score(item.before, 1)} → {format_score(item.after, 1)} {format_delta(item.change)}"
+
+    effects = sorted(found.effects.items())
+    rows = [[agent_id, *(said(effect, name) for name in view.dimensions)] for agent_id, effect in effects]
     columns = ["Agent", *map(dimension_label, view.dimensions)]
     return Table.plain("Scores before the first correction and now", columns, rows)
 
 
 def _provenance(report: RunReport) -> Section:
-    cards = [
-        PageCard("Cost", [usage_facts(report.usage)]),
-        PageCard("What the scores rest on", [provenance_facts(report)]),
-    ]
-    return Section("Cost and provenance", [*cards, *cost_tables(report, MANY)], "provenance")
+    cost = PageCard("Cost", [usage_facts(report.usage)])
+    rests = PageCard("What the scores rest on", [provenance_facts(report)])
+    return Section("Cost and provenance", [cost, rests, *cost_tables(report, MANY)], "provenance")

@@ -1,20 +1,32 @@
-"""A run's report in short, for a terminal or a notebook, and as a pull request's comment; the scores as every report has them."""
+"""A run's report in short, as a pull request's comment, and in Dagster: scores, cost and provenance as every report has them."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from markupsafe import Markup
 
+from persona_pipeline.evaluation.history import HistoryValue
 from persona_pipeline.guard.baselines.models import Sight
 from persona_pipeline.guard.baselines.noise import BLIND
-from persona_pipeline.guard.report import EXIT_REGRESSION, Result, RunReport
+from persona_pipeline.guard.report import EXIT_REGRESSION, Expense, Result, RunReport
 from persona_pipeline.reporting import statistics as sections
-from persona_pipeline.reporting.charts.figures import trend_mark
+from persona_pipeline.reporting.charts.figures import (
+    REPETITION_LIMIT,
+    timeline_figure,
+    trend_mark,
+    voice_alarm_figure,
+    voice_figure,
+)
+from persona_pipeline.reporting.charts.measures import Bar, bar_chart
+from persona_pipeline.reporting.charts.svg import data_uri
 from persona_pipeline.reporting.page import (
     Agent,
     Block,
     Cell,
     Column,
+    Facts,
+    Figure,
     Folded,
     Item,
     Items,
@@ -27,8 +39,16 @@ from persona_pipeline.reporting.page import (
     Table,
     Tone,
 )
-from persona_pipeline.reporting.pages.costs import cost_tables, provenance_facts, usage_facts
-from persona_pipeline.reporting.text import cost_line, format_delta, format_score, one_line, unscored_label
+from persona_pipeline.reporting.statistics import HistoryPoint, VoiceMap, VoiceSeen
+from persona_pipeline.reporting.text import (
+    cost_line,
+    format_delta,
+    format_score,
+    format_usd,
+    markdown_text,
+    one_line,
+    unscored_label,
+)
 from persona_pipeline.reporting.view import (
     MANY,
     SHORT_LABELS,
@@ -39,6 +59,7 @@ from persona_pipeline.reporting.view import (
     dimension_label,
     estimate_text,
 )
+from persona_pipeline.scoring.results import UsageSummary, add_usage
 
 TONES: dict[Result | None, Tone] = {Result.HELD: "good", Result.FELL: "bad", Result.CANNOT_TELL: "warn"}
 _ROW_TONES: dict[AgentStatus, Tone] = {
@@ -106,14 +127,8 @@ def comment_page(report: RunReport) -> Page:
     folded += [Folded(table.label, [table]) for table in cost_tables(report)]
     rests = [*usage_facts(report.usage).pairs, *provenance_facts(report).pairs]
     folded.append(Folded("Cost and provenance", [replace(usage_facts(report.usage), pairs=rests)]))
-    return Page(
-        view.headline,
-        top,
-        [*found, Section("", folded)],
-        before,
-        TONES.get(report.conclusion.verdict, "warn"),
-        "Persona evaluation",
-    )
+    tone = TONES.get(report.conclusion.verdict, "warn")
+    return Page(view.headline, top, [*found, Section("", folded)], before, tone, "Persona evaluation")
 
 
 @dataclass(frozen=True)
@@ -130,7 +145,6 @@ def scores_table(
     *,
     hrefs: Mapping[str, str] | None = None,
     charts: Mapping[str, RowCharts] | None = None,
-    style: str = "scores",
 ) -> Table:
     """Return a row an agent: its dimensions and overall score beside the baselines. What every report shows of scores is here.
 
@@ -155,16 +169,14 @@ def scores_table(
             Cell(f"{row.n_scored}/{row.n_expected}", own=True),
         ]
         found.append(PageRow(cells, _ROW_TONES[row.status]))
-    return Table("Table of scores", columns, found, style=style)
+    return Table("Table of scores", columns, found, style="scores")
 
 
 def agent_cell(row: AgentRow, hrefs: Mapping[str, str] | None = None) -> Agent:
-    """Return who a row is about."""
     return Agent(row.agent_id, row.name, row.status.value, (hrefs or {}).get(row.agent_id, ""))
 
 
 def score_of(cell: ScoreCell, chart: Markup | None = None) -> Score:
-    """Return a dimension's score as a cell."""
     new = cell.status == "no_baseline"
     state = "new" if new else "fell" if cell.drifted else "untold" if cell.untold else ""
     why = cell.why_unscored if cell.evaluation else ""
@@ -298,3 +310,166 @@ def _other_findings(view: ReportView) -> Iterator[Line]:
             yield [Span(finding.text, limit=_MOST_TEXT)]
     for agent_id, warning in _warnings(view.rows):
         yield [Span(agent_id, "code", _MOST_ID), _own(" "), Span(warning, limit=_MOST_TEXT)]
+
+
+_COLUMNS = ("Cost", "Calls", "Input tokens", "From the cache", "Output tokens")
+_MECHANISMS = {
+    "evaluation": "Judging",
+    "confirmation": "Judging again what fell",
+    "history": "Judging earlier windows",
+    "synthetic": "Generating conversations",
+}
+_HASH_LENGTH, _LONGEST = 12, 60
+
+
+def cost_tables(report: RunReport, most: int | None = None) -> list[Table]:
+    """Return a run's expenses by agent, by dimension and by what was done, the dearest first; each table has the same sum.
+
+    A grouping of one row says no more than the sum and is left out.
+
+    Args:
+        most: rows of a table; the last one is the sum of those left out.
+    """
+    names = {agent_id: agent.evaluation.display_name for agent_id, agent in report.agents.items()}
+    groupings: dict[str, Callable[[Expense], str]] = {
+        "Agent": lambda expense: names.get(expense.agent_id, expense.agent_id),
+        "Dimension": lambda expense: dimension_label(expense.dimension) if expense.dimension else "–",
+        "Mechanism": lambda expense: _MECHANISMS.get(expense.mechanism, expense.mechanism),
+    }
+    tables = []
+    for title, name_of in groupings.items():
+        rows = _grouped(report.expenses, name_of)
+        if most is not None and len(rows) > most:
+            others = add_usage(usage for _, usage in rows[most - 1 :])
+            rows = [*rows[: most - 1], (f"{len(rows) - most + 1} others", others)]
+        if len(rows) > 1:
+            columns = [Column(title, number=False), *map(Column, _COLUMNS)]
+            tables.append(Table(f"Cost by {title.lower()}", columns, [_row(name, usage) for name, usage in rows]))
+    return tables
+
+
+def _grouped(expenses: list[Expense], name_of: Callable[[Expense], str]) -> list[tuple[str, UsageSummary]]:
+    groups: dict[str, list[UsageSummary]] = {}
+    for expense in expenses:
+        groups.setdefault(name_of(expense), []).append(expense.usage)
+    rows = [(name, add_usage(parts)) for name, parts in groups.items()]
+    return sorted(rows, key=lambda row: (-(row[1].usd or 0), -row[1].calls, row[0]))
+
+
+def _row(name: str, usage: UsageSummary) -> PageRow:
+    # Input tokens are those that were processed, cached ones not among them.
+    processed = usage.input_tokens + usage.cache_creation_tokens
+    counts = (usage.calls, processed, usage.cache_read_tokens, usage.output_tokens)
+    values = (format_usd(usage.usd), *(f"{count:,}" for count in counts))
+    return PageRow([name, *(Cell(value, own=True) for value in values)])
+
+
+def usage_facts(usage: UsageSummary) -> Facts:
+    """Return tokens and price; a run that called no judge says so in one line."""
+    if not usage.calls:
+        return Facts([("Judge calls", "none: recorded or cached judgments cost nothing")])
+    told = {
+        "Judge calls": f"{usage.calls:,}",
+        "Cost": format_usd(usage.usd),
+        "Input tokens": f"{usage.input_tokens:,}",
+        "Output tokens": f"{usage.output_tokens:,}",
+        "Cached input tokens": f"{usage.cache_read_tokens:,} read, {usage.cache_creation_tokens:,} written",
+    }
+    return Facts(list(told.items()))
+
+
+def provenance_facts(report: RunReport) -> Facts:
+    """Return the run's provenance, keys in order, nested objects joined with dots; the windows that were evaluated come first."""
+    windows = {
+        f"{agent.evaluation.window_start:%Y-%m-%d %H:%M} to {agent.evaluation.window_end:%Y-%m-%d %H:%M} UTC"
+        if agent.evaluation.window_start
+        else f"everything up to {agent.evaluation.window_end:%Y-%m-%d %H:%M} UTC"
+        for agent in report.agents.values()
+    }
+    evaluated = [("Evaluated window", window) for window in sorted(windows)]
+    return Facts(evaluated + named_values(report.provenance))
+
+
+def named_values(values: Mapping[str, object]) -> list[tuple[str, str]]:
+    """Return nested values under names as a person writes them, in their order."""
+    return [(_spelled(name), value) for name, value in _flat(values)]
+
+
+def scalar_facts(statistics: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the numbers and short texts of a dimension's statistics; lists and long texts are left to the JSON report."""
+    return [
+        (_spelled(name), _scalar(round(value, 4) if isinstance(value, float) else value))
+        for name, value in sorted(statistics.items())
+        if isinstance(value, int | float | str) and len(str(value)) <= _LONGEST
+    ]
+
+
+def _flat(value: Any, prefix: str = "") -> list[tuple[str, str]]:
+    if isinstance(value, dict):
+        return [
+            pair
+            for key in sorted(value, key=str)
+            for pair in _flat(value[key], f"{prefix}.{key}" if prefix else str(key))
+        ]
+    if isinstance(value, list | tuple | set):
+        return [(prefix, ", ".join(_scalar(item) for item in value) or "none")]
+    return [(prefix, _scalar(value))]
+
+
+def _scalar(value: Any) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    text = str(value)
+    is_hash = len(text) == 64 and all(character in "0123456789abcdef" for character in text)
+    return text[:_HASH_LENGTH] if is_hash else text
+
+
+def _spelled(name: str) -> str:
+    return (name[:1].upper() + name[1:]).replace("_", " ")
+
+
+# Small pictures in Dagster's metadata are SVG inside Markdown, and every event row keeps its own copy.
+_MOST_BYTES = 20_000
+
+
+def history_picture(name: str, history: Sequence[HistoryValue]) -> str:
+    """Return an agent's overall score over its windows as Markdown; a single window gives nothing to draw."""
+    points = [HistoryPoint(window_end=value.window_end, overall=value.overall) for value in history]
+    if len(points) < 2:
+        return ""
+    return _markdown(timeline_figure(name, points, None), "Overall score by window")
+
+
+def repetition_picture(repetition: Mapping[str, Mapping[str, float | None]]) -> str:
+    """Return how much of the agent's n-grams stand in more than one message, by length of n-gram."""
+    shares = {f"{n} words": values["cross_message_share"] for n, values in repetition.items()}
+    bars = [Bar(name, share, f"{share:.1%}") for name, share in shares.items() if share is not None]
+    if not bars:
+        return ""
+    largest = max(REPETITION_LIMIT * 1.25, *(bar.value for bar in bars))
+    title = "Phrases that come back in another message"
+    chart = bar_chart(bars, title=title, maximum=largest, limit=REPETITION_LIMIT)
+    return _image(title, data_uri(chart))
+
+
+def voice_picture(statistics: Mapping[str, Any]) -> str:
+    """Return the agents laid out by how alike they write; nothing for fewer than two."""
+    voices = VoiceMap.model_validate(statistics) if statistics else VoiceMap()
+    return _markdown(voice_figure(voices), "Voice map") if len(voices.ids) > 1 else ""
+
+
+def voice_alarm_picture(name: str, seen: VoiceSeen) -> str:
+    """Return the sum of an agent's voice alarm along its messages; a voice that is not learnt gives nothing to draw."""
+    figure = voice_alarm_figure(name, seen)
+    return _markdown(figure, "Voice alarm") if figure.chart else ""
+
+
+def _markdown(figure: Figure, title: str) -> str:
+    image = _image(title, data_uri(figure.chart))
+    return f"{image}\n\n{markdown_text(figure.caption)}" if image else ""
+
+
+def _image(title: str, address: str) -> str:
+    return f"![{title}]({address})" if len(address) < _MOST_BYTES else ""

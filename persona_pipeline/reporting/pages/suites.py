@@ -1,16 +1,30 @@
-"""A suite's run: lines as its tests come, its comparison with another, what it would do, and a page of all of it."""
+"""A suite's run: lines as its tests come, its comparison with another, what it would do, and pages of it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from persona_pipeline.reporting.page import Drawn, Item, Page, Section, verdict_tone
+from persona_pipeline.reporting.page import (
+    Cell,
+    Column,
+    Drawn,
+    Item,
+    Items,
+    Page,
+    PageRow,
+    Section,
+    Table,
+    verdict_tone,
+)
 from persona_pipeline.reporting.text import format_share, one_line
 from persona_pipeline.suites.asserts.pairwise import PairwiseOutcome
 from persona_pipeline.suites.grading.grades import SuiteVerdict
-from persona_pipeline.suites.results.compare import Comparison, PairwiseResult
+from persona_pipeline.suites.results.compare import Comparison, Pair, PairwiseResult
 from persona_pipeline.suites.results.suite_result import SuiteResult, TestResult, reason_of
 from persona_pipeline.suites.running.explain import ExplainedTest
 
 _REASON, _ID, MOST_REASON = 160, 60, 1000
+# Rows in a notebook, what is wrong first: a long run is cut.
+_MOST_TESTS, _MOST_PAIRS = 50, 20
+_WORST_FIRST = (SuiteVerdict.ERROR, SuiteVerdict.FAIL, SuiteVerdict.BORDERLINE, SuiteVerdict.PASS)
 
 
 def is_good(test: TestResult) -> bool:
@@ -26,7 +40,6 @@ def result_line(test: TestResult) -> str:
 
 
 def summary_line(result: SuiteResult) -> str:
-    """Return the run in one line."""
     if not result.tests and result.reason:
         done = result.reason if result.unchanged else f"nothing was run: {result.reason}. Exit code {result.exit_code}."
         return one_line(done, MOST_REASON)
@@ -117,3 +130,43 @@ def suite_page(result: SuiteResult) -> Page:
     before = [Item(result.verdict.value, tone=tone)]
     tests = Section("Tests", [Drawn("suite.html.j2", {"tests": result.tests, "reason": reason_of})])
     return Page(result.suite, [Item(said)], [tests], before, tone)
+
+
+def tests_page(result: SuiteResult, headline: str) -> Page:
+    """Return a run for a notebook: a row a test."""
+    told = sorted(result.tests, key=lambda test: _WORST_FIRST.index(test.verdict))[:_MOST_TESTS]
+    columns = [Column(title, number=title == "Score") for title in ("Test", "Verdict", "Score", "What is missing")]
+    table = Table("Tests", columns, [_test_row(test) for test in told])
+    return _notebook_page(headline, table, len(result.tests) - _MOST_TESTS, map(str, result.warnings))
+
+
+def pairs_page(comparison: Comparison, headline: str) -> Page:
+    """Return two runs for a notebook: a row a test that both have."""
+    told = sorted(comparison.pairs, key=lambda pair: (pair.delta is not None, pair.delta or 0.0))[:_MOST_PAIRS]
+    rows = [[pair.id, _score(pair.a), _score(pair.b), _change(pair, comparison.threshold)] for pair in told]
+    only = (("before", comparison.only_a), ("after", comparison.only_b))
+    notes = [f"only {when}: {name}" for when, names in only for name in names]
+    table = Table.plain("Tests", ["Test", "Before", "After", "Change"], rows)
+    return _notebook_page(headline, table, len(comparison.pairs) - _MOST_PAIRS, notes)
+
+
+def _notebook_page(headline: str, table: Table, left: int, notes: Iterable[str]) -> Page:
+    more = [f"{left} more tests"] if left > 0 else []
+    return Page(headline, sections=[Section("", [table, Items.of(*more, *notes)])])
+
+
+def _test_row(test: TestResult) -> PageRow:
+    said = str(test.error) if test.error else "; ".join(text for item in test.best.results for text in item.misses)
+    tone = "" if is_good(test) else verdict_tone(test.verdict.value)
+    score = "–" if test.score is None else f"{test.score:.2f}"
+    return PageRow([test.id, Cell(test.verdict.value, tone), Cell(score, tone), said])
+
+
+def _score(score: float | None) -> Cell:
+    return Cell("–", "warn") if score is None else Cell(f"{score:.2f}")
+
+
+def _change(pair: Pair, threshold: float) -> Cell:
+    if pair.delta is None:
+        return Cell("not scored", "warn")
+    return Cell(f"{pair.delta:+.2f}", "bad" if pair.delta <= -threshold + 1e-9 < 0 else "")

@@ -2,12 +2,14 @@ import base64
 import hashlib
 import itertools
 import re
+from importlib.resources import files
+from typing import get_args
 
 import pytest
 
 from persona_pipeline.guard.report import Finding, RunReport
 from persona_pipeline.reporting.html import render_html
-from persona_pipeline.reporting.page import Agent, Cell, Drawn, Table
+from persona_pipeline.reporting.page import Agent, AnyCell, Block, Cell, Drawn, Table
 from persona_pipeline.reporting.pages.browser import whole_page
 from persona_pipeline.reporting.view import MANY, MOST_WHOLE
 from tests.reporting.sample import many_agents, sample_corrections, sample_report, sample_suite
@@ -60,6 +62,16 @@ def test_sections_without_content_are_left_out() -> None:
     for section in ("findings", "timeline", "voices", "suites", "corrections"):
         assert f'id="{section}"' not in html and f'href="#{section}"' not in html
     assert 'id="scores"' in html and 'id="provenance"' in html
+
+
+def test_every_block_of_a_page_is_written() -> None:
+    # A template knows blocks and cells by the names of their classes.
+    source = files("persona_pipeline.reporting").joinpath("templates", "blocks.html.j2").read_text(encoding="utf-8")
+    assert set(re.findall(r'kind == "(\w+)"', source)) == {
+        part.__name__ for part in (*get_args(Block), *get_args(AnyCell)) if part is not str
+    }
+    html = render_html(sample_report())
+    assert "Pair by pair" in html and "What the scores rest on" in html and "Judge calls" in html
 
 
 def test_a_run_without_agents_is_a_page_that_says_why() -> None:

@@ -1,6 +1,7 @@
-"""What changed between versions: two of them side by side, the commit that made scores fall, and what a change touches."""
+"""What experiments found: claims tested and how much they vary, two versions side by side, a cause, and what a change touches."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from persona_pipeline.lab.results import (
     AgentDifference,
@@ -13,10 +14,20 @@ from persona_pipeline.lab.results import (
     VersionComparison,
 )
 from persona_pipeline.reporting.page import Cell, Column, Item, Items, Line, Page, PageRow, Section, Span, Table
-from persona_pipeline.reporting.text import format_delta, format_score, one_line
+from persona_pipeline.reporting.text import cost_line, format_delta, format_score, format_share, one_line
 from persona_pipeline.reporting.view import dimension_label
 from persona_pipeline.world.changes import Change, Kind
 
+if TYPE_CHECKING:
+    from persona_pipeline.lab.claims.matrix import ClaimCell, ClaimRow, KillMatrix, SignalReading, Twins
+    from persona_pipeline.lab.claims.noise import NoiseReport
+    from persona_pipeline.world.propositions.models import PropositionSet
+
+_MATRIX_NOTE = (
+    "Points (0-9) that the claim falls below the intact window, high being good whichever way it is written. * caught; "
+    "n/a the claim no longer applies; ? not judged; as NAME: that agent's words under this agent's name."
+)
+_SIGNALS_NOTE = "* seen without a judge. Signals that fire on the intact window too have seen nothing."
 _ICONS = {ScoreChange.FELL: "🔻", ScoreChange.ROSE: "🔼", ScoreChange.SAME: "=", ScoreChange.OPEN: "?"}
 _SAID = {
     ScoreChange.FELL: "fell",
@@ -48,6 +59,161 @@ _PLURALS = {
 # What is gone comes first: nothing else reminds of it.
 _KINDS = (Kind.REMOVED, Kind.EDITED, Kind.ADDED)
 _MOST_NAME, _MOST_DETAIL, _MOST_SHORT, _MOST_NAMED = 120, 2_000, 240, 3
+
+
+def claims_page(claims: "PropositionSet", variables: Mapping[str, str]) -> Page:
+    """Return an agent's claims of a dimension, the variables in them filled in."""
+    from persona_pipeline.world.propositions.models import fill_template
+
+    items = [
+        Item(
+            [Span(f"{'-' if item.inverted else '+'} {item.id} (weight {item.weight:g}): ", "own"), Span(text, "fixed")]
+        )
+        for item in claims.propositions
+        for text in [fill_template(item.claim, variables)]
+    ]
+    return Page("Claims", sections=[Section("", [Items(items)])])
+
+
+def matrix_page(matrix: "KillMatrix") -> Page:
+    planted = [fault.name for fault in matrix.planted]
+    others = list(next((row.others for row in matrix.claims), {}))
+    rows: list[list[str | Cell]] = []
+    for row in matrix.claims:
+        cells = [*(row.faults[name] for name in planted), *(row.others[name] for name in others)]
+        rows.append([row.name, _claim_score(row.intact), *(_claim_fall(row, cell) for cell in cells)])
+    names = list(matrix.intact_signals)
+    signals: list[list[str | Cell]] = [["intact", *(_reading(matrix.intact_signals[name]) for name in names)]]
+    signals += [[fault.name, *(_reading(fault.signals[name]) for name in names)] for fault in matrix.planted]
+    tables = {
+        "What each claim catches": (["claim", "intact", *planted, *others], rows, _MATRIX_NOTE),
+        "What is seen without a judge": (["window", *names], signals, _SIGNALS_NOTE),
+    }
+    return Page(
+        title=f"Claims of {matrix.agent_id}, tested",
+        top=[
+            Items.of(*_matrix_facts(matrix)),
+            Items([Item(said, kind=kind, tone="warn") for kind, said in _matrix_findings(matrix)]),
+        ],
+        sections=[Section(title, [Table.plain(title, *table)]) for title, table in tables.items()],
+    )
+
+
+def noise_page(report: "NoiseReport") -> Page:
+    from persona_pipeline.lab.claims.noise import FEWEST_WINDOWS
+
+    rows = [
+        [
+            f"{item.agent_id}: {item.name}",
+            f"{item.scored}/{item.windows}",
+            format_score(item.mean, 1),
+            format_score(item.window_sd, 1),
+            format_score(item.judge_sd, 1),
+            format_share(item.nines),
+            format_share(item.zeros),
+            format_share(item.not_applicable),
+            format_share(item.unverified),
+        ]
+        for item in report.claims
+    ]
+    columns = ["claim", "windows", "mean", "sd weeks", "sd judge", "always 9", "always 0", "n/a", "false quotes"]
+    few = sum(item.windows < FEWEST_WINDOWS for item in report.claims)
+    facts = [f"{len(report.claims)} claims in the store, the worst first. No judge call was made."]
+    if few:
+        facts.append(f"{few} of them were judged in fewer than {FEWEST_WINDOWS} windows, which says nothing of weeks.")
+    findings = [Item("; ".join(i.reasons), kind=f"rewrite {i.agent_id} {i.name}", tone="warn") for i in report.rewrite]
+    note = "windows: scored of judged; sd in points, of weeks without the judge's part and where nothing fell."
+    return Page(
+        "Noise of claims",
+        [
+            Items.of(*facts),
+            Items(findings or [Item("no claim is out of order", kind="nothing to rewrite", tone="good")]),
+        ],
+        [Section("Claims", [Table.plain("Claims", columns, rows, note)])],
+    )
+
+
+def _matrix_facts(matrix: "KillMatrix") -> Iterator[str]:
+    needed = [cell.needed for row in matrix.claims for cell in row.faults.values() if cell.needed is not None]
+    how = "measured from the repeats" if matrix.sd_measured else "assumed, as too little was judged twice to tell"
+    yield (
+        f"{matrix.agent_id}: {matrix.messages} messages up to {matrix.window_end}, seed {matrix.seed}; {matrix.judgments} "
+        f"judgments by {matrix.judge}, {matrix.samples} of each claim on each window; "
+        f"sd of one judgment {matrix.judge_sd:.2f} ({how})."
+    )
+    if needed:
+        span = f"{min(needed):.1f}" if max(needed) - min(needed) < 0.05 else f"{min(needed):.1f} to {max(needed):.1f}"
+        yield (
+            f"A fault is caught by a fall of more than {span}: more than the 3.0 at which the guard calls a claim collapsed, "
+            "and more than the judge's noise makes anywhere in the matrix in 19 of 20 tests."
+        )
+    if matrix.failed:
+        failed = ", ".join(f"{count} {reason}" for reason, count in sorted(matrix.failed.items()))
+        yield f"Not judged: {failed}; what is said of those claims and faults is not certain."
+    yield cost_line(matrix.usage)
+
+
+def _matrix_findings(matrix: "KillMatrix") -> Iterator[tuple[str, str]]:
+    rows = {row.name: row for row in matrix.claims}
+    if len(matrix.models) > 1:
+        yield "mixed judges", f"{', '.join(matrix.models)}: what falls may be the change of judge; add --fresh"
+    for fault in matrix.faults:
+        if fault.why_not:
+            yield "not planted", f"{fault.name}: {fault.why_not}"
+        if fault.name in matrix.blind_spots:
+            seen = [name for name, reading in fault.signals.items() if reading.caught]
+            free = f"seen without a judge by {', '.join(seen)}" if seen else "nothing sees it"
+            yield "blind spot", f"no claim catches {fault.name}; {free}. {fault.what}"
+    for name in matrix.dead:
+        faults = f"none of {len(rows[name].faults)} faults"
+        yield "catches nothing", f"{name} stands at {_claim_score(rows[name].intact)} and falls under {faults}"
+    for name in matrix.low:
+        stands = f"{name} stands at {_claim_score(rows[name].intact)} on the intact window"
+        yield "fires on itself", f"{stands}: it cannot fall far enough to tell"
+    if matrix.low and len(matrix.low) * 2 > len(matrix.claims):
+        said = "most claims stand low on the intact window: take one in which the agent was itself, with --as-of"
+        yield "look again", said
+    for name in matrix.everybody:
+        told = ", ".join(f"{_claim_score(cell)} {other}" for other, cell in rows[name].others.items())
+        yield "holds of everybody", f"{name}: {_claim_score(rows[name].intact)} of its own words, {told}"
+    for names in twin_groups(matrix.twins):
+        pairs = [pair for pair in matrix.twins if pair.first in names]
+        most = f"{max(pair.difference for pair in pairs):.1f} (r from {min(pair.correlation for pair in pairs):.2f})"
+        alike = f"{', '.join(names[:-1])} and {names[-1]} catch the same"
+        yield "twins", f"{alike}, and no two of them differ by more than {most}: one would do"
+    for name, faults in matrix.silent.items():
+        gone = f"no longer applies under {', '.join(faults)}"
+        yield "falls silent", f"{name} {gone}, and leaves the score instead of lowering it"
+    for name, why in matrix.untested.items():
+        yield "not tested", f"{name}: {why} on the intact window"
+
+
+def twin_groups(pairs: "Sequence[Twins]") -> list[list[str]]:
+    """Return the claims that are twins of one another, directly or by way of others."""
+    groups: list[list[str]] = []
+    for pair in pairs:
+        met = [group for group in groups if pair.first in group or pair.second in group]
+        groups = [group for group in groups if group not in met]
+        groups.append(list(dict.fromkeys([*(name for group in met for name in group), pair.first, pair.second])))
+    return groups
+
+
+def _claim_score(cell: "ClaimCell") -> str:
+    if cell.score is None:
+        return "n/a" if cell.silent else "?"
+    return f"{cell.score:.1f}"
+
+
+def _claim_fall(row: "ClaimRow", cell: "ClaimCell") -> str | Cell:
+    if row.intact.score is None:
+        return "–"
+    if cell.fall is None:
+        return _claim_score(cell)
+    return Cell(f"{cell.fall:.1f}*", "bad") if cell.killed else f"{cell.fall:.1f}"
+
+
+def _reading(reading: "SignalReading") -> str | Cell:
+    return Cell(f"{reading.said} *", "bad") if reading.caught else reading.said
 
 
 def comparison_lines(found: VersionComparison) -> Page:
@@ -110,13 +276,9 @@ def _what(found: VersionComparison) -> str:
 
 def _row(agent: AgentDifference, name: str, item: ScoreDifference) -> PageRow:
     between = "–" if item.low is None or item.asked_alike else f"{format_delta(item.low)} to {format_delta(item.high)}"
-    numbers = (
-        format_score(item.before),
-        format_score(item.after),
-        "–" if item.change is None else format_delta(item.change),
-        between,
-        f"{_ICONS[item.moved]} {_SAID[item.moved]}",
-    )
+    change = "–" if item.change is None else format_delta(item.change)
+    moved = f"{_ICONS[item.moved]} {_SAID[item.moved]}"
+    numbers = (format_score(item.before), format_score(item.after), change, between, moved)
     who = Cell(agent.agent_id, style="code")
     return PageRow([who, dimension_label(name), *(Cell(text, own=True) for text in numbers)])
 
@@ -182,12 +344,11 @@ def bisection_page(found: Bisection) -> Page:
     who = one_line(found.agent_id, 64)
     items = []
     if not found.falls and found.good == found.bad:
-        items.append(
-            Item(
-                f"{who}: there is nothing to compare: since {found.good} nothing changed in git that its scores rest on. If "
-                "messages came all the while, evaluate it at an earlier moment too (--as-of), and search with --by evaluations"
-            )
+        said = (
+            f"{who}: there is nothing to compare: since {found.good} nothing changed in git that its scores rest on. If "
+            "messages came all the while, evaluate it at an earlier moment too (--as-of), and search with --by evaluations"
         )
+        items.append(Item(said))
     elif not found.falls:
         items.append(Item(f"{who}: nothing fell between {found.good} and {found.bad}"))
     items += [item for fall in found.falls for item in _fall(fall)]
@@ -237,11 +398,8 @@ def changes_line(changes: Sequence[Change]) -> Line:
         rows = [change.rows for change in own if any(change.rows)]
         counts = [sum(column) for column in zip(*rows, strict=True)]
         counted = _counted(counts or [sum(change.kind is kind for change in own) for kind in _KINDS])
-        line += [
-            Span("; " if line else "", "own"),
-            Span(_PLURALS.get(what, what), "strong"),
-            Span(f" {counted}: ", "own"),
-        ]
+        name = Span(_PLURALS.get(what, what), "strong")
+        line += [Span("; " if line else "", "own"), name, Span(f" {counted}: ", "own")]
         for place, change in enumerate(own[:_MOST_NAMED]):
             line += [Span(", " if place else "", "own"), *_named(change, _MOST_SHORT)]
         if len(own) > _MOST_NAMED:

@@ -1,0 +1,334 @@
+"""What an evaluation stands on: what works, what people labelled, how far judges can be believed, what the gate does."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from persona_pipeline.guard.calibration.measures import FEWEST_LABELS
+from persona_pipeline.reporting.charts.measures import ShareLine, roc_chart, threshold_chart
+from persona_pipeline.reporting.page import Block, Facts, Figure, Item, Items, Page, Section, Span, Table
+from persona_pipeline.reporting.text import cost_line, format_share, one_line
+from persona_pipeline.reporting.view import NOBODY, measured
+from persona_pipeline.scoring.results import UsageSummary
+
+if TYPE_CHECKING:
+    from persona_pipeline.corrections.replay.thresholds import CorrectionReplay, Replay, RiskThreshold, Touched
+    from persona_pipeline.corrections.statistics import CorrectionStatistics, GateStatistics
+    from persona_pipeline.guard.calibration.calibrate import (
+        Agreement,
+        Calibration,
+        ClaimCalibration,
+        DimensionCalibration,
+    )
+    from persona_pipeline.guard.calibration.judge_change import JudgeChange
+    from persona_pipeline.guard.labels.files import Label
+    from persona_pipeline.judging.model.probe import ProbeFinding
+
+_MOST_CLAIMS, _MOST_STALE = 12, 5
+_BELIEFS = {
+    "believed": "can be believed: better than chance, as far as people go",
+    "chance": "no better than chance: what falls here only warns",
+    "unknown": "not known how far it can be believed",
+}
+
+
+def doctor_page(findings: "Sequence[ProbeFinding]") -> Page:
+    """Return what was found of everything an evaluation needs, and what to do."""
+    items = []
+    for finding in findings:
+        items.append(Item([Span(f"{finding.level:<6}{finding.name:<18}{finding.said}", "fixed")]))
+        if finding.remedy:
+            items.append(Item([Span(f"-> {finding.remedy}", "fixed")], 12))
+    return Page("Doctor", sections=[Section("", [Items(items)])])
+
+
+def labels_page(labels: "Sequence[Label]", stale: "Mapping[tuple[str, str], str]") -> Page:
+    """Return a line a label.
+
+    Args:
+        stale: why labels are stale, by their identity.
+    """
+    items = []
+    for label in labels:
+        reason, said = stale.get(label.identity), "n/a" if label.score is None else str(label.score)
+        claim = f"{label.agent_id}/{label.dimension}/{label.proposition_id} {label.key[:12]} {said:>3}"
+        mark = f"  stale: {reason}" if reason else ""
+        note = f"  {one_line(label.note, 60)}" if label.note else ""
+        items.append(Item([Span(f"{claim} {label.labeller} ({label.labeller_kind}){mark}{note}", "fixed")]))
+    return Page("Labels", sections=[Section("", [Items(items)])])
+
+
+def calibration_page(calibration: "Calibration") -> Page:
+    """Return every judge on every dimension, each figure with its 95 % interval."""
+    sections = [Section("", [*_dimension(item), Item("")]) for item in calibration.dimensions]
+    rest = []
+    if not any(item.people for item in calibration.dimensions):
+        rest.append(Item(NOBODY, kind="judge"))
+    if calibration.stale:
+        rest.append(Item(f"{len(calibration.stale)} labels are stale and were not used:"))
+        rest += [Item([Span(text, limit=200)], 1) for text in calibration.stale[:_MOST_STALE]]
+    return Page("Calibration", sections=[*sections, Section("", [Items(rest)])])
+
+
+def judge_change_page(change: "JudgeChange") -> Page:
+    labelled = f"{change.labelled} labelled by people"
+    facts = [
+        ("points (now - before)", measured(change.points, signed=True)),
+        ("rank correlation of the two", measured(change.alike)),
+    ]
+    if change.labelled:
+        facts.append(("rank correlation with people, before", measured(change.rank_before)))
+        facts.append(("rank correlation with people, now", measured(change.rank_now)))
+    facts += [(f"{item.dimension}, points", measured(item.points, signed=True)) for item in change.dimensions]
+    said = "the judge has not changed as far as these judgments tell; runs are compared as before"
+    if change.changed:
+        said = f"the judge changed, not the agents: {'; '.join(change.reasons)}"
+    first = Item(f"{change.before} against {change.now}: {change.anchors} judgments made by both, {labelled}")
+    return Page("Two judges", sections=[Section("", [first, Facts(facts, 1), Item(said)])])
+
+
+def _dimension(item: "DimensionCalibration") -> Iterator[Block]:
+    judge = f"{one_line(item.judge_model, 60)} (prompt {one_line(item.prompt_version, 40)})"
+    yield Item(f"{item.dimension}, judged by {judge}: {item.judged} judgments, {item.labelled} labelled by people")
+    if item.people:
+        yield Item(_BELIEFS[item.belief], 1)
+        yield Facts(list(_peoples(item)), 1)
+        yield from _claims(item.claims)
+    for name, found in item.models.items():
+        yield Item(
+            f"with the model {one_line(name, 40)}, which counts for nothing: rank correlation {measured(found.rank)}, "
+            f"points {measured(found.bias, signed=True)}, {found.n} labels",
+            1,
+        )
+
+
+def _peoples(item: "DimensionCalibration") -> Iterator[tuple[str, str]]:
+    found = item.agreement
+    yield "labelled by", ", ".join(one_line(name, 40) for name in item.people)
+    yield "rank correlation with people", measured(found.rank)
+    yield "weighted kappa", measured(found.kappa)
+    yield "points the judge gives more", measured(found.bias, signed=True)
+    among = f"rank correlation {measured(item.ceiling_rank)}, kappa {measured(item.ceiling_kappa)}"
+    yield "people among themselves", among if item.ceiling_rank.n else "nothing was labelled by two people"
+    if told := _not_applicable(found):
+        yield "not applicable", told
+    if item.missing:
+        yield "what people would give", f"{item.missing} labels are missing of {FEWEST_LABELS}"
+    elif item.judge_mean is not None:
+        yield "what people would give", f"{measured(item.people_mean)}, where the judge gives {item.judge_mean:.2f}"
+    yield "to halve these intervals", f"{found.to_halve} labels more"
+
+
+def _not_applicable(found: "Agreement") -> str:
+    counts = {"both": found.neither, "people alone": found.only_judge, "the judge alone": found.only_other}
+    return ", ".join(f"{who} {count}" for who, count in counts.items() if count)
+
+
+def _claims(claims: "Sequence[ClaimCalibration]") -> Iterator[Block]:
+    if rewrite := [claim for claim in claims if claim.rewrite]:
+        yield Item("rewrite these claims:", 1)
+        yield Items([Item(str(claim.rewrite), 2, one_line(claim.proposition_id, 60)) for claim in rewrite])
+    yield Item("by claim (labels, rank correlation, points the judge gives more, how far apart):", 1)
+    for claim in claims[:_MOST_CLAIMS]:
+        apart = "–" if claim.apart is None else f"{claim.apart:.1f}"
+        rank, bias = measured(claim.agreement.rank), measured(claim.agreement.bias, signed=True)
+        numbers = f"{claim.agreement.n:>4}  {rank:<24}{bias:<28}{apart}"
+        yield Item([Span(f"{one_line(claim.proposition_id, 40):<42}{numbers}", "fixed")], 2)
+    if len(claims) > _MOST_CLAIMS:
+        yield Item(f"and {len(claims) - _MOST_CLAIMS} more; --format json names all", 2)
+
+
+_NAMES = {
+    "action_gate": "action gate",
+    "anti_convergence": "anti-convergence",
+    "repetition_suppression": "repetition suppression",
+}
+_NOTE = (
+    "Share of messages that a threshold holds (the gate: below it) or nudges (the others: above it); good and bad are those "
+    "known to be so. > is what is set now. Thresholds that are left out touch what the one above them does."
+)
+_CHART_NOTE = (
+    "In the charts the heavy line is all messages, the dashed one the known good, the dotted one the known bad; "
+    "upright, dashed: set now, whole: proposed."
+)
+_AGENT = "agent"
+_GAP, _NARROW_GAP = 2, 1
+GateColumn = tuple[str, Callable[["GateStatistics"], str]]
+_ENDINGS: tuple[GateColumn, ...] = (
+    ("actions", lambda item: f"{item.actions:,}"),
+    ("passed", lambda item: f"{item.passed:,}"),
+    ("retried", lambda item: f"{item.passed_after_retry:,}"),
+    ("forced", lambda item: f"{item.forced:,}"),
+    ("unchecked", lambda item: f"{item.fail_open:,}"),
+    ("abandoned", lambda item: f"{item.abandoned:,}"),
+    ("pass rate", lambda item: "-" if item.pass_rate is None else f"{item.pass_rate:.1%}"),
+)
+_COSTS: tuple[GateColumn, ...] = (
+    ("checks", lambda item: f"{item.checks:,}"),
+    ("p50 ms", lambda item: "-" if item.latency_ms is None else f"{item.latency_ms.p50:,.0f}"),
+    ("p99 ms", lambda item: "-" if item.latency_ms is None else f"{item.latency_ms.p99:,.0f}"),
+    ("tokens in", lambda item: f"{item.input_tokens + item.cached_tokens:,}"),
+    ("cached", lambda item: f"{item.cache_read_tokens:,}"),
+    ("out", lambda item: f"{item.output_tokens:,}"),
+    ("dollars", lambda item: f"{item.usd:,.4f}{'+' if item.unpriced_checks else ' '}"),
+)
+
+
+def replay_page(found: "Replay") -> Page:
+    from persona_pipeline.corrections.replay.thresholds import CONFIDENCE
+
+    facts = [
+        "Stored messages, looked at again as if each were on its way out, by today's personas and claims.",
+        *found.notes,
+        _CHART_NOTE,
+    ]
+    if found.calls:
+        facts.append(cost_line(UsageSummary(calls=found.calls, usd=found.usd)))
+    if any(item.risk and item.risk.threshold is not None for item in found.results):
+        facts.append(
+            f"A proposed threshold touches at most the stated share of good messages, of all there are and of as many as were "
+            f"known, with probability {CONFIDENCE:.0%} over which good ones were known; that they come in no order is assumed."
+        )
+    findings = [Item(said, kind=_title(item)) for item in found.results for said in _findings(item)]
+    charts = [chart for item in found.results for chart in _charts(item)]
+    return Page(
+        "Corrections, replayed",
+        [Items.of(*facts), Items(findings), *charts],
+        [Section(_title(item), [_touched(item)]) for item in found.results if item.touched],
+    )
+
+
+def _title(item: "CorrectionReplay") -> str:
+    return f"{item.agent_id}: {_NAMES[item.correction]}"
+
+
+def _findings(item: "CorrectionReplay") -> Iterator[str]:
+    now = next((t for t in item.touched if t.threshold == item.threshold), None)
+    why = "".join(f", {count} {reason.replace('_', ' ')}" for reason, count in item.unmeasured.items())
+    seen = f"{item.measured} of {item.messages} messages measured{why}; {item.good} known good, {item.bad} known bad"
+    state = "" if item.enabled else " (off)"
+    touches = f"touches {_all(now)}" if now else "touches nothing that is known"
+    yield f"{seen}; {item.threshold:g}{state} {touches}"
+    if "unrecorded" in item.unmeasured:
+        yield "what is not recorded a live judge can say: --judge anthropic --record; --estimate tells what it takes"
+    if item.anyway:
+        yield f"{item.anyway} are touched by openers, phrases and copies, whatever the threshold"
+    if item.area:
+        a = item.area
+        yield f"area under the ROC {a.value:.3f} ({a.low:.3f} to {a.high:.3f}), {a.good} good and {a.bad} bad"
+    if item.risk:
+        yield _risk(item, item.risk)
+    if item.correction == "action_gate":
+        yield _cost(item)
+
+
+def _all(touched: "Touched") -> str:
+    return f"{touched.all:.1%}" + "".join(
+        f", {share:.1%} of the {name}"
+        for name, share in (("good", touched.good), ("bad", touched.bad))
+        if share is not None
+    )
+
+
+def _risk(item: "CorrectionReplay", risk: "RiskThreshold") -> str:
+    if risk.threshold is None:
+        return f"no threshold for at most {risk.risk:.3g} of good ones: {risk.why}"
+    bad = "" if risk.bad is None else f", {risk.bad:.1%} of the bad"
+    return (
+        f"set {item.correction.setting}: {risk.threshold:g} for at most {risk.risk:.1%} of good ones; it touches {risk.touched} "
+        f"of {risk.good} of them, {risk.all:.1%} of all{bad}"
+    )
+
+
+def _cost(item: "CorrectionReplay") -> str:
+    cost = item.cost
+    if cost is None:
+        return "cost and delay of a message are not known: its gate has not run in this time, and no call was made"
+    usd = "price unknown" if cost.usd is None else f"${cost.usd:.6f}"
+    delay = "" if cost.p50_ms is None or cost.p95_ms is None else f", {cost.p50_ms:.0f} ms (p95 {cost.p95_ms:.0f})"
+    return f"a message costs {usd}{delay}: {cost.source}, {cost.checks} checks"
+
+
+def _touched(item: "CorrectionReplay") -> Table:
+    rows = [
+        [
+            f"{'> ' if touched.threshold == item.threshold else ''}{touched.threshold:g}",
+            *(format_share(share, 1) for share in (touched.all, touched.good, touched.bad)),
+        ]
+        for before, touched in zip([None, *item.touched], item.touched, strict=False)
+        if touched.threshold == item.threshold or not _same(before, touched)
+    ]
+    return Table.plain(_title(item), ["threshold", "all", "good", "bad"], rows, _NOTE)
+
+
+def _same(one: "Touched | None", other: "Touched") -> bool:
+    return one is not None and (one.all, one.good, one.bad) == (other.all, other.good, other.bad)
+
+
+def _charts(item: "CorrectionReplay") -> Iterator[Figure]:
+    if not item.touched:
+        return
+    title = _title(item)
+    lines = [
+        ShareLine([touched.good for touched in item.touched], "d2"),
+        ShareLine([touched.bad for touched in item.touched], "d3"),
+        ShareLine([touched.all for touched in item.touched]),
+    ]
+    thresholds, chosen = [touched.threshold for touched in item.touched], item.risk.threshold if item.risk else None
+    said = f"{title}: share touched by threshold"
+    chart = threshold_chart(thresholds, lines, title=said, now=item.threshold, chosen=chosen)
+    yield Figure(f"{title}, share touched", chart)
+    points = [(t.good, t.bad) for t in item.touched if t.good is not None and t.bad is not None]
+    if points:
+        yield Figure(f"{title}, bad ones touched over good ones", roc_chart(points, title=f"{title}: ROC"))
+
+
+def statistics_lines(found: "CorrectionStatistics", width: int | None = None) -> Iterator[str]:
+    """Yield the lines of both tables, agents first and all of them together last.
+
+    Args:
+        width: columns of the terminal; None: any. An agent whose row is wider gets a line for its id.
+    """
+    if not found.total.actions:
+        yield "Nothing was checked."
+        return
+    rows = [*found.agents.items(), ("all", found.total)]
+    yield from _table("How messages ended", _ENDINGS, rows, width)
+    yield ""
+    yield from _table("What their checks took", _COSTS, rows, width)
+    reasons = found.total.fail_open_by_reason
+    if reasons:
+        yield ""
+        yield "Sent unchecked: " + ", ".join(f"{reason} {count:,}" for reason, count in reasons.items())
+    if found.total.shadowed:
+        yield ""
+        yield "Only watched, and would have been held: " + ", ".join(
+            f"{agent_id} {item.would_hold:,} of {item.shadowed:,}"
+            for agent_id, item in found.agents.items()
+            if item.shadowed
+        )
+    if found.total.unpriced_checks:
+        yield f"+ left out: checks of unknown price ({found.total.unpriced_checks:,})"
+
+
+def _table(
+    title: str, columns: Sequence[GateColumn], rows: "Sequence[tuple[str, GateStatistics]]", width: int | None
+) -> Iterator[str]:
+    cells = [[show(item) for _, show in columns] for _, item in rows]
+    widths = [max(len(name), *(len(row[place]) for row in cells)) for place, (name, _) in enumerate(columns)]
+    least, longest = len(_AGENT), max(len(_AGENT), *(len(agent_id) for agent_id, _ in rows))
+    gap = _GAP if width is None or least + sum(widths) + _GAP * len(widths) <= width else _NARROW_GAP
+    widths = [gap + cell for cell in widths]
+    first = longest if width is None else max(least, min(longest, width - sum(widths)))
+    yield title
+    yield _line(_AGENT, first, [name for name, _ in columns], widths)
+    yield "-" * (first + sum(widths))
+    for (agent_id, _), row in zip(rows, cells, strict=True):
+        if len(agent_id) > first:
+            yield agent_id
+            agent_id = ""
+        yield _line(agent_id, first, row, widths)
+
+
+def _line(label: str, first: int, cells: Sequence[str], widths: Sequence[int]) -> str:
+    numbers = (f"{cell:>{wide}}" for cell, wide in zip(cells, widths, strict=True))
+    return (f"{label:<{first}}" + "".join(numbers)).rstrip()
